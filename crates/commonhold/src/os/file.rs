@@ -1,0 +1,322 @@
+//! The open file of a hold.
+//!
+//! Invariant: what [`HoldFile::fd`] returns refers to the file (device and inode) that was opened
+//! first. Programs close descriptors that are not theirs (`close_range` when they become daemons)
+//! and the kernel hands the number out again; so the number is verified before each use, replaced
+//! through the path if it went astray, and closed at the end only if it is still ours. The
+//! description behind it never carries a lock: locks live on descriptions of their own
+//! ([`super::byte_lock`]), and a description does not see its own.
+//!
+//! Nothing here moves data: the data is reached through [`super::mapping`].
+//!
+//! # Safety
+//! Unsafe only to call libc with arguments that this module owns, and to adopt a descriptor that a
+//! call has just returned.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io::{self, Write};
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ops::Deref;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// Turns the `-1` of a system call into the error that it set.
+pub(super) fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Repeats a system call for as long as signals interrupt it.
+pub(super) fn uninterrupted(mut call: impl FnMut() -> libc::c_int) -> io::Result<libc::c_int> {
+    loop {
+        match checked(call()) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            result => return result,
+        }
+    }
+}
+
+/// What `fstat` says about a descriptor.
+pub(super) fn status(fd: RawFd) -> io::Result<libc::stat> {
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the buffer is ours and as large as the call expects.
+    checked(unsafe { libc::fstat(fd, status.as_mut_ptr()) })?;
+    // SAFETY: the call succeeded, so it has filled the buffer.
+    Ok(unsafe { status.assume_init() })
+}
+
+/// A path as the system calls want it; fails if it contains a NUL byte.
+pub(super) fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| {
+        io::Error::new(io::ErrorKind::InvalidInput, "a path cannot contain a NUL byte")
+    })
+}
+
+/// Opens `path`, never waiting for the other end of a FIFO.
+pub(super) fn open(path: &CStr, writable: bool) -> io::Result<OwnedFd> {
+    let access = if writable { libc::O_RDWR } else { libc::O_RDONLY };
+    let flags = access | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+    // SAFETY: the path is a C string that outlives the call.
+    let fd = uninterrupted(|| unsafe { libc::open(path.as_ptr(), flags) })?;
+    // SAFETY: the call has just returned this descriptor, nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A verified descriptor of a [`HoldFile`], for immediate use.
+pub(crate) struct Descriptor<'a>(RawFd, PhantomData<&'a HoldFile>);
+
+impl Deref for Descriptor<'_> {
+    type Target = RawFd;
+
+    fn deref(&self) -> &RawFd {
+        &self.0
+    }
+}
+
+/// The open file of a hold. Send and Sync; every call may run in any thread.
+pub(crate) struct HoldFile {
+    fd: AtomicI32,
+    dev: u64,
+    ino: u64,
+    path: PathBuf,
+    c_path: CString,
+    writable: bool,
+}
+
+impl HoldFile {
+    /// Takes over an open file. `path` is where it was opened (made absolute, because the working
+    /// directory may change), `writable` whether for writing.
+    pub(crate) fn new(file: File, path: PathBuf, writable: bool) -> io::Result<HoldFile> {
+        let path = std::path::absolute(path)?;
+        let c_path = c_path(&path)?;
+        let status = status(file.as_raw_fd())?;
+        let fd = AtomicI32::new(OwnedFd::from(file).into_raw_fd());
+        Ok(HoldFile { fd, dev: status.st_dev, ino: status.st_ino, path, c_path, writable })
+    }
+
+    /// The descriptor, verified to refer to this file still; opened again by path if not.
+    pub(crate) fn fd(&self) -> io::Result<Descriptor<'_>> {
+        // Relaxed: the number guards no memory, and it is verified by the kernel right here.
+        let fd = self.fd.load(Ordering::Relaxed);
+        if self.is_ours(fd) {
+            return Ok(Descriptor(fd, PhantomData));
+        }
+        let fresh = self.open_by_path().map_err(|error| self.explain(error))?;
+        Ok(Descriptor(self.adopt(fd, fresh), PhantomData))
+    }
+
+    /// A descriptor on a *new* open file description of the same file, with access as this one.
+    pub(crate) fn reopen(&self) -> io::Result<OwnedFd> {
+        self.open_description().map_err(|error| self.explain(error))
+    }
+
+    /// As [`HoldFile::reopen`], without allocating memory, success or not: for use in
+    /// [`super::fork::without_fork`]. The error is to be passed through [`HoldFile::explain`].
+    pub(super) fn open_description(&self) -> io::Result<OwnedFd> {
+        let fd = self.fd.load(Ordering::Relaxed);
+        if self.is_ours(fd) {
+            let mut name = [0u8; 32];
+            // The buffer is longer than the longest number needs, and its last byte stays 0.
+            write!(&mut name[..31], "/proc/self/fd/{fd}")?;
+            if let Ok(name) = CStr::from_bytes_until_nul(&name) {
+                // Fails without /proc, or for a process that has given up its rights since.
+                if let Ok(fresh) = open(name, self.writable) {
+                    if self.is_ours(fresh.as_raw_fd()) {
+                        return Ok(fresh);
+                    }
+                }
+            }
+        }
+        self.open_by_path()
+    }
+
+    /// Names the file in an error and says what `ESTALE` means here.
+    pub(super) fn explain(&self, error: io::Error) -> io::Error {
+        if error.raw_os_error() != Some(libc::ESTALE) {
+            return error;
+        }
+        let path = self.path.display();
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            format!(
+                "{path}: this name leads to another file now, and the descriptor of the hold was \
+                 closed by the program; open the hold again"
+            ),
+        )
+    }
+
+    /// The device that the file lives on.
+    pub(crate) fn dev(&self) -> u64 {
+        self.dev
+    }
+
+    /// The inode of the file.
+    pub(crate) fn ino(&self) -> u64 {
+        self.ino
+    }
+
+    /// The absolute path that the file was opened by.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the file was opened for writing.
+    pub(crate) fn writable(&self) -> bool {
+        self.writable
+    }
+
+    /// The length in bytes.
+    pub(crate) fn len(&self) -> io::Result<u64> {
+        Ok(status(*self.fd()?)?.st_size as u64)
+    }
+
+    /// The memory or disk space really allocated, in bytes.
+    pub(crate) fn allocated_bytes(&self) -> io::Result<u64> {
+        Ok(status(*self.fd()?)?.st_blocks as u64 * 512)
+    }
+
+    /// How many names the file has; 0 once it was deleted.
+    pub(crate) fn links(&self) -> io::Result<u64> {
+        #[allow(clippy::useless_conversion, reason = "the type differs by architecture")]
+        Ok(u64::from(status(*self.fd()?)?.st_nlink))
+    }
+
+    /// Sets the length. Fails with `StorageFull` if it exceeds the process's file size limit,
+    /// where the bare call would kill the process by SIGXFSZ.
+    ///
+    /// Only for who has the right to change the length (the growth lock): a shorter length makes
+    /// touching the lost pages a SIGBUS everywhere.
+    pub(crate) fn set_len(&self, bytes: u64) -> io::Result<()> {
+        let fd = self.fd()?;
+        if bytes > self.len()? {
+            self.check_size_limit(bytes)?;
+        }
+        let bytes = signed(bytes)?;
+        // SAFETY: no memory is passed.
+        uninterrupted(|| unsafe { libc::ftruncate(*fd, bytes) }).map(drop)
+    }
+
+    /// Makes `len` bytes from `start` on really exist, extending the file if they end beyond it;
+    /// `StorageFull`, `QuotaExceeded` or `FileTooLarge` if there is no room. Where the file system
+    /// cannot preallocate, the file is only extended. Caller as for [`HoldFile::set_len`].
+    pub(crate) fn allocate(&self, start: u64, len: u64) -> io::Result<()> {
+        let end = start.checked_add(len).ok_or_else(too_large)?;
+        if end > self.len()? {
+            self.check_size_limit(end)?;
+        }
+        let (mut next, mut step) = (start, len);
+        while next < end {
+            step = step.min(end - next);
+            match self.fallocate(0, next, step) {
+                Ok(()) => next += step,
+                // tmpfs undoes an interrupted call: smaller steps get through a storm of signals.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    step = (step / 2).max(step.min(64 << 10));
+                }
+                Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                    return if end > self.len()? { self.set_len(end) } else { Ok(()) };
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the memory or disk space of whole pages in the range back; they read as zero then.
+    /// Fails with `Unsupported` where the file system cannot.
+    pub(crate) fn punch(&self, start: u64, len: u64) -> io::Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        loop {
+            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            match self.fallocate(mode, start, len) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                result => return result,
+            }
+        }
+    }
+
+    /// Waits until data written through the file, and its length, are on the disk.
+    pub(crate) fn sync_data(&self) -> io::Result<()> {
+        let fd = self.fd()?;
+        // SAFETY: no memory is passed.
+        uninterrupted(|| unsafe { libc::fdatasync(*fd) }).map(drop)
+    }
+
+    /// One `fallocate`; interruption is left to the caller.
+    fn fallocate(&self, mode: libc::c_int, start: u64, len: u64) -> io::Result<()> {
+        let (fd, start, len) = (self.fd()?, signed(start)?, signed(len)?);
+        // SAFETY: no memory is passed.
+        checked(unsafe { libc::fallocate(*fd, mode, start, len) }).map(drop)
+    }
+
+    /// Fails if a file of `bytes` exceeds RLIMIT_FSIZE.
+    fn check_size_limit(&self, bytes: u64) -> io::Result<()> {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the structure is ours.
+        checked(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) })?;
+        if limit.rlim_cur == libc::RLIM_INFINITY || bytes <= limit.rlim_cur {
+            return Ok(());
+        }
+        let (path, allowed) = (self.path.display(), limit.rlim_cur);
+        Err(io::Error::new(
+            io::ErrorKind::StorageFull,
+            format!(
+                "{path}: {bytes} bytes exceed the file size limit of this process, {allowed} \
+                 bytes; raise it (ulimit -f)"
+            ),
+        ))
+    }
+
+    /// Whether the number refers to this file.
+    pub(super) fn is_ours(&self, fd: RawFd) -> bool {
+        status(fd).is_ok_and(|status| (status.st_dev, status.st_ino) == (self.dev, self.ino))
+    }
+
+    /// Opens the file by its path; `ESTALE` if the path leads to another file.
+    fn open_by_path(&self) -> io::Result<OwnedFd> {
+        let fresh = open(&self.c_path, self.writable)?;
+        if self.is_ours(fresh.as_raw_fd()) {
+            Ok(fresh)
+        } else {
+            Err(io::Error::from_raw_os_error(libc::ESTALE))
+        }
+    }
+
+    /// Puts `fresh` in the place of the number that went astray; returns the number now in force.
+    fn adopt(&self, stray: RawFd, fresh: OwnedFd) -> RawFd {
+        let number = fresh.as_raw_fd();
+        // Relaxed: as in `fd`.
+        match self.fd.compare_exchange(stray, number, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => fresh.into_raw_fd(),
+            // Another thread was faster. If `fresh` got the stray's old number, a third thread may
+            // have verified and be using it meanwhile: leave it open rather than close it there.
+            Err(_) if number == stray => fresh.into_raw_fd(),
+            Err(current) => current,
+        }
+    }
+}
+
+impl Drop for HoldFile {
+    fn drop(&mut self) {
+        let fd = *self.fd.get_mut();
+        if self.is_ours(fd) {
+            // SAFETY: verified to be this file's descriptor; nothing borrows it any more.
+            unsafe { libc::close(fd) };
+        }
+    }
+}
+
+/// A file offset as the system calls want it.
+fn signed(bytes: u64) -> io::Result<libc::off_t> {
+    libc::off_t::try_from(bytes).map_err(|_| too_large())
+}
+
+fn too_large() -> io::Error {
+    io::Error::from_raw_os_error(libc::EFBIG)
+}

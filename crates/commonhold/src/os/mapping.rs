@@ -1,0 +1,209 @@
+//! The hold file in memory: one reservation of address space, made once, never moved.
+//!
+//! Invariant: `base` .. `base + reserved` is a shared mapping of the file from its first byte on,
+//! from `reserve` to drop. It reaches beyond the end of the file; growth by any process shows up in
+//! place. Touching a page beyond the end of the file, or one for which there is no room, raises
+//! SIGBUS: callers touch only what the hold says is allocated, and [`Mapping::populate`] it first.
+//!
+//! # Safety
+//! Unsafe to reserve, map and unmap address ranges that this module has got from the kernel itself.
+//! What lies behind `base` is written by other processes at any time: callers reach it by atomics
+//! and raw copies only.
+#![allow(unsafe_code)]
+
+use super::file::{HoldFile, checked};
+use std::io;
+use std::ptr::{self, NonNull};
+
+/// Reservations begin at a multiple of this, so that huge pages are possible.
+const ALIGNMENT: usize = 2 << 20;
+
+/// The size of a page of memory.
+pub(super) fn page_size() -> usize {
+    // SAFETY: no memory is passed. The value always exists.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+/// Maps private zeroed memory that promises no backing.
+pub(super) fn map_anonymous(bytes: usize, access: libc::c_int) -> io::Result<NonNull<u8>> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+    let address = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
+    mapped(address)
+}
+
+/// Turns `MAP_FAILED` into the error that the call set.
+pub(super) fn mapped(address: *mut libc::c_void) -> io::Result<NonNull<u8>> {
+    if address == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(address.cast()).ok_or_else(|| io::Error::other("the system mapped address 0"))
+}
+
+/// The reservation of address space over a hold file.
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    reserved: usize,
+}
+
+// SAFETY: the object only owns the address range; what is done with the memory is the callers'.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Reserves `wanted` bytes over the file, or as much as can be had by halving, `least` at
+    /// least. The range is left out of core dumps.
+    pub(crate) fn reserve(
+        file: &HoldFile,
+        wanted: u64,
+        least: u64,
+        writable: bool,
+    ) -> io::Result<Mapping> {
+        let least = round_up(least.max(1))?;
+        let mut bytes = round_up(wanted)?.max(least);
+        loop {
+            match Mapping::reserve_exactly(file, bytes, writable) {
+                Err(error) if error.kind() == io::ErrorKind::OutOfMemory && bytes > least => {
+                    bytes = (bytes / 2 / ALIGNMENT * ALIGNMENT).max(least);
+                }
+                Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                    return Err(no_address_space(file, bytes, &error));
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// The first byte of the file in memory; a multiple of 2 MiB.
+    #[inline]
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// How many bytes are reserved from [`Mapping::base`] on.
+    #[inline]
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved as u64
+    }
+
+    /// Asks for huge pages in the range. A wish: errors are ignored.
+    pub(crate) fn advise_huge(&self, start: u64, len: u64) {
+        let _ = self.advise(start, len, libc::MADV_HUGEPAGE);
+    }
+
+    /// Makes every page of the range present and writable now, so that touching it later neither
+    /// faults nor fails; `StorageFull` if there is no room, where a touch would raise SIGBUS.
+    ///
+    /// The range must be within the file, and the mapping writable. Kernels before 5.14 cannot do
+    /// this: there it does nothing, and having allocated the range in the file must suffice.
+    pub(crate) fn populate(&self, start: u64, len: u64) -> io::Result<()> {
+        loop {
+            let Err(error) = self.advise(start, len, libc::MADV_POPULATE_WRITE) else {
+                return Ok(());
+            };
+            match error.raw_os_error() {
+                Some(libc::EINTR | libc::EAGAIN) => continue,
+                Some(libc::EINVAL) => return Ok(()),
+                Some(libc::EFAULT | libc::ENOMEM | libc::ENOSPC) => {
+                    return Err(io::Error::new(
+                        io::ErrorKind::StorageFull,
+                        "no memory left to back the file: the file system or the machine is full",
+                    ));
+                }
+                _ => return Err(error),
+            }
+        }
+    }
+
+    /// Writes the range's changes to the disk and waits for it.
+    pub(crate) fn sync(&self, start: u64, len: u64) -> io::Result<()> {
+        let (address, bytes) = self.pages(start, len)?;
+        // SAFETY: the range lies within our mapping.
+        checked(unsafe { libc::msync(address.cast(), bytes, libc::MS_SYNC) }).map(drop)
+    }
+
+    /// Reserves a larger range, maps the file at the first aligned address in it, cuts the rest.
+    fn reserve_exactly(file: &HoldFile, bytes: usize, writable: bool) -> io::Result<Mapping> {
+        let whole = bytes.checked_add(ALIGNMENT).ok_or_else(too_much)?;
+        let start = map_anonymous(whole, libc::PROT_NONE)?;
+        let before = start.as_ptr().align_offset(ALIGNMENT);
+        // SAFETY: `before` is less than ALIGNMENT, so the address is inside the range just mapped.
+        let base = unsafe { start.add(before) };
+        if let Err(error) = map_over(file, base, bytes, writable) {
+            // SAFETY: the whole range is ours and unused.
+            unsafe { libc::munmap(start.as_ptr().cast(), whole) };
+            return Err(error);
+        }
+        // SAFETY: both pieces are ours, unused, and outside of what was just mapped over.
+        unsafe {
+            if before > 0 {
+                libc::munmap(start.as_ptr().cast(), before);
+            }
+            let end = base.add(bytes);
+            libc::munmap(end.as_ptr().cast(), ALIGNMENT - before);
+        }
+        let mapping = Mapping { base, reserved: bytes };
+        // A hold would fill core dumps with other people's data. Harmless where it cannot be had.
+        let _ = mapping.advise(0, bytes as u64, libc::MADV_DONTDUMP);
+        Ok(mapping)
+    }
+
+    fn advise(&self, start: u64, len: u64, advice: libc::c_int) -> io::Result<()> {
+        let (address, bytes) = self.pages(start, len)?;
+        // SAFETY: the range lies within our mapping, and no advice used here loses data.
+        checked(unsafe { libc::madvise(address.cast(), bytes, advice) }).map(drop)
+    }
+
+    /// The whole pages that the range touches, as address and length; an error if not all ours.
+    fn pages(&self, start: u64, len: u64) -> io::Result<(*mut u8, usize)> {
+        let end = start.checked_add(len).filter(|end| *end <= self.reserved());
+        let end = end.ok_or_else(|| {
+            let reserved = self.reserved;
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{len} bytes from {start} on are not within the {reserved} reserved"),
+            )
+        })?;
+        let page = page_size() as u64;
+        let (first, end) = (start / page * page, end.next_multiple_of(page));
+        // SAFETY: `first` is at most `reserved`.
+        Ok((unsafe { self.base().add(first as usize) }, (end - first) as usize))
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is ours, and whoever used it borrowed from this object.
+        unsafe { libc::munmap(self.base().cast(), self.reserved) };
+    }
+}
+
+/// Maps the file in place of the reserved range that begins at `base`.
+fn map_over(file: &HoldFile, base: NonNull<u8>, bytes: usize, writable: bool) -> io::Result<()> {
+    let access = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
+    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    let fd = file.fd()?;
+    // SAFETY: the caller owns the range that is replaced, and nothing uses it yet.
+    mapped(unsafe { libc::mmap(base.as_ptr().cast(), bytes, access, flags, *fd, 0) }).map(drop)
+}
+
+fn round_up(bytes: u64) -> io::Result<usize> {
+    let bytes = usize::try_from(bytes).map_err(|_| too_much())?;
+    bytes.checked_next_multiple_of(page_size()).ok_or_else(too_much)
+}
+
+fn too_much() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOMEM)
+}
+
+fn no_address_space(file: &HoldFile, bytes: usize, error: &io::Error) -> io::Error {
+    let path = file.path().display();
+    io::Error::new(
+        io::ErrorKind::OutOfMemory,
+        format!(
+            "{path}: cannot reserve {bytes} bytes of address space: {error}; raise the limit \
+             (ulimit -v, or vm.max_map_count)"
+        ),
+    )
+}

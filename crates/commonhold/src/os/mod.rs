@@ -1,0 +1,41 @@
+//! The operating system layer: everything the library asks of Linux, and nothing else.
+//!
+//! Everything above builds on these modules; they import nothing of the library but its error
+//! type. They know files, memory and processes, and not what a hold looks like inside.
+//!
+//! | module | idea |
+//! |---|---|
+//! | [`file`] | the open hold file; survives a program that closes every descriptor |
+//! | [`mapping`] | one reservation of address space over the file, and filling it without SIGBUS |
+//! | [`byte_lock`] | locks beyond the data that the kernel drops when a process dies |
+//! | [`fork`] | noticing that one is a forked child, however it was forked |
+//! | [`futex`] | sleeping on, and waking, a word in shared memory |
+//! | [`clock`] | the two clocks |
+//! | [`place`] | where a hold lives: names, file systems, opening an existing file |
+//! | [`draft`] | creating a file atomically |
+//! | [`reaper`] | deleting a hold when its last user is gone, even by a crash |
+//!
+//! Opening a hold file and taking a place in it looks like this:
+//!
+//! ```text
+//! let file = HoldFile::new(place::open_existing(&path, true)?, path, true)?;
+//! let wanted = [(OPEN_BYTE, LockKind::Shared), (participant_byte(3), LockKind::Exclusive)];
+//! let held = HeldBytes::try_lock(&file, &wanted)?;          // None: somebody has slot 3
+//! let memory = Mapping::reserve(&file, 64 << 30, 64 << 20, true)?;
+//! ```
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+compile_error!("commonhold needs 64-bit Linux: it is built on its futexes and OFD locks");
+
+pub(crate) mod byte_lock;
+pub(crate) mod clock;
+pub(crate) mod draft;
+pub(crate) mod file;
+pub(crate) mod fork;
+pub(crate) mod futex;
+pub(crate) mod mapping;
+pub(crate) mod place;
+pub(crate) mod reaper;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! Where a hold lives: from a name to a path, what the file system there can carry, and opening
+//! what exists.
+//!
+//! A bare name (`prices`) lives in the directory of bare names, as `prices.hold`; a name with a
+//! slash, or ending in `.hold`, is a path. Creating a file is [`super::draft`].
+//!
+//! # Safety
+//! Unsafe only for libc calls on structures and buffers of our own.
+#![allow(unsafe_code)]
+
+use super::file::{HoldFile, c_path, checked, open, status, uninterrupted};
+use crate::error::{Error, ErrorKind, Result};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The environment variable that says where bare names live.
+const DIRECTORY_VARIABLE: &str = "COMMONHOLD_DIR";
+/// Where bare names live unless told otherwise: memory.
+const MEMORY_DIRECTORY: &str = "/dev/shm";
+/// What a hold's file name ends in.
+const SUFFIX: &str = ".hold";
+/// The longest bare name, in bytes: leaves room for the suffix and a draft's name.
+const LONGEST_BARE_NAME: usize = 200;
+
+/// Where bare names live: `$COMMONHOLD_DIR` if it is set and not empty, else `/dev/shm`.
+pub(crate) fn default_directory() -> PathBuf {
+    let chosen = std::env::var_os(DIRECTORY_VARIABLE).filter(|value| !value.is_empty());
+    chosen.map_or_else(|| PathBuf::from(MEMORY_DIRECTORY), PathBuf::from)
+}
+
+/// The path of the hold called `name`; bare names live in `directory`, or else where
+/// [`default_directory`] says. Looks at no file.
+///
+/// # Errors
+/// `Invalid` for a name that is empty, `.`, `..`, too long or contains a NUL byte.
+pub(crate) fn resolve(name: &Path, directory: Option<&Path>) -> Result<PathBuf> {
+    let bytes = name.as_os_str().as_bytes();
+    let invalid = |wrong: String| Error::new(ErrorKind::Invalid, wrong);
+    if bytes.is_empty() {
+        return Err(invalid("a hold needs a name, and this one is empty".into()));
+    }
+    if bytes.contains(&0) {
+        return Err(invalid(format!("hold name {name:?} contains a NUL byte; leave it out")));
+    }
+    if bytes.contains(&b'/') || bytes.ends_with(SUFFIX.as_bytes()) {
+        return Ok(name.to_path_buf());
+    }
+    if bytes == b"." || bytes == b".." {
+        return Err(invalid(format!("hold name {name:?} is a directory; give a file in it")));
+    }
+    if bytes.len() > LONGEST_BARE_NAME {
+        let length = bytes.len();
+        return Err(invalid(format!(
+            "hold name {name:?} has {length} bytes, a bare name at most {LONGEST_BARE_NAME}; \
+             shorten it"
+        )));
+    }
+    let mut file_name = OsString::from(name);
+    file_name.push(SUFFIX);
+    let directory = directory.map_or_else(default_directory, Path::to_path_buf);
+    Ok(directory.join(file_name))
+}
+
+/// Opens an existing file for use as a hold. Never creates, and never waits for a FIFO's other end.
+///
+/// # Errors
+/// What is no regular file is refused: `IsADirectory`, or `InvalidInput` naming what it is.
+pub(crate) fn open_existing(path: &Path, writable: bool) -> io::Result<File> {
+    let file = match open(&c_path(path)?, writable) {
+        Ok(descriptor) => File::from(descriptor),
+        // What a socket answers; a device without a driver does too.
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
+            return Err(not_regular(path, "a socket or device"));
+        }
+        Err(error) => return Err(error),
+    };
+    let kind = match status(file.as_raw_fd())?.st_mode & libc::S_IFMT {
+        libc::S_IFREG => None,
+        libc::S_IFDIR => return Err(io::Error::from_raw_os_error(libc::EISDIR)),
+        libc::S_IFIFO => Some("a FIFO"),
+        libc::S_IFCHR | libc::S_IFBLK => Some("a device"),
+        _ => Some("something special"),
+    };
+    if let Some(kind) = kind {
+        return Err(not_regular(path, kind));
+    }
+    // O_NONBLOCK was for the opening only.
+    // SAFETY: no memory is passed.
+    let flags = checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) })?;
+    // SAFETY: no memory is passed.
+    checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK) })?;
+    Ok(file)
+}
+
+fn not_regular(path: &Path, kind: &str) -> io::Error {
+    let path = path.display();
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("{path} is {kind}, not a regular file; a hold is a regular file"),
+    )
+}
+
+/// What kind of file system a hold lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileSystem {
+    /// The contents are gone after a restart of the system.
+    Memory,
+    /// The contents are on a disk.
+    Disk,
+    /// It cannot carry a hold: memory would not be shared, or locks, links or allocation do not
+    /// work. The text names it.
+    Unsupported(&'static str),
+}
+
+/// Numbers by which `statfs` names file systems that cannot carry a hold.
+const UNSUPPORTED: &[(u32, &str)] = &[
+    (0x6969, "NFS"),
+    (0x517b, "SMB"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB"),
+    (0x0102_1997, "9p"),
+    (0x00c3_6400, "Ceph"),
+    (0x5346_414f, "AFS"),
+    (0x6b41_4653, "AFS"),
+    (0x7375_7245, "Coda"),
+    (0x564c, "NCP"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x4750_4653, "GPFS"),
+    (0xaad7_aaea, "PanFS"),
+    (0x1983_0326, "BeeGFS"),
+    (0x0116_1970, "GFS2"),
+    (0x7461_636f, "OCFS2"),
+    (0x6573_5546, "FUSE"),
+    (0x794c_7630, "overlayfs"),
+    (0x6175_6673, "aufs"),
+    (0xf15f, "eCryptfs"),
+    (0x786f_4256, "a VirtualBox shared folder"),
+    (0xbacb_acbc, "a VMware shared folder"),
+    (0x9584_58f6, "hugetlbfs"),
+    (0x4d44, "FAT"),
+    (0x2011_bab0, "exFAT"),
+    (0x7371_7368, "squashfs"),
+    (0xe0f5_e1e2, "EROFS"),
+    (0x9660, "ISO 9660"),
+    (0x9fa0, "procfs"),
+    (0x6265_6572, "sysfs"),
+];
+
+/// `statfs` numbers of file systems in memory: tmpfs and ramfs.
+const MEMORY: &[u32] = &[0x0102_1994, 0x8584_58f6];
+
+/// What the file lies on. File systems that are not known are taken for local disks.
+pub(crate) fn file_system(file: &HoldFile) -> io::Result<FileSystem> {
+    let fd = file.fd()?;
+    let mut status = MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the buffer is ours and as large as the call expects.
+    uninterrupted(|| unsafe { libc::fstatfs(*fd, status.as_mut_ptr()) })?;
+    // SAFETY: the call succeeded, so it has filled the buffer.
+    let number = unsafe { status.assume_init() }.f_type as u32;
+    Ok(classify(number))
+}
+
+/// What the number that `statfs` gives a file system says about it.
+pub(super) fn classify(number: u32) -> FileSystem {
+    if MEMORY.contains(&number) {
+        return FileSystem::Memory;
+    }
+    match UNSUPPORTED.iter().find(|(known, _)| *known == number) {
+        Some((_, name)) => FileSystem::Unsupported(name),
+        None => FileSystem::Disk,
+    }
+}
+
+/// The identity of this boot of the system; zeros where it cannot be read.
+pub(crate) fn boot_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    parse_boot_id(&text).unwrap_or_default()
+}
+
+/// Reads 32 hexadecimal digits, with hyphens anywhere between them.
+pub(super) fn parse_boot_id(text: &str) -> Option<[u8; 16]> {
+    let digits = text.trim_end().bytes().filter(|byte| *byte != b'-');
+    let digits = digits.map(|digit| char::from(digit).to_digit(16)).collect::<Option<Vec<_>>>()?;
+    let mut id = [0; 16];
+    if digits.len() != 2 * id.len() {
+        return None;
+    }
+    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = (pair[0] << 4 | pair[1]) as u8;
+    }
+    Some(id)
+}
+
+/// Random bytes from the kernel, fit for secrets.
+pub(crate) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let mut filled = 0;
+    while filled < N {
+        let rest = &mut bytes[filled..];
+        // SAFETY: the buffer is ours and as long as said.
+        let got = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
+        match usize::try_from(got) {
+            Ok(count) => filled += count,
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(bytes)
+}
