@@ -138,19 +138,29 @@ fn a_reservation_shrinks_to_the_address_space_allowed() {
     assert_eq!(code.join(), 0);
 }
 
+/// Gives the calling process mounts of its own; as an ordinary user by being root in a user
+/// namespace, if the system lets it.
+fn own_mounts() -> bool {
+    // SAFETY: the calls change this process only.
+    let (mounts, user, group) =
+        unsafe { (libc::unshare(libc::CLONE_NEWNS), libc::geteuid(), libc::getegid()) };
+    // SAFETY: as above.
+    mounts == 0
+        || unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) } == 0
+            && std::fs::write("/proc/self/setgroups", "deny").is_ok()
+            && std::fs::write("/proc/self/uid_map", format!("0 {user} 1")).is_ok()
+            && std::fs::write("/proc/self/gid_map", format!("0 {group} 1")).is_ok()
+}
+
 /// Mounts a tmpfs of 4 MiB on `folder`, for the calling process alone.
 fn mount_tmpfs(folder: &Path) -> bool {
     let path = CString::new(folder.as_os_str().as_bytes()).unwrap();
-    // SAFETY: the strings outlive the calls; the process has a namespace of its own before it mounts.
-    unsafe {
-        let own = libc::unshare(libc::CLONE_NEWNS) == 0
-            || libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) == 0;
-        let none = std::ptr::null();
-        let private = libc::MS_REC | libc::MS_PRIVATE;
-        let (fs, size) = (c"tmpfs".as_ptr(), c"size=4m".as_ptr());
-        own && libc::mount(none, c"/".as_ptr(), none, private, none.cast()) == 0
-            && libc::mount(fs, path.as_ptr(), fs, 0, size.cast()) == 0
-    }
+    let (fs, size, none) = (c"tmpfs".as_ptr(), c"size=4m".as_ptr(), std::ptr::null());
+    let private = libc::MS_REC | libc::MS_PRIVATE;
+    // SAFETY: the strings outlive the calls, and the mounts are this process's own.
+    own_mounts()
+        && unsafe { libc::mount(none, c"/".as_ptr(), none, private, none.cast()) } == 0
+        && unsafe { libc::mount(fs, path.as_ptr(), fs, 0, size.cast()) } == 0
 }
 
 #[test]
