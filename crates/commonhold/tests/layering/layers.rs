@@ -1,0 +1,180 @@
+//! The layers of the library and of the workspace, and what breaks them.
+//!
+//! Invariant: dependencies point down only. Inside the library the order is
+//! `hold -> {map, queue, channel, log} -> memory -> sync -> os`; modules of one rank do not know
+//! each other. Among the crates it is `hold -> commonhold-net -> commonhold`.
+
+use crate::source::{self, CratePath};
+
+/// The modules of the library with their ranks. A module may use lower ranks and itself.
+///
+/// `error` is usable by all. `steps` is a test instrument that reaches into every layer above it.
+const LAYERS: [(&str, u32); 10] = [
+    ("error", 0),
+    ("os", 10),
+    ("steps", 20),
+    ("sync", 30),
+    ("memory", 40),
+    ("map", 50),
+    ("queue", 50),
+    ("channel", 50),
+    ("log", 50),
+    ("hold", 60),
+];
+
+/// The crates of the workspace, and which of them each may depend on.
+const CRATES: [(&str, &[&str]); 5] = [
+    ("commonhold", &[]),
+    ("commonhold-net", &["commonhold"]),
+    ("hold", &["commonhold", "commonhold-net"]),
+    ("commonhold-models", &[]),
+    ("commonhold-bench", &["commonhold", "commonhold-net"]),
+];
+
+/// All that the library may be built on.
+const LIBRARY_BUILT_ON: [&str; 4] = ["libc", "rapidhash", "serde", "serde_json"];
+
+fn rank(module: &str) -> Option<u32> {
+    LAYERS.iter().find(|(name, _)| *name == module).map(|(_, rank)| *rank)
+}
+
+/// The names that the crate root passes on, each with the module it comes from.
+pub struct Root(Vec<CratePath>);
+
+impl Root {
+    pub fn read(lib: &str) -> Root {
+        Root(source::root_names(lib))
+    }
+
+    /// The top-level module that `path` leads to.
+    fn module_of<'a>(&'a self, path: &'a CratePath) -> Option<&'a str> {
+        let first = path.segments.first()?;
+        if rank(first).is_some() {
+            return Some(first);
+        }
+        let passed_on = self.0.iter().find(|p| p.name == *first)?;
+        passed_on.segments.first().map(String::as_str)
+    }
+}
+
+/// What is wrong with the dependencies of one file of the library; `module` as `["map", "read"]`.
+pub fn upward(module: &[String], text: &str, root: &Root) -> Vec<String> {
+    let Some(own) = module.first() else { return Vec::new() };
+    let Some(own_rank) = rank(own) else {
+        return vec![format!("module `{own}` has no layer: give it a rank in layers.rs")];
+    };
+    let mut wrong = Vec::new();
+    for path in source::crate_paths(text, module) {
+        let shown = path.segments.join("::");
+        match root.module_of(&path).map(|target| (target, rank(target))) {
+            Some((target, _)) if target == own => {}
+            Some((_, Some(rank))) if rank < own_rank => {}
+            Some((target, Some(_))) => wrong.push(format!(
+                "line {}: `{own}` uses `{shown}`, but `{target}` is not below `{own}`",
+                path.line
+            )),
+            _ => wrong.push(format!(
+                "line {}: `{own}` uses `crate::{shown}`, of which no layer is known; name the \
+                 module it comes from",
+                path.line
+            )),
+        }
+    }
+    wrong
+}
+
+/// The system is called from `os` alone; `steps` names two signals.
+pub fn system_calls(module: &[String], text: &str) -> Vec<String> {
+    if matches!(module.first().map(String::as_str), Some("os" | "steps") | None) {
+        return Vec::new();
+    }
+    words(text, |w| w == "libc", "calls the system past the layer `os`")
+}
+
+/// What is wrong with unsafe code in a file of the library: a file that opts in as a whole says
+/// why under `# Safety`; any other opts in item by item. It does not inherit the leave of the
+/// module above it, which is meant for that module alone; a folder of tests does.
+pub fn unexplained_unsafe(module: &[String], text: &str) -> Vec<String> {
+    let used = words(text, |w| w == "unsafe", "is unsafe");
+    if used.is_empty() || module.iter().any(|part| part == "tests") {
+        return Vec::new();
+    }
+    let code = source::strip(text).replace(' ', "");
+    let mut header = text.lines().take_while(|line| line.starts_with("//!"));
+    let explained = header.any(|line| line.trim_end() == "//! # Safety");
+    if code.contains("#![allow(unsafe_code)]") && !explained {
+        vec!["allows unsafe code without `# Safety` in its module documentation".to_owned()]
+    } else if !code.contains("[allow(unsafe_code)]") {
+        vec![format!("{}, but the file does not opt in by itself", used[0])]
+    } else {
+        Vec::new()
+    }
+}
+
+/// Outside the library nobody maps memory or steps out of safe Rust.
+pub fn shared_memory(text: &str) -> Vec<String> {
+    let is_mapping = |w: &str| w == "unsafe" || w == "libc" || w.to_lowercase().contains("mmap");
+    words(text, is_mapping, "belongs into crate commonhold only")
+}
+
+fn words(text: &str, is_wanted: impl Fn(&str) -> bool, verdict: &str) -> Vec<String> {
+    let tokens = source::tokens(text);
+    let found = tokens.iter().filter(|t| is_wanted(&t.text));
+    found.map(|t| format!("line {}: `{}` {verdict}", t.line, t.text)).collect()
+}
+
+/// What is wrong with what a crate is built on, by its manifest.
+pub fn manifest(text: &str) -> Vec<String> {
+    let (package, dependencies) = read_manifest(text);
+    let Some((_, allowed)) = CRATES.iter().find(|(name, _)| *name == package) else {
+        return vec![format!("crate `{package}` has no place: give it one in layers.rs")];
+    };
+    let mut wrong = Vec::new();
+    for (kind, name) in &dependencies {
+        let is_ours = CRATES.iter().any(|(ours, _)| ours == name);
+        if is_ours && !allowed.contains(&name.as_str()) {
+            wrong.push(format!("`{package}` depends on `{name}`, which is not below it"));
+        }
+        let foreign = !is_ours && !LIBRARY_BUILT_ON.contains(&name.as_str());
+        if package == "commonhold" && kind != "dev-dependencies" && foreign {
+            wrong.push(format!("the library depends on `{name}`; see LIBRARY_BUILT_ON"));
+        }
+    }
+    wrong
+}
+
+/// The package's name, and every dependency with its kind.
+fn read_manifest(text: &str) -> (String, Vec<(String, String)>) {
+    let (mut package, mut found) = (String::new(), Vec::new());
+    let mut section = String::new();
+    for line in text.lines().map(str::trim) {
+        if let Some(header) = line.strip_prefix('[') {
+            section = header.trim_end_matches(']').to_owned();
+            if let Some((kind, name)) = dependency_table(&section) {
+                found.push((kind, name));
+            }
+        } else if let Some((key, value)) = line.split_once('=') {
+            let key = key.trim().split('.').next().unwrap_or_default().trim_matches('"');
+            let last = section.rsplit('.').next().unwrap_or_default();
+            if section == "package" && key == "name" {
+                package = value.trim().trim_matches('"').to_owned();
+            } else if last.ends_with("dependencies") && !line.starts_with('#') {
+                found.push((last.to_owned(), renamed(value).unwrap_or(key).to_owned()));
+            }
+        }
+    }
+    (package, found)
+}
+
+/// `[dependencies.name]`, also below a target.
+fn dependency_table(section: &str) -> Option<(String, String)> {
+    let (before, name) = section.rsplit_once('.')?;
+    let kind = before.rsplit('.').next()?;
+    kind.ends_with("dependencies").then(|| (kind.to_owned(), name.to_owned()))
+}
+
+/// The real name in `short = { package = "long", ... }`.
+fn renamed(value: &str) -> Option<&str> {
+    let after = value.split_once("package")?.1.trim_start().strip_prefix('=')?;
+    after.trim_start().strip_prefix('"')?.split('"').next()
+}

@@ -1,0 +1,145 @@
+//! Dependencies point down only, files have their shape, and every licence is one we may use.
+//!
+//! These tests read the project's sources, not the library. Each rule is also shown a bad sample
+//! (`samples`), so that a rule that lets everything pass is noticed.
+
+mod layers;
+mod licences;
+mod samples;
+mod shape;
+mod source;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where a file of a crate other than the library may be unsafe, and why.
+const UNSAFE_OUTSIDE: [(&str, &str); 1] = [(
+    "bench/src/rivals/lmdb.rs",
+    "opening LMDB is unsafe by its nature: it trusts its file and lock",
+)];
+
+/// The project's root.
+fn root() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.canonicalize().expect("the project's root")
+}
+
+/// Every file below `folder` whose name ends in `ending`, build results left out, in order.
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let Ok(entries) = fs::read_dir(folder) else { return found };
+    for entry in entries {
+        let path = entry.expect("a folder entry").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            found.extend(files(&path, ending));
+        } else if path.is_file() && name.ends_with(ending) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Every Rust file of the project with its path from the root and its text.
+fn sources() -> Vec<(String, String)> {
+    let root = root();
+    let folders = ["crates", "models", "bench", "bindings"];
+    let paths = folders.iter().flat_map(|folder| files(&root.join(folder), ".rs"));
+    let found: Vec<(String, String)> = paths
+        .map(|path| {
+            let shown = path.strip_prefix(&root).expect("a path below the root");
+            (shown.to_string_lossy().into_owned(), fs::read_to_string(&path).expect("UTF-8"))
+        })
+        .collect();
+    assert!(found.iter().any(|(path, _)| path == "crates/commonhold/src/lib.rs"));
+    found
+}
+
+/// The module that a file of the library's `src` is: `map/read.rs` is `["map", "read"]`.
+fn module_of(path: &str) -> Option<Vec<String>> {
+    let inside = path.strip_prefix("crates/commonhold/src/")?.strip_suffix(".rs")?;
+    let mut module: Vec<String> = inside.split('/').map(str::to_owned).collect();
+    if matches!(module.last().map(String::as_str), Some("mod" | "lib")) {
+        module.pop();
+    }
+    Some(module)
+}
+
+fn verify(rule: impl Fn(&str, &str) -> Vec<String>) {
+    let mut wrong = Vec::new();
+    for (path, text) in sources() {
+        wrong.extend(rule(&path, &text).into_iter().map(|what| format!("{path}: {what}")));
+    }
+    assert!(wrong.is_empty(), "{} broken:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn dependencies_inside_the_library_point_down() {
+    let lib = fs::read_to_string(root().join("crates/commonhold/src/lib.rs")).expect("lib.rs");
+    let passed_on = layers::Root::read(&lib);
+    verify(|path, text| {
+        module_of(path).map_or(Vec::new(), |module| layers::upward(&module, text, &passed_on))
+    });
+}
+
+#[test]
+fn only_the_lowest_layer_calls_the_system() {
+    verify(|path, text| {
+        module_of(path).map_or(Vec::new(), |module| layers::system_calls(&module, text))
+    });
+}
+
+#[test]
+fn unsafe_code_of_the_library_is_opted_into_and_explained() {
+    verify(|path, text| {
+        module_of(path).map_or(Vec::new(), |module| layers::unexplained_unsafe(&module, text))
+    });
+}
+
+#[test]
+fn only_the_library_touches_shared_memory() {
+    verify(|path, text| {
+        let excused = UNSAFE_OUTSIDE.iter().any(|(file, _)| *file == path);
+        if path.starts_with("crates/commonhold/") || excused {
+            return Vec::new();
+        }
+        layers::shared_memory(text)
+    });
+}
+
+#[test]
+fn dependencies_between_crates_point_down() {
+    let root = root();
+    let mut seen = 0;
+    let mut wrong = Vec::new();
+    for folder in ["crates", "models", "bench"] {
+        for path in files(&root.join(folder), "Cargo.toml") {
+            let text = fs::read_to_string(&path).expect("a manifest");
+            seen += 1;
+            wrong.extend(layers::manifest(&text));
+        }
+    }
+    assert!(seen >= 3, "found only {seen} manifests");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn files_have_their_shape() {
+    verify(shape::of_file);
+}
+
+#[test]
+fn every_licence_is_allowed() {
+    let root = root();
+    let policy = fs::read_to_string(root.join("deny.toml")).expect("deny.toml");
+    let allowed = licences::allowed(&policy);
+    let used = licences::used(&root);
+    assert!(used.len() > 2, "cargo named only {} packages", used.len());
+    let refused: Vec<String> = used
+        .iter()
+        .filter(|(_, licence)| !licences::is_allowed(licence, &allowed))
+        .map(|(package, licence)| format!("{package}: `{licence}` is not in deny.toml"))
+        .collect();
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+}

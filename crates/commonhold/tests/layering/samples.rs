@@ -1,0 +1,143 @@
+//! Bad samples: what each rule must catch, and good ones that it must let pass.
+
+use crate::{layers, licences, shape, source};
+
+const LIB: &str = "mod os; mod map; mod hold;\npub use hold::{Hold, options::Options as Chosen};";
+
+fn upward(module: &[&str], text: &str) -> Vec<String> {
+    let module: Vec<String> = module.iter().map(|&part| part.to_owned()).collect();
+    layers::upward(&module, text, &layers::Root::read(LIB))
+}
+
+#[track_caller]
+fn caught(module: &[&str], text: &str) {
+    assert_eq!(upward(module, text).len(), 1, "{module:?} {text}: {:?}", upward(module, text));
+}
+
+#[track_caller]
+fn passes(module: &[&str], text: &str) {
+    assert!(upward(module, text).is_empty(), "{:?}", upward(module, text));
+}
+
+#[test]
+fn a_way_up_is_caught() {
+    caught(&["os", "file"], "use crate::sync::Lock;");
+    caught(&["memory", "slab"], "fn f() { crate::map::grow(); }");
+    caught(&["map", "read"], "use crate::hold::Hold;");
+    caught(&["map", "read"], "use crate::Hold;");
+    caught(&["map", "read"], "use crate::Chosen;");
+    caught(&["sync"], "use super::memory::Extent;");
+    caught(&["map", "read", "fast"], "use super::super::super::hold::Hold;");
+    caught(
+        &["map", "read"],
+        "use crate::{\n    error::Error,\n    memory::{self, slab},\n    hold,\n};",
+    );
+    caught(&["os"], "#[cfg(test)]\nmod tests { use super::*; use super::super::sync::Lock; }");
+    caught(&["error"], "impl From<crate::os::Failure> for E {}");
+}
+
+#[test]
+fn structures_that_know_each_other_are_caught() {
+    caught(&["queue"], "use crate::map::Map;");
+    caught(&["map", "write"], "use crate::{log::Line, memory::slab};");
+}
+
+#[test]
+fn hiding_a_way_up_is_caught() {
+    caught(&["map"], "use crate as root;");
+    caught(&["map"], "use super::*;");
+    caught(&["map"], "use crate::*;");
+    caught(&["brand_new"], "use std::fmt;");
+    caught(&["os"], "use crate::unheard_of;");
+}
+
+#[test]
+fn ways_down_pass() {
+    passes(&["map", "read"], "use crate::{error::Result, memory::slab, os::clock, sync::{self}};");
+    passes(&["map", "read"], "use super::segment; use self::inner::X; use super::super::sync::Y;");
+    passes(&["hold"], "use crate::map::Map; use crate::Chosen;");
+    passes(&["os"], "mod tests { use super::*; mod deep { use super::super::file; } }");
+    passes(&["sync"], "crate::steps::step!(\"lock.taken\"); pub(crate) fn f(&self) {}");
+    passes(&[], "pub use hold::Hold;");
+}
+
+#[test]
+fn comments_and_literals_are_not_code() {
+    passes(
+        &["os"],
+        "// crate::map\n/* crate::map /* crate::hold */ */ const A: &str = \"crate::map\";",
+    );
+    passes(&["os"], "const A: &str = r#\"\"crate::map\"#; const B: char = '\"'; // \"");
+    caught(&["os"], "const A: &str = r#\"\"\"#; const B: u8 = b'\\''; use crate::map::X; // '");
+    let line = source::tokens("/*\n\n*/ \"a\nb\" here").last().map(|t| t.line);
+    assert_eq!(line, Some(4));
+}
+
+#[test]
+fn calling_the_system_from_above_is_caught() {
+    let map = ["map".to_owned()];
+    assert_eq!(layers::system_calls(&map, "unsafe { libc::mmap() }").len(), 1);
+    assert!(layers::system_calls(&["os".to_owned()], "libc::mmap()").is_empty());
+    assert!(layers::system_calls(&map, "// libc\nlet s = \"libc\";").is_empty());
+}
+
+#[test]
+fn unsafe_code_without_its_reason_is_caught() {
+    let wrong = |module: &str, text: &str| {
+        layers::unexplained_unsafe(&["map".to_owned(), module.to_owned()], text).len()
+    };
+    let body = "fn f() { unsafe { g() } }";
+    let whole = format!("#![allow(unsafe_code)]\n{body}");
+    let reason = "//! A thing.\n//!\n//! # Safety\n//! Because.\n";
+    assert_eq!(wrong("read", body), 1);
+    assert_eq!(wrong("read", &format!("//! A thing.\n{whole}")), 1);
+    assert_eq!(wrong("read", &format!("{reason}{whole}")), 0);
+    assert_eq!(wrong("read", &format!("//! A thing.\n#[allow(unsafe_code)]\n{body}")), 0);
+    assert_eq!(wrong("tests", body), 0);
+    assert_eq!(wrong("read", "// unsafe\n#![deny(unsafe_code)]"), 0);
+}
+
+#[test]
+fn shared_memory_outside_the_library_is_caught() {
+    assert_eq!(layers::shared_memory("unsafe { x() }").len(), 1);
+    assert_eq!(layers::shared_memory("use memmap2::Mmap;").len(), 2);
+    assert!(layers::shared_memory("#![forbid(unsafe_code)] // mmap").is_empty());
+}
+
+#[test]
+fn crates_that_point_up_are_caught() {
+    let library = |dependency: &str| format!("[package]\nname = \"commonhold\"\n{dependency}");
+    let wrong = |text: &str| layers::manifest(text).len();
+    assert_eq!(wrong(&library("[dependencies]\nlibc.workspace = true")), 0);
+    assert_eq!(wrong(&library("[dependencies]\ntokio = \"1\"")), 1);
+    assert_eq!(wrong(&library("[dev-dependencies]\ntempfile = \"3\"")), 0);
+    assert_eq!(wrong(&library("[dev-dependencies]\nhold = { path = \"../hold\" }")), 1);
+    assert_eq!(wrong(&library("[dependencies.commonhold-net]\npath = \"..\"")), 1);
+    assert_eq!(wrong(&library("[target.'cfg(unix)'.dependencies]\nmio = \"1\"")), 1);
+    assert_eq!(wrong(&library("[dependencies]\nnet = { package = \"commonhold-net\" }")), 1);
+    assert_eq!(wrong("[package]\nname = \"commonhold-net\"\n[dependencies]\nhold = \"1\""), 1);
+    assert_eq!(wrong("[package]\nname = \"hold\"\n[dependencies]\ncommonhold = \"1\""), 0);
+    assert_eq!(wrong("[package]\nname = \"stray\""), 1);
+}
+
+#[test]
+fn bad_shapes_are_caught() {
+    let good = "//! What it is.\n";
+    assert!(shape::of_file("crates/hold/src/main.rs", good).is_empty());
+    assert_eq!(shape::of_file("crates/hold/src/main.rs", "fn main() {}").len(), 1);
+    assert_eq!(shape::of_file("crates/hold/src/util.rs", good).len(), 1);
+    assert_eq!(shape::of_file("crates/hold/src/misc/a.rs", good).len(), 1);
+    assert_eq!(shape::of_file("crates/hold/src/a.rs", &good.repeat(601)).len(), 1);
+}
+
+#[test]
+fn licences_are_read_as_they_are_meant() {
+    let policy = "[licenses]\n# Ours.\nallow = [\n  \"MIT\",  # ours\n  \"Zlib\",\n]\n[bans]\n";
+    let allowed = licences::allowed(policy);
+    assert_eq!(allowed, ["MIT", "Zlib"]);
+    let is_allowed = |expression| licences::is_allowed(expression, &allowed);
+    assert!(is_allowed("MIT") && is_allowed("GPL-3.0 OR MIT") && is_allowed("Apache-2.0/MIT"));
+    assert!(is_allowed("(GPL-3.0 OR MIT) AND Zlib") && !is_allowed("MIT AND GPL-3.0"));
+    assert!(!is_allowed("") && !is_allowed("GPL-3.0") && !is_allowed("MIT WITH an-exception"));
+    assert!(!is_allowed("MIT)") && !is_allowed("(MIT"));
+}
