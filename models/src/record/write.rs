@@ -1,0 +1,259 @@
+//! A writer's steps: allocate, write, lock, arm, publish, retire, disarm, unlock.
+//!
+//! Invariant: until the lock is taken only the record being written is touched, and only its owner
+//! touches it. Called by the record model for processes in [`At::Set`](super::At::Set).
+
+use super::state::{Mark, PER_EXTENT, RECORDS, State};
+use super::{At, Break, Op, Records, RecoverAt, RetireAt};
+
+/// Steps of set and delete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SetAt {
+    /// Find a free record in an own extent, or take another extent.
+    Adopt,
+    /// Store WRITING.
+    Mark,
+    /// Set the bit.
+    Bit,
+    /// (broken) Give the extent up.
+    Give,
+    /// (broken) Store 0 over the mark.
+    Zero,
+    /// Write the key.
+    Key,
+    /// Write the value.
+    Value,
+    /// List the lock in the lane.
+    List,
+    /// Take the lock.
+    Lock,
+    /// Read the slot and the old record's sequence.
+    Look,
+    /// Store position, old word and old sequence of the pending record.
+    Old,
+    /// Store its new word.
+    New,
+    /// Arm it.
+    Arm,
+    /// Publish the sequence.
+    Sequence,
+    /// Store the slot.
+    Slot,
+    /// Retire the old record.
+    Retire,
+    /// Disarm the pending record.
+    Disarm,
+    /// Release the lock.
+    Unlock,
+    /// Clear the lane's list.
+    Unlist,
+}
+
+impl Records {
+    pub(super) fn step_set(&self, state: &mut State, process: usize, at: SetAt) -> bool {
+        use SetAt as S;
+        match at {
+            S::Adopt => self.adopt(state, process),
+            S::Mark | S::Bit | S::Give | S::Zero | S::Key | S::Value => {
+                self.prepare(state, process, at)
+            }
+            S::List | S::Lock | S::Look | S::Disarm | S::Unlock | S::Unlist => {
+                self.locking(state, process, at)
+            }
+            S::Old | S::New | S::Arm | S::Sequence | S::Slot | S::Retire => {
+                self.publish(state, process, at)
+            }
+        }
+    }
+
+    /// Only the owner allocates from an extent, so what it finds free stays free.
+    fn adopt(&self, state: &mut State, process: usize) -> bool {
+        let me = state.procs[process].who;
+        let mine =
+            |r: usize| state.owners[r / PER_EXTENT] == Some(me) || self.breaks(Break::SharedExtent);
+        let free = |r: usize| !state.records[r].bit && state.records[r].mark == Mark::Free;
+        if let Some(r) = (0..RECORDS).find(|&r| mine(r) && free(r)) {
+            state.procs[process].new = u8::try_from(r + 1).expect("few records");
+            let first = if self.breaks(Break::BitBeforeMark) { SetAt::Bit } else { SetAt::Mark };
+            return state.go(process, first);
+        }
+        let alien = |e: usize| state.records[e * PER_EXTENT].mark == Mark::Alien;
+        match (0..state.owners.len()).find(|&e| state.owners[e].is_none() && !alien(e)) {
+            Some(extent) => state.owners[extent] = Some(me),
+            // Full: the operation fails and has changed nothing.
+            None => return self.finish(state, process),
+        }
+        true
+    }
+
+    fn prepare(&self, state: &mut State, process: usize, at: SetAt) -> bool {
+        let me = state.procs[process].who;
+        let record = usize::from(state.procs[process].new) - 1;
+        let early = self.breaks(Break::BitBeforeMark);
+        let next = match at {
+            SetAt::Mark => {
+                state.records[record].mark = Mark::Writing(me);
+                if early { SetAt::Key } else { SetAt::Bit }
+            }
+            SetAt::Bit => {
+                state.records[record].bit = true;
+                match self.broken {
+                    Some(Break::BitBeforeMark) => SetAt::Mark,
+                    Some(Break::GiveWhileWriting) => SetAt::Give,
+                    Some(Break::ZeroWhileWriting) => SetAt::Zero,
+                    _ => SetAt::Key,
+                }
+            }
+            SetAt::Give => {
+                state.owners[record / PER_EXTENT] = None;
+                SetAt::Key
+            }
+            SetAt::Zero => {
+                state.records[record].mark = Mark::Free;
+                SetAt::Key
+            }
+            SetAt::Key => {
+                state.records[record].key = self.key(state, process);
+                SetAt::Value
+            }
+            _ => {
+                let Some(Op::Set(_, value)) = self.op(state, process) else { unreachable!() };
+                state.records[record].value = value;
+                if self.breaks(Break::ListAfterLock) { SetAt::Lock } else { SetAt::List }
+            }
+        };
+        state.go(process, next)
+    }
+
+    fn locking(&self, state: &mut State, process: usize, at: SetAt) -> bool {
+        let me = state.procs[process].who;
+        let late = self.breaks(Break::ListAfterLock);
+        let next = match at {
+            SetAt::List => {
+                state.listed[me.slot as usize] = true;
+                if late { SetAt::Look } else { SetAt::Lock }
+            }
+            SetAt::Lock => match state.lock {
+                None => {
+                    state.lock = Some(me);
+                    if late { SetAt::List } else { SetAt::Look }
+                }
+                Some(owner) if state.slots.alive(owner) => return false,
+                Some(owner) => return state.call(process, At::Recover(owner, RecoverAt::Byte)),
+            },
+            SetAt::Look => self.look(state, process),
+            SetAt::Disarm => {
+                state.pending.armed = false;
+                let unlocked = self.breaks(Break::UnlockBeforeDisarm);
+                let early = self.breaks(Break::DisarmBeforeRetire);
+                match (unlocked, early) {
+                    (true, _) => SetAt::Unlist,
+                    (_, true) => SetAt::Retire,
+                    _ => SetAt::Unlock,
+                }
+            }
+            SetAt::Unlock => {
+                state.lock = None;
+                if self.breaks(Break::UnlockBeforeDisarm) { SetAt::Disarm } else { SetAt::Unlist }
+            }
+            _ => {
+                state.listed[me.slot as usize] = false;
+                return self.finish(state, process);
+            }
+        };
+        state.go(process, next)
+    }
+
+    fn look(&self, state: &mut State, process: usize) -> SetAt {
+        let old = state.words[self.key(state, process) as usize];
+        let proc = &mut state.procs[process];
+        proc.old = old;
+        if old != 0 {
+            if let Mark::Sequence(sequence) = state.records[usize::from(old) - 1].mark {
+                proc.old_sequence = sequence;
+            }
+        }
+        match (proc.old, proc.new, self.broken) {
+            (0, 0, _) => SetAt::Unlock,
+            (_, _, Some(Break::ArmedFirst)) => SetAt::Arm,
+            (_, _, Some(Break::NoPending)) => SetAt::Sequence,
+            _ => SetAt::Old,
+        }
+    }
+
+    fn publish(&self, state: &mut State, process: usize, at: SetAt) -> bool {
+        let next = match at {
+            SetAt::Old => {
+                let key = self.key(state, process);
+                let proc = &state.procs[process];
+                state.pending.position = key;
+                (state.pending.old, state.pending.old_sequence) = (proc.old, proc.old_sequence);
+                SetAt::New
+            }
+            SetAt::New => {
+                state.pending.new = state.procs[process].new;
+                if self.breaks(Break::ArmedFirst) { SetAt::Sequence } else { SetAt::Arm }
+            }
+            SetAt::Arm => {
+                state.pending.armed = true;
+                if self.breaks(Break::ArmedFirst) { SetAt::Old } else { SetAt::Sequence }
+            }
+            SetAt::Sequence => self.store_sequence(state, process),
+            SetAt::Slot => self.store_slot(state, process),
+            _ => return self.retire_old(state, process),
+        };
+        state.go(process, next)
+    }
+
+    fn store_sequence(&self, state: &mut State, process: usize) -> SetAt {
+        let new = state.procs[process].new;
+        if new != 0 {
+            state.records[usize::from(new) - 1].mark = Mark::Sequence(state.sequence);
+            state.sequence += 1;
+        }
+        match self.broken {
+            Some(Break::SlotBeforeSequence) | Some(Break::RetireBeforeSlot) => SetAt::Retire,
+            _ => SetAt::Slot,
+        }
+    }
+
+    fn store_slot(&self, state: &mut State, process: usize) -> SetAt {
+        let key = self.key(state, process);
+        let value = match self.op(state, process) {
+            Some(Op::Set(_, value)) => value,
+            _ => 0,
+        };
+        state.words[key as usize] = state.procs[process].new;
+        let reading = state.procs.clone();
+        state.commit(key, value, |p| match reading[p].stack.last() {
+            Some(At::Get(_)) => Some(self.key_of(&reading[p], p)),
+            _ => None,
+        });
+        match self.broken {
+            Some(Break::SlotBeforeSequence) if state.procs[process].new != 0 => SetAt::Sequence,
+            Some(Break::RetireBeforeSlot) | Some(Break::DisarmBeforeRetire) => SetAt::Disarm,
+            _ => SetAt::Retire,
+        }
+    }
+
+    fn key_of(&self, proc: &super::Proc, process: usize) -> u8 {
+        match self.scripts[process][usize::from(proc.op)] {
+            Op::Get(key) => key,
+            other => unreachable!("{other:?} does not read"),
+        }
+    }
+
+    fn retire_old(&self, state: &mut State, process: usize) -> bool {
+        let (me, old) = (state.procs[process].who, state.procs[process].old);
+        let next = match self.broken {
+            Some(Break::RetireBeforeSlot) => SetAt::Slot,
+            Some(Break::UnlockBeforeDisarm) | Some(Break::DisarmBeforeRetire) => SetAt::Unlock,
+            _ => SetAt::Disarm,
+        };
+        state.go(process, next);
+        match old {
+            0 => true,
+            old => state.call(process, At::Retire(me, old - 1, RetireAt::Mark)),
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Recovery by reincarnation in the split model: the directory lock, the listed segment and its split,
+//! the listed child, the extents, and then the generation.
+//!
+//! Invariant: at most one process acts as a dead participant, and what it does can be done again by
+//! the next one. While it waits for the directory lock it holds no other lock as itself that the lock's
+//! owner could need. Called by the split model for waiters and sweepers.
+
+use super::state::{Mark, Phase, SEGMENTS, State};
+use super::{At, Break, FinishAt, Splits};
+use crate::participants::Who;
+
+/// Steps of a recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RecoverAt {
+    /// Take the byte.
+    Byte,
+    /// Is the generation still the one meant, and the slot still in use?
+    Check,
+    /// Release the directory lock if the dead holds it.
+    Directory,
+    /// Does the lane list a segment, and does its lock word name the dead?
+    Segment,
+    /// What was it doing? Of this segment.
+    Phase(u8),
+    /// Discard: release the child (parent, child).
+    DiscardUnlock(u8, u8),
+    /// Discard: store RETIRED in the child's first word.
+    DiscardMark(u8, u8),
+    /// Discard: store FREE.
+    DiscardFree(u8, u8),
+    /// Discard: store phase NONE.
+    DiscardPhase(u8, u8),
+    /// Release the segment.
+    Unlock(u8),
+    /// Does the lane list a child, and does its lock word name the dead? Release it.
+    Child,
+    /// Does the dead own this segment's extent? Store RETIRED if it left a mark.
+    Extent(u8),
+    /// Store FREE.
+    ExtentFree(u8),
+    /// Give the extent up.
+    ExtentGive(u8),
+    /// Clear the lane's list.
+    Unlist,
+    /// Bump the generation.
+    Generation,
+    /// Store FREE.
+    Used,
+    /// Release the byte.
+    Release,
+}
+
+impl Splits {
+    pub(super) fn step_recover(
+        &self,
+        state: &mut State,
+        process: usize,
+        who: Who,
+        at: RecoverAt,
+    ) -> bool {
+        use RecoverAt as R;
+        match at {
+            R::Byte | R::Check | R::Unlist | R::Generation | R::Used | R::Release => {
+                self.reincarnate(state, process, who, at)
+            }
+            R::Directory | R::Segment | R::Phase(_) | R::Unlock(_) | R::Child => {
+                self.settle_locks(state, process, who, at)
+            }
+            R::DiscardUnlock(..)
+            | R::DiscardMark(..)
+            | R::DiscardFree(..)
+            | R::DiscardPhase(..) => self.discard(state, process, who, at),
+            R::Extent(_) | R::ExtentFree(_) | R::ExtentGive(_) => {
+                self.settle_extents(state, process, who, at)
+            }
+        }
+    }
+
+    /// Begins and ends being the dead participant.
+    fn reincarnate(&self, state: &mut State, process: usize, who: Who, at: RecoverAt) -> bool {
+        let slot = who.slot as usize;
+        let next = match at {
+            RecoverAt::Byte if self.breaks(Break::NoByte) => RecoverAt::Check,
+            RecoverAt::Byte if state.slots.try_byte(who.slot, process) => RecoverAt::Check,
+            RecoverAt::Byte => return state.done(process),
+            RecoverAt::Check if state.slots.unsettled(who) => RecoverAt::Directory,
+            RecoverAt::Check => RecoverAt::Release,
+            RecoverAt::Unlist => {
+                state.lanes[slot] = super::Lane::default();
+                RecoverAt::Generation
+            }
+            RecoverAt::Generation => {
+                state.slots.0[slot].generation += 1;
+                RecoverAt::Used
+            }
+            RecoverAt::Used => {
+                state.slots.0[slot].used = false;
+                RecoverAt::Release
+            }
+            _ => {
+                state.slots.release_byte(who.slot, process);
+                return state.done(process);
+            }
+        };
+        state.go(process, At::Recover(who, next))
+    }
+
+    fn settle_locks(&self, state: &mut State, process: usize, who: Who, at: RecoverAt) -> bool {
+        let lane = state.lanes[who.slot as usize];
+        let next = match at {
+            RecoverAt::Directory => {
+                if state.directory_lock == Some(who) && !self.breaks(Break::DirectoryLockKept) {
+                    state.directory_lock = None;
+                }
+                match self.breaks(Break::ChildRecoveredFirst) {
+                    true => RecoverAt::Child,
+                    false => RecoverAt::Segment,
+                }
+            }
+            RecoverAt::Segment => match state.segment(lane.segment).lock == Some(who) {
+                true => RecoverAt::Phase(lane.segment),
+                false => self.after_segment(),
+            },
+            RecoverAt::Phase(parent) => return self.settle_phase(state, process, who, parent),
+            RecoverAt::Unlock(parent) => {
+                state.segment(parent).lock = None;
+                self.after_segment()
+            }
+            _ => {
+                if state.segment(lane.child).lock == Some(who) {
+                    state.segment(lane.child).lock = None;
+                }
+                match self.breaks(Break::ChildRecoveredFirst) {
+                    true => RecoverAt::Segment,
+                    false => RecoverAt::Extent(1),
+                }
+            }
+        };
+        state.go(process, At::Recover(who, next))
+    }
+
+    fn after_segment(&self) -> RecoverAt {
+        if self.breaks(Break::ChildRecoveredFirst) {
+            RecoverAt::Extent(1)
+        } else {
+            RecoverAt::Child
+        }
+    }
+
+    fn settle_phase(&self, state: &mut State, process: usize, who: Who, parent: u8) -> bool {
+        let next = match state.segment(parent).phase {
+            Phase::None => RecoverAt::Unlock(parent),
+            Phase::Copying(child) => match self.breaks(Break::DiscardPhaseFirst) {
+                true => RecoverAt::DiscardPhase(parent, child),
+                false => RecoverAt::DiscardUnlock(parent, child),
+            },
+            Phase::Publishing(_) => {
+                state.go(process, At::Recover(who, RecoverAt::Unlock(parent)));
+                let first = match self.breaks(Break::CopyAgain) {
+                    true => FinishAt::Copy(0),
+                    false => self.first_finish(),
+                };
+                return state.call(process, At::Finish(who, parent, first));
+            }
+        };
+        state.go(process, At::Recover(who, next))
+    }
+
+    /// The child's extent is still owned by the dead, so the child cannot be in use for anything else,
+    /// however often this is begun.
+    fn discard(&self, state: &mut State, process: usize, who: Who, at: RecoverAt) -> bool {
+        let early = self.breaks(Break::DiscardPhaseFirst);
+        let next = match at {
+            RecoverAt::DiscardUnlock(parent, child) => {
+                if state.segment(child).lock == Some(who) {
+                    state.segment(child).lock = None;
+                }
+                match state.segment(child).mark {
+                    Mark::Free if early => RecoverAt::Unlock(parent),
+                    Mark::Free => RecoverAt::DiscardPhase(parent, child),
+                    _ => RecoverAt::DiscardMark(parent, child),
+                }
+            }
+            RecoverAt::DiscardMark(parent, child) => {
+                state.segment(child).mark = Mark::Retired(who);
+                RecoverAt::DiscardFree(parent, child)
+            }
+            RecoverAt::DiscardFree(parent, child) => {
+                state.segment(child).mark = Mark::Free;
+                match early {
+                    true => RecoverAt::Unlock(parent),
+                    false => RecoverAt::DiscardPhase(parent, child),
+                }
+            }
+            RecoverAt::DiscardPhase(parent, child) => {
+                state.segment(parent).phase = Phase::None;
+                match early {
+                    true => RecoverAt::DiscardUnlock(parent, child),
+                    false => RecoverAt::Unlock(parent),
+                }
+            }
+            _ => unreachable!("{at:?} does not discard"),
+        };
+        state.go(process, At::Recover(who, next))
+    }
+
+    fn settle_extents(&self, state: &mut State, process: usize, who: Who, at: RecoverAt) -> bool {
+        let next = match at {
+            RecoverAt::Extent(e) if usize::from(e) == SEGMENTS => RecoverAt::Unlist,
+            RecoverAt::Extent(e) if state.segment(e).owner != Some(who) => RecoverAt::Extent(e + 1),
+            RecoverAt::Extent(e) => match state.segment(e).mark {
+                Mark::Writing(owner) | Mark::Retired(owner) if owner == who => {
+                    state.segment(e).mark = Mark::Retired(who);
+                    RecoverAt::ExtentFree(e)
+                }
+                _ => RecoverAt::ExtentGive(e),
+            },
+            RecoverAt::ExtentFree(e) => {
+                state.segment(e).mark = Mark::Free;
+                RecoverAt::ExtentGive(e)
+            }
+            RecoverAt::ExtentGive(e) => {
+                state.segment(e).owner = None;
+                RecoverAt::Extent(e + 1)
+            }
+            _ => unreachable!("{at:?} does not concern extents"),
+        };
+        state.go(process, At::Recover(who, next))
+    }
+
+    pub(super) fn step_sweep(&self, state: &mut State, process: usize, slot: u8) -> bool {
+        let Some(entry) = state.slots.0.get(slot as usize).copied() else {
+            return self.finish(state, process);
+        };
+        state.go(process, At::Sweep(slot + 1));
+        if entry.used && entry.byte.is_none() {
+            let who = Who { slot, generation: entry.generation };
+            return state.call(process, At::Recover(who, RecoverAt::Byte));
+        }
+        true
+    }
+}
