@@ -13,6 +13,7 @@
 //! | [`clock`] | the two clocks |
 //! | [`place`] | where a hold lives: names, file systems, opening an existing file |
 //! | [`draft`] | creating a file atomically |
+//! | `signal` | how a test step stops or kills its process |
 //! | [`reaper`] | deleting a hold when its last user is gone, even by a crash |
 //!
 //! Opening a hold file and taking a place in it looks like this:
@@ -36,6 +37,8 @@ pub(crate) mod futex;
 pub(crate) mod mapping;
 pub(crate) mod place;
 pub(crate) mod reaper;
+#[cfg(feature = "steps")]
+pub(crate) mod signal;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,224 @@
+//! A point-in-time copy of all maps while others write.
+//!
+//! Like moving a running machine: images of all segments are written without disturbing anybody; then again those
+//! that changed meanwhile; at last, with writers kept out, the few that changed since. An image replaces everything
+//! before it in its hash range, so the file as a whole is the state at the freeze.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::hold::frames;
+use crate::hold::freeze;
+use crate::hold::handle::Hold;
+use crate::map::bound::Bound;
+use crate::map::image::{self, ImagePair, Stamp};
+use crate::map::iterate::Cursor;
+use crate::map::root::{self, Status};
+use crate::os::clock;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Passes without keeping writers out.
+const PASSES: u32 = 3;
+
+/// What [`Hold::backup`] did.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct BackupReport {
+    /// Maps copied.
+    pub maps: u32,
+    /// Pairs in the maps at the moment of the copy.
+    pub pairs: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// How long writers were kept waiting, in milliseconds.
+    pub paused_ms: f64,
+}
+
+/// A backup under way.
+struct Backup<'a> {
+    hold: &'a Hold,
+    out: BufWriter<File>,
+    draft: PathBuf,
+    frames: u64,
+    bytes: u64,
+    /// What was written of each map, by its id and incarnation.
+    maps: HashMap<(u32, u64), Written>,
+}
+
+struct Written {
+    number: u32,
+    /// Segments by prefix: their stamp and number of pairs.
+    segments: HashMap<(u32, u32), (Stamp, u64)>,
+}
+
+pub(crate) fn backup(hold: &Hold, to: &Path) -> Result<BackupReport> {
+    hold.arena().ensure_open()?;
+    let failed = |e: std::io::Error| Error::os(format!("backup to {}", to.display()), &e);
+    if to.symlink_metadata().is_ok() {
+        let text = format!("{}: exists already; choose another name for the backup", to.display());
+        return Err(Error::new(ErrorKind::Exists, text));
+    }
+    let draft = to.with_added_extension(format!("partial-{}", std::process::id()));
+    let file = File::create_new(&draft).map_err(failed)?;
+    let mut backup = Backup {
+        hold,
+        out: BufWriter::new(file),
+        draft,
+        frames: 0,
+        bytes: 0,
+        maps: HashMap::new(),
+    };
+    let report = backup.run().and_then(|report| {
+        backup.out.flush().and_then(|()| backup.out.get_ref().sync_all()).map_err(failed)?;
+        std::fs::hard_link(&backup.draft, to).map_err(failed)?;
+        Ok(report)
+    });
+    let _ = std::fs::remove_file(&backup.draft);
+    report
+}
+
+impl Backup<'_> {
+    fn run(&mut self) -> Result<BackupReport> {
+        self.write(frames::HEADER)?;
+        for _ in 0..PASSES {
+            let changed = self.pass()?;
+            if changed < 64 {
+                break;
+            }
+        }
+        let frozen = freeze::freeze(self.hold.arena())?;
+        let begun = clock::monotonic_ns();
+        let rest = self.last_pass();
+        let paused_ns = clock::monotonic_ns() - begun;
+        drop(frozen);
+        let rest = rest?;
+        self.write(&rest)?;
+        let mut end = Vec::new();
+        frames::end(&mut end, self.frames);
+        self.write(&end)?;
+        let pairs =
+            self.maps.values().flat_map(|m| m.segments.values()).map(|(_, pairs)| pairs).sum();
+        Ok(BackupReport {
+            maps: self.maps.len() as u32,
+            pairs,
+            bytes: self.bytes,
+            paused_ms: paused_ns as f64 / 1e6,
+        })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.bytes += bytes.len() as u64;
+        self.out.write_all(bytes).map_err(|e| Error::os(self.draft.display(), &e))
+    }
+
+    fn live_maps(&self) -> Result<Vec<Bound>> {
+        let space = self.hold.space();
+        let live = root::all(space).filter(|(_, root)| root.status() == Status::Live);
+        live.map(|(id, root)| Bound::new(space, id, root)).collect()
+    }
+
+    /// Writes what is new since the last pass; returns how many segments that were.
+    fn pass(&mut self) -> Result<u64> {
+        let mut changed = 0;
+        for bound in self.live_maps()? {
+            match self.pass_map(&bound) {
+                Ok(count) => changed += count,
+                // Dropped meanwhile: the last pass will say so.
+                Err(error) if error.is_not_found() => changed += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(changed)
+    }
+
+    fn pass_map(&mut self, bound: &Bound) -> Result<u64> {
+        let (mut cursor, mut changed, mut pairs) = (Cursor::START, 0, Vec::new());
+        self.announce(bound, &mut Vec::new())?;
+        while !cursor.is_end() {
+            let (stamp, next) = image::read(self.hold.space(), bound, cursor, &mut pairs)?;
+            if let Some(stamp) = stamp {
+                let mut frame = Vec::new();
+                if self.note(bound, stamp, &pairs, &mut frame) {
+                    self.write(&frame)?;
+                    changed += 1;
+                }
+            }
+            cursor = next;
+        }
+        Ok(changed)
+    }
+
+    /// Writes a map's frame if it is new, into `out` if that is not empty-handed.
+    fn announce(&mut self, bound: &Bound, out: &mut Vec<u8>) -> Result<()> {
+        let key = (bound.id, bound.incarnation);
+        if self.maps.contains_key(&key) {
+            return Ok(());
+        }
+        let number = self.frames as u32;
+        frames::map(out, number, bound.mode, &bound.name);
+        self.frames += 1;
+        self.maps.insert(key, Written { number, segments: HashMap::new() });
+        let frame = std::mem::take(out);
+        self.write(&frame)
+    }
+
+    /// Appends the frame of an image unless the same was written before.
+    fn note(
+        &mut self,
+        bound: &Bound,
+        stamp: Stamp,
+        pairs: &[ImagePair],
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Some(map) = self.maps.get_mut(&(bound.id, bound.incarnation)) else { return false };
+        let range = (stamp.prefix, stamp.depth);
+        if map.segments.get(&range).is_some_and(|(before, _)| *before == stamp) {
+            return false;
+        }
+        map.segments.insert(range, (stamp, pairs.len() as u64));
+        frames::segment(out, map.number, range, pairs);
+        self.frames += 1;
+        true
+    }
+
+    /// With writers kept out: everything that is not yet as it is now.
+    fn last_pass(&mut self) -> Result<Vec<u8>> {
+        let space = self.hold.space();
+        let mut out = Vec::new();
+        let live = self.live_maps()?;
+        let is_live = |key: &(u32, u64)| live.iter().any(|b| (b.id, b.incarnation) == *key);
+        let gone: Vec<_> = self.maps.keys().copied().filter(|key| !is_live(key)).collect();
+        for key in gone {
+            if let Some(map) = self.maps.remove(&key) {
+                frames::dropped(&mut out, map.number);
+                self.frames += 1;
+            }
+        }
+        for bound in &live {
+            self.announce(bound, &mut Vec::new())?;
+            let (mut cursor, mut pairs) = (Cursor::START, Vec::new());
+            let mut ranges = HashMap::new();
+            while !cursor.is_end() {
+                let (mut stamp, next) = image::stamp_at(space, bound, cursor)?;
+                let known = self.maps.get(&(bound.id, bound.incarnation));
+                let before = known.and_then(|m| m.segments.get(&(stamp.prefix, stamp.depth)));
+                if before.is_none_or(|(before, _)| *before != stamp) {
+                    match image::read(space, bound, cursor, &mut pairs)? {
+                        (Some(again), _) => stamp = again,
+                        _ => return Err(bound.damaged("a segment changes while nobody writes")),
+                    }
+                    self.note(bound, stamp, &pairs, &mut out);
+                }
+                let count = self.maps.get(&(bound.id, bound.incarnation));
+                let count = count.and_then(|m| m.segments.get(&(stamp.prefix, stamp.depth)));
+                ranges.insert((stamp.prefix, stamp.depth), count.map_or((stamp, 0), |c| *c));
+                cursor = next;
+            }
+            if let Some(map) = self.maps.get_mut(&(bound.id, bound.incarnation)) {
+                map.segments = ranges;
+            }
+        }
+        Ok(out)
+    }
+}

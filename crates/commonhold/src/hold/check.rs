@@ -1,0 +1,149 @@
+//! Proving a hold whole: allocated = reachable, and everything reachable is sound.
+
+use crate::error::Result;
+use crate::hold::freeze;
+use crate::hold::handle::Hold;
+use crate::map::bound::Bound;
+use crate::map::check::{self as map_check, Findings};
+use crate::map::root::{self, Status};
+use crate::memory::classes::{EXTENT, geometry};
+use crate::memory::extents::{self, Kind, header};
+use crate::memory::{runs, slab};
+use crate::sync::owner::Owner;
+use crate::sync::participant;
+use crate::sync::space::Space;
+use std::sync::atomic::Ordering;
+
+/// What [`Hold::check`] found.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct CheckReport {
+    /// Everything is as it must be.
+    pub ok: bool,
+    /// What is not, at most 100 lines.
+    pub problems: Vec<String>,
+    /// Maps looked at.
+    pub maps: u32,
+    /// Pairs looked at.
+    pub records: u64,
+    /// Records and segments that are allocated.
+    pub allocated: u64,
+    /// Records and segments that some map reaches.
+    pub reachable: u64,
+    /// Records that a living participant is just writing or freeing.
+    pub in_flight: u64,
+    /// Segments looked at.
+    pub segments: u64,
+}
+
+pub(crate) fn check(hold: &Hold) -> Result<CheckReport> {
+    hold.sweep()?;
+    let frozen = freeze::freeze(hold.arena())?;
+    let space = hold.space();
+    let alive = |owner: Owner| !participant::is_dead(space, owner);
+    let mut findings = Findings::default();
+    let mut maps = 0;
+    for (id, root) in root::all(space) {
+        match root.status() {
+            Status::Live => {
+                maps += 1;
+                match Bound::new(space, id, root) {
+                    Ok(bound) => map_check::check(space, &bound, &alive, &mut findings),
+                    Err(error) => findings.problem(error.to_string()),
+                }
+            }
+            Status::Free => {}
+            other => findings.problem(format!("map {id}: is {other:?}")),
+        }
+    }
+    let mut memory = Memory { space, alive: &alive, allocated: 0, in_flight: 0 };
+    for extent in 0..extents::committed(space) {
+        memory.check(extent, &mut findings);
+    }
+    let (allocated, in_flight) = (memory.allocated, memory.in_flight);
+    drop(frozen);
+    let reachable = findings.reachable.len() as u64;
+    if allocated != reachable {
+        findings.problem(format!(
+            "{allocated} records and segments are allocated, {reachable} reachable"
+        ));
+    }
+    Ok(CheckReport {
+        ok: findings.problems.is_empty(),
+        problems: findings.problems,
+        maps,
+        records: findings.records,
+        allocated,
+        reachable,
+        in_flight,
+        segments: findings.segments,
+    })
+}
+
+struct Memory<'a> {
+    space: &'a Space,
+    alive: &'a dyn Fn(Owner) -> bool,
+    allocated: u64,
+    in_flight: u64,
+}
+
+impl Memory<'_> {
+    fn check(&mut self, extent: u64, findings: &mut Findings) {
+        let state = header(self.space, extent).state();
+        if let Some(owner) = state.owner().filter(|owner| !(self.alive)(*owner)) {
+            findings
+                .problem(format!("extent {extent}: owned by slot {}, which is dead", owner.slot()));
+        }
+        match state.kind() {
+            Kind::Records | Kind::Segments => self.check_records(extent, state.class(), findings),
+            Kind::Run => self.check_mark(extent * EXTENT, true, findings),
+            Kind::Body => {
+                let first = state.first();
+                let inside = first < extent && extent < first + runs::length(self.space, first);
+                let kind = header(self.space, first.min(extent)).state().kind();
+                let heads = [Kind::Run, Kind::Directory, Kind::SpareDirectory, Kind::Claimed];
+                if !inside || !heads.contains(&kind) {
+                    findings.problem(format!("extent {extent}: belongs to no run"));
+                }
+            }
+            Kind::Directory if !findings.chunks.contains(&(extent * EXTENT)) => {
+                findings.problem(format!("extent {extent}: a directory chunk that no map uses"));
+            }
+            Kind::Unknown => findings.problem(format!("extent {extent}: unknown kind")),
+            _ => {}
+        }
+    }
+
+    fn check_records(&mut self, extent: u64, class: u8, findings: &mut Findings) {
+        let header = header(self.space, extent);
+        let geometry = geometry(class);
+        for (index, offset) in slab::offsets(extent, class).enumerate() {
+            let index = index as u32;
+            let bits = slab::bitmap(self.space, header, extent, geometry, index / 64);
+            let bit = bits.load(Ordering::Acquire) >> (index % 64) & 1 == 1;
+            self.check_mark(offset, bit, findings);
+        }
+    }
+
+    /// FREE implies a clear bit; a sequence implies a set bit and a way to it; another mark implies a living owner.
+    fn check_mark(&mut self, offset: u64, bit: bool, findings: &mut Findings) {
+        let mark = self.space.word(offset).load(Ordering::Acquire);
+        if let Some(owner) = slab::marked_by(mark) {
+            self.in_flight += 1;
+            if !(self.alive)(owner) {
+                findings
+                    .problem(format!("record at {offset}: left by slot {}, dead", owner.slot()));
+            }
+            return;
+        }
+        if bit != (mark != 0) {
+            findings.problem(format!("record at {offset}: its bit and its mark disagree"));
+        }
+        if mark != 0 {
+            self.allocated += 1;
+            if !findings.reachable.contains(&offset) {
+                findings.problem(format!("record at {offset}: allocated, but nothing leads to it"));
+            }
+        }
+    }
+}

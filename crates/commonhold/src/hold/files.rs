@@ -1,0 +1,86 @@
+//! Holds as files: listing and deleting them.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::hold::handle::Hold;
+use crate::hold::superblock::MAGIC;
+use crate::os::byte_lock;
+use crate::os::file::HoldFile;
+use crate::os::place;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// A file found by [`Hold::list`].
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Listed {
+    /// Its bare name.
+    pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// Memory or disk space that it really takes.
+    pub memory_bytes: u64,
+    /// Some process has it open.
+    pub in_use: bool,
+    /// Why it cannot be opened, if so.
+    pub problem: Option<String>,
+}
+
+pub(crate) fn list(directory: Option<&Path>) -> Result<Vec<Listed>> {
+    let directory = directory.map_or_else(place::default_directory, Path::to_owned);
+    let failed = |e: std::io::Error| Error::os(directory.display(), &e);
+    let mut holds = Vec::new();
+    for entry in std::fs::read_dir(&directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let is_hold = path.extension().is_some_and(|e| e == "hold");
+        if let Some(listed) = is_hold.then(|| describe(&path)).flatten() {
+            holds.push(listed);
+        }
+    }
+    holds.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(holds)
+}
+
+/// `None` if the file vanished meanwhile.
+fn describe(path: &Path) -> Option<Listed> {
+    let about = path.metadata().ok()?;
+    let problem = Hold::options().read_only(true).open(path).err();
+    if problem.as_ref().is_some_and(Error::is_not_found) {
+        return None;
+    }
+    let in_use = open_file(path).is_ok_and(|file| byte_lock::in_use(&file).unwrap_or(false));
+    Some(Listed {
+        name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        path: path.to_owned(),
+        file_bytes: about.len(),
+        memory_bytes: about.blocks() * 512,
+        in_use,
+        problem: problem.map(|error| error.to_string()),
+    })
+}
+
+fn open_file(path: &Path) -> std::io::Result<HoldFile> {
+    HoldFile::new(place::open_existing(path, false)?, path.to_owned(), false)
+}
+
+pub(crate) fn drop_hold(name: &Path, force: bool) -> Result<()> {
+    let path = place::resolve(name, None)?;
+    let shown = path.display();
+    let failed = |e: std::io::Error| Error::os(path.display(), &e);
+    let file = place::open_existing(&path, false).map_err(failed)?;
+    let mut magic = [0u8; 8];
+    let read = file.read_at(&mut magic, 0).map_err(failed)?;
+    if read < 8 || u64::from_le_bytes(magic) != MAGIC {
+        let text = format!("{shown}: not a hold, so it is left alone; delete it by other means");
+        return Err(Error::new(ErrorKind::NotAHold, text));
+    }
+    let file = HoldFile::new(file, path.clone(), false).map_err(failed)?;
+    if !force && byte_lock::in_use(&file).map_err(failed)? {
+        let text = format!(
+            "{shown}: a process has it open ('hold stat' shows which); use force to delete it"
+        );
+        return Err(Error::new(ErrorKind::Busy, text));
+    }
+    std::fs::remove_file(&path).map_err(failed)
+}

@@ -1,0 +1,75 @@
+//! Keeping writers out for a moment: the gate.
+//!
+//! Who freezes closes the gate (a robust lock), then waits until every segment's lock has been free once. A
+//! writer that takes a segment's lock looks at the gate next and backs off if it is closed. Lock and gate are
+//! SeqCst on both sides, so one of the two sees the other (Dekker). Readers go on.
+
+use crate::error::Result;
+use crate::map::root::{self, Status, roots};
+use crate::map::{directory, segment::Segment};
+use crate::memory::arena::Arena;
+use crate::memory::lane::LaneGuard;
+use crate::steps::step;
+use crate::sync::participant;
+use crate::sync::robust_lock::{self, Level, Peers};
+use std::marker::PhantomData;
+use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
+
+/// While this lives nobody changes anything in the hold; readers go on. A writer waits, in whatever
+/// process; one in this process gets `Busy`. If this process is killed, the gate opens.
+#[must_use = "dropping it lets writers go on"]
+pub struct Freeze<'a> {
+    arena: &'a Arena,
+    /// The gate belongs to the process, but only who closed it opens it.
+    thread: PhantomData<*const ()>,
+}
+
+/// Closes the gate and waits for the changes under way.
+///
+/// # Errors
+/// Those of entering an operation; damage.
+pub(crate) fn freeze(arena: &Arena) -> Result<Freeze<'_>> {
+    let lane = arena.enter()?;
+    // The names lock keeps maps from being made and dropped.
+    robust_lock::lock(&roots(&arena.space).names_lock, &lane, Level::Whole)?;
+    if let Err(error) = robust_lock::lock(&roots(&arena.space).gate, &lane, Level::Segments) {
+        robust_lock::unlock(&roots(&arena.space).names_lock);
+        return Err(error);
+    }
+    let freeze = Freeze { arena, thread: PhantomData };
+    step!("freeze.closed");
+    // With the SeqCst gate store above: every lock taken later is followed by a look at the closed gate.
+    fence(Ordering::SeqCst);
+    for (_, root) in root::all(&arena.space) {
+        if root.status() == Status::Live {
+            for segment in directory::segments(&arena.space, root) {
+                wait_for(&lane, segment)?;
+            }
+        }
+    }
+    Ok(freeze)
+}
+
+fn wait_for(lane: &LaneGuard<'_>, segment: Segment<'_>) -> Result<()> {
+    let mut spins = 0u32;
+    while let Some(owner) = robust_lock::holder(&segment.header().lock) {
+        spins += 1;
+        if spins < 1000 {
+            std::hint::spin_loop();
+            continue;
+        }
+        if owner != lane.me() && participant::is_dead(lane.space(), owner) {
+            lane.recover(owner, Level::Segments)?;
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    Ok(())
+}
+
+impl Drop for Freeze<'_> {
+    fn drop(&mut self) {
+        robust_lock::unlock(&roots(&self.arena.space).gate);
+        robust_lock::unlock(&roots(&self.arena.space).names_lock);
+    }
+}

@@ -1,0 +1,222 @@
+//! [`Hold`]: the public handle on the file.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::hold::backup::{self, BackupReport};
+use crate::hold::check::{self, CheckReport};
+use crate::hold::files::{self, Listed};
+use crate::hold::freeze::{self, Freeze};
+use crate::hold::options::HoldOptions;
+use crate::hold::restore::{self, RestoreReport};
+use crate::hold::salvage::{self, SalvageReport};
+use crate::hold::stat::{self, HoldStat, MapInfo, ParticipantInfo};
+use crate::hold::superblock::superblock;
+use crate::map::bound::Bound;
+use crate::map::handle::Map;
+use crate::map::options::MapOptions;
+use crate::map::{lifecycle, root};
+use crate::memory::arena::Arena;
+use crate::memory::lane::LaneGuard;
+use crate::memory::trim;
+use crate::os::place;
+use crate::sync::robust_lock::Peers;
+use crate::sync::space::Space;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// One file of memory that many processes share, and the handle on it.
+///
+/// Cheap to clone; usable from any thread; a forked child may go on using it. Maps taken from it keep it
+/// open. When the last handle of a process goes, its place in the hold is given up; the data stays.
+///
+/// A bare name (`prices`) lives in memory under `/dev/shm` (or `$COMMONHOLD_DIR`); anything with a slash, or ending
+/// in `.hold`, is that path. On a disk the hold is a *file hold* that survives a reboot if it was closed
+/// cleanly; docs/durability.md says what survives what.
+#[derive(Clone)]
+pub struct Hold {
+    arena: Arc<Arena>,
+}
+
+impl Hold {
+    pub(crate) fn new(arena: Arc<Arena>) -> Hold {
+        Hold { arena }
+    }
+
+    pub(crate) fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    pub(crate) fn space(&self) -> &Space {
+        &self.arena.space
+    }
+
+    /// Opens an existing hold with default options; errors as for [`HoldOptions::open`].
+    pub fn open(name: impl AsRef<Path>) -> Result<Hold> {
+        Hold::options().open(name)
+    }
+
+    /// Creates a hold with default options; errors as for [`HoldOptions::create`].
+    pub fn create(name: impl AsRef<Path>) -> Result<Hold> {
+        Hold::options().create(name)
+    }
+
+    /// Opens a hold, or creates it if there is none, with default options.
+    pub fn open_or_create(name: impl AsRef<Path>) -> Result<Hold> {
+        Hold::options().open_or_create(name)
+    }
+
+    /// Options to open or create with.
+    pub fn options() -> HoldOptions {
+        HoldOptions::default()
+    }
+
+    /// Opens the map of this name, or makes it.
+    ///
+    /// # Errors
+    /// `Mismatch` if it exists with other options; `NotFound` if it does not exist and this handle is read-only;
+    /// `Invalid` (1 to 200 bytes, no NUL); `Full`; `Closed`.
+    pub fn map(&self, name: &str, options: MapOptions) -> Result<Map> {
+        self.arena.ensure_open()?;
+        if self.arena.participant().is_none() {
+            lifecycle::check_name(name)?;
+            let map = self.open_map(name)?;
+            if map.options() != &options {
+                let text = format!("map '{name}' exists with other options; open it with its own");
+                return Err(Error::new(ErrorKind::Mismatch, text));
+            }
+            return Ok(map);
+        }
+        let bound = lifecycle::open_or_create(&self.arena, name, &options)?;
+        Ok(Map::new(Arc::clone(&self.arena), bound))
+    }
+
+    /// Opens an existing map, whatever its options.
+    ///
+    /// # Errors
+    /// `NotFound`; `Closed`; `Damaged`.
+    pub fn open_map(&self, name: &str) -> Result<Map> {
+        self.arena.ensure_open()?;
+        let Some((id, root)) = root::find(self.space(), name) else {
+            let path = self.path().display();
+            let text = format!(
+                "{path}: has no map '{}'; 'hold list' shows what it has",
+                name.escape_default()
+            );
+            return Err(Error::new(ErrorKind::NotFound, text));
+        };
+        Ok(Map::new(Arc::clone(&self.arena), Bound::new(self.space(), id, root)?))
+    }
+
+    /// Drops a map with everything in it; false if there is none. Other handles on it report `NotFound`
+    /// from then on. If the process dies meanwhile, its successor finishes.
+    pub fn drop_map(&self, name: &str) -> Result<bool> {
+        lifecycle::drop_map(&self.arena, name)
+    }
+
+    /// The maps in the hold, sorted by name.
+    pub fn maps(&self) -> Result<Vec<MapInfo>> {
+        self.arena.ensure_open()?;
+        stat::maps(self)
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        self.space().file().path()
+    }
+
+    /// The hold's identity, from its creation on.
+    pub fn uuid(&self) -> [u8; 16] {
+        superblock(self.space()).uuid()
+    }
+
+    /// Sizes and counts.
+    pub fn stat(&self) -> Result<HoldStat> {
+        self.arena.ensure_open()?;
+        stat::stat(self)
+    }
+
+    /// Who takes part, dead or alive.
+    pub fn participants(&self) -> Result<Vec<ParticipantInfo>> {
+        self.arena.ensure_open()?;
+        Ok(stat::participants(self.space()))
+    }
+
+    /// Settles what dead participants left; returns how many there were. Opening and closing do it too.
+    pub fn sweep(&self) -> Result<usize> {
+        drop(self.arena.enter()?);
+        self.arena.sweep()
+    }
+
+    /// Proves the hold whole: every slot, record and extent; allocated = reachable. Writers wait while it looks
+    /// (about a second per ten million keys), readers do not.
+    pub fn check(&self) -> Result<CheckReport> {
+        check::check(self)
+    }
+
+    /// Gives free memory back to the system, 2 MiB blocks that have been free for a quarter of a second;
+    /// returns the bytes. Writers do it too, as they free memory. A hold with a cache map keeps its memory.
+    pub fn trim(&self) -> Result<u64> {
+        let lane: LaneGuard<'_> = self.arena.enter()?;
+        Ok(trim::trim(self.space(), lane.me(), lane.lane(), trim::GRACE_MS))
+    }
+
+    /// Writes a copy of all maps, as they were at one moment, to a new file, while others go on writing.
+    /// Writers are kept waiting only for the last, short part ([`BackupReport::paused_ms`]).
+    ///
+    /// # Errors
+    /// `Exists` if there is a file already; those of writing files.
+    pub fn backup(&self, to: &Path) -> Result<BackupReport> {
+        backup::backup(self, to)
+    }
+
+    /// Keeps all writers waiting until the result is dropped; readers go on. For a consistent view of several
+    /// keys or maps. Writing from this process meanwhile is the error `Busy`.
+    pub fn freeze(&self) -> Result<Freeze<'_>> {
+        freeze::freeze(&self.arena)
+    }
+
+    /// Closes the handle, for all its clones and maps: later operations are the error `Closed`. Waits for
+    /// operations that run in other threads. Dropping the last clone closes it, too.
+    pub fn close(self) -> Result<()> {
+        self.arena.ensure_open()?;
+        self.arena.close();
+        Ok(())
+    }
+
+    /// The path that a name stands for.
+    pub fn resolve(name: impl AsRef<Path>, directory: Option<&Path>) -> Result<PathBuf> {
+        place::resolve(name.as_ref(), directory)
+    }
+
+    /// The holds where bare names live, sorted by name; also those that cannot be opened, with the reason.
+    pub fn list(directory: Option<&Path>) -> Result<Vec<Listed>> {
+        files::list(directory)
+    }
+
+    /// Deletes the file of a hold.
+    ///
+    /// # Errors
+    /// `NotFound`; `NotAHold` (nothing else is ever deleted); `Busy` if a process has it open, unless `force`: then
+    /// those go on with the memory they have, which vanishes with the last of them.
+    pub fn drop_hold(name: impl AsRef<Path>, force: bool) -> Result<()> {
+        files::drop_hold(name.as_ref(), force)
+    }
+
+    /// Makes a new hold from a backup; nobody sees it before it is whole.
+    ///
+    /// # Errors
+    /// `Exists`; `Damaged` or `Truncated` if the backup is not whole; `Full`.
+    pub fn restore(backup: &Path, name: impl AsRef<Path>) -> Result<RestoreReport> {
+        restore::restore(backup, name.as_ref())
+    }
+
+    /// Saves what is intact in a file hold that was open when the system stopped. Alone on the hold.
+    ///
+    /// Keeps every record whose checksum is intact, per key the one with the highest sequence; **deleted keys may
+    /// return**, because a page that says so may not have reached the disk. The old file is kept beside the new one.
+    ///
+    /// # Errors
+    /// `Busy` if anybody has it open; `NotAHold`; those of writing files.
+    pub fn salvage(name: impl AsRef<Path>) -> Result<SalvageReport> {
+        salvage::salvage(name.as_ref())
+    }
+}

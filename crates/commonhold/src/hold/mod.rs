@@ -1,0 +1,27 @@
+//! The hold: the file as a whole. Opening, creating, recovering, freezing, checking, copying, saving.
+//!
+//! | idea | file |
+//! |---|---|
+//! | the public handle and its options | [`handle`], [`options`], [`stat`] |
+//! | the first page | [`superblock`] |
+//! | opening and creating | [`open`] |
+//! | recovering a dead participant as a whole | [`recover`] |
+//! | keeping writers out for a moment | [`freeze`] |
+//! | proving it whole | [`check`] |
+//! | copies | [`backup`], [`restore`] |
+//! | after a crash of the system | [`salvage`] |
+//! | holds as files | [`files`] |
+
+pub(crate) mod backup;
+pub(crate) mod check;
+pub(crate) mod files;
+pub(crate) mod frames;
+pub(crate) mod freeze;
+pub(crate) mod handle;
+pub(crate) mod open;
+pub(crate) mod options;
+pub(crate) mod recover;
+pub(crate) mod restore;
+pub(crate) mod salvage;
+pub(crate) mod stat;
+pub(crate) mod superblock;

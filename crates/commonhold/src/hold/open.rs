@@ -1,0 +1,377 @@
+//! Opening and creating holds: nothing in the file is believed before it was checked.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::hold::handle::Hold;
+use crate::hold::options::HoldOptions;
+use crate::hold::recover;
+use crate::hold::superblock::{DELETE_ON_LAST_EXIT, superblock};
+use crate::memory::arena::{Arena, Hooks};
+use crate::memory::classes::EXTENT;
+use crate::memory::extents::{self, Kind, State, growth, header};
+use crate::os::byte_lock::{HeldBytes, LockKind, OPEN_BYTE};
+use crate::os::draft::Draft;
+use crate::os::file::HoldFile;
+use crate::os::mapping::Mapping;
+use crate::os::place::{self, FileSystem};
+use crate::os::reaper;
+use crate::sync::participant::{self, TABLE_EXTENTS, table};
+use crate::sync::space::Space;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Extents of a new hold: the superblock with the first headers and roots, and the participants.
+const FIRST_EXTENTS: u64 = 2;
+/// Beyond this the file grows in 2 MiB steps and asks for huge pages.
+const SMALL: u64 = 4 << 20;
+const LEAST_BYTES: u64 = 1 << 20;
+const MOST_BYTES: u64 = 4 << 40;
+const HUGE: u64 = 2 << 20;
+
+const HOOKS: Hooks = Hooks { recover: recover::recover, closed };
+
+pub(crate) fn open(name: &Path, options: &HoldOptions) -> Result<Hold> {
+    let path = place::resolve(name, options.directory.as_deref())?;
+    // A hold that is deleted while it is being opened is not there: look again.
+    for _ in 0..100 {
+        if let Some(hold) = try_open(&path, options)? {
+            return Ok(hold);
+        }
+    }
+    Err(Error::new(ErrorKind::Busy, format!("{}: deleted again and again", path.display())))
+}
+
+pub(crate) fn open_or_create(name: &Path, options: &HoldOptions) -> Result<Hold> {
+    loop {
+        match open(name, options) {
+            Err(error) if error.is_not_found() && !options.read_only => {}
+            other => return other,
+        }
+        match create(name, options) {
+            Err(error) if error.kind() == ErrorKind::Exists => {}
+            other => return other,
+        }
+    }
+}
+
+pub(crate) fn create(name: &Path, options: &HoldOptions) -> Result<Hold> {
+    let path = place::resolve(name, options.directory.as_deref())?;
+    if !(LEAST_BYTES..=MOST_BYTES).contains(&options.max_bytes) {
+        let text = format!("max_bytes {}: want 1 MiB to 4 TiB", options.max_bytes);
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    let failed = |e: std::io::Error| Error::os(format!("creating {}", path.display()), &e);
+    if path.symlink_metadata().is_ok() {
+        let text = format!("{}: exists already; open it, or 'hold drop' it first", path.display());
+        return Err(Error::new(ErrorKind::Exists, text));
+    }
+    let draft = Draft::new(&path, options.mode).map_err(failed)?;
+    let file = HoldFile::new(draft.file().try_clone().map_err(failed)?, path.clone(), true);
+    write_first_extents(file.map_err(failed)?, options)?;
+    drop(draft.commit().map_err(failed)?);
+    let hold = open(&path, options)?;
+    if options.delete_on_last_exit {
+        let space = hold.space();
+        let mapped = (space.mapping().base() as usize, space.reserved() as usize);
+        let file = space.file();
+        reaper::spawn(&path, file.dev(), file.ino(), &[mapped]).map_err(failed)?;
+    }
+    Ok(hold)
+}
+
+fn write_first_extents(file: HoldFile, options: &HoldOptions) -> Result<()> {
+    let path = file.path().to_owned();
+    let failed = |e: std::io::Error| Error::os(format!("creating {}", path.display()), &e);
+    let in_memory = is_in_memory(&file)?;
+    let inode = file.ino();
+    file.set_len(FIRST_EXTENTS * EXTENT).map_err(failed)?;
+    file.allocate(0, FIRST_EXTENTS * EXTENT).map_err(failed)?;
+    let mapping = Mapping::reserve(&file, HUGE, HUGE, true).map_err(failed)?;
+    mapping.populate(0, FIRST_EXTENTS * EXTENT).map_err(failed)?;
+    let space = Space::new(file, mapping, in_memory);
+    let growth = growth(&space);
+    growth.committed.store(FIRST_EXTENTS, Ordering::Relaxed);
+    growth.max_bytes.store(options.max_bytes, Ordering::Relaxed);
+    for extent in 0..FIRST_EXTENTS {
+        header(&space, extent).set(State::idle(Kind::Table));
+    }
+    table(&space).extents[0].store(EXTENT, Ordering::Relaxed);
+    let flags = if options.delete_on_last_exit { DELETE_ON_LAST_EXIT } else { 0 };
+    superblock(&space).clean.store(1, Ordering::Relaxed);
+    superblock(&space).fill(inode, in_memory, flags)
+}
+
+fn is_in_memory(file: &HoldFile) -> Result<bool> {
+    let path = file.path().display();
+    match place::file_system(file).map_err(|e| Error::os(&path, &e))? {
+        FileSystem::Memory => Ok(true),
+        FileSystem::Disk => Ok(false),
+        FileSystem::Unsupported(kind) => {
+            let text = format!(
+                "{path}: lies on {kind}, which cannot carry a hold; use /dev/shm or a local disk"
+            );
+            Err(Error::new(ErrorKind::Unsupported, text))
+        }
+    }
+}
+
+/// `None` if the file was deleted or replaced meanwhile.
+fn try_open(path: &Path, options: &HoldOptions) -> Result<Option<Hold>> {
+    let writable = !options.read_only;
+    let failed = |e: std::io::Error| open_error(path, &e);
+    let file = place::open_existing(path, writable).map_err(failed)?;
+    let max_bytes = first_look(path, &file)?;
+    let file = HoldFile::new(file, path.to_owned(), writable).map_err(failed)?;
+    let in_memory = is_in_memory(&file)?;
+    let Some(open_lock) = lock_open_byte(&file, path)? else { return Ok(None) };
+    let len = file.len().map_err(failed)?;
+    let wanted = max_bytes.max(len).next_multiple_of(HUGE);
+    let mapping =
+        Mapping::reserve(&file, wanted, len.next_multiple_of(HUGE), writable).map_err(failed)?;
+    if in_memory {
+        mapping.advise_huge(SMALL, mapping.reserved().saturating_sub(SMALL));
+    }
+    let space = Space::new(file, mapping, in_memory);
+    check_sizes(&space, path, len)?;
+    check_boot(&space, path, open_lock.alone, writable)?;
+    let arena = Arena::new(space);
+    *arena.open_lock.lock().unwrap_or_else(|e| e.into_inner()) = Some(open_lock.held);
+    if writable {
+        arena.register(HOOKS)?;
+        // The registration keeps the open byte now, and a forked child's own will.
+        arena.open_lock.lock().unwrap_or_else(|e| e.into_inner()).take();
+        arena.sweep()?;
+        extend_table(&arena)?;
+    }
+    Ok(Some(Hold::new(Arc::new(arena))))
+}
+
+fn open_error(path: &Path, error: &std::io::Error) -> Error {
+    let path = path.display();
+    let text = match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            format!("{path}: there is no such hold; 'hold list' shows those in memory")
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            format!("{path}: permission denied; ask its owner, or open it read-only")
+        }
+        std::io::ErrorKind::IsADirectory => format!("{path}: is a directory, not a hold"),
+        _ => return Error::os(path, error),
+    };
+    let kind = match error.kind() {
+        std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+        std::io::ErrorKind::PermissionDenied => ErrorKind::Permission,
+        _ => ErrorKind::NotAHold,
+    };
+    Error::new(kind, text)
+}
+
+/// Reads the first page the plain way: is it a hold at all? Returns its size limit.
+fn first_look(path: &Path, file: &File) -> Result<u64> {
+    let mut page = [0u8; 4096];
+    let shown = path.display();
+    let mut got = 0;
+    while got < page.len() {
+        match file.read_at(&mut page[got..], got as u64) {
+            Ok(0) => break,
+            Ok(count) => got += count,
+            Err(error) => return Err(open_error(path, &error)),
+        }
+    }
+    let word = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().unwrap_or_default());
+    if word(0) != crate::hold::superblock::MAGIC {
+        let text =
+            format!("{shown}: not a hold (its first bytes are something else); check the name");
+        return Err(Error::new(ErrorKind::NotAHold, text));
+    }
+    if got < page.len() {
+        return Err(truncated(path, got as u64, FIRST_EXTENTS * EXTENT));
+    }
+    let limit = word(extents::GROWTH_OFFSET as usize + 16);
+    if !(LEAST_BYTES..=MOST_BYTES).contains(&limit) {
+        let text = format!("{shown}: its superblock is damaged; run 'hold repair --salvage'");
+        return Err(Error::new(ErrorKind::Damaged, text));
+    }
+    Ok(limit)
+}
+
+fn truncated(path: &Path, len: u64, wanted: u64) -> Error {
+    let text = format!(
+        "{}: is {len} bytes long and should have {wanted}: truncated; restore a backup, or run \
+         'hold repair --salvage'",
+        path.display()
+    );
+    Error::new(ErrorKind::Truncated, text)
+}
+
+struct OpenLock {
+    held: HeldBytes,
+    /// Nobody else had the hold open a moment ago.
+    alone: bool,
+}
+
+/// Takes the open byte, shared. `None` if the file is gone by then.
+fn lock_open_byte(file: &HoldFile, path: &Path) -> Result<Option<OpenLock>> {
+    let failed = |e: std::io::Error| Error::os(path.display(), &e);
+    let mut alone = false;
+    for attempt in 0..500 {
+        if file.writable() && !alone {
+            let exclusive = [(OPEN_BYTE, LockKind::Exclusive)];
+            alone = HeldBytes::try_lock(file, &exclusive).map_err(failed)?.is_some();
+        }
+        let shared = [(OPEN_BYTE, LockKind::Shared)];
+        if let Some(held) = HeldBytes::try_lock(file, &shared).map_err(failed)? {
+            let same = path.metadata().is_ok_and(|now| {
+                use std::os::unix::fs::MetadataExt;
+                (now.dev(), now.ino()) == (file.dev(), file.ino())
+            });
+            return Ok(same.then_some(OpenLock { held, alone }));
+        }
+        if attempt > 10 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    let text = format!("{}: somebody uses it alone (salvage?); try again later", path.display());
+    Err(Error::new(ErrorKind::Busy, text))
+}
+
+fn check_sizes(space: &Space, path: &Path, len: u64) -> Result<()> {
+    let own = superblock(space);
+    if len < FIRST_EXTENTS * EXTENT {
+        return Err(truncated(path, len, FIRST_EXTENTS * EXTENT));
+    }
+    own.check_identity(path)?;
+    let committed = extents::committed(space);
+    if committed < FIRST_EXTENTS || committed > MOST_BYTES / EXTENT {
+        let text = format!("{}: its size is damaged; run 'hold repair --salvage'", path.display());
+        return Err(Error::new(ErrorKind::Damaged, text));
+    }
+    if committed * EXTENT > len {
+        return Err(truncated(path, len, committed * EXTENT));
+    }
+    if committed * EXTENT > space.reserved() {
+        let text =
+            format!("{}: not enough address space for it; raise 'ulimit -v'", path.display());
+        return Err(Error::new(ErrorKind::Io, text));
+    }
+    Ok(())
+}
+
+/// Was it open when the system stopped? Is it a copy taken while open? If all is well and we write, it is
+/// open from now on.
+fn check_boot(space: &Space, path: &Path, alone: bool, writable: bool) -> Result<()> {
+    let own = superblock(space);
+    let clean = own.clean.load(Ordering::Acquire) == 1;
+    let shown = path.display();
+    let unclean = |what: &str| {
+        let text = format!(
+            "{shown}: {what}; restore a backup ('hold restore'), or save what is intact with \
+             'hold repair --salvage'"
+        );
+        Err(Error::new(ErrorKind::Unclean, text))
+    };
+    if !clean && own.inode.load(Ordering::Relaxed) != space.file().ino() {
+        return unclean("is a copy that was taken while the hold was open");
+    }
+    let idle = alone || (!writable && is_idle(space));
+    if !clean && !own.is_this_boot() {
+        if !idle {
+            let text = format!(
+                "{shown}: in use by processes that see another boot id (another sandbox); share \
+                 /proc/sys/kernel/random/boot_id with them"
+            );
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        if own.on_disk.load(Ordering::Relaxed) == 1 {
+            return unclean("was open when the system stopped");
+        }
+    }
+    if writable && alone {
+        own.inode.store(space.file().ino(), Ordering::Relaxed);
+        own.set_boot();
+        own.clean.store(0, Ordering::Release);
+        if !space.in_memory() {
+            let synced = space.mapping().sync(0, 4096);
+            synced.map_err(|e| Error::os(format!("marking {shown} as open"), &e))?;
+        }
+    }
+    Ok(())
+}
+
+/// True if no participant is registered.
+fn is_idle(space: &Space) -> bool {
+    participant::slots(space).all(|(number, slot)| {
+        slot.user(number).is_none_or(|owner| participant::is_dead(space, owner))
+    })
+}
+
+/// Adds an extent to the table of participants when it is nearly full.
+fn extend_table(arena: &Arena) -> Result<()> {
+    let space = &arena.space;
+    let unused = participant::slots(space).filter(|(n, slot)| slot.user(*n).is_none()).count();
+    let links = &table(space).extents;
+    let next = links.iter().position(|link| link.load(Ordering::Acquire) == 0);
+    let Some(next) = next.filter(|next| unused < 8 && *next < TABLE_EXTENTS) else { return Ok(()) };
+    let lane = arena.enter()?;
+    // Full: the table stays as it is, and a claim will say when it is exhausted.
+    let Ok(extent) = extents::claim(space, &lane, lane.lane()) else { return Ok(()) };
+    let linked =
+        links[next].compare_exchange(0, extent * EXTENT, Ordering::AcqRel, Ordering::Relaxed);
+    match linked {
+        Ok(_) => header(space, extent).set(State::idle(Kind::Table)),
+        Err(_) => extents::free(space, extent),
+    }
+    Ok(())
+}
+
+/// After a handle was closed: the last one leaves the hold clean.
+fn closed(arena: &Arena) {
+    let space = &arena.space;
+    let exclusive = [(OPEN_BYTE, LockKind::Exclusive)];
+    let Ok(Some(alone)) = HeldBytes::try_lock(space.file(), &exclusive) else { return };
+    if participant::slots(space).any(|(number, slot)| slot.user(number).is_some()) {
+        return;
+    }
+    let synced = space.in_memory()
+        || (space.mapping().sync(0, extents::committed(space) * EXTENT).is_ok()
+            && space.file().sync_data().is_ok());
+    if synced {
+        superblock(space).clean.store(1, Ordering::Release);
+        if !space.in_memory() {
+            // Should this fail, the hold merely counts as unclean.
+            let _ = space.mapping().sync(0, 4096);
+        }
+    }
+    drop(alone);
+}
+
+/// Maps a file hold for salvage, alone: nothing in it is checked but that it is a hold.
+pub(crate) fn open_for_salvage(path: &Path) -> Result<(Space, HeldBytes)> {
+    let failed = |e: std::io::Error| open_error(path, &e);
+    let file = place::open_existing(path, true).map_err(failed)?;
+    match first_look(path, &file) {
+        Err(error) if error.kind() == ErrorKind::NotAHold => return Err(error),
+        _ => {}
+    }
+    let file = HoldFile::new(file, path.to_owned(), true).map_err(failed)?;
+    let in_memory = is_in_memory(&file)?;
+    let exclusive = [(OPEN_BYTE, LockKind::Exclusive)];
+    let Some(alone) = HeldBytes::try_lock(&file, &exclusive).map_err(failed)? else {
+        return Err(crate::hold::salvage::not_alone(path));
+    };
+    // Whole extents only: a shorter tail cannot hold a record that is intact.
+    let len = file.len().map_err(failed)?;
+    if len % EXTENT != 0 {
+        file.set_len(len.next_multiple_of(EXTENT)).map_err(failed)?;
+    }
+    let reserve = len.next_multiple_of(HUGE).max(HUGE);
+    let mapping = Mapping::reserve(&file, reserve, reserve, true).map_err(failed)?;
+    let space = Space::new(file, mapping, in_memory);
+    superblock(&space).check_identity(path)?;
+    let whole = len.next_multiple_of(EXTENT) / EXTENT;
+    growth(&space).committed.store(whole, Ordering::Relaxed);
+    Ok((space, alone))
+}

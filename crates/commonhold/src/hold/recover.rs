@@ -1,0 +1,92 @@
+//! Recovering a dead participant as a whole; run by who holds its byte, acting as it.
+//!
+//! Order: (1) locks that protect idempotent work are let go: growth, directories, gate, names; (2) segments, parents of
+//! splits before their children; (3) maps half made or half dropped; (4) extents. Each part may be interrupted
+//! by the recoverer's own death and is repeated from the start by the next. A waiter that holds locks itself does only
+//! as much as its [`Level`] allows.
+
+use crate::error::Result;
+use crate::map::directory::is_linked;
+use crate::map::recover as segments;
+use crate::map::root::{self, Status, roots};
+use crate::map::segment::{Segment, Step};
+use crate::map::{directory, lifecycle};
+use crate::memory::arena::{Acting, Arena};
+use crate::memory::extents;
+use crate::memory::recover::settle_extents;
+use crate::steps::step;
+use crate::sync::owner::Owner;
+use crate::sync::participant::{self, LaneList};
+use crate::sync::robust_lock::{self, Level};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Settles what the dead `owner` left at `level`. The caller holds its byte.
+pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level) -> Result<()> {
+    step!("recover.begun");
+    let space = &arena.space;
+    let Some(slot) = participant::slot(space, owner.slot()) else { return Ok(()) };
+    release_locks(arena, owner, level);
+    step!("recover.locks-released");
+    if level > Level::Segments {
+        return Ok(());
+    }
+    let acting = Acting { arena, owner, list: &slot.lanes[0] };
+    for offset in in_order(arena, &slot.lanes) {
+        segments::segment(&acting, offset)?;
+    }
+    if level > Level::Whole {
+        return Ok(());
+    }
+    for lane in &slot.lanes {
+        lane.segment.store(0, Ordering::Release);
+        lane.child.store(0, Ordering::Release);
+    }
+    step!("recover.lanes");
+    lifecycle::recover(&acting)?;
+    step!("recover.maps");
+    let linked = |offset| {
+        root::all(space).any(|(_, root)| root.status() != Status::Free && is_linked(root, offset))
+    };
+    settle_extents(space, owner, &linked);
+    step!("recover.extents");
+    step!("recover.finished");
+    Ok(())
+}
+
+/// What these locks protect is idempotent and done again by whoever needs it. The last in the order of locks goes first.
+fn release_locks(arena: &Arena, owner: Owner, level: Level) {
+    let space = &arena.space;
+    let release = |word: &AtomicU32, from: Level| {
+        if level <= from && robust_lock::holder(word) == Some(owner) {
+            robust_lock::unlock(word);
+        }
+    };
+    release(&extents::growth(space).lock, Level::Growth);
+    for (_, root) in root::all(space) {
+        release(&root.directory_lock, Level::Directories);
+    }
+    release(&roots(space).gate, Level::Segments);
+    release(&roots(space).names_lock, Level::Whole);
+}
+
+/// The listed segments: those that are nobody's child, then children that were splitting themselves, then the rest.
+/// A parent's split is finished before its child is let go.
+fn in_order(arena: &Arena, lanes: &[LaneList]) -> Vec<u64> {
+    let space = &arena.space;
+    let children: Vec<u64> = lanes.iter().map(|l| l.child.load(Ordering::Acquire)).collect();
+    let rank = |offset: &u64| {
+        let splitting = directory::is_segment(space, *offset)
+            && Segment { space, offset: *offset }.phase().step != Step::None;
+        match (children.contains(offset), splitting) {
+            (false, _) => 0,
+            (true, true) => 1,
+            (true, false) => 2,
+        }
+    };
+    let mut all: Vec<u64> = lanes.iter().map(|l| l.segment.load(Ordering::Acquire)).collect();
+    all.extend(&children);
+    all.retain(|offset| *offset != 0);
+    all.sort_by_key(rank);
+    all.dedup();
+    all
+}

@@ -1,0 +1,188 @@
+//! Making a hold from a backup.
+//!
+//! Frames are read twice: first to learn which images are replaced by later ones, then to set the pairs that
+//! remain. The hold is built under a name of its own and appears under the wanted one when it is whole.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::hold::frames::{Frame, Reader};
+use crate::hold::handle::Hold;
+use crate::map::cache;
+use crate::map::handle::Map;
+use crate::map::image::ImagePair;
+use crate::map::options::{MapMode, MapOptions};
+use crate::os::place;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What [`Hold::restore`] did.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct RestoreReport {
+    /// Maps restored.
+    pub maps: u32,
+    /// Pairs restored (expired ones are left out).
+    pub pairs: u64,
+}
+
+/// What the first reading learns.
+#[derive(Default)]
+struct Plan {
+    /// Images in the order of the file: map number, prefix, depth.
+    images: Vec<(u32, u32, u32)>,
+    dropped: HashSet<u32>,
+}
+
+pub(crate) fn restore(backup: &Path, name: &Path) -> Result<RestoreReport> {
+    let target = place::resolve(name, None)?;
+    let plan = plan(backup)?;
+    build_aside(&target, |hold| fill(hold, backup, &plan))
+}
+
+/// Builds a new hold beside `target`, then gives it that name; on an error nothing is left.
+pub(crate) fn build_aside<T>(target: &Path, build: impl FnOnce(&Hold) -> Result<T>) -> Result<T> {
+    let failed = |e: std::io::Error| Error::os(target.display(), &e);
+    if target.symlink_metadata().is_ok() {
+        let text =
+            format!("{}: exists already; choose another name or drop it first", target.display());
+        return Err(Error::new(ErrorKind::Exists, text));
+    }
+    let aside: PathBuf = target.with_added_extension(format!("new-{}.hold", std::process::id()));
+    let hold = Hold::create(&aside)?;
+    let result = build(&hold);
+    let closed = hold.close();
+    let linked = result.and_then(|result| {
+        closed?;
+        std::fs::hard_link(&aside, target).map_err(failed)?;
+        Ok(result)
+    });
+    let _ = std::fs::remove_file(&aside);
+    linked
+}
+
+fn open(backup: &Path) -> Result<Reader<BufReader<File>>> {
+    let failed = |e: std::io::Error| Error::os(backup.display(), &e);
+    let file = File::open(backup).map_err(failed)?;
+    let len = file.metadata().map_err(failed)?.len();
+    Reader::new(BufReader::with_capacity(1 << 20, file), len, backup.display().to_string())
+}
+
+fn plan(backup: &Path) -> Result<Plan> {
+    let (mut reader, mut plan, mut frames) = (open(backup)?, Plan::default(), 0);
+    let mut maps = HashSet::new();
+    loop {
+        match reader.next()? {
+            Frame::Map { number, .. } => {
+                maps.insert(number);
+            }
+            Frame::Segment { number, prefix, depth, .. } if maps.contains(&number) => {
+                plan.images.push((number, prefix, depth));
+            }
+            Frame::Dropped { number } => {
+                plan.dropped.insert(number);
+            }
+            Frame::End { frames: expected } if expected == frames => return Ok(plan),
+            _ => return Err(reader.damaged()),
+        }
+        frames += 1;
+    }
+}
+
+/// The hash ranges of one map that later images replace, at the finest resolution needed.
+struct Covered {
+    bits: Vec<bool>,
+}
+
+impl Covered {
+    fn covers(&self, directory: u32) -> bool {
+        self.bits[directory as usize & (self.bits.len() - 1)]
+    }
+
+    fn add(&mut self, prefix: u32, depth: u32) {
+        for index in (prefix as usize..self.bits.len()).step_by(1 << depth) {
+            self.bits[index] = true;
+        }
+    }
+}
+
+impl Plan {
+    /// For every image, the ranges that later images of the same map replace... as one bit each: whether a pair with
+    /// these directory bits survives is decided against the images behind it.
+    fn survivors(&self) -> Vec<Vec<(u32, u32)>> {
+        // From the back: what is replaced later, restricted to what overlaps the image.
+        let mut finest: HashMap<u32, u32> = HashMap::new();
+        for (number, _, depth) in &self.images {
+            let deepest = finest.entry(*number).or_default();
+            *deepest = (*deepest).max(*depth);
+        }
+        let mut covered: HashMap<u32, Covered> = finest
+            .iter()
+            .map(|(number, depth)| (*number, Covered { bits: vec![false; 1 << depth] }))
+            .collect();
+        let mut all = vec![Vec::new(); self.images.len()];
+        for (at, (number, prefix, depth)) in self.images.iter().enumerate().rev() {
+            let Some(covered) = covered.get_mut(number) else { continue };
+            let len = covered.bits.len();
+            let finest = len.ilog2();
+            // Indices of this image's range that nothing later replaces.
+            let alive = (*prefix as usize..len).step_by(1 << depth);
+            all[at] =
+                alive.filter(|i| !covered.covers(*i as u32)).map(|i| (i as u32, finest)).collect();
+            covered.add(*prefix, *depth);
+        }
+        all
+    }
+}
+
+fn fill(hold: &Hold, backup: &Path, plan: &Plan) -> Result<RestoreReport> {
+    let survivors = plan.survivors();
+    let mut reader = open(backup)?;
+    let mut maps: HashMap<u32, Map> = HashMap::new();
+    let (mut pairs_set, mut at) = (0, 0);
+    loop {
+        match reader.next()? {
+            Frame::Map { number, mode, name } => {
+                if !plan.dropped.contains(&number) {
+                    maps.insert(number, hold.map(&name, MapOptions { mode })?);
+                }
+            }
+            Frame::Segment { number, pairs, .. } => {
+                if let Some(map) = maps.get(&number) {
+                    pairs_set += set_pairs(map, &pairs, &survivors[at])?;
+                }
+                at += 1;
+            }
+            Frame::Dropped { .. } => {}
+            Frame::End { .. } => {
+                return Ok(RestoreReport { maps: maps.len() as u32, pairs: pairs_set });
+            }
+        }
+    }
+}
+
+fn set_pairs(map: &Map, pairs: &[ImagePair], alive: &[(u32, u32)]) -> Result<u64> {
+    let Some(finest) = alive.first().map(|(_, finest)| *finest) else { return Ok(0) };
+    let alive: HashSet<u32> = alive.iter().map(|(index, _)| *index).collect();
+    let mask = ((1u64 << finest) - 1) as u32;
+    let now = cache::now(map.space());
+    let mut count = 0;
+    for pair in pairs.iter().filter(|pair| alive.contains(&(pair.directory & mask))) {
+        if pair.expiry == 0 {
+            map.set(&pair.key, &pair.value)?;
+        } else if pair.expiry > now {
+            let left = Duration::from_millis(pair.expiry - now);
+            map.set_with_ttl(&pair.key, &pair.value, left)?;
+        } else {
+            continue;
+        }
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// The options of a map of this mode.
+pub(crate) fn options(mode: MapMode) -> MapOptions {
+    MapOptions { mode }
+}

@@ -1,0 +1,232 @@
+//! Saving what is intact of a file hold that was open when the system stopped.
+//!
+//! Pages reached the disk in any order, so neither the index nor the extent table is believed: every place
+//! where a record can lie is tried, and a record counts if its checksum (over map, lengths, key, value and sequence) is intact
+//! and its key hashes to what it says. Per key the highest sequence wins. This is salvage and no guarantee: a deleted key
+//! returns if the page that said so was lost. The guarantee comes from `backup`.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::hold::open::open_for_salvage;
+use crate::hold::restore::{build_aside, options};
+use crate::map::bound::Bound;
+use crate::map::cache;
+use crate::map::record::Record;
+use crate::map::root::{self, Status};
+use crate::map::segment::{Phase, Segment};
+use crate::memory::classes::{EXTENT, SEGMENT_BYTES};
+use crate::memory::extents::{Kind, header};
+use crate::memory::slab;
+use crate::os::clock;
+use crate::os::place;
+use crate::sync::space::Space;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// What [`Hold::salvage`](crate::Hold::salvage) did.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct SalvageReport {
+    /// Maps saved.
+    pub maps: u32,
+    /// Pairs saved.
+    pub kept: u64,
+    /// Intact records that a newer one of the same key replaces.
+    pub superseded: u64,
+    /// Records that are published and fail their checksum: lost.
+    pub dropped: u64,
+    /// Pairs saved that have no checksum (fixed-length pairs of at most 8 bytes): plausible, not proven.
+    pub undecidable: u64,
+    /// What else there is to say.
+    pub notes: Vec<String>,
+    /// Where the old file is now.
+    pub kept_old_as: PathBuf,
+}
+
+struct Salvage<'a> {
+    space: &'a Space,
+    maps: HashMap<u32, Bound>,
+    /// Per map and key: the best sequence and where its record is.
+    found: HashMap<(u32, Vec<u8>), (u64, u64)>,
+    report: SalvageReport,
+}
+
+pub(crate) fn salvage(name: &Path) -> Result<SalvageReport> {
+    let path = place::resolve(name, None)?;
+    let failed = |e: std::io::Error| Error::os(path.display(), &e);
+    let (space, alone) = open_for_salvage(&path)?;
+    let mut salvage = Salvage::new(&space);
+    salvage.search();
+    let old = path.with_added_extension(format!("unclean-{}", clock::realtime_ms()));
+    std::fs::rename(&path, &old).map_err(failed)?;
+    let written = build_aside(&path, |hold| salvage.write(hold));
+    if let Err(error) = written {
+        // Everything as it was.
+        std::fs::rename(&old, &path).map_err(failed)?;
+        return Err(error);
+    }
+    drop(alone);
+    Ok(SalvageReport { kept_old_as: old, ..salvage.report })
+}
+
+impl<'a> Salvage<'a> {
+    fn new(space: &'a Space) -> Salvage<'a> {
+        let mut report = SalvageReport::default();
+        let mut maps = HashMap::new();
+        for (id, root) in root::all(space).filter(|(_, root)| root.status() != Status::Free) {
+            match Bound::new(space, id, root) {
+                Ok(bound) if root.status() == Status::Live => {
+                    maps.insert(id, bound);
+                }
+                Ok(bound) => {
+                    report.notes.push(format!("map '{}' was being made or dropped", bound.name))
+                }
+                Err(error) => report.notes.push(error.to_string()),
+            }
+        }
+        Salvage { space, maps, found: HashMap::new(), report }
+    }
+
+    fn search(&mut self) {
+        let len = self.space.file().len().unwrap_or(0);
+        for extent in 0..len / EXTENT {
+            let state = header(self.space, extent).state();
+            match state.kind() {
+                Kind::Records => {
+                    for offset in slab::offsets(extent, state.class()) {
+                        self.try_record(offset, len, true);
+                    }
+                }
+                Kind::Run => self.try_record(extent * EXTENT, len, true),
+                Kind::Segments => self.try_segments(extent),
+                Kind::Body | Kind::Table | Kind::Directory | Kind::SpareDirectory => {}
+                // Perhaps its header was lost: any place may be a record.
+                Kind::Empty | Kind::Free | Kind::Claimed | Kind::Unknown => {
+                    for offset in (extent * EXTENT..(extent + 1) * EXTENT).step_by(8) {
+                        self.try_record(offset, len, false);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes the record at `offset` if it is intact; `expected` if there should be one.
+    fn try_record(&mut self, offset: u64, len: u64, expected: bool) {
+        let sequence = self.space.word(offset).load(Ordering::Relaxed);
+        if !slab::is_sequence(sequence) || offset + 16 > len {
+            return;
+        }
+        let map = (self.space.word(offset + 8).load(Ordering::Relaxed) >> 28) as u32 & 0xfff;
+        let bound = self.maps.get(&map).filter(|bound| bound.words.is_none());
+        let record = bound.and_then(|bound| {
+            let record = bound.shape.measure(self.space, offset, sequence, len - offset)?;
+            Some((record, intact_key(bound, &record)?))
+        });
+        match record {
+            Some((_, key)) => self.keep(map, key, sequence, offset),
+            None => self.report.dropped += u64::from(expected),
+        }
+    }
+
+    fn keep(&mut self, map: u32, key: Vec<u8>, sequence: u64, offset: u64) {
+        let best = self.found.entry((map, key)).or_insert((sequence, offset));
+        if best.1 != offset {
+            self.report.superseded += 1;
+            if sequence > best.0 {
+                *best = (sequence, offset);
+            }
+        }
+    }
+
+    /// Fixed-length pairs lie in the segments themselves: kept where their hash fits the place.
+    fn try_segments(&mut self, extent: u64) {
+        for at in 0..EXTENT / SEGMENT_BYTES {
+            let segment =
+                Segment { space: self.space, offset: extent * EXTENT + at * SEGMENT_BYTES };
+            let live = slab::is_sequence(segment.header().mark.load(Ordering::Relaxed));
+            let phase: Phase = segment.phase();
+            let Some(bound) = live.then(|| self.maps.get(&segment.map())).flatten() else {
+                continue;
+            };
+            let Some(words) = &bound.words else { continue };
+            for position in 0..bound.positions() {
+                let word = segment.slot(position).load(Ordering::Relaxed);
+                let Some(pair) = words.decode(word, position / 8) else { continue };
+                let hash = words.hash(&bound.hasher, pair);
+                let fits = phase.covers(hash.directory())
+                    && hash.buckets(bound.buckets).contains(&(position / 8));
+                if fits {
+                    let (key, value) = words.bytes(pair);
+                    let sequence = segment.header().mark.load(Ordering::Relaxed);
+                    // The value travels in place of an offset; the sequence is the segment's.
+                    let mut bytes = [0; 8];
+                    bytes[..value.len()].copy_from_slice(&value);
+                    let entry = (sequence, u64::from_le_bytes(bytes));
+                    let best = self.found.entry((bound.id, key)).or_insert(entry);
+                    if entry.0 > best.0 {
+                        *best = entry;
+                    }
+                } else {
+                    self.report.dropped += 1;
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, hold: &crate::hold::handle::Hold) -> Result<()> {
+        let mut targets = HashMap::new();
+        for bound in self.maps.values() {
+            targets.insert(bound.id, hold.map(&bound.name, options(bound.mode))?);
+        }
+        self.report.maps = targets.len() as u32;
+        let now = cache::now(self.space);
+        for ((id, key), (sequence, place)) in &self.found {
+            let (Some(bound), Some(target)) = (self.maps.get(id), targets.get(id)) else {
+                continue;
+            };
+            if bound.words.is_some() {
+                let value_bytes = match bound.mode {
+                    crate::map::options::MapMode::Fixed { value_bytes, .. } => value_bytes as usize,
+                    _ => 0,
+                };
+                target.set(key, &place.to_le_bytes()[..value_bytes])?;
+                self.report.undecidable += 1;
+                self.report.kept += 1;
+                continue;
+            }
+            let len = self.space.file().len().unwrap_or(0);
+            let record = bound.shape.measure(self.space, *place, *sequence, len - place);
+            let Some(record) = record else { continue };
+            let mut value = Vec::new();
+            record.append_value(&mut value);
+            match record.expiry() {
+                0 => target.set(key, &value)?,
+                expiry if expiry > now => {
+                    target.set_with_ttl(key, &value, Duration::from_millis(expiry - now))?
+                }
+                _ => continue,
+            };
+            self.report.kept += 1;
+        }
+        Ok(())
+    }
+}
+
+/// The key of a record whose checksum is intact.
+fn intact_key(bound: &Bound, record: &Record<'_>) -> Option<Vec<u8>> {
+    let (mut key, mut value) = (Vec::new(), Vec::new());
+    record.append_key(&mut key);
+    // The key's hash first: it is cheap and rules nearly everything else out.
+    if !record.is_of(bound.id, bound.hasher.hash(&key)) {
+        return None;
+    }
+    record.append_value(&mut value);
+    record.is_intact(&key, &value).then_some(key)
+}
+
+/// The error for a hold that others use.
+pub(crate) fn not_alone(path: &Path) -> Error {
+    let text = format!("{}: a process has it open; salvage needs it alone", path.display());
+    Error::new(ErrorKind::Busy, text)
+}

@@ -1,0 +1,144 @@
+//! Sizes, counts and names, for people and programs.
+
+use crate::error::{Error, Result};
+use crate::hold::handle::Hold;
+use crate::hold::superblock::{FORMAT, superblock};
+use crate::map::bound::Bound;
+use crate::map::directory;
+use crate::map::options::MapMode;
+use crate::map::root::{self, Status};
+use crate::memory::classes::{EXTENT, geometry};
+use crate::memory::extents::{self, Kind, growth, header};
+use crate::memory::slab;
+use crate::sync::participant;
+use crate::sync::space::Space;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+/// Where a hold lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub enum HoldKind {
+    /// In memory: gone with the system's power.
+    Memory,
+    /// In a file on a disk.
+    File,
+}
+
+/// A map of a hold.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct MapInfo {
+    /// Its name.
+    pub name: String,
+    /// Its number in the hold.
+    pub id: u32,
+    /// What kind of map it is.
+    pub mode: MapMode,
+    /// Pairs.
+    pub len: u64,
+}
+
+/// A hold's sizes and counts.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct HoldStat {
+    /// Where the file is.
+    pub path: PathBuf,
+    /// The hold's identity, as hexadecimal digits.
+    pub uuid: String,
+    /// In memory or on disk.
+    pub kind: HoldKind,
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// Memory or disk space that the file really takes.
+    pub memory_bytes: u64,
+    /// Bytes that serve something.
+    pub used_bytes: u64,
+    /// Bytes in the file that wait to be used again.
+    pub free_bytes: u64,
+    /// The size limit.
+    pub max_bytes: u64,
+    /// Living participants (writable handles).
+    pub participants: u32,
+    /// Maps.
+    pub maps: u32,
+    /// Format version.
+    pub format: u32,
+}
+
+/// A participant: a writable handle of some process.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct ParticipantInfo {
+    /// Its slot.
+    pub slot: u32,
+    /// How often the slot was claimed.
+    pub generation: u32,
+    /// Process id, as the process itself saw it (another container counts differently).
+    pub pid: u32,
+    /// The first bytes of the program's name.
+    pub program: String,
+    /// Whether the process lives; what a dead one left is settled by the next sweep.
+    pub alive: bool,
+}
+
+pub(crate) fn maps(hold: &Hold) -> Result<Vec<MapInfo>> {
+    let space = hold.space();
+    let mut maps = Vec::new();
+    for (id, root) in root::all(space) {
+        if root.status() == Status::Live {
+            let bound = Bound::new(space, id, root)?;
+            let len = directory::segments(space, root).map(|s| u64::from(s.pairs())).sum();
+            maps.push(MapInfo { name: bound.name, id, mode: bound.mode, len });
+        }
+    }
+    maps.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(maps)
+}
+
+pub(crate) fn participants(space: &Space) -> Vec<ParticipantInfo> {
+    let used = participant::slots(space).filter_map(|(n, slot)| Some((n, slot, slot.user(n)?)));
+    used.map(|(number, slot, owner)| ParticipantInfo {
+        slot: number,
+        generation: owner.generation(),
+        pid: slot.pid.load(Ordering::Relaxed),
+        program: slot.program_name(),
+        alive: !participant::is_dead(space, owner),
+    })
+    .collect()
+}
+
+pub(crate) fn stat(hold: &Hold) -> Result<HoldStat> {
+    let space = hold.space();
+    let file = space.file();
+    let failed = |e: std::io::Error| Error::os(file.path().display(), &e);
+    let committed = extents::committed(space);
+    let used_bytes: u64 = (0..committed).map(|extent| used(space, extent)).sum();
+    let uuid = superblock(space).uuid();
+    Ok(HoldStat {
+        path: file.path().to_owned(),
+        uuid: uuid.iter().map(|byte| format!("{byte:02x}")).collect(),
+        kind: if space.in_memory() { HoldKind::Memory } else { HoldKind::File },
+        file_bytes: file.len().map_err(failed)?,
+        memory_bytes: file.allocated_bytes().map_err(failed)?,
+        used_bytes,
+        free_bytes: (committed * EXTENT).saturating_sub(used_bytes),
+        max_bytes: growth(space).max_bytes.load(Ordering::Relaxed),
+        participants: participants(space).iter().filter(|p| p.alive).count() as u32,
+        maps: root::all(space).filter(|(_, root)| root.status() == Status::Live).count() as u32,
+        format: FORMAT,
+    })
+}
+
+fn used(space: &Space, extent: u64) -> u64 {
+    let state = header(space, extent).state();
+    match state.kind() {
+        Kind::Empty | Kind::Free | Kind::SpareDirectory => 0,
+        Kind::Records | Kind::Segments => {
+            let used = slab::used(space, extent, state.class());
+            u64::from(used) * u64::from(geometry(state.class()).size)
+        }
+        _ => EXTENT,
+    }
+}

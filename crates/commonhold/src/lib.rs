@@ -1,0 +1,53 @@
+//! **Commonhold**: one file of memory, a *hold*, that many processes share. Maps inside it are read and written at
+//! memory speed by any process, without a server, and cannot be broken by killing anybody.
+//!
+//! ```
+//! # let dir = std::env::temp_dir().join(format!("commonhold-lib-{}", std::process::id()));
+//! # std::fs::create_dir_all(&dir).unwrap();
+//! # let name = dir.join("shop.hold");
+//! use commonhold::{Hold, MapOptions};
+//!
+//! let hold = Hold::open_or_create(&name)?; // "shop" would be /dev/shm/shop.hold
+//! let stock = hold.map("stock", MapOptions::general())?;
+//! stock.set("apple", "12 crates")?;
+//! let uid = stock.set("pear", "3 crates")?;
+//! assert_eq!(stock.get("apple")?.as_deref(), Some(&b"12 crates"[..]));
+//! assert_eq!(stock.get_uid(uid)?.map(|(key, _)| key).as_deref(), Some(&b"pear"[..]));
+//! assert_eq!(stock.increment("visits", 1)?, 1);
+//! # drop((stock, hold));
+//! # std::fs::remove_dir_all(&dir).unwrap();
+//! # Ok::<(), commonhold::Error>(())
+//! ```
+//!
+//! [`Hold`] is the file; [`Map`] the hash table; [`MapOptions`] says general, fixed-length or cache; [`Error`] tells
+//! what is wrong and the way out. Layers point down: `hold -> map -> memory -> sync -> os`. ARCHITECTURE.md is the tour,
+//! docs/concurrency.md the argument.
+
+pub mod error;
+mod hold;
+mod map;
+mod memory;
+mod os;
+#[cfg_attr(not(feature = "steps"), allow(unused))]
+#[doc(hidden)]
+pub mod steps;
+mod sync;
+
+pub use error::{Error, ErrorKind, Result};
+pub use hold::backup::BackupReport;
+pub use hold::check::CheckReport;
+pub use hold::files::Listed;
+pub use hold::freeze::Freeze;
+pub use hold::handle::Hold;
+pub use hold::options::HoldOptions;
+pub use hold::restore::RestoreReport;
+pub use hold::salvage::SalvageReport;
+pub use hold::stat::{HoldKind, HoldStat, MapInfo, ParticipantInfo};
+pub use map::handle::Map;
+pub use map::iterate::Cursor;
+pub use map::many::Values;
+pub use map::options::{MapMode, MapOptions, Uid};
+#[cfg(feature = "serde")]
+pub use map::typed::JsonView;
+pub use map::typed::{StrView, U64View};
+pub use map::walk::{Iter, Keys, MapStat};

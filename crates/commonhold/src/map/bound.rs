@@ -1,0 +1,155 @@
+//! A map as one handle sees it: what its root says, in private memory.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::map::hash::Hasher;
+use crate::map::options::MapMode;
+use crate::map::record::Shape;
+use crate::map::root::{self, Root, Status};
+use crate::map::segment::{BUCKETS, CACHE_BUCKETS};
+use crate::map::words::Words;
+use crate::sync::space::Space;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The private view of one map.
+pub(crate) struct Bound {
+    pub(crate) id: u32,
+    root: u64,
+    pub(crate) incarnation: u64,
+    pub(crate) hasher: Hasher,
+    pub(crate) mode: MapMode,
+    pub(crate) shape: Shape,
+    /// Pairs of at most 8 bytes lie in the slots themselves.
+    pub(crate) words: Option<Words>,
+    pub(crate) buckets: u32,
+    pub(crate) name: String,
+    /// Cache mode: lookups of this handle not yet added to the map's counters.
+    pub(crate) hits: AtomicU64,
+    pub(crate) misses: AtomicU64,
+}
+
+impl Bound {
+    /// Reads the root of map `id`.
+    ///
+    /// # Errors
+    /// `Damaged` if the root makes no sense.
+    pub(crate) fn new(space: &Space, id: u32, root: &Root) -> Result<Bound> {
+        let offset = root::root_offset(space, id).unwrap_or(0);
+        let incarnation = root.incarnation.load(Ordering::Acquire);
+        let Some(mode) = root.mode() else { return Err(damaged(space, id)) };
+        let hasher = Hasher::new(root.seed.load(Ordering::Relaxed));
+        let cache = matches!(mode, MapMode::Cache { .. });
+        let words = match mode {
+            MapMode::Fixed { key_bytes, value_bytes } => {
+                Words::new(&hasher, key_bytes, value_bytes)
+            }
+            _ => None,
+        };
+        Ok(Bound {
+            id,
+            root: offset,
+            incarnation,
+            hasher,
+            mode,
+            shape: Shape { expiry: cache, checksum: !space.in_memory() },
+            words,
+            buckets: if cache { CACHE_BUCKETS } else { BUCKETS },
+            name: root.name(),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        })
+    }
+
+    #[inline]
+    pub(crate) fn root<'a>(&self, space: &'a Space) -> &'a Root {
+        space.view(self.root)
+    }
+
+    /// The last check of every operation.
+    ///
+    /// # Errors
+    /// `NotFound` if the map was dropped since it was opened.
+    #[inline]
+    pub(crate) fn ensure_current(&self, space: &Space) -> Result<()> {
+        if self.root(space).incarnation.load(Ordering::Acquire) == self.incarnation {
+            return Ok(());
+        }
+        Err(self.dropped())
+    }
+
+    #[cold]
+    fn dropped(&self) -> Error {
+        let text = format!("map '{}' was dropped; open it again by name", self.name);
+        Error::new(ErrorKind::NotFound, text)
+    }
+
+    #[cold]
+    pub(crate) fn damaged(&self, what: &str) -> Error {
+        let text = format!("map '{}': {what}; run 'hold check', then 'hold repair'", self.name);
+        Error::new(ErrorKind::Damaged, text)
+    }
+
+    /// True in cache mode.
+    #[inline]
+    pub(crate) fn is_cache(&self) -> bool {
+        self.shape.expiry
+    }
+
+    /// Slot positions of a segment.
+    pub(crate) fn positions(&self) -> u32 {
+        self.buckets * 8
+    }
+
+    /// # Errors
+    /// `TooLarge` beyond the limit of 2^32 - 1 bytes; `Invalid` for a length that is not the map's.
+    #[inline]
+    pub(crate) fn check_lengths(&self, key: &[u8], value: Option<usize>) -> Result<()> {
+        match self.mode {
+            MapMode::Fixed { key_bytes, value_bytes } => {
+                let wrong_value = value.is_some_and(|len| len != value_bytes as usize);
+                if key.len() != key_bytes as usize || wrong_value {
+                    return Err(self.wrong_length(key.len(), value));
+                }
+            }
+            _ if key.len().saturating_add(value.unwrap_or(0)) > u32::MAX as usize => {
+                return Err(self.too_large(key.len(), value));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn wrong_length(&self, key: usize, value: Option<usize>) -> Error {
+        let MapMode::Fixed { key_bytes, value_bytes } = self.mode else { unreachable!() };
+        let got = value.map_or_else(|| key.to_string(), |value| format!("{key} + {value}"));
+        let text = format!(
+            "map '{}' has fixed lengths: {key_bytes} bytes of key + {value_bytes} of value, not {got}",
+            self.name
+        );
+        Error::new(ErrorKind::Invalid, text)
+    }
+
+    #[cold]
+    fn too_large(&self, key: usize, value: Option<usize>) -> Error {
+        let text = format!(
+            "map '{}': {key} bytes of key + {} of value are over the limit of 2^32 - 1 together; split the value",
+            self.name,
+            value.unwrap_or(0)
+        );
+        Error::new(ErrorKind::TooLarge, text)
+    }
+}
+
+/// The live map `id`, bound; for recovery and checks. `None` if there is none.
+pub(crate) fn bind_any(space: &Space, id: u32) -> Option<Bound> {
+    let root = root::root(space, id)?;
+    if root.status() == Status::Free {
+        return None;
+    }
+    Bound::new(space, id, root).ok()
+}
+
+fn damaged(space: &Space, id: u32) -> Error {
+    let text = format!("{}: the root of map {id} is damaged", space.file().path().display());
+    Error::new(ErrorKind::Damaged, text)
+}

@@ -1,0 +1,247 @@
+//! Cache mode: the hold clock, limits, and eviction by a clock hand over segments.
+//!
+//! Every pair has a visited bit in its segment, set by readers when it is clear. The hand sweeps the
+//! segments in directory order; a pair that was visited is spared once, another is evicted. This is
+//! CLOCK (Corbató, 1968) with new pairs unvisited, as in SIEVE (Zhang et al., NSDI 2024). Room is made
+//! before any lock is taken, and the hand only try-locks.
+//!
+//! Bytes and pairs are charged to the map before a pair is committed and discharged after one is gone, so a
+//! limit is never exceeded; a process killed in between leaves at most its own pair charged too much, which
+//! [`recount`] corrects.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::map::bound::Bound;
+use crate::map::directory;
+use crate::map::locked::{self, Found};
+use crate::map::options::MapMode;
+use crate::map::record::Record;
+use crate::map::root::Root;
+use crate::map::segment::{Segment, mask};
+use crate::map::write;
+use crate::memory::arena::Writer;
+use crate::memory::classes::{EXTENT, class_for, geometry};
+use crate::memory::lane::LaneGuard;
+use crate::os::clock;
+use crate::steps::step;
+use crate::sync::robust_lock::{self, Level, Peers};
+use crate::sync::space::Space;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Offset of the hold clock, in the superblock page: the largest time a writer has seen.
+pub(crate) const CLOCK_OFFSET: u64 = 1792;
+/// Segments the hand passes at most for one new pair: two rounds would spare nothing twice.
+const HAND_LIMIT: u64 = 1 << 16;
+
+/// Milliseconds on the hold clock: real time that never goes backwards.
+pub(crate) fn now(space: &Space) -> u64 {
+    clock::realtime_ms().max(space.word(CLOCK_OFFSET).load(Ordering::Relaxed))
+}
+
+/// The same for writers, who keep it from going backwards.
+fn tick(space: &Space) -> u64 {
+    let real = clock::realtime_ms();
+    real.max(space.word(CLOCK_OFFSET).fetch_max(real, Ordering::Relaxed))
+}
+
+/// When a pair set now expires; 0 for never.
+pub(crate) fn expiry(space: &Space, bound: &Bound, ttl_ms: Option<u64>) -> u64 {
+    let MapMode::Cache { ttl_ms: own, .. } = bound.mode else { return 0 };
+    match ttl_ms.unwrap_or(own) {
+        0 => 0,
+        ttl => tick(space).saturating_add(ttl).max(1),
+    }
+}
+
+/// True if the record's time has come.
+#[inline]
+pub(crate) fn is_expired(space: &Space, record: &Record<'_>) -> bool {
+    let expiry = record.expiry();
+    expiry != 0 && expiry <= now(space)
+}
+
+/// Bytes that a record is charged for: those of its size class.
+pub(crate) fn charge_of(len: u64) -> u64 {
+    match class_for(len) {
+        Some(class) => u64::from(geometry(class).size),
+        None => len.next_multiple_of(EXTENT),
+    }
+}
+
+/// Charges a pair about to be committed; one that it replaces is discharged later.
+pub(crate) fn charge(
+    bound: &Bound,
+    segment: Segment<'_>,
+    found: Option<&Found<'_>>,
+    new: Option<&Record<'_>>,
+) {
+    if let (true, Some(new)) = (bound.is_cache(), new) {
+        let root = bound.root(segment.space);
+        root.used_bytes.fetch_add(charge_of(new.len()), Ordering::Relaxed);
+        root.used_entries.fetch_add(1, Ordering::Relaxed);
+        step!("cache.charged");
+        let _ = found;
+    }
+}
+
+/// Discharges a pair that is gone.
+pub(crate) fn discharge(bound: &Bound, segment: Segment<'_>, found: Option<&Found<'_>>) {
+    if let (true, Some(found)) = (bound.is_cache(), found) {
+        let root = bound.root(segment.space);
+        subtract(&root.used_bytes, charge_of(found.record.len()));
+        subtract(&root.used_entries, 1);
+    }
+}
+
+fn subtract(word: &AtomicU64, by: u64) {
+    let less = |value: u64| Some(value.saturating_sub(by));
+    let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+}
+
+pub(crate) fn count_expired(bound: &Bound, space: &Space, expired: bool) {
+    if expired && bound.is_cache() {
+        bound.root(space).expired.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A new pair starts unvisited; an updated one has just been used.
+pub(crate) fn begin_unvisited(segment: Segment<'_>, position: u32, present: bool) {
+    let bit = 1 << (position % 64);
+    let word = segment.visited(position / 64);
+    if present {
+        word.fetch_or(bit, Ordering::Relaxed)
+    } else {
+        word.fetch_and(!bit, Ordering::Relaxed)
+    };
+}
+
+/// Evicts until a record of `len` bytes is within the limits. No lock is held.
+///
+/// # Errors
+/// `Full` if the record alone is over the limit; damage.
+pub(crate) fn make_room(lane: &LaneGuard<'_>, bound: &Bound, len: u64) -> Result<()> {
+    let MapMode::Cache { max_bytes, max_entries, .. } = bound.mode else { return Ok(()) };
+    let charge = charge_of(len);
+    if max_bytes != 0 && charge > max_bytes {
+        return Err(too_large(bound, charge, max_bytes));
+    }
+    let root = bound.root(lane.space());
+    let over = || {
+        let bytes = root.used_bytes.load(Ordering::Relaxed).saturating_add(charge);
+        let entries = root.used_entries.load(Ordering::Relaxed).saturating_add(1);
+        (max_bytes != 0 && bytes > max_bytes) || (max_entries != 0 && entries > max_entries)
+    };
+    let mut steps = 0;
+    while over() {
+        advance_hand(lane, bound, root, &over)?;
+        steps += 1;
+        if steps % HAND_LIMIT == 0 {
+            // Nothing left to evict, yet over the limit: the count is off after a crash.
+            recount(lane.space(), bound);
+            bound.ensure_current(lane.space())?;
+            std::thread::yield_now();
+        }
+    }
+    Ok(())
+}
+
+/// Passes one segment: evicts what was not visited, until there is room.
+fn advance_hand(
+    lane: &LaneGuard<'_>,
+    bound: &Bound,
+    root: &Root,
+    over: &impl Fn() -> bool,
+) -> Result<()> {
+    let space = lane.space();
+    let index = root.hand.fetch_add(1, Ordering::Relaxed) as u32 & mask(directory::depth(root));
+    let segment = directory::lookup_checked(space, bound, index)?;
+    if segment.phase().prefix != index {
+        return Ok(());
+    }
+    lane.list().segment.store(segment.offset, Ordering::Relaxed);
+    if robust_lock::try_lock(&segment.header().lock, lane.me()) {
+        let result = match bound.ensure_current(space) {
+            Ok(()) if segment.map() == bound.id && !locked::is_frozen(lane) => {
+                evict_from(lane, bound, segment, over)
+            }
+            result => result,
+        };
+        locked::unlock(lane, segment);
+        return result;
+    }
+    lane.list().segment.store(0, Ordering::Release);
+    if let Some(owner) = robust_lock::holder(&segment.header().lock).filter(|&o| lane.is_dead(o)) {
+        lane.recover(owner, Level::Whole)?;
+    }
+    Ok(())
+}
+
+fn evict_from(
+    lane: &LaneGuard<'_>,
+    bound: &Bound,
+    segment: Segment<'_>,
+    over: &impl Fn() -> bool,
+) -> Result<()> {
+    let now = tick(segment.space);
+    let root = bound.root(segment.space);
+    for position in 0..bound.positions() {
+        let word = segment.slot(position).load(Ordering::Relaxed);
+        if word == 0 {
+            continue;
+        }
+        let expiry = bound.shape.open(segment.space, word).map_or(0, |r| r.expiry());
+        let expired = expiry != 0 && expiry <= now;
+        let bit = 1u64 << (position % 64);
+        let visited = segment.visited(position / 64);
+        if !expired && visited.load(Ordering::Relaxed) & bit != 0 {
+            visited.fetch_and(!bit, Ordering::Relaxed);
+        } else if expired || over() {
+            let counter = if expired { &root.expired } else { &root.evicted };
+            write::remove_at(lane, bound, segment, position)?;
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    Ok(())
+}
+
+/// Sets the charges to what is really there, if nothing changes meanwhile.
+pub(crate) fn recount(space: &Space, bound: &Bound) {
+    if !bound.is_cache() {
+        return;
+    }
+    let root = bound.root(space);
+    let seen = (root.used_bytes.load(Ordering::Acquire), root.used_entries.load(Ordering::Acquire));
+    let (mut bytes, mut entries) = (0, 0);
+    for segment in directory::segments(space, root) {
+        for position in 0..bound.positions() {
+            let word = segment.slot(position).load(Ordering::Acquire);
+            if let Some(record) = (word != 0).then(|| bound.shape.open(space, word)).flatten() {
+                bytes += charge_of(record.len());
+                entries += 1;
+            }
+        }
+    }
+    let (relaxed, release) = (Ordering::Relaxed, Ordering::AcqRel);
+    if root.used_bytes.compare_exchange(seen.0, bytes, release, relaxed).is_ok() {
+        let _ = root.used_entries.compare_exchange(seen.1, entries, release, relaxed);
+    }
+}
+
+/// Adds this handle's lookups to the map's counters.
+pub(crate) fn flush_counters(space: &Space, bound: &Bound) {
+    let root = bound.root(space);
+    for (own, shared) in [(&bound.hits, &root.hits), (&bound.misses, &root.misses)] {
+        let count = own.swap(0, Ordering::Relaxed);
+        if count != 0 {
+            shared.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cold]
+fn too_large(bound: &Bound, charge: u64, limit: u64) -> Error {
+    let text = format!(
+        "map '{}': a pair of {charge} bytes is over the cache's limit of {limit} bytes; do not cache it",
+        bound.name
+    );
+    Error::new(ErrorKind::Full, text)
+}

@@ -1,0 +1,58 @@
+//! What a mutation asks for: one rule, one act, so that every operation is the same few steps.
+
+/// When the act happens.
+#[derive(Clone, Copy)]
+pub(crate) enum Rule<'a> {
+    Always,
+    /// Only if the key is absent.
+    Absent,
+    /// Only if the key is present.
+    Present,
+    /// Only if the value is this, or if the key is absent.
+    Equals(Option<&'a [u8]>),
+    /// Only if the record has this sequence, or if the key is absent.
+    Sequence(Option<u64>),
+    /// Only if the key is at this position of its segment.
+    At(u32),
+}
+
+/// What happens.
+#[derive(Clone, Copy)]
+pub(crate) enum Act<'a> {
+    Put(&'a [u8]),
+    /// Adds to the 8-byte little-endian number that the value is; absent counts as 0.
+    Add(i64),
+    Delete,
+}
+
+/// One mutation of one key.
+#[derive(Clone, Copy)]
+pub(crate) struct Change<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) rule: Rule<'a>,
+    pub(crate) act: Act<'a>,
+    /// Cache mode: milliseconds to live; 0 for ever, `None` for the map's own.
+    pub(crate) ttl_ms: Option<u64>,
+}
+
+impl<'a> Change<'a> {
+    pub(crate) fn new(key: &'a [u8], rule: Rule<'a>, act: Act<'a>) -> Change<'a> {
+        Change { key, rule, act, ttl_ms: None }
+    }
+}
+
+/// What a mutation did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Outcome {
+    /// The rule held and the act happened.
+    pub(crate) done: bool,
+    /// Where the key is (24 hash bits << 8 | position), if it is.
+    pub(crate) uid: u32,
+    /// The sum, after an addition.
+    pub(crate) number: i64,
+}
+
+/// The sum after adding to a value; `None` if the value is not 8 bytes.
+pub(crate) fn add(value: &[u8], by: i64) -> Option<i64> {
+    Some(i64::from_le_bytes(value.try_into().ok()?).wrapping_add(by))
+}

@@ -1,0 +1,162 @@
+//! Proving a map whole: every slot, every record, every directory entry. Writers must be kept out.
+
+use crate::map::bound::Bound;
+use crate::map::directory::{self, is_segment};
+use crate::map::hash::Hash;
+use crate::map::record::extent_kind;
+use crate::map::segment::{Segment, Step};
+use crate::sync::owner::Owner;
+use crate::sync::robust_lock;
+use crate::sync::space::Space;
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+
+/// What a check of the maps found so far.
+#[derive(Default)]
+pub(crate) struct Findings {
+    pub(crate) problems: Vec<String>,
+    /// Offsets of everything reachable: segments and records.
+    pub(crate) reachable: HashSet<u64>,
+    /// Offsets of directory chunks in use.
+    pub(crate) chunks: HashSet<u64>,
+    pub(crate) records: u64,
+    pub(crate) segments: u64,
+}
+
+impl Findings {
+    /// Notes a problem; the list is bounded.
+    pub(crate) fn problem(&mut self, text: String) {
+        if self.problems.len() < 100 {
+            self.problems.push(text);
+        }
+    }
+}
+
+/// Checks one map. `alive` says whether an owner lives.
+pub(crate) fn check(
+    space: &Space,
+    bound: &Bound,
+    alive: &dyn Fn(Owner) -> bool,
+    findings: &mut Findings,
+) {
+    let root = bound.root(space);
+    for chunk in root.chunks.iter().chain([&root.first_chunk]) {
+        findings.chunks.insert(chunk.load(Ordering::Acquire));
+    }
+    let mut covered = 0u64;
+    for segment in directory::segments(space, root) {
+        if !is_segment(space, segment.offset) {
+            findings.problem(format!("map '{}': no segment at {}", bound.name, segment.offset));
+            continue;
+        }
+        covered += 1 << (24 - segment.phase().depth.min(24));
+        check_segment(bound, segment, alive, findings);
+    }
+    if covered != 1 << 24 {
+        let text =
+            format!("map '{}': its segments cover {covered} of {} prefixes", bound.name, 1 << 24);
+        findings.problem(text);
+    }
+    check_entries(space, bound, findings);
+}
+
+/// Every entry leads to the segment that covers its index.
+fn check_entries(space: &Space, bound: &Bound, findings: &mut Findings) {
+    let root = bound.root(space);
+    for index in 0..1u32 << directory::depth(root) {
+        let right = directory::lookup(space, root, index)
+            .is_some_and(|s| is_segment(space, s.offset) && s.phase().covers(index));
+        if !right {
+            findings.problem(format!("map '{}': directory entry {index} is wrong", bound.name));
+        }
+    }
+}
+
+fn check_segment(
+    bound: &Bound,
+    segment: Segment<'_>,
+    alive: &dyn Fn(Owner) -> bool,
+    findings: &mut Findings,
+) {
+    let name = format!("map '{}', segment at {}", bound.name, segment.offset);
+    findings.segments += 1;
+    if !findings.reachable.insert(segment.offset) {
+        findings.problem(format!("{name}: reached twice"));
+    }
+    if let Some(owner) = robust_lock::holder(&segment.header().lock).filter(|o| !alive(*o)) {
+        findings.problem(format!("{name}: locked by slot {}, which is dead", owner.slot()));
+    }
+    if segment.phase().step != Step::None || segment.header().armed.load(Ordering::Acquire) != 0 {
+        findings.problem(format!("{name}: a change was left unfinished"));
+    }
+    if segment.map() != bound.id {
+        findings.problem(format!("{name}: belongs to map {}", segment.map()));
+    }
+    let mut pairs = 0;
+    for position in 0..bound.positions() {
+        let word = segment.slot(position).load(Ordering::Acquire);
+        if word != 0 {
+            pairs += 1;
+            if let Err(what) = check_slot(bound, segment, position, word, findings) {
+                findings.problem(format!("{name}, position {position}: {what}"));
+            }
+        }
+    }
+    if pairs != segment.pairs() {
+        findings.problem(format!("{name}: counts {} pairs, has {pairs}", segment.pairs()));
+    }
+}
+
+fn check_slot(
+    bound: &Bound,
+    segment: Segment<'_>,
+    position: u32,
+    word: u64,
+    findings: &mut Findings,
+) -> Result<(), String> {
+    findings.records += 1;
+    let hash = match &bound.words {
+        Some(words) => {
+            let pair = words.decode(word, position / 8).unwrap_or(0);
+            words.hash(&bound.hasher, pair)
+        }
+        None => check_record(bound, segment, word, findings)?,
+    };
+    if !segment.phase().covers(hash.directory()) {
+        return Err("its key belongs to another segment".into());
+    }
+    if !hash.buckets(bound.buckets).contains(&(position / 8)) {
+        return Err("its key belongs to another bucket".into());
+    }
+    Ok(())
+}
+
+fn check_record(
+    bound: &Bound,
+    segment: Segment<'_>,
+    word: u64,
+    findings: &mut Findings,
+) -> Result<Hash, String> {
+    let space = segment.space;
+    let Some(record) = bound.shape.open(space, word) else {
+        let offset = crate::map::record::offset_of(word);
+        return Err(format!("names no record ({:?} at {offset})", extent_kind(space, offset)));
+    };
+    if !findings.reachable.insert(record.offset) {
+        return Err(format!("the record at {} is reached twice", record.offset));
+    }
+    let (mut key, mut value) = (Vec::new(), Vec::new());
+    record.append_key(&mut key);
+    record.append_value(&mut value);
+    let hash = bound.hasher.hash(&key);
+    if !record.is_of(bound.id, hash) || crate::map::record::tag_of(word) != hash.tag() {
+        return Err(format!("the record at {} belongs elsewhere", record.offset));
+    }
+    if record.sequence > segment.header().mark.load(Ordering::Acquire) {
+        return Err(format!("the record at {} is newer than its segment", record.offset));
+    }
+    if !record.is_intact(&key, &value) {
+        return Err(format!("the record at {} fails its checksum", record.offset));
+    }
+    Ok(hash)
+}

@@ -1,0 +1,201 @@
+//! The directory: from a hash's low bits to a segment. Doubling chunks that never move.
+//!
+//! Entries are segment offsets / 64 in 32 bits. Those below 2^14 lie in one extent; entries
+//! `2^m .. 2^(m+1)` lie in a chunk of their own. The global depth is the commit point of doubling, which adds a
+//! *zeroed* chunk: a zero entry means "drop the top set bit", so doubling copies nothing. After Fagin et
+//! al., "Extendible Hashing" (1979), with Larson-style lazy entries.
+
+use crate::error::Result;
+use crate::map::bound::Bound;
+use crate::map::hash::MAX_DEPTH;
+use crate::map::root::Root;
+use crate::map::segment::{Phase, Segment, mask};
+use crate::memory::arena::Writer;
+use crate::memory::classes::{EXTENT, SEGMENT_BYTES};
+use crate::memory::extents::{self, Kind, State, committed, header};
+use crate::memory::lane::LaneGuard;
+use crate::memory::runs;
+use crate::steps::step;
+use crate::sync::robust_lock::{self, Level, Peers};
+use crate::sync::space::Space;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Depth of a new map: 16 segments, together half an extent.
+pub(crate) const FIRST_DEPTH: u32 = 4;
+const FIRST_BITS: u32 = 14;
+
+/// The directory's depth now.
+#[inline]
+pub(crate) fn depth(root: &Root) -> u32 {
+    root.depth.load(Ordering::Acquire).min(MAX_DEPTH)
+}
+
+#[inline]
+fn entry<'a>(space: &'a Space, root: &Root, index: u32) -> &'a AtomicU32 {
+    if index < 1 << FIRST_BITS {
+        return space.half(root.first_chunk.load(Ordering::Relaxed) + u64::from(index) * 4);
+    }
+    let top = index.ilog2();
+    let chunk = root.chunks[(top - FIRST_BITS) as usize].load(Ordering::Acquire);
+    space.half(chunk + u64::from(index - (1 << top)) * 4)
+}
+
+/// The segment for these directory bits; `None` only if the hold is damaged or the map is gone.
+#[inline]
+pub(crate) fn lookup<'a>(space: &'a Space, root: &Root, bits: u32) -> Option<Segment<'a>> {
+    let mut index = bits & mask(depth(root));
+    loop {
+        // Acquire pairs with the release of the entry: the segment is there.
+        let found = entry(space, root, index).load(Ordering::Acquire);
+        if found != 0 {
+            let offset = u64::from(found) * 64;
+            let inside = offset + SEGMENT_BYTES <= committed(space) * EXTENT;
+            return inside.then_some(Segment { space, offset });
+        }
+        if index == 0 {
+            return None;
+        }
+        index &= !(1 << index.ilog2());
+    }
+}
+
+/// The same, for who is going to write: the offset is checked to be a segment's.
+pub(crate) fn lookup_checked<'a>(
+    space: &'a Space,
+    bound: &Bound,
+    bits: u32,
+) -> Result<Segment<'a>> {
+    let found = lookup(space, bound.root(space), bits).filter(|s| is_segment(space, s.offset));
+    match found {
+        Some(segment) => Ok(segment),
+        None => {
+            bound.ensure_current(space)?;
+            Err(bound.damaged("its directory names no segment"))
+        }
+    }
+}
+
+/// True if a segment can begin at `offset`.
+pub(crate) fn is_segment(space: &Space, offset: u64) -> bool {
+    let extent = offset / EXTENT;
+    extent < committed(space)
+        && header(space, extent).state().kind() == Kind::Segments
+        && (offset % EXTENT) % SEGMENT_BYTES == 0
+        && offset % EXTENT + SEGMENT_BYTES <= EXTENT
+}
+
+/// Fills the entry of these bits if it is still lazy. Under the lock of its segment.
+#[inline]
+pub(crate) fn fill(space: &Space, root: &Root, bits: u32, segment: Segment<'_>) {
+    let own = entry(space, root, bits & mask(depth(root)));
+    if own.load(Ordering::Relaxed) == 0 {
+        step!("fill.locked");
+        own.store((segment.offset / 64) as u32, Ordering::Release);
+    }
+}
+
+/// Stores every entry that the child of a split covers, and the lazy ones of the parent, at the depth that
+/// the directory has under its lock. One hold of the lock.
+pub(crate) fn publish(
+    writer: &impl Writer,
+    root: &Root,
+    phase: Phase,
+    parent: Segment<'_>,
+) -> Result<()> {
+    let space = parent.space;
+    robust_lock::lock(&root.directory_lock, writer, Level::Directories)?;
+    step!("split.entries-locked");
+    let depth = depth(root);
+    let stride = 1u32 << phase.depth;
+    for index in (phase.prefix..1 << depth).step_by(stride as usize) {
+        let is_child = index & stride != 0;
+        let owner = if is_child { phase.child } else { parent.offset };
+        entry(space, root, index).store((owner / 64) as u32, Ordering::Release);
+        step!("split.entry-stored");
+    }
+    robust_lock::unlock(&root.directory_lock);
+    step!("split.entries-stored");
+    Ok(())
+}
+
+/// Doubles the directory unless its depth exceeds `local` already.
+pub(crate) fn double(lane: &LaneGuard<'_>, root: &Root, local: u32) -> Result<()> {
+    robust_lock::lock(&root.directory_lock, lane, Level::Directories)?;
+    step!("double.locked");
+    let result = if depth(root) > local { Ok(()) } else { add_chunk(lane, root, depth(root)) };
+    robust_lock::unlock(&root.directory_lock);
+    result
+}
+
+/// Under the directory lock: zeroes the chunk that depth + 1 needs, then commits the depth.
+fn add_chunk(lane: &LaneGuard<'_>, root: &Root, depth: u32) -> Result<()> {
+    if depth >= FIRST_BITS {
+        let space = lane.space();
+        let link = &root.chunks[(depth - FIRST_BITS) as usize];
+        let count = 1u64 << (depth - FIRST_BITS);
+        let mut chunk = link.load(Ordering::Acquire);
+        let fresh = chunk == 0;
+        if fresh {
+            chunk = claim_chunk(lane, count)? * EXTENT;
+            step!("double.claimed");
+        }
+        // Also one that a dead predecessor linked without committing the depth.
+        extents::zero(space, chunk / EXTENT, 0, count * EXTENT);
+        if fresh {
+            link.store(chunk, Ordering::Release);
+            step!("double.linked");
+            header(space, chunk / EXTENT).set(State::unowned(Kind::Directory, 0));
+        }
+    }
+    // Release: the zeroed chunk is there for whoever sees the depth.
+    root.depth.store(depth + 1, Ordering::Release);
+    step!("double.committed");
+    Ok(())
+}
+
+/// Directory memory for `count` extents' worth of entries, owned by the lane until it is linked.
+/// Spare chunks of the same length come first: this memory never serves anything else.
+pub(crate) fn claim_chunk(lane: &LaneGuard<'_>, count: u64) -> Result<u64> {
+    let space = lane.space();
+    let owned = State::owned(Kind::Directory, 0, lane.lane(), lane.me());
+    let spare = State::unowned(Kind::SpareDirectory, 0);
+    for extent in 0..committed(space) {
+        let header = header(space, extent);
+        if header.state() == spare
+            && runs::length(space, extent) == count
+            && header.change(spare, owned)
+        {
+            return Ok(extent);
+        }
+    }
+    let first = runs::claim(space, lane, lane.lane(), count)?;
+    header(space, first).set(owned);
+    Ok(first)
+}
+
+/// True if the chunk at `offset` is in use by the map of `root`.
+pub(crate) fn is_linked(root: &Root, offset: u64) -> bool {
+    root.first_chunk.load(Ordering::Acquire) == offset
+        || root.chunks.iter().any(|chunk| chunk.load(Ordering::Acquire) == offset)
+}
+
+/// Every segment of a map, once, in the order of the smallest index that names it.
+pub(crate) fn segments<'a>(
+    space: &'a Space,
+    root: &'a Root,
+) -> impl Iterator<Item = Segment<'a>> + use<'a> {
+    let count = 1u32 << depth(root);
+    (0..count).filter_map(move |index| {
+        let found = entry(space, root, index).load(Ordering::Acquire);
+        let segment = Segment { space, offset: u64::from(found) * 64 };
+        let first = found != 0
+            && segment.offset + SEGMENT_BYTES <= committed(space) * EXTENT
+            && segment.phase().prefix == index;
+        first.then_some(segment)
+    })
+}
+
+/// The entry words themselves, for creation and dropping.
+pub(crate) fn raw_entry<'a>(space: &'a Space, root: &Root, index: u32) -> &'a AtomicU32 {
+    entry(space, root, index)
+}

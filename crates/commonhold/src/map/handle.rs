@@ -1,0 +1,386 @@
+//! [`Map`]: the public handle; every operation of a map.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::map::bound::Bound;
+use crate::map::change::{Act, Change, Outcome, Rule};
+use crate::map::hash::Hash;
+use crate::map::iterate::{Cursor, Pair};
+use crate::map::many::{self, Values};
+use crate::map::options::{MapOptions, Uid, milliseconds};
+use crate::map::read::Hit;
+use crate::map::walk::{Iter, Keys};
+use crate::map::{cache, read, words, write};
+use crate::memory::arena::Arena;
+use crate::sync::space::Space;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// A map in a hold: bytes to bytes, shared by every process that has the hold open.
+///
+/// A handle is cheap to clone and may be used from any thread, and by a forked child. **Readers** (`get` and
+/// everything else that takes nothing but keys) never wait, lock or write shared memory: a writer that is
+/// stopped or killed at any instant does not delay them. **Writers** of the same segment wait for each other,
+/// for a stopped one too; what a killed one left is settled by the next. Every change of one key is atomic and
+/// linearizable.
+///
+/// Keys and values are any bytes, of any length including none, at most 2^32 - 1 bytes together
+/// ([`ErrorKind::TooLarge`]).
+///
+/// ```
+/// # let dir = std::env::temp_dir().join(format!("commonhold-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir).unwrap();
+/// # let path = dir.join("shop.hold");
+/// use commonhold::{Hold, MapOptions};
+///
+/// let hold = Hold::open_or_create(&path)?;
+/// let prices = hold.map("prices", MapOptions::general())?;
+/// prices.set("apple", "3")?;
+/// assert_eq!(prices.get("apple")?.as_deref(), Some(&b"3"[..]));
+/// assert_eq!(prices.get("pear")?, None);
+/// # drop((prices, hold));
+/// # std::fs::remove_dir_all(&dir).unwrap();
+/// # Ok::<(), commonhold::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Map {
+    pub(crate) arena: Arc<Arena>,
+    pub(crate) bound: Arc<Bound>,
+    options: MapOptions,
+}
+
+impl Map {
+    pub(crate) fn new(arena: Arc<Arena>, bound: Bound) -> Map {
+        let options = MapOptions { mode: bound.mode };
+        Map { arena, bound: Arc::new(bound), options }
+    }
+
+    #[inline]
+    pub(crate) fn space(&self) -> &Space {
+        &self.arena.space
+    }
+
+    /// The map's name.
+    pub fn name(&self) -> &str {
+        &self.bound.name
+    }
+
+    /// The options it was made with.
+    pub fn options(&self) -> &MapOptions {
+        &self.options
+    }
+
+    /// A copy of the value of `key`.
+    ///
+    /// # Errors
+    /// `Closed`; `NotFound` if the map was dropped; `Damaged`; `Invalid` for a length that a fixed-length map
+    /// does not have. The same for every reading operation.
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.get_into(key, &mut value)?.then_some(value))
+    }
+
+    /// Puts a copy of the value of `key` into `out`, replacing its contents; false (and `out` empty) if the key is
+    /// absent. Allocates nothing once `out` is large enough.
+    #[inline]
+    pub fn get_into(&self, key: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Result<bool> {
+        let key = key.as_ref();
+        self.begin_read(key)?;
+        out.clear();
+        let hash = self.bound.hasher.hash(key);
+        let present = self.append(hash, key, out)?;
+        if !present {
+            out.clear();
+        }
+        Ok(present)
+    }
+
+    /// Looks many keys up at once, several times faster than one by one. `out` is reused: values by index, in
+    /// the order of `keys`. Returns how many are present. Each lookup is atomic, the batch as a whole is not.
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K], out: &mut Values) -> Result<usize> {
+        for key in keys {
+            self.bound.check_lengths(key.as_ref(), None)?;
+        }
+        self.arena.ensure_open()?;
+        let (space, bound) = (self.space(), &*self.bound);
+        many::get_many(space, bound, keys, out, |hash, key, out| {
+            self.append(hash, key, out.buffer())
+        })
+    }
+
+    #[inline]
+    fn begin_read(&self, key: &[u8]) -> Result<()> {
+        self.arena.ensure_open()?;
+        self.bound.check_lengths(key, None)
+    }
+
+    /// Appends the value of `key`. If it is absent, `out` may have grown by garbage.
+    #[inline]
+    fn append(&self, hash: Hash, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        if let Some(pairs) = &self.bound.words {
+            let found = words::find(self.space(), &self.bound, pairs, hash, key)?;
+            return Ok(found.map(|(_, value)| pairs.append_value(value, out)).is_some());
+        }
+        let start = out.len();
+        let found = self.lookup(hash, key, |hit| {
+            out.truncate(start);
+            hit.record.append_value(out);
+        })?;
+        Ok(found.is_some())
+    }
+
+    /// A lookup in a map of records: expired counts as absent, hits and misses are counted.
+    #[inline]
+    fn lookup<R>(
+        &self,
+        hash: Hash,
+        key: &[u8],
+        mut copy: impl FnMut(&Hit<'_>) -> R,
+    ) -> Result<Option<R>> {
+        let (space, bound) = (self.space(), &*self.bound);
+        if !bound.is_cache() {
+            return read::find(space, bound, hash, key, copy);
+        }
+        let found = read::find(space, bound, hash, key, |hit| {
+            let result = copy(hit);
+            let fresh = !cache::is_expired(space, &hit.record);
+            if fresh && self.arena.participant().is_some() {
+                hit.mark_visited();
+            }
+            fresh.then_some(result)
+        })?;
+        let found = found.flatten();
+        let counter = if found.is_some() { &bound.hits } else { &bound.misses };
+        counter.fetch_add(1, Ordering::Relaxed);
+        Ok(found)
+    }
+
+    /// True if the key is present.
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.uid(key)?.is_some())
+    }
+
+    /// The uid of a key, if it is present.
+    pub fn uid(&self, key: impl AsRef<[u8]>) -> Result<Option<Uid>> {
+        let key = key.as_ref();
+        self.begin_read(key)?;
+        let hash = self.bound.hasher.hash(key);
+        let position = match &self.bound.words {
+            Some(pairs) => words::find(self.space(), &self.bound, pairs, hash, key)?.map(|f| f.0),
+            None => self.lookup(hash, key, |hit| hit.position)?,
+        };
+        Ok(position.map(|position| Uid(hash.directory() << 8 | position)))
+    }
+
+    /// Sets the value of a key, present or not. Returns its uid.
+    ///
+    /// # Errors
+    /// `Full` (nothing is lost, the old value stays); `TooLarge`; `ReadOnly`; `Reentrant` from inside another
+    /// operation of the thread; those of reading. The same for every writing operation.
+    #[inline]
+    pub fn set(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Uid> {
+        let change = Change::new(key.as_ref(), Rule::Always, Act::Put(value.as_ref()));
+        Ok(Uid(self.apply(&change, None)?.uid))
+    }
+
+    /// Sets a value that expires after `ttl` (rounded up to a millisecond). Cache mode only.
+    ///
+    /// # Errors
+    /// `Mismatch` in other modes.
+    pub fn set_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<Uid> {
+        if !self.bound.is_cache() {
+            let text = format!("map '{}' is no cache: its pairs do not expire", self.name());
+            return Err(Error::new(ErrorKind::Mismatch, text));
+        }
+        let mut change = Change::new(key.as_ref(), Rule::Always, Act::Put(value.as_ref()));
+        change.ttl_ms = Some(milliseconds(ttl).max(1));
+        Ok(Uid(self.apply(&change, None)?.uid))
+    }
+
+    /// Sets many pairs, in order. Each is atomic, the batch is not: on an error those before it are set.
+    pub fn set_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: &[(K, V)]) -> Result<()> {
+        let lane = self.arena.enter()?;
+        for (key, value) in pairs {
+            let change = Change::new(key.as_ref(), Rule::Always, Act::Put(value.as_ref()));
+            match &self.bound.words {
+                Some(words) => words::apply_in(&lane, &self.bound, words, &change, None)?,
+                None => write::apply_in(&lane, &self.bound, &change, None)?,
+            };
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn apply(&self, change: &Change<'_>, old: Option<&mut Vec<u8>>) -> Result<Outcome> {
+        match &self.bound.words {
+            Some(words) => words::apply(&self.arena, &self.bound, words, change, old),
+            None => write::apply(&self.arena, &self.bound, change, old),
+        }
+    }
+
+    /// Sets a value only if the key is absent; `None` if it is present.
+    pub fn add(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Option<Uid>> {
+        self.put_if(key.as_ref(), Rule::Absent, value.as_ref())
+    }
+
+    /// Sets a value only if the key is present; `None` if it is absent.
+    pub fn replace(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Option<Uid>> {
+        self.put_if(key.as_ref(), Rule::Present, value.as_ref())
+    }
+
+    fn put_if(&self, key: &[u8], rule: Rule<'_>, value: &[u8]) -> Result<Option<Uid>> {
+        let outcome = self.apply(&Change::new(key, rule, Act::Put(value)), None)?;
+        Ok(outcome.done.then_some(Uid(outcome.uid)))
+    }
+
+    /// Changes a key from one state to another (`None`: absent), if it is in the first. True if it was.
+    pub fn compare_exchange(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        let key = key.as_ref();
+        if expected.is_none() && new.is_none() {
+            return Ok(!self.contains(key)?);
+        }
+        let act = new.map_or(Act::Delete, Act::Put);
+        Ok(self.apply(&Change::new(key, Rule::Equals(expected), act), None)?.done)
+    }
+
+    /// Deletes a key; false if it is absent.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let change = Change::new(key.as_ref(), Rule::Always, Act::Delete);
+        Ok(self.apply(&change, None)?.done)
+    }
+
+    /// Deletes a key and returns the value it had, as one atomic step.
+    pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let mut old = Vec::new();
+        let change = Change::new(key.as_ref(), Rule::Always, Act::Delete);
+        Ok(self.apply(&change, Some(&mut old))?.done.then_some(old))
+    }
+
+    /// Reads a value, lets `change` decide on the new one (`None` deletes), and sets it if nobody changed the key
+    /// meanwhile; otherwise does so again. `change` runs under no lock and may use the map. Returns the uid of the
+    /// key, if it is present afterwards.
+    pub fn update(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<Option<Uid>> {
+        let key = key.as_ref();
+        loop {
+            let seen = self.get_with_sequence(key)?;
+            let new = change(seen.as_ref().map(|(value, _)| value.as_slice()));
+            if seen.is_none() && new.is_none() {
+                return Ok(None);
+            }
+            let rule = Rule::Sequence(seen.map(|(_, sequence)| sequence));
+            let act = new.as_deref().map_or(Act::Delete, Act::Put);
+            let outcome = self.apply(&Change::new(key, rule, act), None)?;
+            if outcome.done {
+                return Ok(new.is_some().then_some(Uid(outcome.uid)));
+            }
+        }
+    }
+
+    /// A value and what identifies this version of it.
+    fn get_with_sequence(&self, key: &[u8]) -> Result<Option<(Vec<u8>, u64)>> {
+        self.begin_read(key)?;
+        let hash = self.bound.hasher.hash(key);
+        if let Some(pairs) = &self.bound.words {
+            let found = words::find(self.space(), &self.bound, pairs, hash, key)?;
+            return Ok(found.map(|(_, value)| {
+                let mut bytes = Vec::new();
+                pairs.append_value(value, &mut bytes);
+                (bytes, value)
+            }));
+        }
+        self.lookup(hash, key, |hit| {
+            let mut value = Vec::new();
+            hit.record.append_value(&mut value);
+            (value, hit.record.sequence)
+        })
+    }
+
+    /// Adds to a value that is an 8-byte little-endian number (wrapping), as one atomic step; an absent key counts
+    /// as 0. Returns the sum.
+    ///
+    /// # Errors
+    /// `Mismatch` if the value does not have 8 bytes.
+    pub fn increment(&self, key: impl AsRef<[u8]>, by: i64) -> Result<i64> {
+        Ok(self.apply(&Change::new(key.as_ref(), Rule::Always, Act::Add(by)), None)?.number)
+    }
+
+    /// Key and value of a uid, without hashing or comparing keys; `None` if there is none (any more).
+    pub fn get_uid(&self, uid: Uid) -> Result<Option<Pair>> {
+        self.arena.ensure_open()?;
+        let (directory, position) = (uid.0 >> 8, uid.0 & 0xff);
+        if position >= self.bound.positions() {
+            return Ok(None);
+        }
+        if let Some(pairs) = &self.bound.words {
+            return words::at_position(self.space(), &self.bound, pairs, directory, position);
+        }
+        let noted = crate::map::iterate::Noted::Record { directory, position };
+        crate::map::iterate::resolve(self.space(), &self.bound, &noted, true)
+    }
+
+    /// Sets the value of the key that a uid names, if it still names `expected_key`; false if not.
+    pub fn set_uid(
+        &self,
+        uid: Uid,
+        expected_key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<bool> {
+        Ok(self.apply_at(uid, expected_key.as_ref(), Act::Put(value.as_ref()))?.is_some())
+    }
+
+    /// Deletes the key that a uid names, if it still names `expected_key`; false if not.
+    pub fn delete_uid(&self, uid: Uid, expected_key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.apply_at(uid, expected_key.as_ref(), Act::Delete)?.is_some())
+    }
+
+    /// Adds to the number that a uid names, if it still names `expected_key`; `None` if not.
+    pub fn increment_uid(
+        &self,
+        uid: Uid,
+        expected_key: impl AsRef<[u8]>,
+        by: i64,
+    ) -> Result<Option<i64>> {
+        Ok(self.apply_at(uid, expected_key.as_ref(), Act::Add(by))?.map(|o| o.number))
+    }
+
+    fn apply_at(&self, uid: Uid, key: &[u8], act: Act<'_>) -> Result<Option<Outcome>> {
+        self.bound.check_lengths(key, None)?;
+        if self.bound.hasher.hash(key).directory() != uid.0 >> 8 {
+            self.arena.ensure_open()?;
+            return Ok(None);
+        }
+        let outcome = self.apply(&Change::new(key, Rule::At(uid.0 & 0xff), act), None)?;
+        Ok(outcome.done.then_some(outcome))
+    }
+
+    /// All pairs. Keys present throughout are seen exactly once, whatever others do meanwhile; keys that
+    /// come or go may or may not be. Holds no lock.
+    pub fn iter(&self) -> Iter {
+        self.iter_from(Cursor::START)
+    }
+
+    /// The pairs from a cursor on; see [`Iter::cursor`].
+    pub fn iter_from(&self, cursor: Cursor) -> Iter {
+        Iter::new(self.clone(), cursor)
+    }
+
+    /// All keys, like [`iter`](Self::iter) without copying the values.
+    pub fn keys(&self) -> Keys {
+        Keys::new(self.clone())
+    }
+}

@@ -1,0 +1,141 @@
+//! Iteration by cursor, in bit-reversed directory order; it holds no lock.
+//!
+//! The cursor counts through the 24 directory bits with the highest order first, so a segment is a contiguous
+//! range of it at every depth. From each segment the positions of its keys are noted, then each is read on its own
+//! (by uid, so a split meanwhile does not matter). Keys present throughout are seen exactly once.
+
+use crate::error::Result;
+use crate::map::bound::Bound;
+use crate::map::hash::MAX_DEPTH;
+use crate::map::record::tag_of;
+use crate::map::segment::Segment;
+use crate::map::{cache, directory, read};
+use crate::sync::space::Space;
+use std::sync::atomic::{Ordering, fence};
+
+/// Where an iteration stands: between two segments. Valid through growth, in other processes, and later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor(pub u64);
+
+impl Cursor {
+    /// The beginning.
+    pub const START: Cursor = Cursor(0);
+    /// Nothing follows.
+    pub const END: Cursor = Cursor(1 << MAX_DEPTH);
+
+    /// True if nothing follows.
+    pub fn is_end(self) -> bool {
+        self.0 >= Cursor::END.0
+    }
+}
+
+/// What one position held when its segment was noted.
+pub(crate) enum Noted {
+    /// A record's 24 directory bits and position.
+    Record { directory: u32, position: u32 },
+    /// A pair in a word, and its uid.
+    Pair(u64, u32),
+}
+
+fn reverse(bits: u32) -> u32 {
+    bits.reverse_bits() >> (32 - MAX_DEPTH)
+}
+
+/// Notes all keys of the segment at `cursor`; returns the cursor behind it.
+pub(crate) fn note(
+    space: &Space,
+    bound: &Bound,
+    cursor: Cursor,
+    noted: &mut Vec<Noted>,
+) -> Result<Cursor> {
+    let bits = reverse(cursor.0 as u32);
+    loop {
+        noted.clear();
+        let segment = directory::lookup_checked(space, bound, bits)?;
+        let phase = segment.phase();
+        if !phase.covers(bits) || phase.depth > MAX_DEPTH {
+            bound.ensure_current(space)?;
+            std::hint::spin_loop();
+            continue;
+        }
+        let whole = note_slots(space, bound, segment, noted);
+        fence(Ordering::Acquire);
+        let again = directory::lookup_checked(space, bound, bits)?;
+        let same = again.offset == segment.offset && segment.phase().depth == phase.depth;
+        if whole && same {
+            bound.ensure_current(space)?;
+            // Skip what the cursor has behind it: the segment may have been larger before... or smaller.
+            noted.retain(|n| u64::from(reverse(directory_of(n))) >= cursor.0);
+            let width = 1u64 << (MAX_DEPTH - phase.depth);
+            return Ok(Cursor((cursor.0 / width + 1) * width));
+        }
+    }
+}
+
+fn directory_of(noted: &Noted) -> u32 {
+    match noted {
+        Noted::Record { directory, .. } => *directory,
+        Noted::Pair(_, uid) => uid >> 8,
+    }
+}
+
+/// False if a slot changed under the reading.
+fn note_slots(space: &Space, bound: &Bound, segment: Segment<'_>, noted: &mut Vec<Noted>) -> bool {
+    let phase = segment.phase();
+    for position in 0..bound.positions() {
+        let slot = segment.slot(position);
+        let word = slot.load(Ordering::Acquire);
+        if word == 0 {
+            continue;
+        }
+        if let Some(words) = &bound.words {
+            let pair = words.decode(word, position / 8).unwrap_or(0);
+            let directory = words.hash(&bound.hasher, pair).directory();
+            if phase.covers(directory) {
+                noted.push(Noted::Pair(pair, directory << 8 | position));
+            }
+            continue;
+        }
+        let directory = if phase.depth >= 8 {
+            (tag_of(word) << 8) as u32 & 0xff_ffff | phase.prefix & 0xff
+        } else {
+            let Some(record) = bound.shape.open(space, word) else { return false };
+            let directory = record.directory();
+            if !read::unchanged(space, slot, word, &record) {
+                return false;
+            }
+            directory
+        };
+        // PUBLISHING shows keys in both segments: each counts where it belongs.
+        if phase.covers(directory) {
+            noted.push(Noted::Record { directory, position });
+        }
+    }
+    true
+}
+
+/// A pair as iteration and random reads give it.
+pub(crate) type Pair = (Vec<u8>, Vec<u8>);
+
+/// Reads what was noted, if it is still there.
+pub(crate) fn resolve(
+    space: &Space,
+    bound: &Bound,
+    noted: &Noted,
+    with_value: bool,
+) -> Result<Option<Pair>> {
+    let (directory, position) = match (noted, &bound.words) {
+        (Noted::Pair(pair, _), Some(words)) => return Ok(Some(words.bytes(*pair))),
+        (Noted::Record { directory, position }, _) => (*directory, *position),
+        _ => return Ok(None),
+    };
+    let found = read::at_position(space, bound, directory, position, |hit| {
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        hit.record.append_key(&mut key);
+        if with_value {
+            hit.record.append_value(&mut value);
+        }
+        (!cache::is_expired(space, &hit.record)).then_some((key, value))
+    })?;
+    Ok(found.flatten())
+}

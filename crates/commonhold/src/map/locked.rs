@@ -1,0 +1,186 @@
+//! A segment under its lock: finding, committing one change, unlocking (protocol 2).
+//!
+//! Commit: fields of the pending record, then its armed word; the new record's sequence; the slot (the commit
+//! point); retire the old record; disarm. Whoever recovers a dead owner settles the same way at whatever
+//! instant it died.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::map::bound::Bound;
+use crate::map::directory;
+use crate::map::hash::Hash;
+use crate::map::record::{Record, offset_of, tag_of};
+use crate::map::root;
+use crate::map::segment::Segment;
+use crate::memory::arena::Writer;
+use crate::memory::lane::LaneGuard;
+use crate::steps::step;
+use crate::sync::robust_lock::{self, Level};
+use std::sync::atomic::{Ordering, fence};
+
+/// A record found under the lock.
+pub(crate) struct Found<'a> {
+    pub(crate) position: u32,
+    pub(crate) word: u64,
+    pub(crate) record: Record<'a>,
+}
+
+/// Lists and takes the lock of the segment that a hash belongs to.
+///
+/// # Errors
+/// `NotFound` if the map was dropped; `Busy` if this very process froze the hold; damage.
+#[inline]
+pub(crate) fn lock<'a>(lane: &LaneGuard<'a>, bound: &Bound, hash: Hash) -> Result<Segment<'a>> {
+    lock_bits(lane, bound, hash.directory())
+}
+
+/// The same, by the 24 directory bits.
+pub(crate) fn lock_bits<'a>(lane: &LaneGuard<'a>, bound: &Bound, bits: u32) -> Result<Segment<'a>> {
+    let space = lane.space();
+    loop {
+        let segment = directory::lookup_checked(space, bound, bits)?;
+        lock_this(lane, segment, Level::Whole)?;
+        let root = bound.root(space);
+        let again = directory::lookup(space, root, bits);
+        if let Err(dropped) = bound.ensure_current(space) {
+            unlock(lane, segment);
+            return Err(dropped);
+        }
+        if again.is_some_and(|s| s.offset == segment.offset) && !is_frozen(lane) {
+            step!("write.locked");
+            directory::fill(space, root, bits, segment);
+            return Ok(segment);
+        }
+        unlock(lane, segment);
+        wait_while_frozen(lane)?;
+    }
+}
+
+/// Lists and takes the lock of this segment; `level` says what the caller holds already.
+pub(crate) fn lock_this(writer: &impl Writer, segment: Segment<'_>, level: Level) -> Result<()> {
+    writer.list().segment.store(segment.offset, Ordering::Relaxed);
+    step!("write.listed");
+    robust_lock::lock(&segment.header().lock, writer, level)
+        .inspect_err(|_| writer.list().segment.store(0, Ordering::Relaxed))
+}
+
+/// Lets the segment go, then unlists it.
+#[inline]
+pub(crate) fn unlock(writer: &impl Writer, segment: Segment<'_>) {
+    robust_lock::unlock(&segment.header().lock);
+    step!("write.unlocked");
+    writer.list().segment.store(0, Ordering::Release);
+}
+
+#[inline]
+pub(crate) fn is_frozen(lane: &LaneGuard<'_>) -> bool {
+    // SeqCst: see robust_lock::lock.
+    root::roots(lane.space()).gate.load(Ordering::SeqCst) != 0
+}
+
+#[cold]
+fn wait_while_frozen(lane: &LaneGuard<'_>) -> Result<()> {
+    use crate::sync::robust_lock::Peers;
+    let gate = &root::roots(lane.space()).gate;
+    if robust_lock::holder(gate) == Some(lane.me()) {
+        let text = "this process has frozen the hold; drop the Freeze before writing";
+        return Err(Error::new(ErrorKind::Busy, text));
+    }
+    if gate.load(Ordering::Relaxed) != 0 {
+        robust_lock::lock(gate, lane, Level::Whole)?;
+        robust_lock::unlock(gate);
+    }
+    Ok(())
+}
+
+/// The key's record in a segment that the caller has locked.
+pub(crate) fn find<'a>(
+    bound: &Bound,
+    segment: Segment<'a>,
+    hash: Hash,
+    key: &[u8],
+) -> Result<Option<Found<'a>>> {
+    for number in hash.buckets(bound.buckets) {
+        for (at, slot) in segment.bucket(number).slots.iter().enumerate() {
+            // Relaxed: under the lock nobody else changes slots.
+            let word = slot.load(Ordering::Relaxed);
+            if word == 0 || tag_of(word) != hash.tag() {
+                continue;
+            }
+            let Some(record) = bound.shape.open(segment.space, word) else {
+                return Err(bound.damaged("a slot names no record"));
+            };
+            if record.is_of(bound.id, hash) && record.key_is(key) {
+                return Ok(Some(Found { position: number * 8 + at as u32, word, record }));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// A free position for the hash: in the emptier of its two buckets.
+pub(crate) fn free_position(bound: &Bound, segment: Segment<'_>, hash: Hash) -> Option<u32> {
+    let free = |number: u32| {
+        let slots = &segment.bucket(number).slots;
+        let empty = |at: &usize| slots[*at].load(Ordering::Relaxed) == 0;
+        ((0..8).filter(empty).count(), (0..8).find(empty).map(|at| number * 8 + at as u32))
+    };
+    let [first, second] = hash.buckets(bound.buckets).map(free);
+    if second.0 > first.0 { second.1 } else { first.1 }
+}
+
+/// Commits one change of a slot: `old` is what it holds now, `new` what it is to hold.
+/// Returns the sequence of the change.
+pub(crate) fn commit(
+    writer: &impl Writer,
+    bound: &Bound,
+    segment: Segment<'_>,
+    position: u32,
+    old: Option<&Found<'_>>,
+    new: Option<(u64, &Record<'_>)>,
+) -> u64 {
+    let header = segment.header();
+    let (old_word, old_sequence) = old.map_or((0, 0), |f| (f.word, f.record.sequence));
+    let new_word = new.map_or(0, |(word, _)| word);
+    header.old_word.store(old_word, Ordering::Relaxed);
+    header.old_sequence.store(old_sequence, Ordering::Relaxed);
+    header.new_word.store(new_word, Ordering::Relaxed);
+    step!("write.armed-fields");
+    // Release: the fields are whole when the word is armed.
+    header.armed.store(u64::from(position) + 1, Ordering::Release);
+    step!("write.armed");
+
+    let floor = header.mark.load(Ordering::Relaxed).max(old_sequence);
+    let sequence = writer.next_sequence(floor);
+    // Release: what follows a death finds the pending record armed before anything else of the change.
+    header.mark.store(sequence, Ordering::Release);
+    if let Some((_, record)) = new {
+        record.seal(sequence);
+        fence(Ordering::Release);
+        // Pairs with the acquire of readers: the bytes are whole.
+        segment.space.word(record.offset).store(sequence, Ordering::Release);
+        step!("write.sequenced");
+    }
+    // The commit point. Pairs with the acquire of readers.
+    segment.slot(position).store(new_word, Ordering::Release);
+    step!("write.committed");
+    count(bound, segment, old.is_some(), new.is_some());
+    if old.is_some() {
+        writer.retire(offset_of(old_word));
+        step!("write.retired");
+    }
+    // Release: disarmed only when the old record is gone.
+    header.armed.store(0, Ordering::Release);
+    step!("write.disarmed");
+    sequence
+}
+
+/// Keeps the segment's number of pairs, under its lock.
+#[inline]
+pub(crate) fn count(bound: &Bound, segment: Segment<'_>, before: bool, after: bool) {
+    if before != after {
+        let pairs = segment.pairs();
+        let pairs = if after { pairs + 1 } else { pairs.saturating_sub(1) };
+        segment.set_pairs(pairs, bound.id);
+        step!("write.counted");
+    }
+}

@@ -1,0 +1,35 @@
+//! The map: extendible hashing over small segments. Readers are lock-free, growth never pauses, uids cost
+//! nothing.
+//!
+//! | idea | file |
+//! |---|---|
+//! | the public handle | [`handle`], [`walk`] (iterators, statistics), [`typed`] views, [`options`] |
+//! | where things are in memory | [`root`], [`directory`], [`segment`], [`record`], [`hash`] |
+//! | reading | [`read`], [`many`], [`iterate`] |
+//! | writing | [`change`] (what is asked), [`write`], [`locked`] (the commit), [`split`], [`lifecycle`] |
+//! | other modes | [`words`] (pairs of at most 8 bytes), [`cache`] |
+//! | after a death; proving it | [`recover`], [`check`] |
+
+pub(crate) mod bound;
+pub(crate) mod cache;
+pub(crate) mod change;
+pub(crate) mod check;
+pub(crate) mod directory;
+pub(crate) mod handle;
+pub(crate) mod hash;
+pub(crate) mod image;
+pub(crate) mod iterate;
+pub(crate) mod lifecycle;
+pub(crate) mod locked;
+pub(crate) mod many;
+pub(crate) mod options;
+pub(crate) mod read;
+pub(crate) mod record;
+pub(crate) mod recover;
+pub(crate) mod root;
+pub(crate) mod segment;
+pub(crate) mod split;
+pub(crate) mod typed;
+pub(crate) mod walk;
+pub(crate) mod words;
+pub(crate) mod write;

@@ -1,0 +1,167 @@
+//! Reading: lock-free, without writing shared memory (but the cache's visited bits).
+//!
+//! Slot (acquire), tag, sequence (acquire), bounds, map and hash, key, copy; acquire fence; slot again (acquire),
+//! sequence again, last. Any retry restarts at the directory. A mismatch is believed only if the slot is
+//! unchanged after it; a miss only if the directory still names the same segment (protocol 2 and 3).
+
+use crate::error::Result;
+use crate::map::bound::Bound;
+use crate::map::directory;
+use crate::map::hash::Hash;
+use crate::map::record::{Record, tag_of};
+use crate::map::segment::Segment;
+use crate::sync::space::Space;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Every retry means that a writer made progress meanwhile. So many on end means damage.
+const TRIES: u32 = 1 << 20;
+
+/// A record that matched, and where its slot is.
+pub(crate) struct Hit<'a> {
+    pub(crate) record: Record<'a>,
+    pub(crate) position: u32,
+    segment: Segment<'a>,
+}
+
+/// What a slot turned out to hold.
+enum Seen<R> {
+    Is(R),
+    IsNot,
+    Changed,
+}
+
+/// Looks a key up in a map of records; `copy` takes what the caller wants and may run several times.
+#[inline]
+pub(crate) fn find<R>(
+    space: &Space,
+    bound: &Bound,
+    hash: Hash,
+    key: &[u8],
+    mut copy: impl FnMut(&Hit<'_>) -> R,
+) -> Result<Option<R>> {
+    let root = bound.root(space);
+    for _ in 0..TRIES {
+        let Some(segment) = directory::lookup(space, root, hash.directory()) else { break };
+        match scan(bound, segment, hash, key, &mut copy) {
+            Seen::Changed => std::hint::spin_loop(),
+            Seen::Is(result) => {
+                bound.ensure_current(space)?;
+                return Ok(Some(result));
+            }
+            Seen::IsNot => {
+                // Pairs with the release of directory entries: the slots were read before.
+                fence(Ordering::Acquire);
+                let again = directory::lookup(space, root, hash.directory());
+                if again.is_some_and(|again| again.offset == segment.offset) {
+                    bound.ensure_current(space)?;
+                    return Ok(None);
+                }
+            }
+        }
+    }
+    bound.ensure_current(space)?;
+    Err(bound.damaged("a lookup finds no consistent state"))
+}
+
+#[inline]
+fn scan<R>(
+    bound: &Bound,
+    segment: Segment<'_>,
+    hash: Hash,
+    key: &[u8],
+    copy: &mut impl FnMut(&Hit<'_>) -> R,
+) -> Seen<R> {
+    for number in hash.buckets(bound.buckets) {
+        let bucket = segment.bucket(number);
+        for (at, slot) in bucket.slots.iter().enumerate() {
+            // Acquire pairs with the release that committed the slot.
+            let word = slot.load(Ordering::Acquire);
+            if tag_of(word) != hash.tag() || word == 0 {
+                continue;
+            }
+            let position = number * 8 + at as u32;
+            match examine(bound, segment, (slot, word, position), hash, key, copy) {
+                Seen::IsNot => {}
+                decided => return decided,
+            }
+        }
+    }
+    Seen::IsNot
+}
+
+#[inline]
+fn examine<R>(
+    bound: &Bound,
+    segment: Segment<'_>,
+    (slot, word, position): (&AtomicU64, u64, u32),
+    hash: Hash,
+    key: &[u8],
+    copy: &mut impl FnMut(&Hit<'_>) -> R,
+) -> Seen<R> {
+    let Some(record) = bound.shape.open(segment.space, word) else { return Seen::Changed };
+    let is = record.is_of(bound.id, hash) && record.key_is(key);
+    let hit = Hit { record, position, segment };
+    let result = is.then(|| copy(&hit));
+    if !unchanged(segment.space, slot, word, &hit.record) {
+        return Seen::Changed;
+    }
+    result.map_or(Seen::IsNot, Seen::Is)
+}
+
+/// True if what was read of the record is what the slot's record held all the while.
+#[inline]
+pub(crate) fn unchanged(space: &Space, slot: &AtomicU64, word: u64, record: &Record<'_>) -> bool {
+    // Pairs with the release fence after WRITING: new bytes seen implies a new mark seen.
+    fence(Ordering::Acquire);
+    // Acquire: the sequence is read after the slot. It is the last load (Relaxed is enough).
+    slot.load(Ordering::Acquire) == word
+        && space.word(record.offset).load(Ordering::Relaxed) == record.sequence
+}
+
+/// Looks the record at a position up, for reads by uid and iteration. `directory` are its 24 hash bits.
+pub(crate) fn at_position<R>(
+    space: &Space,
+    bound: &Bound,
+    directory: u32,
+    position: u32,
+    mut copy: impl FnMut(&Hit<'_>) -> R,
+) -> Result<Option<R>> {
+    let root = bound.root(space);
+    for _ in 0..TRIES {
+        let Some(segment) = directory::lookup(space, root, directory) else { break };
+        let slot = segment.slot(position);
+        let word = slot.load(Ordering::Acquire);
+        let mut result = None;
+        if word != 0 {
+            let Some(record) = bound.shape.open(space, word) else { continue };
+            let hit = Hit { record, position, segment };
+            if hit.record.map() == bound.id && hit.record.directory() == directory {
+                result = Some(copy(&hit));
+            }
+            if !unchanged(space, slot, word, &hit.record) {
+                continue;
+            }
+        }
+        fence(Ordering::Acquire);
+        let again = directory::lookup(space, root, directory);
+        if result.is_some() || again.is_some_and(|again| again.offset == segment.offset) {
+            bound.ensure_current(space)?;
+            return Ok(result);
+        }
+    }
+    bound.ensure_current(space)?;
+    Err(bound.damaged("a lookup by uid finds no consistent state"))
+}
+
+impl Hit<'_> {
+    /// Marks the position as used lately; stored only if it is not marked already.
+    #[inline]
+    pub(crate) fn mark_visited(&self) {
+        let word = self.segment.visited(self.position / 64);
+        let bit = 1 << (self.position % 64);
+        // Relaxed: a hint for eviction.
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+}

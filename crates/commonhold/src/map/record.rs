@@ -1,0 +1,295 @@
+//! A record: one key and value in memory, written once, then only published or retired.
+//!
+//! Layout: mark or sequence (8 bytes) | header (8: value length 14 bits, key length 14, map id 12,
+//! directory hash bits 24) | lengths (8, only if either does not fit) | expiry (8, cache maps, hold clock in
+//! milliseconds, 0 for never) | checksum (8, file holds) | key | value.
+
+use crate::map::hash::Hash;
+use crate::memory::classes::EXTENT;
+use crate::memory::copy;
+use crate::memory::extents::{self, Kind, committed, header};
+use crate::memory::{runs, slab};
+use crate::sync::space::Space;
+use rapidhash::v3::{DEFAULT_RAPID_SECRETS, rapidhash_v3_seeded};
+use std::sync::atomic::Ordering;
+
+const LENGTH_BITS: u32 = 14;
+const ESCAPE: u64 = (1 << LENGTH_BITS) - 1;
+const OFFSET_BITS: u32 = 40;
+
+/// What precedes the key, by kind of map and hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) expiry: bool,
+    pub(crate) checksum: bool,
+}
+
+/// The slot word of a record.
+#[inline]
+pub(crate) fn slot_word(offset: u64, hash: Hash) -> u64 {
+    hash.tag() << OFFSET_BITS | offset / 8
+}
+
+/// The offset in a slot word.
+#[inline]
+pub(crate) fn offset_of(word: u64) -> u64 {
+    (word & ((1 << OFFSET_BITS) - 1)) * 8
+}
+
+/// The tag in a slot word.
+#[inline]
+pub(crate) fn tag_of(word: u64) -> u64 {
+    word >> OFFSET_BITS
+}
+
+/// A record as it was seen: lengths are within bounds; contents may be changing.
+#[derive(Clone, Copy)]
+pub(crate) struct Record<'a> {
+    space: &'a Space,
+    pub(crate) offset: u64,
+    pub(crate) sequence: u64,
+    pub(crate) key_len: u64,
+    pub(crate) value_len: u64,
+    /// Bytes before the key.
+    body: u64,
+    header: u64,
+    shape: Shape,
+}
+
+impl Shape {
+    fn before_key(self, long: bool) -> u64 {
+        16 + 8 * (u64::from(long) + u64::from(self.expiry) + u64::from(self.checksum))
+    }
+
+    /// Bytes of a record.
+    pub(crate) fn record_len(self, key_len: u64, value_len: u64) -> u64 {
+        let long = key_len >= ESCAPE || value_len >= ESCAPE;
+        self.before_key(long) + key_len + value_len
+    }
+
+    /// Writes a record that the caller has allocated; all but its sequence and checksum.
+    #[allow(unsafe_code)]
+    pub(crate) fn write(
+        self,
+        space: &Space,
+        offset: u64,
+        ids: (u32, Hash),
+        key: &[u8],
+        value: &[u8],
+        expiry: u64,
+    ) {
+        let (key_len, value_len) = (key.len() as u64, value.len() as u64);
+        let long = key_len >= ESCAPE || value_len >= ESCAPE;
+        let lengths = if long { (ESCAPE, ESCAPE) } else { (value_len, key_len) };
+        let (map, hash) = ids;
+        let header = lengths.0
+            | lengths.1 << LENGTH_BITS
+            | u64::from(map) << (2 * LENGTH_BITS)
+            | u64::from(hash.directory()) << 40;
+        // Relaxed: the sequence publishes all of it.
+        space.word(offset + 8).store(header, Ordering::Relaxed);
+        let mut at = offset + 16;
+        if long {
+            space.word(at).store(value_len << 32 | key_len, Ordering::Relaxed);
+            at += 8;
+        }
+        if self.expiry {
+            space.word(at).store(expiry, Ordering::Relaxed);
+            at += 8;
+        }
+        if self.checksum {
+            let sum = content_sum(header, expiry, key, value);
+            space.word(at).store(sum, Ordering::Relaxed);
+            at += 8;
+        }
+        // SAFETY: the caller allocated `record_len` bytes at `offset`.
+        unsafe {
+            copy::write(space.at(at, key_len), key);
+            copy::write(space.at(at + key_len, value_len), value);
+        }
+    }
+
+    /// Looks at the record in `word`; `None` if it is not published there (now), or out of bounds.
+    #[inline]
+    pub(crate) fn open(self, space: &Space, word: u64) -> Option<Record<'_>> {
+        let offset = offset_of(word);
+        let extent = offset / EXTENT;
+        if extent >= committed(space) {
+            return None;
+        }
+        let room = match header(space, extent).state().kind() {
+            Kind::Records => EXTENT - offset % EXTENT,
+            Kind::Run if offset % EXTENT == 0 => runs::length(space, extent) * EXTENT,
+            _ => return None,
+        };
+        // Acquire pairs with the release of the sequence: the bytes are there.
+        let sequence = space.word(offset).load(Ordering::Acquire);
+        let fits = room >= 16 && slab::is_sequence(sequence);
+        if fits { self.measure(space, offset, sequence, room) } else { None }
+    }
+
+    /// Reads the lengths of the record at `offset`, which has `room` bytes.
+    #[inline]
+    pub(crate) fn measure(
+        self,
+        space: &Space,
+        offset: u64,
+        sequence: u64,
+        room: u64,
+    ) -> Option<Record<'_>> {
+        let header = space.word(offset + 8).load(Ordering::Relaxed);
+        let (mut value_len, mut key_len) = (header & ESCAPE, header >> LENGTH_BITS & ESCAPE);
+        let long = value_len == ESCAPE;
+        let body = self.before_key(long);
+        if body > room {
+            return None;
+        }
+        if long {
+            let lengths = space.word(offset + 16).load(Ordering::Relaxed);
+            (value_len, key_len) = (lengths >> 32, lengths & 0xffff_ffff);
+        }
+        let whole = body + key_len + value_len <= room;
+        whole.then_some(Record {
+            space,
+            offset,
+            sequence,
+            key_len,
+            value_len,
+            body,
+            header,
+            shape: self,
+        })
+    }
+}
+
+impl Record<'_> {
+    pub(crate) fn map(&self) -> u32 {
+        (self.header >> (2 * LENGTH_BITS)) as u32 & 0xfff
+    }
+
+    /// The 24 directory bits of its key's hash.
+    #[inline]
+    pub(crate) fn directory(&self) -> u32 {
+        (self.header >> 40) as u32
+    }
+
+    #[inline]
+    pub(crate) fn is_of(&self, map: u32, hash: Hash) -> bool {
+        let wanted = u64::from(map) << (2 * LENGTH_BITS) | u64::from(hash.directory()) << 40;
+        self.header >> (2 * LENGTH_BITS) << (2 * LENGTH_BITS) == wanted
+    }
+
+    /// Bytes of the whole record.
+    pub(crate) fn len(&self) -> u64 {
+        self.body + self.key_len + self.value_len
+    }
+
+    /// When it expires on the hold clock; 0 for never.
+    #[inline]
+    pub(crate) fn expiry(&self) -> u64 {
+        if !self.shape.expiry {
+            return 0;
+        }
+        let after = u64::from(self.shape.checksum) * 8 + 8;
+        self.space.word(self.offset + self.body - after).load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    #[allow(unsafe_code)]
+    pub(crate) fn key_is(&self, key: &[u8]) -> bool {
+        let at = self.offset + self.body;
+        // SAFETY: the lengths were checked against the extent.
+        key.len() as u64 == self.key_len
+            && unsafe { copy::equal(self.space.at(at, self.key_len), key) }
+    }
+
+    #[allow(unsafe_code)]
+    pub(crate) fn value_is(&self, value: &[u8]) -> bool {
+        let at = self.offset + self.body + self.key_len;
+        // SAFETY: the lengths were checked against the extent.
+        value.len() as u64 == self.value_len
+            && unsafe { copy::equal(self.space.at(at, self.value_len), value) }
+    }
+
+    #[allow(unsafe_code)]
+    pub(crate) fn append_key(&self, out: &mut Vec<u8>) {
+        let at = self.offset + self.body;
+        // SAFETY: the lengths were checked against the extent.
+        unsafe { copy::append(self.space.at(at, self.key_len), self.key_len as usize, out) }
+    }
+
+    #[inline]
+    #[allow(unsafe_code)]
+    pub(crate) fn append_value(&self, out: &mut Vec<u8>) {
+        let at = self.offset + self.body + self.key_len;
+        // SAFETY: the lengths were checked against the extent.
+        unsafe { copy::append(self.space.at(at, self.value_len), self.value_len as usize, out) }
+    }
+
+    /// Overwrites the 8-byte value of a record that the caller is still writing.
+    #[allow(unsafe_code)]
+    pub(crate) fn rewrite_value(&self, value: &[u8; 8]) {
+        debug_assert_eq!(self.value_len, 8);
+        let at = self.offset + self.body + self.key_len;
+        // SAFETY: the caller owns the record, and its value has 8 bytes.
+        unsafe { copy::write(self.space.at(at, 8), value) }
+    }
+
+    /// Stores the checksum for `sequence`; just before publishing.
+    #[inline]
+    pub(crate) fn seal(&self, sequence: u64) {
+        if self.shape.checksum {
+            let word = self.space.word(self.offset + self.body - 8);
+            word.store(word.load(Ordering::Relaxed) ^ sealed(sequence), Ordering::Relaxed);
+        }
+    }
+
+    /// Recomputes the unsealed checksum, after the value was rewritten.
+    pub(crate) fn resum(&self) {
+        if self.shape.checksum {
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            self.append_key(&mut key);
+            self.append_value(&mut value);
+            let sum = content_sum(self.header, self.expiry(), &key, &value);
+            self.space.word(self.offset + self.body - 8).store(sum, Ordering::Relaxed);
+        }
+    }
+
+    /// True if the checksum over map, lengths, key, value and sequence is intact.
+    pub(crate) fn is_intact(&self, key: &[u8], value: &[u8]) -> bool {
+        let stored = self.space.word(self.offset + self.body - 8).load(Ordering::Relaxed);
+        !self.shape.checksum
+            || stored == content_sum(self.header, self.expiry(), key, value) ^ sealed(self.sequence)
+    }
+}
+
+/// rapidhash V3 over the contents: a damaged page is found with all but 2^-64 certainty.
+fn content_sum(header: u64, expiry: u64, key: &[u8], value: &[u8]) -> u64 {
+    let sum = |bytes: &[u8]| rapidhash_v3_seeded(bytes, &DEFAULT_RAPID_SECRETS);
+    let words = [header, expiry, key.len() as u64, value.len() as u64, sum(key), sum(value)];
+    let mut bytes = [0u8; 48];
+    for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    sum(&bytes)
+}
+
+fn sealed(sequence: u64) -> u64 {
+    rapidhash_v3_seeded(&sequence.to_le_bytes(), &DEFAULT_RAPID_SECRETS)
+}
+
+/// Prefetches the record in a slot word.
+#[inline]
+pub(crate) fn prefetch(space: &Space, word: u64) {
+    crate::memory::copy::prefetch(space.at(offset_of(word), 8));
+}
+
+/// The extent table's entry of a record offset; for checks.
+pub(crate) fn extent_kind(space: &Space, offset: u64) -> Kind {
+    let extent = offset / EXTENT;
+    if extent < committed(space) {
+        extents::header(space, extent).state().kind()
+    } else {
+        Kind::Unknown
+    }
+}

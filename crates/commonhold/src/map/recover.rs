@@ -1,0 +1,115 @@
+//! Recovering the segments of a dead participant; run by its recoverer, who acts as it.
+//!
+//! A segment is the dead one's if its lock word says so. Then: settle the pending record, finish or
+//! discard the split, recount, unlock. All of it may be repeated from the start at any time.
+
+use crate::error::Result;
+use crate::map::bound::{Bound, bind_any};
+use crate::map::cache;
+use crate::map::directory::is_segment;
+use crate::map::record::offset_of;
+use crate::map::segment::{Phase, Segment, Step};
+use crate::map::split;
+use crate::memory::arena::{Acting, Writer};
+use crate::memory::recover::settle_record;
+use crate::memory::slab;
+use crate::steps::step;
+use crate::sync::robust_lock;
+use std::sync::atomic::Ordering;
+
+/// Recovers the segment at `offset` if the dead participant holds its lock.
+pub(crate) fn segment(acting: &Acting<'_>, offset: u64) -> Result<()> {
+    let space = &acting.arena.space;
+    let segment = Segment { space, offset };
+    let held = offset != 0
+        && is_segment(space, offset)
+        && robust_lock::holder(&segment.header().lock) == Some(acting.owner);
+    if !held {
+        return Ok(());
+    }
+    step!("recover.segment");
+    // A child still marked as being written is nobody's yet: discarded with its parent or as a record.
+    let live = slab::is_sequence(segment.header().mark.load(Ordering::Acquire));
+    if let Some(bound) = live.then(|| bind_any(space, segment.map())).flatten() {
+        settle(acting, &bound, segment);
+        step!("recover.settled");
+        settle_split(acting, &bound, segment)?;
+        step!("recover.split");
+        recount(&bound, segment);
+        cache::recount(space, &bound);
+    }
+    robust_lock::unlock(&segment.header().lock);
+    step!("recover.unlocked");
+    Ok(())
+}
+
+/// Decides the pending change by what the slot holds.
+fn settle(acting: &Acting<'_>, bound: &Bound, segment: Segment<'_>) {
+    let header = segment.header();
+    let armed = header.armed.load(Ordering::Acquire);
+    if armed != 0 && armed <= u64::from(bound.positions()) && bound.words.is_none() {
+        let (old, new) =
+            (header.old_word.load(Ordering::Relaxed), header.new_word.load(Ordering::Relaxed));
+        let committed = segment.slot(armed as u32 - 1).load(Ordering::Acquire) == new;
+        if committed {
+            retire_old(acting, offset_of(old), header.old_sequence.load(Ordering::Relaxed));
+        } else if new != 0 {
+            retire_new(acting, offset_of(new));
+        }
+    }
+    header.armed.store(0, Ordering::Release);
+}
+
+/// The old record: still as recorded, or on its way out by the dead one. Anything else is somebody else's.
+fn retire_old(acting: &Acting<'_>, offset: u64, sequence: u64) {
+    if offset == 0 {
+        return;
+    }
+    let space = &acting.arena.space;
+    if space.word(offset).load(Ordering::Acquire) == sequence {
+        acting.retire(offset);
+    } else {
+        settle_record(space, offset, acting.owner);
+    }
+}
+
+/// The new record: nobody else can have got it, because its extent is still the dead one's.
+fn retire_new(acting: &Acting<'_>, offset: u64) {
+    if acting.arena.space.word(offset).load(Ordering::Acquire) != 0 {
+        acting.retire(offset);
+    }
+}
+
+fn settle_split(acting: &Acting<'_>, bound: &Bound, parent: Segment<'_>) -> Result<()> {
+    let phase = parent.phase();
+    match phase.step {
+        Step::None => Ok(()),
+        Step::Publishing => split::finish(acting, bound, parent, phase),
+        Step::Copying => {
+            discard(acting, phase.child);
+            parent.set_phase(Phase::still(phase.depth, phase.prefix));
+            Ok(())
+        }
+    }
+}
+
+/// A child that was being filled: unlocked, then freed.
+fn discard(acting: &Acting<'_>, offset: u64) {
+    let space = &acting.arena.space;
+    let child = Segment { space, offset };
+    if !is_segment(space, offset) {
+        return;
+    }
+    if robust_lock::holder(&child.header().lock) == Some(acting.owner) {
+        robust_lock::unlock(&child.header().lock);
+    }
+    if child.header().mark.load(Ordering::Acquire) != 0 {
+        acting.retire(offset);
+    }
+}
+
+fn recount(bound: &Bound, segment: Segment<'_>) {
+    let used = |position: &u32| segment.slot(*position).load(Ordering::Relaxed) != 0;
+    let pairs = (0..bound.positions()).filter(used).count() as u32;
+    segment.set_pairs(pairs, bound.id);
+}

@@ -1,0 +1,182 @@
+//! A segment: the map's unit of locking and growth, 1,856 bytes.
+//!
+//! One header line, then 28 lines of 8 slots. A slot is 0 (empty) or `tag << 40 | record offset / 8`
+//! (in fixed-length mode: the pair itself, see [`words`](crate::map::words)). A key's slot never moves
+//! within its segment, and a split keeps its position. A cache map uses 27 lines of slots; the last
+//! line keeps a visited bit per position.
+//!
+//! The first word is the mark that all allocated things have; of a live segment it doubles as
+//! the segment's counter: the largest sequence published in it.
+
+use crate::memory::classes::SEGMENT_BYTES;
+use crate::sync::space::{Shared, Space};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Slots in a bucket: one cache line.
+pub(crate) const BUCKET_SLOTS: u32 = 8;
+/// Buckets of a segment.
+pub(crate) const BUCKETS: u32 = 28;
+/// Buckets of a cache map's segment.
+pub(crate) const CACHE_BUCKETS: u32 = 27;
+
+/// The header line.
+#[repr(C)]
+pub(crate) struct Header {
+    /// Mark; of a live segment the largest sequence published in it.
+    pub(crate) mark: AtomicU64,
+    /// Robust lock over the segment.
+    pub(crate) lock: AtomicU32,
+    /// pairs (16 bits) | map id << 16.
+    pub(crate) pairs_and_map: AtomicU32,
+    /// [`Phase`].
+    pub(crate) phase: AtomicU64,
+    /// 0, or position + 1 while a change is under way (the three words below describe it).
+    pub(crate) armed: AtomicU64,
+    /// What the slot holds before the change.
+    pub(crate) old_word: AtomicU64,
+    /// The sequence of the old record.
+    pub(crate) old_sequence: AtomicU64,
+    /// What the slot holds after the change.
+    pub(crate) new_word: AtomicU64,
+    /// The position in the map's stream after the last change (streams come later; 0 until then).
+    pub(crate) stream_position: AtomicU64,
+}
+
+/// One line of slots.
+#[repr(C)]
+pub(crate) struct Bucket {
+    pub(crate) slots: [AtomicU64; BUCKET_SLOTS as usize],
+}
+
+const _: () = assert!(size_of::<Header>() == 64 && size_of::<Bucket>() == 64);
+const _: () = assert!(64 * (1 + BUCKETS as u64) == SEGMENT_BYTES);
+
+// SAFETY: atomics only.
+#[allow(unsafe_code)]
+unsafe impl Shared for Header {}
+// SAFETY: atomics only.
+#[allow(unsafe_code)]
+unsafe impl Shared for Bucket {}
+
+/// What a split is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    None,
+    /// The child is being filled; a successor discards it.
+    Copying,
+    /// The child is being published; a successor finishes it.
+    Publishing,
+}
+
+/// step (2 bits) | local depth (6) | prefix (24) | child offset / 64 (32), one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Phase {
+    pub(crate) step: Step,
+    /// Directory bits that all keys of the segment share.
+    pub(crate) depth: u32,
+    /// Those bits.
+    pub(crate) prefix: u32,
+    /// Offset of the child, 0 for none.
+    pub(crate) child: u64,
+}
+
+impl Phase {
+    pub(crate) fn still(depth: u32, prefix: u32) -> Phase {
+        Phase { step: Step::None, depth, prefix, child: 0 }
+    }
+
+    pub(crate) fn from_bits(bits: u64) -> Phase {
+        let step = match bits & 3 {
+            1 => Step::Copying,
+            2 => Step::Publishing,
+            _ => Step::None,
+        };
+        let depth = ((bits >> 2) & 63) as u32;
+        Phase { step, depth, prefix: (bits >> 8) as u32 & 0xff_ffff, child: (bits >> 32) * 64 }
+    }
+
+    pub(crate) fn bits(self) -> u64 {
+        let step = match self.step {
+            Step::None => 0,
+            Step::Copying => 1,
+            Step::Publishing => 2,
+        };
+        step | u64::from(self.depth) << 2 | u64::from(self.prefix) << 8 | (self.child / 64) << 32
+    }
+
+    /// True if a key with these directory bits belongs to the segment.
+    pub(crate) fn covers(self, directory: u32) -> bool {
+        directory & mask(self.depth) == self.prefix
+    }
+}
+
+/// The low `depth` bits.
+#[inline]
+pub(crate) fn mask(depth: u32) -> u32 {
+    ((1u64 << depth.min(31)) - 1) as u32
+}
+
+/// A segment at an offset that the directory named and that was checked.
+#[derive(Clone, Copy)]
+pub(crate) struct Segment<'a> {
+    pub(crate) space: &'a Space,
+    pub(crate) offset: u64,
+}
+
+impl<'a> Segment<'a> {
+    #[inline]
+    pub(crate) fn header(self) -> &'a Header {
+        self.space.view(self.offset)
+    }
+
+    #[inline]
+    pub(crate) fn bucket(self, number: u32) -> &'a Bucket {
+        self.space.view(self.offset + 64 + u64::from(number) * 64)
+    }
+
+    #[inline]
+    pub(crate) fn slot(self, position: u32) -> &'a AtomicU64 {
+        self.space.word(self.offset + 64 + u64::from(position) * 8)
+    }
+
+    pub(crate) fn phase(self) -> Phase {
+        Phase::from_bits(self.header().phase.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_phase(self, phase: Phase) {
+        // Release: the step before is complete when the phase says so.
+        self.header().phase.store(phase.bits(), Ordering::Release);
+    }
+
+    pub(crate) fn pairs(self) -> u32 {
+        self.header().pairs_and_map.load(Ordering::Relaxed) & 0xffff
+    }
+
+    pub(crate) fn map(self) -> u32 {
+        self.header().pairs_and_map.load(Ordering::Relaxed) >> 16
+    }
+
+    /// Under the segment's lock.
+    pub(crate) fn set_pairs(self, pairs: u32, map: u32) {
+        self.header().pairs_and_map.store(pairs & 0xffff | map << 16, Ordering::Relaxed);
+    }
+
+    /// The word with the visited bits of positions `64 * word ..`; cache maps only.
+    #[inline]
+    pub(crate) fn visited(self, word: u32) -> &'a AtomicU64 {
+        &self.bucket(CACHE_BUCKETS).slots[(word & 7) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phase_survives_its_word() {
+        let phase = Phase { step: Step::Publishing, depth: 24, prefix: 0xabcdef, child: 64 << 31 };
+        assert_eq!(Phase::from_bits(phase.bits()), phase);
+        assert!(phase.covers(0xabcdef) && !Phase::still(3, 5).covers(4));
+        assert!(Phase::still(3, 5).covers(13));
+    }
+}

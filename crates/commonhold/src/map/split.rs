@@ -1,0 +1,149 @@
+//! Splitting a full segment (protocol 3).
+//!
+//! COPYING: the moved slots are copied into a private child at the same positions; a successor discards the
+//! child. PUBLISHING: every directory entry is stored, the moved slots are cleared, the local depth grows; a
+//! successor repeats that and never copies again. The child stays locked, by the splitter's own signature,
+//! until the parent's split is finished, so no key of it can change before.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::map::bound::Bound;
+use crate::map::directory;
+use crate::map::hash::MAX_DEPTH;
+use crate::map::locked;
+use crate::map::record::tag_of;
+use crate::map::segment::{Phase, Segment, Step};
+use crate::memory::arena::Writer;
+use crate::memory::lane::LaneGuard;
+use crate::steps::step;
+use crate::sync::robust_lock::{self, Level};
+use std::sync::atomic::Ordering;
+
+/// Splits a segment that the caller has locked and found full. Unlocks it, on every way out.
+///
+/// # Errors
+/// `Full` if there is no memory for the child, or the map has 2^24 segments already.
+pub(crate) fn split(lane: &LaneGuard<'_>, bound: &Bound, parent: Segment<'_>) -> Result<()> {
+    let result = split_locked(lane, bound, parent);
+    locked::unlock(lane, parent);
+    result
+}
+
+fn split_locked(lane: &LaneGuard<'_>, bound: &Bound, parent: Segment<'_>) -> Result<()> {
+    let phase = parent.phase();
+    if phase.depth >= MAX_DEPTH {
+        return Err(largest(bound));
+    }
+    let root = bound.root(lane.space());
+    if directory::depth(root) <= phase.depth {
+        directory::double(lane, root, phase.depth)?;
+    }
+    let child = Segment { space: lane.space(), offset: lane.allocate_segment()? };
+    lane.list().child.store(child.offset, Ordering::Release);
+    step!("split.child-listed");
+    // A stale writer of a map that this memory once served may hold the lock for a moment.
+    robust_lock::lock(&child.header().lock, lane, Level::Segments)?;
+    write_header(bound, child, Phase::still(phase.depth + 1, phase.prefix | 1 << phase.depth));
+    step!("split.child-written");
+
+    parent.set_phase(Phase { step: Step::Copying, child: child.offset, ..phase });
+    step!("split.copying");
+    copy(bound, parent, child, phase.depth);
+    // Release: the child is whole before it counts as live.
+    child.header().mark.store(parent.header().mark.load(Ordering::Relaxed), Ordering::Release);
+    step!("split.copied");
+    let publishing = Phase { step: Step::Publishing, child: child.offset, ..phase };
+    parent.set_phase(publishing);
+    step!("split.publishing");
+    finish(lane, bound, parent, publishing)?;
+    // Only here: a successor finishes the splits of many lanes, and keeps their lists until it is done.
+    lane.list().child.store(0, Ordering::Release);
+    Ok(())
+}
+
+fn write_header(bound: &Bound, child: Segment<'_>, phase: Phase) {
+    let header = child.header();
+    child.set_pairs(0, bound.id);
+    header.armed.store(0, Ordering::Relaxed);
+    header.stream_position.store(0, Ordering::Relaxed);
+    child.set_phase(phase);
+}
+
+/// Copies the slots that move; all others of the child become empty.
+fn copy(bound: &Bound, parent: Segment<'_>, child: Segment<'_>, depth: u32) {
+    let mut pairs = 0;
+    for position in 0..bound.positions() {
+        let word = parent.slot(position).load(Ordering::Relaxed);
+        let moves = word != 0 && moves(bound, parent, position, word, depth);
+        // Relaxed: the directory entry publishes all of them.
+        child.slot(position).store(if moves { word } else { 0 }, Ordering::Relaxed);
+        pairs += u32::from(moves);
+    }
+    if bound.is_cache() {
+        for word in 0..8 {
+            let visited = parent.visited(word).load(Ordering::Relaxed);
+            child.visited(word).store(visited, Ordering::Relaxed);
+        }
+    }
+    let position = parent.header().stream_position.load(Ordering::Relaxed);
+    child.header().stream_position.store(position, Ordering::Relaxed);
+    child.set_pairs(pairs, bound.id);
+}
+
+/// Hash bit `depth` of what a slot holds.
+pub(crate) fn moves(
+    bound: &Bound,
+    segment: Segment<'_>,
+    position: u32,
+    word: u64,
+    depth: u32,
+) -> bool {
+    let directory = match &bound.words {
+        Some(words) => {
+            let pair = words.decode(word, position / 8).unwrap_or(0);
+            words.hash(&bound.hasher, pair).directory()
+        }
+        // The tag is hash bits 8..32: from depth 8 on no record needs to be read.
+        None if depth >= 8 => (tag_of(word) << 8) as u32,
+        None => bound.shape.open(segment.space, word).map_or(0, |record| record.directory()),
+    };
+    directory >> depth & 1 == 1
+}
+
+/// From PUBLISHING to the end; for the splitter and for its successor.
+pub(crate) fn finish(
+    writer: &impl Writer,
+    bound: &Bound,
+    parent: Segment<'_>,
+    phase: Phase,
+) -> Result<()> {
+    directory::publish(writer, bound.root(parent.space), phase, parent)?;
+    let mut pairs = 0;
+    step!("split.clearing");
+    for position in 0..bound.positions() {
+        let slot = parent.slot(position);
+        let word = slot.load(Ordering::Relaxed);
+        if word != 0 && moves(bound, parent, position, word, phase.depth) {
+            // Release: who misses here because of it, sees the directory entries.
+            slot.store(0, Ordering::Release);
+        } else {
+            pairs += u32::from(word != 0);
+        }
+    }
+    step!("split.cleared");
+    parent.set_pairs(pairs, bound.id);
+    parent.set_phase(Phase::still(phase.depth + 1, phase.prefix));
+    step!("split.finished");
+    let child = Segment { space: parent.space, offset: phase.child };
+    robust_lock::unlock(&child.header().lock);
+    step!("split.child-unlocked");
+    Ok(())
+}
+
+#[cold]
+fn largest(bound: &Bound) -> Error {
+    let text = format!(
+        "map '{}' has 2^24 segments, the most a map can have; spread the keys over several maps",
+        bound.name
+    );
+    Error::new(ErrorKind::Full, text)
+}

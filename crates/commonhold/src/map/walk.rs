@@ -1,0 +1,220 @@
+//! Walking a map: iterators, random pairs, counting, clearing, statistics.
+
+use crate::error::Result;
+use crate::map::cache;
+use crate::map::directory;
+use crate::map::handle::Map;
+use crate::map::iterate::{self, Cursor, Noted, Pair};
+use crate::map::options::MapMode;
+use crate::map::{lifecycle, locked};
+use crate::memory::classes::SEGMENT_BYTES;
+use crate::os::clock;
+use std::sync::atomic::Ordering;
+
+/// Iterator over the pairs of a map; see [`Map::iter`].
+pub struct Iter {
+    map: Map,
+    cursor: Cursor,
+    noted: Vec<Noted>,
+    with_values: bool,
+    failed: bool,
+}
+
+/// Iterator over the keys of a map; see [`Map::keys`].
+pub struct Keys(Iter);
+
+impl Iter {
+    pub(crate) fn new(map: Map, cursor: Cursor) -> Iter {
+        Iter { map, cursor, noted: Vec::new(), with_values: true, failed: false }
+    }
+
+    /// Where to go on later, here or in another process: behind the segment that the last pair came
+    /// from, so the rest of that segment is passed over unless it was read.
+    pub fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+
+    /// True if the pairs up to [`cursor`](Self::cursor) have all been given.
+    pub fn at_cursor(&self) -> bool {
+        self.noted.is_empty()
+    }
+
+    fn advance(&mut self) -> Result<Option<Pair>> {
+        loop {
+            while let Some(noted) = self.noted.pop() {
+                let (space, bound) = (self.map.space(), &self.map.bound);
+                if let Some(pair) = iterate::resolve(space, bound, &noted, self.with_values)? {
+                    return Ok(Some(pair));
+                }
+            }
+            self.map.arena.ensure_open()?;
+            if self.cursor.is_end() {
+                return Ok(None);
+            }
+            let (space, bound) = (self.map.space(), &self.map.bound);
+            self.cursor = iterate::note(space, bound, self.cursor, &mut self.noted)?;
+        }
+    }
+}
+
+impl Iterator for Iter {
+    type Item = Result<Pair>;
+
+    fn next(&mut self) -> Option<Result<Pair>> {
+        if self.failed {
+            return None;
+        }
+        let next = self.advance();
+        self.failed = next.is_err();
+        next.transpose()
+    }
+}
+
+impl Keys {
+    pub(crate) fn new(map: Map) -> Keys {
+        Keys(Iter { with_values: false, ..Iter::new(map, Cursor::START) })
+    }
+}
+
+impl Iterator for Keys {
+    type Item = Result<Vec<u8>>;
+
+    fn next(&mut self) -> Option<Result<Vec<u8>>> {
+        Some(self.0.next()?.map(|(key, _)| key))
+    }
+}
+
+/// Statistics of a map.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct MapStat {
+    /// Its name.
+    pub name: String,
+    /// What kind of map it is.
+    pub mode: MapMode,
+    /// Pairs.
+    pub len: u64,
+    /// Segments.
+    pub segments: u64,
+    /// Directory bits in use.
+    pub depth: u32,
+    /// Bytes of segments and directory.
+    pub index_bytes: u64,
+    /// Bytes of records, rounded up to their size classes.
+    pub record_bytes: u64,
+    /// Share of slots in use, 0 to 1.
+    pub load: f64,
+    /// Cache mode: lookups that found a pair (of this handle, and of others as of their last report).
+    pub hits: u64,
+    /// Cache mode: lookups that found none.
+    pub misses: u64,
+    /// Cache mode: pairs that expired and were removed.
+    pub expired: u64,
+    /// Cache mode: pairs removed to make room.
+    pub evicted: u64,
+}
+
+impl Map {
+    /// The number of pairs; in cache mode expired pairs count until they are removed. Reads one line per
+    /// segment: about a millisecond per million keys.
+    pub fn len(&self) -> Result<u64> {
+        self.arena.ensure_open()?;
+        let root = self.bound.root(self.space());
+        let pairs = directory::segments(self.space(), root).map(|s| u64::from(s.pairs())).sum();
+        self.bound.ensure_current(self.space())?;
+        Ok(pairs)
+    }
+
+    /// True if there are no pairs.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Some pair, every one about equally likely; `None` if the map is empty.
+    pub fn random_pair(&self) -> Result<Option<Pair>> {
+        self.arena.ensure_open()?;
+        let mut random = clock::monotonic_ns() ^ u64::from(std::process::id()) << 32;
+        let mut noted = Vec::new();
+        for _ in 0..64 {
+            random = next_random(random);
+            let cursor = Cursor(random >> 40);
+            iterate::note(self.space(), &self.bound, cursor, &mut noted)?;
+            if !noted.is_empty() {
+                let chosen = (next_random(random) >> 33) as usize % noted.len();
+                let chosen = &noted[chosen];
+                if let Some(pair) = iterate::resolve(self.space(), &self.bound, chosen, true)? {
+                    return Ok(Some(pair));
+                }
+            }
+        }
+        // Very few keys: take the first.
+        self.iter().next().transpose()
+    }
+
+    /// Deletes every key that is present when it begins, unless it is set again meanwhile. Not one atomic
+    /// step: readers may see some keys gone and others not yet. Returns how many were deleted.
+    pub fn clear(&self) -> Result<u64> {
+        let lane = self.arena.enter()?;
+        let bound = &*self.bound;
+        let mut count = 0;
+        let mut cursor = Cursor::START;
+        while !cursor.is_end() {
+            let bits = (cursor.0 as u32).reverse_bits() >> 8;
+            let segment = locked::lock_bits(&lane, bound, bits)?;
+            let emptied = lifecycle::empty(&lane, bound, segment);
+            let width = 1u64 << (24 - segment.phase().depth.min(24));
+            locked::unlock(&lane, segment);
+            count += emptied?;
+            cursor = Cursor((cursor.0 / width + 1) * width);
+        }
+        Ok(count)
+    }
+
+    /// Statistics. Reads every segment.
+    pub fn stat(&self) -> Result<MapStat> {
+        self.arena.ensure_open()?;
+        let (space, bound) = (self.space(), &*self.bound);
+        if self.arena.participant().is_some() {
+            cache::flush_counters(space, bound);
+        }
+        let root = bound.root(space);
+        let (mut len, mut segments, mut record_bytes) = (0, 0, 0);
+        for segment in directory::segments(space, root) {
+            segments += 1;
+            len += u64::from(segment.pairs());
+            if bound.words.is_none() {
+                record_bytes += (0..bound.positions())
+                    .map(|position| segment.slot(position).load(Ordering::Acquire))
+                    .filter(|word| *word != 0)
+                    .filter_map(|word| bound.shape.open(space, word))
+                    .map(|record| cache::charge_of(record.len()))
+                    .sum::<u64>();
+            }
+        }
+        let depth = directory::depth(root);
+        bound.ensure_current(space)?;
+        let slots = (segments * u64::from(bound.positions())).max(1);
+        Ok(MapStat {
+            name: bound.name.clone(),
+            mode: bound.mode,
+            len,
+            segments,
+            depth,
+            index_bytes: segments * SEGMENT_BYTES + (1u64 << depth.max(14)) * 4,
+            record_bytes,
+            load: len as f64 / slots as f64,
+            hits: root.hits.load(Ordering::Relaxed) + bound.hits.load(Ordering::Relaxed),
+            misses: root.misses.load(Ordering::Relaxed) + bound.misses.load(Ordering::Relaxed),
+            expired: root.expired.load(Ordering::Relaxed),
+            evicted: root.evicted.load(Ordering::Relaxed),
+        })
+    }
+}
+
+/// SplitMix64 (Steele et al., 2014).
+fn next_random(state: u64) -> u64 {
+    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}

@@ -1,0 +1,194 @@
+//! Writing to a map of records: the record is prepared before the lock, then published under it.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::map::bound::Bound;
+use crate::map::cache;
+use crate::map::change::{Act, Change, Outcome, Rule, add};
+use crate::map::hash::Hash;
+use crate::map::locked::{self, Found};
+use crate::map::record::{Record, slot_word};
+use crate::map::segment::Segment;
+use crate::map::split;
+use crate::memory::arena::{Arena, Writer};
+use crate::memory::lane::LaneGuard;
+use crate::steps::step;
+
+/// A record that is written but not published.
+struct Draft<'a> {
+    record: Record<'a>,
+    word: u64,
+}
+
+/// Applies one change; `old` gets the value that it replaced or removed.
+///
+/// # Errors
+/// Those of entering an operation, of lengths, `Full`, `Mismatch` for an addition to a value that is not 8 bytes.
+pub(crate) fn apply(
+    arena: &Arena,
+    bound: &Bound,
+    change: &Change<'_>,
+    old: Option<&mut Vec<u8>>,
+) -> Result<Outcome> {
+    let lane = arena.enter()?;
+    apply_in(&lane, bound, change, old)
+}
+
+/// The same, in a lane entered already.
+pub(crate) fn apply_in(
+    lane: &LaneGuard<'_>,
+    bound: &Bound,
+    change: &Change<'_>,
+    old: Option<&mut Vec<u8>>,
+) -> Result<Outcome> {
+    let hash = bound.hasher.hash(change.key);
+    let draft = prepare(lane, bound, change, hash)?;
+    step!("write.prepared");
+    let result = publish(lane, bound, change, hash, draft.as_ref(), old);
+    if let Some(draft) = draft {
+        match &result {
+            Ok(outcome) if outcome.done => lane.published(draft.record.offset, draft.record.len()),
+            _ => lane.retire(draft.record.offset),
+        }
+    }
+    result
+}
+
+fn prepare<'a>(
+    lane: &LaneGuard<'a>,
+    bound: &Bound,
+    change: &Change<'_>,
+    hash: Hash,
+) -> Result<Option<Draft<'a>>> {
+    let zero = [0u8; 8];
+    let value = match change.act {
+        Act::Put(value) => value,
+        Act::Add(_) => &zero,
+        Act::Delete => {
+            bound.check_lengths(change.key, None)?;
+            return Ok(None);
+        }
+    };
+    bound.check_lengths(change.key, Some(value.len()))?;
+    let expiry = cache::expiry(lane.space(), bound, change.ttl_ms);
+    let len = bound.shape.record_len(change.key.len() as u64, value.len() as u64);
+    if bound.is_cache() {
+        cache::make_room(lane, bound, len)?;
+    }
+    let offset = lane.allocate(len)?;
+    let ids = (bound.id, hash);
+    bound.shape.write(lane.space(), offset, ids, change.key, value, expiry);
+    match bound.shape.measure(lane.space(), offset, 0, len) {
+        Some(record) => Ok(Some(Draft { record, word: slot_word(offset, hash) })),
+        None => Err(bound.damaged("a record just written cannot be read")),
+    }
+}
+
+fn publish(
+    lane: &LaneGuard<'_>,
+    bound: &Bound,
+    change: &Change<'_>,
+    hash: Hash,
+    draft: Option<&Draft<'_>>,
+    old: Option<&mut Vec<u8>>,
+) -> Result<Outcome> {
+    loop {
+        let segment = locked::lock(lane, bound, hash)?;
+        let found = match locked::find(bound, segment, hash, change.key) {
+            Ok(found) => found,
+            Err(damage) => {
+                locked::unlock(lane, segment);
+                return Err(damage);
+            }
+        };
+        let fresh = found.as_ref().filter(|f| !cache::is_expired(segment.space, &f.record));
+        if !holds(change.rule, fresh) || (draft.is_none() && fresh.is_none()) {
+            locked::unlock(lane, segment);
+            return Ok(Outcome::default());
+        }
+        let place = found.as_ref().map(|f| f.position);
+        let Some(position) = place.or_else(|| locked::free_position(bound, segment, hash)) else {
+            split::split(lane, bound, segment)?;
+            continue;
+        };
+        let number = sum(bound, change, fresh, draft);
+        if let (Ok(_), Some(old), Some(fresh)) = (&number, old, fresh) {
+            old.clear();
+            fresh.record.append_value(old);
+        }
+        let result = number.map(|number| {
+            cache::charge(bound, segment, found.as_ref(), draft.map(|d| &d.record));
+            cache::count_expired(bound, segment.space, found.is_some() && fresh.is_none());
+            let new = draft.map(|d| (d.word, &d.record));
+            locked::commit(lane, bound, segment, position, found.as_ref(), new);
+            if new.is_some() && bound.is_cache() {
+                cache::begin_unvisited(segment, position, found.is_some());
+            }
+            cache::discharge(bound, segment, found.as_ref());
+            Outcome { done: true, uid: hash.directory() << 8 | position, number }
+        });
+        locked::unlock(lane, segment);
+        return result;
+    }
+}
+
+fn holds(rule: Rule<'_>, found: Option<&Found<'_>>) -> bool {
+    match (rule, found) {
+        (Rule::Always, _) | (Rule::Absent, None) | (Rule::Present, Some(_)) => true,
+        (Rule::Equals(None) | Rule::Sequence(None), found) => found.is_none(),
+        (Rule::Equals(Some(value)), Some(found)) => found.record.value_is(value),
+        (Rule::Sequence(Some(sequence)), Some(found)) => found.record.sequence == sequence,
+        (Rule::At(position), Some(found)) => found.position == position,
+        _ => false,
+    }
+}
+
+/// For an addition: writes the sum into the draft, which is still private.
+fn sum(
+    bound: &Bound,
+    change: &Change<'_>,
+    found: Option<&Found<'_>>,
+    draft: Option<&Draft<'_>>,
+) -> Result<i64> {
+    let (Act::Add(by), Some(draft)) = (change.act, draft) else { return Ok(0) };
+    let mut value = Vec::new();
+    match found {
+        Some(found) if found.record.value_len == 8 => found.record.append_value(&mut value),
+        Some(found) => return Err(not_a_number(bound, found.record.value_len)),
+        None => value.extend([0; 8]),
+    }
+    let number = add(&value, by).unwrap_or(by);
+    draft.record.rewrite_value(&number.to_le_bytes());
+    draft.record.resum();
+    Ok(number)
+}
+
+/// The error of an addition to something else than a number.
+#[cold]
+pub(crate) fn not_a_number(bound: &Bound, len: u64) -> Error {
+    let text = format!(
+        "map '{}': cannot add to a value of {len} bytes; a number is 8 bytes, little-endian",
+        bound.name
+    );
+    Error::new(ErrorKind::Mismatch, text)
+}
+
+/// Deletes what is in a slot of a locked segment: clearing, dropping, eviction, expiry.
+pub(crate) fn remove_at(
+    writer: &impl Writer,
+    bound: &Bound,
+    segment: Segment<'_>,
+    position: u32,
+) -> Result<bool> {
+    use std::sync::atomic::Ordering;
+    let word = segment.slot(position).load(Ordering::Relaxed);
+    if word == 0 {
+        return Ok(false);
+    }
+    let Some(record) = bound.shape.open(segment.space, word) else {
+        return Err(bound.damaged("a slot names no record"));
+    };
+    let found = Found { position, word, record };
+    locked::commit(writer, bound, segment, position, Some(&found), None);
+    cache::discharge(bound, segment, Some(&found));
+    Ok(true)
+}

@@ -1,0 +1,300 @@
+//! One open handle's memory: the mapped file, its registration, and the way into an operation.
+//!
+//! Readers only use `space`. Writers [`enter`](Arena::enter) and get a lane. The registration is replaced in
+//! a forked child, before its first writing operation; what the parent had stays the parent's.
+//!
+//! # Safety
+//! `participant` points to a leaked-until-drop `Box` that only [`Arena::drop`] and a replacement in a forked
+//! child let go of; the latter leaks it on purpose, because locks inside may have been held by threads
+//! that do not exist in the child.
+#![allow(unsafe_code)]
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::lane::{self, Lane, LaneGuard};
+use crate::memory::slab;
+use crate::os::byte_lock::HeldBytes;
+use crate::sync::owner::Owner;
+use crate::sync::participant::{self, LANES, LaneList, Registration, Slot};
+use crate::sync::robust_lock::{Level, Peers};
+use crate::sync::space::Space;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+/// A registration and the lanes that hang on it; private memory.
+pub(crate) struct Participant {
+    pub(crate) registration: Registration,
+    pub(crate) lanes: [Lane; LANES],
+    /// Counters below this are this slot's already.
+    pub(crate) reserved: AtomicU64,
+    next: AtomicUsize,
+    /// Offset of the slot in the file.
+    slot_offset: u64,
+}
+
+impl Participant {
+    fn new(space: &Space, registration: Registration) -> Participant {
+        let slot_offset = participant::slot_offset(space, registration.owner.slot()).unwrap_or(0);
+        let start = space.view::<Slot>(slot_offset).reserved_counter.load(Ordering::Acquire);
+        Participant {
+            registration,
+            lanes: std::array::from_fn(|_| Lane::new(start)),
+            reserved: AtomicU64::new(start),
+            next: AtomicUsize::new(0),
+            slot_offset,
+        }
+    }
+
+    /// Where its lanes list the locks they are about to take.
+    #[inline]
+    pub(crate) fn list<'a>(&self, space: &'a Space) -> &'a [LaneList; LANES] {
+        &space.view::<Slot>(self.slot_offset).lanes
+    }
+
+    pub(crate) fn next_lane(&self) -> usize {
+        self.next.fetch_add(1, Ordering::Relaxed) % LANES
+    }
+}
+
+/// What the layers above install.
+#[derive(Clone, Copy)]
+pub(crate) struct Hooks {
+    /// Recovers a dead participant as a whole; its byte is held.
+    pub(crate) recover: fn(&Arena, Owner, Level) -> Result<()>,
+    /// Runs when the handle is closed, after its registration has ended.
+    pub(crate) closed: fn(&Arena),
+}
+
+/// One open handle's memory.
+pub(crate) struct Arena {
+    pub(crate) space: Space,
+    participant: AtomicPtr<Participant>,
+    hooks: OnceLock<Hooks>,
+    closed: AtomicBool,
+    /// A read-only handle's lock on the open byte.
+    pub(crate) open_lock: Mutex<Option<HeldBytes>>,
+}
+
+impl Arena {
+    /// A read-only arena: no registration.
+    pub(crate) fn new(space: Space) -> Arena {
+        Arena {
+            space,
+            participant: AtomicPtr::default(),
+            hooks: OnceLock::new(),
+            closed: AtomicBool::new(false),
+            open_lock: Mutex::new(None),
+        }
+    }
+
+    /// Claims a participant slot, recovering what dead participants left.
+    pub(crate) fn register(&self, hooks: Hooks) -> Result<()> {
+        let _ = self.hooks.set(hooks);
+        let fresh = self.claim()?;
+        self.participant.store(Box::into_raw(fresh), Ordering::Release);
+        Ok(())
+    }
+
+    fn claim(&self) -> Result<Box<Participant>> {
+        let registration =
+            participant::claim(&self.space, &|owner| self.recover_held(owner, Level::Whole))?;
+        Ok(Box::new(Participant::new(&self.space, registration)))
+    }
+
+    /// The registration of this handle, if it may write.
+    pub(crate) fn participant(&self) -> Option<&Participant> {
+        // SAFETY: null or a live Box; see the module's contract.
+        unsafe { self.participant.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// True if the handle was closed.
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// # Errors
+    /// `Closed` if the handle was closed.
+    #[inline]
+    pub(crate) fn ensure_open(&self) -> Result<()> {
+        if self.is_closed() { Err(self.closed_error()) } else { Ok(()) }
+    }
+
+    #[cold]
+    pub(crate) fn closed_error(&self) -> Error {
+        let path = self.space.file().path().display();
+        Error::new(
+            ErrorKind::Closed,
+            format!("{path}: this handle was closed; open the hold again"),
+        )
+    }
+
+    /// Enters a writing operation.
+    ///
+    /// # Errors
+    /// `Closed`, `ReadOnly`; `Reentrant` from a signal handler or callback inside an operation; in a forked
+    /// child's first operation, whatever claiming a slot reports.
+    #[inline]
+    pub(crate) fn enter(&self) -> Result<LaneGuard<'_>> {
+        self.ensure_open()?;
+        let Some(participant) = self.participant() else { return Err(self.read_only_error()) };
+        if !lane::begin_operation() {
+            return Err(reentrant());
+        }
+        if participant.registration.inherited() {
+            return self.enter_in_child(participant);
+        }
+        lane::enter(self, participant)
+    }
+
+    #[cold]
+    fn read_only_error(&self) -> Error {
+        let path = self.space.file().path().display();
+        Error::new(ErrorKind::ReadOnly, format!("{path}: opened read-only; open it for writing"))
+    }
+
+    /// The first operation in a forked child: a slot of its own. Threads of the child may race.
+    #[cold]
+    fn enter_in_child(&self, inherited: &Participant) -> Result<LaneGuard<'_>> {
+        let fresh = self.claim().inspect_err(|_| lane::end_operation())?;
+        let fresh = Box::into_raw(fresh);
+        let old = std::ptr::from_ref(inherited).cast_mut();
+        if self
+            .participant
+            .compare_exchange(old, fresh, Ordering::AcqRel, Ordering::Acquire)
+            .is_err()
+        {
+            // SAFETY: it was never shared.
+            unsafe { Box::from_raw(fresh) }.registration.release(&self.space);
+        }
+        match self.participant() {
+            Some(participant) => lane::enter(self, participant),
+            None => Err(self.closed_error()),
+        }
+    }
+
+    /// Settles what a dead participant left at `level`, unless it is alive or somebody is at it. Only at
+    /// [`Level::Whole`] its generation ends; after less, the rest is left to a sweep or a waiter that holds nothing.
+    pub(crate) fn recover(&self, owner: Owner, level: Level) -> Result<()> {
+        if let Some(byte) = participant::begin_recovery(&self.space, owner)? {
+            self.recover_held(owner, level)?;
+            if let Some(slot) = participant::slot(&self.space, owner.slot())
+                && level == Level::Whole
+            {
+                slot.release();
+            }
+            drop(byte);
+        }
+        Ok(())
+    }
+
+    fn recover_held(&self, owner: Owner, level: Level) -> Result<()> {
+        self.hooks.get().map_or(Ok(()), |hooks| (hooks.recover)(self, owner, level))
+    }
+
+    /// Recovers every dead participant; returns how many.
+    pub(crate) fn sweep(&self) -> Result<usize> {
+        let dead: Vec<Owner> = participant::slots(&self.space)
+            .filter_map(|(number, slot)| slot.user(number))
+            .filter(|&owner| participant::is_dead(&self.space, owner))
+            .collect();
+        dead.iter().try_for_each(|&owner| self.recover(owner, Level::Whole))?;
+        Ok(dead.len())
+    }
+
+    /// Refuses further operations, waits for those that run, and ends the registration.
+    pub(crate) fn close(&self) {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let inherited = self.participant().is_some_and(|p| p.registration.inherited());
+        if !inherited {
+            // What others left is settled while somebody is here; failing that, by the next opener.
+            if self.participant().is_some() {
+                let _ = self.sweep();
+            }
+            self.unregister();
+            if let Some(hooks) = self.hooks.get() {
+                (hooks.closed)(self);
+            }
+        }
+        self.open_lock.lock().unwrap_or_else(|e| e.into_inner()).take();
+    }
+
+    /// Ends the registration once the operations that run have ended; no other can begin, because the
+    /// handle is closed and the lanes stay taken.
+    fn unregister(&self) {
+        let Some(participant) = self.participant() else { return };
+        for number in 0..LANES {
+            if !lane::retire_lane(self, participant, number) {
+                return; // Closed already.
+            }
+        }
+        participant.registration.release(&self.space);
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        self.close();
+        let pointer = self.participant.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY: null or a live Box, and nobody else can reach it any more.
+        let inherited = unsafe { pointer.as_ref() }.is_none_or(|p| p.registration.inherited());
+        if !inherited {
+            // SAFETY: as above.
+            drop(unsafe { Box::from_raw(pointer) });
+        }
+    }
+}
+
+/// Who changes maps: a lane in an operation, or a recoverer acting as a dead participant.
+pub(crate) trait Writer: Peers {
+    fn arena(&self) -> &Arena;
+    /// Where the locks about to be taken are listed.
+    fn list(&self) -> &LaneList;
+    /// Frees a record that this participant unlinked.
+    fn retire(&self, offset: u64);
+    /// A sequence above every one of this writer and above `floor`.
+    fn next_sequence(&self, floor: u64) -> u64;
+}
+
+/// A recoverer, acting as the dead `owner` whose byte it holds.
+pub(crate) struct Acting<'a> {
+    pub(crate) arena: &'a Arena,
+    pub(crate) owner: Owner,
+    pub(crate) list: &'a LaneList,
+}
+
+impl Writer for Acting<'_> {
+    fn arena(&self) -> &Arena {
+        self.arena
+    }
+    fn list(&self) -> &LaneList {
+        self.list
+    }
+    fn retire(&self, offset: u64) {
+        slab::retire(&self.arena.space, offset, self.owner);
+    }
+    fn next_sequence(&self, floor: u64) -> u64 {
+        // Only for the counters of segments, which need to grow and not to be unique.
+        floor + 1
+    }
+}
+
+impl Peers for Acting<'_> {
+    fn me(&self) -> Owner {
+        self.owner
+    }
+    fn is_dead(&self, owner: Owner) -> bool {
+        participant::is_dead(&self.arena.space, owner)
+    }
+    fn recover(&self, owner: Owner, level: Level) -> Result<()> {
+        self.arena.recover(owner, level)
+    }
+}
+
+#[cold]
+fn reentrant() -> Error {
+    let text = "an operation was started inside another one on the same thread (from a signal handler?); \
+                finish the first one";
+    Error::new(ErrorKind::Reentrant, text)
+}

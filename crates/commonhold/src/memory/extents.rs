@@ -1,0 +1,450 @@
+//! The extent table: what each 64 KiB of the file serves, claiming extents, freeing them, growing.
+//!
+//! Every extent has a 32-byte header. Headers of the first 1,024 extents lie in extent 0; those of
+//! extents `2^m .. 2^(m+1)` lie at the beginning of extent `2^m` itself, so a header is found by
+//! arithmetic and nothing ever moves. The **state** word is the truth and changes by CAS; the group words
+//! (one bit per claimable extent, in every 64th header) only hint where to look.
+//!
+//! Invariants: an extent is claimed by exactly one CAS from EMPTY or FREE; while its state names an owner,
+//! only that participant (or its recoverer) changes it; `committed` never shrinks and every header below
+//! it lies in populated memory.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::classes::EXTENT;
+use crate::memory::copy;
+use crate::os::clock;
+use crate::steps::step;
+use crate::sync::owner::Owner;
+use crate::sync::robust_lock::{self, Level, Peers};
+use crate::sync::space::{Shared, Space};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Where [`Growth`] lies, in the superblock page.
+pub(crate) const GROWTH_OFFSET: u64 = 512;
+const FIRST_HEADERS: u64 = 32768;
+const FIRST_RANGE: u64 = 1024;
+const HEADER: u64 = 32;
+/// Extents in 2 MiB: a huge page, and the step by which larger holds grow.
+pub(crate) const BLOCK: u64 = 32;
+
+/// The hold's size and where to look for room.
+#[repr(C)]
+pub(crate) struct Growth {
+    /// Robust lock over growing.
+    pub(crate) lock: AtomicU32,
+    spare: AtomicU32,
+    /// Extents whose headers exist; the file is at least so long.
+    pub(crate) committed: AtomicU64,
+    /// The size limit of the hold.
+    pub(crate) max_bytes: AtomicU64,
+    /// A group (64 extents) that had room.
+    pub(crate) group_hint: AtomicU64,
+    /// Per class, an extent that was given up partly full; 0 for none.
+    pub(crate) partial: [AtomicU32; 48],
+}
+
+/// The header of one extent.
+#[repr(C)]
+pub(crate) struct Header {
+    /// [`State`].
+    pub(crate) state: AtomicU64,
+    /// Up to 64 records: their bitmap. A run's head: its length in extents.
+    pub(crate) bits: AtomicU64,
+    /// When it was freed, in monotonic milliseconds.
+    pub(crate) freed_at: AtomicU64,
+    /// In every 64th header: the extents of this group that look claimable.
+    pub(crate) group: AtomicU64,
+}
+
+// SAFETY: atomics only.
+#[allow(unsafe_code)]
+unsafe impl Shared for Growth {}
+// SAFETY: atomics only.
+#[allow(unsafe_code)]
+unsafe impl Shared for Header {}
+
+/// What an extent serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// Nothing; reads as zeros once populated; perhaps no memory behind it.
+    Empty = 0,
+    /// Nothing; holds old bytes.
+    Free = 1,
+    /// Claimed by its owner, on the way to something.
+    Claimed = 2,
+    /// Records of one class.
+    Records = 3,
+    /// The first extent of a run with one large record.
+    Run = 4,
+    /// A later extent of a run or of a directory chunk; the state names the first.
+    Body = 5,
+    /// Segments of maps. For ever.
+    Segments = 6,
+    /// The first extent of a directory chunk. For ever.
+    Directory = 7,
+    /// A directory chunk in no map's use.
+    SpareDirectory = 8,
+    /// The hold's own tables. For ever.
+    Table = 9,
+    /// No kind: damage.
+    Unknown = 15,
+}
+
+impl Kind {
+    fn from_bits(bits: u64) -> Kind {
+        use Kind::{Body, Claimed, Directory, Empty, Free, Records, Run, Segments};
+        use Kind::{SpareDirectory, Table, Unknown};
+        match bits & 15 {
+            0 => Empty,
+            1 => Free,
+            2 => Claimed,
+            3 => Records,
+            4 => Run,
+            5 => Body,
+            6 => Segments,
+            7 => Directory,
+            8 => SpareDirectory,
+            9 => Table,
+            _ => Unknown,
+        }
+    }
+}
+
+/// kind (4 bits) | class (8) | lane (4) | owner (31, 0 for nobody), or for a body: kind | first extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State(pub(crate) u64);
+
+impl State {
+    pub(crate) fn idle(kind: Kind) -> State {
+        State(kind as u64)
+    }
+
+    pub(crate) fn owned(kind: Kind, class: u8, lane: u32, owner: Owner) -> State {
+        State(
+            State::unowned(kind, class).0
+                | u64::from(lane & 15) << 12
+                | u64::from(owner.bits()) << 16,
+        )
+    }
+
+    pub(crate) fn unowned(kind: Kind, class: u8) -> State {
+        State(kind as u64 | u64::from(class) << 4)
+    }
+
+    pub(crate) fn body(first: u64) -> State {
+        State(Kind::Body as u64 | first << 4)
+    }
+
+    #[inline]
+    pub(crate) fn kind(self) -> Kind {
+        Kind::from_bits(self.0)
+    }
+
+    #[inline]
+    pub(crate) fn class(self) -> u8 {
+        (self.0 >> 4) as u8
+    }
+
+    /// Who may allocate from it; `None` for bodies too.
+    pub(crate) fn owner(self) -> Option<Owner> {
+        if self.kind() == Kind::Body { None } else { Owner::from_bits((self.0 >> 16) as u32) }
+    }
+
+    pub(crate) fn first(self) -> u64 {
+        self.0 >> 4
+    }
+}
+
+impl Header {
+    #[inline]
+    pub(crate) fn state(&self) -> State {
+        State(self.state.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn change(&self, from: State, to: State) -> bool {
+        // AcqRel: what the previous owner stored is seen; what we stored is seen by the next.
+        self.state.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Stores a state; only for the owner.
+    pub(crate) fn set(&self, state: State) {
+        self.state.store(state.0, Ordering::Release);
+    }
+}
+
+pub(crate) fn growth(space: &Space) -> &Growth {
+    space.view(GROWTH_OFFSET)
+}
+
+/// Extents that exist.
+#[inline]
+pub(crate) fn committed(space: &Space) -> u64 {
+    growth(space).committed.load(Ordering::Acquire)
+}
+
+/// Offset of the header of `extent`.
+#[inline]
+fn header_offset(extent: u64) -> u64 {
+    if extent < FIRST_RANGE {
+        return FIRST_HEADERS + extent * HEADER;
+    }
+    let first = 1 << extent.ilog2();
+    first * EXTENT + (extent - first) * HEADER
+}
+
+/// The header of `extent`, which is below [`committed`].
+#[inline]
+pub(crate) fn header(space: &Space, extent: u64) -> &Header {
+    space.view(header_offset(extent))
+}
+
+/// Extents at the beginning of the range of `first` (a power of two) that hold its headers.
+fn table_extents(first: u64) -> u64 {
+    (first * HEADER).div_ceil(EXTENT)
+}
+
+/// The full error of a hold.
+pub(crate) fn full(space: &Space, what: &str) -> Error {
+    let limit = growth(space).max_bytes.load(Ordering::Relaxed);
+    let text = format!(
+        "{}: no room for {what}: the size limit ({} MiB), the file system or a file size limit is \
+         reached; delete something or make room",
+        space.file().path().display(),
+        limit >> 20
+    );
+    Error::new(ErrorKind::Full, text)
+}
+
+/// Claims one extent for `lane` of the participant; it reads as zeros.
+///
+/// # Errors
+/// `Full` if there is none and the hold cannot grow.
+pub(crate) fn claim(space: &Space, peers: &impl Peers, lane: u32) -> Result<u64> {
+    loop {
+        let seen = committed(space);
+        if let Some(extent) = claim_hinted(space, peers.me(), lane, seen)? {
+            return Ok(extent);
+        }
+        grow(space, peers, seen, seen + 1)?;
+    }
+}
+
+fn claim_hinted(space: &Space, me: Owner, lane: u32, committed: u64) -> Result<Option<u64>> {
+    let groups = committed.div_ceil(64);
+    let start = growth(space).group_hint.load(Ordering::Relaxed).min(groups - 1);
+    for group in (start..groups).chain(0..start) {
+        let word = &header(space, group * 64).group;
+        let mut bits = word.load(Ordering::Relaxed);
+        while bits != 0 {
+            let extent = group * 64 + u64::from(bits.trailing_zeros());
+            bits &= bits - 1;
+            if extent < committed && take(space, extent, me, lane) {
+                growth(space).group_hint.store(group, Ordering::Relaxed);
+                return prepare(space, extent).map(Some);
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// CASes an extent from EMPTY or FREE to CLAIMED; its group bit follows.
+pub(crate) fn take(space: &Space, extent: u64, me: Owner, lane: u32) -> bool {
+    let header = header(space, extent);
+    let state = header.state();
+    let claimable = matches!(state.kind(), Kind::Empty | Kind::Free);
+    let class = state.kind() as u8;
+    if claimable && header.change(state, State::owned(Kind::Claimed, class, lane, me)) {
+        step!("extent.claimed");
+        unhint(space, extent);
+        return true;
+    }
+    if !claimable {
+        // A stale hint. Clear it, then look again: the extent may have been freed in between.
+        unhint(space, extent);
+        if matches!(header.state().kind(), Kind::Empty | Kind::Free) {
+            hint(space, extent);
+        }
+    }
+    false
+}
+
+/// Gets memory behind a claimed extent and zeroes it. On failure the extent is EMPTY again.
+fn prepare(space: &Space, extent: u64) -> Result<u64> {
+    let header = header(space, extent);
+    // While CLAIMED, the class field says what the extent was before.
+    let was_free = header.state().class() == Kind::Free as u8;
+    if populate(space, extent, 1).is_err() {
+        header.set(State::idle(if was_free { Kind::Free } else { Kind::Empty }));
+        hint(space, extent);
+        return Err(full(space, "more memory"));
+    }
+    step!("extent.populated");
+    if was_free {
+        zero(space, extent, 0, EXTENT);
+    }
+    header.bits.store(0, Ordering::Relaxed);
+    Ok(extent)
+}
+
+/// Zeroes bytes of an extent that the caller owns.
+#[allow(unsafe_code)]
+pub(crate) fn zero(space: &Space, extent: u64, from: u64, len: u64) {
+    // SAFETY: the extent is committed and owned by the caller.
+    unsafe { copy::zero(space.at(extent * EXTENT + from, len), len as usize) }
+}
+
+/// Makes sure that memory is behind `count` extents, so that touching them never faults.
+pub(crate) fn populate(space: &Space, extent: u64, count: u64) -> Result<()> {
+    let (start, len) = (extent * EXTENT, count * EXTENT);
+    let failed = |e: std::io::Error| Error::os(space.file().path().display(), &e);
+    if !space.in_memory() {
+        space.file().allocate(start, len).map_err(failed)?;
+    }
+    space.mapping().populate(start, len).map_err(failed)
+}
+
+fn hint(space: &Space, extent: u64) {
+    // Release: whoever follows the hint sees the state stored before.
+    header(space, extent & !63).group.fetch_or(1 << (extent & 63), Ordering::Release);
+}
+
+pub(crate) fn unhint(space: &Space, extent: u64) {
+    header(space, extent & !63).group.fetch_and(!(1 << (extent & 63)), Ordering::AcqRel);
+}
+
+/// Frees an extent that the caller owns.
+pub(crate) fn free(space: &Space, extent: u64) {
+    let header = header(space, extent);
+    header.freed_at.store(clock::monotonic_ns() / 1_000_000, Ordering::Relaxed);
+    header.set(State::idle(Kind::Free));
+    step!("free.freed");
+    hint(space, extent);
+    growth(space).group_hint.fetch_min(extent / 64, Ordering::Relaxed);
+}
+
+/// Marks an extent that the caller claimed and punched as EMPTY.
+pub(crate) fn empty(space: &Space, extent: u64) {
+    header(space, extent).set(State::idle(Kind::Empty));
+    hint(space, extent);
+}
+
+/// Sets the hint bits of all claimable extents: after a crash between a state and its hint.
+pub(crate) fn rebuild_hints(space: &Space) {
+    for extent in 0..committed(space) {
+        if matches!(header(space, extent).state().kind(), Kind::Empty | Kind::Free) {
+            hint(space, extent);
+        }
+    }
+}
+
+/// Grows the hold to at least `wanted` extents, unless somebody else has grown it past `seen`.
+///
+/// # Errors
+/// `Full` at the size limit, the end of the reservation, or the end of what the file system gives.
+pub(crate) fn grow(space: &Space, peers: &impl Peers, seen: u64, wanted: u64) -> Result<()> {
+    let growth = growth(space);
+    robust_lock::lock(&growth.lock, peers, Level::Growth)?;
+    step!("grow.locked");
+    let result = match committed(space) == seen {
+        true => extend(space, seen, wanted),
+        false => Ok(()),
+    };
+    robust_lock::unlock(&growth.lock);
+    result
+}
+
+/// Under the growth lock.
+fn extend(space: &Space, old: u64, wanted: u64) -> Result<()> {
+    let limit = growth(space).max_bytes.load(Ordering::Relaxed).min(space.reserved()) / EXTENT;
+    let (new, least) = target(old, wanted);
+    let new = new.min(limit);
+    if new < least {
+        return Err(full(space, "more extents"));
+    }
+    lengthen(space, old, new)?;
+    for first in ranges(old, new) {
+        for extent in first..first + table_extents(first) {
+            header(space, extent).set(State::idle(Kind::Table));
+        }
+    }
+    step!("grow.extended");
+    // Release: the headers are ready before anybody can reach them.
+    growth(space).committed.store(new, Ordering::Release);
+    step!("grow.committed");
+    for extent in old..new {
+        if header(space, extent).state().kind() == Kind::Empty {
+            hint(space, extent);
+        }
+    }
+    Ok(())
+}
+
+/// The size to grow to, and the least that will do: small holds by a quarter, larger ones by 2 MiB, and
+/// room for the headers of every range that is entered on the way.
+fn target(old: u64, wanted: u64) -> (u64, u64) {
+    let step = |extents: u64| match extents < 2 * BLOCK {
+        true => extents.max(old + old / 4),
+        false => extents.next_multiple_of(BLOCK),
+    };
+    let mut new = step(wanted);
+    loop {
+        let least = wanted + ranges(old, new).map(table_extents).sum::<u64>();
+        if step(least) == new {
+            return (new, least);
+        }
+        new = step(least);
+    }
+}
+
+/// The first extents of the header ranges that begin within `old..new`.
+fn ranges(old: u64, new: u64) -> impl Iterator<Item = u64> {
+    (FIRST_RANGE.ilog2()..48).map(|m| 1u64 << m).filter(move |first| (old..new).contains(first))
+}
+
+fn lengthen(space: &Space, old: u64, new: u64) -> Result<()> {
+    let file = space.file();
+    let failed = |_| full(space, "a longer file");
+    // A predecessor may have died having lengthened the file: never shorten it.
+    if file.len().map_err(failed)? < new * EXTENT {
+        file.set_len(new * EXTENT).map_err(failed)?;
+    }
+    // The headers of the new extents, by whole pages.
+    let mut extent = old;
+    while extent < new {
+        let last = (extent | 127).min(new - 1);
+        let page = header_offset(extent) & !4095;
+        let end = header_offset(last) + HEADER;
+        if extent >= FIRST_RANGE {
+            if !space.in_memory() {
+                file.allocate(page, end - page).map_err(failed)?;
+            }
+            space.mapping().populate(page, (end - page).next_multiple_of(4096)).map_err(failed)?;
+        }
+        extent = last + 1;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_leaves_room_for_the_headers_it_enters() {
+        assert_eq!(target(4, 5), (5, 5));
+        assert_eq!(target(40, 41), (50, 41));
+        assert_eq!(target(1024, 1025), (1056, 1026));
+        assert_eq!(target(1 << 17, (1 << 17) + 1), ((1 << 17) + 96, (1 << 17) + 65));
+        let (new, least) = target(500, 3000);
+        assert!(new >= least && least == 3002);
+    }
+
+    #[test]
+    fn headers_never_overlap_their_neighbours() {
+        assert_eq!(header_offset(1023) + HEADER, EXTENT);
+        assert_eq!(header_offset(1024), 1024 * EXTENT);
+        assert_eq!(table_extents(1024), 1);
+        assert_eq!(header_offset(2047) + HEADER, 1024 * EXTENT + EXTENT / 2);
+    }
+}

@@ -1,0 +1,20 @@
+//! Memory of a hold: extents, records in them, and the lanes that writing threads allocate from.
+//!
+//! - [`copy`]: racing copies between the file and private memory.
+//! - [`classes`]: record sizes and their geometry within an extent.
+//! - [`extents`]: the extent table; claiming, freeing, growing; [`runs`] of them for large things.
+//! - [`trim`]: giving free memory back to the system.
+//! - [`slab`]: marks and bitmaps: allocating and retiring records inside an extent.
+//! - [`lane`]: a writing thread's place: its current extents and its sequence numbers.
+//! - [`arena`]: one open handle's memory and registration; entering an operation.
+//! - [`recover`]: settling the extents of a dead participant.
+
+pub(crate) mod arena;
+pub(crate) mod classes;
+pub(crate) mod copy;
+pub(crate) mod extents;
+pub(crate) mod lane;
+pub(crate) mod recover;
+pub(crate) mod runs;
+pub(crate) mod slab;
+pub(crate) mod trim;

@@ -1,0 +1,57 @@
+//! Settling the extents of a dead participant; run by its recoverer, who acts as it.
+//!
+//! Last step of a recovery: everything the dead one published or unlinked under a segment's lock is
+//! settled by then, so a record still marked by it is private and is freed. Marks come before
+//! ownership: an extent is given up only when no mark of the dead one is left in it.
+
+use crate::memory::classes::EXTENT;
+use crate::memory::extents::{self, Kind, State, committed, header};
+use crate::memory::{lane, runs, slab};
+use crate::sync::owner::Owner;
+use crate::sync::space::Space;
+use std::sync::atomic::Ordering;
+
+/// Settles every extent that the dead `owner` owned. `linked` says whether a directory chunk that
+/// begins at an offset is in use by a map.
+pub(crate) fn settle_extents(space: &Space, owner: Owner, linked: &dyn Fn(u64) -> bool) {
+    for extent in 0..committed(space) {
+        let state = header(space, extent).state();
+        if state.owner() == Some(owner) {
+            settle(space, extent, state, owner, linked);
+        }
+    }
+    extents::rebuild_hints(space);
+}
+
+fn settle(space: &Space, extent: u64, state: State, owner: Owner, linked: &dyn Fn(u64) -> bool) {
+    match state.kind() {
+        Kind::Records | Kind::Segments => {
+            for offset in slab::offsets(extent, state.class()) {
+                settle_record(space, offset, owner);
+            }
+            lane::release(space, extent, state.class());
+        }
+        Kind::Run => {
+            let mark = space.word(extent * EXTENT).load(Ordering::Acquire);
+            if slab::is_sequence(mark) {
+                header(space, extent).set(State::unowned(Kind::Run, 0));
+            } else {
+                runs::free_claimed(space, extent);
+            }
+        }
+        Kind::Directory if linked(extent * EXTENT) => {
+            header(space, extent).set(State::unowned(Kind::Directory, 0));
+        }
+        Kind::Directory => header(space, extent).set(State::unowned(Kind::SpareDirectory, 0)),
+        Kind::Claimed => runs::free_claimed(space, extent),
+        _ => {}
+    }
+}
+
+/// Frees the record at `offset` if the dead `owner` was writing or retiring it.
+pub(crate) fn settle_record(space: &Space, offset: u64, owner: Owner) {
+    let mark = space.word(offset).load(Ordering::Acquire);
+    if mark == slab::writing(owner) || mark == slab::retired(owner) {
+        slab::retire(space, offset, owner);
+    }
+}

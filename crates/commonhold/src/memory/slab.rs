@@ -1,0 +1,184 @@
+//! Marks and bitmaps: allocating and retiring records inside an extent (protocol 1).
+//!
+//! A record's first word is its mark: FREE (0), WRITING|owner, a sequence (bit 63 clear), or
+//! RETIRED|owner. FREE implies that the record's bit is clear. Only the owner of the extent allocates
+//! from it; only who unlinked a record under its segment's lock retires it; the recoverer of a
+//! dead participant acts as that participant. So no two ever touch one mark at a time
+//! (docs/concurrency.md, "Records").
+
+use crate::memory::classes::{EXTENT, Geometry, geometry};
+use crate::memory::extents::{self, Header, Kind, State, header};
+use crate::memory::runs;
+use crate::steps::step;
+use crate::sync::owner::Owner;
+use crate::sync::space::Space;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+const MARK: u64 = 1 << 63;
+const RETIRED: u64 = 1 << 62;
+
+/// The mark of a record that `owner` is writing.
+pub(crate) fn writing(owner: Owner) -> u64 {
+    MARK | u64::from(owner.bits())
+}
+
+/// The mark of a record that `owner` is freeing.
+pub(crate) fn retired(owner: Owner) -> u64 {
+    MARK | RETIRED | u64::from(owner.bits())
+}
+
+/// True if a mark is the sequence of a published record.
+#[inline]
+pub(crate) fn is_sequence(mark: u64) -> bool {
+    mark != 0 && mark & MARK == 0
+}
+
+/// Who is writing or retiring, if anybody.
+pub(crate) fn marked_by(mark: u64) -> Option<Owner> {
+    if mark & MARK == 0 { None } else { Owner::from_bits(mark as u32) }
+}
+
+/// The bitmap word `word` of an extent.
+#[inline]
+pub(crate) fn bitmap<'a>(
+    space: &'a Space,
+    header: &'a Header,
+    extent: u64,
+    geometry: &Geometry,
+    word: u32,
+) -> &'a AtomicU64 {
+    match geometry.front {
+        0 => &header.bits,
+        _ => space.word(extent * EXTENT + u64::from(word) * 8),
+    }
+}
+
+/// Takes a free record of an extent that `me` owns, looking from bitmap word `from` on.
+/// Returns its offset and the word it was found in.
+pub(crate) fn allocate(
+    space: &Space,
+    extent: u64,
+    class: u8,
+    from: u32,
+    me: Owner,
+) -> Option<(u64, u32)> {
+    let (header, geometry) = (header(space, extent), geometry(class));
+    let words = geometry.words();
+    for word in (from..words).chain(0..from.min(words)) {
+        let bits = bitmap(space, header, extent, geometry, word);
+        // Acquire pairs with the release of the clearing in `retire`.
+        let mut free = !bits.load(Ordering::Acquire) & geometry.valid(word);
+        while free != 0 {
+            let bit = free.trailing_zeros();
+            free &= free - 1;
+            let offset = extent * EXTENT + geometry.within(word * 64 + bit);
+            let mark = space.word(offset);
+            // Acquire pairs with the release of FREE: the last user is done with the record.
+            if mark.load(Ordering::Acquire) != 0 {
+                continue;
+            }
+            mark.store(writing(me), Ordering::Relaxed);
+            // A reader that sees new bytes also sees that the mark is no longer its sequence:
+            // pairs with the acquire fence after its copy.
+            fence(Ordering::Release);
+            step!("record.marked");
+            bits.fetch_or(1 << bit, Ordering::Release);
+            step!("record.allocated");
+            return Some((offset, word));
+        }
+    }
+    None
+}
+
+/// What retiring a record did to its extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retired {
+    /// The record's extent has room now.
+    Room(u64),
+    /// The record's bitmap word is empty: its extent may be all free.
+    PerhapsEmpty(u64),
+    /// A run was freed.
+    Run,
+    /// The offset is no record: damage, nothing was done.
+    Nothing,
+}
+
+/// Frees a record that `me` has unlinked or never published.
+pub(crate) fn retire(space: &Space, offset: u64, me: Owner) -> Retired {
+    let extent = offset / EXTENT;
+    if extent >= extents::committed(space) {
+        return Retired::Nothing;
+    }
+    let header = header(space, extent);
+    let state = header.state();
+    let mark = space.word(offset);
+    match state.kind() {
+        Kind::Records | Kind::Segments => {
+            let geometry = geometry(state.class());
+            let Some(index) = geometry.index(offset % EXTENT) else { return Retired::Nothing };
+            // Release: the store that unlinked the record becomes visible first.
+            mark.store(retired(me), Ordering::Release);
+            step!("retire.marked");
+            let bits = bitmap(space, header, extent, geometry, index / 64);
+            let bit = 1 << (index % 64);
+            // Release: RETIRED is visible before the bit is clear; acquire: FREE is not stored early.
+            let before = bits.fetch_and(!bit, Ordering::AcqRel);
+            step!("retire.cleared");
+            mark.store(0, Ordering::Release);
+            if before == bit { Retired::PerhapsEmpty(extent) } else { Retired::Room(extent) }
+        }
+        Kind::Run | Kind::Claimed => {
+            mark.store(retired(me), Ordering::Release);
+            step!("retire.marked");
+            runs::free_claimed(space, extent);
+            Retired::Run
+        }
+        _ => Retired::Nothing,
+    }
+}
+
+/// Frees an extent of records that nobody owns and nobody uses. True if it did.
+pub(crate) fn free_if_unused(space: &Space, extent: u64, me: Owner, lane: u32) -> bool {
+    let header = header(space, extent);
+    let state = header.state();
+    if state.kind() != Kind::Records || state.owner().is_some() {
+        return false;
+    }
+    let geometry = geometry(state.class());
+    let empty = |word| bitmap(space, header, extent, geometry, word).load(Ordering::Acquire) == 0;
+    if !(0..geometry.words()).all(empty) {
+        return false;
+    }
+    // Owning it keeps allocators out; then look again.
+    let closing = State::owned(Kind::Records, state.class(), lane, me);
+    if !header.change(state, closing) {
+        return false;
+    }
+    step!("free.closing");
+    // A clear bit is not enough: its record may still wait for the FREE of who retires it.
+    let free =
+        |index| space.word(extent * EXTENT + geometry.within(index)).load(Ordering::Acquire) == 0;
+    if (0..geometry.words()).all(empty) && (0..geometry.count).all(free) {
+        extents::free(space, extent);
+        return true;
+    }
+    header.set(state);
+    false
+}
+
+/// Records of an extent whose bit is set.
+pub(crate) fn used(space: &Space, extent: u64, class: u8) -> u32 {
+    let (header, geometry) = (header(space, extent), geometry(class));
+    (0..geometry.words())
+        .map(|word| {
+            let bits = bitmap(space, header, extent, geometry, word).load(Ordering::Relaxed);
+            (bits & geometry.valid(word)).count_ones()
+        })
+        .sum()
+}
+
+/// Offsets of the records of an extent.
+pub(crate) fn offsets(extent: u64, class: u8) -> impl Iterator<Item = u64> {
+    let geometry = geometry(class);
+    (0..geometry.count).map(move |index| extent * EXTENT + geometry.within(index))
+}

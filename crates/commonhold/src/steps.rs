@@ -1,0 +1,186 @@
+//! Named steps: the instants at which a test stops or kills a process.
+//!
+//! With the feature `steps` every [`step!`] asks whether it is armed, through the environment
+//! (`COMMONHOLD_STEP=name:kill`, `name:stop`, an optional third field `:N` for the N-th passing)
+//! or [`arm`]. Without the feature nothing is compiled in. Every name stands in [`ALL`], and a
+//! test proves that the list and the sources agree.
+
+/// Marks a named instant; see [`crate::steps`].
+macro_rules! step {
+    ($name:literal) => {
+        #[cfg(feature = "steps")]
+        $crate::steps::pass($name);
+    };
+}
+pub(crate) use step;
+
+#[cfg(feature = "steps")]
+pub(crate) use active::pass;
+#[cfg(feature = "steps")]
+pub use active::{ALL, arm};
+
+#[cfg(feature = "steps")]
+mod active {
+    use crate::error::{Error, ErrorKind, Result};
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{Mutex, Once};
+
+    /// The names of all steps, grouped by what passes them.
+    pub const ALL: &[&str] = &[
+        // Writing a record.
+        "record.marked",
+        "record.allocated",
+        "write.prepared",
+        "write.listed",
+        "write.locked",
+        "write.armed-fields",
+        "write.armed",
+        "write.sequenced",
+        "write.committed",
+        "write.counted",
+        "write.retired",
+        "write.disarmed",
+        "write.unlocked",
+        "retire.marked",
+        "retire.cleared",
+        // Fixed-length pairs.
+        "word.locked",
+        "word.committed",
+        // Splits and the directory.
+        "split.child-written",
+        "split.child-listed",
+        "split.copying",
+        "split.copied",
+        "split.publishing",
+        "split.entries-locked",
+        "split.entry-stored",
+        "split.entries-stored",
+        "split.clearing",
+        "split.cleared",
+        "split.finished",
+        "split.child-unlocked",
+        "fill.locked",
+        "double.locked",
+        "double.claimed",
+        "double.linked",
+        "double.committed",
+        // Extents.
+        "extent.claimed",
+        "extent.populated",
+        "extent.owned",
+        "extent.released",
+        "run.head-claimed",
+        "run.body-claimed",
+        "run.claimed",
+        "run.body-freed",
+        "grow.locked",
+        "grow.extended",
+        "grow.committed",
+        "free.closing",
+        "free.freed",
+        // Participants.
+        "slot.locked",
+        "slot.claimed",
+        "slot.released",
+        // Recovery.
+        "recover.begun",
+        "recover.locks-released",
+        "recover.segment",
+        "recover.settled",
+        "recover.split",
+        "recover.unlocked",
+        "recover.lanes",
+        "recover.maps",
+        "recover.extents",
+        "recover.finished",
+        // Maps.
+        "create.claimed",
+        "create.directory",
+        "create.segment",
+        "create.filled",
+        "create.live",
+        "drop.begun",
+        "drop.segment-emptied",
+        "drop.emptied",
+        "drop.segment-freed",
+        "drop.directory-freed",
+        "drop.done",
+        "cache.charged",
+        "freeze.closed",
+    ];
+
+    struct Armed {
+        name: String,
+        stop: bool,
+    }
+
+    static ARMED: Mutex<Option<Armed>> = Mutex::new(None);
+    static LEFT: AtomicU64 = AtomicU64::new(0);
+    static FROM_ENVIRONMENT: Once = Once::new();
+
+    /// Arms one step of this process: `name:kill` or `name:stop`, optionally `:N` for the N-th
+    /// passing. An empty text disarms.
+    ///
+    /// # Errors
+    /// `Invalid` if the text is malformed or names no step.
+    pub fn arm(spec: &str) -> Result<()> {
+        FROM_ENVIRONMENT.call_once(|| {});
+        let bad =
+            || Error::new(ErrorKind::Invalid, format!("step '{spec}': want NAME:kill|stop[:N]"));
+        let mut armed = ARMED.lock().unwrap_or_else(|e| e.into_inner());
+        LEFT.store(0, Ordering::SeqCst);
+        *armed = None;
+        if spec.is_empty() {
+            return Ok(());
+        }
+        let mut parts = spec.split(':');
+        let name = parts.next().unwrap_or_default().to_owned();
+        let stop = match parts.next() {
+            Some("kill") => false,
+            Some("stop") => true,
+            _ => return Err(bad()),
+        };
+        let count = parts.next().map_or(Ok(1), str::parse::<u64>).map_err(|_| bad())?;
+        if !ALL.contains(&name.as_str()) || count == 0 {
+            return Err(bad());
+        }
+        *armed = Some(Armed { name, stop });
+        LEFT.store(count, Ordering::SeqCst);
+        Ok(())
+    }
+
+    pub(crate) fn pass(name: &'static str) {
+        FROM_ENVIRONMENT.call_once(|| {
+            if let Ok(spec) = std::env::var("COMMONHOLD_STEP") {
+                arm_from_environment(&spec);
+            }
+        });
+        debug_assert!(ALL.contains(&name), "step {name} is not in the list");
+        if LEFT.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let signal = {
+            let armed = ARMED.lock().unwrap_or_else(|e| e.into_inner());
+            match armed.as_ref() {
+                Some(a) if a.name == name => {
+                    if LEFT.fetch_sub(1, Ordering::SeqCst) != 1 {
+                        return;
+                    }
+                    if a.stop { libc::SIGSTOP } else { libc::SIGKILL }
+                }
+                _ => return,
+            }
+        };
+        crate::os::signal::signal_self(signal);
+    }
+
+    fn arm_from_environment(spec: &str) {
+        // `arm` would enter the Once again: do its work on a fresh thread-free path.
+        let mut parts = spec.split(':');
+        let (Some(name), Some(action)) = (parts.next(), parts.next()) else { return };
+        let count = parts.next().and_then(|n| n.parse().ok()).unwrap_or(1);
+        *ARMED.lock().unwrap_or_else(|e| e.into_inner()) =
+            Some(Armed { name: name.to_owned(), stop: action == "stop" });
+        LEFT.store(count, Ordering::SeqCst);
+    }
+}

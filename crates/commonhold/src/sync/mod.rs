@@ -1,0 +1,12 @@
+//! What processes need to share memory safely: the mapped file as atomics, who is taking part, who
+//! has died, and robust locks.
+//!
+//! - [`space`]: the mapped file, seen only as atomics.
+//! - [`owner`]: the name a participant signs locks and marks with.
+//! - [`robust_lock`]: a lock in the file whose dead owner is found out and cleaned up after.
+//! - [`participant`]: the table of slots, claiming one, asking whether its owner lives.
+
+pub(crate) mod owner;
+pub(crate) mod participant;
+pub(crate) mod robust_lock;
+pub(crate) mod space;

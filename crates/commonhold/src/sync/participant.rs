@@ -1,0 +1,228 @@
+//! The table of participants: slots in the file, claiming one, and asking whether its owner lives.
+//!
+//! A slot is *used* by at most one process at a time, proven by an exclusive lock on its byte that
+//! the kernel drops when the process dies. `tag` is `generation << 1 | used`. Who holds the byte of
+//! a used slot without having claimed it is its **recoverer**: it acts as the dead participant until
+//! everything is settled, then bumps the generation. So there is one recoverer at a time, and it may die
+//! too (docs/concurrency.md, "Recovery is reincarnation").
+//!
+//! Each lane (a writing thread's place) lists the segment lock it is about to take, and the child of a
+//! split, *before* taking it.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::os::byte_lock::{self, HeldBytes, LockKind, OPEN_BYTE, participant_byte};
+use crate::os::fork::ForkMark;
+use crate::steps::step;
+use crate::sync::owner::Owner;
+use crate::sync::space::{Shared, Space};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Threads of one process that can write at the same moment.
+pub(crate) const LANES: usize = 16;
+/// Participants in one extent of the table.
+pub(crate) const SLOTS_PER_EXTENT: u32 = 204;
+/// Extents the table may have.
+pub(crate) const TABLE_EXTENTS: usize = 5;
+/// Where the table's extents are written down, in the superblock page.
+pub(crate) const TABLE_OFFSET: u64 = 2048;
+
+/// Offsets of the extents of the table; 0 where there is none yet.
+#[repr(C)]
+pub(crate) struct Table {
+    pub(crate) extents: [AtomicU64; TABLE_EXTENTS],
+}
+
+/// What a lane may hold: byte offsets of segments, 0 for none.
+#[repr(C)]
+pub(crate) struct LaneList {
+    pub(crate) segment: AtomicU64,
+    pub(crate) child: AtomicU64,
+}
+
+/// One participant, 320 bytes.
+#[repr(C)]
+pub(crate) struct Slot {
+    /// `generation << 1 | used`.
+    pub(crate) tag: AtomicU32,
+    /// For display only.
+    pub(crate) pid: AtomicU32,
+    /// Every sequence counter of this slot, ever, is below this.
+    pub(crate) reserved_counter: AtomicU64,
+    /// Milliseconds since 1970 at the claim; for display.
+    pub(crate) since_ms: AtomicU64,
+    /// First bytes of the program's name; for display.
+    pub(crate) program: [AtomicU64; 2],
+    spare: [AtomicU64; 3],
+    pub(crate) lanes: [LaneList; LANES],
+}
+
+const _: () = assert!(size_of::<Slot>() == 320);
+const _: () = assert!(320 * SLOTS_PER_EXTENT as u64 <= 65536);
+
+// SAFETY: atomics only.
+#[allow(unsafe_code)]
+unsafe impl Shared for Table {}
+// SAFETY: atomics only.
+#[allow(unsafe_code)]
+unsafe impl Shared for Slot {}
+
+impl Slot {
+    /// The participant that uses the slot, dead or alive.
+    pub(crate) fn user(&self, slot: u32) -> Option<Owner> {
+        let tag = self.tag.load(Ordering::Acquire);
+        (tag & 1 == 1 && tag >> 1 != 0).then(|| Owner::new(slot, tag >> 1))
+    }
+
+    /// Ends the generation: the last step of closing and of recovery.
+    pub(crate) fn release(&self) {
+        let next = Owner::next_generation(self.tag.load(Ordering::Relaxed) >> 1);
+        // Release: all that was settled is visible to who claims the slot next.
+        self.tag.store(next << 1, Ordering::Release);
+    }
+
+    pub(crate) fn program_name(&self) -> String {
+        let bytes: Vec<u8> =
+            self.program.iter().flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes()).collect();
+        let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+        String::from_utf8_lossy(&bytes[..end]).into_owned()
+    }
+}
+
+/// The table of participants.
+pub(crate) fn table(space: &Space) -> &Table {
+    space.view(TABLE_OFFSET)
+}
+
+/// The slot with this number, if the table reaches so far.
+pub(crate) fn slot(space: &Space, number: u32) -> Option<&Slot> {
+    slot_offset(space, number).map(|offset| space.view(offset))
+}
+
+/// Where the slot with this number lies.
+pub(crate) fn slot_offset(space: &Space, number: u32) -> Option<u64> {
+    let extent = table(space).extents.get((number / SLOTS_PER_EXTENT) as usize)?;
+    let offset = extent.load(Ordering::Acquire);
+    let within = u64::from(number % SLOTS_PER_EXTENT) * size_of::<Slot>() as u64;
+    let sound = offset != 0 && offset % 65536 == 0 && offset + 65536 <= space.reserved();
+    sound.then_some(offset + within)
+}
+
+/// Every slot of the table, with its number.
+pub(crate) fn slots(space: &Space) -> impl Iterator<Item = (u32, &Slot)> {
+    (0..SLOTS_PER_EXTENT * TABLE_EXTENTS as u32).map_while(move |n| Some((n, slot(space, n)?)))
+}
+
+/// True if `owner` will never run again: its generation has ended, or nobody holds its byte.
+/// When the question cannot be asked, the owner counts as alive: waiting is safe.
+pub(crate) fn is_dead(space: &Space, owner: Owner) -> bool {
+    match slot(space, owner.slot()) {
+        Some(slot) if slot.user(owner.slot()) == Some(owner) => {
+            let byte = participant_byte(owner.slot());
+            // Two questions: a claimer releases the slot's byte only after ending the generation.
+            matches!(byte_lock::is_locked(space.file(), byte), Ok(false))
+        }
+        _ => true,
+    }
+}
+
+/// Takes the byte of `owner` if it is dead and not being recovered already.
+pub(crate) fn begin_recovery(space: &Space, owner: Owner) -> Result<Option<HeldBytes>> {
+    let Some(slot) = slot(space, owner.slot()) else { return Ok(None) };
+    let bytes = [(participant_byte(owner.slot()), LockKind::Exclusive)];
+    let held = HeldBytes::try_lock(space.file(), &bytes)
+        .map_err(|e| Error::os("locking a dead participant's slot", &e))?;
+    // Checked while holding the byte: nobody else can end the generation now.
+    Ok(held.filter(|_| slot.user(owner.slot()) == Some(owner)))
+}
+
+/// A claimed slot: alive as long as this value (and its process).
+pub(crate) struct Registration {
+    pub(crate) owner: Owner,
+    bytes: Mutex<Option<HeldBytes>>,
+    fork: ForkMark,
+}
+
+impl Registration {
+    /// True in a child that inherited this registration by fork: it must take a slot of its own.
+    #[inline]
+    pub(crate) fn inherited(&self) -> bool {
+        self.fork.inherited()
+    }
+
+    /// Ends the generation and lets the slot go. Everything it held must be released.
+    pub(crate) fn release(&self, space: &Space) {
+        if let Some(slot) = slot(space, self.owner.slot()) {
+            slot.release();
+        }
+        step!("slot.released");
+        drop(self.bytes.lock().unwrap_or_else(|e| e.into_inner()).take());
+    }
+}
+
+/// Claims a slot; `recover` settles what a dead previous user left while its byte is held.
+///
+/// # Errors
+/// `TooManyParticipants` if every slot of the table is taken by a living process.
+pub(crate) fn claim(space: &Space, recover: &dyn Fn(Owner) -> Result<()>) -> Result<Registration> {
+    let fork = ForkMark::new().map_err(|e| Error::os("preparing fork detection", &e))?;
+    // Unused slots first: a used one costs a system call to find out that its user lives.
+    for used in [false, true] {
+        for (number, slot) in slots(space) {
+            if slot.user(number).is_some() != used {
+                continue;
+            }
+            if used && !slot.user(number).is_some_and(|o| is_dead(space, o)) {
+                continue;
+            }
+            if let Some(bytes) = try_slot(space, number, slot, recover)? {
+                let owner = Owner::new(number, slot.tag.load(Ordering::Relaxed) >> 1);
+                let bytes = Mutex::new(Some(bytes));
+                return Ok(Registration { owner, bytes, fork });
+            }
+        }
+    }
+    let text = "every participant slot is taken by a living process; close some handles";
+    Err(Error::new(ErrorKind::TooManyParticipants, text))
+}
+
+fn try_slot(
+    space: &Space,
+    number: u32,
+    slot: &Slot,
+    recover: &dyn Fn(Owner) -> Result<()>,
+) -> Result<Option<HeldBytes>> {
+    let wanted = [(OPEN_BYTE, LockKind::Shared), (participant_byte(number), LockKind::Exclusive)];
+    let held = HeldBytes::try_lock(space.file(), &wanted)
+        .map_err(|e| Error::os("locking a participant slot", &e))?;
+    let Some(bytes) = held else { return Ok(None) };
+    step!("slot.locked");
+    if let Some(previous) = slot.user(number) {
+        recover(previous)?;
+        slot.release();
+    }
+    let generation = Owner::next_generation(slot.tag.load(Ordering::Relaxed) >> 1);
+    slot.pid.store(std::process::id(), Ordering::Relaxed);
+    slot.since_ms.store(crate::os::clock::realtime_ms(), Ordering::Relaxed);
+    store_program_name(slot);
+    for lane in &slot.lanes {
+        lane.segment.store(0, Ordering::Relaxed);
+        lane.child.store(0, Ordering::Relaxed);
+    }
+    // Release: the cleared lists come before the generation they belong to.
+    slot.tag.store(generation << 1 | 1, Ordering::Release);
+    step!("slot.claimed");
+    Ok(Some(bytes))
+}
+
+fn store_program_name(slot: &Slot) {
+    let name = std::fs::read("/proc/self/comm").unwrap_or_default();
+    let mut bytes = [0u8; 16];
+    for (to, from) in bytes.iter_mut().zip(name.iter().filter(|b| **b != b'\n')) {
+        *to = *from;
+    }
+    for (word, part) in slot.program.iter().zip(bytes.chunks_exact(8)) {
+        let part: [u8; 8] = part.try_into().unwrap_or_default();
+        word.store(u64::from_le_bytes(part), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,142 @@
+//! A robust lock: one 32-bit futex word in the file, signed by its owner.
+//!
+//! Word: bit 31 says that somebody may be asleep on it, the other bits are the [`Owner`], 0 is
+//! free. A waiter spins briefly, then asks whether the owner lives *before its first sleep*, then
+//! sleeps with a timeout and asks again. A stopped owner is waited for. A dead owner's lock is never
+//! stolen: its participant is recovered ([`Peers::recover`], as far as the waiter's [`Level`] allows),
+//! which releases the lock.
+//! The futex protocol is Drepper's second mutex ("Futexes Are Tricky", 2011); because every sleep is
+//! timed, a wake-up lost with a killed waiter costs a pause and never a hang.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::os::futex;
+use crate::sync::owner::Owner;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+const WAITERS: u32 = 1 << 31;
+const SPINS: u32 = 256;
+const SLEEP: Duration = Duration::from_millis(20);
+/// A word that keeps naming a generation long gone contradicts the protocol: after this many
+/// questions (each after a sleep) it is reported as damage instead of waited for.
+const STALE_LIMIT: u32 = 200;
+
+/// Where a lock stands in the order of locks: names < segment < directory < growth. Whoever waits for a lock
+/// may settle of a dead participant what stands there or behind, and nothing before: it may hold
+/// locks of those itself (docs/concurrency.md, "Lock order").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// The waiter holds nothing: the dead one is settled as a whole and its generation ended.
+    Whole,
+    /// Its segments too.
+    Segments,
+    /// Its directory locks too.
+    Directories,
+    /// Only its growth lock.
+    Growth,
+}
+
+/// What a lock needs to know about the other participants.
+pub(crate) trait Peers {
+    /// The participant that takes the lock.
+    fn me(&self) -> Owner;
+    /// True if `owner` will never run again.
+    fn is_dead(&self, owner: Owner) -> bool;
+    /// Settles what a dead `owner` left at `level`, or returns if somebody else is doing it.
+    fn recover(&self, owner: Owner, level: Level) -> Result<()>;
+}
+
+/// Takes the lock in `word`, waiting for a living owner as long as it takes.
+///
+/// # Errors
+/// `Damaged` if the word names nobody that can exist;
+/// whatever recovery reports.
+#[inline]
+pub(crate) fn lock(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()> {
+    // Acquire pairs with the release in `unlock`; release keeps the listing of the lock, stored
+    // before, from becoming visible after it; SeqCst, because a writer next asks whether the hold is
+    // frozen while who freezes it asks whether the lock is free (docs/concurrency.md, "Freezing").
+    match word.compare_exchange(0, peers.me().bits(), Ordering::SeqCst, Ordering::Relaxed) {
+        Ok(_) => Ok(()),
+        Err(_) => lock_slowly(word, peers, level),
+    }
+}
+
+/// Takes the lock if it is free.
+#[inline]
+pub(crate) fn try_lock(word: &AtomicU32, me: Owner) -> bool {
+    word.compare_exchange(0, me.bits(), Ordering::SeqCst, Ordering::Relaxed).is_ok()
+}
+
+/// Releases the lock and wakes a sleeper if there may be one. Only for its owner.
+#[inline]
+pub(crate) fn unlock(word: &AtomicU32) {
+    // AcqRel: release pairs with the acquire of the next owner; acquire keeps what is stored after
+    // (unlisting the lock) from becoming visible before.
+    if word.swap(0, Ordering::AcqRel) & WAITERS != 0 {
+        futex::wake_one(word);
+    }
+}
+
+/// Who holds the lock now; for display and for recovery.
+#[inline]
+pub(crate) fn holder(word: &AtomicU32) -> Option<Owner> {
+    Owner::from_bits(word.load(Ordering::Acquire))
+}
+
+#[cold]
+fn lock_slowly(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()> {
+    let me = peers.me().bits();
+    for _ in 0..SPINS {
+        if word.load(Ordering::Relaxed) == 0
+            && word.compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+        {
+            return Ok(());
+        }
+        std::hint::spin_loop();
+    }
+    let mut stale = 0;
+    loop {
+        let seen = word.load(Ordering::Acquire);
+        let Some(owner) = Owner::from_bits(seen) else {
+            // We may leave sleepers behind: keep the flag, a spare wake-up is harmless.
+            if word
+                .compare_exchange(seen, me | WAITERS, Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok()
+            {
+                return Ok(());
+            }
+            continue;
+        };
+        if owner.bits() != me && peers.is_dead(owner) {
+            peers.recover(owner, level)?;
+            if word.load(Ordering::Acquire) & !WAITERS != owner.bits() {
+                continue;
+            }
+            stale += 1;
+        }
+        if stale > STALE_LIMIT {
+            return Err(never_ends(owner));
+        }
+        sleep(word, seen);
+    }
+}
+
+fn sleep(word: &AtomicU32, seen: u32) {
+    let flagged = seen | WAITERS;
+    if seen == flagged
+        || word.compare_exchange(seen, flagged, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    {
+        futex::wait(word, flagged, SLEEP);
+    }
+}
+
+fn never_ends(owner: Owner) -> Error {
+    let text = format!(
+        "a lock names slot {} generation {}, which is gone: the hold is damaged; run 'hold check', \
+         then 'hold repair --salvage'",
+        owner.slot(),
+        owner.generation()
+    );
+    Error::new(ErrorKind::Damaged, text)
+}
