@@ -1,0 +1,27 @@
+//! The same workloads over Commonhold and its rivals, interleaved in one run.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`store`] | the two traits that every system is reduced to |
+//! | [`rivals`] | one file per system |
+//! | [`workloads`] | one file per workload |
+//! | [`worker`] | the process that does a workload's operations |
+//! | [`crew`] | the starting process's end of its workers |
+//! | [`rounds`] | who runs when, and on how many keys |
+//! | [`report`] | the one JSON object, and the table made from it |
+//! | [`site`], [`machine`], [`install`], [`settings`] | where, on what, with which packages, as asked how |
+//!
+//! A round is every system once, each on a fresh store; ratios are taken within a round, and the
+//! median of the rounds is what is reported. So a slow minute of a shared machine hits all alike.
+
+pub mod crew;
+pub mod install;
+pub mod machine;
+pub mod report;
+pub mod rivals;
+pub mod rounds;
+pub mod settings;
+pub mod site;
+pub mod store;
+pub mod worker;
+pub mod workloads;

@@ -1,0 +1,64 @@
+//! `commonhold-bench`: see the library's documentation and the README beside it.
+
+use std::{fs, process::ExitCode};
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use commonhold_bench::{
+    install,
+    report::Report,
+    rivals, rounds,
+    settings::{CommandLine, Format, Settings, Verb},
+    worker,
+};
+
+fn main() -> ExitCode {
+    let done = match CommandLine::parse().verb {
+        Verb::Run(settings) => run(&settings),
+        Verb::Table { file } => table(&file),
+        Verb::List => list(),
+        Verb::Install => install::install(),
+        Verb::Worker => worker::main(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("commonhold-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(settings: &Settings) -> Result<()> {
+    let report = rounds::run(settings)?;
+    let json = serde_json::to_string_pretty(&report).context("cannot write JSON")?;
+    if let Some(file) = &settings.json {
+        fs::write(file, format!("{json}\n"))
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    match settings.format {
+        Format::Table => print!("{}", report.table()),
+        Format::Json => println!("{json}"),
+    }
+    Ok(())
+}
+
+fn table(file: &std::path::Path) -> Result<()> {
+    let json =
+        fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let report: Report = serde_json::from_str(&json)
+        .with_context(|| format!("{} is not what `run --json` writes", file.display()))?;
+    print!("{}", report.table());
+    Ok(())
+}
+
+fn list() -> Result<()> {
+    for rival in rivals::all() {
+        println!("{}: {:?}, {}", rival.name(), rival.sharing(), rival.settings());
+        match rival.missing() {
+            None => println!("    {}", rival.version()?),
+            Some(why) => println!("    CANNOT RUN HERE: {why}"),
+        }
+    }
+    Ok(())
+}

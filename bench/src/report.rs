@@ -1,0 +1,412 @@
+//! The one JSON object of a run, and the table made from it.
+//!
+//! Invariant: a ratio is over 1 where Commonhold is better, whatever the metric, and every ratio
+//! under 1 is listed as a loss. The rounds fill it in; `table` reads it back from a file.
+
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{machine::Machine, rivals::OURS, settings::Settings};
+
+/// Everything that a run found out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// What it ran on.
+    pub machine: Machine,
+    /// The medians over the rounds.
+    pub results: Vec<Summary>,
+    /// Who took part, how, and on how many keys.
+    pub systems: Vec<System>,
+    /// Who could not, and why.
+    pub not_run: Vec<String>,
+    /// How it was asked to run.
+    pub run: Run,
+    /// Every single value.
+    pub rounds: Vec<Measured>,
+}
+
+/// How a run was asked to run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// Rounds asked for.
+    pub rounds: u32,
+    /// Seconds a phase could take.
+    pub budget_s: f64,
+    /// In which order `map` read.
+    pub order: crate::store::Order,
+    /// Whether Commonhold's map was of fixed length.
+    pub fixed: bool,
+    /// Whether puts were timed one by one.
+    pub latency: bool,
+    /// Load of the machine at the end; our own workers are in it.
+    pub load_after: f64,
+}
+
+/// One value of one round.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Measured {
+    /// Its round, from 1.
+    pub round: u32,
+    /// Who.
+    pub system: String,
+    /// Workload and phase.
+    pub workload: String,
+    /// What.
+    pub metric: String,
+    /// How much.
+    pub value: f64,
+    /// Of what.
+    pub unit: String,
+}
+
+/// A median over the rounds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Summary {
+    /// Who.
+    pub system: String,
+    /// Workload and phase.
+    pub workload: String,
+    /// What.
+    pub metric: String,
+    /// How much.
+    pub value: f64,
+    /// Of what.
+    pub unit: String,
+}
+
+/// One system in one workload.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct System {
+    /// Its name.
+    pub system: String,
+    /// The workload.
+    pub workload: String,
+    /// Its version.
+    pub version: String,
+    /// Its settings.
+    pub settings: String,
+    /// Its workers, and what they are.
+    pub workers: String,
+    /// Keys that each worker had.
+    pub keys_per_worker: u64,
+    /// Keys that were asked for; more than it had if it was scaled down to the budget.
+    pub keys_asked_per_worker: u64,
+}
+
+/// Ratios of all rounds: over 1 where Commonhold is better.
+struct Ratio {
+    median: f64,
+    lowest: f64,
+    highest: f64,
+}
+
+impl Report {
+    /// An empty one.
+    pub fn new(machine: Machine, settings: &Settings) -> Report {
+        let run = Run {
+            rounds: settings.rounds,
+            budget_s: settings.budget,
+            order: settings.order,
+            fixed: settings.fixed,
+            latency: settings.latency,
+            load_after: 0.0,
+        };
+        Report {
+            machine,
+            results: Vec::new(),
+            systems: Vec::new(),
+            not_run: Vec::new(),
+            run,
+            rounds: Vec::new(),
+        }
+    }
+
+    /// Takes the medians, when all rounds are in.
+    pub fn conclude(&mut self) {
+        self.run.load_after = crate::machine::load();
+        for one in self.rounds.iter().filter(|one| one.round == 1) {
+            let of_all = self.rounds.iter().filter(|other| same(one, other));
+            self.results.push(Summary {
+                system: one.system.clone(),
+                workload: one.workload.clone(),
+                metric: one.metric.clone(),
+                value: median(of_all.map(|other| other.value).collect()),
+                unit: one.unit.clone(),
+            });
+        }
+    }
+
+    /// The table for people.
+    pub fn table(&self) -> String {
+        let mut out = String::new();
+        let mut losses = Vec::new();
+        // Writing to a string cannot fail.
+        let _ = self.write_machine(&mut out);
+        for (workload, metric) in self.headings() {
+            let _ = self.write_block(&mut out, workload, metric, &mut losses);
+        }
+        let _ = self.write_systems(&mut out);
+        let _ = writeln!(out, "\nLosses (Commonhold is worse than the rival):");
+        for loss in &losses {
+            let _ = writeln!(out, "  {loss}");
+        }
+        if losses.is_empty() {
+            let _ = writeln!(out, "  none in this run");
+        }
+        for line in &self.not_run {
+            let _ = writeln!(out, "NOT RUN: {line}");
+        }
+        out
+    }
+
+    fn write_machine(&self, out: &mut String) -> std::fmt::Result {
+        let (machine, run) = (&self.machine, &self.run);
+        writeln!(
+            out,
+            "{}, {} processors{}, {} GiB, Linux {}, {}",
+            machine.cpu,
+            machine.cpus,
+            if machine.virtual_machine { " (virtual)" } else { "" },
+            machine.memory_bytes >> 30,
+            machine.kernel,
+            machine.distribution
+        )?;
+        let place = if machine.stores_in_memory { "a memory file system" } else { "a disk" };
+        writeln!(
+            out,
+            "stores on {place}, shared huge pages: {}, load before: {}",
+            machine.shmem_huge_pages, machine.load_before
+        )?;
+        if machine.load_before > 0.2 {
+            writeln!(out, "WARNING: the machine was busy when the run began; ratios may be off")?;
+        }
+        writeln!(
+            out,
+            "{} rounds, interleaved; medians; budget {} s a phase; order of map's reads: {:?}{}{}",
+            run.rounds,
+            run.budget_s,
+            run.order,
+            if run.fixed { "; Commonhold's map of fixed length" } else { "" },
+            if run.latency { "; every put timed" } else { "" }
+        )
+    }
+
+    /// Workload with phase, and metric, in the order in which they came.
+    fn headings(&self) -> Vec<(&str, &str)> {
+        let mut headings: Vec<(&str, &str)> = Vec::new();
+        for result in &self.results {
+            let heading = (result.workload.as_str(), result.metric.as_str());
+            if !headings.contains(&heading) {
+                headings.push(heading);
+            }
+        }
+        headings
+    }
+
+    fn write_block(
+        &self,
+        out: &mut String,
+        workload: &str,
+        metric: &str,
+        losses: &mut Vec<String>,
+    ) -> std::fmt::Result {
+        writeln!(out, "\n{workload} {metric}")?;
+        let here = |one: &&Summary| one.workload == workload && one.metric == metric;
+        for result in self.results.iter().filter(here) {
+            let value = readable(result.value, &result.unit);
+            write!(out, "  {:<24}{value:>14}", result.system)?;
+            if let Some(ratio) = self.ratio(&result.system, workload, metric) {
+                let span = format!("({:.2} to {:.2})", ratio.lowest, ratio.highest);
+                write!(out, "{:>10.2}x {span:<20}", ratio.median)?;
+                if ratio.median < 1.0 {
+                    write!(out, " LOSS")?;
+                    losses.push(format!(
+                        "{workload} {metric}: {:.2}x {} {span}",
+                        ratio.median, result.system
+                    ));
+                }
+            }
+            if let Some(about) = self.scaled(&result.system, workload) {
+                write!(out, " on {} keys per worker", about.keys_per_worker)?;
+            }
+            trim_end(out);
+            writeln!(out)?;
+        }
+        Ok(())
+    }
+
+    fn write_systems(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(out, "\nA ratio says how many times better Commonhold is: median of the rounds")?;
+        writeln!(out, "(lowest to highest). Systems:")?;
+        for about in &self.systems {
+            write!(
+                out,
+                "  {}, {}: {}; {}; {}; {} keys each",
+                about.workload,
+                about.system,
+                about.version,
+                about.settings,
+                about.workers,
+                about.keys_per_worker
+            )?;
+            if about.keys_per_worker < about.keys_asked_per_worker {
+                write!(
+                    out,
+                    ", SCALED DOWN from {} to fit the budget (smaller is kinder to it)",
+                    about.keys_asked_per_worker
+                )?;
+            }
+            writeln!(out)?;
+        }
+        Ok(())
+    }
+
+    fn scaled(&self, system: &str, workload: &str) -> Option<&System> {
+        let name = workload.split('.').next().unwrap_or(workload);
+        self.systems.iter().find(|about| {
+            about.system == system
+                && about.workload == name
+                && about.keys_per_worker < about.keys_asked_per_worker
+        })
+    }
+
+    /// Commonhold against a rival, round by round; `None` for Commonhold itself.
+    fn ratio(&self, rival: &str, workload: &str, metric: &str) -> Option<Ratio> {
+        if rival == OURS {
+            return None;
+        }
+        let value = |system: &str, round: u32| {
+            let found = self.rounds.iter().find(|one| {
+                one.round == round
+                    && one.system == system
+                    && one.workload == workload
+                    && one.metric == metric
+            });
+            found.map(|one| one.value)
+        };
+        let ratios: Vec<f64> = (1..=self.run.rounds)
+            .filter_map(|round| Some((value(OURS, round)?, value(rival, round)?)))
+            .map(
+                |(ours, theirs)| if more_is_better(metric) { ours / theirs } else { theirs / ours },
+            )
+            .collect();
+        Some(Ratio {
+            lowest: ratios.iter().copied().reduce(f64::min)?,
+            highest: ratios.iter().copied().reduce(f64::max)?,
+            median: median(ratios),
+        })
+    }
+}
+
+fn same(one: &Measured, other: &Measured) -> bool {
+    one.system == other.system && one.workload == other.workload && one.metric == other.metric
+}
+
+/// Everything else is a time or a size.
+fn more_is_better(metric: &str) -> bool {
+    metric.ends_with("_per_s")
+}
+
+/// The middle one; the mean of the two in the middle if their number is even.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => f64::NAN,
+        count if count % 2 == 0 => (values[middle - 1] + values[middle]) / 2.0,
+        _ => values[middle],
+    }
+}
+
+fn readable(value: f64, unit: &str) -> String {
+    match unit {
+        "1/s" if value >= 1e6 => format!("{:.2} M/s", value / 1e6),
+        "1/s" => format!("{:.1} k/s", value / 1e3),
+        "ns" if value >= 1e6 => format!("{:.2} ms", value / 1e6),
+        "ns" if value >= 1e3 => format!("{:.2} us", value / 1e3),
+        _ => format!("{value:.1} {unit}"),
+    }
+}
+
+fn trim_end(out: &mut String) {
+    out.truncate(out.trim_end_matches(' ').len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(round: u32, system: &str, metric: &str, value: f64) -> Measured {
+        Measured {
+            round,
+            system: system.to_owned(),
+            workload: "map.put".to_owned(),
+            metric: metric.to_owned(),
+            value,
+            unit: if metric == "ops_per_s" { "1/s" } else { "B" }.to_owned(),
+        }
+    }
+
+    fn report(rounds: Vec<Measured>) -> Report {
+        let machine: Machine = serde_json::from_value(serde_json::json!({
+            "cpu": "a", "cpus": 2, "virtual_machine": true, "memory_bytes": 1u64 << 30,
+            "kernel": "6", "distribution": "d", "shmem_huge_pages": "never",
+            "stores_in_memory": true, "load_before": 0.0
+        }))
+        .unwrap();
+        let run = Run {
+            rounds: 3,
+            budget_s: 1.0,
+            order: crate::store::Order::Own,
+            fixed: false,
+            latency: false,
+            load_after: 0.0,
+        };
+        let (results, systems, not_run) = (Vec::new(), Vec::new(), Vec::new());
+        let mut report = Report { machine, results, systems, not_run, run, rounds };
+        report.conclude();
+        report
+    }
+
+    /// Each round is slower than the one before, for both alike.
+    fn rates(rival: f64) -> Vec<Measured> {
+        let of = |round: u32, system: &str, rate: f64| {
+            measured(round, system, "ops_per_s", rate / f64::from(round))
+        };
+        (1..=3).flat_map(|round| [of(round, OURS, 6e6), of(round, "rival", rival)]).collect()
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_round() {
+        let ratio = report(rates(3e6)).ratio("rival", "map.put", "ops_per_s").unwrap();
+        assert_eq!((ratio.median, ratio.lowest, ratio.highest), (2.0, 2.0, 2.0));
+    }
+
+    #[test]
+    fn a_win_is_no_loss() {
+        let table = report(rates(3e6)).table();
+        assert!(table.contains("2.00x") && table.contains("none in this run"), "{table}");
+    }
+
+    #[test]
+    fn a_loss_is_printed_plainly() {
+        let table = report(rates(12e6)).table();
+        assert!(table.contains("map.put ops_per_s: 0.50x rival"), "{table}");
+    }
+
+    #[test]
+    fn fewer_bytes_are_better() {
+        let rounds = vec![
+            measured(1, OURS, "bytes_per_pair", 20.0),
+            measured(1, "rival", "bytes_per_pair", 40.0),
+        ];
+        let ratio = report(rounds).ratio("rival", "map.put", "bytes_per_pair").unwrap();
+        assert_eq!(ratio.median, 2.0);
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_is_between_the_two_in_the_middle() {
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+}

@@ -1,0 +1,99 @@
+//! A server that the benchmark starts for itself, on a unix socket in the run's own directory.
+//!
+//! Invariant: it ends with the [`Server`], by its own process id, and the kernel ends it
+//! (PR_SET_PDEATHSIG, through `setpriv`) if the benchmark itself is killed. No network, no
+//! configuration file of the machine, no saving to disk. Called by the rivals that are servers.
+
+use std::{
+    fs,
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+
+const START_LIMIT: Duration = Duration::from_secs(20);
+const BETWEEN_TRIES: Duration = Duration::from_millis(2);
+// util-linux's; Debian counts it among the essential.
+const LAUNCHER: &str = "setpriv";
+
+/// A running server.
+pub struct Server {
+    child: Child,
+}
+
+impl Server {
+    /// Starts `program` and returns when it accepts connections on `socket`.
+    pub fn start(program: &str, arguments: &[String], socket: &Path) -> Result<Server> {
+        let log = socket.with_extension("log");
+        let output = fs::File::create(&log).context("cannot make the server's log file")?;
+        let child = Command::new(LAUNCHER)
+            .args(["--pdeathsig", "KILL", program])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()
+            .with_context(|| format!("cannot start {program} through {LAUNCHER}"))?;
+        let mut server = Server { child };
+        server.await_connection(program, socket, &log)?;
+        Ok(server)
+    }
+
+    /// Neither server can tell an unrelated process that it listens, so this asks until it does.
+    fn await_connection(&mut self, program: &str, socket: &Path, log: &Path) -> Result<()> {
+        let start = Instant::now();
+        while UnixStream::connect(socket).is_err() {
+            let ended = self.child.try_wait().context("cannot ask after the server")?;
+            if ended.is_some() || start.elapsed() > START_LIMIT {
+                let what = ended.map_or("does not answer".to_owned(), |s| format!("ended: {s}"));
+                let said = fs::read_to_string(log).unwrap_or_default();
+                bail!("{program} on {} {what}; it said:\n{said}", socket.display());
+            }
+            thread::sleep(BETWEEN_TRIES);
+        }
+        Ok(())
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It holds nothing worth a polite end. An error means that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Why `program` cannot be started, with the package that brings it; `None` if it can.
+pub fn missing(program: &str, package: &str) -> Option<String> {
+    if find(LAUNCHER).is_none() {
+        return Some(format!("{LAUNCHER} is not installed: apt-get install util-linux"));
+    }
+    if find(program).is_none() {
+        return Some(format!(
+            "{program} is not installed: apt-get install {package} (or run with --install as root)"
+        ));
+    }
+    None
+}
+
+/// What `program --version` says first.
+pub fn version(program: &str) -> Result<String> {
+    let output = Command::new(program).arg("--version").output();
+    let output = output.with_context(|| format!("cannot run {program} --version"))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    Ok(said.lines().next().unwrap_or("unknown").trim().to_owned())
+}
+
+fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}

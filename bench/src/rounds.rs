@@ -1,0 +1,299 @@
+//! Who runs when, and on how many keys.
+//!
+//! Invariant: within a round every system runs once, each on a fresh store that is removed before
+//! the next begins; so neighbours in a round saw the same minute of the machine. Before the rounds,
+//! a short pilot of each system tells how many keys fit into the budget.
+
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use hdrhistogram::Histogram;
+use signal_hook::{consts::TERM_SIGNALS, flag};
+
+use crate::{
+    crew::Crew,
+    install,
+    machine::{Machine, resident_bytes},
+    report::{Measured, Report, System},
+    rivals::{self, OURS, server::Server},
+    settings::{Settings, is_named},
+    site::{Site, allocated_bytes},
+    store::{Rival, Shape, Sharing},
+    worker::Done,
+    workloads::{self, Workload},
+};
+
+const PILOT_KEYS: u64 = 10_000;
+const FEWEST_KEYS: u64 = 1_000;
+
+/// One system in one workload, on as many keys as it gets.
+struct Entry {
+    rival: &'static dyn Rival,
+    workload: &'static dyn Workload,
+    shape: Shape,
+    asked_keys: u64,
+}
+
+/// Measures everything that the settings ask for.
+pub fn run(settings: &Settings) -> Result<Report> {
+    ensure!(settings.budget > 0.0, "--budget must be more than 0 seconds");
+    if settings.install {
+        install::install()?;
+    }
+    let names = workload_names(settings);
+    let workloads = names.iter().map(|name| workloads::named(name)).collect::<Result<Vec<_>>>()?;
+    check_names(settings)?;
+    let machine = Machine::look(&settings.dir)?;
+    let mut bench = Bench { site: Site::new(&settings.dir)?, stopped: on_signal()? };
+    let mut report = Report::new(machine, settings);
+
+    let mut entries = Vec::new();
+    for workload in workloads {
+        for rival in company(settings, workload, &mut report) {
+            entries.push(bench.plan(rival, workload, settings)?);
+        }
+    }
+    for entry in &entries {
+        report.systems.push(entry.about()?);
+    }
+    for round in 1..=settings.rounds {
+        for entry in &entries {
+            eprintln!(
+                "round {round} of {}: {}, {}",
+                settings.rounds,
+                entry.workload.name(),
+                entry.rival.name()
+            );
+            report.rounds.extend(bench.measure(entry, round)?);
+        }
+    }
+    report.conclude();
+    Ok(report)
+}
+
+fn workload_names(settings: &Settings) -> Vec<String> {
+    if settings.workloads.is_empty() {
+        return workloads::names().into_iter().map(str::to_owned).collect();
+    }
+    settings.workloads.clone()
+}
+
+/// A rival that is misspelt, or has no part in what is run, must not look like one left out.
+fn check_names(settings: &Settings) -> Result<()> {
+    let workloads = workload_names(settings);
+    for given in settings.rivals.iter().chain(&settings.without) {
+        let rival = rivals::all().iter().find(|rival| is_named(rival.name(), given));
+        let rival = rival.copied().map_or_else(|| rivals::named(given), Ok)?;
+        ensure!(
+            workloads.iter().any(|workload| rival.plays(workload)),
+            "{} takes no part in {}",
+            rival.name(),
+            workloads.join(", ")
+        );
+    }
+    Ok(())
+}
+
+/// The systems of a workload, ours first; says loudly which cannot take part.
+fn company(
+    settings: &Settings,
+    workload: &dyn Workload,
+    report: &mut Report,
+) -> Vec<&'static dyn Rival> {
+    let wanted = rivals::all().iter().copied().filter(|rival| {
+        rival.plays(workload.name()) && (rival.name() == OURS || settings.wants(rival.name()))
+    });
+    let mut company = Vec::new();
+    for rival in wanted {
+        match rival.missing() {
+            None => company.push(rival),
+            Some(why) => {
+                let line = format!("{}: {}", rival.name(), why);
+                if !report.not_run.contains(&line) {
+                    eprintln!("NOT RUN: {line}");
+                    report.not_run.push(line);
+                }
+            }
+        }
+    }
+    company
+}
+
+/// A flag that a signal raises; a second signal ends the program at once.
+fn on_signal() -> Result<Arc<AtomicBool>> {
+    let stopped = Arc::new(AtomicBool::new(false));
+    for signal in TERM_SIGNALS {
+        flag::register_conditional_shutdown(*signal, 1, stopped.clone())
+            .and_then(|_| flag::register(*signal, stopped.clone()))
+            .context("cannot prepare for signals")?;
+    }
+    Ok(stopped)
+}
+
+struct Bench {
+    site: Site,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Bench {
+    /// Finds out by a pilot how many keys the rival can do in the budget.
+    fn plan(
+        &mut self,
+        rival: &'static dyn Rival,
+        workload: &'static dyn Workload,
+        settings: &Settings,
+    ) -> Result<Entry> {
+        let shape = workload.shape(settings.shape());
+        let asked_keys = shape.keys;
+        let mut entry = Entry { rival, workload, shape, asked_keys };
+        entry.shape.keys = asked_keys.min(PILOT_KEYS);
+        eprintln!("pilot: {}, {}", workload.name(), rival.name());
+        let mut slowest = 0.0_f64;
+        self.phases(&entry, |_, done, _| {
+            slowest =
+                slowest.max(seconds(done) * entry.shape.workers as f64 / done.operations as f64);
+            Ok(())
+        })?;
+        entry.shape.keys = affordable(asked_keys, settings.budget, slowest);
+        Ok(entry)
+    }
+
+    /// One system once: all phases on a fresh store.
+    fn measure(&mut self, entry: &Entry, round: u32) -> Result<Vec<Measured>> {
+        let mut all = Vec::new();
+        self.phases(entry, |phase, done, memory_bytes| {
+            let mut add = |metric: &str, value: f64, unit: &str| {
+                all.push(Measured {
+                    round,
+                    system: entry.rival.name().to_owned(),
+                    workload: format!("{}.{phase}", entry.workload.name()),
+                    metric: metric.to_owned(),
+                    value,
+                    unit: unit.to_owned(),
+                });
+            };
+            let rate = done.operations as f64 / seconds(done);
+            add("ops_per_s", rate, "1/s");
+            if let Some(operations) = entry.workload.timed_operations() {
+                add("time_ms", operations as f64 / rate * 1e3, "ms");
+            }
+            if entry.workload.full_after() == Some(phase) {
+                let pairs = entry.shape.keys * entry.shape.workers;
+                add("bytes_per_pair", memory_bytes as f64 / pairs as f64, "B");
+            }
+            if let Some(times) = put_times(done)? {
+                add("latency_ns_p9999", times.value_at_quantile(0.9999) as f64, "ns");
+                add("latency_ns_max", times.max() as f64, "ns");
+            }
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// Runs all phases; hands each phase's name, what was done and the store's memory to `each`.
+    fn phases(
+        &mut self,
+        entry: &Entry,
+        mut each: impl FnMut(&str, &Done, u64) -> Result<()>,
+    ) -> Result<()> {
+        let context = || format!("{} in {}", entry.rival.name(), entry.workload.name());
+        let site = self.site.fresh()?;
+        let server = entry.rival.prepare(&site, &entry.shape).with_context(context)?;
+        let mut crew = Crew::start(entry.rival, entry.workload, &site, &entry.shape)?;
+        let server_before = server_bytes(server.as_ref())?;
+        for phase in entry.workload.phases() {
+            if self.stopped.load(Ordering::Relaxed) {
+                bail!("stopped by a signal; nothing of this run is left behind");
+            }
+            let done = crew.run(phase)?;
+            let memory = match &server {
+                Some(_) => server_bytes(server.as_ref())?.saturating_sub(server_before),
+                None => store_bytes(
+                    &site,
+                    done.resident_bytes - done.resident_bytes.min(crew.resident_bytes),
+                )?,
+            };
+            each(phase, &done, memory)?;
+        }
+        crew.finish()?;
+        drop(server);
+        fs::remove_dir_all(&site).with_context(|| format!("cannot remove {}", site.display()))
+    }
+}
+
+impl Entry {
+    fn about(&self) -> Result<System> {
+        let sharing = self.rival.sharing();
+        let workers = match sharing {
+            Sharing::Threads if self.shape.workers > 1 => "threads of one process",
+            _ => "processes",
+        };
+        Ok(System {
+            system: self.rival.name().to_owned(),
+            workload: self.workload.name().to_owned(),
+            version: self.rival.version()?,
+            settings: self.rival.settings().to_owned(),
+            workers: format!("{} {workers}", self.shape.workers),
+            keys_per_worker: self.shape.keys,
+            keys_asked_per_worker: self.asked_keys,
+        })
+    }
+}
+
+/// What a store takes: its files, or what the process grew by if it has none.
+fn store_bytes(site: &Path, grown: u64) -> Result<u64> {
+    let files = allocated_bytes(site)?;
+    Ok(if files > 0 { files } else { grown })
+}
+
+fn server_bytes(server: Option<&Server>) -> Result<u64> {
+    server.map_or(Ok(0), |server| resident_bytes(server.pid()))
+}
+
+fn seconds(done: &Done) -> f64 {
+    // A clock may tell the same nanosecond twice; a rate must stay finite.
+    (done.end_ns - done.start_ns).max(1) as f64 / 1e9
+}
+
+fn put_times(done: &Done) -> Result<Option<Histogram<u64>>> {
+    if done.puts.is_empty() {
+        return Ok(None);
+    }
+    let mut times = Histogram::new(3).context("cannot make a histogram")?;
+    for (time, count) in &done.puts {
+        times.record_n(*time, *count).context("cannot record a time")?;
+    }
+    Ok(Some(times))
+}
+
+/// As many keys as fit into the budget at that pace, rounded down to two digits; never more than
+/// asked for.
+fn affordable(asked: u64, budget_seconds: f64, seconds_per_key: f64) -> u64 {
+    let fit = budget_seconds / seconds_per_key;
+    if fit >= asked as f64 {
+        return asked;
+    }
+    let magnitude = 10_f64.powf(fit.max(1.0).log10().floor() - 1.0).max(1.0);
+    let round = (fit / magnitude).floor() * magnitude;
+    (round as u64).max(FEWEST_KEYS).min(asked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_rival_gets_fewer_keys_and_a_fast_one_what_was_asked() {
+        assert_eq!(affordable(500_000, 2.0, 1e-6), 500_000);
+        assert_eq!(affordable(500_000, 2.0, 26e-6), 76_000);
+        assert_eq!(affordable(500_000, 2.0, 1.0), FEWEST_KEYS);
+        assert_eq!(affordable(10, 2.0, 1.0), 10);
+    }
+}

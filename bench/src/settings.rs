@@ -1,0 +1,142 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::store::{Order, Shape};
+
+/// The same workloads over Commonhold and its rivals, interleaved in one run.
+#[derive(Parser)]
+#[command(version, after_help = EXAMPLES)]
+pub struct CommandLine {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  commonhold-bench run                           everything, about a quarter of an hour
+  commonhold-bench run map --keys 10000000 --rival lmdb-batch-1000
+  commonhold-bench run --json results.json       and keep the numbers
+  commonhold-bench table results.json            the table again
+  commonhold-bench list                          the rivals, and which of them can run here";
+
+/// What to do.
+#[derive(Subcommand)]
+pub enum Verb {
+    /// Measure.
+    Run(Settings),
+    /// Print the table of a JSON file that `run --json` wrote.
+    Table {
+        /// The file.
+        file: PathBuf,
+    },
+    /// List the rivals: version, settings, and whether they can run here.
+    List,
+    /// Install redis-server and memcached from Debian's packages. Only root can.
+    Install,
+    /// One worker of a run; `run` starts it.
+    #[command(hide = true)]
+    Worker,
+}
+
+/// How to measure.
+#[derive(Args, Clone, Debug)]
+pub struct Settings {
+    /// Which workloads: map, loop, private. All of them unless given.
+    pub workloads: Vec<String>,
+    /// Keys of all workers together. `loop` does twice as many iterations.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 31))]
+    pub keys: u64,
+    /// Workers at the same time in `map`: processes, or threads where a rival cannot be shared.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub processes: u64,
+    /// How often every system is measured, one after the other each time.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Seconds that a phase may take. A slower rival gets fewer keys, and the table says so.
+    #[arg(long, default_value_t = 2.0)]
+    pub budget: f64,
+    /// In which order `map` reads.
+    #[arg(long, value_enum, default_value_t = Order::Own)]
+    pub order: Order,
+    /// Commonhold uses a fixed-length map.
+    #[arg(long)]
+    pub fixed: bool,
+    /// Report the slowest and the p99.99 put as well. Costs all systems a clock reading for each.
+    #[arg(long)]
+    pub latency: bool,
+    /// Only these rivals (Commonhold always runs). Spaces in a name may be written as hyphens.
+    #[arg(long = "rival", value_delimiter = ',')]
+    pub rivals: Vec<String>,
+    /// Not these rivals.
+    #[arg(long, value_delimiter = ',')]
+    pub without: Vec<String>,
+    /// Where the stores lie. A memory file system unless files are what you want to measure.
+    #[arg(long, default_value = "/dev/shm")]
+    pub dir: PathBuf,
+    /// What to print.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// Also write the JSON to this file.
+    #[arg(long)]
+    pub json: Option<PathBuf>,
+    /// First install what is missing of the servers. Only root can.
+    #[arg(long)]
+    pub install: bool,
+}
+
+/// What to print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+}
+
+impl Settings {
+    /// What is asked of each store, before a workload or the budget changes it.
+    pub fn shape(&self) -> Shape {
+        Shape {
+            workers: self.processes,
+            keys: (self.keys / self.processes).max(1),
+            order: self.order,
+            fixed: self.fixed,
+            in_file: false,
+            latency: self.latency,
+        }
+    }
+
+    /// Whether the rival of that name is wanted.
+    pub fn wants(&self, rival: &str) -> bool {
+        let listed = |names: &[String]| names.iter().any(|name| is_named(rival, name));
+        (self.rivals.is_empty() || listed(&self.rivals)) && !listed(&self.without)
+    }
+}
+
+/// Whether `given` on a command line means the rival of that `name`.
+pub fn is_named(name: &str, given: &str) -> bool {
+    let plain = |text: &str| text.replace(' ', "-").to_lowercase();
+    plain(name) == plain(given)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_may_be_written_with_hyphens() {
+        assert!(is_named("lmdb batch 1000", "lmdb-batch-1000"));
+        assert!(is_named("lmdb per-op", "LMDB per-op"));
+        assert!(!is_named("lmdb per-op", "lmdb"));
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        CommandLine::command().debug_assert();
+    }
+}

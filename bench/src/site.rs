@@ -1,0 +1,100 @@
+//! Where a run keeps its files: one directory with a random name, locked by the run that made it.
+//!
+//! Invariant: a directory whose lock is free belongs to a run that died, and the next run removes
+//! it. So nothing stays behind on a memory file system for longer than until the next run, even
+//! after SIGKILL. Called by the rounds only.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use rustix::fs::{FlockOperation, flock};
+
+const PREFIX: &str = "commonhold-bench.";
+const LOCK: &str = "lock";
+
+/// The directory of one run; removed when dropped.
+pub struct Site {
+    directory: tempfile::TempDir,
+    runs: u32,
+    // Held open, and so locked, for as long as the directory lives.
+    _lock: File,
+}
+
+impl Site {
+    /// Makes the directory inside `parent`, after removing those that dead runs left there.
+    pub fn new(parent: &Path) -> Result<Site> {
+        sweep(parent)?;
+        let directory = tempfile::Builder::new()
+            .prefix(PREFIX)
+            .tempdir_in(parent)
+            .with_context(|| format!("cannot make a directory in {}", parent.display()))?;
+        // Locked first, named then: a run that sweeps at this moment must not take it for dead.
+        let unready = directory.path().join("unready");
+        let lock = File::create(&unready).context("cannot make a lock file")?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).context("cannot lock the site")?;
+        fs::rename(&unready, directory.path().join(LOCK)).context("cannot name the lock file")?;
+        Ok(Site { directory, runs: 0, _lock: lock })
+    }
+
+    /// An empty directory for the next store. Short, as a socket's path has little room.
+    pub fn fresh(&mut self) -> Result<PathBuf> {
+        self.runs += 1;
+        let path = self.directory.path().join(self.runs.to_string());
+        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+/// Removes the directories in `parent` whose run is dead.
+fn sweep(parent: &Path) -> Result<()> {
+    let entries = fs::read_dir(parent)
+        .with_context(|| format!("cannot read {}: choose another --dir", parent.display()))?;
+    for entry in entries.flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            continue;
+        }
+        // Without a lock file it is another user's, or is being made at this moment.
+        let Ok(lock) = File::open(entry.path().join(LOCK)) else { continue };
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            eprintln!("removing {}, which a dead run left", entry.path().display());
+            fs::remove_dir_all(entry.path())
+                .with_context(|| format!("cannot remove {}", entry.path().display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that the files under `path` really take: blocks, not lengths, as some files are sparse.
+pub fn allocated_bytes(path: &Path) -> Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let mut bytes = 0;
+    for entry in fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))? {
+        let entry = entry?;
+        let about = entry.metadata()?;
+        bytes +=
+            if about.is_dir() { allocated_bytes(&entry.path())? } else { about.blocks() * 512 };
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dead_runs_directory_is_removed_and_a_live_ones_is_not() {
+        let parent = tempfile::tempdir().unwrap();
+        let live = Site::new(parent.path()).unwrap();
+        let dead = parent.path().join(format!("{PREFIX}dead"));
+        fs::create_dir(&dead).unwrap();
+        File::create(dead.join(LOCK)).unwrap();
+
+        let second = Site::new(parent.path()).unwrap();
+        assert!(!dead.exists());
+        assert!(live.directory.path().exists());
+        assert!(second.directory.path().exists());
+    }
+}

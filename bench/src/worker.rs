@@ -1,0 +1,220 @@
+//! The process that does a workload's operations: this program, started again by [`crate::crew`].
+//!
+//! It reads one JSON line for each order from standard input and answers each with one line on
+//! standard output. Invariant: it ends when its input ends, and the kernel ends it with the thread
+//! that started it, so no worker outlives its run. Nothing else may be printed by it.
+
+use std::{
+    io::{BufRead, Write},
+    path::PathBuf,
+    sync::Barrier,
+    thread,
+};
+
+use anyhow::{Context, Result, ensure};
+use rustix::{
+    process::{Signal, set_parent_process_death_signal},
+    time::{ClockId, clock_gettime},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    machine::resident_bytes,
+    rivals,
+    store::{Shape, Store},
+    workloads::{
+        self, Workload,
+        driver::{Driver, Tally},
+    },
+};
+
+/// What a worker process is for. The first line it reads.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Job {
+    /// The rival's name.
+    pub rival: String,
+    /// The workload's name.
+    pub workload: String,
+    /// The directory that the rival prepared.
+    pub site: PathBuf,
+    /// What is asked of the store.
+    pub shape: Shape,
+    /// The number of this process's first worker.
+    pub first_worker: u64,
+    /// How many workers it has, each a thread.
+    pub threads: usize,
+}
+
+/// What follows: the phases, one after the other.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// Its name.
+    pub phase: String,
+}
+
+/// What a worker answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// To the job: the stores are open.
+    Ready {
+        /// Bytes of memory the process holds.
+        resident_bytes: u64,
+    },
+    /// To a phase.
+    Done(Done),
+    /// To the end of input: all is left in order.
+    Finished,
+    /// To anything: it went wrong, and the process ends.
+    Failed(String),
+}
+
+/// What all workers of one process did in one phase.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Done {
+    /// Start of the first, by the machine's monotonic clock, which all processes share.
+    pub start_ns: u64,
+    /// End of the last.
+    pub end_ns: u64,
+    /// Operations of all.
+    pub operations: u64,
+    /// Values that were not the expected ones.
+    pub wrong: u64,
+    /// Keys that should have been there.
+    pub absent: u64,
+    /// Bytes of memory the process holds at the end.
+    pub resident_bytes: u64,
+    /// Times of the puts in nanoseconds, each with its count.
+    pub puts: Vec<(u64, u64)>,
+}
+
+/// The worker's whole life.
+pub fn main() -> Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL)).context("cannot bind to the parent")?;
+    // A parent that died before that call has closed our input, which ends us as well.
+    if let Err(error) = serve() {
+        say(&Answer::Failed(format!("{error:#}")))?;
+    }
+    Ok(())
+}
+
+fn serve() -> Result<()> {
+    let mut lines = std::io::stdin().lock().lines();
+    let job = lines.next().context("a worker is started by `run`, which tells it its job")??;
+    let job: Job = serde_json::from_str(&job).context("cannot understand the job")?;
+    let rival = rivals::named(&job.rival)?;
+    let workload = workloads::named(&job.workload)?;
+    let mut stores = rival.open(&job.site, &job.shape, job.threads)?;
+    ensure!(stores.len() == job.threads, "{} opened a wrong number of stores", rival.name());
+    say(&Answer::Ready { resident_bytes: resident_bytes(std::process::id())? })?;
+
+    for line in lines {
+        let order: Order = serde_json::from_str(&line?).context("cannot understand the phase")?;
+        let mut done = run_phase(workload, &order.phase, &job, rival.batch(), &mut stores)?;
+        done.resident_bytes = resident_bytes(std::process::id())?;
+        say(&Answer::Done(done))?;
+    }
+    for store in &mut stores {
+        store.finish()?;
+    }
+    say(&Answer::Finished)
+}
+
+fn say(answer: &Answer) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, answer).context("cannot answer")?;
+    out.write_all(b"\n").context("cannot answer")?;
+    out.flush().context("cannot answer")
+}
+
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Runs one phase in all threads of this process.
+fn run_phase(
+    workload: &dyn Workload,
+    phase: &str,
+    job: &Job,
+    batch: usize,
+    stores: &mut [Box<dyn Store>],
+) -> Result<Done> {
+    let together = Barrier::new(stores.len());
+    let one = |at: usize, store: &mut dyn Store| -> Result<Done> {
+        let tally = Tally::new(job.shape.latency);
+        together.wait();
+        // Only after the barrier may anything fail, or the others would wait for ever.
+        let mut driver = Driver { store, batch, tally: tally? };
+        let start_ns = now_ns();
+        workload.run(phase, job.first_worker + at as u64, &job.shape, &mut driver)?;
+        Ok(done(start_ns, now_ns(), &driver.tally))
+    };
+    // A single worker needs no thread of its own.
+    if let [store] = stores {
+        return one(0, store.as_mut());
+    }
+    let parts: Vec<Result<Done>> = thread::scope(|scope| {
+        let one = &one;
+        let threads = stores.iter_mut().enumerate();
+        let threads: Vec<_> =
+            threads.map(|(at, store)| scope.spawn(move || one(at, store.as_mut()))).collect();
+        threads.into_iter().map(joined).collect()
+    });
+    let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
+    parts.into_iter().reduce(Done::beside).context("the process has no worker")
+}
+
+fn joined(thread: thread::ScopedJoinHandle<'_, Result<Done>>) -> Result<Done> {
+    thread.join().unwrap_or_else(|_| anyhow::bail!("a worker's thread panicked"))
+}
+
+fn done(start_ns: u64, end_ns: u64, tally: &Tally) -> Done {
+    let puts = tally.puts.as_ref().map(|puts| {
+        let counts = puts.iter_recorded();
+        counts.map(|step| (step.value_iterated_to(), step.count_at_value())).collect()
+    });
+    Done {
+        start_ns,
+        end_ns,
+        operations: tally.operations,
+        wrong: tally.wrong,
+        absent: tally.absent,
+        resident_bytes: 0,
+        puts: puts.unwrap_or_default(),
+    }
+}
+
+impl Done {
+    /// What two parts of a crew did together.
+    pub fn beside(mut self, other: Done) -> Done {
+        self.start_ns = self.start_ns.min(other.start_ns);
+        self.end_ns = self.end_ns.max(other.end_ns);
+        self.operations += other.operations;
+        self.wrong += other.wrong;
+        self.absent += other.absent;
+        self.resident_bytes += other.resident_bytes;
+        self.puts.extend(other.puts);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_several_is_from_the_first_start_to_the_last_end() {
+        let part = |start_ns, end_ns| Done {
+            start_ns,
+            end_ns,
+            operations: 10,
+            wrong: 0,
+            absent: 1,
+            resident_bytes: 5,
+            puts: vec![(1, 1)],
+        };
+        let both = part(5, 20).beside(part(3, 9));
+        assert_eq!((both.start_ns, both.end_ns, both.operations, both.absent), (3, 20, 20, 2));
+        assert_eq!((both.resident_bytes, both.puts.len()), (10, 2));
+    }
+}
