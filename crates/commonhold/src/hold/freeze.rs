@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::map::root::{self, Status, roots};
 use crate::map::{directory, segment::Segment};
 use crate::memory::arena::Arena;
-use crate::memory::lane::LaneGuard;
+use crate::memory::lane::{self, LaneGuard};
 use crate::steps::step;
 use crate::sync::participant;
 use crate::sync::robust_lock::{self, Level, Peers};
@@ -17,7 +17,7 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 /// While this lives nobody changes anything in the hold; readers go on. A writer waits, in whatever
-/// process; one in this process gets `Busy`. If this process is killed, the gate opens.
+/// process; this very thread would get `Busy`. If this process is killed, the gate opens.
 #[must_use = "dropping it lets writers go on"]
 pub struct Freeze<'a> {
     arena: &'a Arena,
@@ -37,6 +37,7 @@ pub(crate) fn freeze(arena: &Arena) -> Result<Freeze<'_>> {
         robust_lock::unlock(&roots(&arena.space).names_lock);
         return Err(error);
     }
+    lane::count_freeze(1);
     let freeze = Freeze { arena, thread: PhantomData };
     step!("freeze.closed");
     // With the SeqCst gate store above: every lock taken later is followed by a look at the closed gate.
@@ -69,6 +70,7 @@ fn wait_for(lane: &LaneGuard<'_>, segment: Segment<'_>) -> Result<()> {
 
 impl Drop for Freeze<'_> {
     fn drop(&mut self) {
+        lane::count_freeze(-1);
         robust_lock::unlock(&roots(&self.arena.space).gate);
         robust_lock::unlock(&roots(&self.arena.space).names_lock);
     }

@@ -13,7 +13,7 @@ use crate::hold::superblock::superblock;
 use crate::map::bound::Bound;
 use crate::map::handle::Map;
 use crate::map::options::MapOptions;
-use crate::map::{lifecycle, root};
+use crate::map::{compact, lifecycle, root};
 use crate::memory::arena::Arena;
 use crate::memory::lane::LaneGuard;
 use crate::memory::trim;
@@ -152,10 +152,11 @@ impl Hold {
         check::check(self)
     }
 
-    /// Gives free memory back to the system, 2 MiB blocks that have been free for a quarter of a second;
+    /// Empties sparse extents and gives free memory back to the system, 2 MiB blocks that have been free for a quarter of a second;
     /// returns the bytes. Writers do it too, as they free memory. A hold with a cache map keeps its memory.
     pub fn trim(&self) -> Result<u64> {
         let lane: LaneGuard<'_> = self.arena.enter()?;
+        compact::compact(&lane, u64::MAX)?;
         Ok(trim::trim(self.space(), lane.me(), lane.lane(), trim::GRACE_MS))
     }
 
@@ -169,7 +170,7 @@ impl Hold {
     }
 
     /// Keeps all writers waiting until the result is dropped; readers go on. For a consistent view of several
-    /// keys or maps. Writing from this process meanwhile is the error `Busy`.
+    /// keys or maps. Writing from this thread meanwhile is the error `Busy`.
     pub fn freeze(&self) -> Result<Freeze<'_>> {
         freeze::freeze(&self.arena)
     }

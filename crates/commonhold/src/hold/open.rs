@@ -371,7 +371,7 @@ pub(crate) fn open_for_salvage(path: &Path) -> Result<(Space, HeldBytes)> {
     let mapping = Mapping::reserve(&file, reserve, reserve, true).map_err(failed)?;
     let space = Space::new(file, mapping, in_memory);
     superblock(&space).check_identity(path)?;
-    let whole = len.next_multiple_of(EXTENT) / EXTENT;
+    let whole = len.div_ceil(EXTENT);
     growth(&space).committed.store(whole, Ordering::Relaxed);
     Ok((space, alone))
 }

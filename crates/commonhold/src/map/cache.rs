@@ -11,6 +11,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::Bound;
+use crate::map::change::Expiry;
 use crate::map::directory;
 use crate::map::locked::{self, Found};
 use crate::map::options::MapMode;
@@ -44,11 +45,13 @@ fn tick(space: &Space) -> u64 {
 }
 
 /// When a pair set now expires; 0 for never.
-pub(crate) fn expiry(space: &Space, bound: &Bound, ttl_ms: Option<u64>) -> u64 {
+pub(crate) fn expiry(space: &Space, bound: &Bound, expiry: Expiry) -> u64 {
     let MapMode::Cache { ttl_ms: own, .. } = bound.mode else { return 0 };
-    match ttl_ms.unwrap_or(own) {
-        0 => 0,
-        ttl => tick(space).saturating_add(ttl).max(1),
+    match expiry {
+        Expiry::At(time) => time,
+        Expiry::Own if own == 0 => 0,
+        Expiry::Own => tick(space).saturating_add(own),
+        Expiry::After(ttl) => tick(space).saturating_add(ttl),
     }
 }
 

@@ -31,13 +31,23 @@ pub(crate) struct Change<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) rule: Rule<'a>,
     pub(crate) act: Act<'a>,
-    /// Cache mode: milliseconds to live; 0 for ever, `None` for the map's own.
-    pub(crate) ttl_ms: Option<u64>,
+    pub(crate) expiry: Expiry,
+}
+
+/// Cache mode: when the pair expires.
+#[derive(Clone, Copy)]
+pub(crate) enum Expiry {
+    /// After the map's own time to live.
+    Own,
+    /// After so many milliseconds.
+    After(u64),
+    /// At this time on the hold clock; 0 for never.
+    At(u64),
 }
 
 impl<'a> Change<'a> {
     pub(crate) fn new(key: &'a [u8], rule: Rule<'a>, act: Act<'a>) -> Change<'a> {
-        Change { key, rule, act, ttl_ms: None }
+        Change { key, rule, act, expiry: Expiry::Own }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::Bound;
-use crate::map::change::{Act, Change, Outcome, Rule};
+use crate::map::change::{Act, Change, Expiry, Outcome, Rule};
 use crate::map::hash::Hash;
 use crate::map::iterate::{Cursor, Pair};
 use crate::map::many::{self, Values};
@@ -199,7 +199,7 @@ impl Map {
             return Err(Error::new(ErrorKind::Mismatch, text));
         }
         let mut change = Change::new(key.as_ref(), Rule::Always, Act::Put(value.as_ref()));
-        change.ttl_ms = Some(milliseconds(ttl).max(1));
+        change.expiry = Expiry::After(milliseconds(ttl));
         Ok(Uid(self.apply(&change, None)?.uid))
     }
 

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::map::bound::Bound;
 use crate::map::hash::MAX_DEPTH;
 use crate::map::record::tag_of;
-use crate::map::segment::Segment;
+use crate::map::segment::{Phase, Segment, Step, mask};
 use crate::map::{cache, directory, read};
 use crate::sync::space::Space;
 use std::sync::atomic::{Ordering, fence};
@@ -52,23 +52,33 @@ pub(crate) fn note(
     loop {
         noted.clear();
         let segment = directory::lookup_checked(space, bound, bits)?;
-        let phase = segment.phase();
+        let seen = segment.phase();
+        let phase = half(seen, bits);
         if !phase.covers(bits) || phase.depth > MAX_DEPTH {
             bound.ensure_current(space)?;
             std::hint::spin_loop();
             continue;
         }
-        let whole = note_slots(space, bound, segment, noted);
+        let whole = note_slots(space, bound, segment, phase, noted);
         fence(Ordering::Acquire);
         let again = directory::lookup_checked(space, bound, bits)?;
-        let same = again.offset == segment.offset && segment.phase().depth == phase.depth;
+        let same = again.offset == segment.offset && segment.phase() == seen;
         if whole && same {
             bound.ensure_current(space)?;
-            // Skip what the cursor has behind it: the segment may have been larger before... or smaller.
+            // The cursor may come from a deeper map: what lies behind it was given before.
             noted.retain(|n| u64::from(reverse(directory_of(n))) >= cursor.0);
             let width = 1u64 << (MAX_DEPTH - phase.depth);
             return Ok(Cursor((cursor.0 / width + 1) * width));
         }
+    }
+}
+
+/// While a split is being published, a parent is read for one half only: the other is being cleared, or its
+/// entry leads to the child.
+fn half(phase: Phase, bits: u32) -> Phase {
+    match phase.step {
+        Step::Publishing => Phase::still(phase.depth + 1, bits & mask(phase.depth + 1)),
+        _ => phase,
     }
 }
 
@@ -80,8 +90,13 @@ fn directory_of(noted: &Noted) -> u32 {
 }
 
 /// False if a slot changed under the reading.
-fn note_slots(space: &Space, bound: &Bound, segment: Segment<'_>, noted: &mut Vec<Noted>) -> bool {
-    let phase = segment.phase();
+fn note_slots(
+    space: &Space,
+    bound: &Bound,
+    segment: Segment<'_>,
+    phase: Phase,
+    noted: &mut Vec<Noted>,
+) -> bool {
     for position in 0..bound.positions() {
         let slot = segment.slot(position);
         let word = slot.load(Ordering::Acquire);
@@ -97,7 +112,7 @@ fn note_slots(space: &Space, bound: &Bound, segment: Segment<'_>, noted: &mut Ve
             continue;
         }
         let directory = if phase.depth >= 8 {
-            (tag_of(word) << 8) as u32 & 0xff_ffff | phase.prefix & 0xff
+            (tag_of(word) << 8) as u32 & 0xff_ff00 | phase.prefix & 0xff
         } else {
             let Some(record) = bound.shape.open(space, word) else { return false };
             let directory = record.directory();

@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::{Bound, bind_any};
 use crate::map::directory::{self, FIRST_DEPTH, is_segment};
 use crate::map::locked;
-use crate::map::options::MapOptions;
+use crate::map::options::{MapMode, MapOptions};
 use crate::map::root::{self, NAME_BYTES, Root, Status, roots};
 use crate::map::segment::{Phase, Segment};
 use crate::map::write;
@@ -77,6 +77,7 @@ fn create(lane: &LaneGuard<'_>, name: &str, options: &MapOptions) -> Result<Boun
         Ok(()) => {
             // The commit point.
             root.set_status(Status::Live);
+            keep_memory_if_bounded(lane.space());
             step!("create.live");
             Bound::new(lane.space(), id, root)
         }
@@ -224,6 +225,16 @@ fn undo(writer: &impl Writer, id: u32, root: &Root) {
         step!("drop.directory-freed");
     }
     root.set_status(Status::Free);
+    keep_memory_if_bounded(space);
+}
+
+/// A cache would only get back at once what it gives away.
+fn keep_memory_if_bounded(space: &Space) {
+    let is_cache = |root: &Root| {
+        root.status() == Status::Live && matches!(root.mode(), Some(MapMode::Cache { .. }))
+    };
+    let any = root::all(space).any(|(_, root)| is_cache(root));
+    extents::growth(space).keep_memory.store(u32::from(any), Ordering::Relaxed);
 }
 
 /// A predecessor may have freed it already, and another map may use it since: the mark and the map id

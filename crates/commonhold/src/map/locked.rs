@@ -12,9 +12,9 @@ use crate::map::record::{Record, offset_of, tag_of};
 use crate::map::root;
 use crate::map::segment::Segment;
 use crate::memory::arena::Writer;
-use crate::memory::lane::LaneGuard;
+use crate::memory::lane::{self, LaneGuard};
 use crate::steps::step;
-use crate::sync::robust_lock::{self, Level};
+use crate::sync::robust_lock::{self, Level, Peers};
 use std::sync::atomic::{Ordering, fence};
 
 /// A record found under the lock.
@@ -79,10 +79,9 @@ pub(crate) fn is_frozen(lane: &LaneGuard<'_>) -> bool {
 
 #[cold]
 fn wait_while_frozen(lane: &LaneGuard<'_>) -> Result<()> {
-    use crate::sync::robust_lock::Peers;
     let gate = &root::roots(lane.space()).gate;
-    if robust_lock::holder(gate) == Some(lane.me()) {
-        let text = "this process has frozen the hold; drop the Freeze before writing";
+    if lane::is_freezing() && robust_lock::holder(gate) == Some(lane.me()) {
+        let text = "this thread has frozen the hold; drop the Freeze before writing";
         return Err(Error::new(ErrorKind::Busy, text));
     }
     if gate.load(Ordering::Relaxed) != 0 {

@@ -7,6 +7,7 @@
 //! | where things are in memory | [`root`], [`directory`], [`segment`], [`record`], [`hash`] |
 //! | reading | [`read`], [`many`], [`iterate`] |
 //! | writing | [`change`] (what is asked), [`write`], [`locked`] (the commit), [`split`], [`lifecycle`] |
+//! | memory and copies | [`compact`] (sparse extents), [`image`] (segments for backups) |
 //! | other modes | [`words`] (pairs of at most 8 bytes), [`cache`] |
 //! | after a death; proving it | [`recover`], [`check`] |
 
@@ -14,6 +15,7 @@ pub(crate) mod bound;
 pub(crate) mod cache;
 pub(crate) mod change;
 pub(crate) mod check;
+pub(crate) mod compact;
 pub(crate) mod directory;
 pub(crate) mod handle;
 pub(crate) mod hash;

@@ -27,7 +27,7 @@ pub(crate) struct Shape {
 /// The slot word of a record.
 #[inline]
 pub(crate) fn slot_word(offset: u64, hash: Hash) -> u64 {
-    hash.tag() << OFFSET_BITS | offset / 8
+    hash.tag() << OFFSET_BITS | (offset / 8)
 }
 
 /// The offset in a slot word.

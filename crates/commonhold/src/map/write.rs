@@ -4,6 +4,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::Bound;
 use crate::map::cache;
 use crate::map::change::{Act, Change, Outcome, Rule, add};
+use crate::map::compact;
 use crate::map::hash::Hash;
 use crate::map::locked::{self, Found};
 use crate::map::record::{Record, slot_word};
@@ -12,6 +13,9 @@ use crate::map::split;
 use crate::memory::arena::{Arena, Writer};
 use crate::memory::lane::LaneGuard;
 use crate::steps::step;
+
+/// Extents emptied at most to make room for one record: a megabyte.
+const COMPACTED: u64 = 16;
 
 /// A record that is written but not published.
 struct Draft<'a> {
@@ -33,8 +37,24 @@ pub(crate) fn apply(
     apply_in(&lane, bound, change, old)
 }
 
-/// The same, in a lane entered already.
+/// The same, in a lane entered already. Where there is no room, sparse extents are emptied first.
 pub(crate) fn apply_in(
+    lane: &LaneGuard<'_>,
+    bound: &Bound,
+    change: &Change<'_>,
+    mut old: Option<&mut Vec<u8>>,
+) -> Result<Outcome> {
+    match apply_once(lane, bound, change, old.as_deref_mut()) {
+        Err(full) if full.is_full() => match compact::compact(lane, COMPACTED) {
+            Ok(0) | Err(_) => Err(full),
+            Ok(_) => apply_once(lane, bound, change, old),
+        },
+        result => result,
+    }
+}
+
+/// The same, with the room there is.
+pub(crate) fn apply_once(
     lane: &LaneGuard<'_>,
     bound: &Bound,
     change: &Change<'_>,
@@ -69,7 +89,7 @@ fn prepare<'a>(
         }
     };
     bound.check_lengths(change.key, Some(value.len()))?;
-    let expiry = cache::expiry(lane.space(), bound, change.ttl_ms);
+    let expiry = cache::expiry(lane.space(), bound, change.expiry);
     let len = bound.shape.record_len(change.key.len() as u64, value.len() as u64);
     if bound.is_cache() {
         cache::make_room(lane, bound, len)?;

@@ -109,7 +109,7 @@ const LONG: usize = 128;
 /// Both ranges are valid for `len` bytes and do not overlap.
 #[inline]
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY (all): offsets below stay within `len`.
+    // SAFETY: the caller's contract; all offsets below stay within `len`.
     unsafe {
         if len >= LONG {
             raw::copy_many(from, to, len);
@@ -165,7 +165,7 @@ pub(crate) unsafe fn append(from: *const u8, len: usize, out: &mut Vec<u8>) {
 #[inline]
 pub(crate) unsafe fn equal(from: *const u8, bytes: &[u8]) -> bool {
     let (other, len) = (bytes.as_ptr(), bytes.len());
-    // SAFETY (all): offsets below stay within `len`.
+    // SAFETY: the caller's contract; all offsets below stay within `len`.
     unsafe {
         if len >= 8 {
             let mut at = 0;

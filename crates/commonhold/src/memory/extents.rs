@@ -32,7 +32,8 @@ pub(crate) const BLOCK: u64 = 32;
 pub(crate) struct Growth {
     /// Robust lock over growing.
     pub(crate) lock: AtomicU32,
-    spare: AtomicU32,
+    /// 1 while a cache map exists: bounded maps keep their memory.
+    pub(crate) keep_memory: AtomicU32,
     /// Extents whose headers exist; the file is at least so long.
     pub(crate) committed: AtomicU64,
     /// The size limit of the hold.

@@ -39,6 +39,7 @@ const TRIM_AFTER: u32 = 64;
 thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
     static PREFERRED: Cell<usize> = const { Cell::new(usize::MAX) };
+    static FREEZES: Cell<u32> = const { Cell::new(0) };
 }
 
 /// One lane; private memory.
@@ -101,6 +102,16 @@ pub(crate) fn begin_operation() -> bool {
 /// The end of [`begin_operation`].
 pub(crate) fn end_operation() {
     INSIDE.with(|inside| inside.set(false));
+}
+
+/// Counts the holds that this thread keeps frozen.
+pub(crate) fn count_freeze(by: i32) {
+    FREEZES.with(|count| count.set(count.get().saturating_add_signed(by)));
+}
+
+/// True if this thread keeps a hold frozen: it must not wait for a gate, which may be its own.
+pub(crate) fn is_freezing() -> bool {
+    FREEZES.with(Cell::get) != 0
 }
 
 /// One operation in a lane. Dropping it leaves the lane.

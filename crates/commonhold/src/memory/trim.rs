@@ -16,6 +16,9 @@ pub(crate) const GRACE_MS: u64 = 250;
 
 /// Punches every block that is free throughout, and has been for `age_ms`. Returns the bytes given back.
 pub(crate) fn trim(space: &Space, me: Owner, lane: u32, age_ms: u64) -> u64 {
+    if extents::growth(space).keep_memory.load(Ordering::Relaxed) != 0 {
+        return 0;
+    }
     let now = clock::monotonic_ns() / 1_000_000;
     let mut given = 0;
     // The first blocks stay: small holds grow and shrink inside them.

@@ -110,6 +110,7 @@ impl HoldFile {
     }
 
     /// A descriptor on a *new* open file description of the same file, with access as this one.
+    #[cfg(test)]
     pub(crate) fn reopen(&self) -> io::Result<OwnedFd> {
         self.open_description().map_err(|error| self.explain(error))
     }
@@ -180,6 +181,7 @@ impl HoldFile {
     }
 
     /// How many names the file has; 0 once it was deleted.
+    #[cfg(test)]
     pub(crate) fn links(&self) -> io::Result<u64> {
         #[allow(clippy::useless_conversion, reason = "the type differs by architecture")]
         Ok(u64::from(status(*self.fd()?)?.st_nlink))

@@ -91,7 +91,7 @@ impl Stage {
 
     fn reach(&self, stage: u32) {
         self.word().store(stage, Ordering::Release);
-        futex::wake_all(self.word());
+        futex::wake_one(self.word());
     }
 
     fn wait_for(&self, stage: u32) {
