@@ -1,0 +1,53 @@
+//! The figures of the forerunners and the goals that follow from them.
+//!
+//! They were measured on *another* machine (2 cores of a virtual AMD EPYC, 24 GiB, Linux 6.18),
+//! so a ratio to them is a hint, not a result; `bench/` measures rivals beside this project in one
+//! run. Whoever shows them must say so: [`NOTE`].
+
+/// What every table with these figures must say.
+pub const NOTE: &str = "* SharedHashFile's and Localmemcache's figures are from another machine \
+                        (2 virtual EPYC cores);\n  the ratio to them is a hint. Ratios from one \
+                        run on one machine come from the project's bench/ folder.";
+
+/// A forerunner's figure and what is wanted of this project in terms of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Goal {
+    /// The figure, in the metric's unit.
+    pub theirs: f64,
+    /// Ours divided by theirs should be at least this, or at most, if less is better.
+    pub ratio: f64,
+}
+
+/// SharedHashFile's operations per second in `phase` with 2 processes, 10 M keys, 4-byte keys and
+/// values. `get_many` is compared with its get.
+pub fn rate(fixed: bool, phase: &str) -> Option<Goal> {
+    let (general, fixed_length) = match phase {
+        "put" => (1.20e6, 2.14e6),
+        "upd" => (2.47e6, 4.35e6),
+        "mix" => (2.64e6, 4.56e6),
+        "get" | "get_many" => (2.61e6, 3.48e6),
+        _ => return None,
+    };
+    let ratio = match (fixed, phase) {
+        (false, "get_many") => 8.0,
+        (false, _) => 4.0,
+        (true, _) => 3.0,
+    };
+    Some(Goal { theirs: if fixed { fixed_length } else { general }, ratio })
+}
+
+/// SharedHashFile's bytes per pair in the same workload.
+pub fn bytes_per_pair(fixed: bool) -> Goal {
+    if fixed { Goal { theirs: 35.5, ratio: 0.5 } } else { Goal { theirs: 43.6, ratio: 0.85 } }
+}
+
+/// The slowest put while the map grows, in nanoseconds, on a quiet core.
+pub const SLOWEST_PUT_NS: f64 = 1e6;
+/// The 99.99th percentile of puts while the map grows, in nanoseconds.
+pub const P9999_PUT_NS: f64 = 100e3;
+
+/// Localmemcache's own loop, in milliseconds for 2 million turns.
+pub const LOCALMEMCACHE_MS: Goal = Goal { theirs: 655.0, ratio: 0.5 };
+
+/// Gets per second beside a private hash map measured in the same run.
+pub const PRIVATE_RATIO: f64 = 1.5;

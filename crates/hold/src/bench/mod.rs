@@ -1,0 +1,59 @@
+//! `hold bench`: how fast this machine does what the project promises.
+//!
+//! - [`map`]: many processes on one map, the workload of SharedHashFile's own benchmark
+//! - [`local_loop`]: the loop of Localmemcache's own benchmark, one process, a file
+//! - [`private`]: one process, beside a hash map of its own memory
+//! - [`goals`]: the forerunners' figures and the goals; [`table`]: how results are shown
+//!
+//! Rivals that need servers or heavy libraries are in the `bench/` folder of the project.
+//! Invariant: nothing is measured that was not also checked to be right.
+
+mod goals;
+mod local_loop;
+mod map;
+mod private;
+mod table;
+
+use crate::workload::{Result, Trouble, results::Results, say};
+use std::process::ExitCode;
+
+/// Options of `hold bench`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    workload: Workload,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Workload {
+    /// Many processes put, update, mix and get in one map
+    #[command(after_help = map::EXAMPLES)]
+    Map(map::Args),
+    /// Localmemcache's loop: set and get of 10,000 decimal keys in a file, one process
+    Loop(local_loop::Args),
+    /// Random get and copy in one process, beside hashbrown's HashMap<Vec<u8>, Vec<u8>>
+    Private(private::Args),
+}
+
+/// Measures, or does the work of one measured process.
+pub fn run(args: &Args, json: bool) -> crate::failure::Result<ExitCode> {
+    let done = match &args.workload {
+        Workload::Map(args) => map::run(args, json),
+        Workload::Loop(args) => {
+            local_loop::measure(args).and_then(|results| show(&results, json, &local_loop::lines))
+        }
+        Workload::Private(args) => {
+            private::measure(args).and_then(|results| show(&results, json, &private::lines))
+        }
+    };
+    done.map(|()| ExitCode::SUCCESS).map_err(Trouble::into_failure)
+}
+
+/// Shows `results` as JSON, or to people as `lines` makes them.
+fn show(results: &Results, json: bool, lines: &dyn Fn(&Results) -> Vec<String>) -> Result<()> {
+    if json {
+        return say(&results.to_json()?);
+    }
+    say(&format!("{}\n", results.machine().line()))?;
+    lines(results).iter().try_for_each(|line| say(line))
+}

@@ -1,0 +1,79 @@
+//! The caretaker: what administrators do while everybody works, and dies at it like the others.
+//!
+//! A live check may find changes in flight, but no problem. A backup is whole when it is said to
+//! be; the supervisor restores the last one at the end of a round.
+
+use super::plan::{Ledger, Maps, Order};
+use super::value::Kind;
+use crate::workload::{Result, Trouble};
+use commonhold::{Hold, MapOptions};
+
+/// The name of a backup that was completed, in the run's folder.
+pub const BACKUP: &str = "complete.backup";
+
+/// Works until it is over.
+pub fn run(order: &Order) -> Result<()> {
+    let ledger = Ledger::open(order)?;
+    let mut rng = fastrand::Rng::with_seed(order.seed);
+    let mut hold = Hold::open(&order.hold)?;
+    ledger.set_ready(order.place)?;
+    for done in 0.. {
+        ledger.set_progress(order.place, 0, done)?;
+        if ledger.over()? {
+            break;
+        }
+        match rng.u8(..64) {
+            0..=7 => check(&hold)?,
+            8..=19 => drop(hold.sweep()?),
+            20..=23 => drop(hold.trim()?),
+            24..=31 => look_around(&hold)?,
+            32..=35 => drop(hold.freeze()?),
+            36 => backup(&hold, order)?,
+            37..=47 => come_and_go(&hold, &mut rng)?,
+            _ => {
+                hold.close()?;
+                hold = Hold::open(&order.hold)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check(hold: &Hold) -> Result<()> {
+    let report = hold.check()?;
+    if report.ok && report.problems.is_empty() {
+        return Ok(());
+    }
+    Err(Trouble::new(format!("check, while others work: {}", report.problems.join("; "))))
+}
+
+fn look_around(hold: &Hold) -> Result<()> {
+    let stat = hold.stat()?;
+    let maps = Maps::open(hold)?;
+    for kind in Kind::ALL {
+        maps.own(kind).stat()?;
+    }
+    let alive = hold.participants()?.iter().filter(|p| p.alive).count();
+    if alive == 0 || stat.maps == 0 {
+        return Err(Trouble::new(format!("stat says {} maps, {alive} participants", stat.maps)));
+    }
+    Ok(())
+}
+
+/// Makes a map, fills it across a split, and drops it.
+fn come_and_go(hold: &Hold, rng: &mut fastrand::Rng) -> Result<()> {
+    let name = format!("passing-{}", rng.u8(..3));
+    let map = hold.map(&name, MapOptions::general())?;
+    for number in 0..rng.u32(..400) {
+        map.set(number.to_le_bytes(), name.as_bytes())?;
+    }
+    hold.drop_map(&name)?;
+    Ok(())
+}
+
+/// A backup gets its final name only when it is complete, whoever is killed when.
+fn backup(hold: &Hold, order: &Order) -> Result<()> {
+    let begun = order.folder.join(format!("begun-{}", std::process::id()));
+    hold.backup(&begun)?;
+    Ok(std::fs::rename(begun, order.folder.join(BACKUP))?)
+}

@@ -1,0 +1,107 @@
+//! What a crash test did and found, for people and as JSON.
+
+use indicatif::HumanCount;
+use serde::Serialize;
+
+/// Everything that is counted.
+#[derive(Serialize, Default, Debug)]
+pub struct Report {
+    /// Whether nothing was wrong.
+    pub passed: bool,
+    /// Seconds that it took.
+    pub seconds: f64,
+    /// Quiet moments with everything compared.
+    pub rounds: u64,
+    /// Processes started.
+    pub processes: u64,
+    /// Processes killed (SIGKILL) at an instant of chance while working.
+    pub kills: u64,
+    /// Processes stopped (SIGSTOP) at an instant of chance.
+    pub stops: u64,
+    /// Stops of writers during which every reader was seen to get on.
+    pub readers_got_on: u64,
+    /// Times that everybody was killed at once.
+    pub massacres: u64,
+    /// Operations acknowledged and compared.
+    pub changes: u64,
+    /// Changes that a killed process had committed without living to hear of it.
+    pub unheard: u64,
+    /// Dead participants settled by the sweeps between rounds.
+    pub recovered: u64,
+    /// Checks of the whole hold between rounds.
+    pub checks: u64,
+    /// Backups restored and compared.
+    pub backups: u64,
+    /// Cases of named steps, with the feature `steps`.
+    pub step_cases: u64,
+    /// Named steps that were passed, of all.
+    pub steps_met: u64,
+    /// How many named steps there are; 0 without the feature.
+    pub steps: u64,
+    /// Whatever was wrong, in words.
+    pub problems: Vec<String>,
+    /// The seed, to draw the same choices again (instants still differ).
+    pub seed: u64,
+}
+
+impl Report {
+    /// The lines for people.
+    pub fn lines(&self) -> Vec<String> {
+        let count = count_of;
+        let mut lines = vec![
+            format!(
+                "{:.0} s, {} rounds, {} processes started",
+                self.seconds,
+                self.rounds,
+                count(self.processes)
+            ),
+            format!(
+                "{} killed and {} stopped at instants of chance, {} times all at once",
+                count(self.kills),
+                count(self.stops),
+                count(self.massacres)
+            ),
+            format!(
+                "{} stops of writers, during each of which every reader got on",
+                count(self.readers_got_on)
+            ),
+            format!(
+                "{} changes acknowledged and compared; {} more that their killed process did not \
+                 live to hear of",
+                count(self.changes),
+                count(self.unheard)
+            ),
+            format!(
+                "{} whole checks (allocated = reachable), {} dead participants settled by them, \
+                 {} backups restored",
+                count(self.checks),
+                count(self.recovered),
+                count(self.backups)
+            ),
+            self.steps_line(),
+        ];
+        lines.extend(self.problems.iter().map(|problem| format!("WRONG: {problem}")));
+        lines.push(match self.passed {
+            true => "passed: nothing lost, nothing torn, nobody hung".to_owned(),
+            false => format!("FAILED (seed {})", self.seed),
+        });
+        lines
+    }
+
+    fn steps_line(&self) -> String {
+        if self.steps == 0 {
+            return "named steps: not in this build (they come with the cargo feature `steps`)"
+                .to_owned();
+        }
+        format!(
+            "named steps: {} of {} met, in {} cases of kill and stop",
+            self.steps_met,
+            self.steps,
+            count_of(self.step_cases)
+        )
+    }
+}
+
+fn count_of(number: u64) -> String {
+    HumanCount(number).to_string()
+}

@@ -1,0 +1,84 @@
+//! Comparing what a lane owns with the ledger, after its process has died or its thread ended.
+//!
+//! The map must be where the ledger is, except for the one change (or one batch) that the dead
+//! process had begun: that may be there or not, whole either way. Whatever is found becomes the
+//! lane's new state. Invariant: nobody else changes the lane's keys meanwhile.
+
+use super::plan::{
+    BATCH, GROWING, IN_BATCH, KEPT_EVERY, Known, Ledger, Maps, growing_key, growing_value, grown,
+    own_key,
+};
+use super::value::Kind;
+use crate::workload::{Result, Trouble};
+
+/// Brings the ledger of `lane` to what is in the maps; trouble if something was lost, torn or
+/// invented. `died` tells whether a change may have been cut off. The number of changes found
+/// ahead of the ledger comes back.
+pub fn settle(lane: u32, ledger: &Ledger, maps: &Maps, died: bool) -> Result<u64> {
+    let mut ahead = 0;
+    for kind in Kind::ALL {
+        for (index, known) in (0..).zip(ledger.all_known(lane, kind)?) {
+            let found = look(maps, kind, lane, index, known)?;
+            if found != known {
+                ahead += 1;
+                ledger.acknowledge(lane, kind, index, found)?;
+            }
+        }
+    }
+    for which in 0..GROWING.len() {
+        ahead += settle_growing(lane, ledger, maps, which)?;
+    }
+    let in_batch = ledger.head(lane, IN_BATCH)? != 0;
+    let allowed = if !died {
+        0
+    } else if in_batch {
+        BATCH
+    } else {
+        1
+    };
+    if ahead > allowed {
+        return Err(Trouble::new(format!(
+            "lane {lane}: {ahead} changes are in the maps that nobody was told of; its process \
+             can have left {allowed} at most"
+        )));
+    }
+    ledger.set_head(lane, IN_BATCH, 0)?;
+    Ok(ahead)
+}
+
+/// What key `index` is now, given what was acknowledged.
+fn look(maps: &Maps, kind: Kind, lane: u32, index: u64, known: Known) -> Result<Known> {
+    let key = own_key(kind, lane, index);
+    let value = maps.own(kind).get(&key)?;
+    let wrong = |what: String| {
+        let map = kind.map_name();
+        Err(Trouble::new(format!("map {map}, lane {lane}, key {index}: {what}; known: {known:?}")))
+    };
+    let Some(value) = value else {
+        return match known.present {
+            // A cache may drop anything at any time.
+            _ if kind == Kind::Cache => Ok(known),
+            false => Ok(known),
+            true if index % KEPT_EVERY != 0 => Ok(known.next(false)),
+            true => wrong("a key that is never deleted is gone".to_owned()),
+        };
+    };
+    match kind.read(&key, &value) {
+        Err(why) => wrong(why),
+        Ok(stamp) if stamp.number == known.number && known.present => Ok(known),
+        Ok(stamp) if stamp.number == known.number + 1 => Ok(known.next(true)),
+        Ok(stamp) => wrong(format!("number {} is there", stamp.number)),
+    }
+}
+
+fn settle_growing(lane: u32, ledger: &Ledger, maps: &Maps, which: usize) -> Result<u64> {
+    let added = ledger.head(lane, grown(which))?;
+    let key = growing_key(which, lane, added);
+    let Some(value) = maps.growing[which].get(&key)? else { return Ok(0) };
+    if value != growing_value(which, &key) {
+        let name = GROWING[which];
+        return Err(Trouble::new(format!("map {name}, lane {lane}, key {added}: a wrong value")));
+    }
+    ledger.set_head(lane, grown(which), added + 1)?;
+    Ok(1)
+}

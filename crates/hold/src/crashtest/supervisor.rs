@@ -1,0 +1,172 @@
+//! The supervisor: kills and stops processes at instants of chance, and between rounds compares
+//! everything while nobody works.
+//!
+//! Instants are drawn on a logarithmic scale from a fraction of a process's start to tens of
+//! milliseconds, so that processes die while they open the hold, claim their slot, settle what
+//! their predecessor left, and in the midst of work, and recoverers die like everybody else.
+
+use super::audit;
+use super::crew::{Crew, PATIENCE, Paths};
+use super::plan::{GROWING, Ledger, Maps, grown};
+use super::report::Report;
+use crate::workload::{Result, Trouble, chance::log_uniform, clock::now_ns, interrupt::Interrupt};
+use commonhold::Hold;
+use std::time::{Duration, Instant};
+
+/// Pauses between two blows, in microseconds.
+const PAUSE_US: std::ops::Range<u64> = 50..40_000;
+/// How long a stopped process stands still at most, in microseconds.
+const STILL_US: std::ops::Range<u64> = 20..8_000;
+/// Reads that every reader must finish while a writer stands still.
+const READS: u64 = 20;
+/// A round takes so long, unless the whole test is shorter.
+const ROUND: Duration = Duration::from_secs(4);
+
+/// How the test is run.
+pub struct Settings {
+    /// Seconds in all.
+    pub seconds: f64,
+    /// Writing processes.
+    pub writers: u32,
+    /// Reading processes.
+    pub readers: u32,
+    /// The seed of all choices.
+    pub seed: u64,
+}
+
+/// The supervisor and what it watches over.
+pub struct Supervisor<'a> {
+    /// The shared hold.
+    pub hold: &'a Hold,
+    /// The ledger.
+    pub ledger: &'a Ledger,
+    /// Where everything is.
+    pub paths: Paths<'a>,
+    /// What has happened so far.
+    pub report: &'a mut Report,
+    /// Whether the run is to end early.
+    pub interrupt: &'a Interrupt,
+    rng: fastrand::Rng,
+}
+
+impl<'a> Supervisor<'a> {
+    /// A supervisor whose choices come from `seed`.
+    pub fn new(
+        hold: &'a Hold,
+        paths: Paths<'a>,
+        report: &'a mut Report,
+        interrupt: &'a Interrupt,
+        seed: u64,
+    ) -> Self {
+        let rng = fastrand::Rng::with_seed(seed);
+        Supervisor { hold, ledger: paths.ledger, paths, report, interrupt, rng }
+    }
+
+    /// Rounds until the time is up; `after_round` hears of each.
+    pub fn run(
+        &mut self,
+        settings: &Settings,
+        after_round: &mut dyn FnMut(&Report) -> Result<()>,
+    ) -> Result<()> {
+        let end = Instant::now() + Duration::from_secs_f64(settings.seconds);
+        while Instant::now() < end && !self.interrupt.came() {
+            let left = end.saturating_duration_since(Instant::now());
+            self.round(settings, left.min(ROUND))?;
+            after_round(self.report)?;
+        }
+        Ok(())
+    }
+
+    fn round(&mut self, settings: &Settings, time: Duration) -> Result<()> {
+        self.grow_anew()?;
+        self.ledger.set_over(false)?;
+        let Settings { writers, readers, .. } = *settings;
+        let seed = self.rng.u64(..1 << 40);
+        let mut crew = Crew::start(self.paths, writers, readers, seed, self.report)?;
+        let end = Instant::now() + time;
+        while Instant::now() < end && !self.interrupt.came() {
+            let pause = log_uniform(&mut self.rng, PAUSE_US);
+            std::thread::sleep(Duration::from_micros(pause));
+            self.strike(&mut crew)?;
+            crew.look_after(self.ledger)?;
+        }
+        if self.rng.u8(..3) == 0 {
+            self.report.kills += crew.massacre()?;
+            self.report.massacres += 1;
+        } else {
+            self.ledger.set_over(true)?;
+            crew.finish()?;
+        }
+        audit::audit(self)?;
+        self.report.rounds += 1;
+        Ok(())
+    }
+
+    /// Growing maps begin at nothing, so that every round splits and doubles from the start.
+    fn grow_anew(&mut self) -> Result<()> {
+        for (which, name) in GROWING.into_iter().enumerate() {
+            self.hold.drop_map(name)?;
+            for lane in 0..self.ledger.lanes() {
+                self.ledger.set_head(lane, grown(which), 0)?;
+            }
+        }
+        Maps::create(self.hold).map(drop)
+    }
+
+    /// One blow: kills somebody, or stops somebody for a while and maybe kills him then.
+    fn strike(&mut self, crew: &mut Crew) -> Result<()> {
+        let victim = self.rng.usize(..crew.members.len());
+        match self.rng.u8(..20) {
+            0..=10 => crew.replace(victim, self.report),
+            11..=15 => {
+                self.stop(crew, victim)?;
+                crew.members[victim].worker.go_on()
+            }
+            _ => {
+                self.stop(crew, victim)?;
+                crew.replace(victim, self.report)
+            }
+        }
+    }
+
+    fn stop(&mut self, crew: &mut Crew, victim: usize) -> Result<()> {
+        if !crew.members[victim].worker.stop()? {
+            return crew.look_after(self.ledger);
+        }
+        self.report.stops += 1;
+        if crew.members[victim].is_reader() {
+            let still = log_uniform(&mut self.rng, STILL_US);
+            std::thread::sleep(Duration::from_micros(still));
+            return Ok(());
+        }
+        self.watch_readers(crew)
+    }
+
+    /// Waits until each reader that was at work has got on by some reads: a writer that stands
+    /// still, wherever it is, must not hold them up.
+    fn watch_readers(&mut self, crew: &mut Crew) -> Result<()> {
+        let mut waited_for = Vec::new();
+        for member in crew.members.iter().filter(|m| m.is_reader()) {
+            let place = member.order.place;
+            if self.ledger.ready(place)? == u64::from(member.worker.pid()) {
+                waited_for.push((place, self.ledger.progress(place, 0)?));
+            }
+        }
+        let deadline_ns = now_ns() + PATIENCE.as_nanos() as u64;
+        while let Some((place, begin)) = waited_for.last().copied() {
+            if self.ledger.progress(place, 0)? >= begin + READS {
+                waited_for.pop();
+            } else if now_ns() > deadline_ns {
+                return Err(Trouble::new(format!(
+                    "the reader at place {place} does not get on while a writer stands still"
+                )));
+            } else {
+                // A reader that found something wrong has ended: say that instead.
+                crew.members[place as usize].listen()?;
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+        self.report.readers_got_on += 1;
+        Ok(())
+    }
+}

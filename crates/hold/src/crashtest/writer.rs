@@ -1,0 +1,86 @@
+//! The writing process: a thread for each of its lanes. Threads end and begin again now and then,
+//! because a thread's end is a death of its own kind.
+
+use super::lane::Lane;
+use super::plan::{LANES_EACH, Ledger, Maps, Order};
+use super::shared::Shared;
+use crate::workload::Result;
+use commonhold::Hold;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+
+/// Operations between two looks at whether it is over.
+const ROUND: u32 = 16;
+/// A thread lives for as many operations at most.
+const LIFE: u32 = 30_000;
+
+/// What all threads of the process share.
+#[derive(Clone)]
+struct Common {
+    order: Order,
+    hold: Hold,
+    maps: Arc<Maps>,
+    ledger: Arc<Ledger>,
+}
+
+/// Why a thread ended.
+enum End {
+    /// Everybody is to finish.
+    Over,
+    /// Its operations are spent; the lane goes on with another thread.
+    Spent,
+}
+
+/// Works until it is over.
+pub fn run(order: &Order, first_lane: u32) -> Result<()> {
+    let hold = Hold::open(&order.hold)?;
+    let maps = Arc::new(Maps::open(&hold)?);
+    let ledger = Arc::new(Ledger::open(order)?);
+    ledger.set_ready(order.place)?;
+    let common = Common { order: order.clone(), hold, maps, ledger };
+    let (sender, ends) = channel();
+    for thread in 0..LANES_EACH {
+        spawn(&common, first_lane, thread, true, &sender);
+    }
+    let mut working = LANES_EACH;
+    while working > 0 {
+        let (thread, end) = ends.recv().expect("threads send before they end");
+        match end? {
+            End::Over => working -= 1,
+            End::Spent => spawn(&common, first_lane, thread, false, &sender),
+        }
+    }
+    Ok(())
+}
+
+type Ended = (u32, Result<End>);
+
+fn spawn(common: &Common, first_lane: u32, thread: u32, died: bool, ends: &Sender<Ended>) {
+    let (common, ends) = (common.clone(), ends.clone());
+    std::thread::spawn(move || {
+        let end = work(&common, first_lane + thread, thread, died);
+        // The receiver is gone only if another lane has found something wrong.
+        let _ = ends.send((thread, end));
+    });
+}
+
+fn work(common: &Common, number: u32, thread: u32, died: bool) -> Result<End> {
+    let Common { order, hold, maps, ledger } = common;
+    let mut lane = Lane::take_up(number, hold, maps, ledger, died, order.seed)?;
+    let mut shared = Shared::default();
+    let life = lane.rng.u32(LIFE / 10..LIFE);
+    for done in 0..life {
+        if done % ROUND == 0 {
+            ledger.set_progress(order.place, thread, u64::from(done) + lane.incarnation)?;
+            if ledger.over()? {
+                return Ok(End::Over);
+            }
+        }
+        match lane.rng.u8(..16) {
+            0..=8 => lane.own_step()?,
+            9..=11 => lane.grow()?,
+            _ => shared.step(&mut lane)?,
+        }
+    }
+    Ok(End::Spent)
+}

@@ -1,0 +1,202 @@
+//! What the audience sees while the show is on: a table that stays in place on a terminal, plain
+//! lines when piped, nothing when only the result is asked for.
+
+use super::cast::{Cast, Member, Seen, State};
+use super::work::{Part, Role};
+use crate::workload::{
+    Result,
+    latency::{Latencies, show},
+    say,
+};
+use console::{Term, style, truncate_str};
+use indicatif::HumanCount;
+use std::io::IsTerminal;
+
+/// The moment that is shown.
+pub struct Frame<'a> {
+    /// Seconds since the beginning.
+    pub elapsed: f64,
+    /// Seconds of the whole show.
+    pub seconds: f64,
+    /// The processes.
+    pub cast: &'a Cast,
+}
+
+/// Where the show is seen.
+pub enum Screen {
+    /// A table on a terminal.
+    Live(Live),
+    /// A line now and then.
+    Plain {
+        /// Seconds at which the next line is due.
+        next: f64,
+    },
+    /// Nothing.
+    Silent,
+}
+
+/// A table that is drawn over itself.
+pub struct Live {
+    term: Term,
+    title: String,
+    happened: Vec<String>,
+    drawn: usize,
+    settled: [f64; 16],
+}
+
+impl Screen {
+    /// The screen that fits standard output; silent if `silent`.
+    pub fn new(silent: bool, title: &str) -> Result<Screen> {
+        if silent {
+            return Ok(Screen::Silent);
+        }
+        if !std::io::stdout().is_terminal() {
+            say(title)?;
+            return Ok(Screen::Plain { next: 1.0 });
+        }
+        let term = Term::stdout();
+        // A terminal that cannot hide its cursor shows it; nothing else changes.
+        let _ = term.hide_cursor();
+        let title = title.to_owned();
+        let settled = [0.0; 16];
+        Ok(Screen::Live(Live { term, title, happened: Vec::new(), drawn: 0, settled }))
+    }
+
+    /// Tells of a stop or a kill.
+    pub fn happened(&mut self, elapsed: f64, what: &str) -> Result<()> {
+        let line = format!("{elapsed:5.1} s  {what}");
+        match self {
+            Screen::Live(live) => live.happened.push(line),
+            Screen::Plain { .. } => say(&line)?,
+            Screen::Silent => {}
+        }
+        Ok(())
+    }
+
+    /// Shows the moment.
+    pub fn show(&mut self, frame: &Frame) -> Result<()> {
+        match self {
+            Screen::Live(live) => live.draw(frame),
+            Screen::Plain { next } if frame.elapsed >= *next => {
+                say(&plain(frame))?;
+                *next = frame.elapsed.floor() + 1.0;
+            }
+            Screen::Plain { .. } | Screen::Silent => {}
+        }
+        Ok(())
+    }
+
+    /// Whether the latencies stand on the screen already.
+    pub fn is_live(&self) -> bool {
+        matches!(self, Screen::Live(_))
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        if let Screen::Live(live) = self {
+            let _ = live.term.show_cursor();
+        }
+    }
+}
+
+impl Live {
+    fn draw(&mut self, frame: &Frame) {
+        let mut lines = vec![heading(&self.title, frame), String::new()];
+        lines.push(
+            style("process     pid       state             operations/s        in all")
+                .dim()
+                .to_string(),
+        );
+        for (member, settled) in frame.cast.members.iter().zip(&mut self.settled) {
+            // A little inertia, so that figures can be read.
+            *settled =
+                if *settled == 0.0 { member.rate } else { 0.7 * *settled + 0.3 * member.rate };
+            let rate = if member.state == State::Working { *settled } else { 0.0 };
+            lines.push(row(member, rate));
+        }
+        lines.push(String::new());
+        lines.extend(latency_table(&frame.cast.seen, true));
+        lines.push(String::new());
+        lines.extend(self.happened.iter().cloned());
+        self.put(&lines);
+    }
+
+    fn put(&mut self, lines: &[String]) {
+        let width = usize::from(self.term.size().1);
+        let mut text = String::new();
+        for line in lines {
+            text.push_str("\r\x1b[K");
+            text.push_str(&truncate_str(line, width.saturating_sub(1), "…"));
+            text.push('\n');
+        }
+        // A terminal that went away is noticed by its hang-up signal.
+        let _ = self.term.move_cursor_up(self.drawn);
+        let _ = self.term.write_str(&text);
+        let _ = self.term.flush();
+        self.drawn = lines.len();
+    }
+}
+
+fn heading(title: &str, frame: &Frame) -> String {
+    let time = format!("{:4.1} of {:.0} s", frame.elapsed, frame.seconds);
+    format!("{}   {}", style(title).bold(), style(time).cyan())
+}
+
+fn row(member: &Member, rate: f64) -> String {
+    let state = match (member.state, member.role) {
+        (State::Working, Role::Reader) => style("reads").green(),
+        (State::Working, Role::Writer { .. }) => style("writes").green(),
+        (State::Stopped, _) => style("STOPPED").yellow().bold(),
+        (State::Killed, _) => style("KILLED").red().bold(),
+        (State::Done, _) => style("has finished").dim(),
+    };
+    // Padded before it is coloured: colours have no width.
+    let gap = " ".repeat(14usize.saturating_sub(console::measure_text_width(&state.to_string())));
+    let (name, pid) = (&member.worker.name, member.worker.pid());
+    let (rate, done) = (HumanCount(rate as u64).to_string(), HumanCount(member.done).to_string());
+    format!("{name:<10}  {pid:<8}  {state}{gap}  {rate:>14}  {done:>12}")
+}
+
+/// The latency table's lines; with colours if `coloured`.
+pub fn latency_table(seen: &Seen, coloured: bool) -> Vec<String> {
+    let heading = format!(
+        "{:<34} {:>12} {:>9} {:>9} {:>9} {:>9}",
+        "time of one read", "reads", "median", "p99", "p99.9", "slowest"
+    );
+    let heading = if coloured { style(heading).dim().to_string() } else { heading };
+    let labels = ["before", "one writer stopped, one killed", "after"];
+    let rows = labels.iter().zip(&seen.latencies).map(|(label, l)| latency_row(label, l));
+    std::iter::once(heading).chain(rows).collect()
+}
+
+fn latency_row(label: &str, latencies: &Latencies) -> String {
+    if latencies.count() == 0 {
+        return format!("{label:<34} {:>12}", "-");
+    }
+    let times = [0.5, 0.99, 0.999].map(|quantile| show(latencies.at(quantile)));
+    let [median, p99, p999] = times;
+    let (count, slowest) = (HumanCount(latencies.count()).to_string(), show(latencies.longest()));
+    format!("{label:<34} {count:>12} {median:>9} {p99:>9} {p999:>9} {slowest:>9}")
+}
+
+/// One line that says what goes on.
+fn plain(frame: &Frame) -> String {
+    let rate = |wanted: fn(&Role) -> bool| {
+        let members = frame.cast.members.iter();
+        let rates = members.filter(|m| wanted(&m.role) && m.state == State::Working);
+        HumanCount(rates.map(|m| m.rate).sum::<f64>() as u64).to_string()
+    };
+    let reads = rate(|role| *role == Role::Reader);
+    let writes = rate(|role| *role != Role::Reader);
+    let part = match frame.cast.seen.latencies.each_ref().map(Latencies::count) {
+        [_, 0, 0] => Part::Before,
+        [_, _, 0] => Part::During,
+        _ => Part::After,
+    };
+    let median = show(frame.cast.seen.latencies[part as usize].at(0.5));
+    format!(
+        "{:5.1} s  {reads:>11} reads/s  {writes:>11} writes/s  median read {median}",
+        frame.elapsed
+    )
+}

@@ -1,0 +1,201 @@
+//! What was shown, at the end: the table, one paragraph, or one JSON object.
+
+use super::audit::Audit;
+use super::cast::{Cast, READERS, Seen, WRITERS};
+use super::play::{KILLED, Outcome, SPARED, STOPPED};
+use super::screen::latency_table;
+use super::work::Role;
+use crate::workload::latency::show;
+use crate::workload::machine::Machine;
+use indicatif::{HumanBytes, HumanCount};
+use serde_json::{Value, json};
+
+/// All that is known at the end.
+pub struct Summary<'a> {
+    /// The processes and what the readers saw.
+    pub cast: &'a Cast,
+    /// What the signals did.
+    pub outcome: Outcome,
+    /// What the audit found.
+    pub audit: &'a Audit,
+    /// Memory that the loaded hold took, in bytes.
+    pub memory_bytes: u64,
+    /// How long loading took, in seconds.
+    pub load_seconds: f64,
+    /// How the hold is called, if it was kept.
+    pub kept: Option<String>,
+}
+
+impl Summary<'_> {
+    /// Whether everything was as it must be.
+    pub fn passed(&self) -> bool {
+        self.audit.passed() && self.wrong_reads() == 0
+    }
+
+    /// The paragraph for people, and before it the table unless `seen`.
+    pub fn lines(&self, seen: bool) -> Vec<String> {
+        let mut lines = vec![String::new()];
+        if !seen {
+            lines.extend(latency_table(&self.cast.seen, false));
+        }
+        let cores = Machine::here().cores;
+        let processes = (READERS + WRITERS) as usize;
+        if processes > cores {
+            lines.push(format!(
+                "({processes} processes on {cores} cores: the slowest reads include waiting for a \
+                 core)"
+            ));
+        }
+        let width = usize::from(console::Term::stdout().size().1).clamp(40, 100);
+        lines.extend([String::new(), wrapped(&self.paragraph(), width)]);
+        lines.extend(self.problems().iter().take(20).map(|p| format!("WRONG: {p}")));
+        if let Some(name) = &self.kept {
+            lines.push("\nThe hold was kept. Look at it, then drop it:".to_owned());
+            lines.push(format!("  hold get {name} names 00E9\n  hold stat {name}"));
+            lines.push(format!("  hold drop {name} --yes"));
+        }
+        lines
+    }
+
+    /// Everything as JSON.
+    pub fn json(&self) -> Value {
+        let Audit { records, edits, unheard, recovered, check, .. } = self.audit;
+        let latencies = ["before", "during", "after"].iter().zip(&self.cast.seen.latencies);
+        let latencies = latencies.map(|(part, l)| {
+            let of = |q| l.at(q);
+            let numbers = json!({"reads": l.count(), "p50_ns": of(0.5), "p99_ns": of(0.99),
+                "p999_ns": of(0.999), "max_ns": l.longest()});
+            ((*part).to_owned(), numbers)
+        });
+        json!({
+            "passed": self.passed(),
+            "records": records, "acknowledged_edits": edits, "unheard_changes": unheard,
+            "recovered_participants": recovered, "wrong_reads": self.wrong_reads(),
+            "bytes_per_pair": self.bytes_per_pair(), "load_seconds": self.load_seconds,
+            "stopped_ms": self.outcome.stopped_ns as f64 / 1e6,
+            "edits_of_writer_1_meanwhile": self.outcome.spared_edits,
+            "reads": Value::Object(latencies.collect()),
+            "check": {"ok": check.ok, "allocated": check.allocated, "reachable": check.reachable},
+            "problems": self.problems(),
+            "machine": Machine::here(),
+        })
+    }
+
+    fn paragraph(&self) -> String {
+        let Audit { records, edits, recovered, check, .. } = self.audit;
+        let verdict = if self.passed() {
+            "Nothing was lost, nothing was torn, nobody hung."
+        } else {
+            "THIS IS WRONG and must not happen:"
+        };
+        format!(
+            "What was shown: {} names of Unicode characters went into a hold in {:.2} s and took \
+             {} of shared memory, {:.0} bytes a pair. {READERS} reading and {WRITERS} writing \
+             processes shared it, without a server. Writer {STOPPED} was stopped for {} and \
+             writer {KILLED} killed, wherever they were; {} {} The processes made {} reads, each \
+             proved by its checksum ({} wrong), and {} edits were acknowledged. At the end every \
+             record was compared with what its writer had been told: {}{} `hold check` found {} \
+             records allocated and {} reachable. {verdict}",
+            HumanCount(*records),
+            self.load_seconds,
+            HumanBytes(self.memory_bytes),
+            self.bytes_per_pair(),
+            show(self.outcome.stopped_ns),
+            self.readers_sentence(),
+            self.spared_sentence(),
+            HumanCount(self.reads()),
+            self.wrong_reads(),
+            HumanCount(*edits),
+            self.unheard_sentence(),
+            recovered_sentence(*recovered),
+            HumanCount(check.allocated),
+            HumanCount(check.reachable),
+        )
+    }
+
+    fn readers_sentence(&self) -> String {
+        let median = |part: usize| show(self.cast.seen.latencies[part].at(0.5));
+        format!(
+            "the readers took no notice (median {} before, {} meanwhile, {} after).",
+            median(0),
+            median(1),
+            median(2)
+        )
+    }
+
+    fn spared_sentence(&self) -> String {
+        let Outcome { spared_edits, spared_waited_ns, .. } = self.outcome;
+        if spared_waited_ns < 500_000_000 {
+            return format!("Writer {SPARED} made {} edits meanwhile.", HumanCount(spared_edits));
+        }
+        format!(
+            "Writer {STOPPED} happened to stand inside a write, so writer {SPARED} waited {} for \
+             that segment to be free: a stopped writer delays writers, never readers.",
+            show(spared_waited_ns)
+        )
+    }
+
+    fn unheard_sentence(&self) -> String {
+        match (self.audit.passed(), self.audit.unheard) {
+            (false, _) => "there are differences.".to_owned(),
+            (true, 0) => "all are there.".to_owned(),
+            (true, _) => "all are there, and one more, which the killed writer committed but did \
+                          not live to hear of."
+                .to_owned(),
+        }
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let wrong = self.cast.seen.first_wrong.iter().cloned();
+        wrong.chain(self.audit.problems.iter().cloned()).collect()
+    }
+
+    fn reads(&self) -> u64 {
+        let readers = self.cast.members.iter().filter(|m| m.role == Role::Reader);
+        readers.map(|m| m.done).sum()
+    }
+
+    fn wrong_reads(&self) -> u64 {
+        let Seen { wrong, .. } = &self.cast.seen;
+        wrong.iter().sum()
+    }
+
+    fn bytes_per_pair(&self) -> f64 {
+        self.memory_bytes as f64 / self.audit.records.max(1) as f64
+    }
+}
+
+fn recovered_sentence(recovered: usize) -> &'static str {
+    match recovered {
+        0 => " What the dead writer left had been settled on the way.",
+        _ => " What the dead writer left was settled.",
+    }
+}
+
+/// `text` broken into lines of at most `width` characters, where it has words so short.
+fn wrapped(text: &str, width: usize) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is a line");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_wrapped_at_words() {
+        assert_eq!(wrapped("one two  three four", 9), "one two\nthree\nfour");
+        assert_eq!(wrapped("a-long-word b", 5), "a-long-word\nb");
+    }
+}

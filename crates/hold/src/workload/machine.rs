@@ -1,0 +1,76 @@
+//! Where a run took place: what a reader of its figures must know about the machine.
+
+use serde::Serialize;
+use std::fs;
+
+/// The machine of a run; unknown facts are empty or zero.
+#[derive(Serialize, Clone, Debug)]
+pub struct Machine {
+    /// The processor's name as the kernel gives it.
+    pub cpu: String,
+    /// Processors that this process may use.
+    pub cores: usize,
+    /// The kernel's release.
+    pub kernel: String,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// The setting of huge pages for shared memory, the chosen word of it.
+    pub shmem_huge_pages: String,
+    /// The version of this program.
+    pub version: &'static str,
+}
+
+impl Machine {
+    /// Looks at the machine that this runs on.
+    pub fn here() -> Machine {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let huge = read("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+        Machine {
+            cpu: field(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            memory_bytes: kilobytes(&read("/proc/meminfo"), "MemTotal") * 1024,
+            shmem_huge_pages: chosen(&huge).to_owned(),
+            version: env!("CARGO_PKG_VERSION"),
+        }
+    }
+
+    /// One line for people.
+    pub fn line(&self) -> String {
+        let gib = self.memory_bytes as f64 / f64::from(1 << 30);
+        format!(
+            "{}, {} cores, {gib:.0} GiB, Linux {}, shared memory huge pages: {}",
+            self.cpu, self.cores, self.kernel, self.shmem_huge_pages
+        )
+    }
+}
+
+/// The value of `name : value`, first occurrence.
+fn field(text: &str, name: &str) -> Option<String> {
+    let line = text.lines().find(|l| l.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn kilobytes(text: &str, name: &str) -> u64 {
+    let value = field(text, name).unwrap_or_default();
+    value.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+/// The word in brackets of a kernel setting such as `always [never] advise`.
+fn chosen(setting: &str) -> &str {
+    setting.split(['[', ']']).nth(1).unwrap_or("unknown")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_texts_are_read() {
+        assert_eq!(chosen("always within_size advise [never] deny force\n"), "never");
+        assert_eq!(chosen(""), "unknown");
+        assert_eq!(kilobytes("MemFree: 1 kB\nMemTotal:  24 kB\n", "MemTotal"), 24);
+        assert_eq!(field("model name\t: AMD EPYC\n", "model name").unwrap(), "AMD EPYC");
+        assert!(Machine::here().cores > 0);
+    }
+}
