@@ -1,0 +1,156 @@
+//! The verbs of `hold` and their options: the one definition from which parsing, `--help`, shell
+//! completions and man pages are made.
+
+use crate::commands::{
+    backup, check, completions, del, doctor, drop, dump, get, incr, keys, list, load, man, repair,
+    restore, scan, set, stat,
+};
+use crate::output::{Format, Output};
+use crate::target::Directory;
+use crate::{bench, crashtest, demo};
+use clap::{Parser, Subcommand};
+
+const LONG_ABOUT: &str = "\
+A hold is one file of memory that many processes share. The maps in it (bytes to bytes) are read \
+and changed by all of them at memory speed, without a server; a process that is killed loses \
+nothing but what it had not finished.
+
+A bare name such as 'shop' is a hold in memory (in /dev/shm); anything with a slash, or ending in \
+.hold, is the path of a file.";
+
+const AFTER_HELP: &str = "\
+Examples:
+  hold set shop prices apple 3           # makes the hold 'shop' and its map 'prices'
+  hold get shop prices apple
+  hold load shop prices data.csv
+  hold dump shop prices --format json > prices.jsonl
+  hold scan shop prices | head
+  hold list shop
+  hold check ./shop.hold
+  hold demo
+
+Exit codes:
+  0  done; the answer is yes
+  1  the answer is no: key absent, condition false, records skipped, problems found
+  2  the command line makes no sense
+  3  it could not be done; a message on standard error says why
+  130  ended by Ctrl-C (demo, bench, crashtest)
+
+Environment:
+  COMMONHOLD_DIR  where holds with bare names live, instead of /dev/shm";
+
+/// Maps in memory that many processes share
+#[derive(Parser, Debug)]
+#[command(name = "hold", version, long_about = LONG_ABOUT, after_help = AFTER_HELP)]
+#[command(arg_required_else_help = true, propagate_version = true, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub verb: Verb,
+
+    #[command(flatten)]
+    pub directory: Directory,
+
+    /// How answers and pairs are written (and read by load)
+    #[arg(long, global = true, value_enum, value_name = "FORMAT")]
+    #[arg(help_heading = "Global options")]
+    pub format: Option<Format>,
+
+    /// No reports and no progress; answers and errors only
+    #[arg(long, short, global = true, help_heading = "Global options")]
+    pub quiet: bool,
+}
+
+impl Cli {
+    /// How the verb answers.
+    pub fn output(&self) -> Output {
+        Output::new(self.format, self.quiet)
+    }
+}
+
+/// What `hold` can do.
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    /// Store a value under a key
+    #[command(after_help = set::EXAMPLES)]
+    Set(set::Args),
+    /// Print the value of a key, or of several
+    #[command(after_help = get::EXAMPLES)]
+    Get(get::Args),
+    /// Delete keys
+    #[command(after_help = del::EXAMPLES, visible_alias = "delete")]
+    Del(del::Args),
+    /// Add to a counter and print it
+    #[command(after_help = incr::EXAMPLES)]
+    Incr(incr::Args),
+    /// Print the keys of a map
+    #[command(after_help = keys::EXAMPLES)]
+    Keys(keys::Args),
+    /// Print the keys and values of a map
+    #[command(after_help = scan::EXAMPLES)]
+    Scan(scan::Args),
+    /// Store the pairs of a file: CSV, TSV, JSON Lines or NUL-separated
+    #[command(after_help = load::EXAMPLES)]
+    Load(load::Args),
+    /// Write all pairs of a map to a file: CSV, TSV, JSON Lines or NUL-separated
+    #[command(after_help = dump::EXAMPLES)]
+    Dump(dump::Args),
+    /// Copy a whole hold to a file, as it is at one instant, while others write
+    #[command(after_help = backup::EXAMPLES)]
+    Backup(backup::Args),
+    /// Make a hold from a backup
+    #[command(after_help = restore::EXAMPLES)]
+    Restore(restore::Args),
+    /// Show size, memory, maps and participants of a hold, or the figures of a map
+    #[command(after_help = stat::EXAMPLES)]
+    Stat(stat::Args),
+    /// Look for damage in a hold
+    #[command(after_help = check::EXAMPLES)]
+    Check(check::Args),
+    /// Clean up after killed processes; after a crash of the system, save what is intact
+    #[command(after_help = repair::EXAMPLES)]
+    Repair(repair::Args),
+    /// Delete a map, or a whole hold
+    #[command(after_help = drop::EXAMPLES)]
+    Drop(drop::Args),
+    /// List the holds there are, or the maps of a hold
+    #[command(after_help = list::EXAMPLES, visible_alias = "ls")]
+    List(list::Args),
+    /// Check what this machine is like for holds, and what to do about it
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(doctor::Args),
+    /// Show what a hold is for: real data, many processes, one stopped, one killed
+    Demo(demo::Args),
+    /// Measure the speed of maps on this machine
+    Bench(bench::Args),
+    /// Kill and stop processes that work on a hold, and check that nothing is lost
+    Crashtest(crashtest::Args),
+    /// Print the completions of a shell
+    #[command(after_help = completions::EXAMPLES)]
+    Completions(completions::Args),
+    /// Print the man page, or write the pages of all verbs
+    #[command(after_help = man::EXAMPLES)]
+    Man(man::Args),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_are_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_has_a_description_and_examples() {
+        // The runs of many processes show their examples in the verbs below them, or need none.
+        let plain = ["demo", "bench", "crashtest"];
+        for verb in Cli::command().get_subcommands() {
+            let name = verb.get_name();
+            assert!(verb.get_about().is_some(), "hold {name} has no description");
+            let examples = verb.get_after_help().is_some_and(|h| h.to_string().contains("hold "));
+            assert!(examples || plain.contains(&name), "hold {name} has no examples");
+        }
+    }
+}

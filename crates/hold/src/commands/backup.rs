@@ -1,0 +1,53 @@
+//! `hold backup`: copies a hold as it is at one instant, while others write.
+
+use crate::failure::Result;
+use crate::formats::sizes::{self, things};
+use crate::output::Output;
+use crate::target::{Directory, HoldName};
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Examples of `hold backup`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold backup shop shop.backup
+  hold backup ./shop.hold /mnt/safe/shop-monday.backup
+  hold restore shop.backup shop2
+
+Never copy the file of an open hold with 'cp': the copy may be torn. A backup never is.";
+
+/// Options of `hold backup`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    name: HoldName,
+
+    /// The file to write; 'hold restore' reads it
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// Writes the backup.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("backup")?;
+    let hold = directory.open_to_write(&args.name.hold)?;
+    let report = hold.backup(&args.file)?;
+    let json = json!({
+        "file": args.file.to_string_lossy(),
+        "maps": report.maps,
+        "pairs": report.pairs,
+        "bytes": report.bytes,
+        "paused_ms": report.paused_ms,
+    });
+    let text = format!(
+        "{}: {} in {}, {}; writers waited {:.1} ms",
+        args.file.display(),
+        things(report.pairs, "pair", "pairs"),
+        things(report.maps.into(), "map", "maps"),
+        sizes::shown(report.bytes),
+        report.paused_ms,
+    );
+    output.report(&json, &text)?;
+    Ok(ExitCode::SUCCESS)
+}

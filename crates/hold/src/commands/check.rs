@@ -1,0 +1,77 @@
+//! `hold check`: looks at everything in a hold and says what is wrong.
+
+use super::answer;
+use crate::failure::Result;
+use crate::formats::sizes::{count, things};
+use crate::output::Output;
+use crate::target::{Directory, HoldName};
+use commonhold::CheckReport;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// Examples of `hold check`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold check shop
+  hold check ./shop.hold --format json
+  hold check shop -q || hold backup shop shop.backup
+
+Writers wait while it looks, readers do not.
+
+Exit codes: 0 all is well; 1 there are problems, which are listed; 2, 3 see 'hold help'";
+
+/// Options of `hold check`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    name: HoldName,
+}
+
+/// Checks the hold.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("check")?;
+    let report = directory.open_to_write(&args.name.hold)?.check()?;
+    match (output.is_json(), report.ok && output.is_quiet()) {
+        (true, _) => output.json(&json(&report))?,
+        (false, true) => {}
+        (false, false) => output.text(&text(&report))?,
+    }
+    Ok(answer(report.ok))
+}
+
+/// The report for people.
+pub fn text(report: &CheckReport) -> String {
+    let what = format!(
+        "{}, {}, {} in use: {} reachable, {} on their way",
+        things(report.maps.into(), "map", "maps"),
+        things(report.records, "record", "records"),
+        count(report.allocated),
+        count(report.reachable),
+        count(report.in_flight),
+    );
+    if report.ok {
+        return format!("ok: {what}");
+    }
+    let mut lines = vec![format!("{what}; problems:")];
+    lines.extend(report.problems.iter().map(|p| format!("  - {p}")));
+    lines.push(
+        "what to do: 'hold dump' what can be read, 'hold repair' cleans up after killed \
+         processes; see 'hold repair --help' for --salvage"
+            .to_owned(),
+    );
+    lines.join("\n")
+}
+
+/// The report in JSON.
+pub fn json(report: &CheckReport) -> Value {
+    json!({
+        "ok": report.ok,
+        "problems": report.problems,
+        "maps": report.maps,
+        "records": report.records,
+        "allocated": report.allocated,
+        "reachable": report.reachable,
+        "in_flight": report.in_flight,
+        "segments": report.segments,
+    })
+}

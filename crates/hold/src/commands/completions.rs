@@ -1,0 +1,32 @@
+//! `hold completions`: the completions of a shell, from the same definitions as the help.
+
+use crate::cli::Cli;
+use crate::failure::Result;
+use crate::output::Output;
+use clap::CommandFactory;
+use clap_complete::Shell;
+use std::process::ExitCode;
+
+/// Examples of `hold completions`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold completions bash > ~/.local/share/bash-completion/completions/hold
+  hold completions zsh > ~/.zfunc/_hold
+  hold completions fish > ~/.config/fish/completions/hold.fish";
+
+/// Options of `hold completions`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The shell
+    #[arg(value_name = "SHELL", value_enum)]
+    shell: Shell,
+}
+
+/// Prints the completions.
+pub fn run(args: &Args, output: &Output) -> Result<ExitCode> {
+    // Made in memory: the generator knows no reader that goes away.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "hold", &mut script);
+    output.bytes(&script)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,57 @@
+//! `hold del`: deletes keys.
+
+use super::answer;
+use crate::failure::Result;
+use crate::output::Output;
+use crate::target::{Directory, Hex, MapName};
+use serde_json::json;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Examples of `hold del`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold del shop prices apple
+  hold del shop prices apple pear plum
+  hold del --if 3 shop prices apple             # only if it is 3 now
+  hold drop shop prices                         # the whole map
+
+Exit codes: 0 all are deleted; 1 some were absent, or not as --if wants; 2, 3 see 'hold help'";
+
+/// Options of `hold del`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    name: MapName,
+
+    /// The keys
+    #[arg(value_name = "KEY", required = true, allow_negative_numbers = true)]
+    keys: Vec<OsString>,
+
+    /// Only if the key's value is VALUE now
+    #[arg(long = "if", value_name = "VALUE", allow_negative_numbers = true)]
+    if_value: Option<OsString>,
+
+    #[command(flatten)]
+    hex: Hex,
+}
+
+/// Deletes the keys.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("del")?;
+    let expected = args.if_value.as_ref().map(|value| args.hex.bytes(value)).transpose()?;
+    let keys = args.keys.iter().map(|key| args.hex.bytes(key)).collect::<Result<Vec<_>>>()?;
+    let map = directory.map_to_write(&args.name)?;
+    let mut deleted = 0;
+    for key in &keys {
+        let gone = match &expected {
+            Some(expected) => map.compare_exchange(key, Some(expected), None)?,
+            None => map.delete(key)?,
+        };
+        deleted += usize::from(gone);
+    }
+    if output.is_json() {
+        output.json_line(&json!({ "deleted": deleted, "kept": keys.len() - deleted }))?;
+    }
+    Ok(answer(deleted == keys.len()))
+}

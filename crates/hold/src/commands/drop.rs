@@ -1,0 +1,88 @@
+//! `hold drop`: deletes a map or a whole hold, after asking on a terminal.
+//!
+//! Invariant: nothing is deleted without a yes, which is either given at the terminal or by an
+//! option.
+
+use super::answer;
+use crate::failure::{Failure, Result, complain};
+use crate::output::Output;
+use crate::target::Directory;
+use commonhold::Hold;
+use serde_json::json;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Examples of `hold drop`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold drop shop prices                         # a map; asks first
+  hold drop shop --yes                          # the whole hold, without asking
+  hold drop shop --force                        # even while others have it open
+
+Exit codes: 0 deleted; 1 there was nothing to delete, or the answer was no; 2, 3 see 'hold help'";
+
+/// Options of `hold drop`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The hold: a bare name (in memory), or a path if it has a slash or ends in .hold
+    #[arg(value_name = "HOLD")]
+    hold: PathBuf,
+
+    /// Only this map
+    #[arg(value_name = "MAP")]
+    map: Option<String>,
+
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+
+    /// Do not ask, and delete the hold even if others have it open (they keep what they have)
+    #[arg(long)]
+    force: bool,
+}
+
+/// Deletes.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("drop")?;
+    let path = directory.resolve(&args.hold)?;
+    let what = match &args.map {
+        Some(map) => format!("map {map} of {}", path.display()),
+        None => format!("hold {}", path.display()),
+    };
+    if !path.exists() {
+        return report(&output, false, &format!("there is no hold {}", path.display()));
+    }
+    if !(args.yes || args.force || is_confirmed(&what)?) {
+        return report(&output, false, &format!("{what} is kept"));
+    }
+    let dropped = match &args.map {
+        Some(map) => directory.open_to_write(&args.hold)?.drop_map(map)?,
+        None => Hold::drop_hold(&path, args.force).map(|()| true)?,
+    };
+    report(&output, dropped, &format!("there is no {what}"))
+}
+
+fn report(output: &Output, dropped: bool, otherwise: &str) -> Result<ExitCode> {
+    match (output.is_json(), dropped || output.is_quiet()) {
+        (true, _) => output.json_line(&json!({ "dropped": dropped }))?,
+        (false, true) => {}
+        (false, false) => complain(otherwise),
+    }
+    Ok(answer(dropped))
+}
+
+fn is_confirmed(what: &str) -> Result<bool> {
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() {
+        return Err(Failure::usage(format!(
+            "{what} is not deleted without a yes: add --yes, or run it on a terminal"
+        )));
+    }
+    let mut error = std::io::stderr();
+    let asked = write!(error, "Delete {what}? [y/N] ").and_then(|()| error.flush());
+    asked.map_err(|e| Failure::failed(format!("standard error: {e}")))?;
+    let mut reply = String::new();
+    stdin.read_line(&mut reply).map_err(|e| Failure::failed(format!("standard input: {e}")))?;
+    Ok(matches!(reply.trim().to_lowercase().as_str(), "y" | "yes"))
+}

@@ -1,0 +1,161 @@
+//! `hold dump`: writes all pairs of a map to a file or to standard output.
+//!
+//! Invariant: a file named with `--output` is the whole dump or is not touched: it is written
+//! beside and renamed at the end.
+
+use super::progress;
+use crate::failure::{Failure, Result};
+use crate::formats::sizes::things;
+use crate::formats::{self, WritePairs, Writing};
+use crate::output::{Format, Output, Sink};
+use crate::target::{Directory, MapName};
+use commonhold::Map;
+use indicatif::ProgressBar;
+use std::fs::{File, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Examples of `hold dump`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold dump shop prices                          # TSV, as 'hold load' reads it
+  hold dump shop prices -o prices.csv --header
+  hold dump shop prices --format json | jq -r .key
+  hold dump shop prices --format nul | xargs -0 -n 2 printf '%s costs %s\\n'
+  hold dump shop prices --frozen -o prices.jsonl # as it is at one instant; writers wait
+
+Formats: by --format, else by the name of the output file, else tsv.
+  csv   RFC 4180; bytes that are not UTF-8 are refused unless --raw
+  tsv   key, tab, value; with backslash escapes \\t \\n \\r \\0 \\\\ \\xHH; any bytes
+  json  one object a line, {\"key\": ..., \"value\": ...}; {\"base64\": ...} stands for bytes; any bytes
+  nul   key NUL value NUL ...; bytes 0 are refused
+
+Without --frozen others may write meanwhile: pairs that are there all the time are written exactly
+once, others once or not at all. 'hold backup' copies a whole hold as it is at one instant, and
+makes nobody wait for the time of writing a file.";
+
+/// Options of `hold dump`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    name: MapName,
+
+    /// The file to write; it is replaced when the dump is complete
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Name the columns in a first line (csv, tsv)
+    #[arg(long)]
+    header: bool,
+
+    /// Write bytes that are not UTF-8 into CSV as they are
+    #[arg(long)]
+    raw: bool,
+
+    /// Let writers wait meanwhile, so that the dump shows one instant
+    #[arg(long)]
+    frozen: bool,
+}
+
+/// Writes the pairs.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let format = args.format(output)?;
+    let writing = Writing { header: args.header, raw: args.raw, hex: false };
+    let mut writer = writing.open(format)?;
+    let hold = match args.frozen {
+        true => directory.open_to_write(&args.name.hold)?,
+        false => directory.open_to_read(&args.name.hold)?,
+    };
+    let map = hold.open_map(&args.name.map)?;
+    let frozen = if args.frozen { Some(hold.freeze()?) } else { None };
+    let Some(path) = args.file() else {
+        let sink = Sink::stdout();
+        write_pairs(&map, writer.as_mut(), sink, &ProgressBar::hidden())?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let bar = progress::of_pairs(output, map.len()?);
+    let pairs = write_file(path, &map, writer.as_mut(), &bar);
+    bar.finish_and_clear();
+    let pairs = pairs?;
+    drop(frozen);
+    if !output.is_quiet() {
+        let (pairs, path) = (things(pairs, "pair", "pairs"), path.display());
+        eprintln!("{pairs} written to {path}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    fn file(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|path| *path != Path::new("-"))
+    }
+
+    fn format(&self, output: &Output) -> Result<Format> {
+        match (output.format(), self.file()) {
+            (Some(Format::Text), _) => Ok(Format::Tsv),
+            (Some(format), _) => Ok(format),
+            (None, None) => Ok(Format::Tsv),
+            (None, Some(path)) => formats::of_file(path).ok_or_else(|| {
+                let name = path.display();
+                Failure::usage(format!(
+                    "the name of {name} does not tell its format: add --format csv, tsv, json or \
+                     nul"
+                ))
+            }),
+        }
+    }
+}
+
+/// Writes every pair to `sink`; how many, and what was written to.
+fn write_pairs<W: Write>(
+    map: &Map,
+    writer: &mut dyn WritePairs,
+    mut sink: Sink<W>,
+    bar: &ProgressBar,
+) -> Result<(u64, W)> {
+    sink.put(|out| writer.begin(out))?;
+    let mut pairs = 0;
+    for pair in map.iter() {
+        let (key, value) = pair?;
+        sink.put(|out| writer.write(out, &key, &value))?;
+        pairs += 1;
+        if pairs % 1024 == 0 {
+            bar.set_position(pairs);
+        }
+    }
+    Ok((pairs, sink.finish()?))
+}
+
+/// Writes `path`, through a file beside it that takes its name in the end.
+fn write_file(
+    path: &Path,
+    map: &Map,
+    writer: &mut dyn WritePairs,
+    bar: &ProgressBar,
+) -> Result<u64> {
+    let name = path.display().to_string();
+    let named = |e: std::io::Error| Failure::failed(format!("{name}: {e}"));
+    // A symbolic link stays one: what it points to is replaced.
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if path.metadata().is_ok_and(|m| !m.is_file()) {
+        // A device or a pipe cannot be replaced, only written to.
+        let file = File::options().write(true).open(&path).map_err(named)?;
+        return Ok(write_pairs(map, writer, Sink::new(file, &*name), bar)?.0);
+    }
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    // What umask leaves of 666, as for any other file that a command writes.
+    let beside = tempfile::Builder::new()
+        .prefix(".hold-dump-")
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder)
+        .map_err(named)?;
+    let (pairs, beside) = write_pairs(map, writer, Sink::new(beside, &*name), bar)?;
+    beside.as_file().sync_all().map_err(named)?;
+    beside.persist(&path).map_err(|e| named(e.error))?;
+    Ok(pairs)
+}

@@ -1,0 +1,100 @@
+//! `hold incr`: adds to a counter in one step that no other process can come between.
+
+use crate::failure::{Failure, Result};
+use crate::output::Output;
+use crate::target::{Directory, Hex, Making, MapName};
+use commonhold::{ErrorKind, Map};
+use serde_json::json;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Examples of `hold incr`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold incr shop counts visits                  # prints 1, then 2, ...
+  hold incr shop counts visits 10
+  hold incr shop counts stock -3
+  hold incr --text shop prices apple 1          # a value that is decimal text
+  hold get --number shop counts visits
+
+A counter is 8 bytes, little-endian; it wraps around at 64 bits. An absent key counts as 0.";
+
+/// Options of `hold incr`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    name: MapName,
+
+    /// The key of the counter
+    #[arg(value_name = "KEY", allow_negative_numbers = true)]
+    key: OsString,
+
+    /// What to add
+    #[arg(value_name = "BY", default_value_t = 1, allow_negative_numbers = true)]
+    by: i64,
+
+    /// The value is decimal text, as 'hold set' stores it, and stays so
+    #[arg(long)]
+    text: bool,
+
+    #[command(flatten)]
+    hex: Hex,
+
+    #[command(flatten)]
+    making: Making,
+}
+
+/// Adds and prints the sum.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("incr")?;
+    let key = args.hex.bytes(&args.key)?;
+    let map = args.making.open(directory, &args.name)?;
+    let sum = match args.text {
+        true => add_to_text(&map, &key, args.by)?,
+        false => map.increment(&key, args.by).map_err(|e| no_counter(&e, &map, &key))?,
+    };
+    match output.is_json() {
+        true => output.json_line(&json!({ "value": sum }))?,
+        false => output.text(&sum.to_string())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What people store with `hold set` is text: say how to count with it.
+fn no_counter(error: &commonhold::Error, map: &Map, key: &[u8]) -> Failure {
+    let number = |value: Vec<u8>| std::str::from_utf8(&value).ok()?.trim().parse::<i64>().ok();
+    let text = map.get(key).ok().flatten().and_then(number);
+    match (error.kind(), text) {
+        (ErrorKind::Mismatch | ErrorKind::Invalid, Some(number)) => Failure::failed(format!(
+            "{error}; it is the text '{number}': add --text to count in text, or store it as a \
+             counter with 'hold set --number'"
+        )),
+        _ => Failure::failed(error),
+    }
+}
+
+/// Adds to a value that is decimal text.
+fn add_to_text(map: &Map, key: &[u8], by: i64) -> Result<i64> {
+    let mut sum = Ok(0);
+    map.update(key, |old| {
+        sum = add(old, by);
+        match &sum {
+            Ok(sum) => Some(sum.to_string().into_bytes()),
+            // No number: left as it is.
+            Err(_) => old.map(<[u8]>::to_vec),
+        }
+    })?;
+    sum.map_err(|what| {
+        let key = crate::formats::shown(key);
+        Failure::failed(format!("the value of key '{key}' {what}"))
+    })
+}
+
+fn add(old: Option<&[u8]>, by: i64) -> std::result::Result<i64, String> {
+    let Some(old) = old else { return Ok(by) };
+    let number = std::str::from_utf8(old).ok().and_then(|text| text.trim().parse::<i64>().ok());
+    let number = number.ok_or_else(|| {
+        format!("is no number: '{}'; set it to one first", crate::formats::shown(old))
+    })?;
+    number.checked_add(by).ok_or_else(|| format!("is {number}: adding {by} leaves 64 bits"))
+}

@@ -1,0 +1,90 @@
+//! `hold list`: the holds with bare names, or the maps of one hold.
+
+use super::mode;
+use super::table::Table;
+use crate::failure::Result;
+use crate::formats::sizes::{count, shown};
+use crate::output::Output;
+use crate::target::Directory;
+use commonhold::{Hold, Listed, MapInfo};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Examples of `hold list`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold list                                     # all holds with bare names
+  hold list shop                                # the maps in one
+  hold list --directory ./holds
+  hold list --format json | jq -r '.[].name'";
+
+/// Options of `hold list`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The hold whose maps are listed: a bare name, or a path
+    #[arg(value_name = "HOLD")]
+    hold: Option<PathBuf>,
+}
+
+/// Lists holds or maps.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("list")?;
+    match &args.hold {
+        Some(hold) => list_maps(hold, directory, &output)?,
+        None => list_holds(directory, &output)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list_holds(directory: &Directory, output: &Output) -> Result<()> {
+    let holds = Hold::list(directory.path())?;
+    if output.is_json() {
+        return output.json(&holds.iter().map(hold_json).collect());
+    }
+    if holds.is_empty() {
+        return if output.is_quiet() { Ok(()) } else { output.text("no holds") };
+    }
+    let mut table = Table::new(&["hold", "memory>", "length>", "state"]);
+    for hold in &holds {
+        let state = match (&hold.problem, hold.in_use) {
+            (Some(problem), _) => problem.clone(),
+            (None, true) => "in use".to_owned(),
+            (None, false) => "-".to_owned(),
+        };
+        let sizes = [shown(hold.memory_bytes), shown(hold.file_bytes)];
+        let [memory, length] = sizes;
+        table.row([hold.name.clone(), memory, length, state]);
+    }
+    output.text(&table.text())
+}
+
+fn hold_json(hold: &Listed) -> Value {
+    json!({
+        "name": hold.name,
+        "path": hold.path.to_string_lossy(),
+        "memory_bytes": hold.memory_bytes,
+        "file_bytes": hold.file_bytes,
+        "in_use": hold.in_use,
+        "problem": hold.problem,
+    })
+}
+
+fn list_maps(hold: &Path, directory: &Directory, output: &Output) -> Result<()> {
+    let maps = directory.open_to_read(hold)?.maps()?;
+    if output.is_json() {
+        return output.json(&maps.iter().map(map_json).collect());
+    }
+    if maps.is_empty() {
+        return if output.is_quiet() { Ok(()) } else { output.text("no maps") };
+    }
+    let mut table = Table::new(&["map", "mode", "pairs>"]);
+    for map in &maps {
+        table.row([map.name.clone(), mode::text(&map.mode), count(map.len)]);
+    }
+    output.text(&table.text())
+}
+
+fn map_json(map: &MapInfo) -> Value {
+    json!({ "name": map.name, "mode": mode::json(&map.mode), "pairs": map.len })
+}

@@ -1,0 +1,294 @@
+//! `hold load`: stores the pairs of a file, thousands at a time.
+//!
+//! Invariant: the report and the exit code count every record of the file: stored or skipped.
+//! Pairs before a wrong record are stored, also if it ends the loading.
+
+use super::{answer, progress};
+use crate::failure::{Failure, Result, complain};
+use crate::formats::columns::{Column, Columns};
+use crate::formats::sizes::{self, things};
+use crate::formats::{self, Flaw, Pair, ReadPairs, Reading};
+use crate::output::{Format, Output};
+use crate::target::{Directory, Making, MapName};
+use clap::ValueEnum;
+use commonhold::{ErrorKind, Map};
+use indicatif::ProgressBar;
+use serde_json::json;
+use std::fs::File;
+use std::io::{BufRead, BufReader, stdin};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Examples of `hold load`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold load shop prices data.csv
+  hold load shop prices data.csv --header
+  hold load shop prices items.csv --key-column sku --value-column price
+  hold load shop prices items.jsonl --key-column sku --value-column price
+  hold dump a prices | hold load b prices        # TSV unless told otherwise
+  find . -type f -printf '%p\\0%s\\0' | hold load shop files --format nul
+  hold load shop prices big.csv --on-error skip
+
+Formats: by the name of the file (.csv .tsv .tab .json .jsonl .ndjson .nul) or by --format.
+  csv   RFC 4180; quoted fields may have commas, quotes and line ends
+  tsv   key, tab, value; with backslash escapes \\t \\n \\r \\0 \\\\ \\xHH
+  json  one object a line, {\"key\": ..., \"value\": ...}; {\"base64\": ...} stands for bytes; numbers,
+        lists and other objects are stored as their JSON text
+  nul   key NUL value NUL ...
+
+Exit codes: 0 all is stored; 1 records were skipped; 3 stopped at a wrong record (what came before
+it is stored); 2 see 'hold help'";
+
+/// Pairs stored in one step.
+const BATCH_PAIRS: usize = 4096;
+/// Bytes after which a batch is stored even if it has few pairs.
+const BATCH_BYTES: usize = 1 << 20;
+/// Wrong records that are told one by one.
+const MOST_TOLD: u64 = 20;
+
+/// What to do about a wrong record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OnError {
+    /// End the loading
+    Stop,
+    /// Tell it and go on
+    Skip,
+}
+
+/// Options of `hold load`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    name: MapName,
+
+    /// The file; standard input if it is '-' or left out
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// The first line names the columns
+    #[arg(long)]
+    header: bool,
+
+    /// The key's column: its number from 1, or its name in the header line or in JSON
+    #[arg(long, value_name = "COLUMN")]
+    key_column: Option<Column>,
+
+    /// The value's column: its number from 1, or its name in the header line or in JSON
+    #[arg(long, value_name = "COLUMN")]
+    value_column: Option<Column>,
+
+    /// Backslashes in TSV are no escapes
+    #[arg(long)]
+    no_escapes: bool,
+
+    /// What to do about a wrong record
+    #[arg(long, value_enum, default_value_t = OnError::Stop)]
+    on_error: OnError,
+
+    /// Forget the pairs after this time (in a cache)
+    #[arg(long, value_name = "TIME", value_parser = sizes::duration)]
+    ttl: Option<Duration>,
+
+    #[command(flatten)]
+    making: Making,
+}
+
+/// Loads the file.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let input = args.input()?;
+    let reading = args.reading(&input, output)?;
+    let bar = progress::of_bytes(output, input.bytes);
+    // Opened first: a file that does not fit the options must not leave a new hold behind.
+    let reader: Box<dyn BufRead> = Box::new(BufReader::with_capacity(1 << 18, input.reader));
+    let mut reader = reading.open(Box::new(bar.wrap_read(reader).buffered()))?;
+    let map = args.making.open(directory, &args.name)?;
+    let begin = Instant::now();
+    let mut loading = Loading {
+        args,
+        map: &map,
+        source: &input.name,
+        bar: &bar,
+        batch: Vec::new(),
+        batch_bytes: 0,
+        stored: 0,
+        skipped: 0,
+    };
+    let result = loading.load(reader.as_mut());
+    bar.finish_and_clear();
+    result?;
+    let Loading { stored, skipped, .. } = loading;
+    report(args, output, stored, skipped, begin.elapsed().as_secs_f64())?;
+    Ok(answer(skipped == 0))
+}
+
+/// Where the pairs come from.
+struct Input {
+    reader: Box<dyn std::io::Read>,
+    name: String,
+    bytes: Option<u64>,
+    path: Option<PathBuf>,
+}
+
+/// A second buffer behind the progress bar, which counts what the first one reads.
+trait Buffered: std::io::Read + Sized {
+    fn buffered(self) -> BufReader<Self> {
+        BufReader::with_capacity(1 << 16, self)
+    }
+}
+
+impl<R: std::io::Read> Buffered for R {}
+
+impl Args {
+    fn input(&self) -> Result<Input> {
+        let Some(path) = self.file.as_ref().filter(|path| *path != Path::new("-")) else {
+            let name = "standard input".to_owned();
+            return Ok(Input { reader: Box::new(stdin()), name, bytes: None, path: None });
+        };
+        let name = path.display().to_string();
+        let named = |e: std::io::Error| Failure::failed(format!("{name}: {e}"));
+        let file = File::open(path).map_err(named)?;
+        let metadata = file.metadata().map_err(named)?;
+        if metadata.is_dir() {
+            return Err(Failure::failed(format!("{name}: is a directory, not a file of pairs")));
+        }
+        let bytes = metadata.is_file().then_some(metadata.len());
+        Ok(Input { reader: Box::new(file), name, bytes, path: Some(path.clone()) })
+    }
+
+    fn reading(&self, input: &Input, output: &Output) -> Result<Reading> {
+        let format = match (output.format(), &input.path) {
+            (Some(format), _) => format,
+            (None, Some(path)) => formats::of_file(path).ok_or_else(|| {
+                let name = &input.name;
+                Failure::usage(format!(
+                    "the name of {name} does not tell its format: add --format csv, tsv, json or \
+                     nul"
+                ))
+            })?,
+            (None, None) => Format::Tsv,
+        };
+        if self.no_escapes && format != Format::Tsv {
+            return Err(Failure::usage("--no-escapes is for tsv"));
+        }
+        let columns = Columns {
+            key: self.key_column.clone(),
+            value: self.value_column.clone(),
+            header: self.header,
+        };
+        Ok(Reading { format, columns, escapes: !self.no_escapes })
+    }
+}
+
+/// A load on its way.
+struct Loading<'a> {
+    args: &'a Args,
+    map: &'a Map,
+    source: &'a str,
+    bar: &'a ProgressBar,
+    batch: Vec<(u64, Pair)>,
+    batch_bytes: usize,
+    stored: u64,
+    skipped: u64,
+}
+
+impl Loading<'_> {
+    fn load(&mut self, reader: &mut dyn ReadPairs) -> Result<()> {
+        let mut pair = Pair::default();
+        loop {
+            match reader.read(&mut pair) {
+                Ok(true) => self.take(reader.line(), std::mem::take(&mut pair))?,
+                Ok(false) => return self.store(),
+                Err(Flaw::Record(what)) => {
+                    self.store()?;
+                    self.flaw(reader.line(), &what)?;
+                }
+                Err(Flaw::Stream(error)) => {
+                    self.store()?;
+                    return Err(self.stopped(format!("{}: {error}", self.source)));
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, line: u64, pair: Pair) -> Result<()> {
+        self.batch_bytes += pair.key.len() + pair.value.len();
+        self.batch.push((line, pair));
+        if self.batch.len() >= BATCH_PAIRS || self.batch_bytes >= BATCH_BYTES {
+            self.store()?;
+        }
+        Ok(())
+    }
+
+    /// Stores the batch; if a pair in it does not fit the map, the others one by one.
+    fn store(&mut self) -> Result<()> {
+        let batch = std::mem::take(&mut self.batch);
+        self.batch_bytes = 0;
+        let pairs: Vec<_> = batch.iter().map(|(_, p)| (&p.key, &p.value)).collect();
+        if self.args.ttl.is_none() && self.map.set_many(&pairs).is_ok() {
+            self.stored += pairs.len() as u64;
+        } else {
+            for (line, pair) in &batch {
+                self.store_one(*line, pair)?;
+            }
+        }
+        self.bar.set_message(things(self.stored, "pair", "pairs"));
+        Ok(())
+    }
+
+    fn store_one(&mut self, line: u64, pair: &Pair) -> Result<()> {
+        let stored = match self.args.ttl {
+            Some(ttl) => self.map.set_with_ttl(&pair.key, &pair.value, ttl),
+            None => self.map.set(&pair.key, &pair.value),
+        };
+        match stored {
+            Ok(_) => self.stored += 1,
+            Err(e) if is_the_pairs_own(e.kind()) => self.flaw(line, &e.to_string())?,
+            Err(e) => return Err(self.stopped(format!("{}:{line}: {e}", self.source))),
+        }
+        Ok(())
+    }
+
+    /// A wrong record: told, and the end unless it is to be skipped.
+    fn flaw(&mut self, line: u64, what: &str) -> Result<()> {
+        let message = format!("{}:{line}: {what}", self.source);
+        if self.args.on_error == OnError::Stop {
+            let skip = "--on-error skip goes on after wrong records";
+            return Err(self.stopped(format!("{message}\n{skip}")));
+        }
+        self.skipped += 1;
+        self.bar.suspend(|| match self.skipped.cmp(&MOST_TOLD) {
+            std::cmp::Ordering::Less => complain(&message),
+            std::cmp::Ordering::Equal => complain(&format!("{message}\nfurther ones are counted")),
+            std::cmp::Ordering::Greater => {}
+        });
+        Ok(())
+    }
+
+    /// The end before the end of the file: what is stored stays.
+    fn stopped(&self, message: String) -> Failure {
+        self.bar.finish_and_clear();
+        let stored = things(self.stored, "pair", "pairs");
+        Failure::failed(format!("{message}\n{stored} of what comes before it are stored"))
+    }
+}
+
+/// Whether an error is about the pair, so that the next one may well be stored.
+fn is_the_pairs_own(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::TooLarge | ErrorKind::Invalid | ErrorKind::Mismatch)
+}
+
+fn report(args: &Args, output: &Output, stored: u64, skipped: u64, seconds: f64) -> Result<()> {
+    let json = json!({ "stored": stored, "skipped": skipped, "seconds": seconds });
+    let mut text = format!("{} stored in map {}", things(stored, "pair", "pairs"), args.name.map);
+    if skipped > 0 {
+        text.push_str(&format!(", {} skipped", things(skipped, "record", "records")));
+    }
+    // `--format json` says how the file looks; what it answers is a line of JSON then, too.
+    match (output.is_json(), output.is_quiet()) {
+        (true, _) => output.json_line(&json),
+        (false, true) => Ok(()),
+        (false, false) => output.text(&text),
+    }
+}

@@ -1,0 +1,70 @@
+//! The verbs: one file each, with its options, its examples and its `run`.
+//!
+//! - storing and asking: [`set`], [`get`], [`del`], [`incr`], [`keys`], [`scan`]
+//! - files: [`load`], [`dump`], [`backup`], [`restore`]
+//! - the hold as a whole: [`stat`], [`check`], [`repair`], [`drop`], [`list`]
+//! - around it: [`doctor`], [`completions`], [`man`]
+//! - what several verbs show: [`mode`], [`table`], [`progress`], [`walk`]
+
+pub mod backup;
+pub mod check;
+pub mod completions;
+pub mod del;
+pub mod doctor;
+pub mod drop;
+pub mod dump;
+pub mod get;
+pub mod incr;
+pub mod keys;
+pub mod list;
+pub mod load;
+pub mod man;
+mod mode;
+mod progress;
+pub mod repair;
+pub mod restore;
+pub mod scan;
+pub mod set;
+pub mod stat;
+mod table;
+mod walk;
+
+use crate::cli::{Cli, Verb};
+use crate::failure::{NO, Result};
+use crate::{bench, crashtest, demo};
+use std::process::ExitCode;
+
+/// Does what the command line says.
+pub fn run(cli: &Cli) -> Result<ExitCode> {
+    let (directory, output) = (&cli.directory, &cli.output());
+    match &cli.verb {
+        Verb::Set(args) => set::run(args, directory, output),
+        Verb::Get(args) => get::run(args, directory, output),
+        Verb::Del(args) => del::run(args, directory, output),
+        Verb::Incr(args) => incr::run(args, directory, output),
+        Verb::Keys(args) => keys::run(args, directory, output),
+        Verb::Scan(args) => scan::run(args, directory, output),
+        Verb::Load(args) => load::run(args, directory, output),
+        Verb::Dump(args) => dump::run(args, directory, output),
+        Verb::Backup(args) => backup::run(args, directory, output),
+        Verb::Restore(args) => restore::run(args, directory, output),
+        Verb::Stat(args) => stat::run(args, directory, output),
+        Verb::Check(args) => check::run(args, directory, output),
+        Verb::Repair(args) => repair::run(args, directory, output),
+        Verb::Drop(args) => drop::run(args, directory, output),
+        Verb::List(args) => list::run(args, directory, output),
+        Verb::Doctor(args) => doctor::run(args, directory, output),
+        Verb::Demo(args) => Ok(demo::run(args, output.text_or_json("demo")?.is_json())?),
+        Verb::Bench(args) => Ok(bench::run(args, output.text_or_json("bench")?.is_json())?),
+        Verb::Crashtest(args) => {
+            Ok(crashtest::run(args, output.text_or_json("crashtest")?.is_json())?)
+        }
+        Verb::Completions(args) => completions::run(args, output),
+        Verb::Man(args) => man::run(args, output),
+    }
+}
+
+/// Exit code 0 for yes, 1 for no.
+fn answer(yes: bool) -> ExitCode {
+    if yes { ExitCode::SUCCESS } else { NO.into() }
+}

@@ -1,0 +1,99 @@
+//! `hold repair`: cleans up after killed processes; with `--salvage`, saves what a crash of the
+//! system has left of a file hold.
+
+use super::{answer, check};
+use crate::failure::Result;
+use crate::formats::sizes::{self, count, things};
+use crate::output::Output;
+use crate::target::{Directory, HoldName};
+use commonhold::{Hold, SalvageReport};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// Examples of `hold repair`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold repair shop
+  hold repair ./shop.hold --salvage             # after a crash of the system
+
+Without --salvage: recovers what killed processes left half done, gives free memory back to the
+system and checks the hold. Others may use it meanwhile. It is never needed: whoever meets such
+leavings recovers them.
+
+With --salvage: for a file hold that was open when the system crashed or lost power. Nobody else may
+have it open. Keeps every record whose checksum is intact, of each key the newest, and lists what
+was dropped or cannot be decided. This is salvage: pages reach a disk in no order, so deleted keys
+may come back and new ones be missing. The old file is kept. What is guaranteed is a backup
+('hold backup').
+
+Exit codes: 0 all is well now; 1 problems remain, which are listed; 2, 3 see 'hold help'";
+
+/// Options of `hold repair`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    name: HoldName,
+
+    /// Save what is intact of a file hold after a crash of the system
+    #[arg(long)]
+    salvage: bool,
+}
+
+/// Repairs the hold.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("repair")?;
+    if args.salvage {
+        return salvage(args, directory, &output);
+    }
+    let hold = directory.open_to_write(&args.name.hold)?;
+    let recovered = hold.sweep()?;
+    let trimmed_bytes = hold.trim()?;
+    let report = hold.check()?;
+    let json = json!({
+        "recovered": recovered,
+        "trimmed_bytes": trimmed_bytes,
+        "check": check::json(&report),
+    });
+    let text = format!(
+        "{} recovered; {} given back to the system\n{}",
+        things(recovered as u64, "dead participant", "dead participants"),
+        sizes::shown(trimmed_bytes),
+        check::text(&report),
+    );
+    output.report(&json, &text)?;
+    Ok(answer(report.ok))
+}
+
+fn salvage(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let report = Hold::salvage(directory.resolve(&args.name.hold)?)?;
+    output.report(&salvage_json(&report), &salvage_text(&report))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn salvage_text(report: &SalvageReport) -> String {
+    let mut lines = vec![
+        format!(
+            "{} in {} kept",
+            things(report.kept, "pair", "pairs"),
+            things(report.maps.into(), "map", "maps")
+        ),
+        format!("{} older records of the same keys left out", count(report.superseded)),
+        format!("{} damaged records dropped", count(report.dropped)),
+        format!("{} records that cannot be decided", count(report.undecidable)),
+    ];
+    lines.extend(report.notes.iter().map(|note| format!("  - {note}")));
+    lines.push(format!("the old file is kept as {}", report.kept_old_as.display()));
+    lines.join("\n")
+}
+
+fn salvage_json(report: &SalvageReport) -> Value {
+    json!({
+        "maps": report.maps,
+        "kept": report.kept,
+        "superseded": report.superseded,
+        "dropped": report.dropped,
+        "undecidable": report.undecidable,
+        "notes": report.notes,
+        "kept_old_as": report.kept_old_as.to_string_lossy(),
+    })
+}

@@ -1,0 +1,31 @@
+//! `hold scan`: prints the pairs of a map.
+
+use super::walk::{self, Walk};
+use crate::failure::Result;
+use crate::output::Output;
+use crate::target::Directory;
+use std::process::ExitCode;
+
+/// Examples of `hold scan`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold scan shop prices
+  hold scan shop prices --prefix app --limit 10
+  hold scan shop prices --format json | jq -r .value
+  hold scan shop prices --cursor 0 --limit 1000 --format json   # a page, and the next cursor
+
+Prints key, tab, value. Pairs come in no order; those that are there all the time are printed
+exactly once, also while others write. In text, backslash escapes stand for control characters and
+for bytes that are not UTF-8 (\\t \\n \\r \\0 \\\\ \\xHH).";
+
+/// Options of `hold scan`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    walk: Walk,
+}
+
+/// Prints the pairs.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    walk::run(&args.walk, false, directory, output)
+}

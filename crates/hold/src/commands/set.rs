@@ -1,0 +1,130 @@
+//! `hold set`: stores one value, on a condition if one is given.
+
+use super::answer;
+use crate::failure::{Failure, Result};
+use crate::formats::sizes;
+use crate::output::Output;
+use crate::target::{Directory, Hex, Making, MapName};
+use commonhold::{Map, Uid};
+use serde_json::json;
+use std::ffi::{OsStr, OsString};
+use std::io::{IsTerminal, Read};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Examples of `hold set`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold set shop prices apple 3
+  hold set ./shop.hold prices apple 3           # a hold in a file
+  hold set shop photos apple < apple.jpg        # the value from standard input
+  hold set --add shop locks door me || echo taken
+  hold set --if 3 shop prices apple 4           # only if it is 3 now
+  hold set --cache --cache-max-bytes 64M --ttl 5m shop pages /index '<html>'
+  hold set --hex --fixed 4,8 shop ids 01000000 0a00000000000000
+
+Exit codes: 0 stored; 1 not stored, since the condition is false; 2, 3 see 'hold help'";
+
+/// Options of `hold set`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    name: MapName,
+
+    /// The key
+    #[arg(value_name = "KEY", allow_negative_numbers = true)]
+    key: OsString,
+
+    /// The value; standard input, to its end, if it is '-' or left out
+    #[arg(value_name = "VALUE", allow_negative_numbers = true)]
+    value: Option<OsString>,
+
+    /// Only if the key is absent
+    #[arg(long, conflicts_with_all = ["replace", "if_value", "ttl"])]
+    add: bool,
+
+    /// Only if the key is present
+    #[arg(long, conflicts_with_all = ["if_value", "ttl"])]
+    replace: bool,
+
+    /// Only if the key's value is VALUE now
+    #[arg(long = "if", value_name = "VALUE", allow_negative_numbers = true)]
+    #[arg(conflicts_with = "ttl")]
+    if_value: Option<OsString>,
+
+    /// Forget the pair after this time (in a cache)
+    #[arg(long, value_name = "TIME", value_parser = sizes::duration)]
+    ttl: Option<Duration>,
+
+    /// The value is a decimal number, kept as a counter: 8 bytes, little-endian
+    #[arg(long, conflicts_with = "hex")]
+    number: bool,
+
+    #[command(flatten)]
+    hex: Hex,
+
+    #[command(flatten)]
+    making: Making,
+}
+
+/// Stores the value.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("set")?;
+    let key = args.hex.bytes(&args.key)?;
+    let value = args.value()?;
+    let map = args.making.open(directory, &args.name)?;
+    let uid = args.store(&map, &key, &value)?;
+    if output.is_json() {
+        let uid = uid.map(|uid| uid.0);
+        output.json_line(&json!({ "stored": uid.is_some(), "uid": uid }))?;
+    }
+    Ok(answer(uid.is_some()))
+}
+
+impl Args {
+    fn store(&self, map: &Map, key: &[u8], value: &[u8]) -> Result<Option<Uid>> {
+        if let Some(expected) = &self.if_value {
+            let expected = self.decode(expected)?;
+            let stored = map.compare_exchange(key, Some(&expected), Some(value))?;
+            return Ok(if stored { map.uid(key)?.or(Some(Uid(0))) } else { None });
+        }
+        Ok(match (self.add, self.replace, self.ttl) {
+            (true, ..) => map.add(key, value)?,
+            (_, true, _) => map.replace(key, value)?,
+            (_, _, Some(ttl)) => Some(map.set_with_ttl(key, value, ttl)?),
+            _ => Some(map.set(key, value)?),
+        })
+    }
+
+    fn value(&self) -> Result<Vec<u8>> {
+        match &self.value {
+            Some(value) if value != "-" => self.decode(value),
+            given => {
+                let mut input = std::io::stdin().lock();
+                if given.is_none() && input.is_terminal() {
+                    return Err(Failure::usage(
+                        "the value is missing; to type it in, give '-' as the value",
+                    ));
+                }
+                let mut value = Vec::new();
+                input
+                    .read_to_end(&mut value)
+                    .map_err(|e| Failure::failed(format!("standard input: {e}")))?;
+                Ok(value)
+            }
+        }
+    }
+
+    fn decode(&self, text: &OsStr) -> Result<Vec<u8>> {
+        if !self.number {
+            return self.hex.bytes(text);
+        }
+        let number = text.to_str().and_then(|t| t.parse::<i64>().ok());
+        match number {
+            Some(number) => Ok(number.to_le_bytes().to_vec()),
+            None => Err(Failure::usage(format!(
+                "{text:?} is no 64-bit number, which --number asks for"
+            ))),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! `hold stat`: size, memory, maps and participants of a hold; the figures of one map.
+
+use super::mode;
+use super::table::Table;
+use crate::failure::Result;
+use crate::formats::sizes::{count, shown};
+use crate::output::Output;
+use crate::target::Directory;
+use commonhold::{Hold, HoldKind, HoldStat, MapMode, MapStat, ParticipantInfo};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Examples of `hold stat`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold stat shop
+  hold stat shop prices
+  hold stat shop --format json | jq .hold.memory_bytes
+  hold list shop                                # only what is in it";
+
+/// Options of `hold stat`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The hold: a bare name (in memory), or a path if it has a slash or ends in .hold
+    #[arg(value_name = "HOLD")]
+    hold: PathBuf,
+
+    /// Only this map
+    #[arg(value_name = "MAP")]
+    map: Option<String>,
+}
+
+/// Shows the figures.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("stat")?;
+    let hold = directory.open_to_read(&args.hold)?;
+    match &args.map {
+        Some(map) => {
+            let stat = hold.open_map(map)?.stat()?;
+            match output.is_json() {
+                true => output.json(&map_json(&stat))?,
+                false => output.text(&map_text(&stat))?,
+            }
+        }
+        None => show_hold(&hold, &output)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show_hold(hold: &Hold, output: &Output) -> Result<()> {
+    let stat = hold.stat()?;
+    let participants = hold.participants()?;
+    let mut maps = Vec::new();
+    for map in hold.maps()? {
+        match hold.open_map(&map.name).and_then(|map| map.stat()) {
+            // It was dropped since the list was made.
+            Err(e) if e.is_not_found() => {}
+            stat => maps.push(stat?),
+        }
+    }
+    if output.is_json() {
+        return output.json(&json!({
+            "hold": hold_json(&stat),
+            "maps": maps.iter().map(map_json).collect::<Vec<_>>(),
+            "participants": participants.iter().map(participant_json).collect::<Vec<_>>(),
+        }));
+    }
+    output.text(&hold_text(&stat))?;
+    if !maps.is_empty() {
+        output.text(&format!("\n{}", maps_table(&maps).text()))?;
+    }
+    if !participants.is_empty() {
+        output.text(&format!("\n{}", participants_table(&participants).text()))?;
+    }
+    Ok(())
+}
+
+fn hold_text(stat: &HoldStat) -> String {
+    let mut table = Table::of_facts();
+    table.fact("hold", stat.path.display().to_string());
+    table.fact("uuid", &*stat.uuid);
+    table.fact("kind", kind(stat.kind));
+    table.fact(
+        "memory",
+        format!("{} (the file is {} long)", shown(stat.memory_bytes), shown(stat.file_bytes)),
+    );
+    table.fact("used", shown(stat.used_bytes));
+    table.fact(
+        "free",
+        format!("{} within, up to {} in all", shown(stat.free_bytes), shown(stat.max_bytes)),
+    );
+    table.fact("format", stat.format.to_string());
+    table.text()
+}
+
+fn kind(kind: HoldKind) -> &'static str {
+    match kind {
+        HoldKind::Memory => "memory",
+        HoldKind::File => "file",
+    }
+}
+
+fn hold_json(stat: &HoldStat) -> Value {
+    json!({
+        "path": stat.path.to_string_lossy(),
+        "uuid": stat.uuid,
+        "kind": kind(stat.kind),
+        "file_bytes": stat.file_bytes,
+        "memory_bytes": stat.memory_bytes,
+        "used_bytes": stat.used_bytes,
+        "free_bytes": stat.free_bytes,
+        "max_bytes": stat.max_bytes,
+        "participants": stat.participants,
+        "maps": stat.maps,
+        "format": stat.format,
+    })
+}
+
+fn maps_table(maps: &[MapStat]) -> Table {
+    let mut table = Table::new(&["map", "mode", "pairs>", "index>", "records>", "bytes/pair>"]);
+    for map in maps {
+        table.row([
+            map.name.clone(),
+            mode::text(&map.mode),
+            count(map.len),
+            shown(map.index_bytes),
+            shown(map.record_bytes),
+            bytes_per_pair(map),
+        ]);
+    }
+    table
+}
+
+fn bytes_per_pair(map: &MapStat) -> String {
+    match map.len {
+        0 => "-".to_owned(),
+        len => format!("{:.1}", (map.index_bytes + map.record_bytes) as f64 / len as f64),
+    }
+}
+
+fn map_text(stat: &MapStat) -> String {
+    let mut table = Table::of_facts();
+    table.fact("map", &*stat.name);
+    table.fact("mode", mode::text(&stat.mode));
+    table.fact("pairs", count(stat.len));
+    table.fact("segments", format!("{}, {:.0}% full", count(stat.segments), stat.load * 100.0));
+    table.fact("depth", stat.depth.to_string());
+    table.fact("index", shown(stat.index_bytes));
+    table.fact("records", shown(stat.record_bytes));
+    table.fact("bytes/pair", bytes_per_pair(stat));
+    if matches!(stat.mode, MapMode::Cache { .. }) {
+        table.fact("hits", count(stat.hits));
+        table.fact("misses", count(stat.misses));
+        table.fact("expired", count(stat.expired));
+        table.fact("evicted", count(stat.evicted));
+    }
+    table.text()
+}
+
+fn map_json(stat: &MapStat) -> Value {
+    let mut json = json!({
+        "name": stat.name,
+        "mode": mode::json(&stat.mode),
+        "pairs": stat.len,
+        "segments": stat.segments,
+        "depth": stat.depth,
+        "index_bytes": stat.index_bytes,
+        "record_bytes": stat.record_bytes,
+        "load": stat.load,
+    });
+    if matches!(stat.mode, MapMode::Cache { .. }) {
+        json["cache"] = json!({
+            "hits": stat.hits,
+            "misses": stat.misses,
+            "expired": stat.expired,
+            "evicted": stat.evicted,
+        });
+    }
+    json
+}
+
+fn participants_table(participants: &[ParticipantInfo]) -> Table {
+    let mut table = Table::new(&["slot>", "generation>", "pid>", "program", "state"]);
+    for p in participants {
+        let state = if p.alive { "alive" } else { "dead: 'hold repair' cleans up after it" };
+        table.row([
+            p.slot.to_string(),
+            p.generation.to_string(),
+            p.pid.to_string(),
+            p.program.clone(),
+            state.to_owned(),
+        ]);
+    }
+    table
+}
+
+fn participant_json(p: &ParticipantInfo) -> Value {
+    json!({
+        "slot": p.slot,
+        "generation": p.generation,
+        "pid": p.pid,
+        "program": p.program,
+        "alive": p.alive,
+    })
+}

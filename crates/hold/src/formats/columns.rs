@@ -1,0 +1,157 @@
+//! Which fields of a row are the key and the value.
+//!
+//! Columns are given by number (from 1) or by the name in the header line. Invariant: a row gives
+//! either exactly the two fields that were meant or an error that says what it has instead.
+
+use crate::failure::{Failure, Result};
+
+/// One column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// By number, from 1.
+    Number(usize),
+    /// By its name in the header line, or as a JSON field.
+    Name(String),
+}
+
+impl std::str::FromStr for Column {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Column, String> {
+        match text.parse() {
+            Ok(0) => Err("columns are counted from 1".to_owned()),
+            Ok(number) => Ok(Column::Number(number)),
+            Err(_) if text.is_empty() => Err("a column has a name or a number".to_owned()),
+            Err(_) => Ok(Column::Name(text.to_owned())),
+        }
+    }
+}
+
+/// The columns of key and value.
+#[derive(Clone, Debug, Default)]
+pub struct Columns {
+    /// The key's; the first if none is given.
+    pub key: Option<Column>,
+    /// The value's; the second if none is given.
+    pub value: Option<Column>,
+    /// Whether the first line names the columns.
+    pub header: bool,
+}
+
+/// Columns found: places in a row, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    key: usize,
+    value: usize,
+    /// The number of fields that a row must have, or at least have.
+    fields: usize,
+    exactly: bool,
+}
+
+impl Columns {
+    /// Whether there is a header line to read: asked for, or needed to find a name.
+    pub fn has_header(&self) -> bool {
+        let named = |c: &Option<Column>| matches!(c, Some(Column::Name(_)));
+        self.header || named(&self.key) || named(&self.value)
+    }
+
+    /// The places of key and value, given the header line if there is one.
+    pub fn find(&self, header: &[&[u8]]) -> std::result::Result<Places, String> {
+        let key = place(self.key.as_ref(), 0, header)?;
+        let value = place(self.value.as_ref(), 1, header)?;
+        let exactly = self.key.is_none() && self.value.is_none();
+        Ok(Places { key, value, fields: key.max(value) + 1, exactly })
+    }
+
+    /// The names of the JSON fields.
+    pub fn names(&self) -> Result<[String; 2]> {
+        if self.header {
+            return Err(Failure::usage("--header is for csv and tsv: JSON names its fields"));
+        }
+        let name = |column: &Option<Column>, default: &str| match column {
+            None => Ok(default.to_owned()),
+            Some(Column::Name(name)) => Ok(name.clone()),
+            Some(Column::Number(n)) => {
+                Err(Failure::usage(format!("JSON fields have names, not numbers as {n}")))
+            }
+        };
+        Ok([name(&self.key, "key")?, name(&self.value, "value")?])
+    }
+
+    /// Nothing, for NUL-separated pairs have no columns.
+    pub fn none_for_nul(&self) -> Result<()> {
+        if self.header || self.key.is_some() || self.value.is_some() {
+            return Err(Failure::usage(
+                "NUL-separated pairs have no columns: --header, --key-column and --value-column \
+                 are for csv, tsv and json",
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn place(
+    column: Option<&Column>,
+    default: usize,
+    header: &[&[u8]],
+) -> std::result::Result<usize, String> {
+    match column {
+        None => Ok(default),
+        Some(Column::Number(number)) => Ok(number - 1),
+        Some(Column::Name(name)) => {
+            header.iter().position(|field| *field == name.as_bytes()).ok_or_else(|| {
+                let all: Vec<_> = header.iter().map(|f| super::shown(f)).collect();
+                format!("no column '{name}' in the header, which has: {}", all.join(", "))
+            })
+        }
+    }
+}
+
+impl Places {
+    /// Key and value of a row, or what is wrong with it.
+    pub fn pick<'a, 'b>(
+        &self,
+        row: &'b [&'a [u8]],
+    ) -> std::result::Result<(&'a [u8], &'a [u8]), String> {
+        let found = row.len();
+        match (self.exactly, found) {
+            (true, found) if found != self.fields => {
+                Err(format!("expected {} fields, found {found}", self.fields))
+            }
+            (false, found) if found < self.fields => {
+                Err(format!("expected at least {} fields, found {found}", self.fields))
+            }
+            _ => Ok((row[self.key], row[self.value])),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns(key: &str, value: &str) -> Columns {
+        Columns { key: key.parse().ok(), value: value.parse().ok(), header: false }
+    }
+
+    #[test]
+    fn rows_have_two_fields_unless_told_otherwise() {
+        let places = Columns::default().find(&[]).unwrap();
+        assert_eq!(places.pick(&[b"a", b"1"]), Ok((&b"a"[..], &b"1"[..])));
+        assert_eq!(places.pick(&[b"a"]), Err("expected 2 fields, found 1".to_owned()));
+        assert_eq!(places.pick(&[b"a", b"b", b"c"]), Err("expected 2 fields, found 3".to_owned()));
+    }
+
+    #[test]
+    fn columns_are_found_by_number_and_by_name() {
+        let places = columns("3", "1").find(&[]).unwrap();
+        assert_eq!(places.pick(&[b"a", b"b", b"c", b"d"]), Ok((&b"c"[..], &b"a"[..])));
+        assert!(places.pick(&[b"a", b"b"]).unwrap_err().contains("at least 3 fields, found 2"));
+        let named = columns("sku", "price");
+        assert!(named.has_header());
+        let places = named.find(&[b"price", b"sku"]).unwrap();
+        assert_eq!(places.pick(&[b"3", b"apple"]), Ok((&b"apple"[..], &b"3"[..])));
+        assert!(named.find(&[b"a", b"price"]).unwrap_err().contains("which has: a, price"));
+        assert!("0".parse::<Column>().is_err());
+    }
+}

@@ -1,0 +1,155 @@
+//! Comma-separated values, as RFC 4180 has them: quoted fields may hold anything.
+//!
+//! Reading is the `csv` crate's; any bytes are taken. Writing refuses bytes that are not UTF-8
+//! unless told to write them as they are, since most readers of CSV would spoil them.
+
+use super::columns::{Columns, Places};
+use super::{Flaw, Pair, ReadPairs, WritePairs, Writing, shown, unfit};
+use csv::ByteRecord;
+use std::io::{BufRead, Write};
+
+/// Reads pairs from CSV.
+pub struct Reader<R> {
+    csv: csv::Reader<R>,
+    columns: Columns,
+    places: Option<Places>,
+    record: ByteRecord,
+    line: u64,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads `input`.
+    pub fn new(input: R, columns: Columns) -> Self {
+        let csv = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(input);
+        Reader { csv, columns, places: None, record: ByteRecord::new(), line: 1 }
+    }
+
+    fn next(&mut self) -> std::result::Result<bool, Flaw> {
+        let more = self.csv.read_byte_record(&mut self.record).map_err(|error| {
+            match error.into_kind() {
+                csv::ErrorKind::Io(error) => Flaw::Stream(error),
+                other => Flaw::Stream(std::io::Error::other(format!("{other:?}"))),
+            }
+        })?;
+        if let Some(position) = self.record.position() {
+            self.line = position.line();
+        }
+        Ok(more)
+    }
+
+    fn row(&self) -> Vec<&[u8]> {
+        self.record.iter().collect()
+    }
+
+    /// Finds the columns, by the header if there is one.
+    fn find_places(&mut self) -> std::result::Result<Places, Flaw> {
+        if self.columns.has_header() {
+            self.next()?;
+        }
+        // Without the columns no row can be read: this ends the reading.
+        let places = self.columns.find(&self.row());
+        places.map_err(|what| Flaw::Stream(std::io::Error::other(what)))
+    }
+
+    /// A quote that is never closed swallows lines: say so where it shows.
+    fn hint(&self) -> &'static str {
+        let swallowed = self.csv.position().line() > self.line + 1;
+        if swallowed { " (is a quote in it not closed?)" } else { "" }
+    }
+}
+
+impl<R: BufRead> ReadPairs for Reader<R> {
+    fn read(&mut self, pair: &mut Pair) -> std::result::Result<bool, Flaw> {
+        let places = match self.places {
+            Some(places) => places,
+            None => self.find_places()?,
+        };
+        self.places = Some(places);
+        if !self.next()? {
+            return Ok(false);
+        }
+        let row = self.row();
+        let (key, value) =
+            places.pick(&row).map_err(|what| Flaw::Record(format!("{what}{}", self.hint())))?;
+        pair.key.clear();
+        pair.key.extend_from_slice(key);
+        pair.value.clear();
+        pair.value.extend_from_slice(value);
+        Ok(true)
+    }
+
+    fn line(&self) -> u64 {
+        self.line
+    }
+}
+
+/// Writes CSV.
+pub struct Writer {
+    writing: Writing,
+    line: Vec<u8>,
+}
+
+impl Writer {
+    /// Writes as `writing` says.
+    pub fn new(writing: Writing) -> Self {
+        Writer { writing, line: Vec::new() }
+    }
+
+    fn put(&mut self, out: &mut dyn Write, fields: &[&[u8]]) -> std::io::Result<()> {
+        self.line.clear();
+        for (place, field) in fields.iter().enumerate() {
+            if place > 0 {
+                self.line.push(b',');
+            }
+            if !self.writing.raw && std::str::from_utf8(field).is_err() {
+                return Err(not_text(field, fields[0]));
+            }
+            // An empty line would be no record: a lone empty field is quoted.
+            put_field(&mut self.line, field, fields.len() == 1);
+        }
+        self.line.push(b'\n');
+        out.write_all(&self.line)
+    }
+}
+
+fn put_field(line: &mut Vec<u8>, field: &[u8], alone: bool) {
+    let breaks = |b: &u8| matches!(b, b',' | b'"' | b'\n' | b'\r');
+    // Spaces at the ends are kept by every reader only if quoted; a byte order mark at the
+    // beginning of the file would be taken for one.
+    let trimmed = field.first() == Some(&b' ') || field.last() == Some(&b' ');
+    let marked = field.starts_with(b"\xef\xbb\xbf");
+    if !(field.iter().any(breaks) || trimmed || marked || (alone && field.is_empty())) {
+        return line.extend_from_slice(field);
+    }
+    line.push(b'"');
+    for byte in field {
+        if *byte == b'"' {
+            line.push(b'"');
+        }
+        line.push(*byte);
+    }
+    line.push(b'"');
+}
+
+fn not_text(field: &[u8], key: &[u8]) -> std::io::Error {
+    let which = if std::ptr::eq(field, key) { "the key" } else { "the value of key" };
+    unfit(format!(
+        "{which} '{}' has bytes that are not UTF-8, which CSV readers spoil: write --format json, \
+         tsv or nul instead, or add --raw to write them as they are",
+        shown(key)
+    ))
+}
+
+impl WritePairs for Writer {
+    fn begin(&mut self, out: &mut dyn Write) -> std::io::Result<()> {
+        if self.writing.header { out.write_all(b"key,value\n") } else { Ok(()) }
+    }
+
+    fn write(&mut self, out: &mut dyn Write, key: &[u8], value: &[u8]) -> std::io::Result<()> {
+        self.put(out, &[key, value])
+    }
+
+    fn write_key(&mut self, out: &mut dyn Write, key: &[u8]) -> std::io::Result<()> {
+        self.put(out, &[key])
+    }
+}

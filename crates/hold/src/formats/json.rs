@@ -1,0 +1,116 @@
+//! JSON Lines: one object a line, `{"key": ..., "value": ...}`.
+//!
+//! Bytes are a string if they are UTF-8, else `{"base64": "..."}`. Files of others may have
+//! anything as a value: numbers, lists and objects are kept as their JSON text, letter by letter.
+
+use super::bytes::{from_base64, json};
+use super::{Flaw, Pair, ReadPairs, WritePairs};
+use serde_json::value::RawValue;
+use std::collections::HashMap;
+use std::io::{BufRead, Write};
+
+/// Reads pairs from JSON Lines.
+pub struct Reader<R> {
+    input: R,
+    names: [String; 2],
+    text: Vec<u8>,
+    line: u64,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads `input`, taking the fields `names` as key and value.
+    pub fn new(input: R, names: [String; 2]) -> Self {
+        Reader { input, names, text: Vec::new(), line: 0 }
+    }
+
+    /// Reads the next line that is not blank.
+    fn next(&mut self) -> std::result::Result<bool, Flaw> {
+        loop {
+            self.text.clear();
+            if self.input.read_until(b'\n', &mut self.text)? == 0 {
+                return Ok(false);
+            }
+            self.line += 1;
+            if self.line == 1 && self.text.starts_with(b"\xef\xbb\xbf") {
+                self.text.drain(..3);
+            }
+            if !self.text.trim_ascii().is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn parse(&self, pair: &mut Pair) -> std::result::Result<(), String> {
+        let object: HashMap<String, &RawValue> =
+            serde_json::from_slice(&self.text).map_err(|e| self.not_an_object(&e))?;
+        let field = |name: &String| {
+            let field = object.get(name).ok_or_else(|| format!("no field '{name}'"))?;
+            bytes_of(field).map_err(|what| format!("field '{name}': {what}"))
+        };
+        pair.key = field(&self.names[0])?;
+        pair.value = field(&self.names[1])?;
+        Ok(())
+    }
+
+    fn not_an_object(&self, error: &serde_json::Error) -> String {
+        let text = error.to_string();
+        let text = text.split(" at line ").next().unwrap_or_default();
+        let hint = match self.text.trim_ascii() {
+            [b'[', ..] => "; a JSON array becomes JSON Lines by: jq -c '.[]'",
+            [b'{'] => "; an object must stand on one line: jq -c . does that",
+            _ => "",
+        };
+        format!("not a JSON object in column {}: {text}{hint}", error.column())
+    }
+}
+
+/// The bytes that a JSON value stands for.
+fn bytes_of(value: &RawValue) -> std::result::Result<Vec<u8>, String> {
+    let text = value.get();
+    let because = |e: serde_json::Error| e.to_string();
+    if text.starts_with('"') {
+        return serde_json::from_str::<String>(text).map(String::into_bytes).map_err(because);
+    }
+    if text == "null" {
+        return Err("null is no value; leave the line out, or write \"\"".to_owned());
+    }
+    if text.starts_with('{') {
+        let object: HashMap<String, &RawValue> = serde_json::from_str(text).map_err(because)?;
+        if let (1, Some(digits)) = (object.len(), object.get("base64")) {
+            let digits: String = serde_json::from_str(digits.get()).map_err(because)?;
+            return from_base64(&digits);
+        }
+    }
+    Ok(text.as_bytes().to_vec())
+}
+
+impl<R: BufRead> ReadPairs for Reader<R> {
+    fn read(&mut self, pair: &mut Pair) -> std::result::Result<bool, Flaw> {
+        if !self.next()? {
+            return Ok(false);
+        }
+        self.parse(pair).map_err(Flaw::Record)?;
+        Ok(true)
+    }
+
+    fn line(&self) -> u64 {
+        self.line
+    }
+}
+
+/// Writes JSON Lines.
+pub struct Writer;
+
+impl WritePairs for Writer {
+    fn write(&mut self, out: &mut dyn Write, key: &[u8], value: &[u8]) -> std::io::Result<()> {
+        // By hand, for the key to come first: maps of `serde_json` are sorted, objects of `json!`
+        // would be built for every pair.
+        let line = format!("{{\"key\":{},\"value\":{}}}\n", json(key), json(value));
+        out.write_all(line.as_bytes())
+    }
+
+    fn write_key(&mut self, out: &mut dyn Write, key: &[u8]) -> std::io::Result<()> {
+        let line = format!("{{\"key\":{}}}\n", json(key));
+        out.write_all(line.as_bytes())
+    }
+}

@@ -1,0 +1,164 @@
+//! How pairs look outside of a hold: the four formats that `load` reads and `dump` writes.
+//!
+//! - [`csv`], [`tsv`], [`json`], [`nul`]: one format each, its reader and its writer
+//! - [`columns`]: which fields of a row are key and value
+//! - [`bytes`]: any bytes as JSON, as escaped text, as hexadecimal digits
+//! - [`sizes`]: sizes and durations as people write them
+//!
+//! Invariant: what a writer writes, the reader of the same format reads back to the same bytes;
+//! what a format cannot carry is an error that names another format.
+
+pub mod bytes;
+pub mod columns;
+pub mod csv;
+pub mod json;
+pub mod nul;
+pub mod sizes;
+pub mod tsv;
+
+use crate::failure::{Failure, Result};
+use crate::output::Format;
+use columns::Columns;
+use std::io::{BufRead, Write};
+use std::path::Path;
+
+/// One key with its value, reused from record to record.
+#[derive(Default, Clone, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The value.
+    pub value: Vec<u8>,
+}
+
+/// Why a record could not be read.
+#[derive(Debug)]
+pub enum Flaw {
+    /// This record is wrong; the ones after it can be read.
+    Record(String),
+    /// Reading cannot go on.
+    Stream(std::io::Error),
+}
+
+impl From<std::io::Error> for Flaw {
+    fn from(error: std::io::Error) -> Self {
+        Flaw::Stream(error)
+    }
+}
+
+/// Reads pairs from a file of one format.
+pub trait ReadPairs {
+    /// Reads the next pair into `pair`; false at the end of the file.
+    fn read(&mut self, pair: &mut Pair) -> std::result::Result<bool, Flaw>;
+
+    /// Where the record just read begins: its line from 1, or its number where lines mean nothing.
+    fn line(&self) -> u64;
+}
+
+/// Writes pairs in one format.
+pub trait WritePairs {
+    /// What comes before the first pair.
+    fn begin(&mut self, _out: &mut dyn Write) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    /// Writes one pair.
+    ///
+    /// # Errors
+    /// Those of `out`; [`unfit`] if the format cannot carry the pair.
+    fn write(&mut self, out: &mut dyn Write, key: &[u8], value: &[u8]) -> std::io::Result<()>;
+
+    /// Writes one key alone.
+    fn write_key(&mut self, out: &mut dyn Write, key: &[u8]) -> std::io::Result<()>;
+}
+
+/// How a file is to be read.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// The format of the file.
+    pub format: Format,
+    /// Which fields are key and value.
+    pub columns: Columns,
+    /// Whether TSV has backslash escapes.
+    pub escapes: bool,
+}
+
+impl Reading {
+    /// A reader of `input`.
+    ///
+    /// # Errors
+    /// Usage, if the options do not fit the format; failed, if the header does not fit them.
+    pub fn open<'a>(&self, input: Box<dyn BufRead + 'a>) -> Result<Box<dyn ReadPairs + 'a>> {
+        Ok(match self.format {
+            Format::Csv => Box::new(csv::Reader::new(input, self.columns.clone())),
+            Format::Tsv => Box::new(tsv::Reader::new(input, self.columns.clone(), self.escapes)),
+            Format::Json => Box::new(json::Reader::new(input, self.columns.names()?)),
+            Format::Nul => Box::new(nul::Reader::new(input, self.columns.none_for_nul()?)),
+            Format::Text => {
+                return Err(Failure::usage("text is for people: read csv, tsv, json or nul"));
+            }
+        })
+    }
+}
+
+/// How pairs are to be written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Writing {
+    /// Name the columns in a first line (CSV and TSV).
+    pub header: bool,
+    /// Write bytes that are not UTF-8 into CSV as they are.
+    pub raw: bool,
+    /// Write keys and values as hexadecimal digits (text only).
+    pub hex: bool,
+}
+
+impl Writing {
+    /// A writer of `format`.
+    ///
+    /// # Errors
+    /// Usage, if the options do not fit the format.
+    pub fn open(self, format: Format) -> Result<Box<dyn WritePairs>> {
+        if self.header && !matches!(format, Format::Csv | Format::Tsv | Format::Text) {
+            return Err(Failure::usage("--header is for csv and tsv"));
+        }
+        if self.raw && format != Format::Csv {
+            return Err(Failure::usage("--raw is for csv; the other formats need it not"));
+        }
+        if self.hex && !matches!(format, Format::Text | Format::Tsv) {
+            return Err(Failure::usage("--hex is for text; the other formats need it not"));
+        }
+        Ok(match format {
+            Format::Csv => Box::new(csv::Writer::new(self)),
+            Format::Text | Format::Tsv => Box::new(tsv::Writer::new(self)),
+            Format::Json => Box::new(json::Writer),
+            Format::Nul => Box::new(nul::Writer),
+        })
+    }
+}
+
+/// The format that the name of `file` tells, if any.
+pub fn of_file(file: &Path) -> Option<Format> {
+    let extension = file.extension()?.to_str()?.to_ascii_lowercase();
+    match extension.as_str() {
+        "csv" => Some(Format::Csv),
+        "tsv" | "tab" => Some(Format::Tsv),
+        "json" | "jsonl" | "ndjson" => Some(Format::Json),
+        "nul" => Some(Format::Nul),
+        _ => None,
+    }
+}
+
+/// A field, named in messages with as much of it as a line bears.
+pub fn shown(bytes: &[u8]) -> String {
+    const MOST: usize = 40;
+    let mut text = bytes::escaped(&bytes[..bytes.len().min(MOST)]);
+    if bytes.len() > MOST {
+        text.push_str("...");
+    }
+    text
+}
+
+/// The error of a pair that a format cannot carry; `text` names the way out.
+pub fn unfit(text: String) -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::InvalidData, text)
+}

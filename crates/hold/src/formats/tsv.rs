@@ -1,0 +1,144 @@
+//! Tab-separated values: one pair a line, escaped as [`bytes`](super::bytes) says; exact for any
+//! bytes, and what people see on a terminal.
+//!
+//! Files of others may have backslashes that are no escapes; those are read without escapes.
+
+use super::bytes::{escape, hex, unescape};
+use super::columns::{Columns, Places};
+use super::{Flaw, Pair, ReadPairs, WritePairs, Writing};
+use std::io::{BufRead, Write};
+
+/// Reads pairs from TSV.
+pub struct Reader<R> {
+    input: R,
+    columns: Columns,
+    places: Option<Places>,
+    escapes: bool,
+    text: Vec<u8>,
+    line: u64,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads `input`, with backslash escapes or without.
+    pub fn new(input: R, columns: Columns, escapes: bool) -> Self {
+        Reader { input, columns, places: None, escapes, text: Vec::new(), line: 0 }
+    }
+
+    /// Reads the next line that is not empty, without its end.
+    fn next(&mut self) -> std::result::Result<bool, Flaw> {
+        loop {
+            self.text.clear();
+            if self.input.read_until(b'\n', &mut self.text)? == 0 {
+                return Ok(false);
+            }
+            self.line += 1;
+            if self.text.last() == Some(&b'\n') {
+                self.text.pop();
+            }
+            if self.text.last() == Some(&b'\r') {
+                self.text.pop();
+            }
+            if self.line == 1 && self.text.starts_with(b"\xef\xbb\xbf") {
+                self.text.drain(..3);
+            }
+            if !self.text.is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn row(&self) -> Vec<&[u8]> {
+        self.text.split(|b| *b == b'\t').collect()
+    }
+
+    /// Finds the columns, by the header if there is one.
+    fn find_places(&mut self) -> std::result::Result<Places, Flaw> {
+        if self.columns.has_header() {
+            self.next()?;
+        }
+        let places = self.columns.find(&self.row());
+        places.map_err(|what| Flaw::Stream(std::io::Error::other(what)))
+    }
+
+    fn take(&self, field: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), Flaw> {
+        out.clear();
+        if !self.escapes {
+            out.extend_from_slice(field);
+            return Ok(());
+        }
+        unescape(field, out).map_err(|what| {
+            Flaw::Record(format!("{what}; if backslashes are no escapes there, add --no-escapes"))
+        })
+    }
+}
+
+impl<R: BufRead> ReadPairs for Reader<R> {
+    fn read(&mut self, pair: &mut Pair) -> std::result::Result<bool, Flaw> {
+        let places = match self.places {
+            Some(places) => places,
+            None => self.find_places()?,
+        };
+        self.places = Some(places);
+        if !self.next()? {
+            return Ok(false);
+        }
+        let row = self.row();
+        let (key, value) = places.pick(&row).map_err(|what| {
+            let comma = row.len() == 1 && row[0].contains(&b',');
+            let hint = if comma { " (is it CSV? then give --format csv)" } else { "" };
+            Flaw::Record(format!("{what}{hint}"))
+        })?;
+        self.take(key, &mut pair.key)?;
+        self.take(value, &mut pair.value)?;
+        Ok(true)
+    }
+
+    fn line(&self) -> u64 {
+        self.line
+    }
+}
+
+/// Writes TSV.
+pub struct Writer {
+    writing: Writing,
+    line: String,
+}
+
+impl Writer {
+    /// Writes as `writing` says.
+    pub fn new(writing: Writing) -> Self {
+        Writer { writing, line: String::new() }
+    }
+
+    fn add(&mut self, field: &[u8]) {
+        match self.writing.hex {
+            true => self.line.push_str(&hex(field)),
+            false => escape(field, &mut self.line),
+        }
+    }
+
+    fn end(&mut self, out: &mut dyn Write) -> std::io::Result<()> {
+        self.line.push('\n');
+        let written = out.write_all(self.line.as_bytes());
+        self.line.clear();
+        written
+    }
+}
+
+impl WritePairs for Writer {
+    fn begin(&mut self, out: &mut dyn Write) -> std::io::Result<()> {
+        if self.writing.header { out.write_all(b"key\tvalue\n") } else { Ok(()) }
+    }
+
+    fn write(&mut self, out: &mut dyn Write, key: &[u8], value: &[u8]) -> std::io::Result<()> {
+        self.add(key);
+        self.line.push('\t');
+        self.add(value);
+        self.end(out)
+    }
+
+    fn write_key(&mut self, out: &mut dyn Write, key: &[u8]) -> std::io::Result<()> {
+        self.add(key);
+        self.end(out)
+    }
+}

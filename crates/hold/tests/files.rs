@@ -1,0 +1,253 @@
+//! load and dump: every format there and back, and errors that name the line.
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt;
+use support::{Ground, nasty_pairs, pairs_of};
+
+fn round_trip(format: &str, with_nul: bool, with_other_bytes: bool, options: &[&str]) {
+    let ground = Ground::new();
+    let map = ground.map("from", "nasty");
+    for (key, value) in nasty_pairs(with_nul, with_other_bytes) {
+        map.set(key, value).unwrap();
+    }
+    let dump = [&["dump", "from", "nasty", "--format", format][..], options].concat();
+    let dumped = ground.run(&dump);
+    assert_eq!((dumped.code, dumped.err.as_str()), (0, ""), "{format}");
+    let load = ["load", "to", "nasty", "--format", format, "-q"];
+    let loaded = ground.run_with(&load, &dumped.bytes);
+    assert_eq!((loaded.code, loaded.err.as_str()), (0, ""), "{format}");
+    assert_eq!(pairs_of(&ground.map("to", "nasty")), pairs_of(&map), "{format}");
+    let name = format!("file.{format}");
+    ground.ok(&[&["dump", "from", "nasty", "-o", &name][..], options].concat());
+    assert_eq!(ground.read(&name), dumped.bytes, "{format}");
+    ground.ok(&["load", "third", "nasty", &name]);
+    assert_eq!(pairs_of(&ground.map("third", "nasty")), pairs_of(&map), "{format}");
+}
+
+#[test]
+fn json_carries_any_bytes() {
+    round_trip("json", true, true, &[]);
+}
+
+#[test]
+fn tsv_carries_any_bytes() {
+    round_trip("tsv", true, true, &[]);
+}
+
+#[test]
+fn csv_carries_any_text_and_raw_bytes_on_request() {
+    round_trip("csv", true, false, &[]);
+    round_trip("csv", true, true, &["--raw"]);
+}
+
+#[test]
+fn nul_carries_all_but_nul() {
+    round_trip("nul", false, true, &[]);
+}
+
+#[test]
+fn what_a_format_cannot_carry_is_refused_with_the_way_out() {
+    let ground = Ground::new();
+    ground.map("shop", "odd").set("a\0b", b"\xff").unwrap();
+    let err = ground.fails(3, &["dump", "shop", "odd", "--format", "csv"]);
+    assert!(err.contains("'a\\0b'") && err.contains("--format json") && err.contains("--raw"));
+    let err = ground.fails(3, &["dump", "shop", "odd", "--format", "nul"]);
+    assert!(err.contains("'a\\0b'") && err.contains("--format json"), "{err}");
+    ground.fails(3, &["dump", "shop", "odd", "-o", "odd.csv"]);
+    assert_eq!(ground.leftovers(&["shop.hold"]), Vec::<String>::new());
+}
+
+#[test]
+fn every_dump_in_json_is_json() {
+    let ground = Ground::new();
+    let map = ground.map("shop", "nasty");
+    for (key, value) in nasty_pairs(true, true) {
+        map.set(key, value).unwrap();
+    }
+    for line in ground.ok(&["dump", "shop", "nasty", "--format", "json"]).lines() {
+        let object: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
+        assert_eq!(object.as_object().expect("an object").len(), 2, "{line}");
+    }
+}
+
+#[test]
+fn errors_name_file_line_and_what_is_wrong() {
+    let ground = Ground::new();
+    let err = |name: &str, contents: &[u8], args: &[&str]| {
+        ground.file(name, contents);
+        ground.fails(3, &[&["load", "shop", "prices", name][..], args].concat())
+    };
+    let csv = err("data.csv", b"a,1\nb,2\n\"c\nc\",3\nd,4,5\ne,6\n", &[]);
+    assert!(csv.starts_with("hold: data.csv:5: expected 2 fields, found 3\n"), "{csv}");
+    assert!(csv.contains("3 pairs of what comes before it are stored"), "{csv}");
+    let csv = err("open.csv", b"a,1\nb,\"2\nc,3\nd,4\n,,", &[]);
+    assert!(csv.starts_with("hold: open.csv:2: ") || csv.contains("stored"), "{csv}");
+    let csv = err("open2.csv", b"a,1\n\"b,2\nc,3\nd,4\n", &[]);
+    assert!(csv.starts_with("hold: open2.csv:2: expected 2 fields, found 1 (is a quote"), "{csv}");
+    let tsv = err("data.tsv", b"a\t1\nC:\\Users\t2\n", &[]);
+    assert!(tsv.starts_with("hold: data.tsv:2: unknown escape '\\U'"), "{tsv}");
+    assert!(tsv.contains("--no-escapes"), "{tsv}");
+    let tsv = err("really.tsv", b"a,1\n", &[]);
+    assert!(tsv.starts_with("hold: really.tsv:1: expected 2 fields, found 1 (is it CSV"), "{tsv}");
+    let json = err("data.jsonl", b"{\"key\":\"a\",\"value\":1}\n\n{\"key\":\"b\"\n", &[]);
+    assert!(json.starts_with("hold: data.jsonl:3: not a JSON object in column 10"), "{json}");
+    let json = err("no.jsonl", b"{\"key\":\"a\",\"price\":1}\n", &[]);
+    assert!(json.starts_with("hold: no.jsonl:1: no field 'value'"), "{json}");
+    let json = err("null.jsonl", b"{\"key\":\"a\",\"value\":null}\n", &[]);
+    assert!(json.contains("null.jsonl:1: field 'value': null is no value"), "{json}");
+    let json = err("array.json", b"[{\"key\":\"a\",\"value\":1}]\n", &[]);
+    assert!(json.contains("array.json:1: ") && json.contains("jq -c '.[]'"), "{json}");
+    let json = err("b.jsonl", b"{\"key\":{\"base64\":\"!\"},\"value\":\"\"}\n", &[]);
+    assert!(json.contains("b.jsonl:1: field 'key': '!' is not base64"), "{json}");
+    let nul = err("data.nul", b"a\x001\x00b\x00", &[]);
+    assert!(nul.starts_with("hold: data.nul:2: key 'b' has no value"), "{nul}");
+    let nul = err("end.nul", b"a\x001", &[]);
+    assert!(nul.contains("end.nul:1: the value does not end with NUL"), "{nul}");
+}
+
+#[test]
+fn wrong_records_are_skipped_on_request() {
+    let ground = Ground::new();
+    ground.file("data.csv", "a,1\nb\nc,3\nd,4,5\ne,6\n");
+    let args = ["load", "shop", "prices", "data.csv", "--on-error", "skip"];
+    let run = ground.run(&args);
+    assert_eq!(run.code, 1, "{run:?}");
+    assert_eq!(run.out, "3 pairs stored in map prices, 2 records skipped\n");
+    assert!(run.err.contains("hold: data.csv:2: ") && run.err.contains("hold: data.csv:4: "));
+    assert_eq!(ground.map("shop", "prices").len().unwrap(), 3);
+}
+
+#[test]
+fn pairs_that_do_not_fit_the_map_are_told_by_line() {
+    let ground = Ground::new();
+    ground.file("data.csv", "abcd,1\nefgh,2\nxyz,3\nijkl,4\n");
+    let err = ground.fails(3, &["load", "shop", "ids", "data.csv", "--fixed", "4,1"]);
+    assert!(err.starts_with("hold: data.csv:3: "), "{err}");
+    assert!(err.contains("2 pairs of what comes before"), "{err}");
+    let args = ["load", "shop", "ids", "data.csv", "--on-error", "skip"];
+    assert_eq!(ground.run(&args).code, 1);
+    assert_eq!(ground.map_len("shop", "ids"), 3);
+}
+
+#[test]
+fn columns_are_chosen_by_number_and_name() {
+    let ground = Ground::new();
+    ground.file("items.csv", "price,name,sku\n3,apple,a1\n4,\"pear, green\",p1\n");
+    let by_name = ["--key-column", "sku", "--value-column", "name"];
+    ground.ok(&[&["load", "shop", "names", "items.csv"][..], &by_name].concat());
+    assert_eq!(ground.ok(&["get", "shop", "names", "p1"]), "pear, green");
+    let by_number = ["--header", "--key-column", "3", "--value-column", "1"];
+    ground.ok(&[&["load", "shop", "prices", "items.csv"][..], &by_number].concat());
+    assert_eq!(ground.ok(&["get", "shop", "prices", "a1"]), "3");
+    assert_eq!(ground.map("shop", "prices").len().unwrap(), 2);
+    let args = ["load", "shop", "x", "items.csv", "--key-column", "id"];
+    let err = ground.fails(3, &args);
+    assert!(err.contains("no column 'id'") && err.contains("price, name, sku"), "{err}");
+    ground.file("items.jsonl", "{\"sku\":\"a1\",\"price\":1.50,\"tags\":[1, 2]}\n");
+    let json = ["load", "shop", "j", "items.jsonl", "--key-column", "sku", "--value-column"];
+    ground.ok(&[&json[..], &["price"]].concat());
+    assert_eq!(ground.ok(&["get", "shop", "j", "a1"]), "1.50");
+    ground.ok(&[&json[..], &["tags"]].concat());
+    assert_eq!(ground.ok(&["get", "shop", "j", "a1"]), "[1, 2]");
+}
+
+#[test]
+fn headers_are_written_and_read() {
+    let ground = Ground::new();
+    ground.map("shop", "prices").set("apple", "3").unwrap();
+    let csv = ground.ok(&["dump", "shop", "prices", "--format", "csv", "--header"]);
+    assert_eq!(csv, "key,value\napple,3\n");
+    ground.file("data.csv", csv);
+    ground.ok(&["load", "two", "prices", "data.csv", "--header"]);
+    assert_eq!(ground.ok(&["keys", "two", "prices"]), "apple\n");
+    let tsv = ground.ok(&["dump", "shop", "prices", "--header"]);
+    assert_eq!(tsv, "key\tvalue\napple\t3\n");
+}
+
+#[test]
+fn files_from_elsewhere_are_read() {
+    let ground = Ground::new();
+    ground.file("dos.csv", "\u{feff}a,1\r\n\r\nb,2\r\n");
+    ground.ok(&["load", "shop", "dos", "dos.csv"]);
+    assert_eq!(pairs_of(&ground.map("shop", "dos")).len(), 2);
+    assert_eq!(ground.ok(&["get", "shop", "dos", "a"]), "1");
+    ground.file("paths.tsv", "C:\\new\t1\r\n");
+    ground.ok(&["load", "shop", "paths", "paths.tsv", "--no-escapes"]);
+    assert_eq!(ground.ok(&["get", "shop", "paths", "C:\\new"]), "1");
+    ground.file("last.tsv", "a\tno line end");
+    ground.ok(&["load", "shop", "last", "last.tsv"]);
+    assert_eq!(ground.ok(&["get", "shop", "last", "a"]), "no line end");
+    ground.file("empty.csv", "");
+    assert_eq!(ground.ok(&["load", "shop", "e", "empty.csv"]), "0 pairs stored in map e\n");
+}
+
+#[test]
+fn the_last_of_equal_keys_counts() {
+    let ground = Ground::new();
+    ground.file("data.csv", "a,1\na,2\na,3\n");
+    ground.ok(&["load", "shop", "prices", "data.csv"]);
+    assert_eq!(ground.ok(&["get", "shop", "prices", "a"]), "3");
+}
+
+#[test]
+fn a_dump_goes_straight_into_a_load() {
+    let ground = Ground::new();
+    let map = ground.map("a", "prices");
+    for number in 0..20_000 {
+        map.set(format!("key {number}"), format!("value {number}")).unwrap();
+    }
+    let dumped = ground.run(&["dump", "a", "prices"]);
+    let loaded = ground.run_with(&["load", "b", "prices", "--format", "tsv"], &dumped.bytes);
+    assert_eq!(loaded.out, "20,000 pairs stored in map prices\n");
+    assert_eq!(pairs_of(&ground.map("b", "prices")), pairs_of(&map));
+    let json = ground.run_with(&["load", "c", "prices", "-", "--ttl", "1h", "--cache"], b"a\t1\n");
+    assert_eq!((json.code, json.out.as_str()), (0, "1 pair stored in map prices\n"));
+}
+
+#[test]
+fn loading_reports_in_json() {
+    let ground = Ground::new();
+    let input = b"{\"key\":\"a\",\"value\":\"1\"}\n";
+    let run = ground.run_with(&["load", "shop", "prices", "--format", "json"], input);
+    let report: serde_json::Value = serde_json::from_str(&run.out).expect("JSON");
+    assert_eq!((&report["stored"], &report["skipped"]), (&1.into(), &0.into()));
+}
+
+#[test]
+fn a_dump_replaces_a_file_whole_or_not_at_all() {
+    let ground = Ground::new();
+    ground.map("shop", "prices").set("apple", "3").unwrap();
+    ground.file("old.csv", "old\n");
+    let run = ground.run(&["dump", "shop", "prices", "-o", "old.csv"]);
+    assert_eq!((run.code, run.err.as_str()), (0, "1 pair written to old.csv\n"));
+    assert_eq!(ground.read("old.csv"), b"apple,3\n");
+    let mode = ground.path("old.csv").metadata().expect("the dump").permissions().mode();
+    assert_eq!(mode & 0o600, 0o600);
+    std::os::unix::fs::symlink(ground.path("old.csv"), ground.path("link.csv")).expect("a link");
+    ground.map("shop", "prices").set("apple", "4").unwrap();
+    ground.ok(&["dump", "shop", "prices", "-o", "link.csv"]);
+    assert!(ground.path("link.csv").is_symlink());
+    assert_eq!(ground.read("old.csv"), b"apple,4\n");
+    let err = ground.fails(3, &["dump", "shop", "prices", "-o", "no/such/place.csv"]);
+    assert!(err.starts_with("hold: no/such/place.csv: "), "{err}");
+    ground.ok(&["dump", "shop", "prices", "-o", "/dev/null", "--format", "csv", "--frozen"]);
+    assert_eq!(ground.leftovers(&["shop.hold", "old.csv", "link.csv"]), Vec::<String>::new());
+}
+
+#[test]
+fn options_that_do_not_fit_are_told_before_anything_is_made() {
+    let ground = Ground::new();
+    ground.file("data.xyz", "a,1\n");
+    let usage = |args: &[&str]| ground.fails(2, args);
+    assert!(usage(&["load", "shop", "p", "data.xyz"]).contains("--format csv, tsv, json or nul"));
+    assert!(usage(&["load", "shop", "p", "--format", "json", "--header"]).contains("--header"));
+    assert!(usage(&["load", "shop", "p", "--format", "nul", "--key-column", "2"]).contains("NUL"));
+    assert!(usage(&["load", "shop", "p", "--format", "csv", "--no-escapes"]).contains("tsv"));
+    assert!(usage(&["load", "shop", "p", "--format", "text"]).contains("text is for people"));
+    assert!(usage(&["dump", "shop", "p", "--format", "json", "--header"]).contains("--header"));
+    assert!(usage(&["dump", "shop", "p", "--format", "tsv", "--raw"]).contains("--raw"));
+    assert!(ground.fails(3, &["load", "shop", "p", "none.csv"]).contains("none.csv"));
+    assert!(ground.fails(3, &["load", "shop", "p", "/tmp"]).contains("directory"));
+    assert_eq!(ground.leftovers(&["data.xyz"]), Vec::<String>::new());
+}

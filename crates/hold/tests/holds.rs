@@ -1,0 +1,181 @@
+//! The hold as a whole: stat, list, check, repair, backup, restore, drop.
+
+mod support;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use serde_json::json;
+use std::fs::File;
+use std::io::Write;
+use std::process::Stdio;
+use support::{Ground, Run, pairs_of};
+
+/// Ground with a hold `shop` that has a map `prices` of 1,000 pairs.
+fn shop() -> Ground {
+    let ground = Ground::new();
+    let map = ground.map("shop", "prices");
+    for number in 0..1000 {
+        map.set(format!("key {number}"), number.to_string()).unwrap();
+    }
+    ground
+}
+
+#[test]
+fn stat_shows_hold_maps_and_participants() {
+    let ground = shop();
+    let map = ground.map("shop", "prices");
+    let text = ground.ok(&["stat", "shop"]);
+    for word in ["shop.hold", "uuid", "memory", "prices", "general", "1,000", "PID"] {
+        assert!(text.contains(word), "no {word} in {text}");
+    }
+    let stat = ground.json(&["stat", "shop"]);
+    assert_eq!(stat["hold"]["maps"], 1);
+    assert_eq!(stat["maps"][0]["pairs"], 1000);
+    let me = |p: &&serde_json::Value| p["pid"] == std::process::id();
+    let participants = stat["participants"].as_array().expect("participants");
+    assert!(participants.iter().find(me).expect("this process")["alive"] == true);
+    drop(map);
+    let one = ground.json(&["stat", "shop", "prices"]);
+    assert_eq!((&one["name"], &one["pairs"]), (&json!("prices"), &json!(1000)));
+    assert!(ground.ok(&["stat", "shop", "prices"]).contains("bytes/pair"));
+    assert!(ground.fails(3, &["stat", "shop", "none"]).contains("none"));
+}
+
+#[test]
+fn lists_show_holds_and_maps() {
+    let ground = shop();
+    ground.map("another", "x");
+    ground.file("broken.hold", "no hold at all");
+    let holds = ground.json(&["list"]);
+    let names: Vec<_> = holds.as_array().expect("holds").iter().map(|h| &h["name"]).collect();
+    assert_eq!(names, ["another", "broken", "shop"]);
+    assert_eq!(holds[2]["problem"], serde_json::Value::Null);
+    assert!(holds[1]["problem"].is_string());
+    let text = ground.ok(&["list"]);
+    assert!(text.starts_with("HOLD"), "{text}");
+    let maps = json!([{"name": "prices", "mode": {"kind": "general"}, "pairs": 1000}]);
+    assert_eq!(ground.json(&["list", "shop"]), maps);
+    assert!(ground.ok(&["ls", "shop"]).contains("prices  general  1,000"));
+    let empty = Ground::new();
+    assert_eq!(empty.ok(&["list"]), "no holds\n");
+    assert_eq!(empty.json(&["list"]), json!([]));
+}
+
+#[test]
+fn a_sound_hold_is_checked_and_repaired() {
+    let ground = shop();
+    let text = ground.ok(&["check", "shop"]);
+    assert!(text.starts_with("ok: 1 map, 1,000 records"), "{text}");
+    let report = ground.json(&["check", "shop"]);
+    assert_eq!(report["ok"], true);
+    assert_eq!(report["problems"], json!([]));
+    assert_eq!(report["allocated"], report["reachable"]);
+    assert_eq!(ground.ok(&["check", "-q", "shop"]), "");
+    assert!(ground.ok(&["repair", "shop"]).contains("\nok: 1 map, 1,000 records"));
+    let repaired = ground.json(&["repair", "shop"]);
+    assert_eq!((&repaired["recovered"], &repaired["check"]["ok"]), (&json!(0), &json!(true)));
+}
+
+#[test]
+fn what_is_no_hold_is_named() {
+    let ground = Ground::new();
+    ground.file("broken.hold", "no hold at all");
+    std::fs::create_dir(ground.path("folder.hold")).expect("a directory");
+    for verb in ["stat", "check", "repair"] {
+        assert!(ground.fails(3, &[verb, "broken"]).contains("broken.hold"), "{verb}");
+        assert!(ground.fails(3, &[verb, "folder"]).contains("folder.hold"), "{verb}");
+        assert!(ground.fails(3, &[verb, "none"]).contains("none.hold"), "{verb}");
+    }
+}
+
+#[test]
+fn a_backup_is_restored_pair_by_pair() {
+    let ground = shop();
+    let map = ground.map("shop", "prices");
+    map.set(b"\0\xff", b"\xff\0").unwrap();
+    let report = ground.json(&["backup", "shop", "shop.backup"]);
+    assert_eq!((&report["maps"], &report["pairs"]), (&json!(1), &json!(1001)));
+    ground.ok(&["set", "shop", "prices", "key 1", "changed"]);
+    let restored = ground.json(&["restore", "shop.backup", "./copy.hold"]);
+    assert_eq!(restored["pairs"], 1001);
+    assert_eq!(ground.ok(&["get", "./copy.hold", "prices", "key 1"]), "1");
+    ground.ok(&["set", "shop", "prices", "key 1", "1"]);
+    assert_eq!(pairs_of(&ground.map("copy", "prices")), pairs_of(&map));
+    let err = ground.fails(3, &["restore", "shop.backup", "./copy.hold"]);
+    assert!(err.contains("copy.hold"), "{err}");
+    let err = ground.fails(3, &["restore", "none.backup", "other"]);
+    assert!(err.contains("none.backup"), "{err}");
+    ground.file("bad.backup", "no backup at all");
+    assert!(ground.fails(3, &["restore", "bad.backup", "other"]).contains("bad.backup"));
+    assert!(!ground.path("other.hold").exists());
+    assert!(ground.ok(&["check", "./copy.hold"]).starts_with("ok"));
+}
+
+#[test]
+fn maps_and_holds_are_dropped_with_a_yes_only() {
+    let ground = shop();
+    assert!(ground.fails(2, &["drop", "shop", "prices"]).contains("--yes"));
+    assert_eq!(ground.json(&["drop", "shop", "prices", "--yes"]), json!({"dropped": true}));
+    let run = ground.run(&["drop", "shop", "prices", "--yes"]);
+    assert_eq!(run.code, 1);
+    assert!(run.err.contains("there is no map prices"), "{run:?}");
+    assert_eq!(ground.ok(&["list", "shop"]), "no maps\n");
+    assert!(ground.fails(2, &["drop", "shop"]).contains("--yes"));
+    ground.ok(&["drop", "shop", "--yes"]);
+    assert!(!ground.path("shop.hold").exists());
+    let run = ground.run(&["drop", "shop", "--yes"]);
+    assert_eq!((run.code, run.out.as_str()), (1, ""));
+}
+
+#[test]
+fn a_hold_in_use_is_dropped_by_force_only() {
+    let ground = shop();
+    let map = ground.map("shop", "prices");
+    let err = ground.fails(3, &["drop", "shop", "--yes"]);
+    assert!(err.contains("shop.hold"), "{err}");
+    ground.ok(&["drop", "shop", "--force"]);
+    assert!(!ground.path("shop.hold").exists());
+    assert_eq!(map.get("key 7").unwrap().as_deref(), Some(&b"7"[..]));
+}
+
+/// Runs `hold` with a terminal as standard input on which `typed` is typed.
+fn on_a_terminal(ground: &Ground, args: &[&str], typed: &str) -> Run {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
+    grantpt(&terminal).expect("a terminal of ours");
+    unlockpt(&terminal).expect("an unlocked terminal");
+    let name = ptsname(&terminal, Vec::new()).expect("its name");
+    let input = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty());
+    let mut command = ground.command(args);
+    command.stdin(Stdio::from(input.expect("its other side")));
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a start");
+    File::from(terminal.try_clone().expect("the terminal"))
+        .write_all(typed.as_bytes())
+        .expect("typing");
+    Run::of(child.wait_with_output().expect("an end"))
+}
+
+#[test]
+fn on_a_terminal_drop_asks() {
+    let ground = shop();
+    let run = on_a_terminal(&ground, &["drop", "shop", "prices"], "n\n");
+    assert_eq!(run.code, 1, "{run:?}");
+    assert!(run.err.starts_with("Delete map prices of "), "{run:?}");
+    assert!(run.err.contains("is kept"), "{run:?}");
+    let run = on_a_terminal(&ground, &["drop", "shop", "prices"], "\n");
+    assert_eq!(run.code, 1, "{run:?}");
+    assert_eq!(ground.json(&["list", "shop"])[0]["pairs"], 1000);
+    let run = on_a_terminal(&ground, &["drop", "shop"], "y\n");
+    assert_eq!(run.code, 0, "{run:?}");
+    assert!(!ground.path("shop.hold").exists());
+}
+
+#[test]
+fn a_value_left_out_on_a_terminal_is_a_mistake() {
+    let ground = shop();
+    let run = on_a_terminal(&ground, &["set", "shop", "prices", "key 1"], "");
+    assert_eq!(run.code, 2, "{run:?}");
+    assert!(run.err.contains("the value is missing"), "{run:?}");
+    let run = on_a_terminal(&ground, &["set", "shop", "prices", "key 1", "-"], "typed\n\u{4}");
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_eq!(ground.ok(&["get", "shop", "prices", "key 1"]), "typed\n");
+}

@@ -1,0 +1,250 @@
+//! Storing and asking: set, get, del, incr, keys, scan; values byte for byte, answers as exit
+//! codes, JSON.
+
+mod support;
+
+use serde_json::{Value, json};
+use support::Ground;
+
+fn json_lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+}
+
+#[test]
+fn what_is_set_is_got_back() {
+    let ground = Ground::new();
+    assert_eq!(ground.ok(&["set", "shop", "prices", "apple", "3"]), "");
+    assert_eq!(ground.ok(&["get", "shop", "prices", "apple"]), "3");
+    assert_eq!(ground.ok(&["get", "-n", "shop", "prices", "apple"]), "3\n");
+    ground.ok(&["set", "./file.hold", "prices", "apple", "4"]);
+    assert_eq!(ground.ok(&["get", "file.hold", "prices", "apple"]), "4");
+    assert!(ground.path("shop.hold").exists() && ground.path("file.hold").exists());
+}
+
+#[test]
+fn an_absent_key_is_an_answer_and_no_message() {
+    let ground = Ground::new();
+    ground.ok(&["set", "shop", "prices", "apple", "3"]);
+    let run = ground.run(&["get", "shop", "prices", "pear"]);
+    assert_eq!((run.code, run.out.as_str(), run.err.as_str()), (1, "", ""));
+    let run = ground.run(&["get", "--format", "json", "shop", "prices", "pear"]);
+    assert_eq!((run.code, run.err.as_str()), (1, ""));
+    assert_eq!(json_lines(&run.out), [json!({"key": "pear", "uid": null, "value": null})]);
+}
+
+#[test]
+fn several_keys_are_printed_line_by_line() {
+    let ground = Ground::new();
+    ground.ok(&["set", "shop", "prices", "apple", "3"]);
+    ground.ok(&["set", "shop", "prices", "pear", "4"]);
+    assert_eq!(ground.ok(&["get", "shop", "prices", "pear", "apple"]), "4\n3\n");
+    let run = ground.run(&["get", "shop", "prices", "pear", "plum", "apple"]);
+    assert_eq!((run.code, run.out.as_str()), (1, "4\n3\n"));
+    let csv = ground.ok(&["get", "shop", "prices", "pear", "apple", "--format", "csv"]);
+    assert_eq!(csv, "pear,4\napple,3\n");
+}
+
+#[test]
+fn values_of_any_bytes_go_through_standard_input_and_output() {
+    let ground = Ground::new();
+    let value: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+    assert_eq!(ground.run_with(&["set", "shop", "photos", "apple"], &value).code, 0);
+    assert_eq!(ground.run(&["get", "shop", "photos", "apple"]).bytes, value);
+    assert_eq!(ground.run_with(&["set", "shop", "photos", "apple", "-"], b"\n").code, 0);
+    assert_eq!(ground.run(&["get", "shop", "photos", "apple"]).bytes, b"\n");
+    assert_eq!(ground.run_with(&["set", "shop", "photos", "none"], b"").code, 0);
+    assert_eq!(ground.run(&["get", "shop", "photos", "none"]).bytes, b"");
+    let json = ground.run(&["get", "--format", "json", "shop", "photos", "none"]);
+    assert_eq!(json_lines(&json.out)[0]["value"], "");
+}
+
+#[test]
+fn conditions_decide_whether_a_value_is_stored() {
+    let ground = Ground::new();
+    let code = |args: &[&str]| ground.run(args).code;
+    assert_eq!(code(&["set", "--replace", "shop", "locks", "door", "me"]), 1);
+    assert_eq!(code(&["set", "--add", "shop", "locks", "door", "me"]), 0);
+    assert_eq!(code(&["set", "--add", "shop", "locks", "door", "you"]), 1);
+    assert_eq!(code(&["set", "--if", "you", "shop", "locks", "door", "x"]), 1);
+    assert_eq!(ground.ok(&["get", "shop", "locks", "door"]), "me");
+    assert_eq!(code(&["set", "--if", "me", "shop", "locks", "door", "you"]), 0);
+    assert_eq!(code(&["set", "--replace", "shop", "locks", "door", "us"]), 0);
+    assert_eq!(ground.ok(&["get", "shop", "locks", "door"]), "us");
+    let run = ground.run(&["set", "--add", "shop", "locks", "door", "x", "--format", "json"]);
+    assert_eq!(json_lines(&run.out), [json!({"stored": false, "uid": null})]);
+    assert_eq!(code(&["set", "--add", "--replace", "shop", "locks", "door", "x"]), 2);
+}
+
+#[test]
+fn uids_find_pairs() {
+    let ground = Ground::new();
+    let set = ground.json(&["set", "shop", "prices", "apple", "3"]);
+    let uid = set["uid"].as_u64().expect("a uid").to_string();
+    assert_eq!(ground.ok(&["get", "--uid", "shop", "prices", &uid]), "3");
+    let got = ground.json(&["get", "shop", "prices", "apple"]);
+    assert_eq!(got, json!({"key": "apple", "uid": set["uid"], "value": "3"}));
+    ground.ok(&["del", "shop", "prices", "apple"]);
+    assert_eq!(ground.run(&["get", "--uid", "shop", "prices", &uid]).code, 1);
+    assert!(ground.fails(2, &["get", "--uid", "shop", "prices", "x"]).contains("is no uid"));
+}
+
+#[test]
+fn deleting_says_whether_all_were_there() {
+    let ground = Ground::new();
+    for key in ["apple", "pear", "plum"] {
+        ground.ok(&["set", "shop", "prices", key, "3"]);
+    }
+    assert_eq!(ground.run(&["del", "--if", "9", "shop", "prices", "apple"]).code, 1);
+    ground.ok(&["del", "--if", "3", "shop", "prices", "apple"]);
+    let run = ground.run(&["del", "shop", "prices", "apple", "pear", "--format", "json"]);
+    assert_eq!((run.code, run.err.as_str()), (1, ""));
+    assert_eq!(json_lines(&run.out), [json!({"deleted": 1, "kept": 1})]);
+    assert_eq!(ground.ok(&["keys", "shop", "prices"]), "plum\n");
+}
+
+#[test]
+fn counters_count() {
+    let ground = Ground::new();
+    assert_eq!(ground.ok(&["incr", "shop", "counts", "visits"]), "1\n");
+    assert_eq!(ground.ok(&["incr", "shop", "counts", "visits", "10"]), "11\n");
+    assert_eq!(ground.ok(&["incr", "shop", "counts", "visits", "-12"]), "-1\n");
+    assert_eq!(ground.ok(&["get", "--number", "shop", "counts", "visits"]), "-1\n");
+    assert_eq!(ground.run(&["get", "shop", "counts", "visits"]).bytes, [0xff; 8]);
+    ground.ok(&["set", "--number", "shop", "counts", "visits", "-5"]);
+    assert_eq!(ground.json(&["incr", "shop", "counts", "visits"]), json!({"value": -4}));
+}
+
+#[test]
+fn text_is_counted_as_text_or_refused_with_the_way_out() {
+    let ground = Ground::new();
+    ground.ok(&["set", "shop", "prices", "apple", "3"]);
+    let err = ground.fails(3, &["incr", "shop", "prices", "apple"]);
+    assert!(err.contains("--text"), "{err}");
+    assert_eq!(ground.ok(&["get", "shop", "prices", "apple"]), "3");
+    assert_eq!(ground.ok(&["incr", "--text", "shop", "prices", "apple", "4"]), "7\n");
+    assert_eq!(ground.ok(&["get", "shop", "prices", "apple"]), "7");
+    ground.ok(&["set", "shop", "prices", "pear", "cheap"]);
+    let err = ground.fails(3, &["incr", "--text", "shop", "prices", "pear"]);
+    assert!(err.contains("'cheap'"), "{err}");
+    let err = ground.fails(3, &["get", "--number", "shop", "prices", "pear"]);
+    assert!(err.contains("5 bytes"), "{err}");
+}
+
+#[test]
+fn negative_numbers_are_values_and_not_options() {
+    let ground = Ground::new();
+    ground.ok(&["set", "shop", "temperatures", "oslo", "-5"]);
+    assert_eq!(ground.ok(&["get", "shop", "temperatures", "oslo"]), "-5");
+    ground.ok(&["set", "shop", "temperatures", "--", "--odd", "--value"]);
+    assert_eq!(ground.ok(&["get", "shop", "temperatures", "--", "--odd"]), "--value");
+}
+
+#[test]
+fn keys_and_scan_print_what_is_there() {
+    let ground = Ground::new();
+    let map = ground.map("shop", "prices");
+    for key in ["apple", "apricot", "pear"] {
+        map.set(key, "3").unwrap();
+    }
+    map.set("tab\there", b"\xff\n").unwrap();
+    let sorted = |out: String| {
+        let mut lines: Vec<_> = out.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let keys = sorted(ground.ok(&["keys", "shop", "prices"]));
+    assert_eq!(keys, ["apple", "apricot", "pear", "tab\\there"]);
+    let keys = sorted(ground.ok(&["keys", "shop", "prices", "--prefix", "ap"]));
+    assert_eq!(keys, ["apple", "apricot"]);
+    let pairs = sorted(ground.ok(&["scan", "shop", "prices"]));
+    assert_eq!(pairs[3], "tab\\there\t\\xff\\n");
+    let hex = ground.ok(&["scan", "--hex", "shop", "prices", "--prefix", "70"]);
+    assert_eq!(hex, "70656172\t33\n");
+    assert_eq!(ground.ok(&["keys", "shop", "prices", "--limit", "2"]).lines().count(), 2);
+    let json = json_lines(&ground.ok(&["scan", "shop", "prices", "-p", "t", "--format", "json"]));
+    assert_eq!(json, [json!({"key": "tab\there", "value": {"base64": "/wo="}})]);
+    let nul = ground.ok(&["keys", "shop", "prices", "-p", "pe", "--format", "nul"]);
+    assert_eq!(nul, "pear\0");
+}
+
+#[test]
+fn pages_have_every_pair_once() {
+    let ground = Ground::new();
+    let map = ground.map("shop", "numbers");
+    for number in 0..5000u32 {
+        map.set(number.to_string(), "x").unwrap();
+    }
+    let mut seen = Vec::new();
+    let mut cursor = "0".to_owned();
+    loop {
+        let args = ["scan", "shop", "numbers", "--limit", "700", "--cursor", &cursor];
+        let page = ground.json(&args);
+        let pairs = page["pairs"].as_array().expect("pairs");
+        seen.extend(pairs.iter().map(|p| p["key"].as_str().expect("text").to_owned()));
+        match page["next_cursor"].as_str() {
+            Some(next) => {
+                assert!(pairs.len() >= 700, "a page of {} pairs", pairs.len());
+                cursor = next.to_owned();
+            }
+            None => break,
+        }
+    }
+    assert_eq!(seen.len(), 5000);
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), 5000);
+    let run = ground.run(&["keys", "shop", "numbers", "--limit", "9000", "--cursor", "0"]);
+    assert_eq!((run.out.lines().count(), run.err.as_str()), (5000, "end of the map\n"));
+}
+
+#[test]
+fn maps_are_made_as_told() {
+    let ground = Ground::new();
+    let set = ["set", "--fixed", "4,2", "--hex", "shop", "ids", "01000000", "0a0b"];
+    ground.ok(&set);
+    assert_eq!(ground.ok(&["get", "--hex", "shop", "ids", "01000000"]), "0a0b\n");
+    let err = ground.fails(3, &["set", "shop", "ids", "short", "value"]);
+    assert!(err.contains("ids"), "{err}");
+    let err = ground.fails(3, &["set", "--cache", "shop", "ids", "abcd", "xy"]);
+    assert!(err.contains("ids"), "{err}");
+    let cache = ["--cache", "--cache-max-bytes", "64M", "--cache-ttl", "1h", "--ttl", "5m"];
+    ground.ok(&[&["set", "shop", "pages", "/", "<html>"][..], &cache].concat());
+    let maps = ground.json(&["list", "shop"]);
+    let mode = |i: usize| maps[i]["mode"].clone();
+    assert_eq!(mode(0), json!({"kind": "fixed", "key_bytes": 4, "value_bytes": 2}));
+    assert_eq!(mode(1)["max_bytes"], 64 << 20);
+    assert_eq!(mode(1)["ttl_ms"], 3_600_000);
+    assert_eq!(mode(1)["max_entries"], Value::Null);
+}
+
+#[test]
+fn nothing_is_made_that_was_not_asked_for() {
+    let ground = Ground::new();
+    for verb in [&["get", "shop", "prices", "apple"][..], &["keys", "shop", "prices"]] {
+        assert!(ground.fails(3, verb).contains("shop"), "{verb:?}");
+    }
+    ground.fails(3, &["set", "--no-create", "shop", "prices", "apple", "3"]);
+    assert_eq!(ground.leftovers(&[]), Vec::<String>::new());
+    ground.ok(&["set", "shop", "prices", "apple", "3"]);
+    let err = ground.fails(3, &["set", "--no-create", "shop", "stock", "apple", "3"]);
+    assert!(err.contains("stock"), "{err}");
+    ground.fails(3, &["get", "shop", "stock", "apple"]);
+    assert_eq!(ground.ok(&["list", "shop", "--format", "json"]).matches("name").count(), 1);
+}
+
+#[test]
+fn holds_are_made_as_told() {
+    use std::os::unix::fs::PermissionsExt;
+    let ground = Ground::new();
+    ground.ok(&["set", "--mode", "640", "--max-bytes", "1G", "shop", "prices", "apple", "3"]);
+    let mode = ground.path("shop.hold").metadata().expect("the hold").permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+    assert_eq!(ground.json(&["stat", "shop"])["hold"]["max_bytes"], 1 << 30);
+    let elsewhere = ground.path("elsewhere");
+    std::fs::create_dir(&elsewhere).expect("a directory");
+    let directory = elsewhere.to_str().expect("text");
+    ground.ok(&["set", "--directory", directory, "shop", "prices", "apple", "4"]);
+    assert_eq!(ground.ok(&["get", "shop", "prices", "apple"]), "3");
+    assert_eq!(ground.ok(&["--directory", directory, "get", "shop", "prices", "apple"]), "4");
+    assert!(elsewhere.join("shop.hold").exists());
+}
