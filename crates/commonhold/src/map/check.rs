@@ -32,7 +32,7 @@ impl Findings {
     }
 }
 
-/// Checks one map. `alive` says whether an owner lives.
+/// Checks one map. `alive` says whether an owner is still registered.
 pub(crate) fn check(
     space: &Space,
     bound: &Bound,
@@ -84,7 +84,10 @@ fn check_segment(
         findings.problem(format!("{name}: reached twice"));
     }
     if let Some(owner) = robust_lock::holder(&segment.header().lock).filter(|o| !alive(*o)) {
-        findings.problem(format!("{name}: locked by slot {}, which is dead", owner.slot()));
+        findings.problem(format!(
+            "{name}: locked by slot {}, whose generation has ended",
+            owner.slot()
+        ));
     }
     if segment.phase().step != Step::None || segment.header().armed.load(Ordering::Acquire) != 0 {
         findings.problem(format!("{name}: a change was left unfinished"));

@@ -13,7 +13,6 @@ pub struct MapOptions {
 /// What kind of map it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
 pub enum MapMode {
     /// Keys and values of any length.
     #[default]

@@ -14,7 +14,9 @@ use std::sync::atomic::Ordering;
 /// Iterator over the pairs of a map; see [`Map::iter`].
 pub struct Iter {
     map: Map,
-    cursor: Cursor,
+    /// Where the segment that is being given begins, and where the next one does.
+    begin: Cursor,
+    next: Cursor,
     noted: Vec<Noted>,
     with_values: bool,
     failed: bool,
@@ -25,16 +27,23 @@ pub struct Keys(Iter);
 
 impl Iter {
     pub(crate) fn new(map: Map, cursor: Cursor) -> Iter {
-        Iter { map, cursor, noted: Vec::new(), with_values: true, failed: false }
+        Iter {
+            map,
+            begin: cursor,
+            next: cursor,
+            noted: Vec::new(),
+            with_values: true,
+            failed: false,
+        }
     }
 
-    /// Where to go on later, here or in another process: behind the segment that the last pair came
-    /// from, so the rest of that segment is passed over unless it was read.
+    /// Where to go on later, here or in another process, so that nothing is missed: pairs of the segment that
+    /// was being given come again, unless it was finished ([`at_cursor`](Self::at_cursor)).
     pub fn cursor(&self) -> Cursor {
-        self.cursor
+        if self.noted.is_empty() { self.next } else { self.begin }
     }
 
-    /// True if the pairs up to [`cursor`](Self::cursor) have all been given.
+    /// True if going on from [`cursor`](Self::cursor) repeats nothing: a segment has just been finished.
     pub fn at_cursor(&self) -> bool {
         self.noted.is_empty()
     }
@@ -48,11 +57,12 @@ impl Iter {
                 }
             }
             self.map.arena.ensure_open()?;
-            if self.cursor.is_end() {
+            if self.next.is_end() {
                 return Ok(None);
             }
             let (space, bound) = (self.map.space(), &self.map.bound);
-            self.cursor = iterate::note(space, bound, self.cursor, &mut self.noted)?;
+            self.begin = self.next;
+            self.next = iterate::note(space, bound, self.begin, &mut self.noted)?;
         }
     }
 }
