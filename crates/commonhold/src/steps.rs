@@ -99,6 +99,7 @@ mod active {
         "create.segment",
         "create.filled",
         "create.live",
+        "drop.marked",
         "drop.begun",
         "drop.segment-emptied",
         "drop.emptied",

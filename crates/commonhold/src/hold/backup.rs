@@ -136,7 +136,7 @@ impl Backup<'_> {
         let (mut cursor, mut changed, mut pairs) = (Cursor::START, 0, Vec::new());
         self.announce(bound, &mut Vec::new())?;
         while !cursor.is_end() {
-            let (stamp, next) = image::read(self.hold.space(), bound, cursor, &mut pairs)?;
+            let (stamp, next) = image::read(self.hold.space(), bound, cursor, false, &mut pairs)?;
             if let Some(stamp) = stamp {
                 let mut frame = Vec::new();
                 if self.note(bound, stamp, &pairs, &mut frame) {
@@ -204,7 +204,7 @@ impl Backup<'_> {
                 let known = self.maps.get(&(bound.id, bound.incarnation));
                 let before = known.and_then(|m| m.segments.get(&(stamp.prefix, stamp.depth)));
                 if before.is_none_or(|(before, _)| *before != stamp) {
-                    match image::read(space, bound, cursor, &mut pairs)? {
+                    match image::read(space, bound, cursor, true, &mut pairs)? {
                         (Some(again), _) => stamp = again,
                         _ => return Err(bound.damaged("a segment changes while nobody writes")),
                     }

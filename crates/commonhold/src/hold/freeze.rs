@@ -10,6 +10,7 @@ use crate::map::{directory, segment::Segment};
 use crate::memory::arena::Arena;
 use crate::memory::lane::{self, LaneGuard};
 use crate::steps::step;
+use crate::sync::owner::Owner;
 use crate::sync::participant;
 use crate::sync::robust_lock::{self, Level, Peers};
 use std::marker::PhantomData;
@@ -21,6 +22,7 @@ use std::time::Duration;
 #[must_use = "dropping it lets writers go on"]
 pub struct Freeze<'a> {
     arena: &'a Arena,
+    owner: Owner,
     /// The gate belongs to the process, but only who closed it opens it.
     thread: PhantomData<*const ()>,
 }
@@ -38,7 +40,7 @@ pub(crate) fn freeze(arena: &Arena) -> Result<Freeze<'_>> {
         return Err(error);
     }
     lane::count_freeze(1);
-    let freeze = Freeze { arena, thread: PhantomData };
+    let freeze = Freeze { arena, owner: lane.me(), thread: PhantomData };
     step!("freeze.closed");
     // With the SeqCst gate store above: every lock taken later is followed by a look at the closed gate.
     fence(Ordering::SeqCst);
@@ -71,7 +73,16 @@ fn wait_for(lane: &LaneGuard<'_>, segment: Segment<'_>) -> Result<()> {
 impl Drop for Freeze<'_> {
     fn drop(&mut self) {
         lane::count_freeze(-1);
-        robust_lock::unlock(&roots(&self.arena.space).gate);
-        robust_lock::unlock(&roots(&self.arena.space).names_lock);
+        // In a forked child, or after the handle was closed, the locks are somebody else's.
+        let own = self
+            .arena
+            .participant()
+            .is_some_and(|p| p.registration.owner == self.owner && !p.registration.inherited());
+        let roots = roots(&self.arena.space);
+        for word in [&roots.gate, &roots.names_lock] {
+            if own && robust_lock::holder(word) == Some(self.owner) {
+                robust_lock::unlock(word);
+            }
+        }
     }
 }

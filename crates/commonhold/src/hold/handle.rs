@@ -10,10 +10,10 @@ use crate::hold::restore::{self, RestoreReport};
 use crate::hold::salvage::{self, SalvageReport};
 use crate::hold::stat::{self, HoldStat, MapInfo, ParticipantInfo};
 use crate::hold::superblock::superblock;
-use crate::map::bound::Bound;
+use crate::map::bound;
 use crate::map::handle::Map;
 use crate::map::options::MapOptions;
-use crate::map::{compact, lifecycle, root};
+use crate::map::{compact, lifecycle};
 use crate::memory::arena::Arena;
 use crate::memory::lane::LaneGuard;
 use crate::memory::trim;
@@ -95,15 +95,15 @@ impl Hold {
     /// `NotFound`; `Closed`; `Damaged`.
     pub fn open_map(&self, name: &str) -> Result<Map> {
         self.arena.ensure_open()?;
-        let Some((id, root)) = root::find(self.space(), name) else {
-            let path = self.path().display();
-            let text = format!(
-                "{path}: has no map '{}'; 'hold list' shows what it has",
-                name.escape_default()
-            );
-            return Err(Error::new(ErrorKind::NotFound, text));
-        };
-        Ok(Map::new(Arc::clone(&self.arena), Bound::new(self.space(), id, root)?))
+        if let Some(bound) = bound::open(self.space(), name)? {
+            return Ok(Map::new(Arc::clone(&self.arena), bound));
+        }
+        let path = self.path().display();
+        let text = format!(
+            "{path}: has no map '{}'; 'hold list' shows what it has",
+            name.escape_default()
+        );
+        Err(Error::new(ErrorKind::NotFound, text))
     }
 
     /// Drops a map with everything in it; false if there is none. Other handles on it report `NotFound`

@@ -28,10 +28,11 @@ const FIRST_EXTENTS: u64 = 2;
 /// Beyond this the file grows in 2 MiB steps and asks for huge pages.
 const SMALL: u64 = 4 << 20;
 const LEAST_BYTES: u64 = 1 << 20;
-const MOST_BYTES: u64 = 4 << 40;
+/// Directory entries name segments by offset / 64 in 32 bits.
+const MOST_BYTES: u64 = 256 << 30;
 const HUGE: u64 = 2 << 20;
 
-const HOOKS: Hooks = Hooks { recover: recover::recover, closed };
+const HOOKS: Hooks = Hooks { recover: recover::recover, opened, closed };
 
 pub(crate) fn open(name: &Path, options: &HoldOptions) -> Result<Hold> {
     let path = place::resolve(name, options.directory.as_deref())?;
@@ -60,7 +61,7 @@ pub(crate) fn open_or_create(name: &Path, options: &HoldOptions) -> Result<Hold>
 pub(crate) fn create(name: &Path, options: &HoldOptions) -> Result<Hold> {
     let path = place::resolve(name, options.directory.as_deref())?;
     if !(LEAST_BYTES..=MOST_BYTES).contains(&options.max_bytes) {
-        let text = format!("max_bytes {}: want 1 MiB to 4 TiB", options.max_bytes);
+        let text = format!("max_bytes {}: want 1 MiB to 256 GiB", options.max_bytes);
         return Err(Error::new(ErrorKind::Invalid, text));
     }
     let failed = |e: std::io::Error| Error::os(format!("creating {}", path.display()), &e);
@@ -292,11 +293,18 @@ fn check_boot(space: &Space, path: &Path, alone: bool, writable: bool) -> Result
     if writable && alone {
         own.inode.store(space.file().ino(), Ordering::Relaxed);
         own.set_boot();
-        own.clean.store(0, Ordering::Release);
-        if !space.in_memory() {
-            let synced = space.mapping().sync(0, 4096);
-            synced.map_err(|e| Error::os(format!("marking {shown} as open"), &e))?;
-        }
+    }
+    Ok(())
+}
+
+/// Somebody may write from now on: a file hold says so on the disk before anything else gets there.
+fn opened(arena: &Arena) -> Result<()> {
+    let space = &arena.space;
+    let own = superblock(space);
+    if own.clean.swap(0, Ordering::AcqRel) == 1 && !space.in_memory() {
+        let path = space.file().path().display();
+        let synced = space.mapping().sync(0, 4096);
+        synced.map_err(|e| Error::os(format!("marking {path} as open"), &e))?;
     }
     Ok(())
 }
@@ -320,9 +328,8 @@ fn extend_table(arena: &Arena) -> Result<()> {
     let Ok(extent) = extents::claim(space, &lane, lane.lane()) else { return Ok(()) };
     let linked =
         links[next].compare_exchange(0, extent * EXTENT, Ordering::AcqRel, Ordering::Relaxed);
-    match linked {
-        Ok(_) => header(space, extent).set(State::idle(Kind::Table)),
-        Err(_) => extents::free(space, extent),
+    if linked.is_err() {
+        extents::free(space, extent);
     }
     Ok(())
 }

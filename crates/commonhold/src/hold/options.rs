@@ -31,7 +31,7 @@ impl Default for HoldOptions {
 }
 
 impl HoldOptions {
-    /// The most bytes the file may ever have, from 1 MiB to 4 TiB; default 64 GiB. Costs address space only.
+    /// The most bytes the file may ever have, from 1 MiB to 256 GiB; default 64 GiB. Costs address space only.
     /// A creation option: an existing hold keeps its own.
     pub fn max_bytes(mut self, bytes: u64) -> HoldOptions {
         self.max_bytes = bytes;

@@ -8,7 +8,7 @@ use crate::map::root::{self, Root, Status};
 use crate::map::segment::{BUCKETS, CACHE_BUCKETS};
 use crate::map::words::Words;
 use crate::sync::space::Space;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// The private view of one map.
 pub(crate) struct Bound {
@@ -140,7 +140,29 @@ impl Bound {
     }
 }
 
-/// The live map `id`, bound; for recovery and checks. `None` if there is none.
+/// Binds the live map of this name. `None` if there is none.
+pub(crate) fn open(space: &Space, name: &str) -> Result<Option<Bound>> {
+    loop {
+        let Some((id, root)) = root::find(space, name) else { return Ok(None) };
+        // The incarnation first: if it is the same after the rest was read, the rest belongs to it.
+        let incarnation = root.incarnation.load(Ordering::Acquire);
+        let bound = Bound::new(space, id, root);
+        fence(Ordering::Acquire);
+        let same = root.status() == Status::Live
+            && root.name() == name
+            && root.incarnation.load(Ordering::Acquire) == incarnation;
+        if same {
+            return bound.map(|bound| Some(Bound { incarnation, ..bound }));
+        }
+    }
+}
+
+/// The live map `id`, bound. `None` if there is none.
+pub(crate) fn bind_live(space: &Space, id: u32) -> Option<Bound> {
+    bind_any(space, id).filter(|bound| bound.root(space).status() == Status::Live)
+}
+
+/// The map `id`, live or half made or half dropped, bound; for recovery. `None` if there is none.
 pub(crate) fn bind_any(space: &Space, id: u32) -> Option<Bound> {
     let root = root::root(space, id)?;
     if root.status() == Status::Free {

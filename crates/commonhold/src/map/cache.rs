@@ -5,8 +5,8 @@
 //! CLOCK (Corbató, 1968) with new pairs unvisited, as in SIEVE (Zhang et al., NSDI 2024). Room is made
 //! before any lock is taken, and the hand only try-locks.
 //!
-//! Bytes and pairs are charged to the map before a pair is committed and discharged after one is gone, so a
-//! limit is never exceeded; a process killed in between leaves at most its own pair charged too much, which
+//! Bytes and pairs are charged to the map before a pair is committed and discharged after one is gone. Room is
+//! asked for before the charge, so writers that arrive together may exceed a limit by one pair each. A process killed in between leaves at most its own pair charged too much, which
 //! [`recount`] corrects.
 
 use crate::error::{Error, ErrorKind, Result};
@@ -162,14 +162,15 @@ fn advance_hand(
     }
     lane.list().segment.store(segment.offset, Ordering::Relaxed);
     if robust_lock::try_lock(&segment.header().lock, lane.me()) {
+        let frozen = locked::is_frozen(lane);
         let result = match bound.ensure_current(space) {
-            Ok(()) if segment.map() == bound.id && !locked::is_frozen(lane) => {
+            Ok(()) if segment.map() == bound.id && !frozen => {
                 evict_from(lane, bound, segment, over)
             }
             result => result,
         };
         locked::unlock(lane, segment);
-        return result;
+        return if frozen { locked::wait_while_frozen(lane) } else { result };
     }
     lane.list().segment.store(0, Ordering::Release);
     if let Some(owner) = robust_lock::holder(&segment.header().lock).filter(|&o| lane.is_dead(o)) {

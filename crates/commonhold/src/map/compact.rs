@@ -6,7 +6,7 @@
 //! it, every extent that no thread allocates from is at least a quarter full.
 
 use crate::error::Result;
-use crate::map::bound::{Bound, bind_any};
+use crate::map::bound::{Bound, bind_live};
 use crate::map::change::{Act, Change, Expiry, Rule};
 use crate::map::record::Record;
 use crate::map::write;
@@ -57,7 +57,7 @@ fn empty(
             continue;
         }
         let map = (space.word(offset + 8).load(Ordering::Relaxed) >> 28) as u32 & 0xfff;
-        let bound = maps.entry(map).or_insert_with(|| bind_any(space, map));
+        let bound = maps.entry(map).or_insert_with(|| bind_live(space, map));
         let room = EXTENT - offset % EXTENT;
         let record = bound
             .as_ref()

@@ -184,15 +184,17 @@ pub(crate) fn segments<'a>(
     space: &'a Space,
     root: &'a Root,
 ) -> impl Iterator<Item = Segment<'a>> + use<'a> {
-    let count = 1u32 << depth(root);
-    (0..count).filter_map(move |index| {
-        let found = entry(space, root, index).load(Ordering::Acquire);
-        let segment = Segment { space, offset: u64::from(found) * 64 };
-        let first = found != 0
-            && segment.offset + SEGMENT_BYTES <= committed(space) * EXTENT
-            && segment.phase().prefix == index;
-        first.then_some(segment)
-    })
+    // The depth is read anew each time: a split that goes on meanwhile may double the directory.
+    (0..1u32 << MAX_DEPTH).take_while(move |index| *index < 1 << depth(root)).filter_map(
+        move |index| {
+            let found = entry(space, root, index).load(Ordering::Acquire);
+            let segment = Segment { space, offset: u64::from(found) * 64 };
+            let first = found != 0
+                && segment.offset + SEGMENT_BYTES <= committed(space) * EXTENT
+                && segment.phase().prefix == index;
+            first.then_some(segment)
+        },
+    )
 }
 
 /// The entry words themselves, for creation and dropping.

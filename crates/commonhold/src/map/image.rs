@@ -30,10 +30,11 @@ pub(crate) struct ImagePair {
     pub(crate) value: Vec<u8>,
 }
 
-fn stamp(segment: Segment<'_>) -> Option<(Stamp, Phase)> {
+fn stamp(segment: Segment<'_>, frozen: bool) -> Option<(Stamp, Phase)> {
     let counter = segment.header().mark.load(Ordering::Acquire);
     let phase = segment.phase();
-    let free = robust_lock::holder(&segment.header().lock).is_none();
+    // While the hold is frozen, locks are taken only to find the gate closed.
+    let free = frozen || robust_lock::holder(&segment.header().lock).is_none();
     let still = free && phase.step == Step::None;
     still.then_some((Stamp { prefix: phase.prefix, depth: phase.depth, counter }, phase))
 }
@@ -57,19 +58,20 @@ pub(crate) fn read(
     space: &Space,
     bound: &Bound,
     cursor: Cursor,
+    frozen: bool,
     pairs: &mut Vec<ImagePair>,
 ) -> Result<(Option<Stamp>, Cursor)> {
     pairs.clear();
     let bits = (cursor.0 as u32).reverse_bits() >> (32 - MAX_DEPTH);
     let segment = directory::lookup_checked(space, bound, bits)?;
-    let before = stamp(segment);
+    let before = stamp(segment, frozen);
     let next = behind(cursor, segment.phase().depth);
     let Some((first, phase)) = before.filter(|(_, phase)| phase.covers(bits)) else {
         return Ok((None, next));
     };
     let whole = copy(space, bound, segment, phase, pairs);
     fence(Ordering::Acquire);
-    let unchanged = stamp(segment).is_some_and(|(second, _)| second == first);
+    let unchanged = stamp(segment, frozen).is_some_and(|(second, _)| second == first);
     Ok(((whole && unchanged).then_some(first), behind(cursor, phase.depth)))
 }
 

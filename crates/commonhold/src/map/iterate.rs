@@ -59,14 +59,12 @@ pub(crate) fn note(
             std::hint::spin_loop();
             continue;
         }
-        let whole = note_slots(space, bound, segment, phase, noted);
+        let whole = note_slots(space, bound, segment, (seen, phase), noted);
         fence(Ordering::Acquire);
         let again = directory::lookup_checked(space, bound, bits)?;
         let same = again.offset == segment.offset && segment.phase() == seen;
         if whole && same {
             bound.ensure_current(space)?;
-            // The cursor may come from a deeper map: what lies behind it was given before.
-            noted.retain(|n| u64::from(reverse(directory_of(n))) >= cursor.0);
             let width = 1u64 << (MAX_DEPTH - phase.depth);
             return Ok(Cursor((cursor.0 / width + 1) * width));
         }
@@ -82,6 +80,11 @@ fn half(phase: Phase, bits: u32) -> Phase {
     }
 }
 
+/// Drops what lies before a cursor that came from a deeper map: it was given before.
+pub(crate) fn skip_before(cursor: Cursor, noted: &mut Vec<Noted>) {
+    noted.retain(|n| u64::from(reverse(directory_of(n))) >= cursor.0);
+}
+
 fn directory_of(noted: &Noted) -> u32 {
     match noted {
         Noted::Record { directory, .. } => *directory,
@@ -94,7 +97,7 @@ fn note_slots(
     space: &Space,
     bound: &Bound,
     segment: Segment<'_>,
-    phase: Phase,
+    (seen, phase): (Phase, Phase),
     noted: &mut Vec<Noted>,
 ) -> bool {
     for position in 0..bound.positions() {
@@ -111,7 +114,7 @@ fn note_slots(
             }
             continue;
         }
-        let directory = if phase.depth >= 8 {
+        let directory = if seen.depth >= 8 {
             (tag_of(word) << 8) as u32 & 0xff_ff00 | phase.prefix & 0xff
         } else {
             let Some(record) = bound.shape.open(space, word) else { return false };

@@ -5,7 +5,7 @@
 //! emptied under their locks before anything is freed, and their memory only ever becomes segments again.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::map::bound::{Bound, bind_any};
+use crate::map::bound::{self, Bound, bind_any};
 use crate::map::directory::{self, FIRST_DEPTH, is_segment};
 use crate::map::locked;
 use crate::map::options::{MapMode, MapOptions};
@@ -30,8 +30,8 @@ use std::sync::atomic::Ordering;
 pub(crate) fn open_or_create(arena: &Arena, name: &str, options: &MapOptions) -> Result<Bound> {
     check_name(name)?;
     options.validate()?;
-    if let Some((id, root)) = root::find(&arena.space, name) {
-        return same_options(Bound::new(&arena.space, id, root)?, options);
+    if let Some(bound) = bound::open(&arena.space, name)? {
+        return same_options(bound, options);
     }
     let lane = arena.enter()?;
     robust_lock::lock(&roots(&arena.space).names_lock, &lane, Level::Whole)?;
@@ -71,6 +71,8 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
 fn create(lane: &LaneGuard<'_>, name: &str, options: &MapOptions) -> Result<Bound> {
     let (id, root) = free_root(lane)?;
     root.set_status(Status::Creating(Some(lane.me())));
+    // A handle bound to the map that was here before must not pass for one of this.
+    root.incarnation.fetch_add(1, Ordering::AcqRel);
     step!("create.claimed");
     let built = build(lane, id, root, name, options);
     match built {
@@ -100,8 +102,9 @@ fn free_root<'a>(lane: &LaneGuard<'a>) -> Result<(u32, &'a Root)> {
             return Err(Error::new(ErrorKind::Full, text));
         };
         let extent = extents::claim(space, lane, lane.lane())?;
-        link.store(extent * EXTENT, Ordering::Release);
+        // A table before it is linked: killed in between, 64 KiB stay unused.
         header(space, extent).set(State::idle(Kind::Table));
+        link.store(extent * EXTENT, Ordering::Release);
     }
 }
 
@@ -127,7 +130,10 @@ fn build(
     header(space, extent).set(State::unowned(Kind::Directory, 0));
     step!("create.directory");
     for prefix in 0..1 << FIRST_DEPTH {
-        let segment = Segment { space, offset: lane.allocate_segment()? };
+        let segment = Segment {
+            space,
+            offset: lane.allocate_segment(matches!(options.mode, MapMode::Cache { .. }))?,
+        };
         for position in 0..crate::map::segment::BUCKETS * 8 {
             segment.slot(position).store(0, Ordering::Relaxed);
         }
@@ -153,8 +159,7 @@ pub(crate) fn drop_map(arena: &Arena, name: &str) -> Result<bool> {
     let found = root::find(&arena.space, name);
     if let Some((_, root)) = found {
         root.set_status(Status::Dropping(Some(lane.me())));
-        root.incarnation.fetch_add(1, Ordering::AcqRel);
-        step!("drop.begun");
+        step!("drop.marked");
     }
     let result = found.map_or(Ok(()), |(id, root)| demolish(&lane, id, root));
     robust_lock::unlock(names);
@@ -164,6 +169,9 @@ pub(crate) fn drop_map(arena: &Arena, name: &str) -> Result<bool> {
 /// Empties and frees a map that is DROPPING; may be repeated from the start.
 fn demolish(writer: &impl Writer, id: u32, root: &Root) -> Result<()> {
     let space = &writer.arena().space;
+    // Before anything is freed, whoever does it: a predecessor may have died before its own bump.
+    root.incarnation.fetch_add(1, Ordering::AcqRel);
+    step!("drop.begun");
     if let Some(bound) = bind_any(space, id) {
         for segment in directory::segments(space, root) {
             locked::lock_this(writer, segment, Level::Segments)?;

@@ -78,7 +78,7 @@ pub(crate) fn is_frozen(lane: &LaneGuard<'_>) -> bool {
 }
 
 #[cold]
-fn wait_while_frozen(lane: &LaneGuard<'_>) -> Result<()> {
+pub(crate) fn wait_while_frozen(lane: &LaneGuard<'_>) -> Result<()> {
     let gate = &root::roots(lane.space()).gate;
     if lane::is_freezing() && robust_lock::holder(gate) == Some(lane.me()) {
         let text = "this thread has frozen the hold; drop the Freeze before writing";

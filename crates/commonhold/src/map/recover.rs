@@ -11,6 +11,8 @@ use crate::map::record::offset_of;
 use crate::map::segment::{Phase, Segment, Step};
 use crate::map::split;
 use crate::memory::arena::{Acting, Writer};
+use crate::memory::classes::EXTENT;
+use crate::memory::extents::{committed, header};
 use crate::memory::recover::settle_record;
 use crate::memory::slab;
 use crate::steps::step;
@@ -73,9 +75,14 @@ fn retire_old(acting: &Acting<'_>, offset: u64, sequence: u64) {
     }
 }
 
-/// The new record: nobody else can have got it, because its extent is still the dead one's.
+/// The new record, if its extent is still the dead one's: then nobody else can have got it. A run that a
+/// predecessor freed is not.
 fn retire_new(acting: &Acting<'_>, offset: u64) {
-    if acting.arena.space.word(offset).load(Ordering::Acquire) != 0 {
+    let space = &acting.arena.space;
+    let extent = offset / EXTENT;
+    let own =
+        extent < committed(space) && header(space, extent).state().owner() == Some(acting.owner);
+    if own && space.word(offset).load(Ordering::Acquire) != 0 {
         acting.retire(offset);
     }
 }

@@ -37,7 +37,7 @@ fn split_locked(lane: &LaneGuard<'_>, bound: &Bound, parent: Segment<'_>) -> Res
     if directory::depth(root) <= phase.depth {
         directory::double(lane, root, phase.depth)?;
     }
-    let child = Segment { space: lane.space(), offset: lane.allocate_segment()? };
+    let child = Segment { space: lane.space(), offset: lane.allocate_segment(bound.is_cache())? };
     lane.list().child.store(child.offset, Ordering::Release);
     step!("split.child-listed");
     // A stale writer of a map that this memory once served may hold the lock for a moment.

@@ -63,6 +63,7 @@ impl Iter {
             let (space, bound) = (self.map.space(), &self.map.bound);
             self.begin = self.next;
             self.next = iterate::note(space, bound, self.begin, &mut self.noted)?;
+            iterate::skip_before(self.begin, &mut self.noted);
         }
     }
 }

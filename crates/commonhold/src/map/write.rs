@@ -45,10 +45,14 @@ pub(crate) fn apply_in(
     mut old: Option<&mut Vec<u8>>,
 ) -> Result<Outcome> {
     match apply_once(lane, bound, change, old.as_deref_mut()) {
-        Err(full) if full.is_full() => match compact::compact(lane, COMPACTED) {
-            Ok(0) | Err(_) => Err(full),
-            Ok(_) => apply_once(lane, bound, change, old),
-        },
+        Err(full) if full.is_full() => {
+            // What dead participants left comes back with a sweep; no lock is held here.
+            let swept = lane.arena.sweep().unwrap_or(0);
+            match compact::compact(lane, COMPACTED) {
+                Ok(freed) if freed > 0 || swept > 0 => apply_once(lane, bound, change, old),
+                _ => Err(full),
+            }
+        }
         result => result,
     }
 }

@@ -60,6 +60,8 @@ impl Participant {
 pub(crate) struct Hooks {
     /// Recovers a dead participant as a whole; its byte is held.
     pub(crate) recover: fn(&Arena, Owner, Level) -> Result<()>,
+    /// Runs when a slot was claimed: the hold is no longer clean.
+    pub(crate) opened: fn(&Arena) -> Result<()>,
     /// Runs when the handle is closed, after its registration has ended.
     pub(crate) closed: fn(&Arena),
 }
@@ -95,8 +97,9 @@ impl Arena {
     }
 
     fn claim(&self) -> Result<Box<Participant>> {
-        let registration =
-            participant::claim(&self.space, &|owner| self.recover_held(owner, Level::Whole))?;
+        let recover = |owner| self.recover_held(owner, Level::Whole);
+        let registration = participant::claim(&self.space, &recover)?;
+        self.hooks.get().map_or(Ok(()), |hooks| (hooks.opened)(self))?;
         Ok(Box::new(Participant::new(&self.space, registration)))
     }
 
@@ -229,6 +232,8 @@ impl Arena {
                 return; // Closed already.
             }
         }
+        // A generation never ends with anything signed by it: a Freeze that outlives the handle, say.
+        let _ = self.recover_held(participant.registration.owner, Level::Whole);
         participant.registration.release(&self.space);
     }
 }

@@ -3,7 +3,7 @@
 //! Four sizes per doubling up to 1 KiB (at most a quarter is slack), then the 64 KiB extent divided by
 //! a whole number (at most a third is slack up to 32 KiB). Larger records take runs of whole extents.
 //! Up to 64 records fit their bitmap into the extent's header; smaller records keep it at the front of
-//! the extent. The last class is the map's segment, whose extents serve segments only.
+//! the extent. The last two classes are map segments, whose extents serve segments only.
 
 /// Bytes of an extent.
 pub(crate) const EXTENT: u64 = 65536;
@@ -52,11 +52,15 @@ const SIZES: [u16; CLASSES] = [
     21840,
     32768,
     SEGMENT_BYTES as u16,
+    SEGMENT_BYTES as u16,
 ];
 /// Number of classes, the segment class included.
-pub(crate) const CLASSES: usize = 41;
+pub(crate) const CLASSES: usize = 42;
 /// The class of map segments.
 pub(crate) const SEGMENT_CLASS: u8 = 40;
+/// The class of cache maps' segments: apart, because a reader that stood still may mark a position as visited in
+/// a segment that serves another map by then. Among cache maps that is a hint; elsewhere it would be a slot.
+pub(crate) const CACHE_SEGMENT_CLASS: u8 = 41;
 
 /// Where records of one class lie within their extent.
 #[derive(Clone, Copy, Debug)]

@@ -178,10 +178,10 @@ pub(crate) fn growth(space: &Space) -> &Growth {
     space.view(GROWTH_OFFSET)
 }
 
-/// Extents that exist.
+/// Extents that exist and that this handle can see.
 #[inline]
 pub(crate) fn committed(space: &Space) -> u64 {
-    growth(space).committed.load(Ordering::Acquire)
+    growth(space).committed.load(Ordering::Acquire).min(space.reserved() / EXTENT)
 }
 
 /// Offset of the header of `extent`.

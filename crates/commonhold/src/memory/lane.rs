@@ -14,7 +14,7 @@
 
 use crate::error::Result;
 use crate::memory::arena::{Arena, Participant, Writer};
-use crate::memory::classes::{CLASSES, SEGMENT_CLASS, class_for, geometry};
+use crate::memory::classes::{CACHE_SEGMENT_CLASS, CLASSES, SEGMENT_CLASS, class_for, geometry};
 use crate::memory::extents::{self, Kind, State, header};
 use crate::memory::slab::{self, Retired};
 use crate::memory::{runs, trim};
@@ -250,8 +250,8 @@ impl<'a> LaneGuard<'a> {
     }
 
     /// Allocates a map segment, likewise.
-    pub(crate) fn allocate_segment(&self) -> Result<u64> {
-        self.allocate_class(SEGMENT_CLASS)
+    pub(crate) fn allocate_segment(&self, of_cache: bool) -> Result<u64> {
+        self.allocate_class(if of_cache { CACHE_SEGMENT_CLASS } else { SEGMENT_CLASS })
     }
 
     fn allocate_class(&self, class: u8) -> Result<u64> {
@@ -286,7 +286,9 @@ impl<'a> LaneGuard<'a> {
     pub(crate) fn published(&self, offset: u64, len: u64) {
         if class_for(len).is_none() {
             let first = offset / crate::memory::classes::EXTENT;
-            header(self.space(), first).set(State::unowned(Kind::Run, 0));
+            // Another writer may have replaced the record already, and the run serve somebody else.
+            let owned = State::owned(Kind::Run, 0, self.lane(), self.me());
+            header(self.space(), first).change(owned, State::unowned(Kind::Run, 0));
         }
     }
 
@@ -392,7 +394,7 @@ pub(crate) fn retire_lane(arena: &Arena, participant: &Participant, number: usiz
 }
 
 fn kind_of(class: u8) -> Kind {
-    if class == SEGMENT_CLASS { Kind::Segments } else { Kind::Records }
+    if class >= SEGMENT_CLASS { Kind::Segments } else { Kind::Records }
 }
 
 /// Lets an owned extent of records go.

@@ -33,16 +33,17 @@ fn settle(space: &Space, extent: u64, state: State, owner: Owner, linked: &dyn F
         }
         Kind::Run => {
             let mark = space.word(extent * EXTENT).load(Ordering::Acquire);
-            if slab::is_sequence(mark) {
-                header(space, extent).set(State::unowned(Kind::Run, 0));
-            } else {
+            if mark == slab::writing(owner) || mark == slab::retired(owner) {
                 runs::free_claimed(space, extent);
+            } else {
+                // Published: another may be replacing it this very moment, then it is no longer ours.
+                header(space, extent).change(state, State::unowned(Kind::Run, 0));
             }
         }
-        Kind::Directory if linked(extent * EXTENT) => {
-            header(space, extent).set(State::unowned(Kind::Directory, 0));
+        Kind::Directory => {
+            let kind = if linked(extent * EXTENT) { Kind::Directory } else { Kind::SpareDirectory };
+            header(space, extent).change(state, State::unowned(kind, 0));
         }
-        Kind::Directory => header(space, extent).set(State::unowned(Kind::SpareDirectory, 0)),
         Kind::Claimed => runs::free_claimed(space, extent),
         _ => {}
     }
@@ -50,8 +51,13 @@ fn settle(space: &Space, extent: u64, state: State, owner: Owner, linked: &dyn F
 
 /// Frees the record at `offset` if the dead `owner` was writing or retiring it.
 pub(crate) fn settle_record(space: &Space, offset: u64, owner: Owner) {
-    let mark = space.word(offset).load(Ordering::Acquire);
-    if mark == slab::writing(owner) || mark == slab::retired(owner) {
-        slab::retire(space, offset, owner);
+    // The state first: a run found in use and then still marked by the dead one is the dead one's. The other
+    // way round it might have been freed and claimed again in between.
+    let extent = offset / EXTENT;
+    if extent < committed(space) && header(space, extent).state().kind() != Kind::Claimed {
+        let mark = space.word(offset).load(Ordering::Acquire);
+        if mark == slab::writing(owner) || mark == slab::retired(owner) {
+            slab::retire(space, offset, owner);
+        }
     }
 }

@@ -130,8 +130,8 @@ pub(crate) fn is_dead(space: &Space, owner: Owner) -> bool {
 pub(crate) fn begin_recovery(space: &Space, owner: Owner) -> Result<Option<HeldBytes>> {
     let Some(slot) = slot(space, owner.slot()) else { return Ok(None) };
     let bytes = [(participant_byte(owner.slot()), LockKind::Exclusive)];
-    let held = HeldBytes::try_lock(space.file(), &bytes)
-        .map_err(|e| Error::os("locking a dead participant's slot", &e))?;
+    // An error of the system (no descriptors, say) means "not now": who waits asks again.
+    let held = HeldBytes::try_lock(space.file(), &bytes).unwrap_or(None);
     // Checked while holding the byte: nobody else can end the generation now.
     Ok(held.filter(|_| slot.user(owner.slot()) == Some(owner)))
 }
