@@ -142,10 +142,12 @@ impl<W: Write> Sink<W> {
         write(&mut self.out).map_err(|e| failed(&self.name, &e))
     }
 
-    /// Writes out what is buffered; what it wrote to.
+    /// Writes out what is buffered, here and below; what it wrote to.
     pub fn finish(self) -> Result<W> {
         let name = self.name;
-        self.out.into_inner().map_err(|e| failed(&name, e.error()))
+        let mut out = self.out.into_inner().map_err(|e| failed(&name, e.error()))?;
+        out.flush().map_err(|e| failed(&name, &e))?;
+        Ok(out)
     }
 }
 

@@ -42,7 +42,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 /// The report for people.
 pub fn text(report: &CheckReport) -> String {
     let what = format!(
-        "{}, {}, {} in use: {} reachable, {} on their way",
+        "{}, {}; {} pieces of memory allocated, {} reachable, {} on their way",
         things(report.maps.into(), "map", "maps"),
         things(report.records, "record", "records"),
         count(report.allocated),

@@ -11,7 +11,6 @@ use crate::target::{Directory, Hex, MapName};
 use commonhold::{Map, Uid};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
 use std::process::ExitCode;
 
 /// Examples of `hold get`.
@@ -105,7 +104,7 @@ impl Args {
                 if line { out.write_all(b"\n") } else { Ok(()) }
             })?;
         }
-        sink.finish()?.flush().or(Ok(()))
+        sink.finish().map(drop)
     }
 
     fn shown(&self, key: &[u8], value: &[u8]) -> Result<Vec<u8>> {

@@ -134,7 +134,8 @@ fn maps_table(maps: &[MapStat]) -> Table {
 
 fn bytes_per_pair(map: &MapStat) -> String {
     match map.len {
-        0 => "-".to_owned(),
+        // A new map's first segment would make a strange figure.
+        len if len < 100 => "-".to_owned(),
         len => format!("{:.1}", (map.index_bytes + map.record_bytes) as f64 / len as f64),
     }
 }

@@ -11,7 +11,6 @@ use crate::target::{Directory, Hex, MapName};
 use commonhold::{Cursor, Iter};
 use serde_json::{Value, json};
 use std::ffi::OsString;
-use std::io::Write;
 use std::process::ExitCode;
 
 /// Which pairs are walked over.
@@ -71,7 +70,7 @@ fn print_lines(steps: &mut Steps, keys_only: bool, writer: &mut dyn WritePairs) 
             false => writer.write(out, &pair.key, &pair.value),
         })?;
     }
-    sink.finish()?.flush().or(Ok(()))
+    sink.finish().map(drop)
 }
 
 fn print_page(steps: &mut Steps, keys_only: bool, output: &Output) -> Result<ExitCode> {

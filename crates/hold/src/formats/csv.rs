@@ -6,11 +6,15 @@
 use super::columns::{Columns, Places};
 use super::{Flaw, Pair, ReadPairs, WritePairs, Writing, shown, unfit};
 use csv::ByteRecord;
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Chain, Write};
+
+/// A line after the last one, which `csv` does not tell from one in a quoted field: a quote that
+/// is never closed shows by having swallowed it.
+const END: &[u8] = b"\n\x1fhold: the end of the pairs\x1f\n";
 
 /// Reads pairs from CSV.
 pub struct Reader<R> {
-    csv: csv::Reader<R>,
+    csv: csv::Reader<Chain<R, &'static [u8]>>,
     columns: Columns,
     places: Option<Places>,
     record: ByteRecord,
@@ -20,6 +24,7 @@ pub struct Reader<R> {
 impl<R: BufRead> Reader<R> {
     /// Reads `input`.
     pub fn new(input: R, columns: Columns) -> Self {
+        let input = input.chain(END);
         let csv = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(input);
         Reader { csv, columns, places: None, record: ByteRecord::new(), line: 1 }
     }
@@ -34,7 +39,14 @@ impl<R: BufRead> Reader<R> {
         if let Some(position) = self.record.position() {
             self.line = position.line();
         }
-        Ok(more)
+        match self.record.iter().next_back() {
+            Some(last) if more && last.ends_with(END) => Err(Flaw::Record(
+                "a quoted field in this record is never closed (a quote within is written \"\")"
+                    .to_owned(),
+            )),
+            Some(last) if more && self.record.len() == 1 => Ok(last != END.trim_ascii()),
+            _ => Ok(more),
+        }
     }
 
     fn row(&self) -> Vec<&[u8]> {
@@ -43,18 +55,18 @@ impl<R: BufRead> Reader<R> {
 
     /// Finds the columns, by the header if there is one.
     fn find_places(&mut self) -> std::result::Result<Places, Flaw> {
-        if self.columns.has_header() {
-            self.next()?;
+        if self.columns.has_header() && !self.next()? {
+            self.record.clear();
         }
         // Without the columns no row can be read: this ends the reading.
         let places = self.columns.find(&self.row());
         places.map_err(|what| Flaw::Stream(std::io::Error::other(what)))
     }
 
-    /// A quote that is never closed swallows lines: say so where it shows.
+    /// A quote that is closed too late swallows lines: say so where it shows.
     fn hint(&self) -> &'static str {
         let swallowed = self.csv.position().line() > self.line + 1;
-        if swallowed { " (is a quote in it not closed?)" } else { "" }
+        if swallowed { " (is a quote in it closed too late?)" } else { "" }
     }
 }
 

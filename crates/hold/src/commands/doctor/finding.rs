@@ -30,7 +30,7 @@ pub struct Finding {
 }
 
 /// The width of names in the text for people.
-const NAME_WIDTH: usize = 22;
+const NAME_WIDTH: usize = 24;
 /// The width of explanations in the text for people.
 const TEXT_WIDTH: usize = 88;
 
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn reasons_stand_under_what_needs_them() {
         let ok = Finding::ok("kernel", "6.18", "New enough.");
-        assert_eq!(ok.text(false), "ok    kernel                  6.18");
+        assert_eq!(ok.text(false), "ok    kernel                    6.18");
         let warn = Finding::warn("limit", "1", "It is low.", "Raise it.");
         let text = warn.text(false);
         assert!(text.contains("\n      means: It is low.\n      to do: Raise it."), "{text}");
