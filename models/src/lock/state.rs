@@ -1,0 +1,153 @@
+//! What the lock model remembers: the word, who sleeps on it, participants, processes.
+//!
+//! Invariant: everything outside [`Proc`], the sleepers and `wrong` is memory of the hold and survives a kill.
+
+use crate::participants::{Slots, Who};
+use arrayvec::ArrayVec;
+
+/// Processes, the one that sweeps at the end included.
+pub const PROCESSES: usize = 4;
+
+/// The lock word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Word {
+    /// Its owner, if any.
+    pub owner: Option<Who>,
+    /// Whether somebody may be asleep.
+    pub waiters: bool,
+}
+
+/// What a process did that it must not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Wrong {
+    /// It entered while another one was inside or had left a change half done.
+    Entered,
+    /// It released a lock that was not its own.
+    Released,
+}
+
+impl Wrong {
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Wrong::Entered => "entered while another one's change was half done",
+            Wrong::Released => "released a lock that was not its own",
+        }
+    }
+}
+
+/// A process: the private state that a kill destroys.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Proc {
+    /// Its participant.
+    pub who: Who,
+    /// Next entry of its script.
+    pub op: u8,
+    /// Killed, or done with everything.
+    pub gone: bool,
+    /// What it is doing, innermost last.
+    pub stack: ArrayVec<super::At, 3>,
+}
+
+/// Everything.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    /// The participant table.
+    pub slots: Slots<3>,
+    /// Whether the participant's lane lists the lock.
+    pub listed: [bool; 3],
+    /// The lock word.
+    pub word: Word,
+    /// What the lock protects: who has a change half done.
+    pub dirty: Option<Who>,
+    /// The kernel's queue of sleepers on the word.
+    pub sleepers: ArrayVec<u8, PROCESSES>,
+    /// The processes.
+    pub procs: [Proc; PROCESSES],
+    /// What went wrong, and who did it.
+    pub wrong: Option<(u8, Wrong)>,
+}
+
+impl State {
+    /// The lock is free; `live` processes are participants.
+    #[must_use]
+    pub fn new(live: usize) -> Self {
+        let slots = Slots::new(live);
+        let proc = |p: usize| Proc {
+            who: slots.who(p.min(2)),
+            op: 0,
+            gone: false,
+            stack: ArrayVec::new(),
+        };
+        State {
+            listed: [false; 3],
+            word: Word::default(),
+            dirty: None,
+            sleepers: ArrayVec::new(),
+            procs: std::array::from_fn(proc),
+            wrong: None,
+            slots,
+        }
+    }
+
+    /// Replaces what `process` is doing.
+    pub fn go(&mut self, process: usize, at: impl Into<super::At>) -> bool {
+        *self.procs[process].stack.last_mut().expect("a process does something") = at.into();
+        true
+    }
+
+    /// Does `at` first, then goes on.
+    pub fn call(&mut self, process: usize, at: impl Into<super::At>) -> bool {
+        self.procs[process].stack.push(at.into());
+        true
+    }
+
+    /// Ends what `process` is doing and goes on with what is below.
+    pub fn done(&mut self, process: usize) -> bool {
+        self.procs[process].stack.pop();
+        true
+    }
+
+    /// Notes what `process` must not have done.
+    pub fn blame(&mut self, process: usize, wrong: Wrong) {
+        self.wrong = Some((u8::try_from(process).expect("few processes"), wrong));
+    }
+
+    /// Begins a change as `who`.
+    pub fn enter(&mut self, process: usize, who: Who) {
+        // Who acts as the dead finds their change half done, and goes on with it.
+        if self.dirty.is_some_and(|other| other != who) {
+            self.blame(process, Wrong::Entered);
+        }
+        self.dirty = Some(who);
+    }
+
+    /// Ends a change as `who`.
+    pub fn leave(&mut self, process: usize, who: Who) {
+        if self.dirty != Some(who) {
+            self.blame(process, Wrong::Entered);
+        }
+        self.dirty = None;
+    }
+
+    /// Swaps the word for 0 as `who`. Returns whether somebody may be asleep.
+    pub fn release(&mut self, process: usize, who: Who) -> bool {
+        if self.word.owner != Some(who) {
+            self.blame(process, Wrong::Released);
+        }
+        std::mem::take(&mut self.word).waiters
+    }
+
+    /// The kernel wakes who has slept longest.
+    pub fn wake_one(&mut self) {
+        if !self.sleepers.is_empty() {
+            let process = self.sleepers.remove(0);
+            self.go(usize::from(process), super::LockAt::Look);
+        }
+    }
+
+    /// One store: the generation after this one, not in use.
+    pub fn end_generation(&mut self, slot: usize) {
+        self.slots.0[slot].generation += 1;
+        self.slots.0[slot].used = false;
+    }
+}

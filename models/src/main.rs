@@ -1,0 +1,51 @@
+//! The command: explores every sound scenario further than the tests do.
+//!
+//! Without arguments it repeats what the tests explore and prints the numbers of states; `--deep` takes
+//! minutes and gigabytes.
+
+use commonhold_models::explorer::{Bounds, Model, explore};
+use commonhold_models::{lock, order, record, split, wake};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let deep = match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
+        [] => false,
+        [argument] if argument == "--deep" => true,
+        _ => {
+            eprintln!("usage: commonhold-models [--deep]");
+            return ExitCode::from(2);
+        }
+    };
+    let mut sound = true;
+    let kills = if deep { 2 } else { 1 };
+    for (name, model) in record::scenarios::all() {
+        sound &= report(&format!("record: {name}"), &model, kills);
+    }
+    for (name, model) in split::scenarios::all() {
+        sound &= report(&format!("split: {name}"), &model, kills);
+    }
+    for (name, model) in order::scenarios() {
+        sound &= report(&format!("order: {name}"), &model, kills);
+    }
+    for (name, model, most) in lock::scenarios::all() {
+        sound &= report(&format!("lock: {name}"), &model, kills.min(most));
+    }
+    for (name, model, most) in wake::scenarios::all() {
+        sound &= report(&format!("wake: {name}"), &model, kills.min(most));
+    }
+    if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn report<M: Model>(name: &str, model: &M, kills: u8) -> bool {
+    match explore(model, Bounds::kills(kills)) {
+        Ok(explored) => {
+            let (states, rests) = (explored.states, explored.rests);
+            println!("{name}, {kills} kills: {states} states, {rests} at rest");
+            true
+        }
+        Err(found) => {
+            println!("{name}, {kills} kills: {found}");
+            false
+        }
+    }
+}
