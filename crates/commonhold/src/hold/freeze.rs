@@ -6,7 +6,7 @@
 
 use crate::error::Result;
 use crate::map::root::{self, Status, roots};
-use crate::map::{directory, segment::Segment};
+use crate::map::{directory, locked, segment::Segment};
 use crate::memory::arena::Arena;
 use crate::memory::lane::{self, LaneGuard};
 use crate::steps::step;
@@ -34,7 +34,7 @@ pub struct Freeze<'a> {
 pub(crate) fn freeze(arena: &Arena) -> Result<Freeze<'_>> {
     let lane = arena.enter()?;
     // The names lock keeps maps from being made and dropped.
-    robust_lock::lock(&roots(&arena.space).names_lock, &lane, Level::Whole)?;
+    locked::lock_names(&lane)?;
     if let Err(error) = robust_lock::lock(&roots(&arena.space).gate, &lane, Level::Segments) {
         robust_lock::unlock(&roots(&arena.space).names_lock);
         return Err(error);

@@ -326,6 +326,8 @@ fn extend_table(arena: &Arena) -> Result<()> {
     let lane = arena.enter()?;
     // Full: the table stays as it is, and a claim will say when it is exhausted.
     let Ok(extent) = extents::claim(space, &lane, lane.lane()) else { return Ok(()) };
+    // A table before it is linked: killed in between, 64 KiB stay unused; the other way round they would be freed.
+    header(space, extent).set(State::idle(Kind::Table));
     let linked =
         links[next].compare_exchange(0, extent * EXTENT, Ordering::AcqRel, Ordering::Relaxed);
     if linked.is_err() {

@@ -146,6 +146,9 @@ pub(crate) fn open(space: &Space, name: &str) -> Result<Option<Bound>> {
         let Some((id, root)) = root::find(space, name) else { return Ok(None) };
         // The incarnation first: if it is the same after the rest was read, the rest belongs to it.
         let incarnation = root.incarnation.load(Ordering::Acquire);
+        if root.status() != Status::Live {
+            continue; // Being made anew: its fields may be the old map's.
+        }
         let bound = Bound::new(space, id, root);
         fence(Ordering::Acquire);
         let same = root.status() == Status::Live

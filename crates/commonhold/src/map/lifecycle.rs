@@ -34,7 +34,7 @@ pub(crate) fn open_or_create(arena: &Arena, name: &str, options: &MapOptions) ->
         return same_options(bound, options);
     }
     let lane = arena.enter()?;
-    robust_lock::lock(&roots(&arena.space).names_lock, &lane, Level::Whole)?;
+    locked::lock_names(&lane)?;
     let result = match root::find(&arena.space, name) {
         Some((id, root)) => Bound::new(&arena.space, id, root),
         None => create(&lane, name, options),
@@ -155,7 +155,7 @@ pub(crate) fn drop_map(arena: &Arena, name: &str) -> Result<bool> {
     check_name(name)?;
     let lane = arena.enter()?;
     let names = &roots(&arena.space).names_lock;
-    robust_lock::lock(names, &lane, Level::Whole)?;
+    locked::lock_names(&lane)?;
     let found = root::find(&arena.space, name);
     if let Some((_, root)) = found {
         root.set_status(Status::Dropping(Some(lane.me())));

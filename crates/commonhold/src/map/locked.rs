@@ -15,7 +15,7 @@ use crate::memory::arena::Writer;
 use crate::memory::lane::{self, LaneGuard};
 use crate::steps::step;
 use crate::sync::robust_lock::{self, Level, Peers};
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// A record found under the lock.
 pub(crate) struct Found<'a> {
@@ -80,13 +80,28 @@ pub(crate) fn is_frozen(lane: &LaneGuard<'_>) -> bool {
 #[cold]
 pub(crate) fn wait_while_frozen(lane: &LaneGuard<'_>) -> Result<()> {
     let gate = &root::roots(lane.space()).gate;
-    if lane::is_freezing() && robust_lock::holder(gate) == Some(lane.me()) {
-        let text = "this thread has frozen the hold; drop the Freeze before writing";
-        return Err(Error::new(ErrorKind::Busy, text));
-    }
+    refuse_own_freeze(lane, gate)?;
     if gate.load(Ordering::Relaxed) != 0 {
         robust_lock::lock(gate, lane, Level::Whole)?;
         robust_lock::unlock(gate);
+    }
+    Ok(())
+}
+
+/// Takes the lock over making and dropping maps.
+///
+/// # Errors
+/// `Busy` if this very thread froze the hold.
+pub(crate) fn lock_names(lane: &LaneGuard<'_>) -> Result<()> {
+    let names = &root::roots(lane.space()).names_lock;
+    refuse_own_freeze(lane, names)?;
+    robust_lock::lock(names, lane, Level::Whole)
+}
+
+fn refuse_own_freeze(lane: &LaneGuard<'_>, word: &AtomicU32) -> Result<()> {
+    if lane::is_freezing() && robust_lock::holder(word) == Some(lane.me()) {
+        let text = "this thread has frozen the hold; drop the Freeze before writing";
+        return Err(Error::new(ErrorKind::Busy, text));
     }
     Ok(())
 }

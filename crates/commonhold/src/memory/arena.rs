@@ -167,7 +167,8 @@ impl Arena {
             .is_err()
         {
             // SAFETY: it was never shared.
-            unsafe { Box::from_raw(fresh) }.registration.release(&self.space);
+            let unused = unsafe { Box::from_raw(fresh) };
+            unused.registration.end(&self.space);
         }
         match self.participant() {
             Some(participant) => lane::enter(self, participant),
@@ -233,8 +234,11 @@ impl Arena {
             }
         }
         // A generation never ends with anything signed by it: a Freeze that outlives the handle, say.
-        let _ = self.recover_held(participant.registration.owner, Level::Whole);
-        participant.registration.release(&self.space);
+        // If that fails, the slot is left as that of a dead participant, for the next to recover.
+        if self.recover_held(participant.registration.owner, Level::Whole).is_ok() {
+            participant.registration.end(&self.space);
+        }
+        participant.registration.let_go();
     }
 }
 

@@ -54,7 +54,8 @@ pub(crate) fn settle_record(space: &Space, offset: u64, owner: Owner) {
     // The state first: a run found in use and then still marked by the dead one is the dead one's. The other
     // way round it might have been freed and claimed again in between.
     let extent = offset / EXTENT;
-    if extent < committed(space) && header(space, extent).state().kind() != Kind::Claimed {
+    let in_use = |kind| matches!(kind, Kind::Records | Kind::Segments | Kind::Run);
+    if extent < committed(space) && in_use(header(space, extent).state().kind()) {
         let mark = space.word(offset).load(Ordering::Acquire);
         if mark == slab::writing(owner) || mark == slab::retired(owner) {
             slab::retire(space, offset, owner);

@@ -24,7 +24,7 @@ pub(crate) fn trim(space: &Space, me: Owner, lane: u32, age_ms: u64) -> u64 {
     // The first blocks stay: small holds grow and shrink inside them.
     let mut block = 2 * BLOCK;
     while block + BLOCK <= committed(space) {
-        if idle(space, block, now.saturating_sub(age_ms)) {
+        if idle(space, block, now, age_ms) {
             given += punch(space, block, me, lane);
         }
         block += BLOCK;
@@ -32,8 +32,9 @@ pub(crate) fn trim(space: &Space, me: Owner, lane: u32, age_ms: u64) -> u64 {
     given
 }
 
-/// True if all extents of the block are free since before `before`, and at least one holds memory.
-fn idle(space: &Space, block: u64, before: u64) -> bool {
+/// True if all extents of the block have been free for `age_ms`, and at least one holds memory.
+fn idle(space: &Space, block: u64, now: u64, age_ms: u64) -> bool {
+    let before = now.saturating_sub(age_ms);
     let mut holds_memory = false;
     let all = (block..block + BLOCK).all(|extent| {
         let header = header(space, extent);
@@ -41,7 +42,9 @@ fn idle(space: &Space, block: u64, before: u64) -> bool {
             Kind::Empty => true,
             Kind::Free => {
                 holds_memory = true;
-                header.freed_at.load(Ordering::Relaxed) <= before
+                // A stamp from before a reboot may lie in the future.
+                let freed_at = header.freed_at.load(Ordering::Relaxed);
+                freed_at <= before || freed_at > now
             }
             _ => false,
         }

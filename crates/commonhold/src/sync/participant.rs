@@ -126,9 +126,15 @@ pub(crate) fn is_dead(space: &Space, owner: Owner) -> bool {
     }
 }
 
+/// False for a handle whose reservation is smaller than the hold has become: it must not recover what it cannot
+/// see whole. (The hold's length in extents is the second word of `memory::extents::Growth`.)
+fn sees_all(space: &Space) -> bool {
+    space.word(512 + 8).load(Ordering::Acquire).saturating_mul(65536) <= space.reserved()
+}
+
 /// Takes the byte of `owner` if it is dead and not being recovered already.
 pub(crate) fn begin_recovery(space: &Space, owner: Owner) -> Result<Option<HeldBytes>> {
-    let Some(slot) = slot(space, owner.slot()) else { return Ok(None) };
+    let Some(slot) = slot(space, owner.slot()).filter(|_| sees_all(space)) else { return Ok(None) };
     let bytes = [(participant_byte(owner.slot()), LockKind::Exclusive)];
     // An error of the system (no descriptors, say) means "not now": who waits asks again.
     let held = HeldBytes::try_lock(space.file(), &bytes).unwrap_or(None);
@@ -150,12 +156,16 @@ impl Registration {
         self.fork.inherited()
     }
 
-    /// Ends the generation and lets the slot go. Everything it held must be released.
-    pub(crate) fn release(&self, space: &Space) {
+    /// Ends the generation. Everything it held must be released.
+    pub(crate) fn end(&self, space: &Space) {
         if let Some(slot) = slot(space, self.owner.slot()) {
             slot.release();
         }
         step!("slot.released");
+    }
+
+    /// Lets the slot's byte go.
+    pub(crate) fn let_go(&self) {
         drop(self.bytes.lock().unwrap_or_else(|e| e.into_inner()).take());
     }
 }
@@ -172,7 +182,7 @@ pub(crate) fn claim(space: &Space, recover: &dyn Fn(Owner) -> Result<()>) -> Res
             if slot.user(number).is_some() != used {
                 continue;
             }
-            if used && !slot.user(number).is_some_and(|o| is_dead(space, o)) {
+            if used && !(sees_all(space) && slot.user(number).is_some_and(|o| is_dead(space, o))) {
                 continue;
             }
             if let Some(bytes) = try_slot(space, number, slot, recover)? {
