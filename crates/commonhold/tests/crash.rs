@@ -1,0 +1,358 @@
+//! Killed anywhere, nothing is lost.
+//!
+//! For every named step and every scenario that passes it, a victim is killed (SIGKILL) exactly there
+//! while a companion reads and writes in the same map: the companion goes on, every value that anybody
+//! reads is one that was written for that key, everything that the victim had completed is there, the
+//! one operation under way has happened wholly or not at all, and afterwards the hold is whole:
+//! allocated = reachable. Then the same with the recoverer killed at every step of recovery, and at
+//! random instants, thousands of them. Every process has a watchdog: a hang is a failure.
+#![cfg(feature = "steps")]
+
+mod support;
+
+use commonhold::{Hold, Map, steps};
+use nix::sys::signal::Signal;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use support::ground::Ground;
+use support::process::{Board, Child, End, until};
+use support::scenario::{self, Scenario, first, word};
+use support::script::{self, Expected};
+use support::shape::Shape;
+use support::{Dice, long};
+
+const VICTIM: u32 = 1;
+const COMPANION: u32 = 2;
+const SECOND: u32 = 3;
+const OWN: u64 = 80;
+
+#[track_caller]
+fn whole(hold: &Hold, what: &str) {
+    hold.sweep().unwrap();
+    let report = hold.check().unwrap();
+    assert!(report.ok, "{what}: {:?}", report.problems);
+    assert_eq!(report.allocated, report.reachable, "{what}: {report:?}");
+    assert_eq!(report.in_flight, 0, "{what}: {report:?}");
+}
+
+/// Reads and writes its own keys, and reads the victim's, until told to stop; then looks at everything.
+fn accompany(path: &Path, scenario: &Scenario, board: &Board) {
+    let shape = scenario.shape;
+    let (hold, map) = scenario::open(path, shape);
+    let mut dice = Dice::new(7);
+    let mut own = vec![None; OWN as usize];
+    while board.get(word::ORDER) == 0 {
+        let turn = board.count(word::PROGRESS, 1);
+        let n = dice.below(OWN) as usize;
+        let id = first(COMPANION) + n as u32;
+        let found = map.get(shape.key(id)).unwrap().map(|v| script::read(shape, id, &v));
+        assert!(found == own[n] || shape.forgets(), "own key {n}: {found:?}, not {:?}", own[n]);
+        own[n] = (turn % 4 != 0).then_some(shape.fit(turn));
+        match own[n] {
+            Some(version) => drop(map.set(shape.key(id), shape.value(id, version)).unwrap()),
+            None => drop(map.delete(shape.key(id)).unwrap()),
+        }
+        let other = first(VICTIM) + dice.below(100) as u32;
+        if let Some(value) = map.get(shape.key(other)).unwrap() {
+            script::read(shape, other, &value);
+        }
+    }
+    let when = "after the victim's end";
+    hold.sweep().unwrap();
+    scenario.verify(&hold, VICTIM, board, word::VICTIM, when);
+    for (n, version) in own.iter().enumerate() {
+        let id = first(COMPANION) + n as u32;
+        let found = map.get(shape.key(id)).unwrap().map(|v| script::read(shape, id, &v));
+        assert!(found == *version || shape.forgets(), "own key {n}: {found:?}, not {version:?}");
+    }
+    let mut walked = 0;
+    for pair in map.iter() {
+        let (key, value) = pair.unwrap();
+        let id = shape.id(&key).unwrap();
+        script::read(shape, id, &value);
+        walked += 1;
+    }
+    assert_eq!(map.len().unwrap(), walked);
+    whole(&hold, when);
+}
+
+/// Returns false if the scenario does not pass the step so often.
+fn kill_at(scenario: &Scenario, step: &str, time: u32) -> bool {
+    let ground = Ground::memory();
+    let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
+    let what = format!("'{}' killed at {step}, time {time}", scenario.name);
+    let companion = Child::run(format!("companion; {what}"), || accompany(&path, scenario, &board));
+    until("the companion works", || board.get(word::PROGRESS) > 2 || companion.is_gone());
+    let killed = victim(&what, &path, scenario, VICTIM, &board, word::VICTIM, step, time);
+    let goes_on = board.get(word::PROGRESS) + 100;
+    until("the companion goes on", || board.get(word::PROGRESS) > goes_on || companion.is_gone());
+    board.put(word::ORDER, 1);
+    companion.finish();
+    killed
+}
+
+/// Runs a scenario to its end or to the step. True if it was killed there.
+#[allow(clippy::too_many_arguments)]
+fn victim(
+    what: &str,
+    path: &Path,
+    scenario: &Scenario,
+    actor: u32,
+    board: &Board,
+    at: usize,
+    step: &str,
+    time: u32,
+) -> bool {
+    let mut child = Child::run(what, || {
+        steps::arm(&format!("{step}:kill:{time}")).unwrap();
+        scenario.run(path, actor, board, at);
+    });
+    match child.wait() {
+        End::By(Signal::SIGKILL) => true,
+        End::Well => false,
+        other => panic!("{what}: {other:?}"),
+    }
+}
+
+fn kill_everywhere(name: &str) {
+    let scenario = scenario::by_name(name);
+    let mut passed = 0;
+    for step in steps::ALL.iter().filter(|s| !s.starts_with("recover.")) {
+        if kill_at(&scenario, step, 1) {
+            passed += 1;
+            let more = if long() { 40 } else { 2 };
+            for time in 1..=more {
+                kill_at(&scenario, step, 1 + time * (1 + passed % 3));
+            }
+        }
+    }
+    assert!(passed >= 3, "'{name}' passes only {passed} steps");
+}
+
+macro_rules! killed {
+    ($($test:ident = $name:literal;)*) => { $(#[test] fn $test() { kill_everywhere($name); })* };
+}
+
+killed! {
+    killed_while_a_map_grows = "grow";
+    killed_among_mixed_operations = "mixed";
+    killed_among_large_values = "large";
+    killed_among_batches = "many";
+    killed_among_words = "words";
+    killed_among_mixed_words = "mixed words";
+    killed_among_pairs = "pairs";
+    killed_among_mixed_pairs = "mixed pairs";
+    killed_in_a_cache = "cache";
+    killed_in_a_cache_that_evicts = "evicting";
+    killed_while_making_and_dropping_maps = "maps";
+    killed_while_opening_and_closing = "visits";
+    killed_while_caring_for_the_hold = "care";
+    killed_while_emptying_a_map = "empty";
+}
+
+/// A hold with the common map in it and nobody using it.
+fn prepared(path: &Path, shape: Shape) {
+    Child::run("preparation", || drop(scenario::open(path, shape))).finish();
+}
+
+/// Steps that only a map of millions of pairs passes: its directory outgrows the first chunk.
+const DOUBLING: [&str; 2] = ["double.claimed", "double.linked"];
+
+#[test]
+fn killed_while_a_large_directory_doubles() {
+    const WORDS: Shape = Shape::Fixed(4, 4);
+    let ground = Ground::memory();
+    let (path, board) = (ground.path("it.hold"), Board::new(1));
+    let set = |map: &Map, id: u32| assert!(map.set(WORDS.key(id), WORDS.value(id, 1)).is_ok());
+    let grow = || {
+        let (_hold, map) = scenario::open(&path, WORDS);
+        for id in board.get(0) as u32.. {
+            set(&map, id);
+            board.put(0, id as u64 + 1);
+        }
+    };
+    for step in DOUBLING {
+        let mut victim = Child::run(step, || {
+            steps::arm(&format!("{step}:kill")).unwrap();
+            grow();
+        });
+        assert_eq!(victim.wait_for(support::process::PATIENCE * 2), End::By(Signal::SIGKILL));
+        Child::run(format!("successor after {step}"), || {
+            let (hold, map) = scenario::open(&path, WORDS);
+            let (done, depth) = (board.get(0) as u32, map.stat().unwrap().depth);
+            for id in 0..done {
+                let value = map.get(WORDS.key(id)).unwrap().expect("a key that was set");
+                script::read(WORDS, id, &value);
+            }
+            whole(&hold, step);
+            if step == DOUBLING[1] {
+                let mut id = done;
+                while map.stat().unwrap().depth == depth {
+                    (id..id + 1000).for_each(|id| set(&map, id));
+                    id += 1000;
+                }
+                whole(&hold, "after the doubling");
+            }
+        })
+        .finish();
+    }
+}
+
+#[test]
+fn every_step_is_passed_by_some_scenario() {
+    let passes = |scenario: &Scenario, step: &str| {
+        let ground = Ground::memory();
+        let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
+        prepared(&path, scenario.shape);
+        victim("probe", &path, scenario, VICTIM, &board, word::VICTIM, step, 1)
+    };
+    let missed: Vec<_> = steps::ALL
+        .iter()
+        .filter(|step| !step.starts_with("recover.") && !DOUBLING.contains(step))
+        .filter(|step| !scenario::ALL.iter().any(|scenario| passes(scenario, step)))
+        .collect();
+    assert!(missed.is_empty(), "no scenario passes {missed:?}");
+}
+
+/// Kills a victim at `step`, then who recovers it at `recovering`, then looks at what a third finds.
+/// Two answers: was the step passed, was the recoverer killed.
+fn kill_recoverer(scenario: &Scenario, step: &str, recovering: &str) -> (bool, bool) {
+    let ground = Ground::memory();
+    let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
+    let what = format!("'{}' killed at {step}, recoverer at {recovering}", scenario.name);
+    prepared(&path, scenario.shape);
+    if !victim(&what, &path, scenario, VICTIM, &board, word::VICTIM, step, 1) {
+        return (false, false);
+    }
+    let second =
+        scenario::by_name(if scenario.shape == Shape::General { "mixed" } else { scenario.name });
+    let killed = victim(&what, &path, &second, SECOND, &board, word::SECOND, recovering, 1);
+    let judge = Child::run(format!("judge; {what}"), || {
+        let (hold, _map) = scenario::open(&path, scenario.shape);
+        scenario.verify(&hold, VICTIM, &board, word::VICTIM, &what);
+        second.verify(&hold, SECOND, &board, word::SECOND, &what);
+        whole(&hold, &what);
+    });
+    judge.finish();
+    (true, killed)
+}
+
+#[test]
+fn recoverers_are_killed_at_every_step_of_recovery() {
+    let recovering: Vec<&str> =
+        steps::ALL.iter().copied().filter(|s| s.starts_with("recover.")).collect();
+    let mut killed = std::collections::BTreeSet::new();
+    for name in ["grow", "mixed", "large", "mixed words", "mixed pairs", "cache", "maps", "empty"] {
+        let scenario = scenario::by_name(name);
+        for step in steps::ALL.iter().filter(|s| !s.starts_with("recover.")) {
+            for recovering in &recovering {
+                match kill_recoverer(&scenario, step, recovering) {
+                    (false, _) => break,
+                    (true, true) => drop(killed.insert(*recovering)),
+                    (true, false) => {}
+                }
+            }
+        }
+    }
+    let missed: Vec<_> = recovering.iter().filter(|s| !killed.contains(**s)).collect();
+    assert!(missed.is_empty(), "no recoverer passed {missed:?}");
+}
+
+const RANDOM_SHAPES: [Shape; 5] =
+    [Shape::General, Shape::Big, Shape::Fixed(4, 4), Shape::Fixed(8, 8), Shape::Cache];
+
+fn random_script(shape: Shape, actor: u32) -> Vec<script::Op> {
+    let (keys, len) = if shape == Shape::Big { (8, 2000) } else { (300, 20_000) };
+    script::mixed(shape, first(actor), keys, len, &mut Dice::new(actor as u64))
+}
+
+/// Verifies one victim after the other when told to, and writes meanwhile.
+fn judge(path: &Path, shape: Shape, board: &Board) {
+    let (hold, map) = scenario::open(path, shape);
+    let mut turn = 0;
+    loop {
+        turn += 1;
+        let id = first(COMPANION) + turn as u32 % 500;
+        map.set(shape.key(id), shape.value(id, shape.fit(turn))).unwrap();
+        board.count(word::PROGRESS, 1);
+        let order = board.get(word::ORDER);
+        if order == u64::MAX {
+            return whole(&hold, "at the end");
+        }
+        if order != board.get(word::ANSWER) {
+            let actor = order as u32;
+            let script = random_script(shape, actor);
+            let what = format!("{shape:?}, victim {actor}");
+            Expected::from_board(shape, &script, board, word::VICTIM).verify(&map, &what);
+            if order % 10 == 0 {
+                whole(&hold, &what);
+            }
+            for key in script.iter().flat_map(script::Op::keys) {
+                map.delete(shape.key(key)).unwrap();
+            }
+            board.put(word::ANSWER, order);
+        }
+    }
+}
+
+/// Reads what everybody writes.
+fn watch(path: &Path, shape: Shape, board: &Board) {
+    let hold = Hold::options().read_only(true).open(path).unwrap();
+    let map = hold.open_map(scenario::COMMON).unwrap();
+    while board.get(word::ORDER) != u64::MAX {
+        for pair in map.iter() {
+            let (key, value) = pair.unwrap();
+            script::read(shape, shape.id(&key).unwrap(), &value);
+        }
+    }
+}
+
+fn random_kills(shape: Shape, seconds: u64) -> u32 {
+    let ground = Ground::memory();
+    let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
+    prepared(&path, shape);
+    let judge = Child::run("judge", || judge(&path, shape, &board));
+    let watcher = Child::run("watcher", || watch(&path, shape, &board));
+    let mut dice = Dice::new(3);
+    let late = Instant::now() + Duration::from_secs(seconds);
+    let mut actor = 10;
+    while Instant::now() < late && actor < 2000 {
+        actor += 1;
+        board.put(word::VICTIM, 0);
+        board.put(word::VICTIM + 1, 0);
+        let mut victim = Child::run(format!("victim {actor}"), || {
+            let script = random_script(shape, actor);
+            let (_hold, map) = scenario::open(&path, shape);
+            script::run(&map, shape, &script, &board, word::VICTIM);
+        });
+        let begun = 1 + dice.below(60);
+        until("the victim has begun", || {
+            board.get(word::VICTIM) >= begun || dice.one_in(400) || victim.is_gone()
+        });
+        for _ in 0..dice.below(4000) {
+            std::hint::spin_loop();
+        }
+        victim.signal(Signal::SIGKILL);
+        let end = victim.wait();
+        assert!(matches!(end, End::By(Signal::SIGKILL) | End::Well), "victim {actor}: {end:?}");
+        board.put(word::ORDER, actor as u64);
+        until("the judge has looked", || {
+            board.get(word::ANSWER) == actor as u64 || judge.is_gone()
+        });
+        if judge.is_gone() || watcher.is_gone() {
+            break;
+        }
+    }
+    board.put(word::ORDER, u64::MAX);
+    judge.finish();
+    watcher.finish();
+    actor - 10
+}
+
+#[test]
+fn killed_at_random_instants() {
+    let seconds = if long() { 300 } else { 6 };
+    let kills: u32 = RANDOM_SHAPES.iter().map(|shape| random_kills(*shape, seconds)).sum();
+    eprintln!("{kills} victims were killed at random instants");
+    assert!(kills > 100, "only {kills} kills");
+}

@@ -1,0 +1,377 @@
+//! What survives what: clean closes, crashes of the system, salvage, backup and restore.
+//!
+//! A crash of the system is simulated by changing the boot id that the file remembers (16 bytes in its
+//! first page, found by their value) while the file is not closed cleanly, and by damaging records, as
+//! lost pages would. Backups are taken while writers write; single keys are written in a known order, so
+//! that a snapshot that is no point in time shows.
+
+mod support;
+
+use commonhold::{Error, ErrorKind, Hold, HoldKind, Map, MapOptions};
+use nix::sys::signal::Signal;
+use std::collections::BTreeMap;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+use support::ground::Ground;
+use support::process::{Board, Child, End, until};
+use support::script::read;
+use support::shape::Shape;
+use support::{Dice, long};
+
+const SHAPES: [(&str, Shape); 4] = [
+    ("general", Shape::General),
+    ("words", Shape::Fixed(4, 4)),
+    ("pairs", Shape::Fixed(8, 8)),
+    ("cache", Shape::Cache),
+];
+const PAIRS: u32 = 3000;
+
+fn fill(hold: &Hold, version: u64) {
+    for (name, shape) in SHAPES {
+        let map = hold.map(name, shape.options()).unwrap();
+        for id in 0..PAIRS {
+            map.set(shape.key(id), shape.value(id, shape.fit(version))).unwrap();
+        }
+    }
+}
+
+#[track_caller]
+fn all_there(hold: &Hold, version: u64) {
+    for (name, shape) in SHAPES {
+        let map = hold.open_map(name).unwrap();
+        assert_eq!(map.len().unwrap(), PAIRS as u64, "{name}");
+        for id in 0..PAIRS {
+            let value = map.get(shape.key(id)).unwrap().unwrap_or_else(|| panic!("{name}: {id}"));
+            assert_eq!(read(shape, id, &value), shape.fit(version));
+        }
+    }
+    let report = hold.check().unwrap();
+    assert!(report.ok && report.allocated == report.reachable, "{report:?}");
+}
+
+fn boot_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    let bytes: Vec<u8> = digits.chunks(2).map(byte).collect();
+    bytes.try_into().unwrap()
+}
+
+/// Makes the file believe that it was last open under another boot.
+fn reboot(path: &Path) {
+    let bytes = std::fs::read(path).unwrap();
+    let id = boot_id();
+    let at = bytes[..4096].windows(16).position(|w| w == id).expect("the boot id in the file");
+    overwrite(path, at as u64, &id.map(|b| !b));
+}
+
+fn overwrite(path: &Path, at: u64, bytes: &[u8]) {
+    let mut file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.seek(SeekFrom::Start(at)).unwrap();
+    file.write_all(bytes).unwrap();
+}
+
+/// A child writes version 1 into the hold and is killed.
+fn written_by_a_victim(path: &Path) {
+    let board = Board::new(1);
+    let mut victim = Child::run("victim", || {
+        let hold = Hold::open_or_create(path).unwrap();
+        fill(&hold, 1);
+        board.put(0, 1);
+        until("killed", || false);
+    });
+    until("the victim has written", || board.get(0) == 1 || victim.is_gone());
+    victim.signal(Signal::SIGKILL);
+    assert_eq!(victim.wait(), End::By(Signal::SIGKILL));
+}
+
+#[track_caller]
+fn unclean(path: &Path) -> Error {
+    let error = Hold::open(path).err().expect("an error");
+    assert_eq!(error.kind(), ErrorKind::Unclean, "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains("hold repair --salvage"), "the way out is missing: {text}");
+    error
+}
+
+#[test]
+fn holds_know_their_kind() {
+    let (memory, file) = (Ground::memory(), Ground::file());
+    let kind = |g: &Ground| Hold::create(g.path("it.hold")).unwrap().stat().unwrap().kind;
+    assert!(matches!(kind(&memory), HoldKind::Memory));
+    assert!(matches!(kind(&file), HoldKind::File), "the build's directory must be on a disk");
+}
+
+#[test]
+fn a_file_closed_cleanly_survives_a_reboot() {
+    let ground = Ground::file();
+    let path = ground.path("it.hold");
+    let hold = Hold::create(&path).unwrap();
+    fill(&hold, 1);
+    hold.close().unwrap();
+    for _ in 0..3 {
+        // A closed hold may forget its boot; then there is nothing to change.
+        let id = boot_id();
+        if std::fs::read(&path).unwrap()[..4096].windows(16).any(|w| w == id) {
+            reboot(&path);
+        }
+        let hold = Hold::open(&path).unwrap();
+        all_there(&hold, 1);
+        hold.close().unwrap();
+    }
+}
+
+#[test]
+fn a_dropped_handle_is_a_clean_close() {
+    let ground = Ground::file();
+    let path = ground.path("it.hold");
+    let hold = Hold::create(&path).unwrap();
+    fill(&hold, 1);
+    drop(hold);
+    if std::fs::read(&path).unwrap()[..4096].windows(16).any(|w| w == boot_id()) {
+        reboot(&path);
+    }
+    all_there(&Hold::open(&path).unwrap(), 1);
+}
+
+#[test]
+fn a_killed_process_loses_nothing_in_either_kind() {
+    for ground in [Ground::memory(), Ground::file()] {
+        let path = ground.path("it.hold");
+        written_by_a_victim(&path);
+        let hold = Hold::open(&path).unwrap();
+        hold.sweep().unwrap();
+        all_there(&hold, 1);
+        hold.close().unwrap();
+    }
+}
+
+#[test]
+fn after_a_crash_of_the_system_a_file_is_unclean_until_salvaged() {
+    let ground = Ground::file();
+    let path = ground.path("it.hold");
+    written_by_a_victim(&path);
+    reboot(&path);
+    unclean(&path);
+    unclean(&path);
+    assert_eq!(
+        Hold::options().open_or_create(&path).err().map(|e| e.kind()),
+        Some(ErrorKind::Unclean)
+    );
+    let report = Hold::salvage(&path).unwrap();
+    let kept = PAIRS as u64 * SHAPES.len() as u64;
+    assert_eq!((report.maps, report.dropped), (4, 0), "{report:?}");
+    assert!(report.kept + report.undecidable >= kept, "{report:?}");
+    assert!(report.kept_old_as.exists(), "the damaged file is kept: {report:?}");
+    all_there(&Hold::open(&path).unwrap(), 1);
+}
+
+#[test]
+fn one_dead_among_clean_closers_is_still_unclean() {
+    let ground = Ground::file();
+    let path = ground.path("it.hold");
+    written_by_a_victim(&path);
+    // Opened and closed under the same boot: recovery ran, so the hold is whole again.
+    let hold = Hold::open(&path).unwrap();
+    all_there(&hold, 1);
+    hold.close().unwrap();
+    if std::fs::read(&path).unwrap()[..4096].windows(16).any(|w| w == boot_id()) {
+        reboot(&path);
+    }
+    all_there(&Hold::open(&path).unwrap(), 1);
+}
+
+#[test]
+fn salvage_needs_the_hold_alone() {
+    let ground = Ground::file();
+    let path = ground.path("it.hold");
+    let hold = Hold::create(&path).unwrap();
+    fill(&hold, 1);
+    assert_eq!(Hold::salvage(&path).err().map(|e| e.kind()), Some(ErrorKind::Busy));
+    all_there(&hold, 1);
+    assert_eq!(
+        Hold::salvage(ground.path("none.hold")).err().map(|e| e.kind()),
+        Some(ErrorKind::NotFound)
+    );
+}
+
+#[test]
+fn salvage_keeps_what_is_intact_and_reports_what_is_not() {
+    let ground = Ground::file();
+    let path = ground.path("it.hold");
+    let shape = Shape::General;
+    let board = Board::new(1);
+    let mut victim = Child::run("victim", || {
+        let map = Hold::create(&path).unwrap().map("general", shape.options()).unwrap();
+        for id in 0..PAIRS {
+            map.set(shape.key(id), shape.value(id, 1)).unwrap();
+        }
+        board.put(0, 1);
+        until("killed", || false);
+    });
+    until("the victim has written", || board.get(0) == 1);
+    victim.signal(Signal::SIGKILL);
+    victim.wait();
+    // One byte of every tenth value, wherever its record lies.
+    let bytes = std::fs::read(&path).unwrap();
+    let mut damaged = 0;
+    for id in (0..PAIRS).step_by(10) {
+        let value = shape.value(id, 1);
+        let at = find(&bytes, &value).expect("the value in the file");
+        overwrite(&path, (at + value.len() - 1) as u64, &[!value[value.len() - 1]]);
+        damaged += 1;
+    }
+    reboot(&path);
+    unclean(&path);
+    let report = Hold::salvage(&path).unwrap();
+    assert_eq!((report.kept, report.maps), ((PAIRS - damaged) as u64, 1), "{report:?}");
+    assert!(report.dropped + report.undecidable >= damaged as u64, "{report:?}");
+    let hold = Hold::open(&path).unwrap();
+    let map = hold.open_map("general").unwrap();
+    for id in 0..PAIRS {
+        let value = map.get(shape.key(id)).unwrap().map(|v| read(shape, id, &v));
+        assert_eq!(value, (id % 10 != 0).then_some(1), "key {id}");
+    }
+    assert!(hold.check().unwrap().ok);
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    let first = what[0];
+    (0..bytes.len() - what.len())
+        .find(|i| bytes[*i] == first && &bytes[*i..*i + what.len()] == what)
+}
+
+#[cfg(feature = "steps")]
+#[test]
+fn salvage_keeps_the_highest_sequence_of_a_key() {
+    // A writer dies after the commit and before the old record is retired; then the system crashes, so
+    // that nobody recovers: two intact records of one key lie in the file.
+    let ground = Ground::file();
+    let path = ground.path("it.hold");
+    let shape = Shape::General;
+    let mut victim = Child::run("victim", || {
+        let map = Hold::create(&path).unwrap().map("it", shape.options()).unwrap();
+        map.set(shape.key(1), shape.value(1, 1)).unwrap();
+        map.set(shape.key(2), shape.value(2, 1)).unwrap();
+        commonhold::steps::arm("write.committed:kill").unwrap();
+        map.set(shape.key(1), shape.value(1, 2)).unwrap();
+    });
+    assert_eq!(victim.wait(), End::By(Signal::SIGKILL));
+    reboot(&path);
+    unclean(&path);
+    let report = Hold::salvage(&path).unwrap();
+    assert_eq!((report.kept, report.superseded), (2, 1), "{report:?}");
+    let map = Hold::open(&path).unwrap().open_map("it").unwrap();
+    assert_eq!(map.get(shape.key(1)).unwrap(), Some(shape.value(1, 2)));
+    assert_eq!(map.get(shape.key(2)).unwrap(), Some(shape.value(2, 1)));
+}
+
+fn number(map: &Map, key: &str) -> u64 {
+    map.get(key).unwrap().map_or(0, |v| u64::from_le_bytes(v.try_into().unwrap()))
+}
+
+#[test]
+fn a_backup_is_one_point_in_time_while_writers_write() {
+    const WRITERS: u64 = 3;
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    fill(&hold, 1);
+    hold.map("race", MapOptions::general()).unwrap();
+    hold.map("other", MapOptions::general()).unwrap();
+    let board = Board::new(8);
+    let write = |writer: u64| {
+        let hold = Hold::open(ground.path("it.hold")).unwrap();
+        let (race, other) = (hold.open_map("race").unwrap(), hold.open_map("other").unwrap());
+        // First, then second, in two maps; and then fresh keys, each after the one before.
+        for n in (1..).take_while(|_| board.get(7) == 0) {
+            race.set(format!("first {writer}"), u64::to_le_bytes(n)).unwrap();
+            other.set(format!("second {writer}"), u64::to_le_bytes(n)).unwrap();
+            race.set(format!("{writer} {}", n % 5000), u64::to_le_bytes(n)).unwrap();
+            board.put(writer as usize, n);
+        }
+    };
+    let writers: Vec<_> = (0..WRITERS).map(|w| Child::run("writer", move || write(w))).collect();
+    for round in 0..if long() { 300 } else { 15 } {
+        let before: Vec<u64> = (0..WRITERS).map(|w| board.get(w as usize)).collect();
+        let (backup, restored) = (ground.path("backup"), ground.path("restored.hold"));
+        let report = hold.backup(&backup).unwrap();
+        let told = Hold::restore(&backup, &restored).unwrap();
+        assert_eq!((report.maps, report.pairs), (told.maps, told.pairs), "round {round}");
+        assert_eq!(report.bytes, std::fs::metadata(&backup).unwrap().len());
+        let copy = Hold::open(&restored).unwrap();
+        all_there(&copy, 1);
+        let (race, other) = (copy.open_map("race").unwrap(), copy.open_map("other").unwrap());
+        for writer in 0..WRITERS {
+            let first = number(&race, &format!("first {writer}"));
+            let second = number(&other, &format!("second {writer}"));
+            assert!(first == second || first == second + 1, "torn: {first} and {second}");
+            assert!(first >= before[writer as usize], "older than the backup's beginning");
+            let latest = (0..5000).map(|k| number(&race, &format!("{writer} {k}"))).max().unwrap();
+            assert!(latest == first || latest + 1 == first, "torn: {first}, then {latest}");
+            // Everything before the latest is there, as far as it was not overwritten.
+            for n in (1..=latest).rev().take(5000) {
+                assert_eq!(number(&race, &format!("{writer} {}", n % 5000)), n, "a lost write");
+            }
+        }
+        let seen = board.get(0);
+        until("writers go on", || board.get(0) > seen + 10);
+        copy.close().unwrap();
+        std::fs::remove_file(&backup).unwrap();
+        Hold::drop_hold(&restored, false).unwrap();
+    }
+    board.put(7, 1);
+    writers.into_iter().for_each(Child::finish);
+    assert!(hold.check().unwrap().ok);
+}
+
+#[test]
+fn a_backup_comes_back_whole() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    fill(&hold, 3);
+    let map = hold.map("odd", MapOptions::general()).unwrap();
+    let mut dice = Dice::new(1);
+    let mut wanted = BTreeMap::new();
+    for len in (0..2000).chain([65_535, 65_536, 300_000, 5 << 20]) {
+        let key: Vec<u8> = (0..len % 300).map(|_| dice.roll() as u8).collect();
+        let value: Vec<u8> = (0..len).map(|i| (i as u64 ^ len as u64) as u8).collect();
+        map.set(&key, &value).unwrap();
+        wanted.insert(key, value);
+    }
+    hold.map("empty", MapOptions::cache().max_entries(7)).unwrap();
+    let backup = ground.path("backup");
+    let report = hold.backup(&backup).unwrap();
+    assert_eq!(report.pairs, 4 * PAIRS as u64 + wanted.len() as u64);
+    assert_eq!(report.maps, 6);
+    assert_eq!(Hold::backup(&hold, &backup).err().map(|e| e.kind()), Some(ErrorKind::Exists));
+    let target = ground.path("restored.hold");
+    let told = Hold::restore(&backup, &target).unwrap();
+    assert_eq!((told.maps, told.pairs), (report.maps, report.pairs));
+    assert_eq!(Hold::restore(&backup, &target).err().map(|e| e.kind()), Some(ErrorKind::Exists));
+    let copy = Hold::open(&target).unwrap();
+    all_there(&copy, 3);
+    let odd: BTreeMap<_, _> = copy.open_map("odd").unwrap().iter().map(Result::unwrap).collect();
+    assert!(odd == wanted, "the odd map differs");
+    let options = copy.open_map("empty").unwrap().options().clone();
+    assert_eq!(options, MapOptions::cache().max_entries(7));
+    assert_ne!(copy.uuid(), hold.uuid(), "a restored hold is another hold");
+}
+
+#[test]
+fn a_full_disk_spoils_no_backup() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    fill(&hold, 1);
+    Child::run("with RLIMIT_FSIZE", || {
+        use nix::sys::resource::{Resource, setrlimit};
+        setrlimit(Resource::RLIMIT_FSIZE, 100_000, 100_000).unwrap();
+        let hold = Hold::options().read_only(true).open(ground.path("it.hold")).unwrap();
+        let error = hold.backup(&ground.path("backup")).expect_err("a backup of this size");
+        assert!(matches!(error.kind(), ErrorKind::Full | ErrorKind::ReadOnly), "{error:?}");
+    })
+    .finish();
+    assert!(!ground.path("backup").exists(), "half a backup was left");
+    let error = hold.backup(&ground.path("no/such/directory")).expect_err("nowhere");
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");
+    all_there(&hold, 1);
+}

@@ -1,0 +1,325 @@
+//! No room: a size limit, a full file system, a limit on the size of files or of the address space.
+//!
+//! Wherever the limit comes from, the answer is `Full`, never a signal; nothing that was stored is lost
+//! or changed; reading, iterating, deleting and checking go on; what is deleted can be filled again. The
+//! full file system is a small tmpfs in a mount namespace of a child process.
+
+mod support;
+
+use commonhold::{Error, ErrorKind, Hold, Map, Values};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::resource::{Resource, setrlimit};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use support::ground::Ground;
+use support::process::{Board, Child};
+use support::script::read;
+use support::shape::Shape;
+
+const SHAPES: [Shape; 5] =
+    [Shape::General, Shape::Big, Shape::Fixed(4, 4), Shape::Fixed(8, 8), Shape::Cache];
+
+/// What was stored: key number to version.
+type Stored = BTreeMap<u32, u64>;
+
+fn set(map: &Map, shape: Shape, id: u32, version: u64) -> Result<(), Error> {
+    map.set(shape.key(id), shape.value(id, shape.fit(version))).map(|_| ())
+}
+
+/// Stores new keys until there is no room, and sees that the error is the right one.
+#[track_caller]
+fn fill(map: &Map, shape: Shape, first: u32, stored: &mut Stored) -> u32 {
+    for id in first.. {
+        match set(map, shape, id, 1) {
+            Ok(()) => stored.insert(id, shape.fit(1)),
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::Full, "{e:?}");
+                assert!(e.is_full());
+                return id - first;
+            }
+        };
+        assert!(id < 50_000_000, "no limit was met");
+    }
+    unreachable!("the loop above has no end")
+}
+
+/// Everything stored is there, in every way of reading, and nothing else.
+#[track_caller]
+fn all_there(hold: &Hold, map: &Map, shape: Shape, stored: &Stored) {
+    let keys: Vec<_> = stored.keys().map(|id| shape.key(*id)).collect();
+    let mut values = Values::default();
+    assert_eq!(map.get_many(&keys, &mut values).unwrap(), keys.len());
+    for (i, (id, version)) in stored.iter().enumerate() {
+        assert_eq!(read(shape, *id, values.get(i).unwrap()), *version);
+    }
+    for (key, (id, version)) in keys.iter().zip(stored).step_by(5) {
+        assert_eq!(read(shape, *id, &map.get(key).unwrap().unwrap()), *version);
+    }
+    let walked: Stored = map
+        .iter()
+        .map(Result::unwrap)
+        .map(|(key, value)| (shape.id(&key).unwrap(), value))
+        .map(|(id, value)| (id, read(shape, id, &value)))
+        .collect();
+    assert_eq!(walked.len(), stored.len());
+    assert!(&walked == stored, "iteration differs");
+    let report = hold.check().unwrap();
+    assert!(report.ok && report.allocated == report.reachable + report.in_flight, "{report:?}");
+}
+
+/// The story of every test here: full, nothing lost, room again.
+fn full_and_back(hold: &Hold, shape: Shape) {
+    let map = hold.map("it", shape.options()).unwrap();
+    let mut stored = Stored::new();
+    let count = fill(&map, shape, 0, &mut stored);
+    assert!(count > 10, "full after {count} pairs");
+    all_there(hold, &map, shape, &stored);
+    // Full is an answer, not a state: it comes again, and operations on what is there go on.
+    for id in 0..20 {
+        for result in [set(&map, shape, count + 1000 + id, 1), set(&map, shape, id, 2)] {
+            assert!(result.is_ok() || result.is_err_and(|e| e.is_full()));
+        }
+        let now = map.get(shape.key(id)).unwrap().map(|v| read(shape, id, &v)).unwrap();
+        stored.insert(id, now);
+        if let Some(v) = map.get(shape.key(count + 1000 + id)).unwrap() {
+            stored.insert(count + 1000 + id, read(shape, count + 1000 + id, &v));
+        }
+    }
+    all_there(hold, &map, shape, &stored);
+    // What is deleted makes room for as much again.
+    let half: Vec<u32> = stored.keys().copied().filter(|id| id % 2 == 0).collect();
+    for id in &half {
+        assert!(map.delete(shape.key(*id)).unwrap());
+        stored.remove(id);
+    }
+    all_there(hold, &map, shape, &stored);
+    let again = fill(&map, shape, 1 << 24, &mut stored) as usize;
+    assert!(again * 2 > half.len(), "{again} fit after {} were deleted", half.len());
+    all_there(hold, &map, shape, &stored);
+    assert_eq!(map.clear().unwrap(), stored.len() as u64);
+    stored.clear();
+    hold.trim().unwrap();
+    let after = fill(&map, shape, 2 << 24, &mut stored);
+    assert!(after * 4 > count * 3, "{after} fit after all were deleted, {count} at first");
+    all_there(hold, &map, shape, &stored);
+}
+
+#[test]
+fn a_size_limit_is_met_and_left() {
+    for shape in SHAPES {
+        let ground = Ground::memory();
+        let hold = Hold::options().max_bytes(8 << 20).create(ground.path("it.hold")).unwrap();
+        full_and_back(&hold, shape);
+        assert!(hold.stat().unwrap().file_bytes <= 8 << 20);
+    }
+}
+
+#[test]
+fn a_size_limit_is_met_in_a_file() {
+    let ground = Ground::file();
+    let hold = Hold::options().max_bytes(8 << 20).create(ground.path("it.hold")).unwrap();
+    full_and_back(&hold, Shape::General);
+}
+
+#[test]
+fn a_limit_too_small_for_anything_is_refused_clearly() {
+    let ground = Ground::memory();
+    for bytes in [0, 1, 4096, 65_536, 131_072, 262_144, 1 << 20] {
+        let path = ground.path(&format!("{bytes}.hold"));
+        let made = Hold::options().max_bytes(bytes).create(&path);
+        let made = made.and_then(|hold| Ok((hold.map("it", Shape::General.options())?, hold)));
+        match made {
+            Ok((map, hold)) => {
+                let mut stored = Stored::new();
+                fill(&map, Shape::General, 0, &mut stored);
+                all_there(&hold, &map, Shape::General, &stored);
+            }
+            Err(e) => assert!(matches!(e.kind(), ErrorKind::Full | ErrorKind::Invalid), "{e:?}"),
+        }
+    }
+}
+
+/// Runs `body` in a child that sees a tmpfs of so many MiB at the ground's directory. Returns false
+/// (and says so) where mounting is not possible.
+fn on_small_tmpfs(mebibytes: u32, ground: &Ground, body: impl FnOnce(&Path)) -> bool {
+    let board = Board::new(1);
+    let child = Child::run("in a mount namespace", || {
+        if !mount_tmpfs(ground.dir(), mebibytes) {
+            return board.put(0, 1);
+        }
+        body(ground.dir());
+    });
+    child.finish();
+    let mounted = board.get(0) == 0;
+    if !mounted {
+        eprintln!("NOT COVERED HERE: a tmpfs cannot be mounted; only limits of other kinds are");
+    }
+    mounted
+}
+
+fn mount_tmpfs(at: &Path, mebibytes: u32) -> bool {
+    let (uid, gid) = (nix::unistd::getuid(), nix::unistd::getgid());
+    if unshare(CloneFlags::CLONE_NEWNS).is_err() {
+        if unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS).is_err() {
+            return false;
+        }
+        let write = |file: &str, text: String| std::fs::write(format!("/proc/self/{file}"), text);
+        let _ = write("setgroups", "deny".into());
+        let _ = write("uid_map", format!("0 {uid} 1"));
+        let _ = write("gid_map", format!("0 {gid} 1"));
+    }
+    let none: Option<&str> = None;
+    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    let size = format!("size={mebibytes}m");
+    mount(none, "/", none, private, none).is_ok()
+        && mount(Some("tmpfs"), at, Some("tmpfs"), MsFlags::empty(), Some(size.as_str())).is_ok()
+}
+
+#[test]
+fn a_full_tmpfs_is_met_and_left() {
+    for shape in SHAPES {
+        let ground = Ground::memory();
+        on_small_tmpfs(8, &ground, |dir| {
+            let hold = Hold::create(dir.join("it.hold")).unwrap();
+            full_and_back(&hold, shape);
+        });
+    }
+}
+
+#[test]
+fn room_taken_by_others_is_no_signal() {
+    for shape in SHAPES {
+        let ground = Ground::memory();
+        on_small_tmpfs(16, &ground, |dir| {
+            let hold = Hold::create(dir.join("it.hold")).unwrap();
+            let map = hold.map("it", shape.options()).unwrap();
+            let mut stored = Stored::new();
+            for id in 0..60 {
+                set(&map, shape, id, 1).unwrap();
+                stored.insert(id, shape.fit(1));
+            }
+            // Holes, given back to the system, and then somebody else takes all the room there is.
+            for id in 0..30 {
+                assert!(map.delete(shape.key(id)).unwrap());
+                stored.remove(&id);
+            }
+            hold.trim().unwrap();
+            let mut other = std::fs::File::create(dir.join("other")).unwrap();
+            while other.write_all(&[1; 4096]).is_ok() {}
+            all_there(&hold, &map, shape, &stored);
+            fill(&map, shape, 1000, &mut stored);
+            all_there(&hold, &map, shape, &stored);
+            let second = Hold::open(dir.join("it.hold")).unwrap();
+            all_there(&second, &second.open_map("it").unwrap(), shape, &stored);
+            let error = Hold::create(dir.join("new.hold")).err().expect("an error");
+            assert_eq!(error.kind(), ErrorKind::Full, "{error:?}");
+            assert!(!dir.join("new.hold").exists(), "a hold that could not be made was left");
+            std::fs::remove_file(dir.join("other")).unwrap();
+            let more = fill(&map, shape, 1 << 20, &mut stored);
+            assert!(more > 10, "only {more} fit after room was made");
+            all_there(&hold, &map, shape, &stored);
+        });
+    }
+}
+
+#[test]
+fn processes_meet_a_full_tmpfs_together() {
+    let shape = Shape::General;
+    let ground = Ground::memory();
+    on_small_tmpfs(16, &ground, |dir| {
+        let hold = Hold::create(dir.join("it.hold")).unwrap();
+        let map = hold.map("it", shape.options()).unwrap();
+        let writer = |number: u32| {
+            let hold = Hold::open(dir.join("it.hold")).unwrap();
+            let map = hold.open_map("it").unwrap();
+            let mut stored = Stored::new();
+            for round in 0..5 {
+                fill(&map, shape, number << 24 | round << 20, &mut stored);
+                for (id, version) in &stored {
+                    let value = map.get(shape.key(*id)).unwrap();
+                    assert_eq!(value.map(|v| read(shape, *id, &v)), Some(*version));
+                }
+                stored.retain(|id, _| id % 3 == 0 || !map.delete(shape.key(*id)).unwrap());
+            }
+        };
+        let writers: Vec<_> = (1..4).map(|n| Child::run("writer", move || writer(n))).collect();
+        writers.into_iter().for_each(Child::finish);
+        let len = map.iter().map(Result::unwrap).count() as u64;
+        assert_eq!(len, map.len().unwrap());
+        let report = hold.check().unwrap();
+        assert!(report.ok && report.allocated == report.reachable, "{report:?}");
+    });
+}
+
+#[test]
+fn a_limit_on_file_size_is_no_signal() {
+    for shape in SHAPES {
+        let ground = Ground::memory();
+        Child::run("with RLIMIT_FSIZE", || {
+            setrlimit(Resource::RLIMIT_FSIZE, 8 << 20, 8 << 20).unwrap();
+            let hold = Hold::create(ground.path("it.hold")).unwrap();
+            full_and_back(&hold, shape);
+        })
+        .finish();
+        // Without the limit the same hold goes on growing.
+        let hold = Hold::open(ground.path("it.hold")).unwrap();
+        let map = hold.open_map("it").unwrap();
+        for id in 0..100 {
+            set(&map, shape, 3 << 24 | id, 1).unwrap();
+        }
+        assert!(hold.check().unwrap().ok);
+    }
+}
+
+#[test]
+fn a_limit_on_address_space_makes_the_hold_smaller() {
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    Child::run("with RLIMIT_AS", || {
+        limit_address_space(192 << 20);
+        let hold = Hold::create(&path).unwrap();
+        let map = hold.map("it", Shape::General.options()).unwrap();
+        let mut stored = Stored::new();
+        for id in 0..20_000 {
+            set(&map, Shape::General, id, 1).unwrap();
+            stored.insert(id, 1);
+        }
+        all_there(&hold, &map, Shape::General, &stored);
+    })
+    .finish();
+    let hold = Hold::open(&path).unwrap();
+    let map = hold.open_map("it").unwrap();
+    assert_eq!(map.len().unwrap(), 20_000);
+    // Grown by a process without the limit beyond what the limited one can see: an error or all of it.
+    for id in 20_000..21_000 {
+        map.set(shape_key(id), vec![1; 1 << 18]).unwrap();
+    }
+    Child::run("with RLIMIT_AS again", || {
+        limit_address_space(192 << 20);
+        let opened = Hold::open(&path).and_then(|h| h.open_map("it"));
+        match opened {
+            Ok(map) => {
+                for id in 0..21_000 {
+                    let got = map.get(shape_key(id));
+                    assert!(!matches!(got, Ok(None)), "key {id} was reported absent");
+                }
+            }
+            Err(e) => assert!(e.to_string().contains("address space"), "{e:?}"),
+        }
+    })
+    .finish();
+    assert!(hold.check().unwrap().ok);
+}
+
+fn shape_key(id: u32) -> Vec<u8> {
+    Shape::General.key(id)
+}
+
+/// Leaves this process so many bytes more than it has now.
+fn limit_address_space(bytes: u64) {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+    setrlimit(Resource::RLIMIT_AS, pages * 4096 + bytes, pages * 4096 + bytes).unwrap();
+}

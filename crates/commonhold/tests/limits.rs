@@ -1,0 +1,365 @@
+//! Sizes at every border, what the cache mode forgets, and every refusal by its kind.
+
+mod support;
+
+use commonhold::{ErrorKind, Hold, MapOptions, Result};
+use std::collections::HashMap;
+use std::time::Duration;
+use support::ground::Ground;
+use support::process::{Zeros, until};
+use support::{Dice, long};
+
+#[track_caller]
+fn refused<T>(result: Result<T>, kind: ErrorKind) {
+    match result {
+        Ok(_) => panic!("succeeded, instead of {kind:?}"),
+        Err(e) => {
+            assert_eq!(e.kind(), kind, "{e}");
+            assert!(e.to_string().len() > 10, "an error that says too little: {e}");
+        }
+    }
+}
+
+fn bytes(len: usize, dice: &mut Dice) -> Vec<u8> {
+    (0..len).map(|_| dice.roll() as u8).collect()
+}
+
+/// Every length around which a size class, a bucket line or a page may end.
+fn lengths() -> Vec<usize> {
+    let mut all: Vec<usize> = (0..700).collect();
+    for power in 9..17 {
+        for quarter in 4..8usize {
+            let border = (quarter << power) / 4;
+            all.extend(border - 72..border + 10);
+        }
+    }
+    all.extend([65_535, 65_536, 65_537, 131_000, 1 << 20, (1 << 20) + 1]);
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+#[test]
+fn values_of_every_length_come_back() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let map = hold.map("it", MapOptions::general()).unwrap();
+    let mut dice = Dice::new(1);
+    let mut all = HashMap::new();
+    for len in lengths() {
+        let (key, value) = ((len as u32).to_le_bytes(), bytes(len, &mut dice));
+        map.set(key, &value).unwrap();
+        assert_eq!(map.get(key).unwrap().as_ref(), Some(&value), "{len} bytes");
+        all.insert(key, value);
+    }
+    for (key, value) in &all {
+        assert_eq!(map.get(key).unwrap().as_ref(), Some(value));
+    }
+    // Each one the next one's length: every class is left and entered.
+    for (key, value) in &all {
+        map.set(key, &value[..value.len() / 2]).unwrap();
+    }
+    for (key, value) in &all {
+        assert_eq!(map.get(key).unwrap().as_deref(), Some(&value[..value.len() / 2]));
+    }
+    assert!(hold.check().unwrap().ok);
+}
+
+#[test]
+fn keys_of_every_length_come_back() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let map = hold.map("it", MapOptions::general()).unwrap();
+    let mut dice = Dice::new(2);
+    let keys: Vec<Vec<u8>> = lengths().into_iter().map(|len| bytes(len, &mut dice)).collect();
+    for (i, key) in keys.iter().enumerate() {
+        // Lengths 0 and 1 may collide with nothing: keys differ in length.
+        assert!(map.add(key, i.to_le_bytes()).unwrap().is_some(), "{} bytes", key.len());
+    }
+    for (i, key) in keys.iter().enumerate() {
+        assert_eq!(map.get(key).unwrap().unwrap(), i.to_le_bytes(), "{} bytes", key.len());
+        // A key that is the same but for its last byte is another key.
+        if let Some((last, rest)) = key.split_last() {
+            let other = [rest, &[last ^ 1]].concat();
+            assert_eq!(map.get(&other).unwrap(), None);
+        }
+    }
+    assert_eq!(map.len().unwrap(), keys.len() as u64);
+    assert!(hold.check().unwrap().ok);
+}
+
+#[test]
+fn empty_keys_and_values_are_ordinary() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    for options in [MapOptions::general(), MapOptions::cache()] {
+        let map = hold.map(&format!("{options:?}"), options).unwrap();
+        assert_eq!(map.get("").unwrap(), None);
+        map.set("", "").unwrap();
+        assert_eq!(map.get("").unwrap(), Some(vec![]));
+        map.set("a", "").unwrap();
+        assert!(map.compare_exchange("a", Some(b""), Some(b"b")).unwrap());
+        assert!(!map.compare_exchange("a", Some(b""), None).unwrap());
+        assert_eq!(map.take("").unwrap(), Some(vec![]));
+        assert_eq!(map.keys().map(Result::unwrap).collect::<Vec<_>>(), [b"a"]);
+    }
+    assert!(hold.check().unwrap().ok);
+}
+
+#[test]
+fn a_hundred_mebibytes_in_one_value() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let map = hold.map("it", MapOptions::general()).unwrap();
+    let mut value = vec![7u8; 100 << 20];
+    for (i, page) in value.chunks_mut(4096).enumerate() {
+        page[..8].copy_from_slice(&i.to_le_bytes());
+    }
+    map.set("large", &value).unwrap();
+    assert!(map.get("large").unwrap().unwrap() == value, "the value differs");
+    value[50 << 20] ^= 1;
+    map.set("large", &value).unwrap();
+    assert!(map.get("large").unwrap().unwrap() == value, "the overwritten value differs");
+    assert!(map.delete("large").unwrap());
+    assert!(hold.check().unwrap().ok);
+    // Memory goes back only when it has been free for a moment.
+    until("the memory of the only value is given back", || {
+        hold.trim().unwrap();
+        hold.stat().unwrap().memory_bytes < 16 << 20
+    });
+}
+
+#[test]
+fn over_four_gibibytes_is_too_large_and_takes_no_memory() {
+    let ground = Ground::memory();
+    let hold = Hold::options().max_bytes(64 << 20).create(ground.path("it.hold")).unwrap();
+    let map = hold.map("it", MapOptions::general()).unwrap();
+    map.set("there", "before").unwrap();
+    let before = hold.stat().unwrap().memory_bytes;
+    let zeros = Zeros::new((1 << 32) + 8);
+    for (key, value) in [(1, (1usize << 32) - 1), (4, (1 << 32) - 4), (0, 1 << 32), (1 << 32, 0)] {
+        let (key, value) = (&zeros[..key], &zeros[..value]);
+        refused(map.set(key, value), ErrorKind::TooLarge);
+        refused(map.add(key, value), ErrorKind::TooLarge);
+        refused(map.replace(key, value), ErrorKind::TooLarge);
+        refused(map.set_many(&[(key, value)]), ErrorKind::TooLarge);
+        refused(map.compare_exchange(key, None, Some(value)), ErrorKind::TooLarge);
+    }
+    assert_eq!(hold.stat().unwrap().memory_bytes, before);
+    // The limit itself is allowed: only this hold has no room for it.
+    refused(map.set(&zeros[..4], &zeros[..(1 << 32) - 1 - 4]), ErrorKind::Full);
+    assert_eq!(map.get("there").unwrap().unwrap(), b"before");
+    assert_eq!(map.len().unwrap(), 1);
+    if long() {
+        let hold = Hold::create(ground.path("large.hold")).unwrap();
+        let map = hold.map("it", MapOptions::general()).unwrap();
+        map.set(&zeros[..4], &zeros[..(1 << 32) - 1 - 4]).unwrap();
+        assert_eq!(map.get(&zeros[..4]).unwrap().unwrap().len(), (1 << 32) - 1 - 4);
+        assert!(hold.check().unwrap().ok);
+    }
+}
+
+#[test]
+fn fixed_lengths_are_exact() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    for (k, v) in [(4, 4), (8, 8), (16, 16)] {
+        let map = hold.map(&format!("{k}"), MapOptions::fixed(k, v)).unwrap();
+        let (key, value) = (vec![1; k as usize], vec![2; v as usize]);
+        map.set(&key, &value).unwrap();
+        for (k, v) in [(k - 1, v), (k + 1, v), (k, v - 1), (k, v + 1), (k, 0), (0, v)] {
+            let error = map.set(vec![1; k as usize], vec![3; v as usize]).unwrap_err();
+            let fits = [ErrorKind::Invalid, ErrorKind::TooLarge, ErrorKind::Mismatch];
+            assert!(fits.contains(&error.kind()), "{error:?}");
+        }
+        assert_eq!((map.len().unwrap(), map.get(&key).unwrap()), (1, Some(value)));
+    }
+}
+
+#[test]
+fn every_pair_of_four_and_four_bytes_is_legal() {
+    // One word per pair: the words that mean "empty" or "filler" must not be lost among them.
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let map = hold.map("it", MapOptions::fixed(4, 4)).unwrap();
+    let mut dice = Dice::new(3);
+    let edges = [0u32, 1, 2, 0x7fff_ffff, 0x8000_0000, u32::MAX - 1, u32::MAX];
+    let mut wanted = HashMap::new();
+    for i in 0..200_000u32 {
+        let key = if i < 7 { edges[i as usize] } else { dice.roll() as u32 };
+        let value = edges[dice.below(7) as usize];
+        map.set(key.to_le_bytes(), value.to_le_bytes()).unwrap();
+        wanted.insert(key, value);
+    }
+    for round in 0..3 {
+        for (key, value) in &mut wanted {
+            let got = map.get(key.to_le_bytes()).unwrap().map(|v| v.try_into().unwrap());
+            assert_eq!(got.map(u32::from_le_bytes), Some(*value), "round {round}, key {key:#x}");
+            *value = edges[dice.below(7) as usize];
+            map.set(key.to_le_bytes(), value.to_le_bytes()).unwrap();
+        }
+    }
+    assert_eq!(map.len().unwrap(), wanted.len() as u64);
+    assert!(hold.check().unwrap().ok);
+}
+
+#[test]
+fn time_to_live_ends() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let hour = Duration::from_secs(3600);
+    let map = hold.map("it", MapOptions::cache().ttl(hour)).unwrap();
+    map.set("stays", "1").unwrap();
+    map.set_with_ttl("goes", "2", Duration::from_millis(30)).unwrap();
+    until("a pair has expired", || map.get("goes").unwrap().is_none());
+    assert!(!map.contains("goes").unwrap());
+    assert!(map.iter().map(Result::unwrap).all(|p| p.0 == b"stays"));
+    assert!(map.add("goes", "3").unwrap().is_some(), "an expired pair is absent to add");
+    assert_eq!(map.get("goes").unwrap(), Some(b"3".to_vec()));
+    assert_eq!(map.get("stays").unwrap(), Some(b"1".to_vec()));
+    map.set_with_ttl("renewed", "4", Duration::from_millis(30)).unwrap();
+    map.set_with_ttl("renewed", "5", hour).unwrap();
+    map.set_with_ttl("other", "6", Duration::from_millis(40)).unwrap();
+    until("the other has expired", || map.get("other").unwrap().is_none());
+    assert_eq!(map.get("renewed").unwrap(), Some(b"5".to_vec()));
+    assert!(map.stat().unwrap().expired >= 1);
+    assert!(hold.check().unwrap().ok);
+    let plain = hold.map("plain", MapOptions::general()).unwrap();
+    assert!(plain.set_with_ttl("a", "b", hour).is_err(), "only a cache forgets");
+}
+
+#[test]
+fn a_cache_keeps_its_limits_and_what_is_used() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let by_count = hold.map("count", MapOptions::cache().max_entries(1000)).unwrap();
+    let by_bytes = hold.map("bytes", MapOptions::cache().max_bytes(1 << 20)).unwrap();
+    for map in [&by_count, &by_bytes] {
+        map.set("used", [0; 100]).unwrap();
+        for i in 0..30_000u32 {
+            map.set(i.to_le_bytes(), [1; 100]).unwrap();
+            assert!(map.get("used").unwrap().is_some(), "evicted though used, at {i}");
+        }
+        let stat = map.stat().unwrap();
+        assert!(stat.evicted > 15_000 && stat.hits >= 30_000, "{stat:?}");
+        assert_eq!(map.get(29_999u32.to_le_bytes()).unwrap(), Some(vec![1; 100]));
+    }
+    assert!((500..=1000).contains(&by_count.len().unwrap()), "{}", by_count.len().unwrap());
+    let len = by_bytes.len().unwrap();
+    assert!(len * 100 <= 1 << 20 && len * 100 > 1 << 18, "{len} pairs of 100 bytes in 1 MiB");
+    assert!(hold.check().unwrap().ok);
+}
+
+#[test]
+fn a_closed_hold_answers_closed() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let map = hold.map("it", MapOptions::general()).unwrap();
+    map.set("a", "b").unwrap();
+    let (other, mut walk) = (hold.clone(), map.iter());
+    hold.close().unwrap();
+    refused(map.get("a"), ErrorKind::Closed);
+    refused(map.set("a", "c"), ErrorKind::Closed);
+    refused(map.delete("a"), ErrorKind::Closed);
+    refused(map.increment("n", 1), ErrorKind::Closed);
+    refused(map.len(), ErrorKind::Closed);
+    refused(other.map("it", MapOptions::general()), ErrorKind::Closed);
+    refused(other.stat(), ErrorKind::Closed);
+    refused(other.check(), ErrorKind::Closed);
+    refused(walk.next().expect("an error"), ErrorKind::Closed);
+    let again = Hold::open(ground.path("it.hold")).unwrap().open_map("it").unwrap();
+    assert_eq!(again.get("a").unwrap(), Some(b"b".to_vec()));
+}
+
+#[test]
+fn a_read_only_hold_reads_and_refuses_changes() {
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    let hold = Hold::create(&path).unwrap();
+    let map = hold.map("it", MapOptions::general()).unwrap();
+    map.set("a", "b").unwrap();
+    let mine = hold.participants().unwrap().len();
+    let reader = Hold::options().read_only(true).open(&path).unwrap();
+    assert_eq!(hold.participants().unwrap().len(), mine, "a reader takes no slot");
+    let view = reader.open_map("it").unwrap();
+    assert_eq!(view.get("a").unwrap(), Some(b"b".to_vec()));
+    assert_eq!((view.len().unwrap(), view.iter().count()), (1, 1));
+    refused(view.set("a", "c"), ErrorKind::ReadOnly);
+    refused(view.delete("a"), ErrorKind::ReadOnly);
+    refused(view.update("a", |_| None), ErrorKind::ReadOnly);
+    refused(view.clear(), ErrorKind::ReadOnly);
+    // Nothing is made through it: what is not there is not found.
+    refused(reader.map("new", MapOptions::general()), ErrorKind::NotFound);
+    refused(reader.drop_map("it"), ErrorKind::ReadOnly);
+    map.set("a", "d").unwrap();
+    assert_eq!(view.get("a").unwrap(), Some(b"d".to_vec()));
+}
+
+#[test]
+fn holds_are_there_or_not() {
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    refused(Hold::open(&path), ErrorKind::NotFound);
+    let hold = Hold::create(&path).unwrap();
+    refused(Hold::create(&path), ErrorKind::Exists);
+    assert_eq!(Hold::open_or_create(&path).unwrap().uuid(), hold.uuid());
+    refused(Hold::drop_hold(&path, false), ErrorKind::Busy);
+    hold.close().unwrap();
+    Hold::drop_hold(&path, false).unwrap();
+    refused(Hold::drop_hold(&path, false), ErrorKind::NotFound);
+    refused(Hold::open(ground.path("no/such/directory.hold")), ErrorKind::NotFound);
+    for name in ["", "a\0b"] {
+        refused(Hold::create(name), ErrorKind::Invalid);
+    }
+}
+
+#[test]
+fn maps_are_there_or_not() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    refused(hold.open_map("it"), ErrorKind::NotFound);
+    assert!(!hold.drop_map("it").unwrap());
+    let map = hold.map("it", MapOptions::fixed(4, 4)).unwrap();
+    refused(hold.map("it", MapOptions::general()), ErrorKind::Mismatch);
+    refused(hold.map("it", MapOptions::fixed(4, 8)), ErrorKind::Mismatch);
+    refused(hold.map("it", MapOptions::cache()), ErrorKind::Mismatch);
+    for name in ["", "a\0b", &"x".repeat(201)] {
+        refused(hold.map(name, MapOptions::general()), ErrorKind::Invalid);
+    }
+    let longest = "é".repeat(100);
+    hold.map(&longest, MapOptions::general()).unwrap().set("a", "b").unwrap();
+    let names: Vec<_> = hold.maps().unwrap().into_iter().map(|m| m.name).collect();
+    assert_eq!(names, ["it", longest.as_str()]);
+    map.set([1; 4], [2; 4]).unwrap();
+    assert!(hold.drop_map("it").unwrap());
+    refused(map.get([1; 4]), ErrorKind::NotFound);
+    refused(map.set([1; 4], [2; 4]), ErrorKind::NotFound);
+    refused(hold.open_map("it"), ErrorKind::NotFound);
+    let again = hold.map("it", MapOptions::general()).unwrap();
+    assert_eq!(again.get([1; 4]).unwrap(), None, "a new map begins empty");
+    assert!(hold.check().unwrap().ok);
+}
+
+#[test]
+fn an_operation_inside_an_operation_is_refused_or_works() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let map = hold.map("it", MapOptions::general()).unwrap();
+    map.set("a", "1").unwrap();
+    // No lock is held while the callback runs: whatever it answers, nothing may hang.
+    let mut inner = None;
+    map.update("a", |_| {
+        inner = Some(map.set("b", "2").map_err(|e| e.kind()));
+        Some(b"3".to_vec())
+    })
+    .unwrap();
+    assert!(matches!(inner, Some(Ok(_) | Err(ErrorKind::Reentrant))), "{inner:?}");
+    assert_eq!(map.get("a").unwrap(), Some(b"3".to_vec()));
+    // A panic in the callback leaves no lock behind.
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        map.update("a", |_| panic!("on purpose")).unwrap();
+    }));
+    assert!(panicked.is_err());
+    map.set("a", "4").unwrap();
+    assert!(hold.check().unwrap().ok);
+}

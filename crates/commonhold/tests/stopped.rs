@@ -1,0 +1,164 @@
+//! A writer that is stopped disturbs no reader.
+//!
+//! For every named step and every scenario that passes it: a victim stops itself (SIGSTOP) exactly
+//! there, inside its critical section. Then readers that had opened the hold before, one writable handle
+//! and one read-only, read every key in every way and finish. Then the victim is continued, or killed,
+//! and everything is right and whole.
+#![cfg(feature = "steps")]
+
+mod support;
+
+use commonhold::{Hold, steps};
+use nix::sys::signal::Signal;
+use std::path::Path;
+use support::ground::Ground;
+use support::process::{Board, Child, End, until};
+use support::scenario::{self, Scenario, word};
+use support::script::{Expected, Op};
+use support::shape::Shape;
+
+const VICTIM: u32 = 1;
+const BYSTANDER: u32 = 2;
+const BYSTANDERS: u32 = 400;
+
+/// Keys that nobody touches while the victim is stopped.
+fn bystanders(shape: Shape) -> Vec<Op> {
+    let first = scenario::first(BYSTANDER);
+    (0..BYSTANDERS).map(|n| Op::Set(first + n, shape.fit(1))).collect()
+}
+
+/// Makes the hold, then reads whenever it is told to, through handles opened before.
+fn keep(path: &Path, scenario: &Scenario, board: &Board) {
+    let (hold, map) = scenario::open(path, scenario.shape);
+    let script = bystanders(scenario.shape);
+    for op in &script {
+        op.perform(&map, scenario.shape).unwrap();
+    }
+    let read_only = Hold::options().read_only(true).open(path).unwrap();
+    let view = read_only.open_map(scenario::COMMON).unwrap();
+    let expected = Expected::after(scenario.shape, &script, script.len(), script.len());
+    board.put(word::ANSWER, 1);
+    until("told to read", || board.get(word::ORDER) >= 1);
+    if !scenario.shape.forgets() {
+        for (map, what) in [(&map, "writable handle"), (&view, "read-only handle")] {
+            expected.verify(map, what);
+            assert!(map.random_pair().unwrap().is_some());
+        }
+        if scenario.is_script() {
+            scenario.verify(&read_only, VICTIM, board, word::VICTIM, "while the victim is stopped");
+            scenario.verify(&hold, VICTIM, board, word::VICTIM, "while the victim is stopped");
+        }
+    }
+    board.put(word::ANSWER, 2);
+    until("told that the victim has ended", || board.get(word::ORDER) >= 2);
+    hold.sweep().unwrap();
+    expected.verify(&map, "afterwards");
+    scenario.verify(&hold, VICTIM, board, word::VICTIM, "afterwards");
+    let report = hold.check().unwrap();
+    assert!(report.ok, "{:?}", report.problems);
+    assert_eq!(report.allocated, report.reachable, "{report:?}");
+}
+
+/// Returns false if the scenario does not pass the step so often.
+fn stop_at(scenario: &Scenario, step: &str, time: u32, then: Signal) -> bool {
+    let ground = Ground::memory();
+    let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
+    let what = format!("'{}' stopped at {step}, time {time}, then {then}", scenario.name);
+    let keeper = Child::run(format!("reader; {what}"), || keep(&path, scenario, &board));
+    until("the hold is there", || board.get(word::ANSWER) == 1 || keeper.is_gone());
+    let mut victim = Child::run(format!("victim; {what}"), || {
+        steps::arm(&format!("{step}:stop:{time}")).unwrap();
+        scenario.run(&path, VICTIM, &board, word::VICTIM);
+    });
+    let stopped = victim.wait_stopped();
+    board.put(word::ORDER, 1);
+    until("the readers have read", || board.get(word::ANSWER) == 2 || keeper.is_gone());
+    if stopped {
+        victim.signal(then);
+    }
+    let end = victim.wait();
+    let killed = stopped && then == Signal::SIGKILL;
+    assert_eq!(end, if killed { End::By(Signal::SIGKILL) } else { End::Well }, "{what}");
+    board.put(word::ORDER, 2);
+    keeper.finish();
+    stopped
+}
+
+fn stop_everywhere(name: &str) {
+    let scenario = scenario::by_name(name);
+    let mut passed = 0;
+    for step in steps::ALL.iter().filter(|s| !s.starts_with("recover.")) {
+        if stop_at(&scenario, step, 1, Signal::SIGCONT) {
+            passed += 1;
+            stop_at(&scenario, step, 1 + passed % 7, Signal::SIGKILL);
+        }
+    }
+    assert!(passed >= 3, "'{name}' passes only {passed} steps");
+}
+
+macro_rules! stopped {
+    ($($test:ident = $name:literal;)*) => { $(#[test] fn $test() { stop_everywhere($name); })* };
+}
+
+stopped! {
+    readers_go_on_while_a_map_grows = "grow";
+    readers_go_on_among_mixed_operations = "mixed";
+    readers_go_on_among_large_values = "large";
+    readers_go_on_among_batches = "many";
+    readers_go_on_among_words = "words";
+    readers_go_on_among_mixed_words = "mixed words";
+    readers_go_on_among_pairs = "pairs";
+    readers_go_on_among_mixed_pairs = "mixed pairs";
+    readers_go_on_in_a_cache = "cache";
+    readers_go_on_in_a_cache_that_evicts = "evicting";
+    readers_go_on_while_maps_come_and_go = "maps";
+    readers_go_on_while_others_come_and_go = "visits";
+    readers_go_on_while_the_hold_is_cared_for = "care";
+    readers_go_on_while_a_map_is_emptied = "empty";
+}
+
+#[test]
+fn readers_go_on_while_a_recoverer_is_stopped() {
+    // A first victim is killed; who recovers it is stopped in the middle of that.
+    for (name, step) in [
+        ("grow", "split.publishing"),
+        ("grow", "split.copied"),
+        ("grow", "double.locked"),
+        ("mixed", "write.committed"),
+        ("large", "run.head-claimed"),
+        ("words", "word.locked"),
+        ("maps", "drop.emptied"),
+        ("maps", "create.segment"),
+    ] {
+        let scenario = scenario::by_name(name);
+        for recovering in steps::ALL.iter().filter(|s| s.starts_with("recover.")) {
+            stop_recoverer(&scenario, step, recovering);
+        }
+    }
+}
+
+fn stop_recoverer(scenario: &Scenario, step: &str, recovering: &str) {
+    let ground = Ground::memory();
+    let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
+    let what = format!("'{}' killed at {step}, recoverer stopped at {recovering}", scenario.name);
+    let keeper = Child::run(format!("reader; {what}"), || keep(&path, scenario, &board));
+    until("the hold is there", || board.get(word::ANSWER) == 1 || keeper.is_gone());
+    let mut victim = Child::run(format!("victim; {what}"), || {
+        steps::arm(&format!("{step}:kill")).unwrap();
+        scenario.run(&path, VICTIM, &board, word::VICTIM);
+    });
+    assert_eq!(victim.wait(), End::By(Signal::SIGKILL), "{what}");
+    let mut recoverer = Child::run(format!("recoverer; {what}"), || {
+        steps::arm(&format!("{recovering}:stop")).unwrap();
+        Hold::open(&path).unwrap().sweep().unwrap();
+    });
+    let stopped = recoverer.wait_stopped();
+    board.put(word::ORDER, 1);
+    until("the readers have read", || board.get(word::ANSWER) == 2 || keeper.is_gone());
+    if stopped {
+        recoverer.signal(Signal::SIGCONT);
+    }
+    recoverer.finish();
+    board.put(word::ORDER, 2);
+    keeper.finish();
+}

@@ -1,0 +1,41 @@
+//! A directory of one's own for holds, gone when the test ends.
+//!
+//! Memory holds live in `/dev/shm`, file holds below the build's own directory for tests.
+
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// The directory; children inherit its name, only the test that made it removes it.
+pub struct Ground {
+    dir: TempDir,
+}
+
+impl Ground {
+    /// In memory.
+    pub fn memory() -> Ground {
+        Ground::below(Path::new("/dev/shm"))
+    }
+
+    /// On the file system that the project is built on.
+    pub fn file() -> Ground {
+        Ground::below(Path::new(env!("CARGO_TARGET_TMPDIR")))
+    }
+
+    fn below(parent: &Path) -> Ground {
+        let dir = tempfile::Builder::new()
+            .prefix("commonhold-test-")
+            .tempdir_in(parent)
+            .unwrap_or_else(|e| panic!("a directory in {}: {e}", parent.display()));
+        Ground { dir }
+    }
+
+    /// The directory itself.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A path in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}

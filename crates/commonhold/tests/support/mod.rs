@@ -1,0 +1,60 @@
+//! What the integration tests stand on.
+//!
+//! | module | idea |
+//! |---|---|
+//! | [`ground`] | a directory of one's own for holds, gone when the test ends |
+//! | [`process`] | real child processes with a watchdog, and memory shared with them |
+//! | [`shape`] | keys and values that prove where they come from, for every mode of a map |
+//! | [`script`] | operations, the model that says what they answer, and running them |
+//! | [`history`] | what several processes did to few keys, and whether any order explains it |
+//! | [`scenario`] | what a victim does on its way to the step where it is stopped or killed |
+//!
+//! Every test binary compiles these for itself and uses some of them.
+#![allow(dead_code)]
+
+pub mod ground;
+pub mod history;
+pub mod process;
+#[cfg(feature = "steps")]
+pub mod scenario;
+pub mod script;
+pub mod shape;
+
+/// True if the long forms of the tests were asked for (`COMMONHOLD_LONG=1`).
+pub fn long() -> bool {
+    std::env::var_os("COMMONHOLD_LONG").is_some_and(|v| v != "0")
+}
+
+/// A small generator of pseudo-random numbers (splitmix64); every test states its seed.
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// Starts a sequence.
+    pub fn new(seed: u64) -> Dice {
+        Dice(seed)
+    }
+
+    /// The next number.
+    pub fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.roll() % end
+    }
+
+    /// True once in `n` times.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// Scrambles a number.
+pub fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

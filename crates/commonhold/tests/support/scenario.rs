@@ -1,0 +1,278 @@
+//! What a victim does on its way to the step where it is stopped or killed.
+//!
+//! Together the scenarios pass every step of [`commonhold::steps::ALL`] except those of recovery, which
+//! a second participant passes when it recovers a victim. A scenario either runs a script on its own
+//! keys of the common map, whose outcome is known exactly ([`Expected`]), or uses the hold as a whole
+//! and says itself what must be found afterwards.
+
+use super::Dice;
+use super::process::Board;
+use super::script::{self, Expected, Op};
+use super::shape::Shape;
+use commonhold::{Hold, Map, MapOptions, Result};
+use std::path::Path;
+
+/// The map that all actors share.
+pub const COMMON: &str = "common";
+
+/// Words of the board.
+pub mod word {
+    /// Operations begun by the victim; the next word: done.
+    pub const VICTIM: usize = 0;
+    /// The same of a second actor.
+    pub const SECOND: usize = 2;
+    /// Rounds of the companion.
+    pub const PROGRESS: usize = 4;
+    /// What the companion is told.
+    pub const ORDER: usize = 5;
+    /// What the companion has carried out.
+    pub const ANSWER: usize = 6;
+    /// How many there are.
+    pub const ALL: usize = 8;
+}
+
+/// One way to pass steps.
+#[derive(Clone, Copy)]
+pub struct Scenario {
+    /// For messages and for choosing one.
+    pub name: &'static str,
+    /// The mode of the common map.
+    pub shape: Shape,
+    act: Act,
+}
+
+#[derive(Clone, Copy)]
+enum Act {
+    Script(fn(Shape, u32) -> Vec<Op>),
+    Whole { run: fn(&Path, &Board, usize) -> Result<()>, verify: fn(&Hold, &Board, usize) },
+}
+
+/// All of them.
+pub const ALL: &[Scenario] = &[
+    script("grow", Shape::General, growing),
+    script("mixed", Shape::General, mixing),
+    script("large", Shape::Big, few_large),
+    script("many", Shape::General, in_batches),
+    script("words", Shape::Fixed(4, 4), growing),
+    script("mixed words", Shape::Fixed(4, 4), mixing),
+    script("pairs", Shape::Fixed(8, 8), growing),
+    script("mixed pairs", Shape::Fixed(16, 16), mixing),
+    script("cache", Shape::Cache, mixing),
+    script("evicting", Shape::Evicting(300), growing),
+    whole("maps", make_and_drop_maps, maps_are_whole_or_gone),
+    whole("visits", open_and_close, visits_add_up),
+    whole("care", care_for_the_hold, |_, _, _| ()),
+    whole("empty", fill_and_empty, whatever_is_left_is_right),
+];
+
+const fn script(name: &'static str, shape: Shape, plan: fn(Shape, u32) -> Vec<Op>) -> Scenario {
+    Scenario { name, shape, act: Act::Script(plan) }
+}
+
+const fn whole(
+    name: &'static str,
+    run: fn(&Path, &Board, usize) -> Result<()>,
+    verify: fn(&Hold, &Board, usize),
+) -> Scenario {
+    Scenario { name, shape: Shape::General, act: Act::Whole { run, verify } }
+}
+
+/// The scenario of this name.
+pub fn by_name(name: &str) -> Scenario {
+    *ALL.iter().find(|s| s.name == name).expect("a scenario")
+}
+
+impl Scenario {
+    /// True if it is a script on the common map.
+    pub fn is_script(&self) -> bool {
+        matches!(self.act, Act::Script(_))
+    }
+
+    /// Runs it as `actor`, noting progress at word `at`.
+    pub fn run(&self, path: &Path, actor: u32, board: &Board, at: usize) {
+        match self.act {
+            Act::Script(plan) => {
+                let (_hold, map) = open(path, self.shape);
+                script::run(&map, self.shape, &plan(self.shape, actor), board, at);
+            }
+            Act::Whole { run, .. } => run(path, board, at).unwrap(),
+        }
+    }
+
+    /// Checks what it left, however far it came.
+    #[track_caller]
+    pub fn verify(&self, hold: &Hold, actor: u32, board: &Board, at: usize, when: &str) {
+        match self.act {
+            Act::Script(plan) => {
+                let map = hold.open_map(COMMON).unwrap();
+                let expected =
+                    Expected::from_board(self.shape, &plan(self.shape, actor), board, at);
+                expected.verify(&map, when);
+            }
+            Act::Whole { verify, .. } => verify(hold, board, at),
+        }
+    }
+}
+
+/// The common map through a handle of one's own.
+pub fn open(path: &Path, shape: Shape) -> (Hold, Map) {
+    let hold = Hold::open_or_create(path).unwrap();
+    let map = hold.map(COMMON, shape.options()).unwrap();
+    (hold, map)
+}
+
+/// The first key number of an actor.
+pub fn first(actor: u32) -> u32 {
+    actor << 20
+}
+
+fn growing(shape: Shape, actor: u32) -> Vec<Op> {
+    let mut ops: Vec<Op> = (0..3000).map(|n| Op::Set(first(actor) + n, shape.fit(1))).collect();
+    ops.extend((0..300).map(|n| Op::Set(first(actor) + n * 5, shape.fit(2))));
+    ops.extend((0..800).map(|n| Op::Delete(first(actor) + n * 2)));
+    ops
+}
+
+fn mixing(shape: Shape, actor: u32) -> Vec<Op> {
+    script::mixed(shape, first(actor), 60, 400, &mut Dice::new(actor as u64))
+}
+
+fn few_large(shape: Shape, actor: u32) -> Vec<Op> {
+    script::mixed(shape, first(actor), 6, 60, &mut Dice::new(actor as u64))
+}
+
+fn in_batches(shape: Shape, actor: u32) -> Vec<Op> {
+    let batch = |n: u32| (0..50).map(|i| (first(actor) + (n * 37 + i) % 400, n as u64)).collect();
+    (1..30).map(|n| Op::SetMany(batch(n))).map(|op| fitted(op, shape)).collect()
+}
+
+fn fitted(op: Op, shape: Shape) -> Op {
+    match op {
+        Op::SetMany(pairs) => {
+            Op::SetMany(pairs.into_iter().map(|(k, v)| (k, shape.fit(v))).collect())
+        }
+        other => other,
+    }
+}
+
+const MAPS: u64 = 5;
+const KEYS: u32 = 40;
+
+/// Makes maps, fills them, drops every second one.
+fn make_and_drop_maps(path: &Path, board: &Board, at: usize) -> Result<()> {
+    let hold = Hold::open(path)?;
+    for n in 1..=MAPS {
+        board.put(at, n);
+        let map = hold.map(&format!("own {n}"), MapOptions::general())?;
+        for id in 0..KEYS {
+            map.set(Shape::General.key(id), Shape::General.value(id, n))?;
+        }
+        if n % 2 == 0 {
+            assert!(hold.drop_map(&format!("own {n}"))?);
+        }
+        board.put(at + 1, n);
+    }
+    Ok(())
+}
+
+fn maps_are_whole_or_gone(hold: &Hold, board: &Board, at: usize) {
+    let (begun, done) = (board.get(at), board.get(at + 1));
+    for n in 1..=MAPS {
+        let name = format!("own {n}");
+        let map = hold.open_map(&name).ok();
+        if n <= done {
+            assert_eq!(map.is_some(), n % 2 == 1, "{name}");
+        }
+        if n > begun {
+            assert!(map.is_none(), "{name} was never made");
+        }
+        let Some(map) = map else { continue };
+        let pairs: Vec<_> = map.iter().map(Result::unwrap).collect();
+        for (key, value) in &pairs {
+            let id = Shape::General.id(key).unwrap();
+            assert_eq!(Shape::General.version(id, value), Ok(n));
+        }
+        assert!(pairs.len() == KEYS as usize || n > done, "{name} has {} pairs", pairs.len());
+        assert_eq!(map.len().unwrap(), pairs.len() as u64);
+    }
+    // Whatever happened to them, the names can be used again.
+    let again = hold.map("own 2", MapOptions::general()).unwrap();
+    again.set("a", "b").unwrap();
+    assert!(hold.drop_map("own 2").unwrap());
+}
+
+const VISITS: &[u8] = b"visits";
+
+/// Opens and closes the hold: slots are claimed and released.
+fn open_and_close(path: &Path, board: &Board, at: usize) -> Result<()> {
+    for n in 1..=6 {
+        board.put(at, n);
+        let hold = Hold::open(path)?;
+        hold.map("visited", MapOptions::general())?.increment(VISITS, 1)?;
+        hold.close()?;
+        board.put(at + 1, n);
+    }
+    Ok(())
+}
+
+fn visits_add_up(hold: &Hold, board: &Board, at: usize) {
+    let map = hold.map("visited", MapOptions::general()).unwrap();
+    let visits = map.increment(VISITS, 0).unwrap() as u64;
+    let (begun, done) = (board.get(at), board.get(at + 1));
+    assert!((done..=begun).contains(&visits), "{visits} visits, {done} done, {begun} begun");
+}
+
+/// What is not about single keys: check, freeze, trim, backup.
+fn care_for_the_hold(path: &Path, board: &Board, at: usize) -> Result<()> {
+    let hold = Hold::open(path)?;
+    let map = hold.map("cared for", MapOptions::general())?;
+    for n in 1..=2u64 {
+        board.put(at, n);
+        for id in 0..600u32 {
+            map.set(id.to_le_bytes(), [n as u8; 300])?;
+        }
+        let report = hold.check()?;
+        assert!(report.ok, "{:?}", report.problems);
+        drop(hold.freeze()?);
+        for id in 0..600u32 {
+            map.delete(id.to_le_bytes())?;
+        }
+        hold.trim()?;
+        let copy = path.with_extension(format!("backup{n}"));
+        hold.backup(&copy)?;
+        board.put(at + 1, n);
+    }
+    Ok(())
+}
+
+/// Fills a map of its own and empties it, with pairs of both kinds of memory.
+fn fill_and_empty(path: &Path, board: &Board, at: usize) -> Result<()> {
+    let hold = Hold::open(path)?;
+    let map = hold.map("emptied", MapOptions::general())?;
+    for n in 1..=2u64 {
+        board.put(at, n);
+        for id in 0..400 {
+            let shape = if id < 12 { Shape::Big } else { Shape::General };
+            map.set(shape.key(id), shape.value(id, n))?;
+        }
+        assert_eq!(map.clear()?, 400);
+        hold.trim()?;
+        board.put(at + 1, n);
+    }
+    Ok(())
+}
+
+fn whatever_is_left_is_right(hold: &Hold, board: &Board, at: usize) {
+    let Ok(map) = hold.open_map("emptied") else { return };
+    let (begun, done) = (board.get(at), board.get(at + 1));
+    let mut count = 0;
+    for pair in map.iter() {
+        let (key, value) = pair.unwrap();
+        let id = Shape::General.id(&key).unwrap();
+        let shape = if id < 12 { Shape::Big } else { Shape::General };
+        assert_eq!(shape.version(id, &value), Ok(begun));
+        count += 1;
+    }
+    assert_eq!(count, map.len().unwrap());
+    assert!(begun > done || count == 0, "{count} pairs after all was cleared");
+}
