@@ -13,6 +13,7 @@ use crate::map::image::{self, ImagePair, Stamp};
 use crate::map::iterate::Cursor;
 use crate::map::root::{self, Status};
 use crate::os::clock;
+use crate::os::file::check_size_limit;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -109,7 +110,9 @@ impl Backup<'_> {
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.bytes += bytes.len() as u64;
-        self.out.write_all(bytes).map_err(|e| Error::os(self.draft.display(), &e))
+        let failed = |e: std::io::Error| Error::os(self.draft.display(), &e);
+        check_size_limit(&self.draft, self.bytes).map_err(failed)?;
+        self.out.write_all(bytes).map_err(failed)
     }
 
     fn live_maps(&self) -> Result<Vec<Bound>> {

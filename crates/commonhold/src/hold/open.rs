@@ -129,6 +129,9 @@ fn try_open(path: &Path, options: &HoldOptions) -> Result<Option<Hold>> {
     let in_memory = is_in_memory(&file)?;
     let Some(open_lock) = lock_open_byte(&file, path)? else { return Ok(None) };
     let len = file.len().map_err(failed)?;
+    if len < FIRST_EXTENTS * EXTENT {
+        return Err(truncated(path, len, FIRST_EXTENTS * EXTENT));
+    }
     let wanted = max_bytes.max(len).next_multiple_of(HUGE);
     let mapping =
         Mapping::reserve(&file, wanted, len.next_multiple_of(HUGE), writable).map_err(failed)?;
@@ -136,7 +139,7 @@ fn try_open(path: &Path, options: &HoldOptions) -> Result<Option<Hold>> {
         mapping.advise_huge(SMALL, mapping.reserved().saturating_sub(SMALL));
     }
     let space = Space::new(file, mapping, in_memory);
-    check_sizes(&space, path, len)?;
+    check_sizes(&space, path)?;
     check_boot(&space, path, open_lock.alone, writable)?;
     let arena = Arena::new(space);
     *arena.open_lock.lock().unwrap_or_else(|e| e.into_inner()) = Some(open_lock.held);
@@ -239,17 +242,16 @@ fn lock_open_byte(file: &HoldFile, path: &Path) -> Result<Option<OpenLock>> {
     Err(Error::new(ErrorKind::Busy, text))
 }
 
-fn check_sizes(space: &Space, path: &Path, len: u64) -> Result<()> {
+fn check_sizes(space: &Space, path: &Path) -> Result<()> {
     let own = superblock(space);
-    if len < FIRST_EXTENTS * EXTENT {
-        return Err(truncated(path, len, FIRST_EXTENTS * EXTENT));
-    }
     own.check_identity(path)?;
-    let committed = extents::committed(space);
-    if committed < FIRST_EXTENTS || committed > MOST_BYTES / EXTENT {
+    let committed = growth(space).committed.load(Ordering::Acquire);
+    if !(FIRST_EXTENTS..=MOST_BYTES / EXTENT).contains(&committed) {
         let text = format!("{}: its size is damaged; run 'hold repair --salvage'", path.display());
         return Err(Error::new(ErrorKind::Damaged, text));
     }
+    // After the other: who grows the hold lengthens the file first.
+    let len = space.file().len().map_err(|e| Error::os(path.display(), &e))?;
     if committed * EXTENT > len {
         return Err(truncated(path, len, committed * EXTENT));
     }

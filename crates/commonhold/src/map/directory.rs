@@ -80,7 +80,7 @@ pub(crate) fn is_segment(space: &Space, offset: u64) -> bool {
     let extent = offset / EXTENT;
     extent < committed(space)
         && header(space, extent).state().kind() == Kind::Segments
-        && (offset % EXTENT) % SEGMENT_BYTES == 0
+        && (offset % EXTENT).is_multiple_of(SEGMENT_BYTES)
         && offset % EXTENT + SEGMENT_BYTES <= EXTENT
 }
 

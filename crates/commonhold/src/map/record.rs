@@ -119,7 +119,7 @@ impl Shape {
         }
         let room = match header(space, extent).state().kind() {
             Kind::Records => EXTENT - offset % EXTENT,
-            Kind::Run if offset % EXTENT == 0 => runs::length(space, extent) * EXTENT,
+            Kind::Run if offset.is_multiple_of(EXTENT) => runs::length(space, extent) * EXTENT,
             _ => return None,
         };
         // Acquire pairs with the release of the sequence: the bytes are there.

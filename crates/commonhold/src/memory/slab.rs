@@ -127,7 +127,7 @@ pub(crate) fn retire(space: &Space, offset: u64, me: Owner) -> Retired {
             mark.store(0, Ordering::Release);
             if before == bit { Retired::PerhapsEmpty(extent) } else { Retired::Room(extent) }
         }
-        Kind::Run if offset % EXTENT == 0 => {
+        Kind::Run if offset.is_multiple_of(EXTENT) => {
             mark.store(retired(me), Ordering::Release);
             step!("retire.marked");
             runs::free_claimed(space, extent);

@@ -125,10 +125,10 @@ impl HoldFile {
             write!(&mut name[..31], "/proc/self/fd/{fd}")?;
             if let Ok(name) = CStr::from_bytes_until_nul(&name) {
                 // Fails without /proc, or for a process that has given up its rights since.
-                if let Ok(fresh) = open(name, self.writable) {
-                    if self.is_ours(fresh.as_raw_fd()) {
-                        return Ok(fresh);
-                    }
+                if let Ok(fresh) = open(name, self.writable)
+                    && self.is_ours(fresh.as_raw_fd())
+                {
+                    return Ok(fresh);
                 }
             }
         }
@@ -259,20 +259,7 @@ impl HoldFile {
 
     /// Fails if a file of `bytes` exceeds RLIMIT_FSIZE.
     fn check_size_limit(&self, bytes: u64) -> io::Result<()> {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: the structure is ours.
-        checked(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) })?;
-        if limit.rlim_cur == libc::RLIM_INFINITY || bytes <= limit.rlim_cur {
-            return Ok(());
-        }
-        let (path, allowed) = (self.path.display(), limit.rlim_cur);
-        Err(io::Error::new(
-            io::ErrorKind::StorageFull,
-            format!(
-                "{path}: {bytes} bytes exceed the file size limit of this process, {allowed} \
-                 bytes; raise it (ulimit -f)"
-            ),
-        ))
+        check_size_limit(&self.path, bytes)
     }
 
     /// Whether the number refers to this file.
@@ -321,4 +308,22 @@ fn signed(bytes: u64) -> io::Result<libc::off_t> {
 
 fn too_large() -> io::Error {
     io::Error::from_raw_os_error(libc::EFBIG)
+}
+
+/// Fails if a file of `bytes` at `path` exceeds RLIMIT_FSIZE: writing past it would be a signal.
+pub(crate) fn check_size_limit(path: &Path, bytes: u64) -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is ours.
+    checked(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) })?;
+    if limit.rlim_cur == libc::RLIM_INFINITY || bytes <= limit.rlim_cur {
+        return Ok(());
+    }
+    let (path, allowed) = (path.display(), limit.rlim_cur);
+    Err(io::Error::new(
+        io::ErrorKind::StorageFull,
+        format!(
+            "{path}: {bytes} bytes exceed the file size limit of this process, {allowed} \
+             bytes; raise it (ulimit -f)"
+        ),
+    ))
 }
