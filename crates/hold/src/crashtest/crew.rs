@@ -146,14 +146,10 @@ impl Member {
         if kill {
             self.worker.kill()?;
         }
-        let deadline_ns = now_ns() + PATIENCE.as_nanos() as u64;
-        loop {
-            let left = Duration::from_nanos(deadline_ns.saturating_sub(now_ns()));
-            match self.worker.lines().recv_timeout(left) {
-                Ok(words) => return Err(Trouble::new(format!("{}: {words}", self.worker.name))),
-                Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => return Err(self.hangs("does not finish")),
-            }
+        match self.worker.lines().recv_timeout(PATIENCE) {
+            Ok(words) => return Err(Trouble::new(format!("{}: {words}", self.worker.name))),
+            Err(RecvTimeoutError::Disconnected) => {}
+            Err(RecvTimeoutError::Timeout) => return Err(self.hangs("does not finish")),
         }
         let status = self.worker.wait()?;
         if status.success() || (kill && was_killed(status)) {

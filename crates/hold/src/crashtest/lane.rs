@@ -317,7 +317,7 @@ impl Lane {
 
     /// Draws whether this operation deletes; never for keys that are to be kept.
     fn may_delete(&mut self, spot: &Spot) -> bool {
-        spot.index % KEPT_EVERY != 0 && self.rng.u8(..3) == 0
+        !spot.index.is_multiple_of(KEPT_EVERY) && self.rng.u8(..3) == 0
     }
 
     fn expect(

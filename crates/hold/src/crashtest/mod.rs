@@ -160,8 +160,7 @@ fn at_chance(args: &Args, json: bool, interrupt: &Interrupt, report: &mut Report
     let folder = tempfile::tempdir_in(beside(temporary.path()))?;
     let paths = Paths { hold: temporary.path(), ledger: &ledger, folder: folder.path() };
     let seed = report.seed;
-    let settings =
-        Settings { seconds: args.seconds, writers: args.writers, readers: args.readers, seed };
+    let settings = Settings { seconds: args.seconds, writers: args.writers, readers: args.readers };
     let hold = temporary.hold().clone();
     let mut supervisor = Supervisor::new(&hold, paths, report, interrupt, seed);
     let mut shown = Instant::now();

@@ -273,7 +273,7 @@ fn judge(
     let Some(value) = value else {
         // With no change acknowledged in between, only one not yet acknowledged can have deleted
         // it; keys that are kept are never deleted at all.
-        let kept = spot.kind != Kind::Cache && spot.index % KEPT_EVERY == 0;
+        let kept = spot.kind != Kind::Cache && spot.index.is_multiple_of(KEPT_EVERY);
         return if kept && before.present { wrong("answered absent".to_owned()) } else { Ok(()) };
     };
     match spot.kind.read(&spot.key, value) {

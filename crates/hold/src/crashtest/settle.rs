@@ -59,7 +59,7 @@ fn look(maps: &Maps, kind: Kind, lane: u32, index: u64, known: Known) -> Result<
             // A cache may drop anything at any time.
             _ if kind == Kind::Cache => Ok(known),
             false => Ok(known),
-            true if index % KEPT_EVERY != 0 => Ok(known.next(false)),
+            true if !index.is_multiple_of(KEPT_EVERY) => Ok(known.next(false)),
             true => wrong("a key that is never deleted is gone".to_owned()),
         };
     };

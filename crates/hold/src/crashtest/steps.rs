@@ -81,6 +81,7 @@ pub fn all(report: &mut Report, interrupt: &Interrupt, json: bool) -> Result<()>
         met: HashSet::new(),
         watch: Watch::begin(),
     };
+    run.report.steps = ALL.len() as u64;
     let mut shown = Instant::now();
     for (number, task) in Task::all().into_iter().enumerate() {
         for (step, name) in ALL.iter().enumerate() {
@@ -97,8 +98,6 @@ pub fn all(report: &mut Report, interrupt: &Interrupt, json: bool) -> Result<()>
             ))?;
         }
     }
-    run.report.steps = ALL.len() as u64;
-    run.report.steps_met = run.met.len() as u64;
     let unmet: Vec<&str> = ALL.iter().copied().filter(|name| !run.met.contains(name)).collect();
     if !unmet.is_empty() && !json {
         say(&format!("  steps that no task passed: {}", unmet.join(" ")))?;
@@ -139,7 +138,7 @@ impl Run<'_> {
             if !self.killed(number, &format!("{name}:kill:{passing}"), seed, &what)? {
                 break;
             }
-            self.met.insert(name);
+            self.meet(name);
             self.settled(&what)?;
             let what = format!("{task:?} stopped at {name}:{passing}");
             self.stopped(number, &format!("{name}:stop:{passing}"), seed, &what)?;
@@ -148,6 +147,11 @@ impl Run<'_> {
             self.recoverers_killed(number, task, name, seed)?;
         }
         Ok(())
+    }
+
+    fn meet(&mut self, name: &'static str) {
+        self.met.insert(name);
+        self.report.steps_met = self.met.len() as u64;
     }
 
     /// Runs the task with `spec` armed; whether it was killed there.
@@ -175,7 +179,7 @@ impl Run<'_> {
             }
             let mut recoverer = self.start(sweep, &format!("{recovery}:kill"), seed)?;
             if self.ended(&mut recoverer, &what)? {
-                self.met.insert(recovery);
+                self.meet(recovery);
             }
             self.settled(&what)?;
         }
@@ -192,7 +196,7 @@ impl Run<'_> {
             for _ in 0..READS {
                 self.reader.step().map_err(|trouble| during(what, &trouble))?;
             }
-            if seed % 2 == 0 {
+            if seed.is_multiple_of(2) {
                 worker.go_on()?;
             } else {
                 worker.kill()?;

@@ -30,8 +30,6 @@ pub struct Settings {
     pub writers: u32,
     /// Reading processes.
     pub readers: u32,
-    /// The seed of all choices.
-    pub seed: u64,
 }
 
 /// The supervisor and what it watches over.

@@ -10,7 +10,7 @@
 //! The signals come at whatever instruction the processes are: in the middle of a write, holding
 //! a lock, or between two operations.
 
-use super::cast::{Cast, State};
+use super::cast::Cast;
 use super::screen::{Frame, Screen};
 use super::work::{PART, Part};
 use crate::workload::{Result, Trouble, board::Board, clock, interrupt::Interrupt};
@@ -26,6 +26,9 @@ pub const SPARED: u32 = 1;
 /// How often the processes are listened to.
 const TICK: Duration = Duration::from_millis(100);
 
+/// Readers that tell nothing for so long hang.
+const SILENCE_SECONDS: f64 = 60.0;
+
 type Act = fn(&mut Play) -> Result<String>;
 
 const ACTS: [(f64, Act); 3] = [(0.30, stop), (0.45, kill), (0.60, go_on)];
@@ -37,7 +40,7 @@ pub struct Outcome {
     pub stopped_ns: u64,
     /// Edits that the spared writer made in that time.
     pub spared_edits: u64,
-    /// How long the spared writer stood without an edit in that time, at its longest.
+    /// How long the spared writer had stood without an edit when that time was over.
     pub spared_waited_ns: u64,
 }
 
@@ -46,12 +49,16 @@ pub struct Play<'a> {
     board: &'a Board,
     cast: &'a mut Cast,
     outcome: Outcome,
+    part: Part,
     stopped_at_ns: u64,
     spared_at_stop: u64,
     spared_last: (u64, u64),
 }
 
 /// Plays for `seconds` and ends the processes' work in order.
+///
+/// Every part lasts until its readers have told of it, however slow the machine is: a part that
+/// nobody saw would show nothing.
 pub fn perform(
     cast: &mut Cast,
     board: &Board,
@@ -60,58 +67,76 @@ pub fn perform(
     seconds: f64,
 ) -> Result<Outcome> {
     let begin_ns = clock::now_ns();
-    let mut play = Play {
-        board,
-        cast,
-        outcome: Outcome::default(),
-        stopped_at_ns: 0,
-        spared_at_stop: 0,
-        spared_last: (0, 0),
-    };
+    let mut play = Play::new(cast, board);
     let mut acts = ACTS.iter().peekable();
     loop {
         let elapsed = (clock::now_ns() - begin_ns) as f64 / 1e9;
         if interrupt.came() {
             return Err(Trouble::new("interrupted; the hold is gone with the show"));
         }
-        if elapsed >= seconds {
-            break;
-        }
-        while let Some((_, act)) = acts.next_if(|(share, _)| elapsed >= share * seconds) {
-            let happened = act(&mut play)?;
-            screen.happened(elapsed, &happened)?;
-        }
         play.cast.listen(board)?;
         play.watch_the_spared();
         screen.show(&Frame { elapsed, seconds, cast: play.cast })?;
-        std::thread::sleep(TICK.min(Duration::from_secs_f64(seconds - elapsed)));
+        let due = acts.peek().map_or(1.0, |(share, _)| *share) * seconds;
+        if elapsed < due || !play.was_seen() {
+            play.pause(elapsed, due)?;
+        } else if let Some((_, act)) = acts.next() {
+            let happened = act(&mut play)?;
+            screen.happened(elapsed, &happened)?;
+        } else {
+            break;
+        }
     }
-    play.end()
+    let outcome = play.end()?;
+    screen.show(&Frame { elapsed: seconds, seconds, cast })?;
+    Ok(outcome)
 }
 
-impl Play<'_> {
-    fn begin_part(&self, part: Part) -> Result<()> {
+impl<'a> Play<'a> {
+    fn new(cast: &'a mut Cast, board: &'a Board) -> Play<'a> {
+        Play {
+            board,
+            cast,
+            outcome: Outcome::default(),
+            part: Part::Before,
+            stopped_at_ns: 0,
+            spared_at_stop: 0,
+            spared_last: (0, 0),
+        }
+    }
+
+    fn begin_part(&mut self, part: Part) -> Result<()> {
+        self.part = part;
         self.board.put(PART, part as u64)
     }
 
-    /// Notes how long the writer that nothing happens to stands without an edit: it waits if it
-    /// needs a segment in which the stopped one was writing.
+    /// Whether the readers have told of the part that is on.
+    fn was_seen(&self) -> bool {
+        self.cast.seen.latencies[self.part as usize].count() > 0
+    }
+
+    /// Waits a little; trouble if the readers have told nothing for long after the part was due
+    /// to end.
+    fn pause(&self, elapsed: f64, due: f64) -> Result<()> {
+        if elapsed > due + SILENCE_SECONDS {
+            return Err(Trouble::new(format!(
+                "the readers have told nothing for {SILENCE_SECONDS} s: they hang"
+            )));
+        }
+        std::thread::sleep(TICK.min(Duration::from_secs_f64((due - elapsed).max(0.01))));
+        Ok(())
+    }
+
+    /// Notes since when the writer that nothing happens to has stood without an edit: it waits if
+    /// it needs a segment in which the stopped one was writing.
     fn watch_the_spared(&mut self) {
         let done = self.cast.writer(SPARED).done;
-        let now_ns = clock::now_ns();
-        let (last, since_ns) = self.spared_last;
-        if done != last || self.cast.writer(STOPPED).state != State::Stopped {
-            self.spared_last = (done, now_ns);
-        } else {
-            let waited_ns = now_ns - since_ns;
-            self.outcome.spared_waited_ns = self.outcome.spared_waited_ns.max(waited_ns);
+        if done != self.spared_last.0 {
+            self.spared_last = (done, clock::now_ns());
         }
     }
 
     fn end(mut self) -> Result<Outcome> {
-        if self.cast.writer(STOPPED).state == State::Stopped {
-            go_on(&mut self)?;
-        }
         self.cast.listen(self.board)?;
         self.begin_part(Part::Over)?;
         self.cast.finish()?;
@@ -139,6 +164,10 @@ fn kill(play: &mut Play) -> Result<String> {
 
 fn go_on(play: &mut Play) -> Result<String> {
     play.cast.listen(play.board)?;
+    play.watch_the_spared();
+    // Only a wait that the stop can be the cause of: one that lasted until its end.
+    let since_ns = play.spared_last.1.max(play.stopped_at_ns);
+    play.outcome.spared_waited_ns = clock::now_ns().saturating_sub(since_ns);
     play.outcome.spared_edits = play.cast.writer(SPARED).done - play.spared_at_stop;
     play.outcome.stopped_ns = clock::now_ns() - play.stopped_at_ns;
     play.begin_part(Part::After)?;

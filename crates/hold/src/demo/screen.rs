@@ -112,7 +112,8 @@ impl Live {
             // A little inertia, so that figures can be read.
             *settled =
                 if *settled == 0.0 { member.rate } else { 0.7 * *settled + 0.3 * member.rate };
-            let rate = if member.state == State::Working { *settled } else { 0.0 };
+            let works = matches!(member.state, State::Working | State::Done);
+            let rate = if works { *settled } else { 0.0 };
             lines.push(row(member, rate));
         }
         lines.push(String::new());

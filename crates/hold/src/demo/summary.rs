@@ -116,7 +116,7 @@ impl Summary<'_> {
     fn readers_sentence(&self) -> String {
         let median = |part: usize| show(self.cast.seen.latencies[part].at(0.5));
         format!(
-            "the readers took no notice (median {} before, {} meanwhile, {} after).",
+            "the readers read on (median {} before, {} meanwhile, {} after).",
             median(0),
             median(1),
             median(2)

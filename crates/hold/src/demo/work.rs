@@ -37,9 +37,6 @@ pub enum Part {
 }
 
 impl Part {
-    /// The parts in which work is done.
-    pub const SHOWN: [Part; 3] = [Part::Before, Part::During, Part::After];
-
     /// The part that the board shows.
     pub fn on(board: &Board) -> Result<Part> {
         Ok(match board.get(PART)? {
