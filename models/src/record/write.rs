@@ -168,10 +168,10 @@ impl Records {
         let old = state.words[self.key(state, process) as usize];
         let proc = &mut state.procs[process];
         proc.old = old;
-        if old != 0 {
-            if let Mark::Sequence(sequence) = state.records[usize::from(old) - 1].mark {
-                proc.old_sequence = sequence;
-            }
+        if old != 0
+            && let Mark::Sequence(sequence) = state.records[usize::from(old) - 1].mark
+        {
+            proc.old_sequence = sequence;
         }
         match (proc.old, proc.new, self.broken) {
             (0, 0, _) => SetAt::Unlock,

@@ -10,8 +10,8 @@ pub fn always(state: &State) -> Result<(), String> {
     if let Some((process, value)) = state.ghost.illegal {
         return Err(format!("P{process} read {value}, which its key did not have"));
     }
-    for key in 0..KEYS {
-        let segment = state.resolve(HASHES[key]);
+    for (key, hash) in HASHES.iter().enumerate().take(KEYS) {
+        let segment = state.resolve(*hash);
         let found = state.segments[segment as usize].values[key];
         if found != state.ghost.committed[key] {
             let committed = state.ghost.committed[key];
@@ -66,8 +66,8 @@ fn segment_is_right(state: &State, number: usize) -> Result<(), String> {
             return Err(format!("hash {hash:03b} and segment {number} disagree: {segment:?}"));
         }
     }
-    for key in 0..KEYS {
-        let covered = index(HASHES[key], segment.local) == usize::from(segment.prefix);
+    for (key, hash) in HASHES.iter().enumerate().take(KEYS) {
+        let covered = index(*hash, segment.local) == usize::from(segment.prefix);
         if !covered && segment.values[key] != 0 {
             return Err(format!("key {key} is left behind in segment {number}"));
         }

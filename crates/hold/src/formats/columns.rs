@@ -109,10 +109,7 @@ fn place(
 
 impl Places {
     /// Key and value of a row, or what is wrong with it.
-    pub fn pick<'a, 'b>(
-        &self,
-        row: &'b [&'a [u8]],
-    ) -> std::result::Result<(&'a [u8], &'a [u8]), String> {
+    pub fn pick<'a>(&self, row: &[&'a [u8]]) -> std::result::Result<(&'a [u8], &'a [u8]), String> {
         let found = row.len();
         match (self.exactly, found) {
             (true, found) if found != self.fields => {
