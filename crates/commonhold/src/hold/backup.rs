@@ -15,8 +15,9 @@ use crate::map::root::{self, Status};
 use crate::os::clock;
 use crate::os::file::check_size_limit;
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Passes without keeping writers out.
@@ -61,7 +62,9 @@ pub(crate) fn backup(hold: &Hold, to: &Path) -> Result<BackupReport> {
         return Err(Error::new(ErrorKind::Exists, text));
     }
     let draft = to.with_added_extension(format!("partial-{}", std::process::id()));
-    let file = File::create_new(&draft).map_err(failed)?;
+    // As private as the hold, whatever the umask.
+    let private = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft);
+    let file = private.map_err(failed)?;
     let mut backup = Backup {
         hold,
         out: BufWriter::new(file),
