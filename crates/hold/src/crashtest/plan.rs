@@ -168,12 +168,12 @@ impl Ledger {
 
     /// Word `at` of `lane`'s head, such as [`INCARNATION`].
     pub fn head(&self, lane: u32, at: u64) -> Result<u64> {
-        self.board.get(LANES + lane * LANE + at)
+        self.board.get(LANES + u64::from(lane) * LANE + at)
     }
 
     /// Writes word `at` of `lane`'s head.
     pub fn set_head(&self, lane: u32, at: u64, value: u64) -> Result<()> {
-        self.board.put(LANES + lane * LANE + at, value)
+        self.board.put(LANES + u64::from(lane) * LANE + at, value)
     }
 
     /// Adds up word `at` of all lanes' heads.
@@ -363,8 +363,8 @@ mod tests {
                 assert!(words.insert(key_word(lane, kind, index)));
             }
         }
-        for (lane, at) in (0..6u64).flat_map(|lane| (0..LANE_HEAD).map(move |at| (lane, at))) {
-            assert!(words.insert(LANES + lane * LANE + at));
+        for (lane, at) in (0..6u32).flat_map(|lane| (0..LANE_HEAD).map(move |at| (lane, at))) {
+            assert!(words.insert(LANES + u64::from(lane) * LANE + at));
         }
         let heads = [INCARNATION, IN_BATCH, grown(0), grown(1), counted(0), updated(0)];
         assert_eq!(heads.iter().collect::<HashSet<_>>().len(), heads.len());
