@@ -94,6 +94,7 @@ impl Error {
             Os::PermissionDenied => ErrorKind::Permission,
             Os::StorageFull | Os::QuotaExceeded | Os::FileTooLarge => ErrorKind::Full,
             Os::ReadOnlyFilesystem => ErrorKind::ReadOnly,
+            Os::InvalidInput => ErrorKind::Invalid,
             _ => ErrorKind::Io,
         };
         Error::new(kind, format!("{thing}: {error}"))

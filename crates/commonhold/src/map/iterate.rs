@@ -13,6 +13,9 @@ use crate::map::{cache, directory, read};
 use crate::sync::space::Space;
 use std::sync::atomic::{Ordering, fence};
 
+/// A segment is noted again only if it was split meanwhile, 24 times at most. So many times means damage.
+const TRIES: u32 = 1 << 12;
+
 /// Where an iteration stands: between two segments. Valid through growth, in other processes, and later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor(pub u64);
@@ -49,7 +52,7 @@ pub(crate) fn note(
     noted: &mut Vec<Noted>,
 ) -> Result<Cursor> {
     let bits = reverse(cursor.0 as u32);
-    loop {
+    for _ in 0..TRIES {
         noted.clear();
         let segment = directory::lookup_checked(space, bound, bits)?;
         let seen = segment.phase();
@@ -59,16 +62,19 @@ pub(crate) fn note(
             std::hint::spin_loop();
             continue;
         }
-        let whole = note_slots(space, bound, segment, (seen, phase), noted);
+        if !note_slots(space, bound, segment, (seen, phase), noted) {
+            break;
+        }
         fence(Ordering::Acquire);
         let again = directory::lookup_checked(space, bound, bits)?;
-        let same = again.offset == segment.offset && segment.phase() == seen;
-        if whole && same {
+        if again.offset == segment.offset && segment.phase() == seen {
             bound.ensure_current(space)?;
             let width = 1u64 << (MAX_DEPTH - phase.depth);
             return Ok(Cursor((cursor.0 / width + 1) * width));
         }
     }
+    bound.ensure_current(space)?;
+    Err(bound.damaged("an iteration finds no consistent state"))
 }
 
 /// While a split is being published, a parent is read for one half only: the other is being cleared, or its
@@ -92,7 +98,7 @@ fn directory_of(noted: &Noted) -> u32 {
     }
 }
 
-/// False if a slot changed under the reading.
+/// False if a slot names no record.
 fn note_slots(
     space: &Space,
     bound: &Bound,
@@ -117,12 +123,12 @@ fn note_slots(
         let directory = if seen.depth >= 8 {
             (tag_of(word) << 8) as u32 & 0xff_ff00 | phase.prefix & 0xff
         } else {
-            let Some(record) = bound.shape.open(space, word) else { return false };
-            let directory = record.directory();
-            if !read::unchanged(space, slot, word, &record) {
-                return false;
+            // By itself, not with the whole segment: writers may change it faster than it is read.
+            match read::settled(space, bound, slot, |_, record| record.directory()) {
+                Some(Some(directory)) => directory,
+                Some(None) => continue,
+                None => return false,
             }
-            directory
         };
         // PUBLISHING shows keys in both segments: each counts where it belongs.
         if phase.covers(directory) {

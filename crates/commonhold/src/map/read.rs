@@ -15,6 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Every retry means that a writer made progress meanwhile. So many on end means damage.
 const TRIES: u32 = 1 << 20;
+/// A slot that goes on naming what is no record contradicts the protocol: the slot changes before its
+/// record goes. One such sight can be a slot changed in between and back; so many cannot.
+const SUSPICIONS: u32 = 1 << 12;
 
 /// A record that matched, and where its slot is.
 pub(crate) struct Hit<'a> {
@@ -28,6 +31,8 @@ enum Seen<R> {
     Is(R),
     IsNot,
     Changed,
+    /// The slot names no record, and is what it was.
+    Suspect,
 }
 
 /// Looks a key up in a map of records; `copy` takes what the caller wants and may run several times.
@@ -40,10 +45,13 @@ pub(crate) fn find<R>(
     mut copy: impl FnMut(&Hit<'_>) -> R,
 ) -> Result<Option<R>> {
     let root = bound.root(space);
+    let mut suspicions = 0;
     for _ in 0..TRIES {
         let Some(segment) = directory::lookup(space, root, hash.directory()) else { break };
         match scan(bound, segment, hash, key, &mut copy) {
             Seen::Changed => std::hint::spin_loop(),
+            Seen::Suspect if suspicions > SUSPICIONS => break,
+            Seen::Suspect => suspicions += 1,
             Seen::Is(result) => {
                 bound.ensure_current(space)?;
                 return Ok(Some(result));
@@ -98,7 +106,10 @@ fn examine<R>(
     key: &[u8],
     copy: &mut impl FnMut(&Hit<'_>) -> R,
 ) -> Seen<R> {
-    let Some(record) = bound.shape.open(segment.space, word) else { return Seen::Changed };
+    let Some(record) = bound.shape.open(segment.space, word) else {
+        let same = slot.load(Ordering::Acquire) == word;
+        return if same { Seen::Suspect } else { Seen::Changed };
+    };
     let is = record.is_of(bound.id, hash) && record.key_is(key);
     let hit = Hit { record, position, segment };
     let result = is.then(|| copy(&hit));
@@ -118,6 +129,33 @@ pub(crate) fn unchanged(space: &Space, slot: &AtomicU64, word: u64, record: &Rec
         && space.word(record.offset).load(Ordering::Relaxed) == record.sequence
 }
 
+/// Looks at a slot until it is empty or holds one record throughout; `None` if that never happens.
+pub(crate) fn settled<R>(
+    space: &Space,
+    bound: &Bound,
+    slot: &AtomicU64,
+    mut look: impl FnMut(u64, &Record<'_>) -> R,
+) -> Option<Option<R>> {
+    let mut suspicions = 0;
+    for _ in 0..TRIES {
+        let word = slot.load(Ordering::Acquire);
+        if word == 0 {
+            return Some(None);
+        }
+        match bound.shape.open(space, word) {
+            Some(record) => {
+                let result = look(word, &record);
+                if unchanged(space, slot, word, &record) {
+                    return Some(Some(result));
+                }
+            }
+            None if suspicions > SUSPICIONS => return None,
+            None => suspicions += u32::from(slot.load(Ordering::Acquire) == word),
+        }
+    }
+    None
+}
+
 /// Looks the record at a position up, for reads by uid and iteration. `directory` are its 24 hash bits.
 pub(crate) fn at_position<R>(
     space: &Space,
@@ -130,18 +168,13 @@ pub(crate) fn at_position<R>(
     for _ in 0..TRIES {
         let Some(segment) = directory::lookup(space, root, directory) else { break };
         let slot = segment.slot(position);
-        let word = slot.load(Ordering::Acquire);
-        let mut result = None;
-        if word != 0 {
-            let Some(record) = bound.shape.open(space, word) else { continue };
+        let seen = settled(space, bound, slot, |_, &record| {
             let hit = Hit { record, position, segment };
-            if hit.record.map() == bound.id && hit.record.directory() == directory {
-                result = Some(copy(&hit));
-            }
-            if !unchanged(space, slot, word, &hit.record) {
-                continue;
-            }
-        }
+            let is = hit.record.map() == bound.id && hit.record.directory() == directory;
+            is.then(|| copy(&hit))
+        });
+        let Some(seen) = seen else { break };
+        let result = seen.flatten();
         fence(Ordering::Acquire);
         let again = directory::lookup(space, root, directory);
         if result.is_some() || again.is_some_and(|again| again.offset == segment.offset) {

@@ -296,6 +296,9 @@ impl Peers for Acting<'_> {
     fn is_dead(&self, owner: Owner) -> bool {
         participant::is_dead(&self.arena.space, owner)
     }
+    fn has_ended(&self, owner: Owner) -> Option<bool> {
+        participant::has_ended(&self.arena.space, owner)
+    }
     fn recover(&self, owner: Owner, level: Level) -> Result<()> {
         self.arena.recover(owner, level)
     }

@@ -20,7 +20,7 @@ use crate::memory::slab::{self, Retired};
 use crate::memory::{runs, trim};
 use crate::steps::step;
 use crate::sync::owner::Owner;
-use crate::sync::participant::{LaneList, slot};
+use crate::sync::participant::{self, LaneList, slot};
 use crate::sync::robust_lock::{Level, Peers};
 use crate::sync::space::Space;
 use std::cell::{Cell, UnsafeCell};
@@ -135,7 +135,10 @@ impl Peers for LaneGuard<'_> {
         self.participant.registration.owner
     }
     fn is_dead(&self, owner: Owner) -> bool {
-        crate::sync::participant::is_dead(&self.arena.space, owner)
+        participant::is_dead(&self.arena.space, owner)
+    }
+    fn has_ended(&self, owner: Owner) -> Option<bool> {
+        participant::has_ended(&self.arena.space, owner)
     }
     fn recover(&self, owner: Owner, level: Level) -> Result<()> {
         self.arena.recover(owner, level)

@@ -1,8 +1,12 @@
-//! Giving free memory back to the system: whole 2 MiB blocks that have been free for a while.
+//! Giving free memory back to the system: what has been free for a while, block by block of 2 MiB.
+//!
+//! A block that is free throughout is punched whole, so that its huge page is given back and not split.
+//! Segments stay for ever and lie between records, so that is not enough after many deletions: of a
+//! block that is only partly free, the free extents are punched once they are a quarter of it.
 //!
 //! A reader that was stopped between checking an extent's state and touching the record may still read
 //! a page after it was punched; on a memory hold that brings one page back (the documented residue). The
-//! grace period makes it rare. Blocks are punched whole, so huge pages are given back and not split.
+//! grace period makes it rare.
 
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, BLOCK, Kind, committed, header};
@@ -13,8 +17,10 @@ use std::sync::atomic::Ordering;
 
 /// How long an extent must have been free, in milliseconds.
 pub(crate) const GRACE_MS: u64 = 250;
+/// Of a block in use, at least so many extents must be free with memory behind them.
+const WORTHWHILE: usize = 8;
 
-/// Punches every block that is free throughout, and has been for `age_ms`. Returns the bytes given back.
+/// Punches what has been free for `age_ms`. Returns the bytes given back.
 pub(crate) fn trim(space: &Space, me: Owner, lane: u32, age_ms: u64) -> u64 {
     if extents::growth(space).keep_memory.load(Ordering::Relaxed) != 0 {
         return 0;
@@ -24,41 +30,50 @@ pub(crate) fn trim(space: &Space, me: Owner, lane: u32, age_ms: u64) -> u64 {
     // The first blocks stay: small holds grow and shrink inside them.
     let mut block = 2 * BLOCK;
     while block + BLOCK <= committed(space) {
-        if idle(space, block, now, age_ms) {
-            given += punch(space, block, me, lane);
+        if is_worthwhile(space, block, now, age_ms) {
+            let idle = |e: &u64| is_idle(space, *e, now, age_ms);
+            let taken: Vec<u64> = (block..block + BLOCK)
+                .filter(|e| idle(e) && extents::take(space, *e, me, lane))
+                .collect();
+            given += taken.chunk_by(|a, b| a + 1 == *b).map(|run| punch(space, run)).sum::<u64>();
         }
         block += BLOCK;
     }
     given
 }
 
-/// True if all extents of the block have been free for `age_ms`, and at least one holds memory.
-fn idle(space: &Space, block: u64, now: u64, age_ms: u64) -> bool {
-    let before = now.saturating_sub(age_ms);
-    let mut holds_memory = false;
-    let all = (block..block + BLOCK).all(|extent| {
-        let header = header(space, extent);
-        match header.state().kind() {
-            Kind::Empty => true,
-            Kind::Free => {
-                holds_memory = true;
-                // A stamp from before a reboot may lie in the future.
-                let freed_at = header.freed_at.load(Ordering::Relaxed);
-                freed_at <= before || freed_at > now
-            }
-            _ => false,
-        }
-    });
-    all && holds_memory
+/// True if enough of the block is free with memory behind it.
+fn is_worthwhile(space: &Space, block: u64, now: u64, age_ms: u64) -> bool {
+    let (mut idle, mut with_memory) = (0, 0);
+    for extent in (block..block + BLOCK).filter(|&e| is_idle(space, e, now, age_ms)) {
+        idle += 1;
+        with_memory += usize::from(header(space, extent).state().kind() == Kind::Free);
+    }
+    with_memory >= WORTHWHILE || (idle == BLOCK && with_memory > 0)
 }
 
-fn punch(space: &Space, block: u64, me: Owner, lane: u32) -> u64 {
-    let taken: Vec<u64> =
-        (block..block + BLOCK).take_while(|&e| extents::take(space, e, me, lane)).collect();
-    let whole = taken.len() as u64 == BLOCK;
-    let punched = whole && space.file().punch(block * EXTENT, BLOCK * EXTENT).is_ok();
-    for extent in taken {
+/// True if the extent has been free for `age_ms`.
+fn is_idle(space: &Space, extent: u64, now: u64, age_ms: u64) -> bool {
+    let header = header(space, extent);
+    match header.state().kind() {
+        Kind::Empty => true,
+        Kind::Free => {
+            // A stamp from before a reboot may lie in the future.
+            let freed_at = header.freed_at.load(Ordering::Relaxed);
+            freed_at <= now.saturating_sub(age_ms) || freed_at > now
+        }
+        _ => false,
+    }
+}
+
+/// Punches neighbouring extents that the caller has claimed, and lets them go.
+fn punch(space: &Space, run: &[u64]) -> u64 {
+    // While CLAIMED, the class field says what an extent was before.
+    let had_memory = |e: &&u64| header(space, **e).state().class() == Kind::Free as u8;
+    let given = run.iter().filter(had_memory).count() as u64 * EXTENT;
+    let punched = space.file().punch(run[0] * EXTENT, run.len() as u64 * EXTENT).is_ok();
+    for &extent in run {
         if punched { extents::empty(space, extent) } else { extents::free(space, extent) }
     }
-    if punched { BLOCK * EXTENT } else { 0 }
+    if punched { given } else { 0 }
 }

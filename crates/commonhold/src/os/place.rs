@@ -75,7 +75,7 @@ pub(crate) fn open_existing(path: &Path, writable: bool) -> io::Result<File> {
         Ok(descriptor) => File::from(descriptor),
         // What a socket answers; a device without a driver does too.
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
-            return Err(not_regular(path, "a socket or device"));
+            return Err(not_regular("a socket or device"));
         }
         Err(error) => return Err(error),
     };
@@ -87,7 +87,7 @@ pub(crate) fn open_existing(path: &Path, writable: bool) -> io::Result<File> {
         _ => Some("something special"),
     };
     if let Some(kind) = kind {
-        return Err(not_regular(path, kind));
+        return Err(not_regular(kind));
     }
     // O_NONBLOCK was for the opening only.
     // SAFETY: no memory is passed.
@@ -97,12 +97,9 @@ pub(crate) fn open_existing(path: &Path, writable: bool) -> io::Result<File> {
     Ok(file)
 }
 
-fn not_regular(path: &Path, kind: &str) -> io::Error {
-    let path = path.display();
-    io::Error::new(
-        io::ErrorKind::InvalidInput,
-        format!("{path} is {kind}, not a regular file; a hold is a regular file"),
-    )
+fn not_regular(kind: &str) -> io::Error {
+    let text = format!("it is {kind}; a hold is a regular file");
+    io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
 /// What kind of file system a hold lies on.

@@ -126,6 +126,11 @@ pub(crate) fn is_dead(space: &Space, owner: Owner) -> bool {
     }
 }
 
+/// Whether the generation of `owner` has ended; `None` if its slot cannot be seen.
+pub(crate) fn has_ended(space: &Space, owner: Owner) -> Option<bool> {
+    slot(space, owner.slot()).map(|slot| slot.user(owner.slot()) != Some(owner))
+}
+
 /// False for a handle whose reservation is smaller than the hold has become: it must not recover what it cannot
 /// see whole. (The hold's length in extents is the second word of `memory::extents::Growth`.)
 fn sees_all(space: &Space) -> bool {
@@ -133,11 +138,17 @@ fn sees_all(space: &Space) -> bool {
 }
 
 /// Takes the byte of `owner` if it is dead and not being recovered already.
+///
+/// # Errors
+/// Those of the system, no descriptors for example.
 pub(crate) fn begin_recovery(space: &Space, owner: Owner) -> Result<Option<HeldBytes>> {
     let Some(slot) = slot(space, owner.slot()).filter(|_| sees_all(space)) else { return Ok(None) };
     let bytes = [(participant_byte(owner.slot()), LockKind::Exclusive)];
-    // An error of the system (no descriptors, say) means "not now": who waits asks again.
-    let held = HeldBytes::try_lock(space.file(), &bytes).unwrap_or(None);
+    let held = HeldBytes::try_lock(space.file(), &bytes).map_err(|e| {
+        let path = space.file().path().display();
+        let pid = slot.pid.load(Ordering::Relaxed);
+        Error::os(format!("{path}: recovering what process {pid} left when it died"), &e)
+    })?;
     // Checked while holding the byte: nobody else can end the generation now.
     Ok(held.filter(|_| slot.user(owner.slot()) == Some(owner)))
 }

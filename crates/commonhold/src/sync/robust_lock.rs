@@ -17,9 +17,9 @@ use std::time::Duration;
 const WAITERS: u32 = 1 << 31;
 const SPINS: u32 = 256;
 const SLEEP: Duration = Duration::from_millis(20);
-/// A word that keeps naming a generation long gone contradicts the protocol: after this many
-/// questions (each after a sleep) it is reported as damage instead of waited for.
-const STALE_LIMIT: u32 = 200;
+/// A word that keeps naming a slot which this handle cannot see is reported as damage after this many
+/// questions, each after a sleep.
+const UNSEEN_LIMIT: u32 = 200;
 
 /// Where a lock stands in the order of locks: names < segment < directory < growth. Whoever waits for a lock
 /// may settle of a dead participant what stands there or behind, and nothing before: it may hold
@@ -42,6 +42,9 @@ pub(crate) trait Peers {
     fn me(&self) -> Owner;
     /// True if `owner` will never run again.
     fn is_dead(&self, owner: Owner) -> bool;
+    /// Whether the generation of `owner` has ended: everything it had signed was settled before.
+    /// `None` if its slot cannot be seen.
+    fn has_ended(&self, owner: Owner) -> Option<bool>;
     /// Settles what a dead `owner` left at `level`, or returns if somebody else is doing it.
     fn recover(&self, owner: Owner, level: Level) -> Result<()>;
 }
@@ -95,7 +98,7 @@ fn lock_slowly(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()>
         }
         std::hint::spin_loop();
     }
-    let mut stale = 0;
+    let mut unseen = 0;
     loop {
         let seen = word.load(Ordering::Acquire);
         let Some(owner) = Owner::from_bits(seen) else {
@@ -110,13 +113,16 @@ fn lock_slowly(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()>
         };
         if owner.bits() != me && peers.is_dead(owner) {
             peers.recover(owner, level)?;
+            let ended = peers.has_ended(owner);
             if word.load(Ordering::Acquire) & !WAITERS != owner.bits() {
                 continue;
             }
-            stale += 1;
-        }
-        if stale > STALE_LIMIT {
-            return Err(never_ends(owner));
+            // Looked at after its generation had ended, the word contradicts the protocol. Otherwise
+            // somebody else is recovering it, and may have been stopped: that is waited for.
+            unseen += u32::from(ended.is_none());
+            if ended == Some(true) || unseen > UNSEEN_LIMIT {
+                return Err(never_ends(owner));
+            }
         }
         sleep(word, seen);
     }
