@@ -15,7 +15,7 @@ use crate::os::mapping::Mapping;
 use crate::os::place::{self, FileSystem};
 use crate::os::reaper;
 use crate::sync::participant::{self, TABLE_EXTENTS, table};
-use crate::sync::space::Space;
+use crate::sync::space::{self, Space};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Extents of a new hold: the superblock with the first headers and roots, and the participants.
-const FIRST_EXTENTS: u64 = 2;
+const FIRST_EXTENTS: u64 = space::LEAST / EXTENT;
 /// Beyond this the file grows in 2 MiB steps and asks for huge pages.
 const SMALL: u64 = 4 << 20;
 const LEAST_BYTES: u64 = 1 << 20;
@@ -374,15 +374,16 @@ pub(crate) fn open_for_salvage(path: &Path) -> Result<(Space, HeldBytes)> {
         return Err(crate::hold::salvage::not_alone(path));
     };
     // Whole extents only: a shorter tail cannot hold a record that is intact.
-    let len = file.len().map_err(failed)?;
-    if len % EXTENT != 0 {
-        file.set_len(len.next_multiple_of(EXTENT)).map_err(failed)?;
+    let cut = file.len().map_err(failed)?;
+    let len = cut.next_multiple_of(EXTENT).max(space::LEAST);
+    if cut != len {
+        file.set_len(len).map_err(failed)?;
     }
     let reserve = len.next_multiple_of(HUGE).max(HUGE);
     let mapping = Mapping::reserve(&file, reserve, reserve, true).map_err(failed)?;
     let space = Space::new(file, mapping, in_memory);
     superblock(&space).check_identity(path)?;
-    let whole = len.div_ceil(EXTENT);
-    growth(&space).committed.store(whole, Ordering::Relaxed);
+    space.has_been_lengthened(len);
+    growth(&space).committed.store(len / EXTENT, Ordering::Relaxed);
     Ok((space, alone))
 }

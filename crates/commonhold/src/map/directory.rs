@@ -33,11 +33,13 @@ pub(crate) fn depth(root: &Root) -> u32 {
 #[inline]
 fn entry<'a>(space: &'a Space, root: &Root, index: u32) -> &'a AtomicU32 {
     if index < 1 << FIRST_BITS {
-        return space.half(root.first_chunk.load(Ordering::Relaxed) + u64::from(index) * 4);
+        let chunk = root.first_chunk.load(Ordering::Relaxed);
+        return space.half(chunk.wrapping_add(u64::from(index) * 4));
     }
     let top = index.ilog2();
     let chunk = root.chunks[(top - FIRST_BITS) as usize].load(Ordering::Acquire);
-    space.half(chunk + u64::from(index - (1 << top)) * 4)
+    // A damaged offset may wrap, too.
+    space.half(chunk.wrapping_add(u64::from(index - (1 << top)) * 4))
 }
 
 /// The segment for these directory bits; `None` only if the hold is damaged or the map is gone.
@@ -49,8 +51,7 @@ pub(crate) fn lookup<'a>(space: &'a Space, root: &Root, bits: u32) -> Option<Seg
         let found = entry(space, root, index).load(Ordering::Acquire);
         if found != 0 {
             let offset = u64::from(found) * 64;
-            let inside = offset + SEGMENT_BYTES <= committed(space) * EXTENT;
-            return inside.then_some(Segment { space, offset });
+            return space.covers(offset, SEGMENT_BYTES).then_some(Segment { space, offset });
         }
         if index == 0 {
             return None;

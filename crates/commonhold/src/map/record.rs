@@ -114,7 +114,7 @@ impl Shape {
     pub(crate) fn open(self, space: &Space, word: u64) -> Option<Record<'_>> {
         let offset = offset_of(word);
         let extent = offset / EXTENT;
-        if extent >= committed(space) {
+        if !space.covers(extent * EXTENT, EXTENT) {
             return None;
         }
         let room = match header(space, extent).state().kind() {

@@ -6,7 +6,6 @@
 
 use crate::map::options::MapMode;
 use crate::memory::classes::EXTENT;
-use crate::memory::extents;
 use crate::sync::owner::Owner;
 use crate::sync::space::{Shared, Space};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -194,7 +193,7 @@ pub(crate) fn root_offset(space: &Space, id: u32) -> Option<u64> {
     }
     let (extent, within) = ((id - FIRST_COUNT) / PER_EXTENT, (id - FIRST_COUNT) % PER_EXTENT);
     let offset = roots(space).extents.get(extent as usize)?.load(Ordering::Acquire);
-    let sound = offset != 0 && offset % EXTENT == 0 && offset / EXTENT < extents::committed(space);
+    let sound = offset != 0 && offset % EXTENT == 0 && space.covers(offset, EXTENT);
     sound.then_some(offset + u64::from(within) * 512)
 }
 

@@ -410,6 +410,7 @@ fn lengthen(space: &Space, old: u64, new: u64) -> Result<()> {
     if file.len().map_err(failed)? < new * EXTENT {
         file.set_len(new * EXTENT).map_err(failed)?;
     }
+    space.has_been_lengthened(new * EXTENT);
     // The headers of the new extents, by whole pages.
     let mut extent = old;
     while extent < new {

@@ -14,7 +14,7 @@ use crate::os::byte_lock::{self, HeldBytes, LockKind, OPEN_BYTE, participant_byt
 use crate::os::fork::ForkMark;
 use crate::steps::step;
 use crate::sync::owner::Owner;
-use crate::sync::space::{Shared, Space};
+use crate::sync::space::{COMMITTED, Shared, Space};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -104,7 +104,7 @@ pub(crate) fn slot_offset(space: &Space, number: u32) -> Option<u64> {
     let extent = table(space).extents.get((number / SLOTS_PER_EXTENT) as usize)?;
     let offset = extent.load(Ordering::Acquire);
     let within = u64::from(number % SLOTS_PER_EXTENT) * size_of::<Slot>() as u64;
-    let sound = offset != 0 && offset % 65536 == 0 && offset + 65536 <= space.reserved();
+    let sound = offset != 0 && offset % 65536 == 0 && space.covers(offset, 65536);
     sound.then_some(offset + within)
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn has_ended(space: &Space, owner: Owner) -> Option<bool> {
 /// False for a handle whose reservation is smaller than the hold has become: it must not recover what it cannot
 /// see whole. (The hold's length in extents is the second word of `memory::extents::Growth`.)
 fn sees_all(space: &Space) -> bool {
-    space.word(512 + 8).load(Ordering::Acquire).saturating_mul(65536) <= space.reserved()
+    space.word(COMMITTED).load(Ordering::Acquire).saturating_mul(65536) <= space.reserved()
 }
 
 /// Takes the byte of `owner` if it is dead and not being recovered already.
@@ -186,7 +186,8 @@ impl Registration {
 /// # Errors
 /// `TooManyParticipants` if every slot of the table is taken by a living process.
 pub(crate) fn claim(space: &Space, recover: &dyn Fn(Owner) -> Result<()>) -> Result<Registration> {
-    let fork = ForkMark::new().map_err(|e| Error::os("preparing fork detection", &e))?;
+    let path = space.file().path().display();
+    let fork = ForkMark::new().map_err(|e| Error::os(format!("{path}: detecting forks"), &e))?;
     // Unused slots first: a used one costs a system call to find out that its user lives.
     for used in [false, true] {
         for (number, slot) in slots(space) {
@@ -203,8 +204,19 @@ pub(crate) fn claim(space: &Space, recover: &dyn Fn(Owner) -> Result<()>) -> Res
             }
         }
     }
-    let text = "every participant slot is taken by a living process; close some handles";
-    Err(Error::new(ErrorKind::TooManyParticipants, text))
+    Err(no_slot(space))
+}
+
+fn no_slot(space: &Space) -> Error {
+    let path = space.file().path().display();
+    if slot(space, 0).is_none() {
+        let text =
+            format!("{path}: its table of participants is damaged; run 'hold repair --salvage'");
+        return Error::new(ErrorKind::Damaged, text);
+    }
+    let text =
+        format!("{path}: every participant slot is taken by a living process; close some handles");
+    Error::new(ErrorKind::TooManyParticipants, text)
 }
 
 fn try_slot(
@@ -215,7 +227,10 @@ fn try_slot(
 ) -> Result<Option<HeldBytes>> {
     let wanted = [(OPEN_BYTE, LockKind::Shared), (participant_byte(number), LockKind::Exclusive)];
     let held = HeldBytes::try_lock(space.file(), &wanted)
-        .map_err(|e| Error::os("locking a participant slot", &e))?;
+        .map_err(|e| {
+            let path = space.file().path().display();
+            Error::os(format!("{path}: locking a participant slot"), &e)
+        })?;
     let Some(bytes) = held else { return Ok(None) };
     step!("slot.locked");
     if let Some(previous) = slot.user(number) {

@@ -2,9 +2,11 @@
 //!
 //! Everything in the file may be written by another process at any time, so no plain reference to it
 //! ever exists: callers get `&AtomicU64`, `&AtomicU32` or a `repr(C)` struct made of those
-//! ([`Shared`]). An offset outside the reservation reads as a word that is always zero: a damaged
-//! offset leads to a retry and then to an error, never to a fault. Inside the reservation the caller
-//! has checked the offset against the committed length (`memory::extents`).
+//! ([`Shared`]). An offset beyond what exists of the hold reads as a word that is always zero: a damaged
+//! offset leads to a retry and then to an error, never to a fault.
+//!
+//! How much exists is remembered privately, so that the check costs what one against a constant would; it
+//! is looked up again (the committed length, and the file's) only when something beyond is asked for.
 //!
 //! # Safety
 //! The mapping lives as long as the `Space`; every type handed out is valid for any bytes, is aligned
@@ -14,10 +16,16 @@
 
 use crate::os::file::HoldFile;
 use crate::os::mapping::Mapping;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Offset of a word of the superblock page that nobody ever writes.
 pub(crate) const ALWAYS_ZERO: u64 = 4096 - 64;
+
+/// Where the superblock page says how many extents exist (`memory::extents::Growth`).
+pub(crate) const COMMITTED: u64 = 512 + 8;
+const EXTENT: u64 = 65536;
+/// Bytes that every hold has.
+pub(crate) const LEAST: u64 = 2 * EXTENT;
 
 /// A `repr(C)` struct made of atomics only.
 ///
@@ -28,6 +36,8 @@ pub(crate) unsafe trait Shared: Sized {}
 /// The mapped file of one handle.
 pub(crate) struct Space {
     base: *mut u8,
+    /// Bytes known to exist, at most the reservation; only grows.
+    exists: AtomicU64,
     reserved: u64,
     mapping: Mapping,
     file: HoldFile,
@@ -41,7 +51,8 @@ unsafe impl Sync for Space {}
 
 impl Space {
     pub(crate) fn new(file: HoldFile, mapping: Mapping, in_memory: bool) -> Space {
-        Space { base: mapping.base(), reserved: mapping.reserved(), mapping, file, in_memory }
+        let (base, reserved) = (mapping.base(), mapping.reserved());
+        Space { base, exists: AtomicU64::new(LEAST), reserved, mapping, file, in_memory }
     }
 
     /// True for a memory hold, false for a file hold.
@@ -62,11 +73,35 @@ impl Space {
         self.reserved
     }
 
-    /// Address of `offset`, or of the always-zero word if `len` bytes there leave the reservation.
+    /// True if the `len` bytes at `offset` exist and this handle can see them.
+    #[inline]
+    pub(crate) fn covers(&self, offset: u64, len: u64) -> bool {
+        // Relaxed: once true it stays true.
+        let exists = self.exists.load(Ordering::Relaxed);
+        offset.checked_add(len).is_some_and(|end| end <= exists || self.has_grown_to(end))
+    }
+
+    #[cold]
+    fn has_grown_to(&self, end: u64) -> bool {
+        // SAFETY: in the first page, which every hold has.
+        let committed = unsafe { &*self.base.add(COMMITTED as usize).cast::<AtomicU64>() };
+        let bytes = committed.load(Ordering::Acquire).saturating_mul(EXTENT);
+        if end <= bytes.min(self.reserved) {
+            // The length may be damaged. Should the file not be reachable any more, it has to be believed.
+            self.has_been_lengthened(bytes.min(self.file.len().unwrap_or(bytes)));
+        }
+        end <= self.exists.load(Ordering::Relaxed)
+    }
+
+    /// The file has at least so many bytes: who lengthens it prepares what lies there before it counts.
+    pub(crate) fn has_been_lengthened(&self, bytes: u64) {
+        self.exists.fetch_max(bytes.min(self.reserved), Ordering::Relaxed);
+    }
+
+    /// Address of `offset`, or of the always-zero word if `len` bytes there do not all exist.
     #[inline]
     pub(crate) fn at(&self, offset: u64, len: u64) -> *mut u8 {
-        let inside = offset.checked_add(len).is_some_and(|end| end <= self.reserved);
-        let offset = if inside { offset } else { ALWAYS_ZERO };
+        let offset = if self.covers(offset, len) { offset } else { ALWAYS_ZERO };
         // SAFETY: the offset is inside the reservation.
         unsafe { self.base.add(offset as usize) }
     }
@@ -91,7 +126,7 @@ impl Space {
     pub(crate) fn view<T: Shared>(&self, offset: u64) -> &T {
         const { assert!(align_of::<T>() <= 8) };
         let len = size_of::<T>() as u64;
-        debug_assert!(len <= 64 || offset.saturating_add(len) <= self.reserved);
+        debug_assert!(len <= 64 || self.covers(offset, len));
         // SAFETY: in bounds, aligned, and `T` is valid for any bytes.
         unsafe { &*self.at(offset & !7, len).cast() }
     }
