@@ -30,14 +30,27 @@ pub(crate) struct Found<'a> {
 /// `NotFound` if the map was dropped; `Busy` if this very process froze the hold; damage.
 #[inline]
 pub(crate) fn lock<'a>(lane: &LaneGuard<'a>, bound: &Bound, hash: Hash) -> Result<Segment<'a>> {
-    lock_bits(lane, bound, hash.directory())
+    let buckets = hash.buckets(bound.buckets);
+    // The lock's line and the buckets' are fetched together.
+    lock_found(lane, bound, hash.directory(), |segment| segment.prefetch(buckets))
 }
 
 /// The same, by the 24 directory bits.
 pub(crate) fn lock_bits<'a>(lane: &LaneGuard<'a>, bound: &Bound, bits: u32) -> Result<Segment<'a>> {
+    lock_found(lane, bound, bits, |_| {})
+}
+
+#[inline]
+fn lock_found<'a>(
+    lane: &LaneGuard<'a>,
+    bound: &Bound,
+    bits: u32,
+    found: impl Fn(Segment<'a>),
+) -> Result<Segment<'a>> {
     let space = lane.space();
     loop {
         let segment = directory::lookup_checked(space, bound, bits)?;
+        found(segment);
         lock_this(lane, segment, Level::Whole)?;
         let root = bound.root(space);
         let again = directory::lookup(space, root, bits);
@@ -114,17 +127,15 @@ pub(crate) fn find<'a>(
     key: &[u8],
 ) -> Result<Option<Found<'a>>> {
     for number in hash.buckets(bound.buckets) {
-        for (at, slot) in segment.bucket(number).slots.iter().enumerate() {
+        let bucket = segment.bucket(number);
+        for at in bucket.matching(|word| tag_of(word) == hash.tag() && word != 0) {
             // Relaxed: under the lock nobody else changes slots.
-            let word = slot.load(Ordering::Relaxed);
-            if word == 0 || tag_of(word) != hash.tag() {
-                continue;
-            }
+            let word = bucket.slots[at as usize & 7].load(Ordering::Relaxed);
             let Some(record) = bound.shape.open(segment.space, word) else {
                 return Err(bound.damaged("a slot names no record"));
             };
             if record.is_of(bound.id, hash) && record.key_is(key) {
-                return Ok(Some(Found { position: number * 8 + at as u32, word, record }));
+                return Ok(Some(Found { position: number * 8 + at, word, record }));
             }
         }
     }
@@ -134,9 +145,8 @@ pub(crate) fn find<'a>(
 /// A free position for the hash: in the emptier of its two buckets.
 pub(crate) fn free_position(bound: &Bound, segment: Segment<'_>, hash: Hash) -> Option<u32> {
     let free = |number: u32| {
-        let slots = &segment.bucket(number).slots;
-        let empty = |at: &usize| slots[*at].load(Ordering::Relaxed) == 0;
-        ((0..8).filter(empty).count(), (0..8).find(empty).map(|at| number * 8 + at as u32))
+        let mut empty = segment.bucket(number).matching(|word| word == 0);
+        (empty.0.count_ones(), empty.next().map(|at| number * 8 + at))
     };
     let [first, second] = hash.buckets(bound.buckets).map(free);
     if second.0 > first.0 { second.1 } else { first.1 }

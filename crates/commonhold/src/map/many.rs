@@ -9,7 +9,6 @@ use crate::map::directory;
 use crate::map::hash::Hash;
 use crate::map::record::{prefetch, tag_of};
 use crate::map::segment::Segment;
-use crate::memory::copy;
 use crate::sync::space::Space;
 use std::sync::atomic::Ordering;
 
@@ -35,9 +34,7 @@ impl Batch {
         for (segment, hash) in segments.iter_mut().zip(&hashes[..used]) {
             *segment = directory::lookup(space, root, hash.directory());
             if let Some(segment) = segment {
-                for number in hash.buckets(bound.buckets) {
-                    copy::prefetch(std::ptr::from_ref(segment.bucket(number)).cast());
-                }
+                segment.prefetch(hash.buckets(bound.buckets));
             }
         }
         if bound.words.is_none() {
@@ -55,13 +52,11 @@ impl Batch {
 #[inline]
 fn fetch_record(bound: &Bound, segment: Segment<'_>, hash: Hash) {
     for number in hash.buckets(bound.buckets) {
-        for slot in &segment.bucket(number).slots {
+        let bucket = segment.bucket(number);
+        if let Some(at) = bucket.matching(|w| tag_of(w) == hash.tag() && w != 0).next() {
             // Relaxed: only a prefetch depends on it.
-            let word = slot.load(Ordering::Relaxed);
-            if tag_of(word) == hash.tag() && word != 0 {
-                prefetch(segment.space, word);
-                return;
-            }
+            prefetch(segment.space, bucket.slots[at as usize & 7].load(Ordering::Relaxed));
+            return;
         }
     }
 }

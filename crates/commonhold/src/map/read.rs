@@ -79,15 +79,18 @@ fn scan<R>(
     key: &[u8],
     copy: &mut impl FnMut(&Hit<'_>) -> R,
 ) -> Seen<R> {
-    for number in hash.buckets(bound.buckets) {
+    let buckets = hash.buckets(bound.buckets);
+    segment.prefetch(buckets);
+    for number in buckets {
         let bucket = segment.bucket(number);
-        for (at, slot) in bucket.slots.iter().enumerate() {
-            // Acquire pairs with the release that committed the slot.
+        for at in bucket.matching(|word| tag_of(word) == hash.tag()) {
+            let slot = &bucket.slots[at as usize & 7];
+            // Acquire: as in `matching`. It may have changed since; an empty slot has the tag 0.
             let word = slot.load(Ordering::Acquire);
             if tag_of(word) != hash.tag() || word == 0 {
                 continue;
             }
-            let position = number * 8 + at as u32;
+            let position = number * 8 + at;
             match examine(bound, segment, (slot, word, position), hash, key, copy) {
                 Seen::IsNot => {}
                 decided => return decided,

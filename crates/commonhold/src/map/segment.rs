@@ -9,6 +9,7 @@
 //! the segment's counter: the largest sequence published in it.
 
 use crate::memory::classes::SEGMENT_BYTES;
+use crate::memory::copy;
 use crate::sync::space::{Shared, Space};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -46,6 +47,34 @@ pub(crate) struct Header {
 #[repr(C)]
 pub(crate) struct Bucket {
     pub(crate) slots: [AtomicU64; BUCKET_SLOTS as usize],
+}
+
+impl Bucket {
+    /// Bit `i` is set if slot `i` satisfies `is`. All eight are looked at, without a branch: where in the line
+    /// a key is cannot be predicted, so stopping early would cost more than it saves.
+    #[inline(always)]
+    pub(crate) fn matching(&self, is: impl Fn(u64) -> bool) -> Matching {
+        let mut bits = 0;
+        for (at, slot) in self.slots.iter().enumerate() {
+            // Acquire pairs with the release that committed the slot.
+            bits |= u32::from(is(slot.load(Ordering::Acquire))) << at;
+        }
+        Matching(bits)
+    }
+}
+
+/// Slots of a bucket, from the first.
+pub(crate) struct Matching(pub(crate) u32);
+
+impl Iterator for Matching {
+    type Item = u32;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<u32> {
+        let at = (self.0 != 0).then(|| self.0.trailing_zeros());
+        self.0 &= self.0.wrapping_sub(1);
+        at
+    }
 }
 
 const _: () = assert!(size_of::<Header>() == 64 && size_of::<Bucket>() == 64);
@@ -154,6 +183,14 @@ impl<'a> Segment<'a> {
 
     pub(crate) fn map(self) -> u32 {
         self.header().pairs_and_map.load(Ordering::Relaxed) >> 16
+    }
+
+    /// Fetches what an operation on a key of these buckets is going to touch, at once instead of in turn.
+    #[inline(always)]
+    pub(crate) fn prefetch(self, buckets: [u32; 2]) {
+        for number in buckets {
+            copy::prefetch(std::ptr::from_ref(self.bucket(number)).cast());
+        }
     }
 
     /// Under the segment's lock.

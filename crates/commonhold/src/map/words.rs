@@ -99,13 +99,17 @@ impl Words {
     /// The key's position and value in a segment, as seen now.
     #[inline]
     fn scan(&self, segment: Segment<'_>, hash: Hash, key: u64) -> Option<(u32, u64)> {
-        for number in hash.buckets(BUCKETS) {
+        let (buckets, mask) = (hash.buckets(BUCKETS), self.key_mask());
+        segment.prefetch(buckets);
+        for number in buckets {
+            let bucket = segment.bucket(number);
             let filler = self.fillers[number as usize];
-            for (at, slot) in segment.bucket(number).slots.iter().enumerate() {
-                // Acquire pairs with the release of the commit.
-                let word = slot.load(Ordering::Acquire);
-                if (word ^ filler ^ key) & self.key_mask() == 0 && word != 0 {
-                    return Some((number * 8 + at as u32, self.value_of(word ^ filler)));
+            let is = |word: u64| (word ^ filler ^ key) & mask == 0 && word != 0;
+            for at in bucket.matching(is) {
+                // Acquire pairs with the release of the commit. It may have changed since it matched.
+                let word = bucket.slots[at as usize & 7].load(Ordering::Acquire);
+                if is(word) {
+                    return Some((number * 8 + at, self.value_of(word ^ filler)));
                 }
             }
         }

@@ -64,10 +64,10 @@ impl Mapping {
         let mut bytes = round_up(wanted)?.max(least);
         loop {
             match Mapping::reserve_exactly(file, bytes, writable) {
-                Err(error) if error.kind() == io::ErrorKind::OutOfMemory && bytes > least => {
+                Err(error) if is_too_much(&error) && bytes > least => {
                     bytes = (bytes / 2 / ALIGNMENT * ALIGNMENT).max(least);
                 }
-                Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                Err(error) if is_too_much(&error) => {
                     return Err(no_address_space(file, bytes, &error));
                 }
                 result => return result,
@@ -191,6 +191,11 @@ fn map_over(file: &HoldFile, base: NonNull<u8>, bytes: usize, writable: bool) ->
 fn round_up(bytes: u64) -> io::Result<usize> {
     let bytes = usize::try_from(bytes).map_err(|_| too_much())?;
     bytes.checked_next_multiple_of(page_size()).ok_or_else(too_much)
+}
+
+/// True if a smaller reservation may succeed. (Valgrind answers EINVAL.)
+fn is_too_much(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EINVAL))
 }
 
 fn too_much() -> io::Error {
