@@ -4,7 +4,7 @@
 //! minutes and gigabytes.
 
 use commonhold_models::explorer::{Bounds, Model, explore};
-use commonhold_models::{lock, order, record, split, wake};
+use commonhold_models::{lock, order, record, split, wake, weak};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -33,6 +33,9 @@ fn main() -> ExitCode {
     for (name, model, most) in wake::scenarios::all() {
         sound &= report(&format!("wake: {name}"), &model, kills.min(most));
     }
+    for (name, check) in weak::all() {
+        sound &= report_orderings(name, check(if deep { None } else { Some(3) }));
+    }
     if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -48,4 +51,12 @@ fn report<M: Model>(name: &str, model: &M, kills: u8) -> bool {
             false
         }
     }
+}
+
+fn report_orderings(name: &str, result: Result<usize, String>) -> bool {
+    match result {
+        Ok(runs) => println!("orderings: {name}: {runs} executions"),
+        Err(ref found) => println!("orderings: {name}: {found}"),
+    }
+    result.is_ok()
 }

@@ -47,7 +47,7 @@ fn accompany(path: &Path, scenario: &Scenario, board: &Board) {
         let id = first(COMPANION) + n as u32;
         let found = map.get(shape.key(id)).unwrap().map(|v| script::read(shape, id, &v));
         assert!(found == own[n] || shape.forgets(), "own key {n}: {found:?}, not {:?}", own[n]);
-        own[n] = (turn % 4 != 0).then_some(shape.fit(turn));
+        own[n] = (!turn.is_multiple_of(4)).then_some(shape.fit(turn));
         match own[n] {
             Some(version) => drop(map.set(shape.key(id), shape.value(id, version)).unwrap()),
             None => drop(map.delete(shape.key(id)).unwrap()),
@@ -284,7 +284,7 @@ fn judge(path: &Path, shape: Shape, board: &Board) {
             let script = random_script(shape, actor);
             let what = format!("{shape:?}, victim {actor}");
             Expected::from_board(shape, &script, board, word::VICTIM).verify(&map, &what);
-            if order % 10 == 0 {
+            if order.is_multiple_of(10) {
                 whole(&hold, &what);
             }
             for key in script.iter().flat_map(script::Op::keys) {

@@ -70,7 +70,7 @@ fn walk_once(map: &Map, shape: Shape) {
         let (key, value) = pair.unwrap();
         let id = shape.id(&key).unwrap();
         assert!(!std::mem::replace(&mut seen[id as usize], true), "key {id} walked twice");
-        let wanted = shape.fit(if id % 7 == 0 { 2 } else { 1 });
+        let wanted = shape.fit(if id.is_multiple_of(7) { 2 } else { 1 });
         assert_eq!(read(shape, id, &value), wanted, "key {id}");
     }
     assert!(seen.iter().all(|s| *s), "{} keys not walked", seen.iter().filter(|s| !**s).count());

@@ -127,10 +127,10 @@ fn history(shape: Shape, clients: usize, calls: usize, kills: usize, seed: u64) 
     let mut running: Vec<Child> =
         (0..clients).map(|n| Child::run(format!("client {n}"), || client(n))).collect();
     let mut dice = Dice::new(seed);
-    for number in 0..kills {
+    for (number, client) in running.iter().take(kills).enumerate() {
         let after = 1 + dice.below(calls as u64 * 2 / 3) as usize;
         until("the client has called often", || notes.of_len(number) >= after);
-        running[number].signal(Signal::SIGKILL);
+        client.signal(Signal::SIGKILL);
     }
     for (number, child) in running.iter_mut().enumerate() {
         let end = child.wait();

@@ -12,6 +12,7 @@ use crate::map::bound::Bound;
 use crate::map::image::{self, ImagePair, Stamp};
 use crate::map::iterate::Cursor;
 use crate::map::root::{self, Status};
+use crate::memory::extents::growth;
 use crate::os::clock;
 use crate::os::file::check_size_limit;
 use std::collections::HashMap;
@@ -19,6 +20,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 /// Passes without keeping writers out.
 const PASSES: u32 = 3;
@@ -85,6 +87,12 @@ pub(crate) fn backup(hold: &Hold, to: &Path) -> Result<BackupReport> {
 impl Backup<'_> {
     fn run(&mut self) -> Result<BackupReport> {
         self.write(frames::HEADER)?;
+        let (space, mut first) = (self.hold.space(), Vec::new());
+        let max_bytes = growth(space).max_bytes.load(Ordering::Relaxed);
+        let failed = |e: std::io::Error| Error::os(space.file().path().display(), &e);
+        frames::hold(&mut first, max_bytes, space.file().mode().map_err(failed)?);
+        self.write(&first)?;
+        self.frames += 1;
         for _ in 0..PASSES {
             let changed = self.pass()?;
             if changed < 64 {

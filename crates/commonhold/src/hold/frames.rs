@@ -1,7 +1,7 @@
 //! The backup file: a header line, then frames, each with a checksum.
 //!
 //! Frame: kind (1 byte) | length of the payload (8, little-endian) | payload | rapidhash V3 of kind, length and payload
-//! (8). Kinds: `M` a map (number, mode, name), `S` a segment image (map number, prefix, depth, pairs) that replaces
+//! (8). Kinds: `H` the hold (size limit, mode of the file), first; `M` a map (number, mode, name), `S` a segment image (map number, prefix, depth, pairs) that replaces
 //! all of its hash range, `D` a map that is gone after all, `E` the end (number of frames). docs/format.md has it byte for byte.
 
 use crate::error::{Error, ErrorKind, Result};
@@ -15,6 +15,7 @@ pub(crate) const HEADER: &[u8; 16] = b"COMMONHOLD-BAK1\n";
 
 /// A frame's contents.
 pub(crate) enum Frame {
+    Hold { max_bytes: u64, mode: u32 },
     Map { number: u32, mode: MapMode, name: String },
     Segment { number: u32, prefix: u32, depth: u32, pairs: Vec<ImagePair> },
     Dropped { number: u32 },
@@ -40,6 +41,14 @@ pub(crate) fn segment(out: &mut Vec<u8>, number: u32, range: (u32, u32), pairs: 
         payload.extend_from_slice(&pair.value);
     }
     seal(out, b'S', &payload);
+}
+
+/// Appends the first frame.
+pub(crate) fn hold(out: &mut Vec<u8>, max_bytes: u64, mode: u32) {
+    let mut payload = Vec::new();
+    put(&mut payload, max_bytes);
+    put(&mut payload, u64::from(mode));
+    seal(out, b'H', &payload);
 }
 
 /// Appends a map's frame.
@@ -154,8 +163,13 @@ fn take_bytes(from: &mut &[u8], len: u64) -> Option<Vec<u8>> {
 fn parse(kind: u8, mut payload: &[u8]) -> Option<Frame> {
     let from = &mut payload;
     let number = take(from)?;
-    if kind == b'E' {
-        return Some(Frame::End { frames: number });
+    match kind {
+        b'E' => return Some(Frame::End { frames: number }),
+        b'H' => {
+            let mode = u32::try_from(take(from)?).ok()?;
+            return Some(Frame::Hold { max_bytes: number, mode });
+        }
+        _ => {}
     }
     let number = u32::try_from(number).ok()?;
     match kind {

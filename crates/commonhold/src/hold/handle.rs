@@ -152,7 +152,7 @@ impl Hold {
         check::check(self)
     }
 
-    /// Empties sparse extents and gives free memory back to the system, 2 MiB blocks that have been free for a quarter of a second;
+    /// Empties sparse extents and gives memory back to the system that has been free for a quarter of a second;
     /// returns the bytes. Writers do it too, as they free memory. A hold with a cache map keeps its memory.
     pub fn trim(&self) -> Result<u64> {
         let lane: LaneGuard<'_> = self.arena.enter()?;

@@ -27,9 +27,9 @@ use std::time::Duration;
 const FIRST_EXTENTS: u64 = space::LEAST / EXTENT;
 /// Beyond this the file grows in 2 MiB steps and asks for huge pages.
 const SMALL: u64 = 4 << 20;
-const LEAST_BYTES: u64 = 1 << 20;
+pub(crate) const LEAST_BYTES: u64 = 1 << 20;
 /// Directory entries name segments by offset / 64 in 32 bits.
-const MOST_BYTES: u64 = 256 << 30;
+pub(crate) const MOST_BYTES: u64 = 256 << 30;
 const HUGE: u64 = 2 << 20;
 
 const HOOKS: Hooks = Hooks { recover: recover::recover, opened, closed };

@@ -6,6 +6,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::frames::{Frame, Reader};
 use crate::hold::handle::Hold;
+use crate::hold::options::HoldOptions;
 use crate::map::cache;
 use crate::map::handle::Map;
 use crate::map::image::ImagePair;
@@ -30,6 +31,8 @@ pub struct RestoreReport {
 /// What the first reading learns.
 #[derive(Default)]
 struct Plan {
+    /// How the hold was made.
+    options: HoldOptions,
     /// Images in the order of the file: map number, prefix, depth.
     images: Vec<(u32, u32, u32)>,
     dropped: HashSet<u32>,
@@ -38,11 +41,15 @@ struct Plan {
 pub(crate) fn restore(backup: &Path, name: &Path) -> Result<RestoreReport> {
     let target = place::resolve(name, None)?;
     let plan = plan(backup)?;
-    build_aside(&target, |hold| fill(hold, backup, &plan))
+    build_aside(&target, &plan.options, |hold| fill(hold, backup, &plan))
 }
 
 /// Builds a new hold beside `target`, then gives it that name; on an error nothing is left.
-pub(crate) fn build_aside<T>(target: &Path, build: impl FnOnce(&Hold) -> Result<T>) -> Result<T> {
+pub(crate) fn build_aside<T>(
+    target: &Path,
+    options: &HoldOptions,
+    build: impl FnOnce(&Hold) -> Result<T>,
+) -> Result<T> {
     let failed = |e: std::io::Error| Error::os(target.display(), &e);
     if target.symlink_metadata().is_ok() {
         let text =
@@ -50,7 +57,7 @@ pub(crate) fn build_aside<T>(target: &Path, build: impl FnOnce(&Hold) -> Result<
         return Err(Error::new(ErrorKind::Exists, text));
     }
     let aside: PathBuf = target.with_added_extension(format!("new-{}.hold", std::process::id()));
-    let hold = Hold::create(&aside)?;
+    let hold = options.create(&aside)?;
     let result = build(&hold);
     let closed = hold.close();
     let linked = result.and_then(|result| {
@@ -74,6 +81,9 @@ fn plan(backup: &Path) -> Result<Plan> {
     let mut maps = HashSet::new();
     loop {
         match reader.next()? {
+            Frame::Hold { max_bytes, mode } if frames == 0 => {
+                plan.options = Hold::options().max_bytes(max_bytes).mode(mode);
+            }
             Frame::Map { number, .. } => {
                 maps.insert(number);
             }
@@ -154,7 +164,7 @@ fn fill(hold: &Hold, backup: &Path, plan: &Plan) -> Result<RestoreReport> {
                 }
                 at += 1;
             }
-            Frame::Dropped { .. } => {}
+            Frame::Hold { .. } | Frame::Dropped { .. } => {}
             Frame::End { .. } => {
                 return Ok(RestoreReport { maps: maps.len() as u32, pairs: pairs_set });
             }

@@ -6,7 +6,8 @@
 //! returns if the page that said so was lost. The guarantee comes from `backup`.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::hold::open::open_for_salvage;
+use crate::hold::handle::Hold;
+use crate::hold::open::{LEAST_BYTES, MOST_BYTES, open_for_salvage};
 use crate::hold::restore::{build_aside, options};
 use crate::map::bound::Bound;
 use crate::map::cache;
@@ -14,7 +15,7 @@ use crate::map::record::Record;
 use crate::map::root::{self, Status};
 use crate::map::segment::{Phase, Segment};
 use crate::memory::classes::{EXTENT, SEGMENT_BYTES};
-use crate::memory::extents::{Kind, header};
+use crate::memory::extents::{Kind, growth, header};
 use crate::memory::slab;
 use crate::os::clock;
 use crate::os::place;
@@ -58,9 +59,14 @@ pub(crate) fn salvage(name: &Path) -> Result<SalvageReport> {
     let (space, alone) = open_for_salvage(&path)?;
     let mut salvage = Salvage::new(&space);
     salvage.search();
+    let limit = growth(&space).max_bytes.load(Ordering::Relaxed);
+    let mut options = Hold::options().mode(space.file().mode().map_err(failed)?);
+    if (LEAST_BYTES..=MOST_BYTES).contains(&limit) {
+        options = options.max_bytes(limit);
+    }
     let old = path.with_added_extension(format!("unclean-{}", clock::realtime_ms()));
     std::fs::rename(&path, &old).map_err(failed)?;
-    let written = build_aside(&path, |hold| salvage.write(hold));
+    let written = build_aside(&path, &options, |hold| salvage.write(hold));
     if let Err(error) = written {
         // Everything as it was.
         std::fs::rename(&old, &path).map_err(failed)?;

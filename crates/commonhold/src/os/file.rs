@@ -170,6 +170,11 @@ impl HoldFile {
         self.writable
     }
 
+    /// The permission bits of the file.
+    pub(crate) fn mode(&self) -> io::Result<u32> {
+        Ok(status(*self.fd()?)?.st_mode & 0o777)
+    }
+
     /// The length in bytes.
     pub(crate) fn len(&self) -> io::Result<u64> {
         Ok(status(*self.fd()?)?.st_size as u64)

@@ -226,11 +226,10 @@ fn try_slot(
     recover: &dyn Fn(Owner) -> Result<()>,
 ) -> Result<Option<HeldBytes>> {
     let wanted = [(OPEN_BYTE, LockKind::Shared), (participant_byte(number), LockKind::Exclusive)];
-    let held = HeldBytes::try_lock(space.file(), &wanted)
-        .map_err(|e| {
-            let path = space.file().path().display();
-            Error::os(format!("{path}: locking a participant slot"), &e)
-        })?;
+    let held = HeldBytes::try_lock(space.file(), &wanted).map_err(|e| {
+        let path = space.file().path().display();
+        Error::os(format!("{path}: locking a participant slot"), &e)
+    })?;
     let Some(bytes) = held else { return Ok(None) };
     step!("slot.locked");
     if let Some(previous) = slot.user(number) {

@@ -122,6 +122,7 @@ fn test(args: &Args, json: bool) -> Result<ExitCode> {
         done = at_chance(args, json, &interrupt, &mut report);
     }
     report.seconds = begin.elapsed().as_secs_f64();
+    report.interrupted = interrupt.came();
     match done {
         Err(Trouble::ReaderGone) => return Err(Trouble::ReaderGone),
         Err(Trouble::Text(text)) => report.problems.push(text),
@@ -132,7 +133,7 @@ fn test(args: &Args, json: bool) -> Result<ExitCode> {
     } else {
         report.lines().iter().try_for_each(|line| say(line))?;
     }
-    Ok(match (report.passed, interrupt.came()) {
+    Ok(match (report.passed, report.interrupted) {
         (false, _) => NO.into(),
         (true, true) => interrupt::EXIT_CODE.into(),
         (true, false) => ExitCode::SUCCESS,

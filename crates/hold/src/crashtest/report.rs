@@ -8,6 +8,8 @@ use serde::Serialize;
 pub struct Report {
     /// Whether nothing was wrong.
     pub passed: bool,
+    /// Whether it was broken off before its end.
+    pub interrupted: bool,
     /// Seconds that it took.
     pub seconds: f64,
     /// Quiet moments with everything compared.
@@ -81,15 +83,16 @@ impl Report {
             self.steps_line(),
         ];
         lines.extend(self.problems.iter().map(|problem| format!("WRONG: {problem}")));
-        lines.push(match self.passed {
-            true => "passed: nothing lost, nothing torn, nobody hung".to_owned(),
-            false => format!("FAILED (seed {})", self.seed),
+        lines.push(match (self.passed, self.interrupted) {
+            (true, false) => "passed: nothing lost, nothing torn, nobody hung".to_owned(),
+            (true, true) => "interrupted: nothing was wrong so far".to_owned(),
+            (false, _) => format!("FAILED (seed {})", self.seed),
         });
         lines
     }
 
     fn steps_line(&self) -> String {
-        if self.steps == 0 {
+        if cfg!(not(feature = "steps")) {
             return "named steps: not in this build (they come with the cargo feature `steps`)"
                 .to_owned();
         }

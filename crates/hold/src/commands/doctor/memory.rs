@@ -33,8 +33,8 @@ pub fn cgroup() -> Finding {
 fn judge(limit: Option<Limit>) -> Finding {
     const NAME: &str = "memory cgroup";
     const MEANING: &str = "The memory of a hold counts for whoever touches it first, and at the \
-                           limit the kernel kills instead of failing. Holds look at the limit \
-                           before they grow, but other programs of the group count, too.";
+                           limit the kernel kills instead of failing. What is in the hold \
+                           survives that; the process does not.";
     let Some(limit) = limit else {
         return Finding::ok(NAME, "no limit", "Nobody is killed for using memory of a hold.");
     };

@@ -1,0 +1,133 @@
+//! Protocol 1: a record is retired by one thread and allocated again by another (`memory/slab.rs`).
+//!
+//! The first thread owns the extent, writes a record, gives the extent up, and retires the record; the other
+//! one adopts the extent and looks for a free record. Invariant: they never use the record's bytes at
+//! once, and the mark and the bit of the new record stay.
+//!
+//! # Safety
+//! Unsafe only to share loom's cell between threads; loom itself reports two uses at once, and nothing is ever
+//! read or written through its pointers.
+#![allow(unsafe_code)]
+
+use super::explore;
+use Ordering::{AcqRel, Acquire, Relaxed, Release};
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::Arc;
+
+/// A way to get the orderings wrong, to be caught.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Break {
+    /// A clear bit is enough to allocate the record, whatever its mark says.
+    ByBitOnly,
+    /// Neither the clearing of the bit nor the store of FREE releases.
+    RetiredUnordered,
+    /// The extent is adopted with a relaxed exchange.
+    AdoptedRelaxed,
+    /// The extent is used without adopting it.
+    NotAdopted,
+    /// Not a break: the clearing of the bit still releases.
+    FreeRelaxed,
+    /// Not a break: the load of the bits still acquires.
+    MarkRelaxed,
+    /// Not a break: the store of FREE still releases.
+    BitRelaxed,
+    /// Not a break: the release fence behind the record's mark covers the giving up, too.
+    GivenUpRelaxed,
+}
+
+/// Every break.
+pub const BREAKS: [Break; 4] =
+    [Break::ByBitOnly, Break::RetiredUnordered, Break::AdoptedRelaxed, Break::NotAdopted];
+
+/// What orders the reuse is there twice, by the bit and by the mark; either of them is enough.
+pub const SPARE: [Break; 4] =
+    [Break::FreeRelaxed, Break::MarkRelaxed, Break::BitRelaxed, Break::GivenUpRelaxed];
+
+const FREE: usize = 0;
+const FIRST: usize = 1;
+const SECOND: usize = 2;
+const SEQUENCE: usize = 3;
+const RETIRED: usize = 4;
+
+struct Shared {
+    /// Owner of the extent; `FREE` is nobody.
+    owner: AtomicUsize,
+    bits: AtomicUsize,
+    mark: AtomicUsize,
+    bytes: UnsafeCell<()>,
+    broken: Option<Break>,
+}
+
+// SAFETY: the cell holds nothing; loom reports two uses at once instead of letting them happen.
+unsafe impl Sync for Shared {}
+// SAFETY: as above.
+unsafe impl Send for Shared {}
+
+/// Runs the model.
+///
+/// # Errors
+/// What failed.
+pub fn check(broken: Option<Break>, preemptions: Option<usize>) -> Result<usize, String> {
+    explore(preemptions, move || {
+        let shared = Arc::new(Shared {
+            owner: AtomicUsize::new(FIRST),
+            bits: AtomicUsize::new(0),
+            mark: AtomicUsize::new(FREE),
+            bytes: UnsafeCell::new(()),
+            broken,
+        });
+        let other = {
+            let shared = Arc::clone(&shared);
+            loom::thread::spawn(move || shared.adopt() && shared.allocate(SECOND))
+        };
+        if shared.allocate(FIRST) {
+            shared.mark.store(SEQUENCE, Release);
+            let given_up = shared.pick(Break::GivenUpRelaxed, Release);
+            shared.owner.store(FREE, given_up);
+            shared.retire();
+        }
+        if other.join().expect("the other thread does not panic") {
+            assert_eq!(shared.mark.load(Acquire), SECOND, "the new record's mark is gone");
+            assert_eq!(shared.bits.load(Acquire), 1, "the new record's bit is gone");
+        }
+    })
+}
+
+impl Shared {
+    fn pick(&self, broken: Break, sound: Ordering) -> Ordering {
+        if self.broken == Some(broken) { Relaxed } else { sound }
+    }
+
+    fn adopt(&self) -> bool {
+        let order = self.pick(Break::AdoptedRelaxed, AcqRel);
+        self.broken == Some(Break::NotAdopted)
+            || self.owner.compare_exchange(FREE, SECOND, order, Relaxed).is_ok()
+    }
+
+    /// Takes the record if it is free, and writes its bytes.
+    fn allocate(&self, me: usize) -> bool {
+        if self.bits.load(Acquire) & 1 != 0 {
+            return false;
+        }
+        let order = self.pick(Break::MarkRelaxed, Acquire);
+        if self.broken != Some(Break::ByBitOnly) && self.mark.load(order) != FREE {
+            return false;
+        }
+        self.mark.store(me, Relaxed);
+        fence(Release);
+        self.bits.fetch_or(1, Release);
+        self.bytes.with_mut(|_| ());
+        true
+    }
+
+    fn retire(&self) {
+        self.bytes.with(|_| ());
+        self.mark.store(RETIRED, Release);
+        let unordered = self.broken == Some(Break::RetiredUnordered);
+        let bit = if unordered { Relaxed } else { self.pick(Break::BitRelaxed, AcqRel) };
+        self.bits.fetch_and(!1, bit);
+        let free = if unordered { Relaxed } else { self.pick(Break::FreeRelaxed, Release) };
+        self.mark.store(FREE, free);
+    }
+}
