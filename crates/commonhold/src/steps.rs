@@ -1,6 +1,6 @@
 //! Named steps: the instants at which a test stops or kills a process.
 //!
-//! With the feature `steps` every [`step!`] asks whether it is armed, through the environment
+//! With the feature `steps` every `step!` asks whether it is armed, through the environment
 //! (`COMMONHOLD_STEP=name:kill`, `name:stop`, an optional third field `:N` for the N-th passing)
 //! or [`arm`]. Without the feature nothing is compiled in. Every name stands in [`ALL`], and a
 //! test proves that the list and the sources agree.

@@ -375,3 +375,24 @@ fn a_full_disk_spoils_no_backup() {
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");
     all_there(&hold, 1);
 }
+
+#[test]
+fn what_is_made_anew_keeps_size_limit_and_mode() {
+    use std::os::unix::fs::PermissionsExt;
+    let ground = Ground::file();
+    let path = ground.path("it.hold");
+    let hold = Hold::options().max_bytes(100 << 20).mode(0o640).create(&path).unwrap();
+    hold.map("it", MapOptions::general()).unwrap().set("a", "b").unwrap();
+    hold.backup(ground.path("backup")).unwrap();
+    hold.close().unwrap();
+    Hold::restore(&ground.path("backup"), ground.path("restored.hold")).unwrap();
+    reboot(&path);
+    Hold::salvage(&path).unwrap();
+    for name in ["restored.hold", "it.hold"] {
+        let hold = Hold::open(ground.path(name)).unwrap();
+        assert_eq!(hold.stat().unwrap().max_bytes, 100 << 20, "{name}");
+        let mode = std::fs::metadata(ground.path(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640, "{name}");
+        assert_eq!(hold.open_map("it").unwrap().get("a").unwrap(), Some(b"b".to_vec()));
+    }
+}

@@ -5,7 +5,7 @@
 //! - [`formats`]: how keys and values look in files and on the terminal
 //! - [`target`]: which hold and which map a verb is about
 //! - [`output`], [`failure`]: what goes to standard output, what to standard error, exit codes
-//! - [`demo`], [`bench`], [`crashtest`] with [`workload`]: the runs of many processes
+//! - [`demo`], [`mod@bench`], [`crashtest`] with [`workload`]: the runs of many processes
 //!
 //! Invariant: whatever fails, the exit code says so ([`failure`]); nothing here touches shared
 //! memory but through the library.

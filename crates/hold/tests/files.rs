@@ -80,10 +80,10 @@ fn errors_name_file_line_and_what_is_wrong() {
     };
     let csv = err("data.csv", b"a,1\nb,2\n\"c\nc\",3\nd,4,5\ne,6\n", &[]);
     assert!(csv.starts_with("hold: data.csv:5: expected 2 fields, found 3\n"), "{csv}");
-    assert!(csv.contains("3 pairs of what comes before it are stored"), "{csv}");
+    assert!(csv.contains("stored before it: 3 pairs"), "{csv}");
     let csv = err("open.csv", b"a,1\nb,\"2\nc,3\nd,4\n", &[]);
     assert!(csv.starts_with("hold: open.csv:2: a quoted field in this record is never"), "{csv}");
-    assert!(csv.contains("1 pair of what comes before it"), "{csv}");
+    assert!(csv.contains("stored before it: 1 pair"), "{csv}");
     let csv = err("late.csv", b"a,1\n\"b,2\nc,\"3\nd,4\n", &[]);
     assert!(csv.starts_with("hold: late.csv:2: expected 2 fields, found 1 (is a quote"), "{csv}");
     let tsv = err("data.tsv", b"a\t1\nC:\\Users\t2\n", &[]);
@@ -125,7 +125,7 @@ fn pairs_that_do_not_fit_the_map_are_told_by_line() {
     ground.file("data.csv", "abcd,1\nefgh,2\nxyz,3\nijkl,4\n");
     let err = ground.fails(3, &["load", "shop", "ids", "data.csv", "--fixed", "4,1"]);
     assert!(err.starts_with("hold: data.csv:3: "), "{err}");
-    assert!(err.contains("2 pairs of what comes before"), "{err}");
+    assert!(err.contains("stored before it: 2 pairs"), "{err}");
     let args = ["load", "shop", "ids", "data.csv", "--on-error", "skip"];
     assert_eq!(ground.run(&args).code, 1);
     assert_eq!(ground.map_len("shop", "ids"), 3);

@@ -165,8 +165,8 @@ impl Hold {
     ///
     /// # Errors
     /// `Exists` if there is a file already; those of writing files.
-    pub fn backup(&self, to: &Path) -> Result<BackupReport> {
-        backup::backup(self, to)
+    pub fn backup(&self, to: impl AsRef<Path>) -> Result<BackupReport> {
+        backup::backup(self, to.as_ref())
     }
 
     /// Keeps all writers waiting until the result is dropped; readers go on. For a consistent view of several
@@ -206,8 +206,8 @@ impl Hold {
     ///
     /// # Errors
     /// `Exists`; `Damaged` or `Truncated` if the backup is not whole; `Full`.
-    pub fn restore(backup: &Path, name: impl AsRef<Path>) -> Result<RestoreReport> {
-        restore::restore(backup, name.as_ref())
+    pub fn restore(backup: impl AsRef<Path>, name: impl AsRef<Path>) -> Result<RestoreReport> {
+        restore::restore(backup.as_ref(), name.as_ref())
     }
 
     /// Saves what is intact in a file hold that was open when the system stopped. Alone on the hold.

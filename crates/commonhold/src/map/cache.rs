@@ -71,18 +71,12 @@ pub(crate) fn charge_of(len: u64) -> u64 {
 }
 
 /// Charges a pair about to be committed; one that it replaces is discharged later.
-pub(crate) fn charge(
-    bound: &Bound,
-    segment: Segment<'_>,
-    found: Option<&Found<'_>>,
-    new: Option<&Record<'_>>,
-) {
+pub(crate) fn charge(bound: &Bound, segment: Segment<'_>, new: Option<&Record<'_>>) {
     if let (true, Some(new)) = (bound.is_cache(), new) {
         let root = bound.root(segment.space);
         root.used_bytes.fetch_add(charge_of(new.len()), Ordering::Relaxed);
         root.used_entries.fetch_add(1, Ordering::Relaxed);
         step!("cache.charged");
-        let _ = found;
     }
 }
 

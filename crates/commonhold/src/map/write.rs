@@ -140,7 +140,7 @@ fn publish(
             fresh.record.append_value(old);
         }
         let result = number.map(|number| {
-            cache::charge(bound, segment, found.as_ref(), draft.map(|d| &d.record));
+            cache::charge(bound, segment, draft.map(|d| &d.record));
             cache::count_expired(bound, segment.space, found.is_some() && fresh.is_none());
             let new = draft.map(|d| (d.word, &d.record));
             locked::commit(lane, bound, segment, position, found.as_ref(), new);

@@ -54,6 +54,6 @@ fn show(results: &Results, json: bool, lines: &dyn Fn(&Results) -> Vec<String>) 
     if json {
         return say(&results.to_json()?);
     }
-    say(&format!("{}\n", results.machine().line()))?;
+    say(&format!("{}\n", results.place()))?;
     lines(results).iter().try_for_each(|line| say(line))
 }

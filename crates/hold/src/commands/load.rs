@@ -270,7 +270,7 @@ impl Loading<'_> {
     fn stopped(&self, message: String) -> Failure {
         self.bar.finish_and_clear();
         let stored = things(self.stored, "pair", "pairs");
-        Failure::failed(format!("{message}\n{stored} of what comes before it are stored"))
+        Failure::failed(format!("{message}\nstored before it: {stored}"))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! - storing and asking: [`set`], [`get`], [`del`], [`incr`], [`keys`], [`scan`]
 //! - files: [`load`], [`dump`], [`backup`], [`restore`]
-//! - the hold as a whole: [`stat`], [`check`], [`repair`], [`drop`], [`list`]
+//! - the hold as a whole: [`stat`], [`check`], [`repair`], [`mod@drop`], [`list`]
 //! - around it: [`doctor`], [`completions`], [`man`]
 //! - what several verbs show: [`mode`], [`table`], [`progress`], [`walk`]
 

@@ -14,7 +14,7 @@ pub struct Machine {
     pub kernel: String,
     /// Memory in bytes.
     pub memory_bytes: u64,
-    /// The setting of huge pages for shared memory, the chosen word of it.
+    /// The `huge=` option with which `/dev/shm` is mounted, which decides about holds in memory.
     pub shmem_huge_pages: String,
     /// The version of this program.
     pub version: &'static str,
@@ -24,13 +24,12 @@ impl Machine {
     /// Looks at the machine that this runs on.
     pub fn here() -> Machine {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let huge = read("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
         Machine {
             cpu: field(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
             cores: std::thread::available_parallelism().map_or(0, usize::from),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             memory_bytes: kilobytes(&read("/proc/meminfo"), "MemTotal") * 1024,
-            shmem_huge_pages: chosen(&huge).to_owned(),
+            shmem_huge_pages: huge_option(&read("/proc/mounts")),
             version: env!("CARGO_PKG_VERSION"),
         }
     }
@@ -56,9 +55,13 @@ fn kilobytes(text: &str, name: &str) -> u64 {
     value.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
-/// The word in brackets of a kernel setting such as `always [never] advise`.
-fn chosen(setting: &str) -> &str {
-    setting.split(['[', ']']).nth(1).unwrap_or("unknown")
+/// The `huge=` option of the last mount on `/dev/shm`; the kernel's default is `never`.
+fn huge_option(mounts: &str) -> String {
+    let fields = mounts.lines().rev().map(|line| line.split(' ').collect::<Vec<_>>());
+    let mut here = fields.filter(|fields| fields.get(1) == Some(&"/dev/shm"));
+    let options = here.next().and_then(|fields| fields.get(3).copied()).unwrap_or_default();
+    let huge = options.split(',').find_map(|option| option.strip_prefix("huge="));
+    huge.unwrap_or("never").to_owned()
 }
 
 #[cfg(test)]
@@ -67,8 +70,8 @@ mod tests {
 
     #[test]
     fn the_kernels_texts_are_read() {
-        assert_eq!(chosen("always within_size advise [never] deny force\n"), "never");
-        assert_eq!(chosen(""), "unknown");
+        assert_eq!(huge_option("tmpfs /dev/shm tmpfs rw,nosuid,huge=advise 0 0\n"), "advise");
+        assert_eq!(huge_option("tmpfs /dev/shm tmpfs rw 0 0\ntmpfs /run tmpfs huge=always 0 0"), "never");
         assert_eq!(kilobytes("MemFree: 1 kB\nMemTotal:  24 kB\n", "MemTotal"), 24);
         assert_eq!(field("model name\t: AMD EPYC\n", "model name").unwrap(), "AMD EPYC");
         assert!(Machine::here().cores > 0);

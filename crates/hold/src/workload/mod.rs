@@ -6,7 +6,8 @@
 //! - [`temporary`]: a hold of the run's own, which goes away however the run ends
 //! - [`chance`]: seeded choices and cheap permutations
 //! - [`latency`]: recorded durations that travel between processes
-//! - [`clock`], [`interrupt`], [`machine`], [`results`]: time, Ctrl-C, where it ran, what came out
+//! - [`clock`], [`interrupt`], [`results`]: time, Ctrl-C, what came out
+//! - [`machine`], [`memory`]: where it ran, and how fast memory was there
 //!
 //! Invariant: nothing here outlives the run. Workers die with whoever started them, the board has
 //! no name in any file system, and the hold deletes itself when its last user is gone.
@@ -17,6 +18,7 @@ pub mod clock;
 pub mod interrupt;
 pub mod latency;
 pub mod machine;
+pub mod memory;
 pub mod results;
 pub mod temporary;
 pub mod worker;

@@ -3,6 +3,7 @@
 //! Ratios are derived from it, never stored.
 
 use super::machine::Machine;
+use super::memory::{self, Memory};
 use serde::Serialize;
 
 /// The name of this project as a measured system.
@@ -23,17 +24,26 @@ pub struct Measured {
     pub unit: String,
 }
 
+/// The machine, and its memory at the time.
+#[derive(Serialize, Debug)]
+struct Place {
+    #[serde(flatten)]
+    machine: Machine,
+    memory: Memory,
+}
+
 /// Everything one benchmark found.
 #[derive(Serialize, Debug)]
 pub struct Results {
-    machine: Machine,
+    machine: Place,
     results: Vec<Measured>,
 }
 
 impl Results {
     /// No results yet, on this machine.
     pub fn here() -> Results {
-        Results { machine: Machine::here(), results: Vec::new() }
+        let machine = Place { machine: Machine::here(), memory: memory::measure() };
+        Results { machine, results: Vec::new() }
     }
 
     /// Adds a number measured for `system`.
@@ -55,9 +65,9 @@ impl Results {
         self.results.iter().find(wanted).map(|r| r.value)
     }
 
-    /// The machine on which it was measured.
-    pub fn machine(&self) -> &Machine {
-        &self.machine
+    /// Where it was measured, for people.
+    pub fn place(&self) -> String {
+        format!("{}\n{}", self.machine.machine.line(), self.machine.memory.line())
     }
 
     /// The one JSON object.
