@@ -1,17 +1,11 @@
 //! Protocol 1: a record is retired by one thread and allocated again by another (`memory/slab.rs`).
 //!
 //! The first thread owns the extent, writes a record, gives the extent up, and retires the record; the other
-//! one adopts the extent and looks for a free record. Invariant: they never use the record's bytes at
-//! once, and the mark and the bit of the new record stay.
-//!
-//! # Safety
-//! Unsafe only to share loom's cell between threads; loom itself reports two uses at once, and nothing is ever
-//! read or written through its pointers.
-#![allow(unsafe_code)]
+//! one adopts the extent and looks for a free record. Invariant: whoever gets the record does so after its
+//! last use, and the new record's mark and bit stay.
 
 use super::explore;
 use Ordering::{AcqRel, Acquire, Relaxed, Release};
-use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::Arc;
 
@@ -49,20 +43,17 @@ const FIRST: usize = 1;
 const SECOND: usize = 2;
 const SEQUENCE: usize = 3;
 const RETIRED: usize = 4;
+const LAST_USE: usize = 5;
 
 struct Shared {
     /// Owner of the extent; `FREE` is nobody.
     owner: AtomicUsize,
     bits: AtomicUsize,
     mark: AtomicUsize,
-    bytes: UnsafeCell<()>,
+    /// How the record's bytes were used last.
+    bytes: AtomicUsize,
     broken: Option<Break>,
 }
-
-// SAFETY: the cell holds nothing; loom reports two uses at once instead of letting them happen.
-unsafe impl Sync for Shared {}
-// SAFETY: as above.
-unsafe impl Send for Shared {}
 
 /// Runs the model.
 ///
@@ -74,20 +65,21 @@ pub fn check(broken: Option<Break>, preemptions: Option<usize>) -> Result<usize,
             owner: AtomicUsize::new(FIRST),
             bits: AtomicUsize::new(0),
             mark: AtomicUsize::new(FREE),
-            bytes: UnsafeCell::new(()),
+            bytes: AtomicUsize::new(FREE),
             broken,
         });
         let other = {
             let shared = Arc::clone(&shared);
-            loom::thread::spawn(move || shared.adopt() && shared.allocate(SECOND))
+            loom::thread::spawn(move || if shared.adopt() { shared.allocate(SECOND) } else { None })
         };
-        if shared.allocate(FIRST) {
+        if shared.allocate(FIRST).is_some() {
             shared.mark.store(SEQUENCE, Release);
             let given_up = shared.pick(Break::GivenUpRelaxed, Release);
             shared.owner.store(FREE, given_up);
             shared.retire();
         }
-        if other.join().expect("the other thread does not panic") {
+        if let Some(last) = other.join().expect("the other thread does not panic") {
+            assert_eq!(last, LAST_USE, "used again before its last use");
             assert_eq!(shared.mark.load(Acquire), SECOND, "the new record's mark is gone");
             assert_eq!(shared.bits.load(Acquire), 1, "the new record's bit is gone");
         }
@@ -105,24 +97,26 @@ impl Shared {
             || self.owner.compare_exchange(FREE, SECOND, order, Relaxed).is_ok()
     }
 
-    /// Takes the record if it is free, and writes its bytes.
-    fn allocate(&self, me: usize) -> bool {
+    /// Takes the record if it is free, and writes its bytes. Returns how they were used before.
+    fn allocate(&self, me: usize) -> Option<usize> {
         if self.bits.load(Acquire) & 1 != 0 {
-            return false;
+            return None;
         }
         let order = self.pick(Break::MarkRelaxed, Acquire);
         if self.broken != Some(Break::ByBitOnly) && self.mark.load(order) != FREE {
-            return false;
+            return None;
         }
         self.mark.store(me, Relaxed);
         fence(Release);
         self.bits.fetch_or(1, Release);
-        self.bytes.with_mut(|_| ());
-        true
+        let last = self.bytes.load(Relaxed);
+        self.bytes.store(me, Relaxed);
+        Some(last)
     }
 
     fn retire(&self) {
-        self.bytes.with(|_| ());
+        // In the product the last use is a read; a store stands for it, because it can be seen from elsewhere.
+        self.bytes.store(LAST_USE, Relaxed);
         self.mark.store(RETIRED, Release);
         let unordered = self.broken == Some(Break::RetiredUnordered);
         let bit = if unordered { Relaxed } else { self.pick(Break::BitRelaxed, AcqRel) };
