@@ -41,8 +41,8 @@ impl<R: BufRead> Reader<R> {
     }
 
     fn parse(&self, pair: &mut Pair) -> std::result::Result<(), String> {
-        let object: HashMap<String, &RawValue> =
-            serde_json::from_slice(self.text.trim_ascii_end()).map_err(|e| self.not_an_object(&e))?;
+        let object: HashMap<String, &RawValue> = serde_json::from_slice(self.text.trim_ascii_end())
+            .map_err(|e| self.not_an_object(&e))?;
         let field = |name: &String| {
             let field = object.get(name).ok_or_else(|| format!("no field '{name}'"))?;
             bytes_of(field).map_err(|what| format!("field '{name}': {what}"))

@@ -71,7 +71,10 @@ mod tests {
     #[test]
     fn the_kernels_texts_are_read() {
         assert_eq!(huge_option("tmpfs /dev/shm tmpfs rw,nosuid,huge=advise 0 0\n"), "advise");
-        assert_eq!(huge_option("tmpfs /dev/shm tmpfs rw 0 0\ntmpfs /run tmpfs huge=always 0 0"), "never");
+        assert_eq!(
+            huge_option("tmpfs /dev/shm tmpfs rw 0 0\ntmpfs /run tmpfs huge=always 0 0"),
+            "never"
+        );
         assert_eq!(kilobytes("MemFree: 1 kB\nMemTotal:  24 kB\n", "MemTotal"), 24);
         assert_eq!(field("model name\t: AMD EPYC\n", "model name").unwrap(), "AMD EPYC");
         assert!(Machine::here().cores > 0);
