@@ -366,12 +366,12 @@ fn a_full_disk_spoils_no_backup() {
         use nix::sys::resource::{Resource, setrlimit};
         setrlimit(Resource::RLIMIT_FSIZE, 100_000, 100_000).unwrap();
         let hold = Hold::options().read_only(true).open(ground.path("it.hold")).unwrap();
-        let error = hold.backup(&ground.path("backup")).expect_err("a backup of this size");
+        let error = hold.backup(ground.path("backup")).expect_err("a backup of this size");
         assert!(matches!(error.kind(), ErrorKind::Full | ErrorKind::ReadOnly), "{error:?}");
     })
     .finish();
     assert!(!ground.path("backup").exists(), "half a backup was left");
-    let error = hold.backup(&ground.path("no/such/directory")).expect_err("nowhere");
+    let error = hold.backup(ground.path("no/such/directory")).expect_err("nowhere");
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");
     all_there(&hold, 1);
 }
@@ -385,7 +385,7 @@ fn what_is_made_anew_keeps_size_limit_and_mode() {
     hold.map("it", MapOptions::general()).unwrap().set("a", "b").unwrap();
     hold.backup(ground.path("backup")).unwrap();
     hold.close().unwrap();
-    Hold::restore(&ground.path("backup"), ground.path("restored.hold")).unwrap();
+    Hold::restore(ground.path("backup"), ground.path("restored.hold")).unwrap();
     reboot(&path);
     Hold::salvage(&path).unwrap();
     for name in ["restored.hold", "it.hold"] {

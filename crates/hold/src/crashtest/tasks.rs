@@ -86,7 +86,7 @@ impl Task {
             Task::Trim => return Ok(hold.trim().map(drop)?),
             Task::Freeze => return Ok(hold.freeze().map(drop)?),
             Task::Backup => {
-                hold.backup(&folder.join(format!("backup-{}", std::process::id())))?;
+                hold.backup(folder.join(format!("backup-{}", std::process::id())))?;
                 return Ok(());
             }
             Task::Large => return large(&hold),
