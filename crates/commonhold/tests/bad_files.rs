@@ -208,7 +208,7 @@ fn mutants(
     mutate: &(dyn Fn(usize, &mut Vec<u8>) + Sync),
     judge: &(dyn Fn(&[u8]) + Sync),
 ) {
-    const BATCH: usize = 50;
+    const BATCH: usize = 20;
     let board = Board::new(1);
     let only = std::env::var("COMMONHOLD_MUTANT").ok().map(|n| n.parse().expect("a number"));
     for first in (0..count).step_by(BATCH) {
