@@ -11,8 +11,7 @@ use crate::memory::arena::Arena;
 use crate::memory::lane::{self, LaneGuard};
 use crate::steps::step;
 use crate::sync::owner::Owner;
-use crate::sync::participant;
-use crate::sync::robust_lock::{self, Level, Peers};
+use crate::sync::robust_lock::{self, Doubts, Level, Peers};
 use std::marker::PhantomData;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -55,17 +54,15 @@ pub(crate) fn freeze(arena: &Arena) -> Result<Freeze<'_>> {
 }
 
 fn wait_for(lane: &LaneGuard<'_>, segment: Segment<'_>) -> Result<()> {
-    let mut spins = 0u32;
-    while let Some(owner) = robust_lock::holder(&segment.header().lock) {
+    let word = &segment.header().lock;
+    let (mut spins, mut doubts) = (0u32, Doubts::default());
+    while let Some(owner) = robust_lock::holder(word) {
         spins += 1;
         if spins < 1000 {
             std::hint::spin_loop();
-            continue;
+        } else if doubts.ask(word, owner, lane, Level::Segments)? {
+            std::thread::sleep(Duration::from_micros(100));
         }
-        if owner != lane.me() && participant::is_dead(lane.space(), owner) {
-            lane.recover(owner, Level::Segments)?;
-        }
-        std::thread::sleep(Duration::from_micros(100));
     }
     Ok(())
 }

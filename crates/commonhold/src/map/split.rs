@@ -54,10 +54,14 @@ fn split_locked(lane: &LaneGuard<'_>, bound: &Bound, parent: Segment<'_>) -> Res
     let publishing = Phase { step: Step::Publishing, child: child.offset, ..phase };
     parent.set_phase(publishing);
     step!("split.publishing");
-    finish(lane, bound, parent, publishing)?;
+    let finished = finish(lane, bound, parent, publishing);
+    if finished.is_err() {
+        // Only in a damaged hold; then at least nobody waits for the child.
+        robust_lock::unlock(&child.header().lock);
+    }
     // Only here: a successor finishes the splits of many lanes, and keeps their lists until it is done.
     lane.list().child.store(0, Ordering::Release);
-    Ok(())
+    finished
 }
 
 fn write_header(bound: &Bound, child: Segment<'_>, phase: Phase) {

@@ -17,7 +17,7 @@ use crate::sync::owner::Owner;
 use crate::sync::participant::{self, LANES, LaneList, Registration, Slot};
 use crate::sync::robust_lock::{Level, Peers};
 use crate::sync::space::Space;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 /// A registration and the lanes that hang on it; private memory.
@@ -302,6 +302,11 @@ impl Peers for Acting<'_> {
     fn recover(&self, owner: Owner, level: Level) -> Result<()> {
         self.arena.recover(owner, level)
     }
+    fn may_hold(&self, owner: Owner, word: &AtomicU32) -> bool {
+        // Nobody but this recoverer runs as the dead one, and it is here.
+        owner != self.owner && lane::lists(self.arena, owner, word, |_| true)
+    }
+    fn sleeps_on(&self, _: Option<&AtomicU32>) {}
 }
 
 #[cold]

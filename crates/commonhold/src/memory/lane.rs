@@ -14,7 +14,9 @@
 
 use crate::error::Result;
 use crate::memory::arena::{Arena, Participant, Writer};
-use crate::memory::classes::{CACHE_SEGMENT_CLASS, CLASSES, SEGMENT_CLASS, class_for, geometry};
+use crate::memory::classes::{
+    CACHE_SEGMENT_CLASS, CLASSES, EXTENT, SEGMENT_CLASS, class_for, geometry,
+};
 use crate::memory::extents::{self, Kind, State, header};
 use crate::memory::slab::{self, Retired};
 use crate::memory::{runs, trim};
@@ -24,7 +26,7 @@ use crate::sync::participant::{self, LaneList, slot};
 use crate::sync::robust_lock::{Level, Peers};
 use crate::sync::space::Space;
 use std::cell::{Cell, UnsafeCell};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 /// Sequence numbers are reserved in blocks of so many counters.
 const COUNTER_BLOCK: u64 = 1 << 20;
@@ -45,6 +47,8 @@ thread_local! {
 /// One lane; private memory.
 pub(crate) struct Lane {
     busy: AtomicBool,
+    /// Address of the lock that its thread sleeps on, or 0.
+    asleep_on: AtomicUsize,
     /// Busy for ever: the handle was closed.
     retired: AtomicBool,
     state: UnsafeCell<LaneState>,
@@ -83,6 +87,7 @@ impl Lane {
         };
         Lane {
             busy: AtomicBool::new(false),
+            asleep_on: AtomicUsize::new(0),
             retired: AtomicBool::new(false),
             state: UnsafeCell::new(state),
         }
@@ -143,6 +148,32 @@ impl Peers for LaneGuard<'_> {
     fn recover(&self, owner: Owner, level: Level) -> Result<()> {
         self.arena.recover(owner, level)
     }
+    fn may_hold(&self, owner: Owner, word: &AtomicU32) -> bool {
+        let asleep = |lane: usize| self.participant.lanes[lane].asleep_on.load(Ordering::Acquire);
+        lists(self.arena, owner, word, |lane| {
+            owner != self.me() || asleep(lane) != word.as_ptr() as usize
+        })
+    }
+    fn sleeps_on(&self, word: Option<&AtomicU32>) {
+        let address = word.map_or(0, |word| word.as_ptr() as usize);
+        self.participant.lanes[self.number].asleep_on.store(address, Ordering::Release);
+    }
+}
+
+/// Whether a lane of `owner`, one of those that count, lists the lock in `word`. True for locks that are not
+/// listed: those of segments are.
+pub(crate) fn lists(
+    arena: &Arena,
+    owner: Owner,
+    word: &AtomicU32,
+    counts: impl Fn(usize) -> bool,
+) -> bool {
+    let space = &arena.space;
+    let offset = space.offset_of(word);
+    if header(space, offset / EXTENT).state().kind() != Kind::Segments {
+        return true;
+    }
+    participant::listing(space, owner, offset & !63).any(counts)
 }
 
 /// Enters a free lane of the participant, waiting for one if all are busy. The thread has begun its
@@ -278,7 +309,7 @@ impl<'a> LaneGuard<'a> {
     fn allocate_run(&self, len: u64) -> Result<u64> {
         let count = runs::extents_for(len);
         let first = runs::claim(self.space(), self, self.lane(), count)?;
-        let offset = first * crate::memory::classes::EXTENT;
+        let offset = first * EXTENT;
         self.space().word(offset).store(slab::writing(self.me()), Ordering::Release);
         std::sync::atomic::fence(Ordering::Release);
         header(self.space(), first).set(State::owned(Kind::Run, 0, self.lane(), self.me()));
@@ -288,7 +319,7 @@ impl<'a> LaneGuard<'a> {
     /// After publishing: a run no longer needs its owner.
     pub(crate) fn published(&self, offset: u64, len: u64) {
         if class_for(len).is_none() {
-            let first = offset / crate::memory::classes::EXTENT;
+            let first = offset / EXTENT;
             // Another writer may have replaced the record already, and the run serve somebody else.
             let owned = State::owned(Kind::Run, 0, self.lane(), self.me());
             header(self.space(), first).change(owned, State::unowned(Kind::Run, 0));

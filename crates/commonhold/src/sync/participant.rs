@@ -131,6 +131,16 @@ pub(crate) fn has_ended(space: &Space, owner: Owner) -> Option<bool> {
     slot(space, owner.slot()).map(|slot| slot.user(owner.slot()) != Some(owner))
 }
 
+/// The lanes of `owner` that list the segment at `offset`: every holder of its lock is among them.
+/// None of an owner whose slot cannot be seen.
+pub(crate) fn listing(space: &Space, owner: Owner, offset: u64) -> impl Iterator<Item = usize> {
+    let lanes = slot(space, owner.slot()).map_or(&[][..], |slot| &slot.lanes);
+    let names = move |list: &LaneList| {
+        [&list.segment, &list.child].iter().any(|o| o.load(Ordering::Acquire) == offset)
+    };
+    lanes.iter().enumerate().filter_map(move |(lane, list)| names(list).then_some(lane))
+}
+
 /// False for a handle whose reservation is smaller than the hold has become: it must not recover what it cannot
 /// see whole. (The hold's length in extents is the second word of `memory::extents::Growth`.)
 fn sees_all(space: &Space) -> bool {

@@ -17,9 +17,9 @@ use std::time::Duration;
 const WAITERS: u32 = 1 << 31;
 const SPINS: u32 = 256;
 const SLEEP: Duration = Duration::from_millis(20);
-/// A word that keeps naming a slot which this handle cannot see is reported as damage after this many
-/// questions, each after a sleep.
-const UNSEEN_LIMIT: u32 = 200;
+/// A word that keeps naming a slot which this handle cannot see, or somebody who does not list the lock, is
+/// reported as damage after this many questions, each after a pause.
+const DOUBTS: u32 = 200;
 
 /// Where a lock stands in the order of locks: names < segment < directory < growth. Whoever waits for a lock
 /// may settle of a dead participant what stands there or behind, and nothing before: it may hold
@@ -47,6 +47,11 @@ pub(crate) trait Peers {
     fn has_ended(&self, owner: Owner) -> Option<bool>;
     /// Settles what a dead `owner` left at `level`, or returns if somebody else is doing it.
     fn recover(&self, owner: Owner, level: Level) -> Result<()>;
+    /// False if no thread of the living `owner` has listed this lock, which every holder does, but such as
+    /// are asleep on it. True for locks that are not listed.
+    fn may_hold(&self, owner: Owner, word: &AtomicU32) -> bool;
+    /// This thread is about to sleep on the lock; with `None`, it no longer does.
+    fn sleeps_on(&self, word: Option<&AtomicU32>);
 }
 
 /// Takes the lock in `word`, waiting for a living owner as long as it takes.
@@ -98,7 +103,7 @@ fn lock_slowly(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()>
         }
         std::hint::spin_loop();
     }
-    let mut unseen = 0;
+    let mut doubts = Doubts::default();
     loop {
         let seen = word.load(Ordering::Acquire);
         let Some(owner) = Owner::from_bits(seen) else {
@@ -111,36 +116,63 @@ fn lock_slowly(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()>
             }
             continue;
         };
-        if owner.bits() != me && peers.is_dead(owner) {
-            peers.recover(owner, level)?;
-            let ended = peers.has_ended(owner);
-            if word.load(Ordering::Acquire) & !WAITERS != owner.bits() {
-                continue;
-            }
-            // Looked at after its generation had ended, the word contradicts the protocol. Otherwise
-            // somebody else is recovering it, and may have been stopped: that is waited for.
-            unseen += u32::from(ended.is_none());
-            if ended == Some(true) || unseen > UNSEEN_LIMIT {
-                return Err(never_ends(owner));
-            }
+        if doubts.ask(word, owner, peers, level)? {
+            sleep(word, seen, peers);
         }
-        sleep(word, seen);
     }
 }
 
-fn sleep(word: &AtomicU32, seen: u32) {
+/// What a waiter asks about the owner of a lock, again and again.
+#[derive(Default)]
+pub(crate) struct Doubts {
+    unseen: u32,
+    unlisted: u32,
+}
+
+impl Doubts {
+    /// Settles what a dead owner left. True if the lock is still the owner's and is to be waited for.
+    ///
+    /// # Errors
+    /// `Damaged` if nobody will ever let the lock go; whatever recovery reports.
+    pub(crate) fn ask(
+        &mut self,
+        word: &AtomicU32,
+        owner: Owner,
+        peers: &impl Peers,
+        level: Level,
+    ) -> Result<bool> {
+        if owner == peers.me() || !peers.is_dead(owner) {
+            // A holder that comes and goes may be missed between two looks, but not so often in a row.
+            self.unlisted = if peers.may_hold(owner, word) { 0 } else { self.unlisted + 1 };
+            return if self.unlisted > DOUBTS { Err(never_ends(owner)) } else { Ok(true) };
+        }
+        peers.recover(owner, level)?;
+        let ended = peers.has_ended(owner);
+        if holder(word) != Some(owner) {
+            return Ok(false);
+        }
+        // Looked at after its generation had ended, the word contradicts the protocol. Otherwise
+        // somebody else is recovering it, and may have been stopped: that is waited for.
+        self.unseen += u32::from(ended.is_none());
+        if ended == Some(true) || self.unseen > DOUBTS { Err(never_ends(owner)) } else { Ok(true) }
+    }
+}
+
+fn sleep(word: &AtomicU32, seen: u32, peers: &impl Peers) {
     let flagged = seen | WAITERS;
     if seen == flagged
         || word.compare_exchange(seen, flagged, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     {
+        peers.sleeps_on(Some(word));
         futex::wait(word, flagged, SLEEP);
+        peers.sleeps_on(None);
     }
 }
 
 fn never_ends(owner: Owner) -> Error {
     let text = format!(
-        "a lock names slot {} generation {}, which is gone: the hold is damaged; run 'hold check', \
-         then 'hold repair --salvage'",
+        "a lock names slot {} generation {}, which is gone or does not hold it: the hold is damaged; run \
+         'hold check', then 'hold repair --salvage'",
         owner.slot(),
         owner.generation()
     );

@@ -120,6 +120,11 @@ impl Space {
         unsafe { &*self.at(offset & !3, 4).cast() }
     }
 
+    /// Where a word handed out by [`Space::half`] or in a [`Space::view`] lies.
+    pub(crate) fn offset_of(&self, word: &AtomicU32) -> u64 {
+        (word.as_ptr() as u64).wrapping_sub(self.base as u64)
+    }
+
     /// The struct at `offset`, rounded down to a multiple of 8. `T` is at most 64 bytes where the offset
     /// may be damaged; larger ones lie at offsets that were checked.
     #[inline]
