@@ -17,13 +17,13 @@ pub(crate) use step;
 #[cfg(feature = "steps")]
 pub(crate) use active::pass;
 #[cfg(feature = "steps")]
-pub use active::{ALL, arm};
+pub use active::{ALL, arm, observe};
 
 #[cfg(feature = "steps")]
 mod active {
     use crate::error::{Error, ErrorKind, Result};
     use std::sync::atomic::{AtomicU64, Ordering};
-    use std::sync::{Mutex, Once};
+    use std::sync::{Mutex, Once, OnceLock};
 
     /// The names of all steps, grouped by what passes them.
     pub const ALL: &[&str] = &[
@@ -46,6 +46,9 @@ mod active {
         // Fixed-length pairs.
         "word.locked",
         "word.committed",
+        // Reading a record.
+        "read.found",
+        "read.copied",
         // Splits and the directory.
         "split.child-written",
         "split.child-listed",
@@ -106,6 +109,8 @@ mod active {
         "drop.segment-freed",
         "drop.directory-freed",
         "drop.done",
+        "table.made",
+        "table.linked",
         "cache.charged",
         "freeze.closed",
     ];
@@ -118,6 +123,12 @@ mod active {
     static ARMED: Mutex<Option<Armed>> = Mutex::new(None);
     static LEFT: AtomicU64 = AtomicU64::new(0);
     static FROM_ENVIRONMENT: Once = Once::new();
+    static OBSERVER: OnceLock<Box<dyn Fn(&'static str) + Send + Sync>> = OnceLock::new();
+
+    /// Has every step that this process passes from now on told to `observer`; the first one stays.
+    pub fn observe(observer: impl Fn(&'static str) + Send + Sync + 'static) {
+        let _ = OBSERVER.set(Box::new(observer));
+    }
 
     /// Arms one step of this process: `name:kill` or `name:stop`, optionally `:N` for the N-th
     /// passing. An empty text disarms.
@@ -157,6 +168,9 @@ mod active {
             }
         });
         debug_assert!(ALL.contains(&name), "step {name} is not in the list");
+        if let Some(observer) = OBSERVER.get() {
+            observer(name);
+        }
         if LEFT.load(Ordering::SeqCst) == 0 {
             return;
         }

@@ -213,6 +213,7 @@ fn mutants(
     let only = std::env::var("COMMONHOLD_MUTANT").ok().map(|n| n.parse().expect("a number"));
     for first in (0..count).step_by(BATCH) {
         let (first, last) = match only {
+            Some(_) if first > 0 => break,
             Some(number) => (number, number + 1),
             None => (first, (first + BATCH).min(count)),
         };

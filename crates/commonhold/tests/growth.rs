@@ -44,15 +44,14 @@ fn grow(shape: Shape, back_below: impl Fn(u64) -> u64) {
         assert!(map.delete(shape.key(id)).unwrap(), "key {id} is gone");
     }
     assert_eq!((map.len().unwrap(), map.iter().count()), (0, 0));
-    hold.trim().unwrap();
-    let left = hold.stat().unwrap().memory_bytes;
     let report = hold.check().unwrap();
     assert!(report.ok, "{:?}", report.problems);
     let bound = back_below(full);
-    assert!(
-        left <= bound,
-        "{empty} bytes empty, {full} full, {left} after deleting all: {report:?}"
-    );
+    // What has been free for a quarter of a second is given back, and not before.
+    until(&format!("the memory is back: {empty} bytes empty, {full} full, {bound} wanted"), || {
+        hold.trim().unwrap();
+        hold.stat().unwrap().memory_bytes <= bound
+    });
 }
 
 fn same_uids(map: &Map, shape: Shape, uids: &[(u32, Uid)]) {

@@ -86,14 +86,17 @@ fn stop_at(scenario: &Scenario, step: &str, time: u32, then: Signal) -> bool {
 
 fn stop_everywhere(name: &str) {
     let scenario = scenario::by_name(name);
-    let mut passed = 0;
-    for step in steps::ALL.iter().filter(|s| !s.starts_with("recover.")) {
+    let steps = scenario.steps();
+    let mut missed = Vec::new();
+    for (number, step) in (1..).zip(&steps) {
         if stop_at(&scenario, step, 1, Signal::SIGCONT) {
-            passed += 1;
-            stop_at(&scenario, step, 1 + passed % 7, Signal::SIGKILL);
+            stop_at(&scenario, step, 1 + number % 7, Signal::SIGKILL);
+        } else {
+            missed.push(step);
         }
     }
-    assert!(passed >= 3, "'{name}' passes only {passed} steps");
+    // In company a hold has grown before, say.
+    assert!(steps.len() >= 3 + 2 * missed.len(), "'{name}' misses {missed:?} of {steps:?}");
 }
 
 macro_rules! stopped {

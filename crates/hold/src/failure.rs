@@ -58,10 +58,15 @@ impl Failure {
     }
 }
 
-/// Puts a message on standard error. A standard error that is closed must not end the program.
-pub fn complain(text: &str) {
+/// Puts a line on standard error. A standard error that is closed must not end the program.
+pub fn note(text: &str) {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "hold: {text}");
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Puts a message on standard error.
+pub fn complain(text: &str) {
+    note(&format!("hold: {text}"));
 }
 
 impl From<commonhold::Error> for Failure {

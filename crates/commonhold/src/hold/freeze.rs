@@ -60,7 +60,7 @@ fn wait_for(lane: &LaneGuard<'_>, segment: Segment<'_>) -> Result<()> {
         spins += 1;
         if spins < 1000 {
             std::hint::spin_loop();
-        } else if doubts.ask(word, owner, lane, Level::Segments)? {
+        } else if doubts.ask(word, owner, lane, Level::Segments)?.is_some() {
             std::thread::sleep(Duration::from_micros(100));
         }
     }

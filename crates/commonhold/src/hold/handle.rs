@@ -20,6 +20,7 @@ use crate::memory::trim;
 use crate::os::place;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -34,6 +35,12 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Hold {
     arena: Arc<Arena>,
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hold").field("path", &self.path()).finish_non_exhaustive()
+    }
 }
 
 impl Hold {

@@ -14,6 +14,7 @@ use crate::os::file::HoldFile;
 use crate::os::mapping::Mapping;
 use crate::os::place::{self, FileSystem};
 use crate::os::reaper;
+use crate::steps::step;
 use crate::sync::participant::{self, TABLE_EXTENTS, table};
 use crate::sync::space::{self, Space};
 use std::fs::File;
@@ -330,8 +331,10 @@ fn extend_table(arena: &Arena) -> Result<()> {
     let Ok(extent) = extents::claim(space, &lane, lane.lane()) else { return Ok(()) };
     // A table before it is linked: killed in between, 64 KiB stay unused; the other way round they would be freed.
     header(space, extent).set(State::idle(Kind::Table));
+    step!("table.made");
     let linked =
         links[next].compare_exchange(0, extent * EXTENT, Ordering::AcqRel, Ordering::Relaxed);
+    step!("table.linked");
     if linked.is_err() {
         extents::free(space, extent);
     }

@@ -12,6 +12,7 @@ use crate::map::walk::{Iter, Keys};
 use crate::map::{cache, read, words, write};
 use crate::memory::arena::Arena;
 use crate::sync::space::Space;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -47,6 +48,14 @@ pub struct Map {
     pub(crate) arena: Arc<Arena>,
     pub(crate) bound: Arc<Bound>,
     options: MapOptions,
+}
+
+impl fmt::Debug for Map {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.space().file().path();
+        let map = &mut f.debug_struct("Map");
+        map.field("name", &self.name()).field("hold", &path).finish_non_exhaustive()
+    }
 }
 
 impl Map {

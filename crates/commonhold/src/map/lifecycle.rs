@@ -104,7 +104,9 @@ fn free_root<'a>(lane: &LaneGuard<'a>) -> Result<(u32, &'a Root)> {
         let extent = extents::claim(space, lane, lane.lane())?;
         // A table before it is linked: killed in between, 64 KiB stay unused.
         header(space, extent).set(State::idle(Kind::Table));
+        step!("table.made");
         link.store(extent * EXTENT, Ordering::Release);
+        step!("table.linked");
     }
 }
 

@@ -10,6 +10,7 @@ use crate::map::directory;
 use crate::map::hash::Hash;
 use crate::map::record::{Record, tag_of};
 use crate::map::segment::Segment;
+use crate::steps::step;
 use crate::sync::space::Space;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -109,6 +110,7 @@ fn examine<R>(
     key: &[u8],
     copy: &mut impl FnMut(&Hit<'_>) -> R,
 ) -> Seen<R> {
+    step!("read.found");
     let Some(record) = bound.shape.open(segment.space, word) else {
         let same = slot.load(Ordering::Acquire) == word;
         return if same { Seen::Suspect } else { Seen::Changed };
@@ -116,6 +118,7 @@ fn examine<R>(
     let is = record.is_of(bound.id, hash) && record.key_is(key);
     let hit = Hit { record, position, segment };
     let result = is.then(|| copy(&hit));
+    step!("read.copied");
     if !unchanged(segment.space, slot, word, &hit.record) {
         return Seen::Changed;
     }
@@ -145,9 +148,11 @@ pub(crate) fn settled<R>(
         if word == 0 {
             return Some(None);
         }
+        step!("read.found");
         match bound.shape.open(space, word) {
             Some(record) => {
                 let result = look(word, &record);
+                step!("read.copied");
                 if unchanged(space, slot, word, &record) {
                     return Some(Some(result));
                 }

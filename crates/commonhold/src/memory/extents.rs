@@ -222,16 +222,26 @@ pub(crate) fn full(space: &Space, what: &str) -> Error {
 /// # Errors
 /// `Full` if there is none and the hold cannot grow.
 pub(crate) fn claim(space: &Space, peers: &impl Peers, lane: u32) -> Result<u64> {
+    let extent = claim_bare(space, peers, lane)?;
+    prepare(space, extent, 0, EXTENT)?;
+    Ok(extent)
+}
+
+/// The same, but it is still to be [`prepare`]d.
+///
+/// # Errors
+/// `Full` if there is none and the hold cannot grow.
+pub(crate) fn claim_bare(space: &Space, peers: &impl Peers, lane: u32) -> Result<u64> {
     loop {
         let seen = committed(space);
-        if let Some(extent) = claim_hinted(space, peers.me(), lane, seen)? {
+        if let Some(extent) = claim_hinted(space, peers.me(), lane, seen) {
             return Ok(extent);
         }
         grow(space, peers, seen, seen + 1)?;
     }
 }
 
-fn claim_hinted(space: &Space, me: Owner, lane: u32, committed: u64) -> Result<Option<u64>> {
+fn claim_hinted(space: &Space, me: Owner, lane: u32, committed: u64) -> Option<u64> {
     let groups = committed.div_ceil(64);
     let start = growth(space).group_hint.load(Ordering::Relaxed).min(groups - 1);
     for group in (start..groups).chain(0..start) {
@@ -242,11 +252,11 @@ fn claim_hinted(space: &Space, me: Owner, lane: u32, committed: u64) -> Result<O
             bits &= bits - 1;
             if extent < committed && take(space, extent, me, lane) {
                 growth(space).group_hint.store(group, Ordering::Relaxed);
-                return prepare(space, extent).map(Some);
+                return Some(extent);
             }
         }
     }
-    Ok(None)
+    None
 }
 
 /// CASes an extent from EMPTY or FREE to CLAIMED; its group bit follows.
@@ -270,22 +280,33 @@ pub(crate) fn take(space: &Space, extent: u64, me: Owner, lane: u32) -> bool {
     false
 }
 
-/// Gets memory behind a claimed extent and zeroes it. On failure the extent is EMPTY again.
-fn prepare(space: &Space, extent: u64) -> Result<u64> {
-    let header = header(space, extent);
-    // While CLAIMED, the class field says what the extent was before.
-    let was_free = header.state().class() == Kind::Free as u8;
-    if populate(space, extent, 1).is_err() {
-        header.set(State::idle(if was_free { Kind::Free } else { Kind::Empty }));
-        hint(space, extent);
+/// Gets memory behind `len` bytes of a claimed extent and zeroes them. On failure the extent is let go.
+///
+/// # Errors
+/// `Full` if there is no memory.
+pub(crate) fn prepare(space: &Space, extent: u64, from: u64, len: u64) -> Result<()> {
+    if populate_bytes(space, extent * EXTENT + from, len).is_err() {
+        let_go(space, extent);
         return Err(full(space, "more memory"));
     }
     step!("extent.populated");
-    if was_free {
-        zero(space, extent, 0, EXTENT);
+    if was_free(space, extent) {
+        zero(space, extent, from, len);
     }
-    header.bits.store(0, Ordering::Relaxed);
-    Ok(extent)
+    header(space, extent).bits.store(0, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Lets a claimed extent go that has served nothing.
+pub(crate) fn let_go(space: &Space, extent: u64) {
+    let kind = if was_free(space, extent) { Kind::Free } else { Kind::Empty };
+    header(space, extent).set(State::idle(kind));
+    hint(space, extent);
+}
+
+/// While CLAIMED, the class field says what the extent was before.
+fn was_free(space: &Space, extent: u64) -> bool {
+    header(space, extent).state().class() == Kind::Free as u8
 }
 
 /// Zeroes bytes of an extent that the caller owns.
@@ -297,7 +318,10 @@ pub(crate) fn zero(space: &Space, extent: u64, from: u64, len: u64) {
 
 /// Makes sure that memory is behind `count` extents, so that touching them never faults.
 pub(crate) fn populate(space: &Space, extent: u64, count: u64) -> Result<()> {
-    let (start, len) = (extent * EXTENT, count * EXTENT);
+    populate_bytes(space, extent * EXTENT, count * EXTENT)
+}
+
+fn populate_bytes(space: &Space, start: u64, len: u64) -> Result<()> {
     let failed = |e: std::io::Error| Error::os(space.file().path().display(), &e);
     if !space.in_memory() {
         space.file().allocate(start, len).map_err(failed)?;

@@ -35,6 +35,11 @@ const SEQUENCE_SHIFT: u32 = 14;
 const REMEMBERED: usize = 16;
 /// Headers looked at for a partly full extent before a new one is claimed.
 const LOOK: u64 = 64;
+/// Bytes handed out for each page of the next extent that is prepared ahead: it is ready at half of the current.
+const STEP: u64 = 2048;
+const PAGE: u64 = 4096;
+/// A lane prepares ahead after it has claimed so many extents: small holds stay small.
+const CLAIMS_BEFORE_AHEAD: u32 = 2;
 /// A lane looks for memory to give back after it has freed so many extents.
 const TRIM_AFTER: u32 = 64;
 
@@ -73,6 +78,20 @@ struct LaneState {
     room_next: usize,
     look_from: u64,
     freed: u32,
+    claims: u32,
+    ahead: Ahead,
+}
+
+/// An extent that the lane has claimed before it needs one, and gets memory behind page by page: so no single
+/// operation waits for 64 KiB of it.
+#[derive(Clone, Copy, Default)]
+struct Ahead {
+    /// 0 for none.
+    extent: u64,
+    /// Bytes of it that are prepared.
+    ready: u64,
+    /// Bytes handed out since the last page.
+    debt: u64,
 }
 
 impl Lane {
@@ -84,6 +103,8 @@ impl Lane {
             room_next: 0,
             look_from: 0,
             freed: 0,
+            claims: 0,
+            ahead: Ahead::default(),
         };
         Lane {
             busy: AtomicBool::new(false),
@@ -297,6 +318,7 @@ impl<'a> LaneGuard<'a> {
                     slab::allocate(self.space(), extent, class, word, self.me())
                 {
                     self.state().current[class as usize].word = word;
+                    self.get_ahead(geometry(class).size.into());
                     return Ok(offset);
                 }
                 self.give_up(class);
@@ -364,7 +386,7 @@ impl<'a> LaneGuard<'a> {
         if let Some(extent) = self.adopt_among(from..end.min(from + LOOK), class, 8) {
             return Ok(extent);
         }
-        match extents::claim(self.space(), self, self.lane()) {
+        match self.claim_extent() {
             Ok(extent) => {
                 let state = State::owned(kind_of(class), class, self.lane(), self.me());
                 header(self.space(), extent).set(state);
@@ -373,6 +395,47 @@ impl<'a> LaneGuard<'a> {
             }
             // Nothing new to be had: any free record will do.
             Err(full) => self.adopt_among(0..end, class, u32::MAX).ok_or(full),
+        }
+    }
+
+    /// The extent prepared ahead, or another one; it reads as zeros.
+    fn claim_extent(&self) -> Result<u64> {
+        let state = self.state();
+        state.claims += 1;
+        let Ahead { extent, ready, .. } = std::mem::take(&mut state.ahead);
+        if extent == 0 {
+            return extents::claim(self.space(), self, self.lane());
+        }
+        if ready < EXTENT {
+            extents::prepare(self.space(), extent, ready, EXTENT - ready)?;
+        }
+        Ok(extent)
+    }
+
+    /// Prepares a page of the next extent for every so many bytes handed out.
+    #[inline]
+    fn get_ahead(&self, bytes: u64) {
+        let state = self.state();
+        state.ahead.debt += bytes;
+        if state.ahead.debt >= STEP && state.claims >= CLAIMS_BEFORE_AHEAD {
+            state.ahead.debt = 0;
+            self.prepare_a_page();
+        }
+    }
+
+    /// Without success nothing is lost: whoever needs the extent then waits for all of it.
+    #[cold]
+    fn prepare_a_page(&self) {
+        let ahead = self.state().ahead;
+        if ahead.extent == 0 {
+            if let Ok(extent) = extents::claim_bare(self.space(), self, self.lane()) {
+                self.state().ahead.extent = extent;
+            }
+        } else if ahead.ready < EXTENT {
+            match extents::prepare(self.space(), ahead.extent, ahead.ready, PAGE) {
+                Ok(()) => self.state().ahead.ready += PAGE,
+                Err(_) => self.state().ahead = Ahead::default(),
+            }
         }
     }
 
@@ -417,6 +480,10 @@ pub(crate) fn retire_lane(arena: &Arena, participant: &Participant, number: usiz
     lane.retired.store(true, Ordering::Release);
     // SAFETY: the lane is ours and stays ours.
     let state = unsafe { &mut *lane.state.get() };
+    let ahead = std::mem::take(&mut state.ahead);
+    if ahead.extent != 0 {
+        extents::let_go(&arena.space, ahead.extent);
+    }
     for class in 0..CLASSES as u8 {
         let extent = std::mem::take(&mut state.current[class as usize]).extent;
         if extent != 0 {

@@ -126,9 +126,13 @@ pub(crate) fn is_dead(space: &Space, owner: Owner) -> bool {
     }
 }
 
-/// Whether the generation of `owner` has ended; `None` if its slot cannot be seen.
+/// Whether the generation of `owner` has ended, or never was; `None` if its slot may be one that this handle
+/// cannot see.
 pub(crate) fn has_ended(space: &Space, owner: Owner) -> Option<bool> {
-    slot(space, owner.slot()).map(|slot| slot.user(owner.slot()) != Some(owner))
+    match slot(space, owner.slot()) {
+        Some(slot) => Some(slot.user(owner.slot()) != Some(owner)),
+        None => sees_all(space).then_some(true),
+    }
 }
 
 /// The lanes of `owner` that list the segment at `offset`: every holder of its lock is among them.

@@ -17,9 +17,13 @@ use std::time::Duration;
 const WAITERS: u32 = 1 << 31;
 const SPINS: u32 = 256;
 const SLEEP: Duration = Duration::from_millis(20);
-/// A word that keeps naming a slot which this handle cannot see, or somebody who does not list the lock, is
-/// reported as damage after this many questions, each after a pause.
-const DOUBTS: u32 = 200;
+/// Between two questions about a lock that nobody seems to hold.
+const MOMENT: Duration = Duration::from_micros(200);
+/// A word that keeps naming a slot which this handle cannot see is reported as damage after this many
+/// questions, each after a pause.
+const UNSEEN_LIMIT: u32 = 50;
+/// The same for a word that names somebody who does not list the lock.
+const UNLISTED_LIMIT: u32 = 25;
 
 /// Where a lock stands in the order of locks: names < segment < directory < growth. Whoever waits for a lock
 /// may settle of a dead participant what stands there or behind, and nothing before: it may hold
@@ -43,7 +47,7 @@ pub(crate) trait Peers {
     /// True if `owner` will never run again.
     fn is_dead(&self, owner: Owner) -> bool;
     /// Whether the generation of `owner` has ended: everything it had signed was settled before.
-    /// `None` if its slot cannot be seen.
+    /// `None` if its slot may exist and cannot be seen.
     fn has_ended(&self, owner: Owner) -> Option<bool>;
     /// Settles what a dead `owner` left at `level`, or returns if somebody else is doing it.
     fn recover(&self, owner: Owner, level: Level) -> Result<()>;
@@ -116,8 +120,8 @@ fn lock_slowly(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()>
             }
             continue;
         };
-        if doubts.ask(word, owner, peers, level)? {
-            sleep(word, seen, peers);
+        if let Some(pause) = doubts.ask(word, owner, peers, level)? {
+            sleep(word, seen, pause, peers);
         }
     }
 }
@@ -130,7 +134,7 @@ pub(crate) struct Doubts {
 }
 
 impl Doubts {
-    /// Settles what a dead owner left. True if the lock is still the owner's and is to be waited for.
+    /// Settles what a dead owner left. If the lock is still the owner's: how long to wait before asking again.
     ///
     /// # Errors
     /// `Damaged` if nobody will ever let the lock go; whatever recovery reports.
@@ -140,31 +144,37 @@ impl Doubts {
         owner: Owner,
         peers: &impl Peers,
         level: Level,
-    ) -> Result<bool> {
+    ) -> Result<Option<Duration>> {
         if owner == peers.me() || !peers.is_dead(owner) {
+            if peers.may_hold(owner, word) {
+                self.unlisted = 0;
+                return Ok(Some(SLEEP));
+            }
             // A holder that comes and goes may be missed between two looks, but not so often in a row.
-            self.unlisted = if peers.may_hold(owner, word) { 0 } else { self.unlisted + 1 };
-            return if self.unlisted > DOUBTS { Err(never_ends(owner)) } else { Ok(true) };
+            self.unlisted += 1;
+            let given_up = self.unlisted > UNLISTED_LIMIT;
+            return if given_up { Err(never_ends(owner)) } else { Ok(Some(MOMENT)) };
         }
         peers.recover(owner, level)?;
         let ended = peers.has_ended(owner);
         if holder(word) != Some(owner) {
-            return Ok(false);
+            return Ok(None);
         }
         // Looked at after its generation had ended, the word contradicts the protocol. Otherwise
         // somebody else is recovering it, and may have been stopped: that is waited for.
         self.unseen += u32::from(ended.is_none());
-        if ended == Some(true) || self.unseen > DOUBTS { Err(never_ends(owner)) } else { Ok(true) }
+        let given_up = ended == Some(true) || self.unseen > UNSEEN_LIMIT;
+        if given_up { Err(never_ends(owner)) } else { Ok(Some(SLEEP)) }
     }
 }
 
-fn sleep(word: &AtomicU32, seen: u32, peers: &impl Peers) {
+fn sleep(word: &AtomicU32, seen: u32, pause: Duration, peers: &impl Peers) {
     let flagged = seen | WAITERS;
     if seen == flagged
         || word.compare_exchange(seen, flagged, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     {
         peers.sleeps_on(Some(word));
-        futex::wait(word, flagged, SLEEP);
+        futex::wait(word, flagged, pause);
         peers.sleeps_on(None);
     }
 }

@@ -6,7 +6,7 @@
 //! and says itself what must be found afterwards.
 
 use super::Dice;
-use super::process::Board;
+use super::process::{Board, Child};
 use super::script::{self, Expected, Op};
 use super::shape::Shape;
 use commonhold::{Hold, Map, MapOptions, Result};
@@ -63,6 +63,7 @@ pub const ALL: &[Scenario] = &[
     whole("visits", open_and_close, visits_add_up),
     whole("care", care_for_the_hold, |_, _, _| ()),
     whole("empty", fill_and_empty, whatever_is_left_is_right),
+    whole("tables", outgrow_the_tables, all_in_the_tables),
 ];
 
 const fn script(name: &'static str, shape: Shape, plan: fn(Shape, u32) -> Vec<Op>) -> Scenario {
@@ -86,6 +87,27 @@ impl Scenario {
     /// True if it is a script on the common map.
     pub fn is_script(&self) -> bool {
         matches!(self.act, Act::Script(_))
+    }
+
+    /// The steps that it passes when nothing disturbs it; those of recovery aside, which closing passes, too.
+    pub fn steps(&self) -> Vec<&'static str> {
+        use commonhold::steps;
+        let ground = super::ground::Ground::memory();
+        let path = ground.path("it.hold");
+        let passed: &Board = Box::leak(Box::new(Board::new(steps::ALL.len())));
+        let board = Board::new(word::ALL);
+        prepare(&path, self.shape);
+        let rehearsal = Child::run(format!("rehearsal of '{}'", self.name), || {
+            steps::observe(|name| {
+                let number = steps::ALL.iter().position(|step| *step == name);
+                passed.put(number.expect("a step of the list"), 1);
+            });
+            self.run(&path, 1, &board, word::VICTIM);
+        });
+        rehearsal.finish();
+        let all = steps::ALL.iter().enumerate();
+        let of_interest = all.filter(|(n, s)| passed.get(*n) == 1 && !s.starts_with("recover."));
+        of_interest.map(|(_, step)| *step).collect()
     }
 
     /// Runs it as `actor`, noting progress at word `at`.
@@ -119,6 +141,11 @@ pub fn open(path: &Path, shape: Shape) -> (Hold, Map) {
     let hold = Hold::open_or_create(path).unwrap();
     let map = hold.map(COMMON, shape.options()).unwrap();
     (hold, map)
+}
+
+/// A hold with the common map in it and nobody using it.
+pub fn prepare(path: &Path, shape: Shape) {
+    Child::run("preparation", || drop(open(path, shape))).finish();
 }
 
 /// The first key number of an actor.
@@ -275,4 +302,32 @@ fn whatever_is_left_is_right(hold: &Hold, board: &Board, at: usize) {
     }
     assert_eq!(count, map.len().unwrap());
     assert!(begun > done || count == 0, "{count} pairs after all was cleared");
+}
+
+/// More maps than the first table has places for (56), and more participants (204).
+const TABLED: u64 = 58;
+const HANDLES: u64 = 210;
+
+fn outgrow_the_tables(path: &Path, board: &Board, at: usize) -> Result<()> {
+    let hold = Hold::open(path)?;
+    let mut handles = Vec::new();
+    for n in 1..=TABLED.max(HANDLES) {
+        board.put(at, n);
+        if n <= HANDLES {
+            handles.push(Hold::open(path)?);
+        }
+        if n <= TABLED {
+            hold.map(&format!("tabled {n}"), Shape::Fixed(4, 4).options())?.set([1; 4], [2; 4])?;
+        }
+        board.put(at + 1, n);
+    }
+    Ok(())
+}
+
+fn all_in_the_tables(hold: &Hold, board: &Board, at: usize) {
+    for n in 1..=TABLED {
+        let map = hold.map(&format!("tabled {n}"), Shape::Fixed(4, 4).options()).unwrap();
+        let found = map.get([1; 4]).unwrap();
+        assert!(n > board.get(at + 1) || found == Some(vec![2; 4]), "map {n}: {found:?}");
+    }
 }

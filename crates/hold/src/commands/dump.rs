@@ -4,7 +4,7 @@
 //! beside and renamed at the end.
 
 use super::progress;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, note};
 use crate::formats::sizes::things;
 use crate::formats::{self, WritePairs, Writing};
 use crate::output::{Format, Output, Sink};
@@ -82,7 +82,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     drop(frozen);
     if !output.is_quiet() {
         let (pairs, path) = (things(pairs, "pair", "pairs"), path.display());
-        eprintln!("{pairs} written to {path}");
+        note(&format!("{pairs} written to {path}"));
     }
     Ok(ExitCode::SUCCESS)
 }

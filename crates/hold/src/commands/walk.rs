@@ -4,7 +4,7 @@
 //! between segments; so pages have at least as many pairs as asked for (unless the map ends) and
 //! up to a segment's more, and pairs that are there all the time are seen exactly once.
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, note};
 use crate::formats::{Pair, WritePairs, Writing, bytes};
 use crate::output::{Format, Output, Sink};
 use crate::target::{Directory, Hex, MapName};
@@ -55,8 +55,8 @@ pub fn run(
     print_lines(&mut steps, keys_only, writer.as_mut())?;
     if paged {
         match steps.next_cursor() {
-            Some(cursor) => eprintln!("next page: --cursor {cursor}"),
-            None => eprintln!("end of the map"),
+            Some(cursor) => note(&format!("next page: --cursor {cursor}")),
+            None => note("end of the map"),
         }
     }
     Ok(ExitCode::SUCCESS)

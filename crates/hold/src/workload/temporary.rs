@@ -5,6 +5,7 @@
 //! ever deleted.
 
 use super::{Result, Trouble};
+use crate::failure::complain;
 use commonhold::{ErrorKind, Hold};
 use std::path::{Path, PathBuf};
 
@@ -60,7 +61,7 @@ impl Drop for TemporaryHold {
         match Hold::drop_hold(&self.path, true) {
             Ok(()) => {}
             Err(e) if e.kind() == ErrorKind::NotFound => {}
-            Err(e) => eprintln!("hold: {} is left behind: {e}", self.path.display()),
+            Err(e) => complain(&format!("{} is left behind: {e}", self.path.display())),
         }
     }
 }

@@ -1,0 +1,404 @@
+//! Two that meet at a bad moment.
+//!
+//! A reader stopped in the middle of a record while everything under it changes; a map bound by name
+//! while it is dropped; runs freed and claimed while a recoverer stands still; one freeze behind
+//! another, and before a full cache. All by stopping one process at a named step and letting the others work.
+#![cfg(feature = "steps")]
+
+mod support;
+
+use commonhold::{ErrorKind, Hold, Map, Result, Values, steps};
+use nix::sys::signal::Signal;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use support::Dice;
+use support::ground::Ground;
+use support::process::{Board, Child, End, until};
+use support::scenario::{self, word};
+use support::script;
+use support::shape::Shape;
+
+const KEY: u32 = 7;
+const ABSENT: u64 = u64::MAX;
+const DROPPED: u64 = u64::MAX - 1;
+
+fn whole(hold: &Hold) {
+    hold.sweep().unwrap();
+    let report = hold.check().unwrap();
+    assert!(report.ok && report.allocated == report.reachable, "{report:?}");
+}
+
+// ---- a reader stopped while everything changes under it ------------------------------------
+
+/// What happens meanwhile, and what the reader may find in the end.
+struct Meddling {
+    name: &'static str,
+    act: fn(&Hold, Shape) -> Result<()>,
+    allowed: &'static [u64],
+}
+
+fn it(hold: &Hold, shape: Shape) -> Result<Map> {
+    hold.map("it", shape.options())
+}
+
+/// Sets so many other keys to version 3, which uses memory that was freed again.
+fn fill(hold: &Hold, shape: Shape, count: u32) -> Result<()> {
+    let map = it(hold, shape)?;
+    (0..count)
+        .map(|n| KEY + 1 + n)
+        .try_for_each(|id| map.set(shape.key(id), shape.value(id, shape.fit(3))).map(drop))
+}
+
+const MEDDLINGS: &[Meddling] = &[
+    Meddling {
+        name: "update",
+        act: |hold, shape| it(hold, shape)?.set(shape.key(KEY), shape.value(KEY, 2)).map(drop),
+        allowed: &[1, 2],
+    },
+    Meddling {
+        name: "many updates",
+        act: |hold, shape| {
+            let map = it(hold, shape)?;
+            (0..200)
+                .try_for_each(|n| map.set(shape.key(KEY), shape.value(KEY, 2 - n % 2)).map(drop))
+        },
+        allowed: &[1, 2],
+    },
+    Meddling {
+        name: "delete and fill",
+        act: |hold, shape| {
+            it(hold, shape)?.delete(shape.key(KEY))?;
+            fill(hold, shape, 100)
+        },
+        allowed: &[1, ABSENT],
+    },
+    Meddling {
+        name: "growth",
+        act: |hold, shape| fill(hold, shape, if shape == Shape::Big { 200 } else { 8000 }),
+        allowed: &[1],
+    },
+    Meddling {
+        name: "clear and fill",
+        act: |hold, shape| {
+            it(hold, shape)?.clear()?;
+            fill(hold, shape, 100)
+        },
+        allowed: &[1, ABSENT],
+    },
+    Meddling {
+        name: "compaction",
+        act: |hold, shape| {
+            fill(hold, shape, 2000)?;
+            let map = it(hold, shape)?;
+            (0..2000).try_for_each(|n| map.delete(shape.key(KEY + 1 + n)).map(drop))?;
+            std::thread::sleep(Duration::from_millis(300));
+            hold.trim().map(drop)
+        },
+        allowed: &[1],
+    },
+    Meddling { name: "drop", act: |hold, _| hold.drop_map("it").map(drop), allowed: &[1, DROPPED] },
+    Meddling {
+        name: "drop and reuse",
+        act: |hold, shape| {
+            hold.drop_map("it")?;
+            // The same key in the same place, with another value, and the old record's memory used again.
+            it(hold, shape)?.set(shape.key(KEY), shape.value(KEY, 2))?;
+            fill(hold, shape, 300)
+        },
+        allowed: &[1, DROPPED],
+    },
+];
+
+/// A way to look the key up: its value if it is there.
+type Way = fn(&Map, Shape) -> Result<Option<Vec<u8>>>;
+
+const WAYS: &[(&str, Way)] = &[
+    ("get", |map, shape| map.get(shape.key(KEY))),
+    ("get_many", |map, shape| {
+        let mut values = Values::new();
+        map.get_many(&[shape.key(KEY)], &mut values)?;
+        Ok(values.get(0).map(<[u8]>::to_vec))
+    }),
+    ("iteration", |map, shape| {
+        for pair in map.iter() {
+            let (key, value) = pair?;
+            if shape.id(&key) == Ok(KEY) {
+                return Ok(Some(value));
+            }
+        }
+        Ok(None)
+    }),
+];
+
+fn look(map: &Map, shape: Shape, way: Way) -> u64 {
+    match way(map, shape) {
+        Ok(Some(value)) => script::read(shape, KEY, &value),
+        Ok(None) => ABSENT,
+        Err(e) if e.kind() == ErrorKind::NotFound => DROPPED,
+        Err(e) => panic!("{e:?}"),
+    }
+}
+
+/// Stops a reader at the step, lets the meddler act, and sees what the reader says then.
+fn meet(shape: Shape, step: &str, (how, way): (&str, Way), meddling: &Meddling, read_only: bool) {
+    let ground = Ground::memory();
+    let (path, board) = (ground.path("it.hold"), Board::new(1));
+    let what = format!("{shape:?}, {how} stopped at {step}, {}", meddling.name);
+    let hold = Hold::create(&path).unwrap();
+    it(&hold, shape).unwrap().set(shape.key(KEY), shape.value(KEY, 1)).unwrap();
+    let mut reader = Child::run(format!("reader; {what}"), || {
+        let hold = Hold::options().read_only(read_only).open(&path).unwrap();
+        let map = hold.open_map("it").unwrap();
+        steps::arm(&format!("{step}:stop")).unwrap();
+        board.put(0, look(&map, shape, way));
+    });
+    assert!(reader.wait_stopped(), "{what}: it does not pass");
+    (meddling.act)(&hold, shape).unwrap();
+    reader.signal(Signal::SIGCONT);
+    reader.finish();
+    let found = board.get(0);
+    assert!(
+        meddling.allowed.contains(&found),
+        "{what}: {found}, not one of {:?}",
+        meddling.allowed
+    );
+    whole(&hold);
+}
+
+#[test]
+fn a_stopped_reader_finds_what_was_there_or_what_is() {
+    for shape in [Shape::General, Shape::Big, Shape::Fixed(16, 16), Shape::Cache] {
+        for step in ["read.found", "read.copied"] {
+            for (number, way) in WAYS.iter().enumerate() {
+                for meddling in MEDDLINGS {
+                    // Iteration may have passed the place, or end early in a map that was dropped.
+                    let read_only = number % 2 == 0;
+                    meet(shape, step, *way, meddling, read_only);
+                }
+            }
+        }
+    }
+}
+
+// ---- a map bound by name while it is dropped -----------------------------------------------
+
+const PAIRS: u32 = 40;
+
+fn fill_it(hold: &Hold, version: u64) {
+    let map = it(hold, Shape::General).unwrap();
+    for id in 0..PAIRS {
+        map.set(Shape::General.key(id), Shape::General.value(id, version)).unwrap();
+    }
+}
+
+/// Everything that a handle of the map says while it is being dropped: right values, or that it is gone.
+fn looks_right(map: Result<Map>, what: &str) {
+    let gone = |e: &commonhold::Error| e.kind() == ErrorKind::NotFound;
+    let map = match map {
+        Ok(map) => map,
+        Err(e) => return assert!(gone(&e), "{what}: {e:?}"),
+    };
+    for id in 0..PAIRS {
+        match map.get(Shape::General.key(id)) {
+            Ok(Some(value)) => assert_eq!(script::read(Shape::General, id, &value), 1, "{what}"),
+            Ok(None) => panic!("{what}: key {id} is absent, but nobody deleted it"),
+            Err(e) => assert!(gone(&e), "{what}: {e:?}"),
+        }
+    }
+}
+
+fn drop_stopped_at(step: &str, then: Signal) {
+    let ground = Ground::memory();
+    let (path, board) = (ground.path("it.hold"), Board::new(1));
+    let what = format!("dropped, stopped at {step}, then {then}");
+    let hold = Hold::create(&path).unwrap();
+    fill_it(&hold, 1);
+    let old = hold.open_map("it").unwrap();
+    let mut dropper = Child::run(format!("dropper; {what}"), || {
+        let hold = Hold::open(&path).unwrap();
+        steps::arm(&format!("{step}:stop")).unwrap();
+        assert!(hold.drop_map("it").unwrap());
+    });
+    assert!(dropper.wait_stopped(), "{what}: it does not pass");
+    looks_right(hold.open_map("it"), &what);
+    looks_right(Ok(old), &what);
+    assert!(hold.maps().unwrap().len() <= 1);
+    // Who wants a map of that name waits for the dropper, dead or alive, and gets a new one.
+    let maker = Child::run(format!("maker; {what}"), || {
+        let hold = Hold::open(&path).unwrap();
+        board.put(0, 1);
+        let map = it(&hold, Shape::General).unwrap();
+        assert_eq!((map.len().unwrap(), map.iter().count()), (0, 0), "a new map is empty");
+        fill_it(&hold, 2);
+    });
+    until("the maker is at it", || board.get(0) == 1 || maker.is_gone());
+    dropper.signal(then);
+    let killed = then == Signal::SIGKILL;
+    assert_eq!(dropper.wait(), if killed { End::By(then) } else { End::Well }, "{what}");
+    maker.finish();
+    let map = hold.open_map("it").unwrap();
+    for id in 0..PAIRS {
+        let value = map.get(Shape::General.key(id)).unwrap().expect("a pair of the new map");
+        assert_eq!(script::read(Shape::General, id, &value), 2, "{what}");
+    }
+    whole(&hold);
+}
+
+#[test]
+fn a_name_leads_to_a_whole_map_or_to_none_while_it_is_dropped() {
+    for step in steps::ALL.iter().filter(|s| s.starts_with("drop.")) {
+        drop_stopped_at(step, Signal::SIGCONT);
+        drop_stopped_at(step, Signal::SIGKILL);
+    }
+}
+
+// ---- runs freed and claimed while a recoverer stands still ---------------------------------
+
+/// Large values come and go until told to stop.
+fn churn(path: &Path, board: &Board) {
+    let (_hold, map) = scenario::open(path, Shape::Big);
+    let mut dice = Dice::new(11);
+    let first = scenario::first(2);
+    let mut version = 1;
+    while board.get(word::ORDER) == 0 {
+        let id = first + dice.below(8) as u32;
+        version += 1;
+        map.set(Shape::Big.key(id), Shape::Big.value(id, version)).unwrap();
+        let found = map.get(Shape::Big.key(id)).unwrap().expect("a value just set");
+        assert_eq!(script::read(Shape::Big, id, &found), version);
+        if dice.one_in(3) {
+            assert!(map.delete(Shape::Big.key(id)).unwrap());
+        }
+        board.count(word::PROGRESS, 1);
+    }
+}
+
+fn recoverer_stands_still(step: &str, time: u32, recovering: &str) {
+    const VICTIM: u32 = 1;
+    let ground = Ground::memory();
+    let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
+    let scenario = scenario::by_name("large");
+    let what = format!("killed at {step}, recoverer stopped at {recovering}");
+    let churner = Child::run(format!("churner; {what}"), || churn(&path, &board));
+    until("large values come and go", || board.get(word::PROGRESS) > 3 || churner.is_gone());
+    let mut victim = Child::run(format!("victim; {what}"), || {
+        steps::arm(&format!("{step}:kill:{time}")).unwrap();
+        scenario.run(&path, VICTIM, &board, word::VICTIM);
+    });
+    victim.wait();
+    let mut recoverer = Child::run(format!("recoverer; {what}"), || {
+        steps::arm(&format!("{recovering}:stop")).unwrap();
+        Hold::open(&path).unwrap().sweep().unwrap();
+    });
+    if recoverer.wait_stopped() {
+        // The churner goes on unless it needs what is being recovered; then it waits, and that is right.
+        let (before, late) =
+            (board.get(word::PROGRESS), Instant::now() + Duration::from_millis(50));
+        until("the churner has worked or waits", || {
+            board.get(word::PROGRESS) > before + 20 || Instant::now() > late
+        });
+        recoverer.signal(Signal::SIGCONT);
+    }
+    recoverer.finish();
+    let goes_on = board.get(word::PROGRESS) + 5;
+    until("the churner goes on", || board.get(word::PROGRESS) > goes_on || churner.is_gone());
+    board.put(word::ORDER, 1);
+    churner.finish();
+    let hold = Hold::open(&path).unwrap();
+    scenario.verify(&hold, VICTIM, &board, word::VICTIM, &what);
+    whole(&hold);
+}
+
+#[test]
+fn runs_come_and_go_while_a_recoverer_stands_still() {
+    let recovering: Vec<_> = steps::ALL.iter().filter(|s| s.starts_with("recover.")).collect();
+    let killed =
+        ["run.head-claimed", "run.claimed", "run.body-freed", "write.sequenced", "write.committed"];
+    for (number, step) in (1..).zip(killed) {
+        for recovering in &recovering {
+            recoverer_stands_still(step, number % 3 + 1, recovering);
+        }
+    }
+}
+
+// ---- freezing ------------------------------------------------------------------------------
+
+#[test]
+fn a_second_freeze_waits_for_the_first() {
+    let ground = Ground::memory();
+    let (path, board) = (ground.path("it.hold"), Board::new(2));
+    let hold = Hold::create(&path).unwrap();
+    fill_it(&hold, 1);
+    for end in [End::Well, End::By(Signal::SIGKILL)] {
+        let mut first = Child::run("first", || {
+            let hold = Hold::open(&path).unwrap();
+            let _frozen = hold.freeze().unwrap();
+            assert_eq!(hold.freeze().err().expect("an error").kind(), ErrorKind::Busy);
+            board.put(0, 1);
+            until("told to go on", || board.get(1) == 1);
+        });
+        until("the hold is frozen", || board.get(0) == 1 || first.is_gone());
+        let second = Child::run("second", || {
+            let hold = Hold::open(&path).unwrap();
+            let _frozen = hold.freeze().unwrap();
+            board.put(0, 2);
+        });
+        std::thread::sleep(Duration::from_millis(60));
+        assert_eq!(board.get(0), 1, "two have frozen the hold");
+        if end == End::Well {
+            board.put(1, 1)
+        } else {
+            first.signal(Signal::SIGKILL)
+        }
+        assert_eq!(first.wait(), end);
+        second.finish();
+        assert_eq!(board.get(0), 2);
+        board.put(0, 0);
+        board.put(1, 0);
+        fill_it(&hold, 1);
+        whole(&hold);
+    }
+}
+
+#[test]
+fn a_full_cache_evicts_nothing_while_frozen() {
+    const MOST: u64 = 300;
+    let shape = Shape::Evicting(MOST);
+    let ground = Ground::memory();
+    let (path, board) = (ground.path("it.hold"), Board::new(2));
+    let hold = Hold::create(&path).unwrap();
+    fill(&hold, shape, 1000).unwrap();
+    let map = it(&hold, shape).unwrap();
+    let keys = || map.keys().map(Result::unwrap).collect::<std::collections::BTreeSet<_>>();
+    for end in [End::Well, End::By(Signal::SIGKILL)] {
+        let mut freezer = Child::run("freezer", || {
+            let hold = Hold::open(&path).unwrap();
+            let _frozen = hold.freeze().unwrap();
+            let busy = fill(&hold, shape, 1).expect_err("frozen by this very thread");
+            assert_eq!(busy.kind(), ErrorKind::Busy);
+            board.put(0, 1);
+            until("told to go on", || board.get(1) == 1);
+        });
+        until("the hold is frozen", || board.get(0) == 1 || freezer.is_gone());
+        let before = keys();
+        let writer = Child::run("writer", || {
+            let map = it(&Hold::open(&path).unwrap(), shape).unwrap();
+            for id in 5000..5100 {
+                map.set(shape.key(id), shape.value(id, 3)).unwrap();
+            }
+        });
+        std::thread::sleep(Duration::from_millis(60));
+        assert!(keys() == before, "a frozen cache changed");
+        if end == End::Well {
+            board.put(1, 1)
+        } else {
+            freezer.signal(Signal::SIGKILL)
+        }
+        assert_eq!(freezer.wait(), end);
+        writer.finish();
+        assert!(keys() != before && map.len().unwrap() <= MOST, "the writer went on");
+        board.put(0, 0);
+        board.put(1, 0);
+        whole(&hold);
+    }
+}
