@@ -71,7 +71,7 @@ fn clear(error: &Error, path: &Path) {
 #[track_caller]
 fn refused(path: &Path, kinds: &[ErrorKind]) {
     for read_only in [false, true] {
-        let error = Hold::options().read_only(read_only).open(path).err().expect("an error");
+        let error = Hold::options().read_only(read_only).open(path).expect_err("an error");
         assert!(kinds.contains(&error.kind()), "{error:?}, not {kinds:?}");
         clear(&error, path);
     }
@@ -127,7 +127,7 @@ fn without_permission_nothing_opens() {
     // Readable, not writable: reading works, writing is refused.
     mode(&path, 0o444);
     as_nobody(&|| {
-        let error = Hold::open(&path).err().expect("an error");
+        let error = Hold::open(&path).expect_err("an error");
         assert!(matches!(error.kind(), ErrorKind::Permission | ErrorKind::ReadOnly), "{error:?}");
         clear(&error, &path);
         let hold = Hold::options().read_only(true).open(&path).unwrap();

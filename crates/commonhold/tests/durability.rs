@@ -87,7 +87,7 @@ fn written_by_a_victim(path: &Path) {
 
 #[track_caller]
 fn unclean(path: &Path) -> Error {
-    let error = Hold::open(path).err().expect("an error");
+    let error = Hold::open(path).expect_err("an error");
     assert_eq!(error.kind(), ErrorKind::Unclean, "{error:?}");
     let text = error.to_string();
     assert!(text.contains("hold repair --salvage"), "the way out is missing: {text}");

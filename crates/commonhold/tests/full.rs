@@ -215,7 +215,7 @@ fn room_taken_by_others_is_no_signal() {
             all_there(&hold, &map, shape, &stored);
             let second = Hold::open(dir.join("it.hold")).unwrap();
             all_there(&second, &second.open_map("it").unwrap(), shape, &stored);
-            let error = Hold::create(dir.join("new.hold")).err().expect("an error");
+            let error = Hold::create(dir.join("new.hold")).expect_err("an error");
             assert_eq!(error.kind(), ErrorKind::Full, "{error:?}");
             assert!(!dir.join("new.hold").exists(), "a hold that could not be made was left");
             other.set_len(0).unwrap();

@@ -7,15 +7,18 @@ use crate::map::hash::Hash;
 use crate::map::iterate::{Cursor, Pair};
 use crate::map::many::{self, Values};
 use crate::map::options::{MapOptions, Uid, milliseconds};
-use crate::map::read::Hit;
+use crate::map::read::{Hit, Place};
 use crate::map::walk::{Iter, Keys};
-use crate::map::{cache, read, words, write};
+use crate::map::{cache, locked, read, words, write};
 use crate::memory::arena::Arena;
 use crate::sync::space::Space;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+/// A batch of changes fetches memory so many pairs ahead.
+const AHEAD: usize = 4;
 
 /// A map in a hold: bytes to bytes, shared by every process that has the hold open.
 ///
@@ -98,7 +101,7 @@ impl Map {
         self.begin_read(key)?;
         out.clear();
         let hash = self.bound.hasher.hash(key);
-        let present = self.append(hash, key, out)?;
+        let present = self.append(hash, key, None, out)?;
         if !present {
             out.clear();
         }
@@ -113,8 +116,8 @@ impl Map {
         }
         self.arena.ensure_open()?;
         let (space, bound) = (self.space(), &*self.bound);
-        many::get_many(space, bound, keys, out, |hash, key, out| {
-            self.append(hash, key, out.buffer())
+        many::get_many(space, bound, keys, out, |hash, key, seen, out| {
+            self.append(hash, key, seen, out.buffer())
         })
     }
 
@@ -126,13 +129,19 @@ impl Map {
 
     /// Appends the value of `key`. If it is absent, `out` may have grown by garbage.
     #[inline]
-    fn append(&self, hash: Hash, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+    fn append(
+        &self,
+        hash: Hash,
+        key: &[u8],
+        seen: Option<Place<'_>>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
         if let Some(pairs) = &self.bound.words {
-            let found = words::find(self.space(), &self.bound, pairs, hash, key)?;
+            let found = words::find(self.space(), &self.bound, pairs, (hash, key), seen)?;
             return Ok(found.map(|(_, value)| pairs.append_value(value, out)).is_some());
         }
         let start = out.len();
-        let found = self.lookup(hash, key, |hit| {
+        let found = self.lookup(hash, key, seen, |hit| {
             out.truncate(start);
             hit.record.append_value(out);
         })?;
@@ -145,13 +154,14 @@ impl Map {
         &self,
         hash: Hash,
         key: &[u8],
+        seen: Option<Place<'_>>,
         mut copy: impl FnMut(&Hit<'_>) -> R,
     ) -> Result<Option<R>> {
         let (space, bound) = (self.space(), &*self.bound);
         if !bound.is_cache() {
-            return read::find(space, bound, hash, key, copy);
+            return read::find(space, bound, (hash, key), seen, copy);
         }
-        let found = read::find(space, bound, hash, key, |hit| {
+        let found = read::find(space, bound, (hash, key), seen, |hit| {
             let result = copy(hit);
             let fresh = !cache::is_expired(space, &hit.record);
             if fresh && self.arena.participant().is_some() {
@@ -176,8 +186,10 @@ impl Map {
         self.begin_read(key)?;
         let hash = self.bound.hasher.hash(key);
         let position = match &self.bound.words {
-            Some(pairs) => words::find(self.space(), &self.bound, pairs, hash, key)?.map(|f| f.0),
-            None => self.lookup(hash, key, |hit| hit.position)?,
+            Some(pairs) => {
+                words::find(self.space(), &self.bound, pairs, (hash, key), None)?.map(|f| f.0)
+            }
+            None => self.lookup(hash, key, None, |hit| hit.position)?,
         };
         Ok(position.map(|position| Uid(hash.directory() << 8 | position)))
     }
@@ -215,7 +227,10 @@ impl Map {
     /// Sets many pairs, in order. Each is atomic, the batch is not: on an error those before it are set.
     pub fn set_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: &[(K, V)]) -> Result<()> {
         let lane = self.arena.enter()?;
-        for (key, value) in pairs {
+        for (at, (key, value)) in pairs.iter().enumerate() {
+            if let Some((later, _)) = pairs.get(at + AHEAD) {
+                locked::fetch(self.space(), &self.bound, self.bound.hasher.hash(later.as_ref()));
+            }
             let change = Change::new(key.as_ref(), Rule::Always, Act::Put(value.as_ref()));
             match &self.bound.words {
                 Some(words) => words::apply_in(&lane, &self.bound, words, &change, None)?,
@@ -305,14 +320,14 @@ impl Map {
         self.begin_read(key)?;
         let hash = self.bound.hasher.hash(key);
         if let Some(pairs) = &self.bound.words {
-            let found = words::find(self.space(), &self.bound, pairs, hash, key)?;
+            let found = words::find(self.space(), &self.bound, pairs, (hash, key), None)?;
             return Ok(found.map(|(_, value)| {
                 let mut bytes = Vec::new();
                 pairs.append_value(value, &mut bytes);
                 (bytes, value)
             }));
         }
-        self.lookup(hash, key, |hit| {
+        self.lookup(hash, key, None, |hit| {
             let mut value = Vec::new();
             hit.record.append_value(&mut value);
             (value, hit.record.sequence)

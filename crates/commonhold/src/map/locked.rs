@@ -8,13 +8,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::Bound;
 use crate::map::directory;
 use crate::map::hash::Hash;
-use crate::map::record::{Record, offset_of, tag_of};
+use crate::map::record::{Record, has_tag, offset_of};
 use crate::map::root;
 use crate::map::segment::Segment;
 use crate::memory::arena::Writer;
 use crate::memory::lane::{self, LaneGuard};
 use crate::steps::step;
 use crate::sync::robust_lock::{self, Level, Peers};
+use crate::sync::space::Space;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// A record found under the lock.
@@ -24,33 +25,25 @@ pub(crate) struct Found<'a> {
     pub(crate) record: Record<'a>,
 }
 
-/// Lists and takes the lock of the segment that a hash belongs to.
+/// Asks for the memory that a change of a key touches: the segment's lock, for writing, and both buckets.
+/// Until the lock is taken they come, while the change is prepared.
+#[inline]
+pub(crate) fn fetch(space: &Space, bound: &Bound, hash: Hash) {
+    if let Some(segment) = directory::lookup(space, bound.root(space), hash.directory()) {
+        segment.prefetch_header();
+        hash.buckets(bound.buckets).into_iter().for_each(|number| segment.prefetch(number));
+    }
+}
+
+/// Lists and takes the lock of the segment that these 24 directory bits of a hash belong to.
 ///
 /// # Errors
 /// `NotFound` if the map was dropped; `Busy` if this very process froze the hold; damage.
 #[inline]
-pub(crate) fn lock<'a>(lane: &LaneGuard<'a>, bound: &Bound, hash: Hash) -> Result<Segment<'a>> {
-    let buckets = hash.buckets(bound.buckets);
-    // The lock's line and the buckets' are fetched together.
-    lock_found(lane, bound, hash.directory(), |segment| segment.prefetch(buckets))
-}
-
-/// The same, by the 24 directory bits.
-pub(crate) fn lock_bits<'a>(lane: &LaneGuard<'a>, bound: &Bound, bits: u32) -> Result<Segment<'a>> {
-    lock_found(lane, bound, bits, |_| {})
-}
-
-#[inline]
-fn lock_found<'a>(
-    lane: &LaneGuard<'a>,
-    bound: &Bound,
-    bits: u32,
-    found: impl Fn(Segment<'a>),
-) -> Result<Segment<'a>> {
+pub(crate) fn lock<'a>(lane: &LaneGuard<'a>, bound: &Bound, bits: u32) -> Result<Segment<'a>> {
     let space = lane.space();
     loop {
         let segment = directory::lookup_checked(space, bound, bits)?;
-        found(segment);
         lock_this(lane, segment, Level::Whole)?;
         let root = bound.root(space);
         let again = directory::lookup(space, root, bits);
@@ -126,17 +119,18 @@ pub(crate) fn find<'a>(
     hash: Hash,
     key: &[u8],
 ) -> Result<Option<Found<'a>>> {
-    for number in hash.buckets(bound.buckets) {
-        let bucket = segment.bucket(number);
-        for at in bucket.matching(|word| tag_of(word) == hash.tag() && word != 0) {
-            // Relaxed: under the lock nobody else changes slots.
-            let word = bucket.slots[at as usize & 7].load(Ordering::Relaxed);
-            let Some(record) = bound.shape.open(segment.space, word) else {
-                return Err(bound.damaged("a slot names no record"));
-            };
-            if record.is_of(bound.id, hash) && record.key_is(key) {
-                return Ok(Some(Found { position: number * 8 + at, word, record }));
-            }
+    let row = segment.row(hash.buckets(bound.buckets));
+    for at in row.tagged(hash.tag()) {
+        // Relaxed: under the lock nobody else changes slots.
+        let word = row.slot(at).load(Ordering::Relaxed);
+        if !has_tag(hash.tag(), word) {
+            continue;
+        }
+        let Some(record) = bound.shape.open(segment.space, word) else {
+            return Err(bound.damaged("a slot names no record"));
+        };
+        if record.is_of(bound.id, hash) && record.key_is(key) {
+            return Ok(Some(Found { position: row.position(at), word, record }));
         }
     }
     Ok(None)
@@ -181,7 +175,7 @@ pub(crate) fn commit(
         record.seal(sequence);
         fence(Ordering::Release);
         // Pairs with the acquire of readers: the bytes are whole.
-        segment.space.word(record.offset).store(sequence, Ordering::Release);
+        record.mark().store(sequence, Ordering::Release);
         step!("write.sequenced");
     }
     // The commit point. Pairs with the acquire of readers.

@@ -7,58 +7,65 @@ use crate::error::Result;
 use crate::map::bound::Bound;
 use crate::map::directory;
 use crate::map::hash::Hash;
-use crate::map::record::{prefetch, tag_of};
-use crate::map::segment::Segment;
+use crate::map::read::Place;
+use crate::map::record::{has_tag, prefetch};
+use crate::map::segment::{BUCKET_SLOTS, Segment};
 use crate::sync::space::Space;
 use std::sync::atomic::Ordering;
 
 /// Keys in flight at a time: enough to cover the memory's latency, few enough for the first-level cache.
 pub(crate) const BATCH: usize = 32;
 
-/// Hashes of up to [`BATCH`] keys, with their memory on its way.
-pub(crate) struct Batch {
-    pub(crate) hashes: [Hash; BATCH],
+/// Up to [`BATCH`] keys: their hashes and where each was seen, with its memory on the way.
+struct Batch<'a> {
+    hashes: [Hash; BATCH],
+    places: [Option<Place<'a>>; BATCH],
 }
 
-impl Batch {
-    /// Hashes the keys and fetches what looking them up will touch.
+impl<'a> Batch<'a> {
+    /// Of a key's two buckets the second is fetched only if the key is not in the first: what limits a batch
+    /// is the number of lines on the way.
     #[inline]
-    pub(crate) fn prepare<K: AsRef<[u8]>>(space: &Space, bound: &Bound, keys: &[K]) -> Batch {
-        let mut hashes = [Hash(0); BATCH];
+    fn prepare<K: AsRef<[u8]>>(space: &'a Space, bound: &Bound, keys: &[K]) -> Batch<'a> {
+        let mut batch = Batch { hashes: [Hash(0); BATCH], places: [None; BATCH] };
         let mut segments: [Option<Segment<'_>>; BATCH] = [None; BATCH];
         let root = bound.root(space);
-        for (hash, key) in hashes.iter_mut().zip(keys) {
+        for (hash, key) in batch.hashes.iter_mut().zip(keys) {
             *hash = bound.hasher.hash(key.as_ref());
         }
-        let used = keys.len().min(BATCH);
-        for (segment, hash) in segments.iter_mut().zip(&hashes[..used]) {
+        for ((segment, hash), _) in segments.iter_mut().zip(&batch.hashes).zip(keys) {
             *segment = directory::lookup(space, root, hash.directory());
             if let Some(segment) = segment {
-                segment.prefetch(hash.buckets(bound.buckets));
+                segment.prefetch(hash.buckets(bound.buckets)[0]);
             }
         }
-        if bound.words.is_none() {
-            for (segment, hash) in segments.iter().zip(&hashes[..used]) {
-                if let Some(segment) = segment {
-                    fetch_record(bound, *segment, *hash);
+        for which in [0, 1] {
+            for (at, key) in keys.iter().enumerate() {
+                let (Some(segment), None) = (segments[at], batch.places[at]) else { continue };
+                let buckets = batch.hashes[at].buckets(bound.buckets);
+                let seen = see(bound, segment, buckets[which], batch.hashes[at], key.as_ref());
+                batch.places[at] = seen.map(|position| Place { segment, position });
+                if seen.is_none() && which == 0 {
+                    segment.prefetch(buckets[1]);
                 }
             }
         }
-        Batch { hashes }
+        batch
     }
 }
 
-/// Fetches the first record whose tag matches; almost always the right one.
+/// Where in a bucket the key seems to be. The record there is fetched.
 #[inline]
-fn fetch_record(bound: &Bound, segment: Segment<'_>, hash: Hash) {
-    for number in hash.buckets(bound.buckets) {
-        let bucket = segment.bucket(number);
-        if let Some(at) = bucket.matching(|w| tag_of(w) == hash.tag() && w != 0).next() {
-            // Relaxed: only a prefetch depends on it.
-            prefetch(segment.space, bucket.slots[at as usize & 7].load(Ordering::Relaxed));
-            return;
-        }
+fn see(bound: &Bound, segment: Segment<'_>, number: u32, hash: Hash, key: &[u8]) -> Option<u32> {
+    if let Some(words) = &bound.words {
+        return words.seen_in(segment, number, words.key_word(key));
     }
+    let bucket = segment.bucket(number);
+    // Relaxed: only a hint depends on it.
+    let word = |at: &u32| bucket.slots[(*at % BUCKET_SLOTS) as usize].load(Ordering::Relaxed);
+    let at = bucket.tagged(hash.tag()).find(|at| has_tag(hash.tag(), word(at)))?;
+    prefetch(segment.space, word(&at));
+    Some(number * BUCKET_SLOTS + at)
 }
 
 /// The answers of a batch of lookups: values in one buffer, reused from call to call.
@@ -128,15 +135,15 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
     bound: &Bound,
     keys: &[K],
     out: &mut Values,
-    mut one: impl FnMut(Hash, &[u8], &mut Values) -> Result<bool>,
+    mut one: impl FnMut(Hash, &[u8], Option<Place<'_>>, &mut Values) -> Result<bool>,
 ) -> Result<usize> {
     out.clear();
     let mut hits = 0;
     for chunk in keys.chunks(BATCH) {
         let batch = Batch::prepare(space, bound, chunk);
-        for (key, hash) in chunk.iter().zip(batch.hashes) {
+        for (at, key) in chunk.iter().enumerate() {
             let start = out.bytes.len();
-            let present = one(hash, key.as_ref(), out)?;
+            let present = one(batch.hashes[at], key.as_ref(), batch.places[at], out)?;
             if !present {
                 out.rewind(start);
             }

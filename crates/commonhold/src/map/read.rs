@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::map::bound::Bound;
 use crate::map::directory;
 use crate::map::hash::Hash;
-use crate::map::record::{Record, tag_of};
+use crate::map::record::{Record, has_tag};
 use crate::map::segment::Segment;
 use crate::steps::step;
 use crate::sync::space::Space;
@@ -27,6 +27,13 @@ pub(crate) struct Hit<'a> {
     segment: Segment<'a>,
 }
 
+/// Where a key seems to be, seen a moment ago.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) segment: Segment<'a>,
+    pub(crate) position: u32,
+}
+
 /// What a slot turned out to hold.
 enum Seen<R> {
     Is(R),
@@ -36,15 +43,20 @@ enum Seen<R> {
     Suspect,
 }
 
-/// Looks a key up in a map of records; `copy` takes what the caller wants and may run several times.
+/// Looks a key up in a map of records, first in the place where it was seen; `copy` takes what the caller
+/// wants and may run several times.
 #[inline]
 pub(crate) fn find<R>(
     space: &Space,
     bound: &Bound,
-    hash: Hash,
-    key: &[u8],
+    (hash, key): (Hash, &[u8]),
+    seen: Option<Place<'_>>,
     mut copy: impl FnMut(&Hit<'_>) -> R,
 ) -> Result<Option<R>> {
+    if let Some(result) = seen.and_then(|seen| find_again(bound, hash, key, seen, &mut copy)) {
+        bound.ensure_current(space)?;
+        return Ok(Some(result));
+    }
     let root = bound.root(space);
     let mut suspicions = 0;
     for _ in 0..TRIES {
@@ -72,7 +84,29 @@ pub(crate) fn find<R>(
     Err(bound.damaged("a lookup finds no consistent state"))
 }
 
+/// What is in the place is what the key has, if it is a record of the key: a hit needs no second look at the
+/// directory, wherever the place was found.
 #[inline]
+fn find_again<R>(
+    bound: &Bound,
+    hash: Hash,
+    key: &[u8],
+    Place { segment, position }: Place<'_>,
+    copy: &mut impl FnMut(&Hit<'_>) -> R,
+) -> Option<R> {
+    let slot = segment.slot(position);
+    // Acquire pairs with the release that committed the slot.
+    let word = slot.load(Ordering::Acquire);
+    if !has_tag(hash.tag(), word) {
+        return None;
+    }
+    match examine(bound, segment, (slot, word, position), hash, key, copy) {
+        Seen::Is(result) => Some(result),
+        _ => None,
+    }
+}
+
+#[inline(always)]
 fn scan<R>(
     bound: &Bound,
     segment: Segment<'_>,
@@ -80,28 +114,23 @@ fn scan<R>(
     key: &[u8],
     copy: &mut impl FnMut(&Hit<'_>) -> R,
 ) -> Seen<R> {
-    let buckets = hash.buckets(bound.buckets);
-    segment.prefetch(buckets);
-    for number in buckets {
-        let bucket = segment.bucket(number);
-        for at in bucket.matching(|word| tag_of(word) == hash.tag()) {
-            let slot = &bucket.slots[at as usize & 7];
-            // Acquire: as in `matching`. It may have changed since; an empty slot has the tag 0.
-            let word = slot.load(Ordering::Acquire);
-            if tag_of(word) != hash.tag() || word == 0 {
-                continue;
-            }
-            let position = number * 8 + at;
-            match examine(bound, segment, (slot, word, position), hash, key, copy) {
-                Seen::IsNot => {}
-                decided => return decided,
-            }
+    let row = segment.row(hash.buckets(bound.buckets));
+    for at in row.tagged(hash.tag()) {
+        let slot = row.slot(at);
+        // Acquire pairs with the release that committed the slot.
+        let word = slot.load(Ordering::Acquire);
+        if !has_tag(hash.tag(), word) {
+            continue;
+        }
+        match examine(bound, segment, (slot, word, row.position(at)), hash, key, copy) {
+            Seen::IsNot => {}
+            decided => return decided,
         }
     }
     Seen::IsNot
 }
 
-#[inline]
+#[inline(always)]
 fn examine<R>(
     bound: &Bound,
     segment: Segment<'_>,
@@ -119,7 +148,7 @@ fn examine<R>(
     let hit = Hit { record, position, segment };
     let result = is.then(|| copy(&hit));
     step!("read.copied");
-    if !unchanged(segment.space, slot, word, &hit.record) {
+    if !unchanged(slot, word, &hit.record) {
         return Seen::Changed;
     }
     result.map_or(Seen::IsNot, Seen::Is)
@@ -127,12 +156,11 @@ fn examine<R>(
 
 /// True if what was read of the record is what the slot's record held all the while.
 #[inline]
-pub(crate) fn unchanged(space: &Space, slot: &AtomicU64, word: u64, record: &Record<'_>) -> bool {
+pub(crate) fn unchanged(slot: &AtomicU64, word: u64, record: &Record<'_>) -> bool {
     // Pairs with the release fence after WRITING: new bytes seen implies a new mark seen.
     fence(Ordering::Acquire);
     // Acquire: the sequence is read after the slot. It is the last load (Relaxed is enough).
-    slot.load(Ordering::Acquire) == word
-        && space.word(record.offset).load(Ordering::Relaxed) == record.sequence
+    slot.load(Ordering::Acquire) == word && record.mark().load(Ordering::Relaxed) == record.sequence
 }
 
 /// Looks at a slot until it is empty or holds one record throughout; `None` if that never happens.
@@ -153,7 +181,7 @@ pub(crate) fn settled<R>(
             Some(record) => {
                 let result = look(word, &record);
                 step!("read.copied");
-                if unchanged(space, slot, word, &record) {
+                if unchanged(slot, word, &record) {
                     return Some(Some(result));
                 }
             }

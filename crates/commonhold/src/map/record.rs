@@ -5,17 +5,18 @@
 //! milliseconds, 0 for never) | checksum (8, file holds) | key | value.
 
 use crate::map::hash::Hash;
+use crate::map::segment::OFFSET_BITS;
 use crate::memory::classes::EXTENT;
 use crate::memory::copy;
 use crate::memory::extents::{self, Kind, committed, header};
 use crate::memory::{runs, slab};
 use crate::sync::space::Space;
 use rapidhash::v3::{DEFAULT_RAPID_SECRETS, rapidhash_v3_seeded};
-use std::sync::atomic::Ordering;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const LENGTH_BITS: u32 = 14;
 const ESCAPE: u64 = (1 << LENGTH_BITS) - 1;
-const OFFSET_BITS: u32 = 40;
 
 /// What precedes the key, by kind of map and hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,17 +43,25 @@ pub(crate) fn tag_of(word: u64) -> u64 {
     word >> OFFSET_BITS
 }
 
+/// True if a slot holds a record with this tag.
+#[inline(always)]
+pub(crate) fn has_tag(tag: u64, word: u64) -> bool {
+    tag_of(word) == tag && word != 0
+}
+
 /// A record as it was seen: lengths are within bounds; contents may be changing.
 #[derive(Clone, Copy)]
 pub(crate) struct Record<'a> {
-    space: &'a Space,
+    /// Where it is mapped. Invariant: all of its [`len`](Record::len) bytes exist.
+    start: *mut u8,
+    space: PhantomData<&'a Space>,
     pub(crate) offset: u64,
     pub(crate) sequence: u64,
-    pub(crate) key_len: u64,
-    pub(crate) value_len: u64,
-    /// Bytes before the key.
-    body: u64,
     header: u64,
+    pub(crate) key_len: u32,
+    pub(crate) value_len: u32,
+    /// Bytes before the key.
+    body: u32,
     shape: Shape,
 }
 
@@ -110,26 +119,26 @@ impl Shape {
     }
 
     /// Looks at the record in `word`; `None` if it is not published there (now), or out of bounds.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn open(self, space: &Space, word: u64) -> Option<Record<'_>> {
         let offset = offset_of(word);
         let extent = offset / EXTENT;
-        if !space.covers(extent * EXTENT, EXTENT) {
+        // Beyond what exists everything reads as zeros, and a zero is no kind of record.
+        let state = header(space, extent).state();
+        let room = if state.is(Kind::Records) {
+            EXTENT - offset % EXTENT
+        } else if state.is(Kind::Run) && offset.is_multiple_of(EXTENT) {
+            runs::length(space, extent) * EXTENT
+        } else {
             return None;
-        }
-        let room = match header(space, extent).state().kind() {
-            Kind::Records => EXTENT - offset % EXTENT,
-            Kind::Run if offset.is_multiple_of(EXTENT) => runs::length(space, extent) * EXTENT,
-            _ => return None,
         };
         // Acquire pairs with the release of the sequence: the bytes are there.
         let sequence = space.word(offset).load(Ordering::Acquire);
-        let fits = room >= 16 && slab::is_sequence(sequence);
-        if fits { self.measure(space, offset, sequence, room) } else { None }
+        if slab::is_sequence(sequence) { self.measure(space, offset, sequence, room) } else { None }
     }
 
-    /// Reads the lengths of the record at `offset`, which has `room` bytes.
-    #[inline]
+    /// Reads the lengths of the record at `offset`, which has `room` bytes, if they exist.
+    #[inline(always)]
     pub(crate) fn measure(
         self,
         space: &Space,
@@ -137,25 +146,25 @@ impl Shape {
         sequence: u64,
         room: u64,
     ) -> Option<Record<'_>> {
+        // Bytes that do not exist read as zeros, and are found out below.
         let header = space.word(offset + 8).load(Ordering::Relaxed);
         let (mut value_len, mut key_len) = (header & ESCAPE, header >> LENGTH_BITS & ESCAPE);
         let long = value_len == ESCAPE;
         let body = self.before_key(long);
-        if body > room {
-            return None;
-        }
-        if long {
+        if long && body <= room {
             let lengths = space.word(offset + 16).load(Ordering::Relaxed);
             (value_len, key_len) = (lengths >> 32, lengths & 0xffff_ffff);
         }
-        let whole = body + key_len + value_len <= room;
-        whole.then_some(Record {
-            space,
+        let len = body + key_len + value_len;
+        let start = if len <= room { space.reach(offset, len) } else { None };
+        Some(Record {
+            start: start?,
+            space: PhantomData,
             offset,
             sequence,
-            key_len,
-            value_len,
-            body,
+            key_len: key_len as u32,
+            value_len: value_len as u32,
+            body: body as u32,
             header,
             shape: self,
         })
@@ -181,7 +190,35 @@ impl Record<'_> {
 
     /// Bytes of the whole record.
     pub(crate) fn len(&self) -> u64 {
-        self.body + self.key_len + self.value_len
+        u64::from(self.body) + u64::from(self.key_len) + u64::from(self.value_len)
+    }
+
+    /// The word so many bytes (a multiple of 8) before the key.
+    #[inline]
+    #[allow(unsafe_code)]
+    fn before(&self, bytes: u32) -> &AtomicU64 {
+        // SAFETY: `body` is at least 16, and `bytes` at most that; records begin at multiples of 8.
+        unsafe { &*self.start.add((self.body - bytes.min(self.body)) as usize).cast() }
+    }
+
+    /// Its mark: the sequence, as long as it is published.
+    #[inline]
+    pub(crate) fn mark(&self) -> &AtomicU64 {
+        self.before(self.body)
+    }
+
+    #[inline]
+    #[allow(unsafe_code)]
+    fn key(&self) -> *mut u8 {
+        // SAFETY: inside the record.
+        unsafe { self.start.add(self.body as usize) }
+    }
+
+    #[inline]
+    #[allow(unsafe_code)]
+    fn value(&self) -> *mut u8 {
+        // SAFETY: inside the record, or its end.
+        unsafe { self.key().add(self.key_len as usize) }
     }
 
     /// When it expires on the hold clock; 0 for never.
@@ -190,56 +227,48 @@ impl Record<'_> {
         if !self.shape.expiry {
             return 0;
         }
-        let after = u64::from(self.shape.checksum) * 8 + 8;
-        self.space.word(self.offset + self.body - after).load(Ordering::Relaxed)
+        self.before(u32::from(self.shape.checksum) * 8 + 8).load(Ordering::Relaxed)
     }
 
     #[inline]
     #[allow(unsafe_code)]
     pub(crate) fn key_is(&self, key: &[u8]) -> bool {
-        let at = self.offset + self.body;
-        // SAFETY: the lengths were checked against the extent.
-        key.len() as u64 == self.key_len
-            && unsafe { copy::equal(self.space.at(at, self.key_len), key) }
+        // SAFETY: all bytes of the record exist.
+        key.len() == self.key_len as usize && unsafe { copy::equal(self.key(), key) }
     }
 
     #[allow(unsafe_code)]
     pub(crate) fn value_is(&self, value: &[u8]) -> bool {
-        let at = self.offset + self.body + self.key_len;
-        // SAFETY: the lengths were checked against the extent.
-        value.len() as u64 == self.value_len
-            && unsafe { copy::equal(self.space.at(at, self.value_len), value) }
+        // SAFETY: all bytes of the record exist.
+        value.len() == self.value_len as usize && unsafe { copy::equal(self.value(), value) }
     }
 
     #[allow(unsafe_code)]
     pub(crate) fn append_key(&self, out: &mut Vec<u8>) {
-        let at = self.offset + self.body;
-        // SAFETY: the lengths were checked against the extent.
-        unsafe { copy::append(self.space.at(at, self.key_len), self.key_len as usize, out) }
+        // SAFETY: all bytes of the record exist.
+        unsafe { copy::append(self.key(), self.key_len as usize, out) }
     }
 
     #[inline]
     #[allow(unsafe_code)]
     pub(crate) fn append_value(&self, out: &mut Vec<u8>) {
-        let at = self.offset + self.body + self.key_len;
-        // SAFETY: the lengths were checked against the extent.
-        unsafe { copy::append(self.space.at(at, self.value_len), self.value_len as usize, out) }
+        // SAFETY: all bytes of the record exist.
+        unsafe { copy::append(self.value(), self.value_len as usize, out) }
     }
 
     /// Overwrites the 8-byte value of a record that the caller is still writing.
     #[allow(unsafe_code)]
     pub(crate) fn rewrite_value(&self, value: &[u8; 8]) {
-        debug_assert_eq!(self.value_len, 8);
-        let at = self.offset + self.body + self.key_len;
+        assert_eq!(self.value_len, 8);
         // SAFETY: the caller owns the record, and its value has 8 bytes.
-        unsafe { copy::write(self.space.at(at, 8), value) }
+        unsafe { copy::write(self.value(), value) }
     }
 
     /// Stores the checksum for `sequence`; just before publishing.
     #[inline]
     pub(crate) fn seal(&self, sequence: u64) {
         if self.shape.checksum {
-            let word = self.space.word(self.offset + self.body - 8);
+            let word = self.before(8);
             word.store(word.load(Ordering::Relaxed) ^ sealed(sequence), Ordering::Relaxed);
         }
     }
@@ -251,13 +280,13 @@ impl Record<'_> {
             self.append_key(&mut key);
             self.append_value(&mut value);
             let sum = content_sum(self.header, self.expiry(), &key, &value);
-            self.space.word(self.offset + self.body - 8).store(sum, Ordering::Relaxed);
+            self.before(8).store(sum, Ordering::Relaxed);
         }
     }
 
     /// True if the checksum over map, lengths, key, value and sequence is intact.
     pub(crate) fn is_intact(&self, key: &[u8], value: &[u8]) -> bool {
-        let stored = self.space.word(self.offset + self.body - 8).load(Ordering::Relaxed);
+        let stored = self.before(8).load(Ordering::Relaxed);
         !self.shape.checksum
             || stored == content_sum(self.header, self.expiry(), key, value) ^ sealed(self.sequence)
     }

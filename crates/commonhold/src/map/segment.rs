@@ -13,6 +13,8 @@ use crate::memory::copy;
 use crate::sync::space::{Shared, Space};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+/// Bits of a record's offset in a slot; the tag is above them.
+pub(crate) const OFFSET_BITS: u32 = 40;
 /// Slots in a bucket: one cache line.
 pub(crate) const BUCKET_SLOTS: u32 = 8;
 /// Buckets of a segment.
@@ -50,20 +52,70 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
+    /// Bit `i` is set if slot `i` may have this tag: who goes on with a slot loads it (acquire) and looks again.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub(crate) fn tagged(&self, tag: u64) -> Matching {
+        const { assert!(OFFSET_BITS == 40) };
+        // SAFETY: a bucket is 64 bytes of the mapped file.
+        Matching(unsafe { copy::upper_24_are(std::ptr::from_ref(self).cast(), tag as u32) })
+    }
+
     /// Bit `i` is set if slot `i` satisfies `is`. All eight are looked at, without a branch: where in the line
     /// a key is cannot be predicted, so stopping early would cost more than it saves.
     #[inline(always)]
     pub(crate) fn matching(&self, is: impl Fn(u64) -> bool) -> Matching {
         let mut bits = 0;
-        for (at, slot) in self.slots.iter().enumerate() {
+        // From the last: shifting a carry in is one instruction.
+        for slot in self.slots.iter().rev() {
             // Acquire pairs with the release that committed the slot.
-            bits |= u32::from(is(slot.load(Ordering::Acquire))) << at;
+            bits = bits << 1 | u32::from(is(slot.load(Ordering::Acquire)));
         }
         Matching(bits)
     }
 }
 
-/// Slots of a bucket, from the first.
+/// The two candidate buckets of a key, as one row of 16 slots. Both are looked at together: in which of them a
+/// key is cannot be predicted, and their lines are fetched at the same time.
+pub(crate) struct Row<'a> {
+    buckets: [&'a Bucket; 2],
+    numbers: [u32; 2],
+}
+
+impl<'a> Row<'a> {
+    /// Bit `i` is set if slot `i` of the row satisfies `is`, which is told the slot's bucket as well.
+    #[inline(always)]
+    pub(crate) fn matching(&self, is: impl Fn(u32, u64) -> bool) -> Matching {
+        let [first, second] = self.numbers;
+        let high = self.buckets[1].matching(|word| is(second, word)).0;
+        Matching(self.buckets[0].matching(|word| is(first, word)).0 | high << BUCKET_SLOTS)
+    }
+
+    /// Bit `i` is set if slot `i` of the row may have this tag; as for a bucket. Empty slots have the tag 0.
+    #[inline(always)]
+    pub(crate) fn tagged(&self, tag: u64) -> Matching {
+        Matching(self.buckets[0].tagged(tag).0 | self.buckets[1].tagged(tag).0 << BUCKET_SLOTS)
+    }
+
+    #[inline(always)]
+    pub(crate) fn slot(&self, at: u32) -> &'a AtomicU64 {
+        &self.buckets[(at / BUCKET_SLOTS & 1) as usize].slots[(at % BUCKET_SLOTS) as usize]
+    }
+
+    /// The position in the segment of a slot of the row.
+    #[inline(always)]
+    pub(crate) fn position(&self, at: u32) -> u32 {
+        self.bucket_of(at) * BUCKET_SLOTS + at % BUCKET_SLOTS
+    }
+
+    /// The number of the bucket of a slot of the row.
+    #[inline(always)]
+    pub(crate) fn bucket_of(&self, at: u32) -> u32 {
+        self.numbers[(at / BUCKET_SLOTS & 1) as usize]
+    }
+}
+
+/// Slots of a bucket or a row, from the first.
 pub(crate) struct Matching(pub(crate) u32);
 
 impl Iterator for Matching {
@@ -163,6 +215,12 @@ impl<'a> Segment<'a> {
         self.space.view(self.offset + 64 + u64::from(number) * 64)
     }
 
+    /// The buckets with these numbers.
+    #[inline(always)]
+    pub(crate) fn row(self, numbers: [u32; 2]) -> Row<'a> {
+        Row { buckets: numbers.map(|number| self.bucket(number)), numbers }
+    }
+
     #[inline]
     pub(crate) fn slot(self, position: u32) -> &'a AtomicU64 {
         self.space.word(self.offset + 64 + u64::from(position) * 8)
@@ -185,12 +243,16 @@ impl<'a> Segment<'a> {
         self.header().pairs_and_map.load(Ordering::Relaxed) >> 16
     }
 
-    /// Fetches what an operation on a key of these buckets is going to touch, at once instead of in turn.
+    /// Fetches the header, which is going to be changed.
     #[inline(always)]
-    pub(crate) fn prefetch(self, buckets: [u32; 2]) {
-        for number in buckets {
-            copy::prefetch(std::ptr::from_ref(self.bucket(number)).cast());
-        }
+    pub(crate) fn prefetch_header(self) {
+        copy::prefetch_to_write(std::ptr::from_ref(self.header()).cast());
+    }
+
+    /// Fetches a bucket that is going to be looked at.
+    #[inline(always)]
+    pub(crate) fn prefetch(self, number: u32) {
+        copy::prefetch(std::ptr::from_ref(self.bucket(number)).cast());
     }
 
     /// Under the segment's lock.

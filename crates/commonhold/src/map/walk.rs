@@ -171,7 +171,7 @@ impl Map {
         let mut cursor = Cursor::START;
         while !cursor.is_end() {
             let bits = (cursor.0 as u32).reverse_bits() >> 8;
-            let segment = locked::lock_bits(&lane, bound, bits)?;
+            let segment = locked::lock(&lane, bound, bits)?;
             let emptied = lifecycle::empty(&lane, bound, segment);
             let width = 1u64 << (24 - segment.phase().depth.min(24));
             locked::unlock(&lane, segment);

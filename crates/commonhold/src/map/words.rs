@@ -10,7 +10,8 @@ use crate::map::change::{Act, Change, Outcome, Rule};
 use crate::map::directory;
 use crate::map::hash::{Hash, Hasher};
 use crate::map::locked;
-use crate::map::segment::{BUCKETS, Segment};
+use crate::map::read::Place;
+use crate::map::segment::{BUCKET_SLOTS, BUCKETS, Segment};
 use crate::map::split;
 use crate::map::write::not_a_number;
 use crate::memory::arena::{Arena, Writer};
@@ -61,7 +62,7 @@ impl Words {
     }
 
     #[inline]
-    fn key_word(&self, key: &[u8]) -> u64 {
+    pub(crate) fn key_word(&self, key: &[u8]) -> u64 {
         low_bytes(key)
     }
 
@@ -99,21 +100,30 @@ impl Words {
     /// The key's position and value in a segment, as seen now.
     #[inline]
     fn scan(&self, segment: Segment<'_>, hash: Hash, key: u64) -> Option<(u32, u64)> {
-        let (buckets, mask) = (hash.buckets(BUCKETS), self.key_mask());
-        segment.prefetch(buckets);
-        for number in buckets {
-            let bucket = segment.bucket(number);
-            let filler = self.fillers[number as usize];
-            let is = |word: u64| (word ^ filler ^ key) & mask == 0 && word != 0;
-            for at in bucket.matching(is) {
-                // Acquire pairs with the release of the commit. It may have changed since it matched.
-                let word = bucket.slots[at as usize & 7].load(Ordering::Acquire);
-                if is(word) {
-                    return Some((number * 8 + at, self.value_of(word ^ filler)));
-                }
-            }
-        }
-        None
+        let row = segment.row(hash.buckets(BUCKETS));
+        row.matching(|number, word| self.is(number, key, word)).find_map(|at| {
+            // Acquire pairs with the release of the commit. It may have changed since it matched.
+            let (number, word) = (row.bucket_of(at), row.slot(at).load(Ordering::Acquire));
+            self.is(number, key, word).then(|| (row.position(at), self.pair_value(number, word)))
+        })
+    }
+
+    /// The position of the key in one bucket, as seen now.
+    #[inline]
+    pub(crate) fn seen_in(&self, segment: Segment<'_>, number: u32, key: u64) -> Option<u32> {
+        let at = segment.bucket(number).matching(|word| self.is(number, key, word)).next();
+        at.map(|at| number * BUCKET_SLOTS + at)
+    }
+
+    /// True if a slot of the bucket holds a pair with the key.
+    #[inline(always)]
+    fn is(&self, number: u32, key: u64, word: u64) -> bool {
+        (word ^ self.fillers[number as usize] ^ key) & self.key_mask() == 0 && word != 0
+    }
+
+    #[inline(always)]
+    fn pair_value(&self, number: u32, word: u64) -> u64 {
+        self.value_of(word ^ self.fillers[number as usize])
     }
 }
 
@@ -129,16 +139,25 @@ fn low_bytes(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Looks a key up: its position and value. The key has the map's length.
+/// Looks a key up, first in the place where it was seen: its position and value. The key has the map's length.
 #[inline]
 pub(crate) fn find(
     space: &Space,
     bound: &Bound,
     words: &Words,
-    hash: Hash,
-    key: &[u8],
+    (hash, key): (Hash, &[u8]),
+    seen: Option<Place<'_>>,
 ) -> Result<Option<(u32, u64)>> {
     let (root, key) = (bound.root(space), words.key_word(key));
+    if let Some(Place { segment, position }) = seen {
+        // Acquire pairs with the release of the commit.
+        let (number, word) =
+            (position / BUCKET_SLOTS, segment.slot(position).load(Ordering::Acquire));
+        if words.is(number, key, word) {
+            bound.ensure_current(space)?;
+            return Ok(Some((position, words.pair_value(number, word))));
+        }
+    }
     for _ in 0..TRIES {
         let Some(segment) = directory::lookup(space, root, hash.directory()) else { break };
         let found = words.scan(segment, hash, key);
@@ -190,6 +209,8 @@ pub(crate) fn apply(
     change: &Change<'_>,
     old: Option<&mut Vec<u8>>,
 ) -> Result<Outcome> {
+    // Before the lane is entered: there is nothing else to do while the memory comes.
+    locked::fetch(&arena.space, bound, bound.hasher.hash(change.key));
     let lane = arena.enter()?;
     apply_in(&lane, bound, words, change, old)
 }
@@ -214,7 +235,7 @@ pub(crate) fn apply_in(
     let hash = bound.hasher.hash(change.key);
     let key = words.key_word(change.key);
     loop {
-        let segment = locked::lock(lane, bound, hash)?;
+        let segment = locked::lock(lane, bound, hash.directory())?;
         step!("word.locked");
         let found = words.scan(segment, hash, key);
         if !holds(words, change.rule, found) || (put.is_none() && found.is_none()) {

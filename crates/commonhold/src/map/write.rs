@@ -65,6 +65,7 @@ pub(crate) fn apply_once(
     old: Option<&mut Vec<u8>>,
 ) -> Result<Outcome> {
     let hash = bound.hasher.hash(change.key);
+    locked::fetch(lane.space(), bound, hash);
     let draft = prepare(lane, bound, change, hash)?;
     step!("write.prepared");
     let result = publish(lane, bound, change, hash, draft.as_ref(), old);
@@ -116,7 +117,7 @@ fn publish(
     old: Option<&mut Vec<u8>>,
 ) -> Result<Outcome> {
     loop {
-        let segment = locked::lock(lane, bound, hash)?;
+        let segment = locked::lock(lane, bound, hash.directory())?;
         let found = match locked::find(bound, segment, hash, change.key) {
             Ok(found) => found,
             Err(damage) => {
@@ -177,7 +178,7 @@ fn sum(
     let mut value = Vec::new();
     match found {
         Some(found) if found.record.value_len == 8 => found.record.append_value(&mut value),
-        Some(found) => return Err(not_a_number(bound, found.record.value_len)),
+        Some(found) => return Err(not_a_number(bound, found.record.value_len.into())),
         None => value.extend([0; 8]),
     }
     let number = add(&value, by).unwrap_or(by);

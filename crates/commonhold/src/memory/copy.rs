@@ -40,6 +40,28 @@ mod raw {
     access!(load2, store2, u16, "mov {0:x}, [{1}]", "mov [{0}], {1:x}", reg);
     access!(load1, store1, u8, "mov {0}, [{1}]", "mov [{0}], {1}", reg_byte);
 
+    /// Bit `i` is set if the upper 24 bits of word `i` of 8 are `wanted`.
+    #[inline(always)]
+    pub(super) unsafe fn upper_24_are(from: *const u8, wanted: u32) -> u32 {
+        use std::arch::x86_64::*;
+        // SAFETY: the caller's contract; four plain loads. The other instructions are in every x86-64.
+        unsafe {
+            let load = |at: usize| {
+                let words: __m128i;
+                asm!("movdqu {0}, [{1}]", out(xmm_reg) words, in(reg) from.add(at),
+                     options(nostack, readonly, preserves_flags));
+                _mm_castsi128_ps(words)
+            };
+            // The upper halves of four words.
+            let upper = |at| _mm_shuffle_ps::<0b11_01_11_01>(load(at), load(at + 16));
+            let wanted = _mm_set1_epi32(wanted as i32);
+            let are =
+                |at| _mm_cmpeq_epi32(_mm_srli_epi32::<8>(_mm_castps_si128(upper(at))), wanted);
+            let all = _mm_packs_epi32(are(0), are(32));
+            _mm_movemask_epi8(_mm_packs_epi16(all, _mm_setzero_si128())) as u32
+        }
+    }
+
     #[inline(always)]
     pub(super) unsafe fn copy_many(from: *const u8, to: *mut u8, len: usize) {
         // SAFETY: the caller's contract; the direction flag is clear by the ABI.
@@ -85,6 +107,12 @@ mod raw {
     access!(load4, store4, u32);
     access!(load2, store2, u16);
     access!(load1, store1, u8);
+
+    pub(super) unsafe fn upper_24_are(from: *const u8, wanted: u32) -> u32 {
+        // SAFETY: the caller's contract.
+        let is = |at: usize| unsafe { load8(from.add(at * 8)) } >> 40 == u64::from(wanted);
+        (0..8).map(|at| u32::from(is(at)) << at).sum()
+    }
 
     pub(super) unsafe fn copy_many(from: *const u8, to: *mut u8, len: usize) {
         for at in 0..len {
@@ -190,6 +218,17 @@ pub(crate) unsafe fn equal(from: *const u8, bytes: &[u8]) -> bool {
     }
 }
 
+/// Of 8 words at `from`: bit `i` is set if the upper 24 bits of word `i` are `wanted`. No word is torn in its
+/// upper half, but each may be of another moment.
+///
+/// # Safety
+/// 64 bytes at `from` are inside the mapped file.
+#[inline(always)]
+pub(crate) unsafe fn upper_24_are(from: *const u8, wanted: u32) -> u32 {
+    // SAFETY: the caller's contract.
+    unsafe { raw::upper_24_are(from, wanted) }
+}
+
 /// Asks the processor to fetch the cache line at `from`; no effect on what is there.
 #[inline]
 pub(crate) fn prefetch(from: *const u8) {
@@ -200,6 +239,19 @@ pub(crate) fn prefetch(from: *const u8) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = from;
+}
+
+/// The same for a line that is going to be written: it comes without a second round to own it.
+#[inline]
+pub(crate) fn prefetch_to_write(from: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch never faults; processors without this one take it for a `nop`.
+    unsafe {
+        std::arch::asm!("prefetchw [{0}]", in(reg) from,
+             options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    prefetch(from);
 }
 
 /// Zeroes `len` bytes of the file at `to`.
@@ -214,6 +266,22 @@ pub(crate) unsafe fn zero(to: *mut u8, len: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn upper_bits_are_found_wherever_they_are() {
+        let tag = 0x00ab_cdef_u64;
+        for bits in 0..256u32 {
+            let word = |at: u32| match (bits >> at & 1, at % 3) {
+                (1, _) => tag << 40 | 0x1234_5678_9a + u64::from(at),
+                (_, 0) => 0,
+                (_, 1) => (tag ^ 1) << 40 | 7,
+                _ => tag,
+            };
+            let words: [u64; 8] = std::array::from_fn(|at| word(at as u32));
+            // SAFETY: eight words.
+            assert_eq!(unsafe { upper_24_are(words.as_ptr().cast(), tag as u32) }, bits);
+        }
+    }
 
     #[test]
     fn copies_compares_and_zeroes_every_length() {

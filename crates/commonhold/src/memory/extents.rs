@@ -129,6 +129,12 @@ impl State {
         )
     }
 
+    /// True if it is of this kind.
+    #[inline]
+    pub(crate) fn is(self, kind: Kind) -> bool {
+        self.0 & 15 == kind as u64
+    }
+
     pub(crate) fn unowned(kind: Kind, class: u8) -> State {
         State(kind as u64 | u64::from(class) << 4)
     }

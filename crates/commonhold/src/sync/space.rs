@@ -98,6 +98,13 @@ impl Space {
         self.exists.fetch_max(bytes.min(self.reserved), Ordering::Relaxed);
     }
 
+    /// Address of `offset`, if `len` bytes there exist.
+    #[inline]
+    pub(crate) fn reach(&self, offset: u64, len: u64) -> Option<*mut u8> {
+        // SAFETY: the offset is inside the reservation.
+        self.covers(offset, len).then(|| unsafe { self.base.add(offset as usize) })
+    }
+
     /// Address of `offset`, or of the always-zero word if `len` bytes there do not all exist.
     #[inline]
     pub(crate) fn at(&self, offset: u64, len: u64) -> *mut u8 {
