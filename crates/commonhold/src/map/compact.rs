@@ -12,8 +12,8 @@ use crate::map::record::Record;
 use crate::map::write;
 use crate::memory::classes::{EXTENT, geometry};
 use crate::memory::extents::{self, Kind, State, header};
-use crate::memory::lane::{self, LaneGuard};
-use crate::memory::slab;
+use crate::memory::lane::LaneGuard;
+use crate::memory::{slab, supply};
 use crate::sync::robust_lock::Peers;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -35,7 +35,7 @@ pub(crate) fn compact(lane: &LaneGuard<'_>, most: u64) -> Result<u64> {
             let owned = State::owned(Kind::Records, state.class(), lane.lane(), lane.me());
             if header(space, extent).change(state, owned) {
                 let emptied = empty(lane, extent, state.class(), &mut maps);
-                lane::release(space, extent, state.class());
+                supply::release(space, extent, state.class());
                 emptied?;
                 freed += u64::from(slab::free_if_unused(space, extent, lane.me(), lane.lane()));
             }

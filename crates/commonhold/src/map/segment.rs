@@ -99,7 +99,7 @@ impl<'a> Row<'a> {
 
     #[inline(always)]
     pub(crate) fn slot(&self, at: u32) -> &'a AtomicU64 {
-        &self.buckets[(at / BUCKET_SLOTS & 1) as usize].slots[(at % BUCKET_SLOTS) as usize]
+        &self.buckets[(at / BUCKET_SLOTS % 2) as usize].slots[(at % BUCKET_SLOTS) as usize]
     }
 
     /// The position in the segment of a slot of the row.
@@ -111,7 +111,7 @@ impl<'a> Row<'a> {
     /// The number of the bucket of a slot of the row.
     #[inline(always)]
     pub(crate) fn bucket_of(&self, at: u32) -> u32 {
-        self.numbers[(at / BUCKET_SLOTS & 1) as usize]
+        self.numbers[(at / BUCKET_SLOTS % 2) as usize]
     }
 }
 

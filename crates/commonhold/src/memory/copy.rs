@@ -218,8 +218,8 @@ pub(crate) unsafe fn equal(from: *const u8, bytes: &[u8]) -> bool {
     }
 }
 
-/// Of 8 words at `from`: bit `i` is set if the upper 24 bits of word `i` are `wanted`. No word is torn in its
-/// upper half, but each may be of another moment.
+/// Of 8 words at `from`: bit `i` is set if the upper 24 bits of word `i` are `wanted`. Every byte may be of
+/// another moment: certain is only what does not change meanwhile.
 ///
 /// # Safety
 /// 64 bytes at `from` are inside the mapped file.
@@ -272,7 +272,7 @@ mod tests {
         let tag = 0x00ab_cdef_u64;
         for bits in 0..256u32 {
             let word = |at: u32| match (bits >> at & 1, at % 3) {
-                (1, _) => tag << 40 | 0x1234_5678_9a + u64::from(at),
+                (1, _) => (tag << 40) + 0x1234_5678 + u64::from(at),
                 (_, 0) => 0,
                 (_, 1) => (tag ^ 1) << 40 | 7,
                 _ => tag,

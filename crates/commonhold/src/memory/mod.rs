@@ -5,7 +5,7 @@
 //! - [`extents`]: the extent table; claiming, freeing, growing; [`runs`] of them for large things.
 //! - [`trim`]: giving free memory back to the system.
 //! - [`slab`]: marks and bitmaps: allocating and retiring records inside an extent.
-//! - [`lane`]: a writing thread's place: its current extents and its sequence numbers.
+//! - [`lane`]: a writing thread's place: its sequence numbers, its lists, and its [`supply`] of memory.
 //! - [`arena`]: one open handle's memory and registration; entering an operation.
 //! - [`recover`]: settling the extents of a dead participant.
 
@@ -17,4 +17,5 @@ pub(crate) mod lane;
 pub(crate) mod recover;
 pub(crate) mod runs;
 pub(crate) mod slab;
+pub(crate) mod supply;
 pub(crate) mod trim;

@@ -6,7 +6,7 @@
 
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, Kind, State, committed, header};
-use crate::memory::{lane, runs, slab};
+use crate::memory::{runs, slab, supply};
 use crate::sync::owner::Owner;
 use crate::sync::space::Space;
 use std::sync::atomic::Ordering;
@@ -29,7 +29,7 @@ fn settle(space: &Space, extent: u64, state: State, owner: Owner, linked: &dyn F
             for offset in slab::offsets(extent, state.class()) {
                 settle_record(space, offset, owner);
             }
-            lane::release(space, extent, state.class());
+            supply::release(space, extent, state.class());
         }
         Kind::Run => {
             let mark = space.word(extent * EXTENT).load(Ordering::Acquire);

@@ -53,7 +53,7 @@ fn a_read_only_file_takes_shared_locks_only() {
     let folder = Folder::new("read-only");
     let path = folder.hold("a.hold", 0).path().to_path_buf();
     let file = HoldFile::new(open_existing(&path, false).unwrap(), path.clone(), false).unwrap();
-    let error = HeldBytes::try_lock(&file, ALIVE).expect_err("needs write access");
+    let error = HeldBytes::try_lock(&file, ALIVE).err().expect("needs write access");
     assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
     let reader = HeldBytes::try_lock(&file, &[(OPEN_BYTE, LockKind::Shared)]).unwrap();
     assert!(reader.is_some() && in_use(&file).unwrap());
