@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_answered_with_the_known_ones() {
-        let message = named("nobody").expect_err("nobody is no rival").to_string();
+        let message = named("nobody").err().expect("nobody is no rival").to_string();
         assert!(message.contains("redis pipeline 64"), "{message}");
     }
 }
