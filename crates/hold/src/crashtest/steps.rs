@@ -83,7 +83,9 @@ pub fn all(report: &mut Report, interrupt: &Interrupt, json: bool) -> Result<()>
     };
     run.report.steps = ALL.len() as u64;
     let mut shown = Instant::now();
-    for (number, task) in Task::all().into_iter().enumerate() {
+    let tasks = Task::all();
+    let count = tasks.len();
+    for (number, task) in tasks.into_iter().enumerate() {
         for (step, name) in ALL.iter().enumerate() {
             if interrupt.came() {
                 return Ok(());
@@ -93,7 +95,8 @@ pub fn all(report: &mut Report, interrupt: &Interrupt, json: bool) -> Result<()>
         if shown.elapsed().as_secs() >= 10 && !json {
             shown = Instant::now();
             say(&format!(
-                "  {} cases at named steps; nothing wrong so far",
+                "  task {} of {count}, {} cases at named steps; nothing wrong so far",
+                number + 1,
                 run.report.step_cases
             ))?;
         }
