@@ -83,3 +83,40 @@ impl Drop for Freeze<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ErrorKind, Hold, MapOptions};
+
+    #[test]
+    fn a_lock_that_nobody_holds_is_damage_and_not_waited_for() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let hold = Hold::create(folder.path().join("it.hold")).unwrap();
+        let other = Hold::open(hold.path()).unwrap();
+        let map = hold.map("it", MapOptions::general()).unwrap();
+        map.set("key", "value").unwrap();
+        let (space, bits) = (hold.space(), map.bound.hasher.hash(b"key").directory());
+        let segment = directory::lookup(space, map.bound.root(space), bits).unwrap();
+        let living = |hold: &Hold| hold.arena().participant().unwrap().registration.owner;
+        // The waiters' own process, another one that lives, one whose generation never was, no slot at all.
+        let own = living(&hold);
+        let never = Owner::new(own.slot(), Owner::next_generation(living(&other).generation() + 7));
+        for owner in [own, living(&other), never, Owner::new(900, 3)] {
+            segment.header().lock.store(owner.bits(), Ordering::Relaxed);
+            let damaged = |result: Result<()>| {
+                assert_eq!(result.expect_err("nobody lets go").kind(), ErrorKind::Damaged);
+            };
+            // Two at a time: each lists the lock that it wants.
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| damaged(map.set("key", "other").map(drop)));
+                }
+            });
+            damaged(hold.freeze().map(drop));
+            assert_eq!(map.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+            segment.header().lock.store(0, Ordering::Relaxed);
+            map.set("key", "value").unwrap();
+        }
+    }
+}

@@ -306,7 +306,7 @@ impl Peers for Acting<'_> {
         // Nobody but this recoverer runs as the dead one, and it is here.
         owner != self.owner && lane::lists(self.arena, owner, word, |_| true)
     }
-    fn sleeps_on(&self, _: Option<&AtomicU32>) {}
+    fn waits_for(&self, _: Option<&AtomicU32>) {}
 }
 
 #[cold]

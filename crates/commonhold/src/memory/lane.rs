@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 /// Sequence numbers are reserved in blocks of so many counters.
 const COUNTER_BLOCK: u64 = 1 << 20;
 const SEQUENCE_SHIFT: u32 = 14;
+
 thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
     static PREFERRED: Cell<usize> = const { Cell::new(usize::MAX) };
@@ -37,8 +38,8 @@ thread_local! {
 /// One lane; private memory.
 pub(crate) struct Lane {
     busy: AtomicBool,
-    /// Address of the lock that its thread sleeps on, or 0.
-    asleep_on: AtomicUsize,
+    /// Address of the lock that its thread waits for and does not hold, or 0.
+    waits_for: AtomicUsize,
     /// Busy for ever: the handle was closed.
     retired: AtomicBool,
     state: UnsafeCell<LaneState>,
@@ -57,7 +58,7 @@ impl Lane {
         let state = LaneState { counter, supply: Supply::new() };
         Lane {
             busy: AtomicBool::new(false),
-            asleep_on: AtomicUsize::new(0),
+            waits_for: AtomicUsize::new(0),
             retired: AtomicBool::new(false),
             state: UnsafeCell::new(state),
         }
@@ -119,14 +120,14 @@ impl Peers for LaneGuard<'_> {
         self.arena.recover(owner, level)
     }
     fn may_hold(&self, owner: Owner, word: &AtomicU32) -> bool {
-        let asleep = |lane: usize| self.participant.lanes[lane].asleep_on.load(Ordering::Acquire);
+        let waits = |lane: usize| self.participant.lanes[lane].waits_for.load(Ordering::Acquire);
         lists(self.arena, owner, word, |lane| {
-            owner != self.me() || asleep(lane) != word.as_ptr() as usize
+            owner != self.me() || waits(lane) != word.as_ptr() as usize
         })
     }
-    fn sleeps_on(&self, word: Option<&AtomicU32>) {
+    fn waits_for(&self, word: Option<&AtomicU32>) {
         let address = word.map_or(0, |word| word.as_ptr() as usize);
-        self.participant.lanes[self.number].asleep_on.store(address, Ordering::Release);
+        self.participant.lanes[self.number].waits_for.store(address, Ordering::Release);
     }
 }
 

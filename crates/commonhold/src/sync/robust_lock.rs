@@ -52,10 +52,10 @@ pub(crate) trait Peers {
     /// Settles what a dead `owner` left at `level`, or returns if somebody else is doing it.
     fn recover(&self, owner: Owner, level: Level) -> Result<()>;
     /// False if no thread of the living `owner` has listed this lock, which every holder does, but such as
-    /// are asleep on it. True for locks that are not listed.
+    /// wait for it. True for locks that are not listed.
     fn may_hold(&self, owner: Owner, word: &AtomicU32) -> bool;
-    /// This thread is about to sleep on the lock; with `None`, it no longer does.
-    fn sleeps_on(&self, word: Option<&AtomicU32>);
+    /// From now on this thread cannot be the holder of the lock; with `None`, it may become it.
+    fn waits_for(&self, word: Option<&AtomicU32>);
 }
 
 /// Takes the lock in `word`, waiting for a living owner as long as it takes.
@@ -120,9 +120,15 @@ fn lock_slowly(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()>
             }
             continue;
         };
-        if let Some(pause) = doubts.ask(word, owner, peers, level)? {
-            sleep(word, seen, pause, peers);
+        // Asking and sleeping, all but taking: two threads that wait for a lock which names their own process
+        // must not each take the other for its holder.
+        peers.waits_for(Some(word));
+        let pause = doubts.ask(word, owner, peers, level);
+        if let Ok(Some(pause)) = pause {
+            sleep(word, seen, pause);
         }
+        peers.waits_for(None);
+        pause?;
     }
 }
 
@@ -168,14 +174,12 @@ impl Doubts {
     }
 }
 
-fn sleep(word: &AtomicU32, seen: u32, pause: Duration, peers: &impl Peers) {
+fn sleep(word: &AtomicU32, seen: u32, pause: Duration) {
     let flagged = seen | WAITERS;
     if seen == flagged
         || word.compare_exchange(seen, flagged, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     {
-        peers.sleeps_on(Some(word));
         futex::wait(word, flagged, pause);
-        peers.sleeps_on(None);
     }
 }
 
