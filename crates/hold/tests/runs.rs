@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
@@ -109,6 +110,20 @@ fn an_interrupted_demo_leaves_nothing() {
     let mut rest = String::new();
     out.read_to_string(&mut rest).expect("the rest");
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    wait_until_empty(folder.path());
+}
+
+#[test]
+fn a_crashtest_ended_by_timeout_leaves_nothing() {
+    let folder = folder();
+    // To its child and then to its group: two signals, one after the other.
+    let mut command = Command::new("timeout");
+    command.args(["2", env!("CARGO_BIN_EXE_hold"), "crashtest", "--seconds", "600"]);
+    command.env("COMMONHOLD_DIR", folder.path()).current_dir(folder.path()).process_group(0);
+    let output = command.output().expect("timeout starts");
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(124), "{out}{}", text(&output.stderr));
+    assert!(out.contains("interrupted") && !out.contains("passed:"), "{out}");
     wait_until_empty(folder.path());
 }
 

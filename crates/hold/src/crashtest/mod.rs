@@ -41,6 +41,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 use supervisor::{Settings, Supervisor};
+use tempfile::TempDir;
 
 /// Options of `hold crashtest`.
 #[derive(clap::Args, Debug)]
@@ -158,7 +159,7 @@ fn at_chance(args: &Args, json: bool, interrupt: &Interrupt, report: &mut Report
     let mut temporary = TemporaryHold::create(&name, None, args.keep)?;
     Maps::create(temporary.hold())?;
     let ledger = Ledger::create(args.writers * LANES_EACH)?;
-    let folder = tempfile::tempdir_in(beside(temporary.path()))?;
+    let folder = folder_beside(temporary.path())?;
     let paths = Paths { hold: temporary.path(), ledger: &ledger, folder: folder.path() };
     let seed = report.seed;
     let settings = Settings { seconds: args.seconds, writers: args.writers, readers: args.readers };
@@ -184,7 +185,8 @@ fn own_name(what: &str) -> PathBuf {
     PathBuf::from(format!("{what}-{}", std::process::id()))
 }
 
-/// The folder that `path` is in.
-fn beside(path: &Path) -> &Path {
-    path.parent().unwrap_or(Path::new("/"))
+/// A folder for backups in the folder that `path` is in, gone when the run is over.
+fn folder_beside(path: &Path) -> Result<TempDir> {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    Ok(tempfile::Builder::new().prefix("crashtest-").tempdir_in(parent)?)
 }

@@ -69,7 +69,7 @@ pub fn all(report: &mut Report, interrupt: &Interrupt, json: bool) -> Result<()>
     let hold = temporary.hold().clone();
     Maps::create(&hold)?;
     let ledger = Ledger::create(1)?;
-    let folder = tempfile::tempdir_in(super::beside(temporary.path()))?;
+    let folder = super::folder_beside(temporary.path())?;
     let order = order(temporary.path(), ledger.board().path(), folder.path());
     let reader = Reader::open(&order, true)?;
     let mut run = Run {
