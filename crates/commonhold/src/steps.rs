@@ -44,8 +44,9 @@ mod active {
         "retire.marked",
         "retire.cleared",
         // Fixed-length pairs.
-        "word.locked",
-        "word.committed",
+        "inline.locked",
+        "cell.written",
+        "inline.committed",
         // Reading a record.
         "read.found",
         "read.copied",

@@ -104,8 +104,9 @@ const MEDDLINGS: &[Meddling] = &[
             fill(hold, shape, count)?;
             let map = it(hold, shape)?;
             map.clear()?;
-            // A hold with a cache keeps its memory.
-            until("memory is given back", || shape == Shape::Cache || hold.trim().unwrap() > 0);
+            // A hold with a cache keeps its memory, and a map its segments, in which fixed pairs lie.
+            let kept = matches!(shape, Shape::Cache | Shape::Fixed(..));
+            until("memory is given back", || kept || hold.trim().unwrap() > 0);
             Ok(())
         },
         allowed: &[1, ABSENT],

@@ -96,15 +96,16 @@ fn full_and_back(hold: &Hold, shape: Shape) {
     }
     all_there(hold, &map, shape, &stored);
     let again = fill(&map, shape, 1 << 24, &mut stored) as usize;
-    // Pairs in words need room in their own segment, and the first that has none is met early.
-    let share = if matches!(shape, Shape::Fixed(k, v) if k + v <= 8) { 20 } else { 4 };
+    // Pairs in the index need room in their own segment, and the first that has none is met early.
+    let share = if matches!(shape, Shape::Fixed(k, v) if k + v <= 32) { 20 } else { 4 };
     assert!(again * share > half.len(), "{again} fit after {} were deleted", half.len());
     all_there(hold, &map, shape, &stored);
     assert_eq!(map.clear().unwrap(), stored.len() as u64);
     stored.clear();
     hold.trim().unwrap();
     let after = fill(&map, shape, 2 << 24, &mut stored);
-    assert!(after * 4 > count * 3, "{after} fit after all were deleted, {count} at first");
+    // Segments stay as they were split, so one that has not been split yet is full before the others.
+    assert!(after * 3 > count * 2, "{after} fit after all were deleted, {count} at first");
     all_there(hold, &map, shape, &stored);
 }
 

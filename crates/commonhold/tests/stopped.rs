@@ -129,7 +129,8 @@ fn readers_go_on_while_a_recoverer_is_stopped() {
         ("grow", "double.locked"),
         ("mixed", "write.committed"),
         ("large", "run.head-claimed"),
-        ("words", "word.locked"),
+        ("words", "inline.locked"),
+        ("pairs", "cell.written"),
         ("maps", "drop.emptied"),
         ("maps", "create.segment"),
     ] {

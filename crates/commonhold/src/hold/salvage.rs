@@ -13,7 +13,7 @@ use crate::map::bound::Bound;
 use crate::map::cache;
 use crate::map::record::Record;
 use crate::map::root::{self, Status};
-use crate::map::segment::{Phase, Segment};
+use crate::map::segment::{BUCKET_SLOTS, Phase, Segment};
 use crate::memory::classes::{EXTENT, SEGMENT_BYTES};
 use crate::memory::extents::{Kind, growth, header};
 use crate::memory::slab;
@@ -21,6 +21,7 @@ use crate::os::clock;
 use crate::os::place;
 use crate::sync::space::Space;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -37,7 +38,7 @@ pub struct SalvageReport {
     pub superseded: u64,
     /// Records that are published and fail their checksum: lost.
     pub dropped: u64,
-    /// Pairs saved that have no checksum (fixed-length pairs of at most 8 bytes): plausible, not proven.
+    /// Pairs saved that have no checksum (fixed-length pairs in the index): plausible, not proven.
     pub undecidable: u64,
     /// What else there is to say.
     pub notes: Vec<String>,
@@ -48,9 +49,18 @@ pub struct SalvageReport {
 struct Salvage<'a> {
     space: &'a Space,
     maps: HashMap<u32, Bound>,
-    /// Per map and key: the best sequence and where its record is.
-    found: HashMap<(u32, Vec<u8>), (u64, u64)>,
+    /// Per map and key: the best sequence and what has it.
+    found: HashMap<(u32, Vec<u8>), (u64, Find)>,
     report: SalvageReport,
+}
+
+/// What was found of a key.
+#[derive(PartialEq)]
+enum Find {
+    /// A record, at this offset.
+    Record(u64),
+    /// The value of a pair in the index.
+    Value(Vec<u8>),
 }
 
 pub(crate) fn salvage(name: &Path) -> Result<SalvageReport> {
@@ -124,24 +134,29 @@ impl<'a> Salvage<'a> {
             return;
         }
         let map = (self.space.word(offset + 8).load(Ordering::Relaxed) >> 28) as u32 & 0xfff;
-        let bound = self.maps.get(&map).filter(|bound| bound.words.is_none());
+        let bound = self.maps.get(&map).filter(|bound| bound.inline.is_none());
         let record = bound.and_then(|bound| {
             let record = bound.shape.measure(self.space, offset, sequence, len - offset)?;
             Some((record, intact_key(bound, &record)?))
         });
         match record {
-            Some((_, key)) => self.keep(map, key, sequence, offset),
+            Some((_, key)) => self.keep(map, key, sequence, Find::Record(offset)),
             None => self.report.dropped += u64::from(expected),
         }
     }
 
-    fn keep(&mut self, map: u32, key: Vec<u8>, sequence: u64, offset: u64) {
-        let best = self.found.entry((map, key)).or_insert((sequence, offset));
-        if best.1 != offset {
-            self.report.superseded += 1;
-            if sequence > best.0 {
-                *best = (sequence, offset);
+    fn keep(&mut self, map: u32, key: Vec<u8>, sequence: u64, find: Find) {
+        match self.found.entry((map, key)) {
+            Entry::Vacant(place) => {
+                place.insert((sequence, find));
             }
+            Entry::Occupied(mut place) if place.get().1 != find => {
+                self.report.superseded += 1;
+                if sequence > place.get().0 {
+                    place.insert((sequence, find));
+                }
+            }
+            Entry::Occupied(_) => {}
         }
     }
 
@@ -155,27 +170,23 @@ impl<'a> Salvage<'a> {
             let Some(bound) = live.then(|| self.maps.get(&segment.map())).flatten() else {
                 continue;
             };
-            let Some(words) = &bound.words else { continue };
+            let Some(inline) = &bound.inline else { continue };
+            let sequence = segment.header().mark.load(Ordering::Relaxed);
+            let mut pairs = Vec::new();
             for position in 0..bound.positions() {
-                let word = segment.slot(position).load(Ordering::Relaxed);
-                let Some(pair) = words.decode(word, position / 8) else { continue };
-                let hash = words.hash(&bound.hasher, pair);
+                let Some((key, value)) = inline.pair(segment, position) else { continue };
+                let hash = bound.hasher.hash(&key);
                 let fits = phase.covers(hash.directory())
-                    && hash.buckets(bound.buckets).contains(&(position / 8));
-                if fits {
-                    let (key, value) = words.bytes(pair);
-                    let sequence = segment.header().mark.load(Ordering::Relaxed);
-                    // The value travels in place of an offset; the sequence is the segment's.
-                    let mut bytes = [0; 8];
-                    bytes[..value.len()].copy_from_slice(&value);
-                    let entry = (sequence, u64::from_le_bytes(bytes));
-                    let best = self.found.entry((bound.id, key)).or_insert(entry);
-                    if entry.0 > best.0 {
-                        *best = entry;
-                    }
-                } else {
-                    self.report.dropped += 1;
+                    && hash.buckets(bound.buckets).contains(&(position / BUCKET_SLOTS));
+                match fits {
+                    true => pairs.push((key, value)),
+                    false => self.report.dropped += 1,
                 }
+            }
+            let map = bound.id;
+            for (key, value) in pairs {
+                // The sequence is the segment's.
+                self.keep(map, key, sequence, Find::Value(value));
             }
         }
     }
@@ -187,20 +198,19 @@ impl<'a> Salvage<'a> {
         }
         self.report.maps = targets.len() as u32;
         let now = cache::now(self.space);
-        for ((id, key), (sequence, place)) in &self.found {
+        for ((id, key), (sequence, find)) in &self.found {
             let (Some(bound), Some(target)) = (self.maps.get(id), targets.get(id)) else {
                 continue;
             };
-            if bound.words.is_some() {
-                let value_bytes = match bound.mode {
-                    crate::map::options::MapMode::Fixed { value_bytes, .. } => value_bytes as usize,
-                    _ => 0,
-                };
-                target.set(key, &place.to_le_bytes()[..value_bytes])?;
-                self.report.undecidable += 1;
-                self.report.kept += 1;
-                continue;
-            }
+            let place = match find {
+                Find::Record(offset) => offset,
+                Find::Value(value) => {
+                    target.set(key, value)?;
+                    self.report.undecidable += 1;
+                    self.report.kept += 1;
+                    continue;
+                }
+            };
             let len = self.space.file().len().unwrap_or(0);
             let record = bound.shape.measure(self.space, *place, *sequence, len - place);
             let Some(record) = record else { continue };

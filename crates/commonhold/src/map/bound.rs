@@ -2,11 +2,11 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::hash::Hasher;
+use crate::map::inline::Inline;
 use crate::map::options::MapMode;
 use crate::map::record::Shape;
 use crate::map::root::{self, Root, Status};
-use crate::map::segment::{BUCKETS, CACHE_BUCKETS};
-use crate::map::words::Words;
+use crate::map::segment::{BUCKETS, CACHE_BUCKETS, Segment};
 use crate::sync::space::Space;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -18,8 +18,9 @@ pub(crate) struct Bound {
     pub(crate) hasher: Hasher,
     pub(crate) mode: MapMode,
     pub(crate) shape: Shape,
-    /// Pairs of at most 8 bytes lie in the slots themselves.
-    pub(crate) words: Option<Words>,
+    /// How pairs lie in the index itself, if they do.
+    pub(crate) inline: Option<Inline>,
+    /// Buckets of a segment.
     pub(crate) buckets: u32,
     pub(crate) name: String,
     /// Cache mode: lookups of this handle not yet added to the map's counters.
@@ -38,12 +39,13 @@ impl Bound {
         let Some(mode) = root.mode() else { return Err(damaged(space, id)) };
         let hasher = Hasher::new(root.seed.load(Ordering::Relaxed));
         let cache = matches!(mode, MapMode::Cache { .. });
-        let words = match mode {
+        let inline = match mode {
             MapMode::Fixed { key_bytes, value_bytes } => {
-                Words::new(&hasher, key_bytes, value_bytes)
+                Inline::new(&hasher, space.in_memory(), key_bytes, value_bytes)
             }
             _ => None,
         };
+        let slots = if cache { CACHE_BUCKETS } else { BUCKETS };
         Ok(Bound {
             id,
             root: offset,
@@ -51,8 +53,8 @@ impl Bound {
             hasher,
             mode,
             shape: Shape { expiry: cache, checksum: !space.in_memory() },
-            words,
-            buckets: if cache { CACHE_BUCKETS } else { BUCKETS },
+            buckets: inline.as_ref().map_or(slots, Inline::buckets),
+            inline,
             name: root.name(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -97,6 +99,25 @@ impl Bound {
     /// Slot positions of a segment.
     pub(crate) fn positions(&self) -> u32 {
         self.buckets * 8
+    }
+
+    /// True if a position of a segment holds something.
+    #[inline]
+    pub(crate) fn is_used(&self, segment: Segment<'_>, position: u32) -> bool {
+        match &self.inline {
+            Some(inline) => inline.is_used(segment, position),
+            // Acquire pairs with the release of the commit.
+            None => segment.slot(position).load(Ordering::Acquire) != 0,
+        }
+    }
+
+    /// Fetches a bucket that is going to be looked at.
+    #[inline]
+    pub(crate) fn prefetch(&self, segment: Segment<'_>, bucket: u32) {
+        match &self.inline {
+            Some(inline) => inline.prefetch(segment, bucket),
+            None => segment.prefetch(bucket),
+        }
     }
 
     /// # Errors

@@ -97,10 +97,9 @@ fn check_segment(
     }
     let mut pairs = 0;
     for position in 0..bound.positions() {
-        let word = segment.slot(position).load(Ordering::Acquire);
-        if word != 0 {
+        if bound.is_used(segment, position) {
             pairs += 1;
-            if let Err(what) = check_slot(bound, segment, position, word, findings) {
+            if let Err(what) = check_position(bound, segment, position, findings) {
                 findings.problem(format!("{name}, position {position}: {what}"));
             }
         }
@@ -110,20 +109,19 @@ fn check_segment(
     }
 }
 
-fn check_slot(
+fn check_position(
     bound: &Bound,
     segment: Segment<'_>,
     position: u32,
-    word: u64,
     findings: &mut Findings,
 ) -> Result<(), String> {
     findings.records += 1;
-    let hash = match &bound.words {
-        Some(words) => {
-            let pair = words.decode(word, position / 8).unwrap_or(0);
-            words.hash(&bound.hasher, pair)
+    let hash = match &bound.inline {
+        Some(inline) => inline.hash(&bound.hasher, segment, position).ok_or("came to be empty")?,
+        None => {
+            let word = segment.slot(position).load(Ordering::Acquire);
+            check_record(bound, segment, word, findings)?
         }
-        None => check_record(bound, segment, word, findings)?,
     };
     if !segment.phase().covers(hash.directory()) {
         return Err("its key belongs to another segment".into());

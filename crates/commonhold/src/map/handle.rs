@@ -4,12 +4,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::Bound;
 use crate::map::change::{Act, Change, Expiry, Outcome, Rule};
 use crate::map::hash::Hash;
-use crate::map::iterate::{Cursor, Pair};
+use crate::map::iterate::{self, Cursor, Noted, Pair};
 use crate::map::many::{self, Values};
 use crate::map::options::{MapOptions, Uid, milliseconds};
 use crate::map::read::{Hit, Place};
 use crate::map::walk::{Iter, Keys};
-use crate::map::{cache, locked, read, words, write};
+use crate::map::{cache, inline, locked, read, write};
 use crate::memory::arena::Arena;
 use crate::sync::space::Space;
 use std::fmt;
@@ -136,9 +136,10 @@ impl Map {
         seen: Option<Place<'_>>,
         out: &mut Vec<u8>,
     ) -> Result<bool> {
-        if let Some(pairs) = &self.bound.words {
-            let found = words::find(self.space(), &self.bound, pairs, (hash, key), seen)?;
-            return Ok(found.map(|(_, value)| pairs.append_value(value, out)).is_some());
+        if let Some(packing) = &self.bound.inline {
+            let take = |_, value: &[u8]| out.extend_from_slice(value);
+            let found = inline::find(self.space(), &self.bound, packing, (hash, key), seen, take)?;
+            return Ok(found.is_some());
         }
         let start = out.len();
         let found = self.lookup(hash, key, seen, |hit| {
@@ -185,9 +186,10 @@ impl Map {
         let key = key.as_ref();
         self.begin_read(key)?;
         let hash = self.bound.hasher.hash(key);
-        let position = match &self.bound.words {
-            Some(pairs) => {
-                words::find(self.space(), &self.bound, pairs, (hash, key), None)?.map(|f| f.0)
+        let position = match &self.bound.inline {
+            Some(packing) => {
+                let take = |position, _: &[u8]| position;
+                inline::find(self.space(), &self.bound, packing, (hash, key), None, take)?
             }
             None => self.lookup(hash, key, None, |hit| hit.position)?,
         };
@@ -232,8 +234,8 @@ impl Map {
                 locked::fetch(self.space(), &self.bound, self.bound.hasher.hash(later.as_ref()));
             }
             let change = Change::new(key.as_ref(), Rule::Always, Act::Put(value.as_ref()));
-            match &self.bound.words {
-                Some(words) => words::apply_in(&lane, &self.bound, words, &change, None)?,
+            match &self.bound.inline {
+                Some(packing) => inline::apply_in(&lane, &self.bound, packing, &change, None)?,
                 None => write::apply_in(&lane, &self.bound, &change, None)?,
             };
         }
@@ -242,8 +244,8 @@ impl Map {
 
     #[inline]
     fn apply(&self, change: &Change<'_>, old: Option<&mut Vec<u8>>) -> Result<Outcome> {
-        match &self.bound.words {
-            Some(words) => words::apply(&self.arena, &self.bound, words, change, old),
+        match &self.bound.inline {
+            Some(packing) => inline::apply(&self.arena, &self.bound, packing, change, old),
             None => write::apply(&self.arena, &self.bound, change, old),
         }
     }
@@ -299,14 +301,26 @@ impl Map {
         key: impl AsRef<[u8]>,
         mut change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
     ) -> Result<Option<Uid>> {
+        self.try_update(key, |value| Ok::<_, Error>(change(value)))
+    }
+
+    /// Like [`update`](Self::update); an error of `change` ends it, and nothing is changed.
+    pub fn try_update<E: From<Error>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut change: impl FnMut(Option<&[u8]>) -> std::result::Result<Option<Vec<u8>>, E>,
+    ) -> std::result::Result<Option<Uid>, E> {
         let key = key.as_ref();
         loop {
-            let seen = self.get_with_sequence(key)?;
-            let new = change(seen.as_ref().map(|(value, _)| value.as_slice()));
-            if seen.is_none() && new.is_none() {
+            let (value, sequence) = self.get_with_sequence(key)?.unzip();
+            let new = change(value.as_deref())?;
+            if value.is_none() && new.is_none() {
                 return Ok(None);
             }
-            let rule = Rule::Sequence(seen.map(|(_, sequence)| sequence));
+            let rule = match &self.bound.inline {
+                Some(_) => Rule::Equals(value.as_deref()),
+                None => Rule::Sequence(sequence),
+            };
             let act = new.as_deref().map_or(Act::Delete, Act::Put);
             let outcome = self.apply(&Change::new(key, rule, act), None)?;
             if outcome.done {
@@ -315,19 +329,13 @@ impl Map {
         }
     }
 
-    /// A value and what identifies this version of it.
+    /// A value and the sequence of its record, if it is in one.
     fn get_with_sequence(&self, key: &[u8]) -> Result<Option<(Vec<u8>, u64)>> {
-        self.begin_read(key)?;
-        let hash = self.bound.hasher.hash(key);
-        if let Some(pairs) = &self.bound.words {
-            let found = words::find(self.space(), &self.bound, pairs, (hash, key), None)?;
-            return Ok(found.map(|(_, value)| {
-                let mut bytes = Vec::new();
-                pairs.append_value(value, &mut bytes);
-                (bytes, value)
-            }));
+        if self.bound.inline.is_some() {
+            return Ok(self.get(key)?.map(|value| (value, 0)));
         }
-        self.lookup(hash, key, None, |hit| {
+        self.begin_read(key)?;
+        self.lookup(self.bound.hasher.hash(key), key, None, |hit| {
             let mut value = Vec::new();
             hit.record.append_value(&mut value);
             (value, hit.record.sequence)
@@ -350,11 +358,8 @@ impl Map {
         if position >= self.bound.positions() {
             return Ok(None);
         }
-        if let Some(pairs) = &self.bound.words {
-            return words::at_position(self.space(), &self.bound, pairs, directory, position);
-        }
-        let noted = crate::map::iterate::Noted::Record { directory, position };
-        crate::map::iterate::resolve(self.space(), &self.bound, &noted, true)
+        let noted = Noted { directory, position };
+        iterate::resolve(self.space(), &self.bound, &noted, true)
     }
 
     /// Sets the value of the key that a uid names, if it still names `expected_key`; false if not.

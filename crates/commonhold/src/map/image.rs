@@ -83,15 +83,15 @@ fn copy(
     pairs: &mut Vec<ImagePair>,
 ) -> bool {
     for position in 0..bound.positions() {
-        let word = segment.slot(position).load(Ordering::Acquire);
-        if word == 0 {
+        if let Some(inline) = &bound.inline {
+            if let Some((key, value)) = inline.pair(segment, position) {
+                let directory = bound.hasher.hash(&key).directory();
+                pairs.push(ImagePair { directory, expiry: 0, key, value });
+            }
             continue;
         }
-        if let Some(words) = &bound.words {
-            let pair = words.decode(word, position / 8).unwrap_or(0);
-            let directory = words.hash(&bound.hasher, pair).directory();
-            let (key, value) = words.bytes(pair);
-            pairs.push(ImagePair { directory, expiry: 0, key, value });
+        let word = segment.slot(position).load(Ordering::Acquire);
+        if word == 0 {
             continue;
         }
         let Some(record) = bound.shape.open(space, word) else { return false };

@@ -6,10 +6,10 @@
 
 use crate::error::Result;
 use crate::map::bound::Bound;
-use crate::map::hash::MAX_DEPTH;
+use crate::map::hash::{Hash, MAX_DEPTH};
 use crate::map::record::tag_of;
 use crate::map::segment::{Phase, Segment, Step, mask};
-use crate::map::{cache, directory, read};
+use crate::map::{cache, directory, inline, read};
 use crate::sync::space::Space;
 use std::sync::atomic::{Ordering, fence};
 
@@ -32,12 +32,10 @@ impl Cursor {
     }
 }
 
-/// What one position held when its segment was noted.
-pub(crate) enum Noted {
-    /// A record's 24 directory bits and position.
-    Record { directory: u32, position: u32 },
-    /// A pair in a word, and its uid.
-    Pair(u64, u32),
+/// A position that held a pair when its segment was noted, and the 24 directory bits of the pair's key.
+pub(crate) struct Noted {
+    pub(crate) directory: u32,
+    pub(crate) position: u32,
 }
 
 fn reverse(bits: u32) -> u32 {
@@ -88,14 +86,7 @@ fn half(phase: Phase, bits: u32) -> Phase {
 
 /// Drops what lies before a cursor that came from a deeper map: it was given before.
 pub(crate) fn skip_before(cursor: Cursor, noted: &mut Vec<Noted>) {
-    noted.retain(|n| u64::from(reverse(directory_of(n))) >= cursor.0);
-}
-
-fn directory_of(noted: &Noted) -> u32 {
-    match noted {
-        Noted::Record { directory, .. } => *directory,
-        Noted::Pair(_, uid) => uid >> 8,
-    }
+    noted.retain(|noted| u64::from(reverse(noted.directory)) >= cursor.0);
 }
 
 /// False if a slot names no record.
@@ -107,35 +98,38 @@ fn note_slots(
     noted: &mut Vec<Noted>,
 ) -> bool {
     for position in 0..bound.positions() {
-        let slot = segment.slot(position);
-        let word = slot.load(Ordering::Acquire);
-        if word == 0 {
-            continue;
-        }
-        if let Some(words) = &bound.words {
-            let pair = words.decode(word, position / 8).unwrap_or(0);
-            let directory = words.hash(&bound.hasher, pair).directory();
-            if phase.covers(directory) {
-                noted.push(Noted::Pair(pair, directory << 8 | position));
-            }
-            continue;
-        }
-        let directory = if seen.depth >= 8 {
-            (tag_of(word) << 8) as u32 & 0xff_ff00 | phase.prefix & 0xff
-        } else {
-            // By itself, not with the whole segment: writers may change it faster than it is read.
-            match read::settled(space, bound, slot, |_, record| record.directory()) {
-                Some(Some(directory)) => directory,
-                Some(None) => continue,
-                None => return false,
-            }
+        let directory = match directory_at(space, bound, segment, seen, position) {
+            Some(Some(directory)) => directory,
+            Some(None) => continue,
+            None => return false,
         };
         // PUBLISHING shows keys in both segments: each counts where it belongs.
         if phase.covers(directory) {
-            noted.push(Noted::Record { directory, position });
+            noted.push(Noted { directory, position });
         }
     }
     true
+}
+
+/// The directory bits of what is at a position, if it is there; `None` if a slot names no record.
+fn directory_at(
+    space: &Space,
+    bound: &Bound,
+    segment: Segment<'_>,
+    seen: Phase,
+    position: u32,
+) -> Option<Option<u32>> {
+    if let Some(inline) = &bound.inline {
+        return Some(inline.hash(&bound.hasher, segment, position).map(Hash::directory));
+    }
+    let slot = segment.slot(position);
+    if seen.depth < 8 {
+        // By itself, not with the whole segment: writers may change it faster than it is read.
+        return read::settled(space, bound, slot, |_, record| record.directory());
+    }
+    let word = slot.load(Ordering::Acquire);
+    let directory = (tag_of(word) << 8) as u32 & 0xff_ff00 | seen.prefix & 0xff;
+    Some((word != 0).then_some(directory))
 }
 
 /// A pair as iteration and random reads give it.
@@ -148,11 +142,10 @@ pub(crate) fn resolve(
     noted: &Noted,
     with_value: bool,
 ) -> Result<Option<Pair>> {
-    let (directory, position) = match (noted, &bound.words) {
-        (Noted::Pair(pair, _), Some(words)) => return Ok(Some(words.bytes(*pair))),
-        (Noted::Record { directory, position }, _) => (*directory, *position),
-        _ => return Ok(None),
-    };
+    let &Noted { directory, position } = noted;
+    if let Some(packing) = &bound.inline {
+        return inline::at_position(space, bound, packing, directory, position);
+    }
     let found = read::at_position(space, bound, directory, position, |hit| {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         hit.record.append_key(&mut key);

@@ -7,6 +7,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::{self, Bound, bind_any};
 use crate::map::directory::{self, FIRST_DEPTH, is_segment};
+use crate::map::inline;
 use crate::map::locked;
 use crate::map::options::{MapMode, MapOptions};
 use crate::map::root::{self, NAME_BYTES, Root, Status, roots};
@@ -196,14 +197,11 @@ pub(crate) fn empty(writer: &impl Writer, bound: &Bound, segment: Segment<'_>) -
         return Ok(0);
     }
     for position in 0..bound.positions() {
-        if bound.words.is_some() {
-            if segment.slot(position).load(Ordering::Relaxed) != 0 {
-                crate::map::words::store(writer, bound, segment, position, true, 0);
-                count += 1;
-            }
-        } else if write::remove_at(writer, bound, segment, position)? {
-            count += 1;
-        }
+        let removed = match &bound.inline {
+            Some(packing) => inline::remove_at(writer, bound, packing, segment, position),
+            None => write::remove_at(writer, bound, segment, position)?,
+        };
+        count += u64::from(removed);
     }
     Ok(count)
 }

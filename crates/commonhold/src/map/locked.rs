@@ -31,7 +31,7 @@ pub(crate) struct Found<'a> {
 pub(crate) fn fetch(space: &Space, bound: &Bound, hash: Hash) {
     if let Some(segment) = directory::lookup(space, bound.root(space), hash.directory()) {
         segment.prefetch_header();
-        hash.buckets(bound.buckets).into_iter().for_each(|number| segment.prefetch(number));
+        hash.buckets(bound.buckets).into_iter().for_each(|number| bound.prefetch(segment, number));
     }
 }
 
@@ -136,13 +136,13 @@ pub(crate) fn find<'a>(
     Ok(None)
 }
 
-/// A free position for the hash: in the emptier of its two buckets.
-pub(crate) fn free_position(bound: &Bound, segment: Segment<'_>, hash: Hash) -> Option<u32> {
+/// A free slot in the emptier of two buckets.
+pub(crate) fn free_position(segment: Segment<'_>, buckets: [u32; 2]) -> Option<u32> {
     let free = |number: u32| {
         let mut empty = segment.bucket(number).matching(|word| word == 0);
         (empty.0.count_ones(), empty.next().map(|at| number * 8 + at))
     };
-    let [first, second] = hash.buckets(bound.buckets).map(free);
+    let [first, second] = buckets.map(free);
     if second.0 > first.0 { second.1 } else { first.1 }
 }
 

@@ -36,7 +36,7 @@ impl<'a> Batch<'a> {
         for ((segment, hash), _) in segments.iter_mut().zip(&batch.hashes).zip(keys) {
             *segment = directory::lookup(space, root, hash.directory());
             if let Some(segment) = segment {
-                segment.prefetch(hash.buckets(bound.buckets)[0]);
+                bound.prefetch(*segment, hash.buckets(bound.buckets)[0]);
             }
         }
         for which in [0, 1] {
@@ -46,7 +46,7 @@ impl<'a> Batch<'a> {
                 let seen = see(bound, segment, buckets[which], batch.hashes[at], key.as_ref());
                 batch.places[at] = seen.map(|position| Place { segment, position });
                 if seen.is_none() && which == 0 {
-                    segment.prefetch(buckets[1]);
+                    bound.prefetch(segment, buckets[1]);
                 }
             }
         }
@@ -57,8 +57,8 @@ impl<'a> Batch<'a> {
 /// Where in a bucket the key seems to be. The record there is fetched.
 #[inline]
 fn see(bound: &Bound, segment: Segment<'_>, number: u32, hash: Hash, key: &[u8]) -> Option<u32> {
-    if let Some(words) = &bound.words {
-        return words.seen_in(segment, number, words.key_word(key));
+    if let Some(inline) = &bound.inline {
+        return inline.seen_in(segment, number, hash, key);
     }
     let bucket = segment.bucket(number);
     // Relaxed: only a hint depends on it.

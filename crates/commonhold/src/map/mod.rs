@@ -8,11 +8,12 @@
 //! | reading | [`read`], [`many`], [`iterate`] |
 //! | writing | [`change`] (what is asked), [`write`], [`locked`] (the commit), [`split`], [`lifecycle`] |
 //! | memory and copies | [`compact`] (sparse extents), [`image`] (segments for backups) |
-//! | other modes | [`words`] (pairs of at most 8 bytes), [`cache`] |
+//! | other modes | [`inline`] (fixed-length pairs in the index: [`words`], [`cells`]), [`cache`] |
 //! | after a death; proving it | [`recover`], [`check`] |
 
 pub(crate) mod bound;
 pub(crate) mod cache;
+pub(crate) mod cells;
 pub(crate) mod change;
 pub(crate) mod check;
 pub(crate) mod compact;
@@ -20,6 +21,7 @@ pub(crate) mod directory;
 pub(crate) mod handle;
 pub(crate) mod hash;
 pub(crate) mod image;
+pub(crate) mod inline;
 pub(crate) mod iterate;
 pub(crate) mod lifecycle;
 pub(crate) mod locked;

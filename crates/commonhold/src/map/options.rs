@@ -41,8 +41,8 @@ impl MapOptions {
         MapOptions::default()
     }
 
-    /// Every key has `key_bytes`, every value `value_bytes`. Pairs of at most 8 bytes are kept in the
-    /// index itself, in a third of the memory.
+    /// Every key has `key_bytes`, every value `value_bytes`. Pairs of at most 8 bytes (in a hold in memory: 32)
+    /// are kept in the index itself, in a third to two thirds of the memory.
     pub fn fixed(key_bytes: u32, value_bytes: u32) -> MapOptions {
         MapOptions { mode: MapMode::Fixed { key_bytes, value_bytes } }
     }

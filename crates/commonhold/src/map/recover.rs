@@ -49,7 +49,7 @@ pub(crate) fn segment(acting: &Acting<'_>, offset: u64) -> Result<()> {
 fn settle(acting: &Acting<'_>, bound: &Bound, segment: Segment<'_>) {
     let header = segment.header();
     let armed = header.armed.load(Ordering::Acquire);
-    if armed != 0 && armed <= u64::from(bound.positions()) && bound.words.is_none() {
+    if armed != 0 && armed <= u64::from(bound.positions()) && bound.inline.is_none() {
         let (old, new) =
             (header.old_word.load(Ordering::Relaxed), header.new_word.load(Ordering::Relaxed));
         let committed = segment.slot(armed as u32 - 1).load(Ordering::Acquire) == new;
@@ -116,7 +116,7 @@ fn discard(acting: &Acting<'_>, offset: u64) {
 }
 
 fn recount(bound: &Bound, segment: Segment<'_>) {
-    let used = |position: &u32| segment.slot(*position).load(Ordering::Relaxed) != 0;
+    let used = |position: &u32| bound.is_used(segment, *position);
     let pairs = (0..bound.positions()).filter(used).count() as u32;
     segment.set_pairs(pairs, bound.id);
 }

@@ -7,8 +7,9 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::Bound;
+use crate::map::cells::Cells;
 use crate::map::directory;
-use crate::map::hash::MAX_DEPTH;
+use crate::map::hash::{Hash, MAX_DEPTH};
 use crate::map::locked;
 use crate::map::record::tag_of;
 use crate::map::segment::{Phase, Segment, Step};
@@ -72,16 +73,18 @@ fn write_header(bound: &Bound, child: Segment<'_>, phase: Phase) {
     child.set_phase(phase);
 }
 
-/// Copies the slots that move; all others of the child become empty.
+/// Copies what moves; all else of the child becomes empty.
 fn copy(bound: &Bound, parent: Segment<'_>, child: Segment<'_>, depth: u32) {
-    let mut pairs = 0;
-    for position in 0..bound.positions() {
-        let word = parent.slot(position).load(Ordering::Relaxed);
-        let moves = word != 0 && moves(bound, parent, position, word, depth);
-        // Relaxed: the directory entry publishes all of them.
-        child.slot(position).store(if moves { word } else { 0 }, Ordering::Relaxed);
-        pairs += u32::from(moves);
-    }
+    let pairs = match &bound.inline {
+        Some(inline) if inline.cells().is_some() => {
+            Cells::copy_all(parent, child);
+            let moves = |position: &u32| moves(bound, parent, *position, depth);
+            let stays = |position: &u32| !moves(position);
+            (0..bound.positions()).filter(stays).for_each(|position| inline.clear(child, position));
+            (0..bound.positions()).filter(|position| bound.is_used(child, *position)).count()
+        }
+        _ => (0..bound.positions()).filter(|p| copy_slot(bound, parent, child, *p, depth)).count(),
+    };
     if bound.is_cache() {
         for word in 0..8 {
             let visited = parent.visited(word).load(Ordering::Relaxed);
@@ -90,25 +93,34 @@ fn copy(bound: &Bound, parent: Segment<'_>, child: Segment<'_>, depth: u32) {
     }
     let position = parent.header().stream_position.load(Ordering::Relaxed);
     child.header().stream_position.store(position, Ordering::Relaxed);
-    child.set_pairs(pairs, bound.id);
+    child.set_pairs(pairs as u32, bound.id);
 }
 
-/// Hash bit `depth` of what a slot holds.
-pub(crate) fn moves(
+/// Copies one slot, if it moves; true if it does.
+fn copy_slot(
     bound: &Bound,
-    segment: Segment<'_>,
+    parent: Segment<'_>,
+    child: Segment<'_>,
     position: u32,
-    word: u64,
     depth: u32,
 ) -> bool {
-    let directory = match &bound.words {
-        Some(words) => {
-            let pair = words.decode(word, position / 8).unwrap_or(0);
-            words.hash(&bound.hasher, pair).directory()
-        }
-        // The tag is hash bits 8..32: from depth 8 on no record needs to be read.
-        None if depth >= 8 => (tag_of(word) << 8) as u32,
-        None => bound.shape.open(segment.space, word).map_or(0, |record| record.directory()),
+    let moves = moves(bound, parent, position, depth);
+    let word = if moves { parent.slot(position).load(Ordering::Relaxed) } else { 0 };
+    // Relaxed: the directory entry publishes all of it.
+    child.slot(position).store(word, Ordering::Relaxed);
+    moves
+}
+
+/// True if what is at a position belongs to the half of the segment whose hash bit `depth` is set.
+pub(crate) fn moves(bound: &Bound, segment: Segment<'_>, position: u32, depth: u32) -> bool {
+    let directory = match &bound.inline {
+        Some(inline) => inline.hash(&bound.hasher, segment, position).map_or(0, Hash::directory),
+        None => match segment.slot(position).load(Ordering::Relaxed) {
+            0 => 0,
+            // The tag is hash bits 8..32: from depth 8 on no record needs to be read.
+            word if depth >= 8 => (tag_of(word) << 8) as u32,
+            word => bound.shape.open(segment.space, word).map_or(0, |record| record.directory()),
+        },
     };
     directory >> depth & 1 == 1
 }
@@ -124,13 +136,14 @@ pub(crate) fn finish(
     let mut pairs = 0;
     step!("split.clearing");
     for position in 0..bound.positions() {
-        let slot = parent.slot(position);
-        let word = slot.load(Ordering::Relaxed);
-        if word != 0 && moves(bound, parent, position, word, phase.depth) {
-            // Release: who misses here because of it, sees the directory entries.
-            slot.store(0, Ordering::Release);
+        if moves(bound, parent, position, phase.depth) {
+            match &bound.inline {
+                Some(inline) => inline.clear(parent, position),
+                // Release: who misses here because of it, sees the directory entries.
+                None => parent.slot(position).store(0, Ordering::Release),
+            }
         } else {
-            pairs += u32::from(word != 0);
+            pairs += u32::from(bound.is_used(parent, position));
         }
     }
     step!("split.cleared");

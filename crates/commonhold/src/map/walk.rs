@@ -193,7 +193,7 @@ impl Map {
         for segment in directory::segments(space, root) {
             segments += 1;
             len += u64::from(segment.pairs());
-            if bound.words.is_none() {
+            if bound.inline.is_none() {
                 record_bytes += (0..bound.positions())
                     .map(|position| segment.slot(position).load(Ordering::Acquire))
                     .filter(|word| *word != 0)

@@ -4,23 +4,11 @@
 //! cannot occur in that bucket, because neither of its two buckets is this one. So no pair is stored as zero, every
 //! pair is legal, one store commits, and a hit needs no second look.
 
-use crate::error::Result;
-use crate::map::bound::Bound;
-use crate::map::change::{Act, Change, Outcome, Rule};
-use crate::map::directory;
 use crate::map::hash::{Hash, Hasher};
+use crate::map::inline::Packing;
 use crate::map::locked;
-use crate::map::read::Place;
 use crate::map::segment::{BUCKET_SLOTS, BUCKETS, Segment};
-use crate::map::split;
-use crate::map::write::not_a_number;
-use crate::memory::arena::{Arena, Writer};
-use crate::memory::lane::LaneGuard;
-use crate::steps::step;
-use crate::sync::space::Space;
-use std::sync::atomic::{Ordering, fence};
-
-const TRIES: u32 = 1 << 20;
+use std::sync::atomic::Ordering;
 
 /// How pairs are packed into words.
 pub(crate) struct Words {
@@ -61,69 +49,78 @@ impl Words {
         u64::MAX >> (64 - 8 * self.key_bytes)
     }
 
-    #[inline]
-    pub(crate) fn key_word(&self, key: &[u8]) -> u64 {
-        low_bytes(key)
+    /// True if a slot of the bucket holds a pair with the key.
+    #[inline(always)]
+    fn is(&self, bucket: u32, key: u64, word: u64) -> bool {
+        (word ^ self.fillers[bucket as usize] ^ key) & self.key_mask() == 0 && word != 0
+    }
+
+    /// The pair in a slot of a bucket; `None` if the slot is empty.
+    #[inline(always)]
+    fn decode(&self, bucket: u32, word: u64) -> Option<[u8; 8]> {
+        (word != 0).then(|| (word ^ self.fillers[bucket as usize]).to_le_bytes())
+    }
+}
+
+impl Packing for Words {
+    type Pair = [u8; 8];
+
+    fn lengths(&self) -> (usize, usize) {
+        (self.key_bytes, self.value_bytes)
     }
 
     #[inline]
-    fn pair_word(&self, key: u64, value: u64) -> u64 {
-        if self.key_bytes == 8 { key } else { key | value << (8 * self.key_bytes) }
+    fn pack(&self, key: &[u8], value: &[u8]) -> [u8; 8] {
+        let value = if self.key_bytes == 8 { 0 } else { low_bytes(value) << (8 * self.key_bytes) };
+        (low_bytes(key) | value).to_le_bytes()
     }
 
     #[inline]
-    fn value_of(&self, pair: u64) -> u64 {
-        if self.key_bytes == 8 { 0 } else { pair >> (8 * self.key_bytes) }
+    fn has_key(&self, pair: &[u8; 8], key: &[u8]) -> bool {
+        (u64::from_le_bytes(*pair) ^ low_bytes(key)) & self.key_mask() == 0
     }
 
-    /// The pair in a slot of bucket `number`; `None` if the slot is empty.
     #[inline]
-    pub(crate) fn decode(&self, slot: u64, number: u32) -> Option<u64> {
-        (slot != 0).then(|| slot ^ self.fillers[number as usize])
-    }
-
-    /// Key and value of a pair.
-    pub(crate) fn bytes(&self, pair: u64) -> (Vec<u8>, Vec<u8>) {
-        let key = pair.to_le_bytes()[..self.key_bytes].to_vec();
-        (key, self.value_of(pair).to_le_bytes()[..self.value_bytes].to_vec())
-    }
-
-    pub(crate) fn append_value(&self, value: u64, out: &mut Vec<u8>) {
-        out.extend_from_slice(&value.to_le_bytes()[..self.value_bytes]);
-    }
-
-    /// The hash of a pair's key.
-    pub(crate) fn hash(&self, hasher: &Hasher, pair: u64) -> Hash {
-        hasher.hash(&pair.to_le_bytes()[..self.key_bytes])
-    }
-
-    /// The key's position and value in a segment, as seen now.
-    #[inline]
-    fn scan(&self, segment: Segment<'_>, hash: Hash, key: u64) -> Option<(u32, u64)> {
+    fn find(&self, segment: Segment<'_>, hash: Hash, key: &[u8]) -> Option<(u32, [u8; 8])> {
+        let key = low_bytes(key);
         let row = segment.row(hash.buckets(BUCKETS));
-        row.matching(|number, word| self.is(number, key, word)).find_map(|at| {
+        row.matching(|bucket, word| self.is(bucket, key, word)).find_map(|at| {
             // Acquire pairs with the release of the commit. It may have changed since it matched.
-            let (number, word) = (row.bucket_of(at), row.slot(at).load(Ordering::Acquire));
-            self.is(number, key, word).then(|| (row.position(at), self.pair_value(number, word)))
+            let (bucket, word) = (row.bucket_of(at), row.slot(at).load(Ordering::Acquire));
+            let is = self.is(bucket, key, word);
+            is.then(|| self.decode(bucket, word).map(|pair| (row.position(at), pair))).flatten()
         })
     }
 
-    /// The position of the key in one bucket, as seen now.
     #[inline]
-    pub(crate) fn seen_in(&self, segment: Segment<'_>, number: u32, key: u64) -> Option<u32> {
-        let at = segment.bucket(number).matching(|word| self.is(number, key, word)).next();
-        at.map(|at| number * BUCKET_SLOTS + at)
+    fn at(&self, segment: Segment<'_>, position: u32) -> Option<[u8; 8]> {
+        // Acquire pairs with the release of the commit.
+        self.decode(position / BUCKET_SLOTS, segment.slot(position).load(Ordering::Acquire))
     }
 
-    /// True if a slot of the bucket holds a pair with the key.
-    #[inline(always)]
-    fn is(&self, number: u32, key: u64, word: u64) -> bool {
-        (word ^ self.fillers[number as usize] ^ key) & self.key_mask() == 0 && word != 0
+    #[inline]
+    fn free_position(&self, segment: Segment<'_>, hash: Hash) -> Option<u32> {
+        locked::free_position(segment, hash.buckets(BUCKETS))
     }
 
-    #[inline(always)]
-    fn pair_value(&self, number: u32, word: u64) -> u64 {
-        self.value_of(word ^ self.fillers[number as usize])
+    #[inline]
+    fn put(&self, segment: Segment<'_>, position: u32, _: Hash, pair: &[u8; 8]) {
+        let word = u64::from_le_bytes(*pair) ^ self.fillers[(position / BUCKET_SLOTS) as usize];
+        // The commit point. Pairs with the acquire of readers.
+        segment.slot(position).store(word, Ordering::Release);
+    }
+
+    #[inline]
+    fn clear(&self, segment: Segment<'_>, position: u32) {
+        // As in `put`; after a split, who misses here because of it sees the directory entries.
+        segment.slot(position).store(0, Ordering::Release);
+    }
+
+    #[inline]
+    fn seen_in(&self, segment: Segment<'_>, bucket: u32, _: Hash, key: &[u8]) -> Option<u32> {
+        let key = low_bytes(key);
+        let at = segment.bucket(bucket).matching(|word| self.is(bucket, key, word)).next();
+        at.map(|at| bucket * BUCKET_SLOTS + at)
     }
 }
 
@@ -136,162 +133,5 @@ fn low_bytes(bytes: &[u8]) -> u64 {
             word[..len.min(8)].copy_from_slice(&bytes[..len.min(8)]);
             u64::from_le_bytes(word)
         }
-    }
-}
-
-/// Looks a key up, first in the place where it was seen: its position and value. The key has the map's length.
-#[inline]
-pub(crate) fn find(
-    space: &Space,
-    bound: &Bound,
-    words: &Words,
-    (hash, key): (Hash, &[u8]),
-    seen: Option<Place<'_>>,
-) -> Result<Option<(u32, u64)>> {
-    let (root, key) = (bound.root(space), words.key_word(key));
-    if let Some(Place { segment, position }) = seen {
-        // Acquire pairs with the release of the commit.
-        let (number, word) =
-            (position / BUCKET_SLOTS, segment.slot(position).load(Ordering::Acquire));
-        if words.is(number, key, word) {
-            bound.ensure_current(space)?;
-            return Ok(Some((position, words.pair_value(number, word))));
-        }
-    }
-    for _ in 0..TRIES {
-        let Some(segment) = directory::lookup(space, root, hash.directory()) else { break };
-        let found = words.scan(segment, hash, key);
-        if found.is_none() {
-            // Pairs with the release of directory entries: the slots were read before.
-            fence(Ordering::Acquire);
-            let again = directory::lookup(space, root, hash.directory());
-            if again.is_none_or(|again| again.offset != segment.offset) {
-                continue;
-            }
-        }
-        bound.ensure_current(space)?;
-        return Ok(found);
-    }
-    bound.ensure_current(space)?;
-    Err(bound.damaged("a lookup finds no consistent state"))
-}
-
-/// Key and value of the pair at a position, if its key has these directory bits.
-pub(crate) fn at_position(
-    space: &Space,
-    bound: &Bound,
-    words: &Words,
-    directory: u32,
-    position: u32,
-) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-    let root = bound.root(space);
-    for _ in 0..TRIES {
-        let Some(segment) = directory::lookup(space, root, directory) else { break };
-        let word = segment.slot(position).load(Ordering::Acquire);
-        let pair = words.decode(word, position / 8);
-        let pair = pair.filter(|p| words.hash(&bound.hasher, *p).directory() == directory);
-        fence(Ordering::Acquire);
-        let again = directory::lookup(space, root, directory);
-        if pair.is_some() || again.is_some_and(|again| again.offset == segment.offset) {
-            bound.ensure_current(space)?;
-            return Ok(pair.map(|pair| words.bytes(pair)));
-        }
-    }
-    bound.ensure_current(space)?;
-    Err(bound.damaged("a lookup by uid finds no consistent state"))
-}
-
-/// Applies one change; `old` gets the value that it replaced or removed.
-pub(crate) fn apply(
-    arena: &Arena,
-    bound: &Bound,
-    words: &Words,
-    change: &Change<'_>,
-    old: Option<&mut Vec<u8>>,
-) -> Result<Outcome> {
-    // Before the lane is entered: there is nothing else to do while the memory comes.
-    locked::fetch(&arena.space, bound, bound.hasher.hash(change.key));
-    let lane = arena.enter()?;
-    apply_in(&lane, bound, words, change, old)
-}
-
-/// The same, in a lane entered already.
-pub(crate) fn apply_in(
-    lane: &LaneGuard<'_>,
-    bound: &Bound,
-    words: &Words,
-    change: &Change<'_>,
-    old: Option<&mut Vec<u8>>,
-) -> Result<Outcome> {
-    let put = match change.act {
-        Act::Put(value) => Some(value.len()),
-        Act::Add(_) => Some(8),
-        Act::Delete => None,
-    };
-    bound.check_lengths(change.key, if matches!(change.act, Act::Add(_)) { None } else { put })?;
-    if matches!(change.act, Act::Add(_)) {
-        return Err(not_a_number(bound, words.value_bytes as u64));
-    }
-    let hash = bound.hasher.hash(change.key);
-    let key = words.key_word(change.key);
-    loop {
-        let segment = locked::lock(lane, bound, hash.directory())?;
-        step!("word.locked");
-        let found = words.scan(segment, hash, key);
-        if !holds(words, change.rule, found) || (put.is_none() && found.is_none()) {
-            locked::unlock(lane, segment);
-            return Ok(Outcome::default());
-        }
-        let place = found.map(|(position, _)| position);
-        let Some(position) = place.or_else(|| locked::free_position(bound, segment, hash)) else {
-            split::split(lane, bound, segment)?;
-            continue;
-        };
-        if let (Some(old), Some((_, value))) = (old, found) {
-            old.clear();
-            words.append_value(value, old);
-        }
-        let word = match change.act {
-            Act::Put(value) => {
-                words.pair_word(key, low_bytes(value)) ^ words.fillers[(position / 8) as usize]
-            }
-            _ => 0,
-        };
-        store(lane, bound, segment, position, found.is_some(), word);
-        locked::unlock(lane, segment);
-        return Ok(Outcome { done: true, uid: hash.directory() << 8 | position, number: 0 });
-    }
-}
-
-/// Stores a slot under the segment's lock: the commit point.
-pub(crate) fn store(
-    writer: &impl Writer,
-    bound: &Bound,
-    segment: Segment<'_>,
-    position: u32,
-    before: bool,
-    word: u64,
-) {
-    let header = segment.header();
-    // Release: who reads the counter and then finds the lock free, sees the slot as well (backup).
-    let counter = writer.next_sequence(header.mark.load(Ordering::Relaxed));
-    header.mark.store(counter, Ordering::Release);
-    // Pairs with the acquire of readers.
-    segment.slot(position).store(word, Ordering::Release);
-    step!("word.committed");
-    locked::count(bound, segment, before, word != 0);
-}
-
-fn holds(words: &Words, rule: Rule<'_>, found: Option<(u32, u64)>) -> bool {
-    match (rule, found) {
-        (Rule::Always, _) | (Rule::Absent, None) | (Rule::Present, Some(_)) => true,
-        (Rule::Equals(None) | Rule::Sequence(None), found) => found.is_none(),
-        (Rule::Equals(Some(expected)), Some((_, value))) => {
-            expected.len() == words.value_bytes && low_bytes(expected) == value
-        }
-        // A pair has no sequence: the value stands for it.
-        (Rule::Sequence(Some(value)), Some((_, found))) => value == found,
-        (Rule::At(position), Some((found, _))) => found == position,
-        _ => false,
     }
 }

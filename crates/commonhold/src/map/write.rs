@@ -131,7 +131,8 @@ fn publish(
             return Ok(Outcome::default());
         }
         let place = found.as_ref().map(|f| f.position);
-        let Some(position) = place.or_else(|| locked::free_position(bound, segment, hash)) else {
+        let free = || locked::free_position(segment, hash.buckets(bound.buckets));
+        let Some(position) = place.or_else(free) else {
             split::split(lane, bound, segment)?;
             continue;
         };

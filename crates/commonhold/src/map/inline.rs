@@ -1,0 +1,368 @@
+//! Fixed-length pairs kept in the index itself: what both ways of packing them have in common.
+//!
+//! [`words`](crate::map::words) packs pairs of at most 8 bytes into slots, [`cells`](crate::map::cells) longer
+//! ones into cells of a bucket. Either way a pair is found, read whole and changed by one store, under the segment's
+//! lock; it has no record, no sequence and no checksum of its own.
+
+use crate::error::Result;
+use crate::map::bound::Bound;
+use crate::map::cells::Cells;
+use crate::map::change::{Act, Change, Outcome, Rule, add};
+use crate::map::directory;
+use crate::map::hash::{Hash, Hasher};
+use crate::map::locked;
+use crate::map::read::Place;
+use crate::map::segment::Segment;
+use crate::map::split;
+use crate::map::words::Words;
+use crate::map::write::not_a_number;
+use crate::memory::arena::{Arena, Writer};
+use crate::memory::lane::LaneGuard;
+use crate::steps::step;
+use crate::sync::space::Space;
+use std::sync::atomic::{Ordering, fence};
+
+const TRIES: u32 = 1 << 20;
+
+/// How a map's pairs lie in its segments. What a function that only looks returns was there at one moment.
+pub(crate) trait Packing {
+    /// Key and value, one after the other, then zeros.
+    type Pair: AsRef<[u8]> + Copy;
+
+    /// Bytes of a key and of a value.
+    fn lengths(&self) -> (usize, usize);
+
+    /// The pair of this key and value, which have the map's lengths.
+    fn pack(&self, key: &[u8], value: &[u8]) -> Self::Pair;
+
+    /// True if the pair has this key, which has the map's length.
+    fn has_key(&self, pair: &Self::Pair, key: &[u8]) -> bool;
+
+    /// The pair with this key in a segment, and its position.
+    fn find(&self, segment: Segment<'_>, hash: Hash, key: &[u8]) -> Option<(u32, Self::Pair)>;
+
+    /// The pair at a position.
+    fn at(&self, segment: Segment<'_>, position: u32) -> Option<Self::Pair>;
+
+    /// A free position for the hash, under the lock: in the emptier of its two buckets.
+    fn free_position(&self, segment: Segment<'_>, hash: Hash) -> Option<u32>;
+
+    /// Stores a pair, under the lock; its last store is the commit point.
+    fn put(&self, segment: Segment<'_>, position: u32, hash: Hash, pair: &Self::Pair);
+
+    /// Empties a position by one store, under the lock.
+    fn clear(&self, segment: Segment<'_>, position: u32);
+
+    /// Where in one bucket the key seems to be.
+    fn seen_in(&self, segment: Segment<'_>, bucket: u32, hash: Hash, key: &[u8]) -> Option<u32>;
+}
+
+/// The packing of a map.
+pub(crate) enum Inline {
+    Words(Words),
+    Cells(Cells),
+}
+
+/// Goes on with whichever packing it is.
+macro_rules! packed {
+    ($inline:expr, $packing:ident => $go_on:expr) => {
+        match $inline {
+            Inline::Words($packing) => $go_on,
+            Inline::Cells($packing) => $go_on,
+        }
+    };
+}
+
+impl Inline {
+    /// How pairs of these lengths are packed; `None` if they are kept in records: long ones, and, because
+    /// nothing but a checksum would tell a torn one after a crash of the system, all but the shortest of a file hold.
+    pub(crate) fn new(
+        hasher: &Hasher,
+        in_memory: bool,
+        key_bytes: u32,
+        value_bytes: u32,
+    ) -> Option<Inline> {
+        let words = || Words::new(hasher, key_bytes, value_bytes).map(Inline::Words);
+        let cells = || Cells::new(key_bytes, value_bytes).map(Inline::Cells);
+        words().or_else(|| in_memory.then(cells).flatten())
+    }
+
+    /// Buckets of a segment.
+    pub(crate) fn buckets(&self) -> u32 {
+        match self {
+            Inline::Words(_) => crate::map::segment::BUCKETS,
+            Inline::Cells(cells) => cells.buckets(),
+        }
+    }
+
+    /// The cells, if there are any.
+    pub(crate) fn cells(&self) -> Option<&Cells> {
+        match self {
+            Inline::Words(_) => None,
+            Inline::Cells(cells) => Some(cells),
+        }
+    }
+
+    /// Fetches a bucket that is going to be looked at.
+    #[inline]
+    pub(crate) fn prefetch(&self, segment: Segment<'_>, bucket: u32) {
+        match self {
+            Inline::Words(_) => segment.prefetch(bucket),
+            Inline::Cells(cells) => cells.prefetch(segment, bucket),
+        }
+    }
+
+    /// Where in one bucket the key seems to be; what is there is fetched.
+    #[inline]
+    pub(crate) fn seen_in(
+        &self,
+        segment: Segment<'_>,
+        bucket: u32,
+        hash: Hash,
+        key: &[u8],
+    ) -> Option<u32> {
+        packed!(self, packing => packing.seen_in(segment, bucket, hash, key))
+    }
+
+    /// Key and value at a position.
+    pub(crate) fn pair(&self, segment: Segment<'_>, position: u32) -> Option<(Vec<u8>, Vec<u8>)> {
+        packed!(self, packing => packing.at(segment, position).map(|pair| {
+            let (key, value) = parts(packing, &pair);
+            (key.to_vec(), value.to_vec())
+        }))
+    }
+
+    /// The hash of the key at a position.
+    pub(crate) fn hash(
+        &self,
+        hasher: &Hasher,
+        segment: Segment<'_>,
+        position: u32,
+    ) -> Option<Hash> {
+        packed!(self, packing => packing.at(segment, position)
+            .map(|pair| hasher.hash(parts(packing, &pair).0)))
+    }
+
+    /// True if there is a pair at a position.
+    pub(crate) fn is_used(&self, segment: Segment<'_>, position: u32) -> bool {
+        packed!(self, packing => packing.at(segment, position).is_some())
+    }
+
+    /// Empties a position, under the lock, without counting.
+    pub(crate) fn clear(&self, segment: Segment<'_>, position: u32) {
+        packed!(self, packing => packing.clear(segment, position));
+    }
+}
+
+fn parts<'p, P: Packing>(packing: &P, pair: &'p P::Pair) -> (&'p [u8], &'p [u8]) {
+    let (key, value) = packing.lengths();
+    (&pair.as_ref()[..key], &pair.as_ref()[key..key + value])
+}
+
+/// Looks a key up, first in the place where it was seen; `take` gets its position and value. The key has
+/// the map's length.
+#[inline]
+pub(crate) fn find<R>(
+    space: &Space,
+    bound: &Bound,
+    inline: &Inline,
+    wanted: (Hash, &[u8]),
+    seen: Option<Place<'_>>,
+    take: impl FnOnce(u32, &[u8]) -> R,
+) -> Result<Option<R>> {
+    packed!(inline, packing => {
+        let found = find_pair(space, bound, packing, wanted, seen)?;
+        Ok(found.map(|(position, pair)| take(position, parts(packing, &pair).1)))
+    })
+}
+
+#[inline]
+fn find_pair<P: Packing>(
+    space: &Space,
+    bound: &Bound,
+    packing: &P,
+    (hash, key): (Hash, &[u8]),
+    seen: Option<Place<'_>>,
+) -> Result<Option<(u32, P::Pair)>> {
+    if let Some(Place { segment, position }) = seen
+        && let Some(pair) = packing.at(segment, position).filter(|p| packing.has_key(p, key))
+    {
+        bound.ensure_current(space)?;
+        return Ok(Some((position, pair)));
+    }
+    let root = bound.root(space);
+    for _ in 0..TRIES {
+        let Some(segment) = directory::lookup(space, root, hash.directory()) else { break };
+        let found = packing.find(segment, hash, key);
+        if found.is_none() {
+            // Pairs with the release of directory entries: the slots were read before.
+            fence(Ordering::Acquire);
+            let again = directory::lookup(space, root, hash.directory());
+            if again.is_none_or(|again| again.offset != segment.offset) {
+                continue;
+            }
+        }
+        bound.ensure_current(space)?;
+        return Ok(found);
+    }
+    bound.ensure_current(space)?;
+    Err(bound.damaged("a lookup finds no consistent state"))
+}
+
+/// Key and value of the pair at a position, if its key has these directory bits.
+pub(crate) fn at_position(
+    space: &Space,
+    bound: &Bound,
+    inline: &Inline,
+    directory: u32,
+    position: u32,
+) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    let root = bound.root(space);
+    for _ in 0..TRIES {
+        let Some(segment) = directory::lookup(space, root, directory) else { break };
+        let pair = inline.pair(segment, position);
+        let pair = pair.filter(|(key, _)| bound.hasher.hash(key).directory() == directory);
+        fence(Ordering::Acquire);
+        let again = directory::lookup(space, root, directory);
+        if pair.is_some() || again.is_some_and(|again| again.offset == segment.offset) {
+            bound.ensure_current(space)?;
+            return Ok(pair);
+        }
+    }
+    bound.ensure_current(space)?;
+    Err(bound.damaged("a lookup by uid finds no consistent state"))
+}
+
+/// Applies one change; `old` gets the value that it replaced or removed.
+#[inline]
+pub(crate) fn apply(
+    arena: &Arena,
+    bound: &Bound,
+    inline: &Inline,
+    change: &Change<'_>,
+    old: Option<&mut Vec<u8>>,
+) -> Result<Outcome> {
+    // Before the lane is entered: there is nothing else to do while the memory comes.
+    locked::fetch(&arena.space, bound, bound.hasher.hash(change.key));
+    let lane = arena.enter()?;
+    apply_in(&lane, bound, inline, change, old)
+}
+
+/// The same, in a lane entered already.
+#[inline]
+pub(crate) fn apply_in(
+    lane: &LaneGuard<'_>,
+    bound: &Bound,
+    inline: &Inline,
+    change: &Change<'_>,
+    old: Option<&mut Vec<u8>>,
+) -> Result<Outcome> {
+    packed!(inline, packing => apply_packed(lane, bound, packing, change, old))
+}
+
+fn apply_packed<P: Packing>(
+    lane: &LaneGuard<'_>,
+    bound: &Bound,
+    packing: &P,
+    change: &Change<'_>,
+    old: Option<&mut Vec<u8>>,
+) -> Result<Outcome> {
+    check_lengths(bound, packing, change)?;
+    let hash = bound.hasher.hash(change.key);
+    loop {
+        let segment = locked::lock(lane, bound, hash.directory())?;
+        step!("inline.locked");
+        let found = packing.find(segment, hash, change.key);
+        let deletes = matches!(change.act, Act::Delete);
+        if !holds(packing, change.rule, found.as_ref()) || (deletes && found.is_none()) {
+            locked::unlock(lane, segment);
+            return Ok(Outcome::default());
+        }
+        let place = found.as_ref().map(|(position, _)| *position);
+        let Some(position) = place.or_else(|| packing.free_position(segment, hash)) else {
+            split::split(lane, bound, segment)?;
+            continue;
+        };
+        let before = found.as_ref().map(|(_, pair)| parts(packing, pair).1);
+        if let (Some(old), Some(before)) = (old, before) {
+            old.clear();
+            old.extend_from_slice(before);
+        }
+        let (pair, number) = result_of(packing, change, before);
+        begin(lane, segment);
+        match &pair {
+            Some(pair) => packing.put(segment, position, hash, pair),
+            None => packing.clear(segment, position),
+        }
+        step!("inline.committed");
+        locked::count(bound, segment, found.is_some(), pair.is_some());
+        locked::unlock(lane, segment);
+        return Ok(Outcome { done: true, uid: hash.directory() << 8 | position, number });
+    }
+}
+
+fn check_lengths<P: Packing>(bound: &Bound, packing: &P, change: &Change<'_>) -> Result<()> {
+    let value_bytes = packing.lengths().1;
+    let put = match change.act {
+        Act::Put(value) => Some(value.len()),
+        Act::Add(_) | Act::Delete => None,
+    };
+    bound.check_lengths(change.key, put)?;
+    if matches!(change.act, Act::Add(_)) && value_bytes != 8 {
+        return Err(not_a_number(bound, value_bytes as u64));
+    }
+    Ok(())
+}
+
+/// The pair after a change of a value, and the sum, if it is an addition.
+fn result_of<P: Packing>(
+    packing: &P,
+    change: &Change<'_>,
+    before: Option<&[u8]>,
+) -> (Option<P::Pair>, i64) {
+    match change.act {
+        Act::Put(value) => (Some(packing.pack(change.key, value)), 0),
+        Act::Add(by) => {
+            let number = before.and_then(|value| add(value, by)).unwrap_or(by);
+            (Some(packing.pack(change.key, &number.to_le_bytes())), number)
+        }
+        Act::Delete => (None, 0),
+    }
+}
+
+/// Counts a change of a locked segment that is about to be made.
+fn begin(writer: &impl Writer, segment: Segment<'_>) {
+    let header = segment.header();
+    let counter = writer.next_sequence(header.mark.load(Ordering::Relaxed));
+    // Release: who reads the counter and then finds the lock free, sees the slot as well (backup).
+    header.mark.store(counter, Ordering::Release);
+}
+
+/// Removes the pair at a position of a locked segment; false if there is none.
+pub(crate) fn remove_at(
+    writer: &impl Writer,
+    bound: &Bound,
+    inline: &Inline,
+    segment: Segment<'_>,
+    position: u32,
+) -> bool {
+    let used = inline.is_used(segment, position);
+    if used {
+        begin(writer, segment);
+        inline.clear(segment, position);
+        step!("inline.committed");
+        locked::count(bound, segment, true, false);
+    }
+    used
+}
+
+fn holds<P: Packing>(packing: &P, rule: Rule<'_>, found: Option<&(u32, P::Pair)>) -> bool {
+    match (rule, found) {
+        (Rule::Always, _) | (Rule::Absent, None) | (Rule::Present, Some(_)) => true,
+        (Rule::Equals(None) | Rule::Sequence(None), found) => found.is_none(),
+        (Rule::Equals(Some(expected)), Some((_, pair))) => parts(packing, pair).1 == expected,
+        (Rule::At(position), Some((found, _))) => *found == position,
+        // A pair has no sequence: who updates one compares its value.
+        _ => false,
+    }
+}
