@@ -100,6 +100,11 @@ pub trait Store: Send {
         Ok(())
     }
 
+    /// Brings what it holds to where its memory is measured. Called after each phase, outside its time.
+    fn settle(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// Leaves the store in order. The worker calls it once, after its last phase.
     fn finish(&mut self) -> Result<()> {
         Ok(())

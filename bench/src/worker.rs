@@ -110,6 +110,9 @@ fn serve() -> Result<()> {
     for line in lines {
         let order: Order = serde_json::from_str(&line?).context("cannot understand the phase")?;
         let mut done = run_phase(workload, &order.phase, &job, rival.batch(), &mut stores)?;
+        for store in &mut stores {
+            store.settle()?;
+        }
         done.resident_bytes = resident_bytes(std::process::id())?;
         say(&Answer::Done(done))?;
     }

@@ -149,4 +149,9 @@ impl Store for Tree {
             Ok(())
         })
     }
+
+    /// What was committed without durability is not in the file before something is committed with it.
+    fn settle(&mut self) -> Result<()> {
+        Ok(self.database.begin_write()?.commit()?)
+    }
 }
