@@ -45,6 +45,7 @@ pub use hold::salvage::SalvageReport;
 pub use hold::stat::{HoldKind, HoldStat, MapInfo, ParticipantInfo};
 pub use map::handle::Map;
 pub use map::iterate::Cursor;
+pub use map::list::ListView;
 pub use map::many::Values;
 pub use map::options::{MapMode, MapOptions, Uid};
 #[cfg(feature = "serde")]

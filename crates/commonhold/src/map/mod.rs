@@ -3,7 +3,7 @@
 //!
 //! | idea | file |
 //! |---|---|
-//! | the public handle | [`handle`], [`walk`] (iterators, statistics), [`typed`] views, [`options`] |
+//! | the public handle | [`handle`], [`walk`] (iterators, statistics), [`typed`] views, [`list`]s as values, [`options`] |
 //! | where things are in memory | [`root`], [`directory`], [`segment`], [`record`], [`hash`] |
 //! | reading | [`read`], [`many`], [`iterate`] |
 //! | writing | [`change`] (what is asked), [`write`], [`locked`] (the commit), [`split`], [`lifecycle`] |
@@ -24,6 +24,7 @@ pub(crate) mod image;
 pub(crate) mod inline;
 pub(crate) mod iterate;
 pub(crate) mod lifecycle;
+pub(crate) mod list;
 pub(crate) mod locked;
 pub(crate) mod many;
 pub(crate) mod options;

@@ -1,0 +1,159 @@
+//! Lists as values: against a deque, with several processes at once, and under kills at every step of a write.
+
+#![cfg(feature = "steps")]
+
+mod support;
+
+use commonhold::{ErrorKind, Hold, ListView, MapOptions, steps};
+use nix::sys::signal::Signal;
+use std::collections::{BTreeSet, VecDeque};
+use std::path::Path;
+use support::Dice;
+use support::ground::Ground;
+use support::process::{Board, Child, End};
+
+fn lists(path: &Path) -> ListView {
+    Hold::open_or_create(path).unwrap().map("lists", MapOptions::general()).unwrap().as_lists()
+}
+
+fn element(number: u64) -> Vec<u8> {
+    let len = number % 40;
+    (0..len).map(|at| (number + at) as u8).chain(number.to_le_bytes()).collect()
+}
+
+fn number(element: &[u8]) -> u64 {
+    let tail = element.last_chunk().expect("every element ends with its number");
+    let number = u64::from_le_bytes(*tail);
+    assert_eq!(element, self::element(number), "not as it was pushed");
+    number
+}
+
+#[test]
+fn a_list_is_a_deque() {
+    let ground = Ground::memory();
+    let lists = lists(&ground.path("it.hold"));
+    let (mut model, mut dice) = (VecDeque::new(), Dice::new(7));
+    for round in 0..3000u64 {
+        let wanted = element(round);
+        match dice.below(5) {
+            0 => {
+                model.push_back(wanted.clone());
+                assert_eq!(lists.push("key", &wanted).unwrap() as usize, model.len());
+            }
+            1 => {
+                model.push_front(wanted.clone());
+                assert_eq!(lists.unshift("key", &wanted).unwrap() as usize, model.len());
+            }
+            2 => assert_eq!(lists.pop("key").unwrap(), model.pop_back()),
+            3 => assert_eq!(lists.shift("key").unwrap(), model.pop_front()),
+            _ => assert_eq!(lists.get("key").unwrap(), Vec::from(model.clone())),
+        }
+        assert_eq!(lists.len("key").unwrap() as usize, model.len());
+    }
+    while let Some(last) = model.pop_back() {
+        assert_eq!(lists.pop("key").unwrap(), Some(last));
+    }
+    assert!(lists.is_empty("key").unwrap() && lists.pop("key").unwrap().is_none());
+    let map = Hold::open(ground.path("it.hold")).unwrap().map("lists", MapOptions::general());
+    assert!(!map.unwrap().contains("key").unwrap(), "an empty list is no value");
+}
+
+#[test]
+fn a_value_that_is_no_list_is_refused_and_kept() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let map = hold.map("it", MapOptions::general()).unwrap();
+    let lists = map.as_lists();
+    lists.push("good", "element").unwrap();
+    let good = map.get("good").unwrap().unwrap();
+    let mut bad = vec![Vec::new(), b"text".to_vec(), vec![0; 4], [&good[..], b"more"].concat()];
+    bad.extend((1..good.len()).map(|len| good[..len].to_vec()));
+    for at in 0..8 {
+        let mut broken = good.clone();
+        broken[at] ^= 0x40;
+        bad.push(broken);
+    }
+    for value in bad {
+        map.set("bad", &value).unwrap();
+        let all = lists.get("bad").map(drop);
+        assert_eq!(all.expect_err("no list").kind(), ErrorKind::Mismatch, "{value:?}");
+        // One end may look right; what is taken then was there, and nothing panics.
+        for result in [lists.pop("bad"), lists.shift("bad")] {
+            assert!(result.is_ok() || result.is_err_and(|e| e.kind() == ErrorKind::Mismatch));
+        }
+    }
+    let fixed = hold.map("fixed", MapOptions::fixed(4, 4)).unwrap().as_lists();
+    assert_eq!(fixed.push("four", "x").expect_err("a length").kind(), ErrorKind::Invalid);
+}
+
+/// Two processes push, two shift: everything arrives once, each producer's in order.
+#[test]
+fn processes_share_a_list() {
+    const EACH: u64 = 1500;
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    let all = lists(&path);
+    let board = Board::new(4 * EACH as usize + 1);
+    let producers = [0, 1].map(|which| {
+        let path = &path;
+        Child::run(format!("producer {which}"), move || {
+            let lists = lists(path);
+            for at in 0..EACH {
+                lists.push("jobs", element(at << 1 | which)).unwrap();
+            }
+        })
+    });
+    let consumers = [0, 1].map(|which| {
+        let (path, board) = (&path, &board);
+        Child::run(format!("consumer {which}"), move || {
+            let (lists, mut last) = (lists(path), [None; 2]);
+            let mut taken = 0;
+            while board.get(0) < 2 * EACH {
+                let Some(element) = lists.shift("jobs").unwrap() else { continue };
+                let number = number(&element);
+                let before = last[(number & 1) as usize].replace(number);
+                assert!(before < Some(number), "{number} after {before:?}");
+                board.count(0, 1);
+                board.put(1 + (which * 2 * EACH + taken) as usize, number + 1);
+                taken += 1;
+            }
+        })
+    });
+    producers.into_iter().chain(consumers).for_each(Child::finish);
+    let seen: Vec<u64> =
+        (1..4 * EACH as usize + 1).map(|at| board.get(at)).filter(|n| *n > 0).collect();
+    let distinct: BTreeSet<u64> = seen.iter().copied().collect();
+    assert_eq!((seen.len(), distinct.len()), (2 * EACH as usize, 2 * EACH as usize));
+    assert!(all.is_empty("jobs").unwrap());
+}
+
+#[test]
+fn a_push_is_whole_or_not_at_all() {
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    let lists = lists(&path);
+    let mut survived = 0;
+    for (at, step) in steps::ALL.iter().enumerate() {
+        if !["write.", "record.", "retire."].iter().any(|group| step.starts_with(group)) {
+            continue;
+        }
+        let before: Vec<u64> = lists.get("key").unwrap().iter().map(|e| number(e)).collect();
+        let pushed = at as u64;
+        let mut child = Child::run(*step, || {
+            let lists = self::lists(&path);
+            lists.push("other", "warm").unwrap();
+            steps::arm(&format!("{step}:kill")).unwrap();
+            lists.push("key", element(pushed)).unwrap();
+        });
+        let end = child.wait();
+        assert!(end == End::Well || end == End::By(Signal::SIGKILL), "{step}: {end:?}");
+        survived += u32::from(end == End::Well);
+        lists.push("mine", "x").unwrap();
+        let after: Vec<u64> = lists.get("key").unwrap().iter().map(|e| number(e)).collect();
+        let with: Vec<u64> = before.iter().copied().chain([pushed]).collect();
+        assert!(after == with || (after == before && end != End::Well), "{step}: {after:?}");
+        let report = Hold::open(&path).unwrap().check().unwrap();
+        assert!(report.ok, "{step}: {report:?}");
+    }
+    assert!(survived < 4, "{survived} steps were not passed");
+}
