@@ -96,6 +96,7 @@ mod active {
         "recover.locks-settled",
         "recover.blocks",
         "recover.maps",
+        "recover.forgotten",
         "recover.extents",
         "recover.finished",
         // Maps.

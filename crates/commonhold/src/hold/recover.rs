@@ -52,12 +52,19 @@ pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level) -> Result<()> {
     step!("recover.lanes");
     for block in &blocks {
         give_back(&acting, block)?;
-        attach::forget(space, block, owner);
     }
     step!("recover.blocks");
     lifecycle::recover(&acting)?;
     step!("recover.maps");
     block::recover(&acting)?;
+    // Last of all that takes the names lock: who drops a block waits, under that lock, for operations that may be recovering
+    // somebody who is attached. One that was half dropped is gone by now.
+    for block in &blocks {
+        if attach::is_attached(space, block, owner) {
+            attach::forget(space, block, owner);
+        }
+    }
+    step!("recover.forgotten");
     let linked = |offset| {
         root::all(space).any(|(_, root)| root.status() != Status::Free && is_linked(root, offset))
             || block::is_linked(space, offset)

@@ -137,11 +137,13 @@ impl Attachment {
     /// Enters an operation on the structure: as long as the guard lives, the block is the structure's.
     ///
     /// # Errors
-    /// `NotFound` if it was dropped; those of [`Arena::enter`].
+    /// `NotFound` if it was dropped; `Busy` if this very thread has frozen the hold; those of [`Arena::enter`].
     #[inline]
     pub(crate) fn enter(&self) -> Result<LaneGuard<'_>> {
         loop {
             let lane = self.arena.enter_block(self.block.id)?;
+            // To settle what a dead one left may take the names lock, which this thread holds.
+            gate::refuse_own_freeze(&lane, &roots(self.space()).names_lock)?;
             // Relaxed: compared only with what this very process stored.
             let attached = self.by.load(Ordering::Relaxed) == lane.me().bits();
             if attached && self.is_current() {
