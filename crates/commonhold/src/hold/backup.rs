@@ -12,6 +12,7 @@ use crate::map::bound::Bound;
 use crate::map::image::{self, ImagePair, Stamp};
 use crate::map::iterate::Cursor;
 use crate::map::root::{self, Status};
+use crate::memory::block;
 use crate::memory::extents::growth;
 use crate::os::clock;
 use crate::os::file::check_size_limit;
@@ -33,6 +34,8 @@ pub struct BackupReport {
     pub maps: u32,
     /// Pairs in the maps at the moment of the copy.
     pub pairs: u64,
+    /// Queues, channels and logs in the hold, which a backup leaves out.
+    pub left_out: u32,
     /// Bytes of the file.
     pub bytes: u64,
     /// How long writers were kept waiting, in milliseconds.
@@ -102,6 +105,8 @@ impl Backup<'_> {
         let frozen = freeze::freeze(self.hold.arena())?;
         let begun = clock::monotonic_ns();
         let rest = self.last_pass();
+        let left_out =
+            block::all(space).filter(|(_, _, root)| root.status() == Status::Live).count();
         let paused_ns = clock::monotonic_ns() - begun;
         drop(frozen);
         let rest = rest?;
@@ -114,6 +119,7 @@ impl Backup<'_> {
         Ok(BackupReport {
             maps: self.maps.len() as u32,
             pairs,
+            left_out: left_out as u32,
             bytes: self.bytes,
             paused_ms: paused_ns as f64 / 1e6,
         })

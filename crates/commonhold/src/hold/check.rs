@@ -6,8 +6,11 @@ use crate::hold::handle::Hold;
 use crate::map::bound::Bound;
 use crate::map::check::{self as map_check, Findings};
 use crate::map::root::{self, Status};
+use crate::memory::attach;
+use crate::memory::block::{self, Block};
 use crate::memory::classes::{EXTENT, geometry};
 use crate::memory::extents::{self, Kind, header};
+use crate::memory::roots::Root;
 use crate::memory::{runs, slab};
 use crate::sync::owner::Owner;
 use crate::sync::participant;
@@ -24,11 +27,13 @@ pub struct CheckReport {
     pub problems: Vec<String>,
     /// Maps looked at.
     pub maps: u32,
+    /// Queues, channels and logs looked at.
+    pub others: u32,
     /// Pairs looked at.
     pub records: u64,
-    /// Records and segments that are allocated.
+    /// Records, segments and blocks that are allocated.
     pub allocated: u64,
-    /// Records and segments that some map reaches.
+    /// Records, segments and blocks that some structure reaches.
     pub reachable: u64,
     /// Records that a registered participant is just writing or freeing.
     pub in_flight: u64,
@@ -60,6 +65,14 @@ pub(crate) fn check(hold: &Hold) -> Result<CheckReport> {
             other => findings.problem(format!("map {id}: is {other:?}")),
         }
     }
+    let mut others = 0;
+    for (id, kind, root) in block::all(space) {
+        others += 1;
+        match root.status() {
+            Status::Live => check_block(space, id, root, &alive, &mut findings),
+            other => findings.problem(format!("{kind} '{}': is {other:?}", root.name())),
+        }
+    }
     let mut memory = Memory { space, alive: &alive, allocated: 0, in_flight: 0 };
     for extent in 0..extents::committed(space) {
         memory.check(extent, &mut findings);
@@ -69,19 +82,45 @@ pub(crate) fn check(hold: &Hold) -> Result<CheckReport> {
     let reachable = findings.reachable.len() as u64;
     if allocated != reachable {
         findings.problem(format!(
-            "{allocated} records and segments are allocated, {reachable} reachable"
+            "{allocated} records, segments and blocks are allocated, {reachable} reachable"
         ));
     }
     Ok(CheckReport {
         ok: findings.problems.is_empty(),
         problems: findings.problems,
         maps,
+        others,
         records: findings.records,
         allocated,
         reachable,
         in_flight,
         segments: findings.segments,
     })
+}
+
+/// Checks a structure that has a block.
+fn check_block(
+    space: &Space,
+    id: u32,
+    root: &Root,
+    alive: &dyn Fn(Owner) -> bool,
+    findings: &mut Findings,
+) {
+    let block = match Block::bind(space, id, root) {
+        Ok(block) => block,
+        Err(error) => return findings.problem(error.to_string()),
+    };
+    if !findings.reachable.insert(block.offset) {
+        findings.problem(format!("{} '{}': shares its block", block.kind, block.name));
+    }
+    for owner in attach::attached(space, &block).filter(|owner| !alive(*owner)) {
+        findings.problem(format!(
+            "{} '{}': slot {} is attached, whose generation has ended",
+            block.kind,
+            block.name,
+            owner.slot()
+        ));
+    }
 }
 
 struct Memory<'a> {
@@ -107,13 +146,20 @@ impl Memory<'_> {
                 let first = state.first();
                 let inside = first < extent && extent < first + runs::length(self.space, first);
                 let kind = header(self.space, first.min(extent)).state().kind();
-                let heads = [Kind::Run, Kind::Directory, Kind::SpareDirectory, Kind::Claimed];
+                let heads =
+                    [Kind::Run, Kind::Directory, Kind::SpareDirectory, Kind::Block, Kind::Claimed];
                 if !inside || !heads.contains(&kind) {
                     findings.problem(format!("extent {extent}: belongs to no run"));
                 }
             }
             Kind::Directory if !findings.chunks.contains(&(extent * EXTENT)) => {
                 findings.problem(format!("extent {extent}: a directory chunk that no map uses"));
+            }
+            Kind::Block => {
+                self.allocated += 1;
+                if !findings.reachable.contains(&(extent * EXTENT)) {
+                    findings.problem(format!("extent {extent}: a block that no structure uses"));
+                }
             }
             Kind::Unknown => findings.problem(format!("extent {extent}: unknown kind")),
             _ => {}

@@ -5,10 +5,12 @@
 //! SeqCst on both sides, so one of the two sees the other (Dekker). Readers go on.
 
 use crate::error::Result;
-use crate::map::root::{self, Status, roots};
-use crate::map::{directory, locked, segment::Segment};
+use crate::map::root::{self, Status};
+use crate::map::{directory, segment::Segment};
 use crate::memory::arena::Arena;
+use crate::memory::gate;
 use crate::memory::lane::{self, LaneGuard};
+use crate::memory::roots::roots;
 use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::robust_lock::{self, Doubts, Level, Peers};
@@ -16,7 +18,8 @@ use std::marker::PhantomData;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-/// While this lives nobody changes anything in the hold; readers go on. A writer waits, in whatever
+/// While this lives nobody changes any map in the hold, and nothing is made or dropped; readers go on, and so do
+/// messages in queues, channels and logs. A writer waits, in whatever
 /// process; this very thread would get `Busy`. If this process is killed, the gate opens.
 #[must_use = "dropping it lets writers go on"]
 pub struct Freeze<'a> {
@@ -32,8 +35,8 @@ pub struct Freeze<'a> {
 /// Those of entering an operation; damage.
 pub(crate) fn freeze(arena: &Arena) -> Result<Freeze<'_>> {
     let lane = arena.enter()?;
-    // The names lock keeps maps from being made and dropped.
-    locked::lock_names(&lane)?;
+    // The names lock keeps structures from being made and dropped.
+    gate::lock_names(&lane)?;
     if let Err(error) = robust_lock::lock(&roots(&arena.space).gate, &lane, Level::Segments) {
         robust_lock::unlock(&roots(&arena.space).names_lock);
         return Err(error);

@@ -8,7 +8,7 @@ use crate::hold::freeze::{self, Freeze};
 use crate::hold::options::HoldOptions;
 use crate::hold::restore::{self, RestoreReport};
 use crate::hold::salvage::{self, SalvageReport};
-use crate::hold::stat::{self, HoldStat, MapInfo, ParticipantInfo};
+use crate::hold::stat::{self, HoldStat, MapInfo, ParticipantInfo, StructureInfo};
 use crate::hold::superblock::superblock;
 use crate::map::bound;
 use crate::map::handle::Map;
@@ -16,6 +16,7 @@ use crate::map::options::MapOptions;
 use crate::map::{compact, lifecycle};
 use crate::memory::arena::Arena;
 use crate::memory::lane::LaneGuard;
+use crate::memory::roots::{self, StructureKind};
 use crate::memory::trim;
 use crate::os::place;
 use crate::sync::robust_lock::Peers;
@@ -52,6 +53,11 @@ impl Hold {
         &self.arena
     }
 
+    /// For structures, which keep it open.
+    pub(crate) fn shared_arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
     pub(crate) fn space(&self) -> &Space {
         &self.arena.space
     }
@@ -79,7 +85,7 @@ impl Hold {
     /// Opens the map of this name, or makes it.
     ///
     /// # Errors
-    /// `Mismatch` if it exists with other options; `NotFound` if it does not exist and this handle is read-only;
+    /// `Mismatch` if it exists with other options or as another kind of structure; `NotFound` if it does not exist and this handle is read-only;
     /// `Invalid` (1 to 200 bytes, no NUL); `Full`; `Closed`.
     pub fn map(&self, name: &str, options: MapOptions) -> Result<Map> {
         self.arena.ensure_open()?;
@@ -105,6 +111,7 @@ impl Hold {
         if let Some(bound) = bound::open(self.space(), name)? {
             return Ok(Map::new(Arc::clone(&self.arena), bound));
         }
+        roots::check_kind(self.space(), name, StructureKind::Map)?;
         let path = self.path().display();
         let text = format!(
             "{path}: has no map '{}'; 'hold list' shows what it has",
@@ -123,6 +130,12 @@ impl Hold {
     pub fn maps(&self) -> Result<Vec<MapInfo>> {
         self.arena.ensure_open()?;
         stat::maps(self)
+    }
+
+    /// The other structures in the hold (queues, channels, logs), sorted by name.
+    pub fn others(&self) -> Result<Vec<StructureInfo>> {
+        self.arena.ensure_open()?;
+        Ok(stat::others(self))
     }
 
     /// Where the file is.
@@ -167,7 +180,8 @@ impl Hold {
         Ok(trim::trim(self.space(), lane.me(), lane.lane(), trim::GRACE_MS))
     }
 
-    /// Writes a copy of all maps, as they were at one moment, to a new file, while others go on writing.
+    /// Writes a copy of all maps, as they were at one moment, to a new file, while others go on writing. Queues, channels
+    /// and logs carry messages and are left out ([`BackupReport::left_out`]).
     /// Writers are kept waiting only for the last, short part ([`BackupReport::paused_ms`]).
     ///
     /// # Errors

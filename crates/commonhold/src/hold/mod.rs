@@ -13,6 +13,8 @@
 //! | holds as files | [`files`] |
 
 pub(crate) mod backup;
+#[cfg(test)]
+mod block_tests;
 pub(crate) mod check;
 pub(crate) mod files;
 pub(crate) mod frames;

@@ -1,19 +1,22 @@
 //! Recovering a dead participant as a whole; run by who holds its byte, acting as it.
 //!
 //! Order: (1) locks that protect idempotent work are let go: growth, directories, gate, names; (2) segments, parents of
-//! splits before their children; (3) maps half made or half dropped; (4) extents. Each part may be interrupted
+//! splits before their children; (3) locks in blocks, then what was in hand there; (4) maps and other structures half
+//! made or half dropped; (5) extents. Each part may be interrupted
 //! by the recoverer's own death and is repeated from the start by the next. A waiter that holds locks itself does only
 //! as much as its [`Level`] allows.
 
 use crate::error::Result;
 use crate::map::directory::is_linked;
 use crate::map::recover as segments;
-use crate::map::root::{self, Status, roots};
+use crate::map::root::{self, Status};
 use crate::map::segment::{Segment, Step};
 use crate::map::{directory, lifecycle};
 use crate::memory::arena::{Acting, Arena};
-use crate::memory::extents;
+use crate::memory::block::{self, Block};
 use crate::memory::recover::settle_extents;
+use crate::memory::roots::{StructureKind, roots};
+use crate::memory::{attach, extents};
 use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::participant::{self, LaneList};
@@ -37,20 +40,65 @@ pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level) -> Result<()> {
     if level > Level::Whole {
         return Ok(());
     }
+    let blocks = attached(&acting);
+    for offset in slot.lanes.iter().map(|lane| lane.segment.load(Ordering::Acquire)) {
+        settle_lock(&acting, &blocks, offset)?;
+    }
+    step!("recover.locks-settled");
     for lane in &slot.lanes {
         lane.segment.store(0, Ordering::Release);
         lane.child.store(0, Ordering::Release);
     }
     step!("recover.lanes");
+    for block in &blocks {
+        give_back(&acting, block)?;
+    }
+    step!("recover.blocks");
     lifecycle::recover(&acting)?;
     step!("recover.maps");
+    block::recover(&acting)?;
+    // Last of all that takes the names lock: who drops a block waits, under that lock, for operations that may be recovering
+    // somebody who is attached. One that was half dropped is gone by now.
+    for block in &blocks {
+        if attach::is_attached(space, block, owner) {
+            attach::forget(space, block, owner);
+        }
+    }
+    step!("recover.forgotten");
     let linked = |offset| {
         root::all(space).any(|(_, root)| root.status() != Status::Free && is_linked(root, offset))
+            || block::is_linked(space, offset)
     };
     settle_extents(space, owner, &linked);
     step!("recover.extents");
     step!("recover.finished");
     Ok(())
+}
+
+/// The blocks that the dead participant is attached to: they stay what they are until it is forgotten there.
+fn attached(acting: &Acting<'_>) -> Vec<Block> {
+    let space = &acting.arena.space;
+    block::all(space)
+        .filter_map(|(id, _, root)| Block::bind(space, id, root).ok())
+        .filter(|block| attach::is_attached(space, block, acting.owner))
+        .collect()
+}
+
+/// Settles what stands behind the listed lock at `offset`, if it is one of a block and the dead one's.
+fn settle_lock(acting: &Acting<'_>, blocks: &[Block], offset: u64) -> Result<()> {
+    let of = |block: &&Block| (block.own()..block.offset + block.bytes).contains(&offset);
+    match blocks.iter().find(of).map(|block| (block.kind, block)) {
+        Some((StructureKind::Queue, _block)) => Ok(()),
+        _ => Ok(()),
+    }
+}
+
+/// What the dead one had in hand goes where its structure wants it. None of its locks is held any more.
+fn give_back(acting: &Acting<'_>, block: &Block) -> Result<()> {
+    match block.kind {
+        StructureKind::Queue => Ok(()),
+        _ => Ok(()),
+    }
 }
 
 /// What these locks protect is idempotent and done again by whoever needs it. The last in the order of locks goes first.

@@ -14,6 +14,7 @@ use crate::map::cache;
 use crate::map::record::Record;
 use crate::map::root::{self, Status};
 use crate::map::segment::{BUCKET_SLOTS, Phase, Segment};
+use crate::memory::block;
 use crate::memory::classes::{EXTENT, SEGMENT_BYTES};
 use crate::memory::extents::{Kind, growth, header};
 use crate::memory::slab;
@@ -101,6 +102,9 @@ impl<'a> Salvage<'a> {
                 Err(error) => report.notes.push(error.to_string()),
             }
         }
+        for (_, kind, root) in block::all(space) {
+            report.notes.push(format!("{kind} '{}': messages are not salvaged", root.name()));
+        }
         Salvage { space, maps, found: HashMap::new(), report }
     }
 
@@ -116,7 +120,8 @@ impl<'a> Salvage<'a> {
                 }
                 Kind::Run => self.try_record(extent * EXTENT, len, true),
                 Kind::Segments => self.try_segments(extent),
-                Kind::Body | Kind::Table | Kind::Directory | Kind::SpareDirectory => {}
+                Kind::Body | Kind::Table | Kind::Directory | Kind::SpareDirectory | Kind::Block => {
+                }
                 // Perhaps its header was lost: any place may be a record.
                 Kind::Empty | Kind::Free | Kind::Claimed | Kind::Unknown => {
                     for offset in (extent * EXTENT..(extent + 1) * EXTENT).step_by(8) {

@@ -7,9 +7,13 @@ use crate::map::bound::Bound;
 use crate::map::directory;
 use crate::map::options::MapMode;
 use crate::map::root::{self, Status};
+use crate::memory::attach;
+use crate::memory::block::{self, Block};
 use crate::memory::classes::{EXTENT, geometry};
 use crate::memory::extents::{self, Kind, growth, header};
+use crate::memory::roots::StructureKind;
 use crate::memory::slab;
+use crate::sync::owner::Owner;
 use crate::sync::participant;
 use crate::sync::space::Space;
 use std::path::PathBuf;
@@ -39,6 +43,20 @@ pub struct MapInfo {
     pub len: u64,
 }
 
+/// A structure of a hold other than a map.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct StructureInfo {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: StructureKind,
+    /// Memory that it takes.
+    pub bytes: u64,
+    /// Living participants (writable handles) that have it open.
+    pub attached: u32,
+}
+
 /// A hold's sizes and counts.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -63,6 +81,8 @@ pub struct HoldStat {
     pub participants: u32,
     /// Maps.
     pub maps: u32,
+    /// Queues, channels and logs.
+    pub others: u32,
     /// Format version.
     pub format: u32,
 }
@@ -88,13 +108,33 @@ pub(crate) fn maps(hold: &Hold) -> Result<Vec<MapInfo>> {
     let mut maps = Vec::new();
     for (id, root) in root::all(space) {
         if root.status() == Status::Live {
-            let bound = Bound::new(space, id, root)?;
+            let incarnation = root.incarnation.load(Ordering::Acquire);
+            let bound = match Bound::new(space, id, root) {
+                // Dropped this very moment; perhaps it is no map any more.
+                Err(_) if root.incarnation.load(Ordering::Acquire) != incarnation => continue,
+                bound => bound?,
+            };
             let len = directory::segments(space, root).map(|s| u64::from(s.pairs())).sum();
             maps.push(MapInfo { name: bound.name, id, mode: bound.mode, len });
         }
     }
     maps.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(maps)
+}
+
+pub(crate) fn others(hold: &Hold) -> Vec<StructureInfo> {
+    let space = hold.space();
+    let mut others = Vec::new();
+    for (id, _, root) in block::all(space).filter(|(_, _, root)| root.status() == Status::Live) {
+        // One that is dropped this very moment is not there; damage is for `check` to tell.
+        let Ok(block) = Block::bind(space, id, root) else { continue };
+        let alive = |owner: &Owner| !participant::is_dead(space, *owner);
+        let attached = attach::attached(space, &block).filter(alive).count() as u32;
+        let Block { name, kind, bytes, .. } = block;
+        others.push(StructureInfo { name, kind, bytes, attached });
+    }
+    others.sort_by(|a, b| a.name.cmp(&b.name));
+    others
 }
 
 pub(crate) fn participants(space: &Space) -> Vec<ParticipantInfo> {
@@ -127,6 +167,8 @@ pub(crate) fn stat(hold: &Hold) -> Result<HoldStat> {
         max_bytes: growth(space).max_bytes.load(Ordering::Relaxed),
         participants: participants(space).iter().filter(|p| p.alive).count() as u32,
         maps: root::all(space).filter(|(_, root)| root.status() == Status::Live).count() as u32,
+        others: block::all(space).filter(|(_, _, root)| root.status() == Status::Live).count()
+            as u32,
         format: FORMAT,
     })
 }

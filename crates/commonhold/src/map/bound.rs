@@ -195,7 +195,7 @@ pub(crate) fn bind_any(space: &Space, id: u32) -> Option<Bound> {
     Bound::new(space, id, root).ok()
 }
 
-fn damaged(space: &Space, id: u32) -> Error {
+pub(crate) fn damaged(space: &Space, id: u32) -> Error {
     let text = format!("{}: the root of map {id} is damaged", space.file().path().display());
     Error::new(ErrorKind::Damaged, text)
 }

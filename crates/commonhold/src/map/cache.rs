@@ -21,6 +21,7 @@ use crate::map::segment::{Segment, mask};
 use crate::map::write;
 use crate::memory::arena::Writer;
 use crate::memory::classes::{EXTENT, class_for, geometry};
+use crate::memory::gate;
 use crate::memory::lane::LaneGuard;
 use crate::os::clock;
 use crate::steps::step;
@@ -156,7 +157,7 @@ fn advance_hand(
     }
     lane.list().segment.store(segment.offset, Ordering::Relaxed);
     if robust_lock::try_lock(&segment.header().lock, lane.me()) {
-        let frozen = locked::is_frozen(lane);
+        let frozen = gate::is_frozen(lane);
         let result = match bound.ensure_current(space) {
             Ok(()) if segment.map() == bound.id && !frozen => {
                 evict_from(lane, bound, segment, over)
@@ -164,7 +165,7 @@ fn advance_hand(
             result => result,
         };
         locked::unlock(lane, segment);
-        return if frozen { locked::wait_while_frozen(lane) } else { result };
+        return if frozen { gate::wait_while_frozen(lane) } else { result };
     }
     lane.list().segment.store(0, Ordering::Release);
     if let Some(owner) = robust_lock::holder(&segment.header().lock).filter(|&o| lane.is_dead(o)) {

@@ -10,13 +10,15 @@ use crate::map::directory::{self, FIRST_DEPTH, is_segment};
 use crate::map::inline;
 use crate::map::locked;
 use crate::map::options::{MapMode, MapOptions};
-use crate::map::root::{self, NAME_BYTES, Root, Status, roots};
+use crate::map::root::{self, Root, Status};
 use crate::map::segment::{Phase, Segment};
 use crate::map::write;
 use crate::memory::arena::{Acting, Arena, Writer};
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, Kind, State, header};
+use crate::memory::gate;
 use crate::memory::lane::LaneGuard;
+use crate::memory::roots::{self, StructureKind, roots};
 use crate::memory::slab;
 use crate::os::place;
 use crate::steps::step;
@@ -35,10 +37,11 @@ pub(crate) fn open_or_create(arena: &Arena, name: &str, options: &MapOptions) ->
         return same_options(bound, options);
     }
     let lane = arena.enter()?;
-    locked::lock_names(&lane)?;
+    gate::lock_names(&lane)?;
     let result = match root::find(&arena.space, name) {
         Some((id, root)) => Bound::new(&arena.space, id, root),
-        None => create(&lane, name, options),
+        None => roots::check_kind(&arena.space, name, StructureKind::Map)
+            .and_then(|()| create(&lane, name, options)),
     };
     robust_lock::unlock(&roots(&arena.space).names_lock);
     same_options(result?, options)
@@ -58,24 +61,19 @@ fn same_options(bound: Bound, options: &MapOptions) -> Result<Bound> {
 /// # Errors
 /// `Invalid` for a name that no map can have.
 pub(crate) fn check_name(name: &str) -> Result<()> {
-    if name.is_empty() || name.len() > NAME_BYTES || name.contains('\0') {
-        let text = format!(
-            "map name '{}': names have 1 to {NAME_BYTES} bytes and no NUL",
-            name.escape_default()
-        );
-        return Err(Error::new(ErrorKind::Invalid, text));
-    }
-    Ok(())
+    roots::check_name(StructureKind::Map, name)
 }
 
 /// Under the names lock.
 fn create(lane: &LaneGuard<'_>, name: &str, options: &MapOptions) -> Result<Bound> {
-    let (id, root) = free_root(lane)?;
-    root.set_status(Status::Creating(Some(lane.me())));
-    // A handle bound to the map that was here before must not pass for one of this.
-    root.incarnation.fetch_add(1, Ordering::AcqRel);
-    step!("create.claimed");
-    let built = build(lane, id, root, name, options);
+    let id = roots::claim_free(lane)?;
+    let Some(root) = root::root(lane.space(), id) else {
+        return Err(bound::damaged(lane.space(), id));
+    };
+    if let Some(common) = roots::root(lane.space(), id) {
+        common.begin(StructureKind::Map, name, lane.me());
+    }
+    let built = build(lane, id, root, options);
     match built {
         Ok(()) => {
             // The commit point.
@@ -91,38 +89,11 @@ fn create(lane: &LaneGuard<'_>, name: &str, options: &MapOptions) -> Result<Boun
     }
 }
 
-fn free_root<'a>(lane: &LaneGuard<'a>) -> Result<(u32, &'a Root)> {
-    let space = lane.space();
-    loop {
-        if let Some(found) = root::all(space).find(|(_, root)| root.status() == Status::Free) {
-            return Ok(found);
-        }
-        let link = roots(space).extents.iter().find(|e| e.load(Ordering::Relaxed) == 0);
-        let Some(link) = link else {
-            let text = format!("the hold has {} maps, the most it can have", root::MAX_MAPS);
-            return Err(Error::new(ErrorKind::Full, text));
-        };
-        let extent = extents::claim(space, lane, lane.lane())?;
-        // A table before it is linked: killed in between, 64 KiB stay unused.
-        header(space, extent).set(State::idle(Kind::Table));
-        step!("table.made");
-        link.store(extent * EXTENT, Ordering::Release);
-        step!("table.linked");
-    }
-}
-
-fn build(
-    lane: &LaneGuard<'_>,
-    id: u32,
-    root: &Root,
-    name: &str,
-    options: &MapOptions,
-) -> Result<()> {
+fn build(lane: &LaneGuard<'_>, id: u32, root: &Root, options: &MapOptions) -> Result<()> {
     let space = lane.space();
     let random = place::random_bytes::<8>().map_err(|e| Error::os("random seed", &e))?;
     root.seed.store(u64::from_le_bytes(random), Ordering::Relaxed);
     root.set_mode(options.mode);
-    root.set_name(name);
     root.depth.store(FIRST_DEPTH, Ordering::Relaxed);
     for chunk in &root.chunks {
         chunk.store(0, Ordering::Relaxed);
@@ -158,8 +129,13 @@ pub(crate) fn drop_map(arena: &Arena, name: &str) -> Result<bool> {
     check_name(name)?;
     let lane = arena.enter()?;
     let names = &roots(&arena.space).names_lock;
-    locked::lock_names(&lane)?;
+    gate::lock_names(&lane)?;
     let found = root::find(&arena.space, name);
+    if found.is_none() {
+        let kind = roots::check_kind(&arena.space, name, StructureKind::Map);
+        robust_lock::unlock(names);
+        return kind.map(|()| false);
+    }
     if let Some((_, root)) = found {
         root.set_status(Status::Dropping(Some(lane.me())));
         step!("drop.marked");
@@ -258,11 +234,7 @@ fn free_segment(writer: &impl Writer, id: u32, segment: Segment<'_>) {
 /// Undoes or completes what the dead participant was doing to maps.
 pub(crate) fn recover(acting: &Acting<'_>) -> Result<()> {
     let space: &Space = &acting.arena.space;
-    let unfinished = |root: &Root| match root.status() {
-        Status::Creating(owner) | Status::Dropping(owner) => owner == Some(acting.owner),
-        _ => false,
-    };
-    if !root::all(space).any(|(_, root)| unfinished(root)) {
+    if !root::all(space).any(|(_, root)| root.status().is_unfinished_by(acting.owner)) {
         return Ok(());
     }
     let names = &roots(space).names_lock;

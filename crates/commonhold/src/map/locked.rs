@@ -4,19 +4,19 @@
 //! point); retire the old record; disarm. Whoever recovers a dead owner settles the same way at whatever
 //! instant it died.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::map::bound::Bound;
 use crate::map::directory;
 use crate::map::hash::Hash;
 use crate::map::record::{Record, has_tag, offset_of};
-use crate::map::root;
 use crate::map::segment::Segment;
 use crate::memory::arena::Writer;
-use crate::memory::lane::{self, LaneGuard};
+use crate::memory::gate::{is_frozen, wait_while_frozen};
+use crate::memory::lane::LaneGuard;
 use crate::steps::step;
-use crate::sync::robust_lock::{self, Level, Peers};
+use crate::sync::robust_lock::{self, Level};
 use crate::sync::space::Space;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 
 /// A record found under the lock.
 pub(crate) struct Found<'a> {
@@ -75,41 +75,6 @@ pub(crate) fn unlock(writer: &impl Writer, segment: Segment<'_>) {
     robust_lock::unlock(&segment.header().lock);
     step!("write.unlocked");
     writer.list().segment.store(0, Ordering::Release);
-}
-
-#[inline]
-pub(crate) fn is_frozen(lane: &LaneGuard<'_>) -> bool {
-    // SeqCst: see robust_lock::lock.
-    root::roots(lane.space()).gate.load(Ordering::SeqCst) != 0
-}
-
-#[cold]
-pub(crate) fn wait_while_frozen(lane: &LaneGuard<'_>) -> Result<()> {
-    let gate = &root::roots(lane.space()).gate;
-    refuse_own_freeze(lane, gate)?;
-    if gate.load(Ordering::Relaxed) != 0 {
-        robust_lock::lock(gate, lane, Level::Whole)?;
-        robust_lock::unlock(gate);
-    }
-    Ok(())
-}
-
-/// Takes the lock over making and dropping maps.
-///
-/// # Errors
-/// `Busy` if this very thread froze the hold.
-pub(crate) fn lock_names(lane: &LaneGuard<'_>) -> Result<()> {
-    let names = &root::roots(lane.space()).names_lock;
-    refuse_own_freeze(lane, names)?;
-    robust_lock::lock(names, lane, Level::Whole)
-}
-
-fn refuse_own_freeze(lane: &LaneGuard<'_>, word: &AtomicU32) -> Result<()> {
-    if lane::is_freezing() && robust_lock::holder(word) == Some(lane.me()) {
-        let text = "this thread has frozen the hold; drop the Freeze before writing";
-        return Err(Error::new(ErrorKind::Busy, text));
-    }
-    Ok(())
 }
 
 /// The key's record in a segment that the caller has locked.

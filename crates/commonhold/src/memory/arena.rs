@@ -138,15 +138,26 @@ impl Arena {
     /// child's first operation, whatever claiming a slot reports.
     #[inline]
     pub(crate) fn enter(&self) -> Result<LaneGuard<'_>> {
+        self.enter_at(lane::ANYTHING)
+    }
+
+    /// Enters an operation on the block of root `id`; errors as above.
+    #[inline]
+    pub(crate) fn enter_block(&self, id: u32) -> Result<LaneGuard<'_>> {
+        self.enter_at(lane::on_block(id))
+    }
+
+    #[inline]
+    fn enter_at(&self, at: u32) -> Result<LaneGuard<'_>> {
         self.ensure_open()?;
         let Some(participant) = self.participant() else { return Err(self.read_only_error()) };
         if !lane::begin_operation() {
             return Err(reentrant());
         }
         if participant.registration.inherited() {
-            return self.enter_in_child(participant);
+            return self.enter_in_child(participant, at);
         }
-        lane::enter(self, participant)
+        lane::enter(self, participant, at)
     }
 
     #[cold]
@@ -157,7 +168,7 @@ impl Arena {
 
     /// The first operation in a forked child: a slot of its own. Threads of the child may race.
     #[cold]
-    fn enter_in_child(&self, inherited: &Participant) -> Result<LaneGuard<'_>> {
+    fn enter_in_child(&self, inherited: &Participant, at: u32) -> Result<LaneGuard<'_>> {
         let fresh = self.claim().inspect_err(|_| lane::end_operation())?;
         let fresh = Box::into_raw(fresh);
         let old = std::ptr::from_ref(inherited).cast_mut();
@@ -171,7 +182,7 @@ impl Arena {
             unused.registration.end(&self.space);
         }
         match self.participant() {
-            Some(participant) => lane::enter(self, participant),
+            Some(participant) => lane::enter(self, participant, at),
             None => Err(self.closed_error()),
         }
     }

@@ -88,13 +88,15 @@ pub(crate) enum Kind {
     SpareDirectory = 8,
     /// The hold's own tables. For ever.
     Table = 9,
+    /// The first extent of a structure's block (or owned: not named by a root).
+    Block = 10,
     /// No kind: damage.
     Unknown = 15,
 }
 
 impl Kind {
     fn from_bits(bits: u64) -> Kind {
-        use Kind::{Body, Claimed, Directory, Empty, Free, Records, Run, Segments};
+        use Kind::{Block, Body, Claimed, Directory, Empty, Free, Records, Run, Segments};
         use Kind::{SpareDirectory, Table, Unknown};
         match bits & 15 {
             0 => Empty,
@@ -107,6 +109,7 @@ impl Kind {
             7 => Directory,
             8 => SpareDirectory,
             9 => Table,
+            10 => Block,
             _ => Unknown,
         }
     }

@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::memory::arena::{Arena, Participant, Writer};
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{Kind, header};
+use crate::memory::roots::roots;
 use crate::memory::slab::{self, Retired};
 use crate::memory::supply::Supply;
 use crate::sync::owner::Owner;
@@ -29,6 +30,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 const COUNTER_BLOCK: u64 = 1 << 20;
 const SEQUENCE_SHIFT: u32 = 14;
 
+/// What a lane is busy with.
+const IDLE: u32 = 0;
+/// Something else than a block.
+pub(crate) const ANYTHING: u32 = 1;
+
+/// An operation on the block of the root with this number.
+pub(crate) fn on_block(id: u32) -> u32 {
+    id + 2
+}
+
 thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
     static PREFERRED: Cell<usize> = const { Cell::new(usize::MAX) };
@@ -37,7 +48,8 @@ thread_local! {
 
 /// One lane; private memory.
 pub(crate) struct Lane {
-    busy: AtomicBool,
+    /// What the thread in it is at: 0 nobody, [`ANYTHING`], or on which block ([`on_block`]).
+    busy: AtomicU32,
     /// Address of the lock that its thread waits for and does not hold, or 0.
     waits_for: AtomicUsize,
     /// Busy for ever: the handle was closed.
@@ -57,16 +69,17 @@ impl Lane {
     pub(crate) fn new(counter: u64) -> Lane {
         let state = LaneState { counter, supply: Supply::new() };
         Lane {
-            busy: AtomicBool::new(false),
+            busy: AtomicU32::new(IDLE),
             waits_for: AtomicUsize::new(0),
             retired: AtomicBool::new(false),
             state: UnsafeCell::new(state),
         }
     }
 
-    fn try_enter(&self) -> bool {
-        !self.busy.load(Ordering::Relaxed)
-            && self.busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    fn try_enter(&self, at: u32) -> bool {
+        // SeqCst: an operation on a block looks next whether that is being dropped (memory/attach.rs).
+        self.busy.load(Ordering::Relaxed) == IDLE
+            && self.busy.compare_exchange(IDLE, at, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 }
 
@@ -100,7 +113,7 @@ pub(crate) struct LaneGuard<'a> {
 
 impl Drop for LaneGuard<'_> {
     fn drop(&mut self) {
-        self.participant.lanes[self.number].busy.store(false, Ordering::Release);
+        self.participant.lanes[self.number].busy.store(IDLE, Ordering::Release);
         end_operation();
     }
 }
@@ -132,7 +145,7 @@ impl Peers for LaneGuard<'_> {
 }
 
 /// Whether a lane of `owner`, one of those that count, lists the lock in `word`. True for locks that are not
-/// listed: those of segments are.
+/// listed: those of segments and those in blocks are.
 pub(crate) fn lists(
     arena: &Arena,
     owner: Owner,
@@ -141,7 +154,8 @@ pub(crate) fn lists(
 ) -> bool {
     let space = &arena.space;
     let offset = space.offset_of(word);
-    if header(space, offset / EXTENT).state().kind() != Kind::Segments {
+    let kind = header(space, offset / EXTENT).state().kind();
+    if !matches!(kind, Kind::Segments | Kind::Block | Kind::Body) {
         return true;
     }
     participant::listing(space, owner, offset & !63).any(counts)
@@ -153,7 +167,11 @@ pub(crate) fn lists(
 /// # Errors
 /// `Closed` if the handle is closed meanwhile.
 #[inline]
-pub(crate) fn enter<'a>(arena: &'a Arena, participant: &'a Participant) -> Result<LaneGuard<'a>> {
+pub(crate) fn enter<'a>(
+    arena: &'a Arena,
+    participant: &'a Participant,
+    at: u32,
+) -> Result<LaneGuard<'a>> {
     let lanes = &participant.lanes;
     let mut number = PREFERRED.with(Cell::get);
     if number >= lanes.len() {
@@ -161,7 +179,7 @@ pub(crate) fn enter<'a>(arena: &'a Arena, participant: &'a Participant) -> Resul
         PREFERRED.with(|p| p.set(number));
     }
     let mut tries = 0;
-    while !lanes[number].try_enter() {
+    while !lanes[number].try_enter(at) {
         number = (number + 1) % lanes.len();
         tries += 1;
         if tries % lanes.len() == 0 {
@@ -250,12 +268,28 @@ impl<'a> LaneGuard<'a> {
     }
 }
 
+/// Waits until no other thread of this process is in an operation on the block of root `id`, which no longer looks
+/// current to those that begin. One that waits for the names lock, which the caller holds, looks again afterwards.
+pub(crate) fn wait_for_others(lane: &LaneGuard<'_>, id: u32) {
+    let names = roots(lane.space()).names_lock.as_ptr() as usize;
+    for (number, other) in lane.participant.lanes.iter().enumerate() {
+        let inside = || {
+            number != lane.number
+                && other.busy.load(Ordering::SeqCst) == on_block(id)
+                && other.waits_for.load(Ordering::Acquire) != names
+        };
+        while inside() {
+            std::thread::yield_now();
+        }
+    }
+}
+
 /// Takes a lane for ever and gives up its extents: at the end of the registration. Waits for the
 /// operation that runs in it. False if the lane was retired before.
 pub(crate) fn retire_lane(arena: &Arena, participant: &Participant, number: usize) -> bool {
     let owner = participant.registration.owner;
     let lane = &participant.lanes[number];
-    while !lane.try_enter() {
+    while !lane.try_enter(ANYTHING) {
         if lane.retired.load(Ordering::Acquire) {
             return false;
         }

@@ -6,15 +6,21 @@
 //! - [`trim`]: giving free memory back to the system.
 //! - [`slab`]: marks and bitmaps: allocating and retiring records inside an extent.
 //! - [`lane`]: a writing thread's place: its sequence numbers, its lists, and its [`supply`] of memory.
+//! - [`roots`]: the table of structures by name; [`gate`]: the locks over the hold as a whole.
+//! - [`block`]: one contiguous block of memory for a structure that is not a map; [`attach`]: who uses it.
 //! - [`arena`]: one open handle's memory and registration; entering an operation.
 //! - [`recover`]: settling the extents of a dead participant.
 
 pub(crate) mod arena;
+pub(crate) mod attach;
+pub(crate) mod block;
 pub(crate) mod classes;
 pub(crate) mod copy;
 pub(crate) mod extents;
+pub(crate) mod gate;
 pub(crate) mod lane;
 pub(crate) mod recover;
+pub(crate) mod roots;
 pub(crate) mod runs;
 pub(crate) mod slab;
 pub(crate) mod supply;

@@ -11,8 +11,8 @@ use crate::sync::owner::Owner;
 use crate::sync::space::Space;
 use std::sync::atomic::Ordering;
 
-/// Settles every extent that the dead `owner` owned. `linked` says whether a directory chunk that
-/// begins at an offset is in use by a map.
+/// Settles every extent that the dead `owner` owned. `linked` says whether a directory chunk or
+/// block that begins at an offset is in use by a structure.
 pub(crate) fn settle_extents(space: &Space, owner: Owner, linked: &dyn Fn(u64) -> bool) {
     for extent in 0..committed(space) {
         let state = header(space, extent).state();
@@ -44,6 +44,10 @@ fn settle(space: &Space, extent: u64, state: State, owner: Owner, linked: &dyn F
             let kind = if linked(extent * EXTENT) { Kind::Directory } else { Kind::SpareDirectory };
             header(space, extent).change(state, State::unowned(kind, 0));
         }
+        Kind::Block if linked(extent * EXTENT) => {
+            header(space, extent).change(state, State::unowned(Kind::Block, 0));
+        }
+        Kind::Block => runs::free_claimed(space, extent),
         Kind::Claimed => runs::free_claimed(space, extent),
         _ => {}
     }

@@ -1,4 +1,4 @@
-//! Runs: contiguous extents for one large record or one directory chunk.
+//! Runs: contiguous extents for one large record, one directory chunk, one block.
 //!
 //! The first extent is CLAIMED and its length written before any other is taken; the others become
 //! BODY naming the first. So whoever finds the first, finishes or frees exactly the bodies that are

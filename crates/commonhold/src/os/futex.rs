@@ -37,6 +37,11 @@ pub(crate) fn wake_one(word: &AtomicU32) {
     wake(word, 1);
 }
 
+/// Wakes all sleepers.
+pub(crate) fn wake_all(word: &AtomicU32) {
+    wake(word, i32::MAX);
+}
+
 fn wake(word: &AtomicU32, count: i32) {
     let none = ptr::null::<libc::timespec>();
     // SAFETY: the kernel uses the address only to find the sleepers.

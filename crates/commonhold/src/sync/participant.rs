@@ -6,8 +6,8 @@
 //! everything is settled, then bumps the generation. So there is one recoverer at a time, and it may die
 //! too (docs/concurrency.md, "Recovery is reincarnation").
 //!
-//! Each lane (a writing thread's place) lists the segment lock it is about to take, and the child of a
-//! split, *before* taking it.
+//! Each lane (a writing thread's place) lists the lock it is about to take, of a segment or in a block, and the child
+//! of a split, *before* taking it.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::os::byte_lock::{self, HeldBytes, LockKind, OPEN_BYTE, participant_byte};
@@ -33,7 +33,7 @@ pub(crate) struct Table {
     pub(crate) extents: [AtomicU64; TABLE_EXTENTS],
 }
 
-/// What a lane may hold: byte offsets of segments, 0 for none.
+/// What a lane may hold: byte offsets of segments, or of the 64 bytes in a block that a lock lies in; 0 for none.
 #[repr(C)]
 pub(crate) struct LaneList {
     pub(crate) segment: AtomicU64,

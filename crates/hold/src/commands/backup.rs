@@ -37,10 +37,11 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
         "file": args.file.to_string_lossy(),
         "maps": report.maps,
         "pairs": report.pairs,
+        "left_out": report.left_out,
         "bytes": report.bytes,
         "paused_ms": report.paused_ms,
     });
-    let text = format!(
+    let mut text = format!(
         "{}: {} in {}, {}; writers waited {:.1} ms",
         args.file.display(),
         things(report.pairs, "pair", "pairs"),
@@ -48,6 +49,10 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
         sizes::shown(report.bytes),
         report.paused_ms,
     );
+    if report.left_out > 0 {
+        let others = things(report.left_out.into(), "other structure", "other structures");
+        text += &format!("; {others} (queues, channels, logs) not copied");
+    }
     output.report(&json, &text)?;
     Ok(ExitCode::SUCCESS)
 }

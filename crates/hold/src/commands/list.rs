@@ -1,4 +1,4 @@
-//! `hold list`: the holds with bare names, or the maps of one hold.
+//! `hold list`: the holds with bare names, or what is in one hold.
 
 use super::mode;
 use super::table::Table;
@@ -6,7 +6,7 @@ use crate::failure::Result;
 use crate::formats::sizes::{count, shown};
 use crate::output::Output;
 use crate::target::Directory;
-use commonhold::{Hold, Listed, MapInfo};
+use commonhold::{Hold, Listed, MapInfo, StructureInfo};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,19 +15,19 @@ use std::process::ExitCode;
 pub const EXAMPLES: &str = "\
 Examples:
   hold list                                     # all holds with bare names
-  hold list shop                                # the maps in one
+  hold list shop                                # what is in one
   hold list --directory ./holds
   hold list --format json | jq -r '.[].name'";
 
 /// Options of `hold list`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The hold whose maps are listed: a bare name, or a path
+    /// The hold whose maps and other structures are listed: a bare name, or a path
     #[arg(value_name = "HOLD")]
     hold: Option<PathBuf>,
 }
 
-/// Lists holds or maps.
+/// Lists holds, or what is in one.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("list")?;
     match &args.hold {
@@ -71,20 +71,48 @@ fn hold_json(hold: &Listed) -> Value {
 }
 
 fn list_maps(hold: &Path, directory: &Directory, output: &Output) -> Result<()> {
-    let maps = directory.open_to_read(hold)?.maps()?;
+    let hold = directory.open_to_read(hold)?;
+    let (maps, others) = (hold.maps()?, hold.others()?);
     if output.is_json() {
-        return output.json(&maps.iter().map(map_json).collect());
+        return output
+            .json(&maps.iter().map(map_json).chain(others.iter().map(other_json)).collect());
     }
-    if maps.is_empty() {
+    if maps.is_empty() && others.is_empty() {
         return if output.is_quiet() { Ok(()) } else { output.text("no maps") };
     }
-    let mut table = Table::new(&["map", "mode", "pairs>"]);
-    for map in &maps {
-        table.row([map.name.clone(), mode::text(&map.mode), count(map.len)]);
+    if !maps.is_empty() {
+        let mut table = Table::new(&["map", "mode", "pairs>"]);
+        for map in &maps {
+            table.row([map.name.clone(), mode::text(&map.mode), count(map.len)]);
+        }
+        output.text(&table.text())?;
     }
-    output.text(&table.text())
+    if !others.is_empty() {
+        let between = if maps.is_empty() { "" } else { "\n" };
+        output.text(&format!("{between}{}", others_table(&others).text()))?;
+    }
+    Ok(())
+}
+
+/// Queues, channels and logs.
+pub(super) fn others_table(others: &[StructureInfo]) -> Table {
+    let mut table = Table::new(&["name", "kind", "memory>", "open in>"]);
+    for other in others {
+        let open = count(other.attached.into());
+        table.row([other.name.clone(), other.kind.to_string(), shown(other.bytes), open]);
+    }
+    table
+}
+
+pub(super) fn other_json(other: &StructureInfo) -> Value {
+    json!({
+        "name": other.name,
+        "kind": other.kind.to_string(),
+        "bytes": other.bytes,
+        "attached": other.attached,
+    })
 }
 
 fn map_json(map: &MapInfo) -> Value {
-    json!({ "name": map.name, "mode": mode::json(&map.mode), "pairs": map.len })
+    json!({ "name": map.name, "kind": "map", "mode": mode::json(&map.mode), "pairs": map.len })
 }

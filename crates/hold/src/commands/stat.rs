@@ -1,5 +1,6 @@
 //! `hold stat`: size, memory, maps and participants of a hold; the figures of one map.
 
+use super::list::{other_json, others_table};
 use super::mode;
 use super::table::Table;
 use crate::failure::Result;
@@ -59,16 +60,21 @@ fn show_hold(hold: &Hold, output: &Output) -> Result<()> {
             stat => maps.push(stat?),
         }
     }
+    let others = hold.others()?;
     if output.is_json() {
         return output.json(&json!({
             "hold": hold_json(&stat),
             "maps": maps.iter().map(map_json).collect::<Vec<_>>(),
+            "others": others.iter().map(other_json).collect::<Vec<_>>(),
             "participants": participants.iter().map(participant_json).collect::<Vec<_>>(),
         }));
     }
     output.text(&hold_text(&stat))?;
     if !maps.is_empty() {
         output.text(&format!("\n{}", maps_table(&maps).text()))?;
+    }
+    if !others.is_empty() {
+        output.text(&format!("\n{}", others_table(&others).text()))?;
     }
     if !participants.is_empty() {
         output.text(&format!("\n{}", participants_table(&participants).text()))?;
@@ -113,6 +119,7 @@ fn hold_json(stat: &HoldStat) -> Value {
         "max_bytes": stat.max_bytes,
         "participants": stat.participants,
         "maps": stat.maps,
+        "others": stat.others,
         "format": stat.format,
     })
 }

@@ -1,0 +1,130 @@
+//! Blocks of memory as the structures use them: made, shared, dropped.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::hold::handle::Hold;
+use crate::map::options::MapOptions;
+use crate::memory::attach::Attachment;
+use crate::memory::block::{Block, Wanted, drop_named, open};
+use crate::memory::lane::LaneGuard;
+use crate::memory::roots::{self, StructureKind};
+use crate::sync::space::Space;
+use std::sync::atomic::Ordering;
+
+fn ground() -> (tempfile::TempDir, Hold) {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let hold = Hold::create(folder.path().join("it.hold")).unwrap();
+    (folder, hold)
+}
+
+fn make(hold: &Hold, name: &str, bytes: u64) -> Result<Attachment> {
+    let wanted = Wanted { kind: StructureKind::Log, name, bytes };
+    let fill = |space: &Space, block: &Block| {
+        assert_eq!(block.own_bytes(), bytes);
+        for offset in (0..bytes).step_by(8) {
+            assert_eq!(space.word(block.own() + offset).load(Ordering::Relaxed), 0);
+        }
+        space.word(block.own()).store(!0, Ordering::Relaxed);
+    };
+    Ok(open(hold.shared_arena(), &wanted, Some(&fill))?.unwrap())
+}
+
+fn drop_log(hold: &Hold, name: &str) -> Result<bool> {
+    drop_named(hold.arena(), StructureKind::Log, name, &|_, _, _| Ok(()))
+}
+
+fn problems(hold: &Hold) -> Vec<String> {
+    hold.check().unwrap().problems
+}
+
+#[test]
+fn blocks_come_zeroed_and_go_as_a_whole() {
+    let (_folder, hold) = ground();
+    let before = hold.stat().unwrap().used_bytes;
+    for round in 0..3u64 {
+        let log = make(&hold, "it", 300_000).unwrap();
+        let info = &hold.others().unwrap()[0];
+        assert_eq!((&*info.name, info.kind, info.attached), ("it", StructureKind::Log, 1));
+        assert_eq!(problems(&hold), [""; 0]);
+        assert!(hold.stat().unwrap().used_bytes >= before + 300_000, "round {round}");
+        assert!(drop_log(&hold, "it").unwrap());
+        assert!(!drop_log(&hold, "it").unwrap());
+        assert_eq!(log.enter().map(drop).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(problems(&hold), [""; 0]);
+        assert_eq!(hold.stat().unwrap().used_bytes, before, "round {round}");
+    }
+}
+
+#[test]
+fn one_name_is_one_structure() {
+    let (_folder, hold) = ground();
+    hold.map("a map", MapOptions::general()).unwrap();
+    let _log = make(&hold, "a log", 100).unwrap();
+    let mismatch = |error: Error, what: &str| {
+        assert_eq!(error.kind(), ErrorKind::Mismatch);
+        assert!(error.to_string().contains(what), "{error}");
+    };
+    mismatch(make(&hold, "a map", 100).map(drop).unwrap_err(), "is a map");
+    mismatch(drop_log(&hold, "a map").unwrap_err(), "is a map");
+    let options = MapOptions::general();
+    mismatch(hold.map("a log", options).map(drop).unwrap_err(), "is a log");
+    mismatch(hold.open_map("a log").map(drop).unwrap_err(), "is a log");
+    mismatch(hold.drop_map("a log").unwrap_err(), "is a log");
+    assert_eq!((hold.maps().unwrap().len(), hold.others().unwrap().len()), (1, 1));
+}
+
+#[test]
+fn nobody_drops_what_another_has_open() {
+    let (_folder, hold) = ground();
+    let other = Hold::open(hold.path()).unwrap();
+    let first = make(&hold, "it", 100).unwrap();
+    let (second, third) = (make(&other, "it", 100).unwrap(), make(&other, "it", 100).unwrap());
+    drop(second);
+    let error = drop_log(&hold, "it").unwrap_err();
+    let pid = format!("process {}", std::process::id());
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    assert!(error.to_string().contains(&pid), "{error}");
+    drop(first.enter().unwrap());
+    drop(third);
+    assert!(drop_log(&hold, "it").unwrap());
+    let again = make(&other, "it", 100).unwrap();
+    assert_eq!(first.enter().map(drop).unwrap_err().kind(), ErrorKind::NotFound);
+    drop(first);
+    assert_eq!(drop_log(&hold, "it").unwrap_err().kind(), ErrorKind::Busy);
+    drop((other, again));
+}
+
+#[test]
+fn an_objection_leaves_everything_as_it_was() {
+    let (_folder, hold) = ground();
+    let log = make(&hold, "it", 100).unwrap();
+    let object =
+        |_: &Space, _: &Block, _: &LaneGuard<'_>| Err(Error::new(ErrorKind::Busy, "not now"));
+    let kind = StructureKind::Log;
+    assert!(drop_named(hold.arena(), kind, "it", &object).is_err());
+    drop(log.enter().unwrap());
+    assert_eq!(problems(&hold), [""; 0]);
+}
+
+#[test]
+fn a_dropper_waits_for_the_operations_of_its_own_process() {
+    use std::sync::atomic::AtomicBool;
+    let (_folder, hold) = ground();
+    let log = make(&hold, "it", 100).unwrap();
+    let (entered, left) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let lane = log.enter().unwrap();
+            entered.store(true, Ordering::Release);
+            while roots::find(hold.space(), "it").is_some() {
+                std::thread::yield_now();
+            }
+            left.store(true, Ordering::Release);
+            drop(lane);
+        });
+        while !entered.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        assert!(drop_log(&hold, "it").unwrap());
+        assert!(left.load(Ordering::Acquire));
+    });
+}

@@ -1,0 +1,218 @@
+//! Who is attached to a structure that has a block, and the handle's way into an operation on it.
+//!
+//! The block begins with one word per participant slot: owner | handles << 32. Only the participant itself and its
+//! recoverer change its word. It attaches under the names lock and is attached before it touches
+//! anything else of the block; a block is freed only when nobody else is attached who lives or is still to be settled, and
+//! after the operations of the dropper's own process have ended: an operation enters its lane, then looks at the
+//! root's state; the dropper stores DROPPING, then looks at the lanes. All four are SeqCst, so one sees the other.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::arena::Arena;
+use crate::memory::block::{Block, pid};
+use crate::memory::gate;
+use crate::memory::lane::LaneGuard;
+use crate::memory::roots::{self, Root, Status, roots};
+use crate::steps::step;
+use crate::sync::owner::{MAX_SLOTS, Owner};
+use crate::sync::participant;
+use crate::sync::robust_lock::{self, Peers};
+use crate::sync::space::Space;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Bytes of the table.
+pub(crate) const ATTACHED_BYTES: u64 = MAX_SLOTS as u64 * 8;
+const ONE_HANDLE: u64 = 1 << 32;
+
+/// Whether others than oneself are attached.
+pub(crate) enum Attendance {
+    Nobody,
+    /// Somebody who has died and is not settled yet.
+    Dead,
+    Living(Owner),
+}
+
+fn entry<'a>(space: &'a Space, block: &Block, slot: u32) -> &'a AtomicU64 {
+    space.word(block.offset + u64::from(slot) * 8)
+}
+
+fn owner_of(word: u64) -> Option<Owner> {
+    Owner::from_bits(word as u32)
+}
+
+/// Adds a handle of `me`; under the names lock.
+pub(crate) fn attach(space: &Space, block: &Block, me: Owner) {
+    let entry = entry(space, block, me.slot());
+    let more = |word: u64| match owner_of(word) == Some(me) {
+        true => Some(word + ONE_HANDLE),
+        false => Some(u64::from(me.bits()) | ONE_HANDLE),
+    };
+    // AcqRel: the names lock orders it against a dropper; this orders it against a handle that goes.
+    let _ = entry.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more);
+    step!("block.attached");
+}
+
+/// Takes a handle of `me` away; inside an operation on the block.
+fn detach(space: &Space, block: &Block, me: Owner) {
+    let less = |word: u64| match owner_of(word) == Some(me) {
+        true if word >> 32 > 1 => Some(word - ONE_HANDLE),
+        true => Some(0),
+        false => None,
+    };
+    // Release: whoever finds the word zero sees everything that was stored into the block.
+    let _ = entry(space, block, me.slot()).fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
+}
+
+/// The participants that are attached, dead or alive.
+pub(crate) fn attached(space: &Space, block: &Block) -> impl Iterator<Item = Owner> {
+    let slots = (0..MAX_SLOTS).map(|slot| entry(space, block, slot).load(Ordering::Acquire));
+    slots.filter_map(owner_of)
+}
+
+/// Looks for others that are attached; under the names lock.
+pub(crate) fn others(space: &Space, block: &Block, me: Owner) -> Attendance {
+    let mut found = Attendance::Nobody;
+    for owner in attached(space, block).filter(|owner| *owner != me) {
+        if !participant::is_dead(space, owner) {
+            return Attendance::Living(owner);
+        }
+        // One whose generation has ended was settled, and what it left here is damage.
+        if participant::has_ended(space, owner) != Some(true) {
+            found = Attendance::Dead;
+        }
+    }
+    found
+}
+
+pub(crate) fn busy(space: &Space, block: &Block, owner: Owner) -> Error {
+    let text = format!(
+        "{} '{}': slot {} (process {}) has it open; it can be dropped when that handle is closed",
+        block.kind,
+        block.name,
+        owner.slot(),
+        pid(space, owner.slot())
+    );
+    Error::new(ErrorKind::Busy, text)
+}
+
+/// True if `owner`, which has died and is not settled, is attached: then the block stays what it is until
+/// [`forget`].
+pub(crate) fn is_attached(space: &Space, block: &Block, owner: Owner) -> bool {
+    let found = owner_of(entry(space, block, owner.slot()).load(Ordering::Acquire)) == Some(owner);
+    // The word was the block's if the incarnation is the same afterwards: it is bumped before a block is freed.
+    fence(Ordering::Acquire);
+    found && roots::root(space, block.id).is_some_and(|root| is_same(root, block))
+}
+
+/// The last that a recoverer does with a block: from now on others may drop it.
+pub(crate) fn forget(space: &Space, block: &Block, owner: Owner) {
+    let word = entry(space, block, owner.slot());
+    let none = |word: u64| (owner_of(word) == Some(owner)).then_some(0);
+    let _ = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, none);
+    step!("block.forgotten");
+}
+
+fn is_same(root: &Root, block: &Block) -> bool {
+    root.incarnation.load(Ordering::Acquire) == block.incarnation
+}
+
+/// A handle's tie to a structure. Dropping it detaches.
+pub(crate) struct Attachment {
+    pub(crate) arena: Arc<Arena>,
+    pub(crate) block: Block,
+    /// The participant that is attached by this handle; another one in a forked child, until its first operation.
+    by: AtomicU32,
+}
+
+impl Attachment {
+    pub(crate) fn new(arena: Arc<Arena>, block: Block, by: Owner) -> Attachment {
+        Attachment { arena, block, by: AtomicU32::new(by.bits()) }
+    }
+
+    #[inline]
+    pub(crate) fn space(&self) -> &Space {
+        &self.arena.space
+    }
+
+    /// Enters an operation on the structure: as long as the guard lives, the block is the structure's.
+    ///
+    /// # Errors
+    /// `NotFound` if it was dropped; `Busy` if this very thread has frozen the hold; those of [`Arena::enter`].
+    #[inline]
+    pub(crate) fn enter(&self) -> Result<LaneGuard<'_>> {
+        loop {
+            let lane = self.arena.enter_block(self.block.id)?;
+            // To settle what a dead one left may take the names lock, which this thread holds.
+            gate::refuse_own_freeze(&lane, &roots(self.space()).names_lock)?;
+            // Relaxed: compared only with what this very process stored.
+            let attached = self.by.load(Ordering::Relaxed) == lane.me().bits();
+            if attached && self.is_current() {
+                return Ok(lane);
+            }
+            self.settle(lane)?;
+        }
+    }
+
+    #[inline]
+    fn is_current(&self) -> bool {
+        let Some(root) = roots::root(self.space(), self.block.id) else { return false };
+        // SeqCst pairs with the dropper's (see above).
+        root.state.load(Ordering::SeqCst) == Status::Live.bits() && is_same(root, &self.block)
+    }
+
+    /// Not attached, or being dropped, or gone.
+    #[cold]
+    fn settle(&self, lane: LaneGuard<'_>) -> Result<()> {
+        if self.is_current() {
+            return self.attach_again(&lane);
+        }
+        let root = roots::root(self.space(), self.block.id);
+        let root = root.filter(|root| is_same(root, &self.block));
+        match root.map(Root::status) {
+            // By this process, which may still find that it must not; or just now found so.
+            Some(Status::Live) => Ok(()),
+            Some(Status::Dropping(Some(by))) if by == lane.me() => {
+                drop(lane);
+                std::thread::yield_now();
+                Ok(())
+            }
+            _ => Err(self.dropped()),
+        }
+    }
+
+    /// In a forked child: the handle is attached as its parent.
+    fn attach_again(&self, lane: &LaneGuard<'_>) -> Result<()> {
+        gate::lock_names(lane)?;
+        let result = match self.is_current() {
+            // Another thread may have been faster.
+            true if self.by.load(Ordering::Relaxed) == lane.me().bits() => Ok(()),
+            true => {
+                attach(self.space(), &self.block, lane.me());
+                self.by.store(lane.me().bits(), Ordering::Relaxed);
+                Ok(())
+            }
+            false => Err(self.dropped()),
+        };
+        robust_lock::unlock(&roots(self.space()).names_lock);
+        result
+    }
+
+    fn dropped(&self) -> Error {
+        let Block { kind, name, .. } = &self.block;
+        let text = format!("{kind} '{name}' was dropped; open it again by name");
+        Error::new(ErrorKind::NotFound, text)
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        let own = self.arena.participant().is_some_and(|p| {
+            !p.registration.inherited()
+                && p.registration.owner.bits() == self.by.load(Ordering::Relaxed)
+        });
+        // In a child that did nothing with it, the parent is still attached; closed or dropped, nobody is.
+        if own && let Ok(lane) = self.enter() {
+            detach(self.space(), &self.block, lane.me());
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Blocks: the memory of a structure that is not a map, one run of contiguous extents; making and dropping it.
+//!
+//! A block begins with the table of who is attached ([`crate::memory::attach`]); the rest is its structure's. It is
+//! owned by its creator until the root names it, and by its dropper from before the root lets it go: so at
+//! every instant either the root or an owner accounts for it, and nobody frees it twice.
+//!
+//! All of it happens under the names lock. The store of LIVE commits a creation, the store of DROPPING a dropping (but
+//! see [`drop_named`]). Nobody is attached to what is being freed, so nobody can store into it afterwards.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::arena::{Acting, Arena, Writer};
+use crate::memory::attach::{self, ATTACHED_BYTES, Attachment, Attendance};
+use crate::memory::classes::EXTENT;
+use crate::memory::extents::{self, Kind, State, committed, header};
+use crate::memory::gate;
+use crate::memory::lane::{self, LaneGuard};
+use crate::memory::roots::{self, Root, Status, StructureKind, root, roots};
+use crate::memory::runs;
+use crate::steps::step;
+use crate::sync::participant;
+use crate::sync::robust_lock::{self, Level, Peers};
+use crate::sync::space::Space;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How often a dropper looks whether a dead participant has been settled, and how long it waits in between.
+const TRIES: u32 = 200;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What to open or make.
+pub(crate) struct Wanted<'a> {
+    pub(crate) kind: StructureKind,
+    pub(crate) name: &'a str,
+    /// Bytes that the structure needs for itself.
+    pub(crate) bytes: u64,
+}
+
+/// Where a structure lies: what its root said, in private memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    pub(crate) id: u32,
+    pub(crate) kind: StructureKind,
+    pub(crate) name: String,
+    pub(crate) incarnation: u64,
+    /// Offset of the block.
+    pub(crate) offset: u64,
+    /// Its length, the table of who is attached included.
+    pub(crate) bytes: u64,
+}
+
+impl Block {
+    /// Reads a root of a kind that has a block.
+    ///
+    /// # Errors
+    /// `Damaged` if it does not name one.
+    pub(crate) fn bind(space: &Space, id: u32, root: &Root) -> Result<Block> {
+        let incarnation = root.incarnation.load(Ordering::Acquire);
+        let (offset, bytes) =
+            (root.block.load(Ordering::Acquire), root.block_bytes.load(Ordering::Relaxed));
+        let whole = offset % EXTENT == 0
+            && offset / EXTENT < committed(space)
+            && header(space, offset / EXTENT).state().is(Kind::Block)
+            && (ATTACHED_BYTES..=runs::length(space, offset / EXTENT) * EXTENT).contains(&bytes)
+            && space.covers(offset, bytes);
+        let name = root.name();
+        match root.kind().filter(|kind| whole && *kind != StructureKind::Map) {
+            Some(kind) => Ok(Block { id, kind, name, incarnation, offset, bytes }),
+            None => Err(damaged(&name, "its root names no block")),
+        }
+    }
+
+    /// Where the structure's own bytes begin.
+    pub(crate) fn own(&self) -> u64 {
+        self.offset + ATTACHED_BYTES
+    }
+
+    /// How many there are.
+    pub(crate) fn own_bytes(&self) -> u64 {
+        self.bytes - ATTACHED_BYTES
+    }
+
+    pub(crate) fn damaged(&self, what: &str) -> Error {
+        damaged(&format!("{} '{}'", self.kind, self.name), what)
+    }
+}
+
+fn damaged(thing: &str, what: &str) -> Error {
+    let text = format!("{thing}: {what}; run 'hold check', then 'hold repair'");
+    Error::new(ErrorKind::Damaged, text)
+}
+
+/// Opens the structure, or makes it: `fill` writes its own bytes, which are zero, before anybody can see it.
+/// Without `fill` it is only opened; `None` if there is none.
+///
+/// # Errors
+/// `Mismatch` if the name is that of another kind; `Invalid` for a bad name; `Full`; `Damaged`.
+pub(crate) fn open(
+    arena: &Arc<Arena>,
+    wanted: &Wanted<'_>,
+    fill: Option<&dyn Fn(&Space, &Block)>,
+) -> Result<Option<Attachment>> {
+    roots::check_name(wanted.kind, wanted.name)?;
+    let lane = arena.enter()?;
+    gate::lock_names(&lane)?;
+    let result = open_locked(&lane, wanted, fill);
+    robust_lock::unlock(&roots(lane.space()).names_lock);
+    let block = result?;
+    Ok(block.map(|block| Attachment::new(Arc::clone(arena), block, lane.me())))
+}
+
+fn open_locked(
+    lane: &LaneGuard<'_>,
+    wanted: &Wanted<'_>,
+    fill: Option<&dyn Fn(&Space, &Block)>,
+) -> Result<Option<Block>> {
+    let space = lane.space();
+    roots::check_kind(space, wanted.name, wanted.kind)?;
+    let block = match (roots::find(space, wanted.name), fill) {
+        (Some((id, root)), _) => Block::bind(space, id, root)?,
+        (None, Some(fill)) => create(lane, wanted, fill)?,
+        (None, None) => return Ok(None),
+    };
+    attach::attach(space, &block, lane.me());
+    Ok(Some(block))
+}
+
+/// Under the names lock.
+fn create(
+    lane: &LaneGuard<'_>,
+    wanted: &Wanted<'_>,
+    fill: &dyn Fn(&Space, &Block),
+) -> Result<Block> {
+    let space = lane.space();
+    let id = roots::claim_free(lane)?;
+    let Some(root) = root(space, id) else { return Err(damaged(wanted.name, "no root")) };
+    root.begin(wanted.kind, wanted.name, lane.me());
+    let built = build(lane, id, root, wanted.bytes.saturating_add(ATTACHED_BYTES));
+    match &built {
+        Ok(block) => {
+            fill(space, block);
+            step!("block.filled");
+            // The commit point.
+            Status::Live.store(&root.state);
+            step!("create.live");
+        }
+        Err(_) => undo(lane, root),
+    }
+    built
+}
+
+fn build(lane: &LaneGuard<'_>, id: u32, root: &Root, bytes: u64) -> Result<Block> {
+    let space = lane.space();
+    let limit = extents::growth(space).max_bytes.load(Ordering::Relaxed);
+    if bytes > limit {
+        return Err(extents::full(space, "a structure that is larger than the size limit"));
+    }
+    let count = bytes.div_ceil(EXTENT);
+    let first = runs::claim(space, lane, lane.lane(), count)?;
+    header(space, first).set(State::owned(Kind::Block, 0, lane.lane(), lane.me()));
+    step!("block.claimed");
+    for extent in first..first + count {
+        extents::zero(space, extent, 0, EXTENT);
+    }
+    root.block_bytes.store(bytes, Ordering::Relaxed);
+    // Release: the block is zero when it is named.
+    root.block.store(first * EXTENT, Ordering::Release);
+    step!("block.linked");
+    header(space, first).set(State::unowned(Kind::Block, 0));
+    Block::bind(space, id, root)
+}
+
+/// Drops the structure of this kind and name; false if there is none. `in_use` may object, once no operation of this
+/// process runs on it any more: then everything stays as it was.
+///
+/// # Errors
+/// `Busy`, naming slot and process, while another living participant is attached; `Mismatch`.
+pub(crate) fn drop_named(
+    arena: &Arena,
+    kind: StructureKind,
+    name: &str,
+    in_use: &dyn Fn(&Space, &Block, &LaneGuard<'_>) -> Result<()>,
+) -> Result<bool> {
+    roots::check_name(kind, name)?;
+    for _ in 0..TRIES {
+        // What the dead hold of it goes back first: a recoverer must not come to look for it later.
+        drop(arena.enter()?);
+        arena.sweep()?;
+        let lane = arena.enter()?;
+        gate::lock_names(&lane)?;
+        let result = drop_locked(&lane, kind, name, in_use);
+        robust_lock::unlock(&roots(lane.space()).names_lock);
+        if let Some(dropped) = result? {
+            return Ok(dropped);
+        }
+        drop(lane);
+        std::thread::sleep(PAUSE);
+    }
+    let text =
+        format!("{kind} '{name}': what a dead process left of it is being settled; try again");
+    Err(Error::new(ErrorKind::Busy, text))
+}
+
+/// `None` if somebody attached has died and is still to be settled.
+fn drop_locked(
+    lane: &LaneGuard<'_>,
+    kind: StructureKind,
+    name: &str,
+    in_use: &dyn Fn(&Space, &Block, &LaneGuard<'_>) -> Result<()>,
+) -> Result<Option<bool>> {
+    let space = lane.space();
+    roots::check_kind(space, name, kind)?;
+    let Some((id, root)) = roots::find(space, name) else { return Ok(Some(false)) };
+    if let Ok(block) = Block::bind(space, id, root) {
+        match attach::others(space, &block, lane.me()) {
+            Attendance::Nobody => {}
+            Attendance::Dead => return Ok(None),
+            Attendance::Living(owner) => return Err(attach::busy(space, &block, owner)),
+        }
+        Status::Dropping(Some(lane.me())).store(&root.state);
+        step!("drop.marked");
+        // No operation of this process begins on it any more; those that run end.
+        lane::wait_for_others(lane, id);
+        if let Err(error) = in_use(space, &block, lane) {
+            Status::Live.store(&root.state);
+            return Err(error);
+        }
+    } else {
+        // A damaged root has nothing that anybody could use.
+        Status::Dropping(Some(lane.me())).store(&root.state);
+    }
+    demolish(lane, root);
+    Ok(Some(true))
+}
+
+/// Frees a structure that is DROPPING; may be repeated from the start.
+fn demolish(writer: &impl Writer, root: &Root) {
+    // Before anything is freed, whoever does it: a predecessor may have died before its own bump.
+    root.incarnation.fetch_add(1, Ordering::AcqRel);
+    step!("drop.begun");
+    undo(writer, root);
+    step!("drop.done");
+}
+
+/// Frees the block, then the root. May be repeated.
+fn undo(writer: &impl Writer, root: &Root) {
+    let (space, me) = (&writer.arena().space, writer.me());
+    let offset = root.block.load(Ordering::Acquire);
+    let extent = offset / EXTENT;
+    let mut mine = false;
+    if offset != 0 && extent < committed(space) {
+        let header = header(space, extent);
+        let state = header.state();
+        let free = state == State::unowned(Kind::Block, 0);
+        mine = (state.is(Kind::Block) && state.owner() == Some(me))
+            || (free && header.change(state, State::owned(Kind::Block, 0, 0, me)));
+        step!("block.taken");
+    }
+    // Release: from here on its owner alone accounts for the block.
+    root.block.store(0, Ordering::Release);
+    step!("block.unlinked");
+    if mine {
+        runs::free_claimed(space, extent);
+    }
+    Status::Free.store(&root.state);
+}
+
+/// Every structure that has a block, with its root.
+pub(crate) fn all(space: &Space) -> impl Iterator<Item = (u32, StructureKind, &Root)> {
+    roots::all(space).filter_map(|(id, root)| {
+        let kind = root.kind().filter(|kind| *kind != StructureKind::Map)?;
+        (root.status() != Status::Free).then_some((id, kind, root))
+    })
+}
+
+/// True if some structure's root names the block at `offset`.
+pub(crate) fn is_linked(space: &Space, offset: u64) -> bool {
+    all(space).any(|(_, _, root)| root.block.load(Ordering::Acquire) == offset)
+}
+
+/// The structure whose block covers `offset`, whatever it is doing; for recovery, while a participant that is
+/// attached to it is not settled.
+pub(crate) fn covering(space: &Space, offset: u64) -> Option<Block> {
+    all(space)
+        .filter_map(|(id, _, root)| Block::bind(space, id, root).ok())
+        .find(|block| (block.offset..block.offset + block.bytes).contains(&offset))
+}
+
+/// Undoes or completes what the dead participant was making or dropping.
+pub(crate) fn recover(acting: &Acting<'_>) -> Result<()> {
+    let space = &acting.arena.space;
+    let unfinished = |root: &Root| root.status().is_unfinished_by(acting.owner);
+    if !all(space).any(|(_, _, root)| unfinished(root)) {
+        return Ok(());
+    }
+    let names = &roots(space).names_lock;
+    robust_lock::lock(names, acting, Level::Whole)?;
+    for (_, _, root) in all(space).filter(|(_, _, root)| unfinished(root)) {
+        match root.status() {
+            Status::Creating(_) => undo(acting, root),
+            _ => demolish(acting, root),
+        }
+    }
+    robust_lock::unlock(names);
+    Ok(())
+}
+
+/// The process that a message names; for display.
+pub(crate) fn pid(space: &Space, slot: u32) -> u32 {
+    participant::slot(space, slot).map_or(0, |slot| slot.pid.load(Ordering::Relaxed))
+}

@@ -1,0 +1,302 @@
+//! The table of structures: one 512-byte root for each map, queue, channel and log, found by name.
+//!
+//! A root's state is FREE, CREATING, LIVE or DROPPING with an owner while it changes; LIVE is the commit
+//! point of a creation. The incarnation is bumped before anything of a structure is freed. There is one name
+//! space for all kinds. What a root says beyond that is its kind's affair: maps see the same bytes as
+//! `map::root::Root`; the others have a block of memory ([`crate::memory::block`]).
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::classes::EXTENT;
+use crate::memory::extents::{self, Kind as Serves, State, header};
+use crate::memory::lane::LaneGuard;
+use crate::steps::step;
+use crate::sync::owner::Owner;
+use crate::sync::space::{Shared, Space};
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Where [`Roots`] lies, in the superblock page.
+pub(crate) const ROOTS_OFFSET: u64 = 1024;
+/// The first roots lie in extent 0, behind the superblock page.
+const FIRST_ROOTS: u64 = 4096;
+const FIRST_COUNT: u32 = 56;
+const PER_EXTENT: u32 = 128;
+const EXTENTS: usize = 31;
+/// The most structures in a hold (map ids have 12 bits).
+pub(crate) const MAX_ROOTS: u32 = FIRST_COUNT + PER_EXTENT * EXTENTS as u32;
+/// Bytes of a name at most.
+pub(crate) const NAME_BYTES: usize = 200;
+
+/// The locks over all structures, and where their roots are.
+#[repr(C)]
+pub(crate) struct Roots {
+    /// Robust lock over creating and dropping.
+    pub(crate) names_lock: AtomicU32,
+    /// Robust lock that keeps all writers out while it is held.
+    pub(crate) gate: AtomicU32,
+    /// Further extents of roots; 0 where there is none yet.
+    pub(crate) extents: [AtomicU64; EXTENTS],
+}
+
+/// What all kinds have in common of their 512 bytes.
+#[repr(C)]
+pub(crate) struct Root {
+    /// status (8 bits) | owner << 16.
+    pub(crate) state: AtomicU64,
+    /// Counts up whenever a structure in this root begins or ends.
+    pub(crate) incarnation: AtomicU64,
+    own: AtomicU64,
+    /// Offset of the structure's block. (A map's: of its directory's first chunk.)
+    pub(crate) block: AtomicU64,
+    /// Bytes of the block that are used.
+    pub(crate) block_bytes: AtomicU64,
+    own2: [AtomicU64; 10],
+    /// [`StructureKind`]; 0, 1 and 2 are the modes of maps.
+    code: AtomicU32,
+    own3: [AtomicU32; 2],
+    name_len: AtomicU32,
+    own4: [AtomicU64; 15],
+    name: Name,
+    own5: [AtomicU64; 7],
+}
+
+/// The words of a name.
+pub(crate) type Name = [AtomicU64; NAME_BYTES / 8];
+
+const _: () = assert!(size_of::<Root>() == 512 && std::mem::offset_of!(Root, code) == 120);
+const _: () = assert!(std::mem::offset_of!(Root, name) == 256);
+const _: () = assert!(size_of::<Roots>() == 256);
+
+// SAFETY: atomics only.
+#[allow(unsafe_code)]
+unsafe impl Shared for Roots {}
+// SAFETY: atomics only.
+#[allow(unsafe_code)]
+unsafe impl Shared for Root {}
+
+/// What a structure in a hold is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+#[non_exhaustive]
+pub enum StructureKind {
+    /// A shared hash table.
+    Map,
+    /// Fixed-size elements that move by reference.
+    Queue,
+    /// One producer, many consumers, nothing lost.
+    Channel,
+    /// Many writers, one merged log.
+    Log,
+}
+
+impl StructureKind {
+    /// The kind of this code; `None` for damage.
+    fn from_code(code: u32) -> Option<StructureKind> {
+        match code {
+            0..=2 => Some(StructureKind::Map),
+            16 => Some(StructureKind::Queue),
+            17 => Some(StructureKind::Channel),
+            18 => Some(StructureKind::Log),
+            _ => None,
+        }
+    }
+
+    fn code(self) -> u32 {
+        match self {
+            // Its mode comes later.
+            StructureKind::Map => 0,
+            StructureKind::Queue => 16,
+            StructureKind::Channel => 17,
+            StructureKind::Log => 18,
+        }
+    }
+}
+
+impl fmt::Display for StructureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StructureKind::Map => "map",
+            StructureKind::Queue => "queue",
+            StructureKind::Channel => "channel",
+            StructureKind::Log => "log",
+        })
+    }
+}
+
+/// What a root is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Free,
+    Creating(Option<Owner>),
+    Live,
+    Dropping(Option<Owner>),
+    /// Damage.
+    Unknown,
+}
+
+impl Status {
+    pub(crate) fn from_bits(bits: u64) -> Status {
+        let owner = Owner::from_bits((bits >> 16) as u32);
+        match bits & 0xff {
+            0 => Status::Free,
+            1 => Status::Creating(owner),
+            2 => Status::Live,
+            3 => Status::Dropping(owner),
+            _ => Status::Unknown,
+        }
+    }
+
+    pub(crate) fn bits(self) -> u64 {
+        let signed = |o: Option<Owner>| o.map_or(0, |o| u64::from(o.bits()) << 16);
+        match self {
+            Status::Free => 0,
+            Status::Creating(owner) => 1 | signed(owner),
+            Status::Live => 2,
+            Status::Dropping(owner) => 3 | signed(owner),
+            Status::Unknown => 0xff,
+        }
+    }
+
+    pub(crate) fn load(state: &AtomicU64) -> Status {
+        Status::from_bits(state.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn store(self, state: &AtomicU64) {
+        // Release: the root is whole before it changes what it is. SeqCst: who drops a block looks next for
+        // operations that look at the state (memory/block.rs).
+        state.store(self.bits(), Ordering::SeqCst);
+    }
+
+    /// True if `owner` was making or dropping the structure.
+    pub(crate) fn is_unfinished_by(self, owner: Owner) -> bool {
+        matches!(self, Status::Creating(Some(by)) | Status::Dropping(Some(by)) if by == owner)
+    }
+}
+
+/// Reads a name that may be changing or damaged.
+pub(crate) fn read_name(words: &Name, len: &AtomicU32) -> String {
+    let len = (len.load(Ordering::Relaxed) as usize).min(NAME_BYTES);
+    let bytes: Vec<u8> =
+        words.iter().flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes()).collect();
+    String::from_utf8_lossy(&bytes[..len]).into_owned()
+}
+
+/// Writes a name, which is valid.
+pub(crate) fn write_name(words: &Name, len: &AtomicU32, name: &str) {
+    let mut bytes = [0u8; NAME_BYTES];
+    bytes[..name.len()].copy_from_slice(name.as_bytes());
+    for (word, part) in words.iter().zip(bytes.chunks_exact(8)) {
+        word.store(u64::from_le_bytes(part.try_into().unwrap_or_default()), Ordering::Relaxed);
+    }
+    len.store(name.len() as u32, Ordering::Relaxed);
+}
+
+impl Root {
+    pub(crate) fn status(&self) -> Status {
+        Status::load(&self.state)
+    }
+
+    /// What it is or was; `None` for damage.
+    pub(crate) fn kind(&self) -> Option<StructureKind> {
+        StructureKind::from_code(self.code.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn name(&self) -> String {
+        read_name(&self.name, &self.name_len)
+    }
+
+    /// Makes a free root one that is being made; under the names lock. The kind comes first: a recoverer goes by it.
+    pub(crate) fn begin(&self, kind: StructureKind, name: &str, me: Owner) {
+        self.code.store(kind.code(), Ordering::Relaxed);
+        // A map's depth and directory lock: whose it was is gone with the map.
+        self.own.store(0, Ordering::Relaxed);
+        write_name(&self.name, &self.name_len, name);
+        Status::Creating(Some(me)).store(&self.state);
+        // A handle bound to the structure that was here before must not pass for one of this.
+        self.incarnation.fetch_add(1, Ordering::AcqRel);
+        step!("create.claimed");
+    }
+}
+
+pub(crate) fn roots(space: &Space) -> &Roots {
+    space.view(ROOTS_OFFSET)
+}
+
+/// Offset of the root with this number, if the table reaches so far.
+pub(crate) fn root_offset(space: &Space, id: u32) -> Option<u64> {
+    if id < FIRST_COUNT {
+        return Some(FIRST_ROOTS + u64::from(id) * 512);
+    }
+    let (extent, within) = ((id - FIRST_COUNT) / PER_EXTENT, (id - FIRST_COUNT) % PER_EXTENT);
+    let offset = roots(space).extents.get(extent as usize)?.load(Ordering::Acquire);
+    let sound = offset != 0 && offset % EXTENT == 0 && space.covers(offset, EXTENT);
+    sound.then_some(offset + u64::from(within) * 512)
+}
+
+/// The root with this number.
+pub(crate) fn root(space: &Space, id: u32) -> Option<&Root> {
+    root_offset(space, id).map(|offset| space.view(offset))
+}
+
+/// Every root that exists, used or not.
+pub(crate) fn all(space: &Space) -> impl Iterator<Item = (u32, &Root)> {
+    (0..MAX_ROOTS).map_while(move |id| Some((id, root(space, id)?)))
+}
+
+/// The live structure of this name, of whatever kind.
+pub(crate) fn find<'a>(space: &'a Space, name: &str) -> Option<(u32, &'a Root)> {
+    all(space).find(|(_, root)| root.status() == Status::Live && root.name() == name)
+}
+
+/// A free root, from a new extent if need be; under the names lock.
+///
+/// # Errors
+/// `Full` if the hold has as many structures as it can have, or no room for more roots.
+pub(crate) fn claim_free(lane: &LaneGuard<'_>) -> Result<u32> {
+    let space = lane.space();
+    loop {
+        if let Some((id, _)) = all(space).find(|(_, root)| root.status() == Status::Free) {
+            return Ok(id);
+        }
+        let link = roots(space).extents.iter().find(|e| e.load(Ordering::Relaxed) == 0);
+        let Some(link) = link else {
+            let text = format!(
+                "the hold has {MAX_ROOTS} maps and other structures, the most it can have; drop some"
+            );
+            return Err(Error::new(ErrorKind::Full, text));
+        };
+        let extent = extents::claim(space, lane, lane.lane())?;
+        // A table before it is linked: killed in between, 64 KiB stay unused.
+        header(space, extent).set(State::idle(Serves::Table));
+        step!("table.made");
+        link.store(extent * EXTENT, Ordering::Release);
+        step!("table.linked");
+    }
+}
+
+/// # Errors
+/// `Invalid` for a name that no structure can have.
+pub(crate) fn check_name(kind: StructureKind, name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > NAME_BYTES || name.contains('\0') {
+        let text = format!(
+            "{kind} name '{}': names have 1 to {NAME_BYTES} bytes and no NUL",
+            name.escape_default()
+        );
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    Ok(())
+}
+
+/// # Errors
+/// `Mismatch` if the live structure of this name is of another kind than `wanted`.
+pub(crate) fn check_kind(space: &Space, name: &str, wanted: StructureKind) -> Result<()> {
+    match find(space, name).map(|(_, root)| root.kind()) {
+        Some(Some(kind)) if kind != wanted => {
+            let text = format!(
+                "'{name}' is a {kind}, not a {wanted}; open it as what it is, or choose another name"
+            );
+            Err(Error::new(ErrorKind::Mismatch, text))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,170 @@
+//! Waiting for something in the hold, and waking who waits (protocol 7).
+//!
+//! The futex word is an event *counter* that only the waking side changes; that somebody waits is said by
+//! another word, the flag. A waiter reads the counter, sets the flag, and after a full fence looks at the
+//! data again; a waker releases the data and after a full fence looks at the flag: one of the two
+//! sees the other. The flag is cleared before the counter moves and all are woken, so a waiter that comes in between is
+//! not forgotten. A dead waiter's flag costs one spare wake. Every sleep is timed: a waker may die before it wakes.
+
+use crate::error::Result;
+use crate::os::futex;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::time::{Duration, Instant};
+
+/// Looks at the data before the first sleep.
+const SPINS: u32 = 200;
+/// The first sleep, and the longest; each is twice the one before.
+const FIRST_SLEEP: Duration = Duration::from_millis(10);
+const LONGEST_SLEEP: Duration = Duration::from_millis(160);
+
+/// Two words in the hold.
+#[repr(C)]
+pub(crate) struct Event {
+    /// The futex word: counts wakes.
+    count: AtomicU32,
+    /// 1 if somebody may be asleep.
+    waiting: AtomicU32,
+}
+
+/// What a waiter finds when it looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// While it spins, or when it was woken.
+    Data,
+    /// A sleep has run out: time to ask whether the other side lives, too.
+    Doubt,
+}
+
+impl Event {
+    /// Wakes all who wait, if anybody does. The data is stored already; once per batch.
+    #[inline]
+    pub(crate) fn wake(&self) {
+        // The data before the look at the flag; pairs with the fence of a waiter.
+        fence(Ordering::SeqCst);
+        // Relaxed: ordered by the fence.
+        if self.waiting.load(Ordering::Relaxed) != 0 {
+            self.wake_all();
+        }
+    }
+
+    /// Wakes all who wait, whatever the flag says: by who takes over from a dead waker.
+    #[cold]
+    pub(crate) fn wake_all(&self) {
+        // Relaxed: the counter's release keeps it before.
+        self.waiting.store(0, Ordering::Relaxed);
+        // Release: who reads the new count sees the data; pairs with the acquire in `wait`.
+        self.count.fetch_add(1, Ordering::Release);
+        futex::wake_all(&self.count);
+    }
+
+    /// Waits until `look` finds something, at most until `deadline`; `None` if that passed.
+    ///
+    /// All that touches the hold happens while what `enter` gives is kept, which is let go before each sleep: an
+    /// operation, so that the memory of the event cannot become something else meanwhile. `look` is asked at least once.
+    ///
+    /// # Errors
+    /// Those of `enter` and `look`, which end the waiting.
+    pub(crate) fn wait<G, T>(
+        &self,
+        deadline: Option<Instant>,
+        enter: impl Fn() -> Result<G>,
+        mut look: impl FnMut(&G, Look) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        for _ in 0..SPINS {
+            if let Some(found) = look(&enter()?, Look::Data)? {
+                return Ok(Some(found));
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(None);
+            }
+            std::hint::spin_loop();
+        }
+        let (mut pause, mut before) = (FIRST_SLEEP, None);
+        loop {
+            let inside = enter()?;
+            let seen = self.count.load(Ordering::Acquire);
+            // Nobody woke us: ask more.
+            let asked = if before == Some(seen) { Look::Doubt } else { Look::Data };
+            pause = if asked == Look::Doubt { LONGEST_SLEEP.min(pause * 2) } else { FIRST_SLEEP };
+            before = Some(seen);
+            // Relaxed: ordered by the fence.
+            self.waiting.store(1, Ordering::Relaxed);
+            // The flag before the look at the data; pairs with the fence of a waker.
+            fence(Ordering::SeqCst);
+            if let Some(found) = look(&inside, asked)? {
+                return Ok(Some(found));
+            }
+            drop(inside);
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return Ok(None);
+            }
+            futex::wait(&self.count, seen, left.map_or(pause, |left| left.min(pause)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    fn event() -> Event {
+        Event { count: AtomicU32::new(0), waiting: AtomicU32::new(0) }
+    }
+
+    #[test]
+    fn every_message_finds_a_waiter() {
+        let (event, sent, taken) = (event(), AtomicU64::new(0), AtomicU64::new(0));
+        let take = |(): &(), _| {
+            let one = |n: u64| n.checked_sub(1);
+            Ok(sent.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one).ok())
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        assert!(event.wait(None, || Ok(()), take).unwrap().is_some());
+                        taken.fetch_add(1, Ordering::AcqRel);
+                    }
+                });
+            }
+            for round in 0..6000 {
+                sent.fetch_add(1, Ordering::Release);
+                event.wake();
+                if round % 100 == 0 {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        assert_eq!(taken.load(Ordering::Acquire), 6000);
+    }
+
+    #[test]
+    fn a_deadline_ends_the_waiting_and_doubt_comes_before_it() {
+        let event = event();
+        let mut doubts = 0;
+        let deadline = Instant::now() + Duration::from_millis(100);
+        let found = event.wait(
+            Some(deadline),
+            || Ok(()),
+            |(), look| {
+                doubts += u32::from(look == Look::Doubt);
+                Ok(None::<()>)
+            },
+        );
+        assert_eq!(found.unwrap(), None);
+        assert!(Instant::now() >= deadline && doubts > 0);
+    }
+
+    #[test]
+    fn an_error_ends_the_waiting() {
+        use crate::error::{Error, ErrorKind};
+        let found = event().wait(
+            None,
+            || Ok(()),
+            |(), _| Err::<Option<()>, _>(Error::new(ErrorKind::Closed, "it")),
+        );
+        assert_eq!(found.unwrap_err().kind(), ErrorKind::Closed);
+    }
+}
