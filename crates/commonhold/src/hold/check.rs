@@ -201,3 +201,46 @@ impl Memory<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::map::directory;
+    use crate::map::segment::Segment;
+    use crate::{Hold, MapOptions};
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn damaged_cells_are_found() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let hold = Hold::create(folder.path().join("it.hold")).unwrap();
+        let map = hold.map("it", MapOptions::fixed(8, 8)).unwrap();
+        for key in 0u64..500 {
+            map.set(key.to_le_bytes(), key.to_le_bytes()).unwrap();
+        }
+        assert!(hold.check().unwrap().ok);
+        let (space, root) = (hold.space(), map.bound.root(hold.space()));
+        // A bucket with something at its positions 0 and 1: 20 words, its head and its tags first.
+        let buckets = |segment| (0..11).map(move |bucket| (segment, bucket * 20));
+        let two = |(segment, at): &(Segment<'_>, u32)| {
+            let head = segment.slot(*at).load(Ordering::Relaxed);
+            head & 15 != 0 && head & 0xf0 != 0
+        };
+        let (segment, at) = directory::segments(space, root).flat_map(buckets).find(two).unwrap();
+        let (head, tags) = (segment.slot(at), segment.slot(at + 1));
+        let before = (head.load(Ordering::Relaxed), tags.load(Ordering::Relaxed));
+        for (damage, what) in [
+            ((before.0 | 0xf, before.1), "out of range"),
+            ((before.0 & !0xf0 | (before.0 & 0xf) << 4, before.1), "two positions"),
+            ((before.0, !before.1), "its tag is not"),
+            ((before.0 & !0xf, before.1), "counts"),
+        ] {
+            head.store(damage.0, Ordering::Relaxed);
+            tags.store(damage.1, Ordering::Relaxed);
+            let report = hold.check().unwrap();
+            assert!(report.problems.iter().any(|p| p.contains(what)), "{what}: {report:?}");
+            head.store(before.0, Ordering::Relaxed);
+            tags.store(before.1, Ordering::Relaxed);
+        }
+        assert!(hold.check().unwrap().ok);
+    }
+}

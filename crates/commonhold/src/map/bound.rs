@@ -96,6 +96,12 @@ impl Bound {
         self.shape.expiry
     }
 
+    /// True if pairs lie in cells.
+    #[inline]
+    pub(crate) fn has_cells(&self) -> bool {
+        matches!(self.inline, Some(Inline::Cells(_)))
+    }
+
     /// Slot positions of a segment.
     pub(crate) fn positions(&self) -> u32 {
         self.buckets * 8
@@ -108,6 +114,15 @@ impl Bound {
             Some(inline) => inline.is_used(segment, position),
             // Acquire pairs with the release of the commit.
             None => segment.slot(position).load(Ordering::Acquire) != 0,
+        }
+    }
+
+    /// Fetches a bucket that is going to be changed.
+    #[inline]
+    pub(crate) fn prefetch_to_change(&self, segment: Segment<'_>, bucket: u32) {
+        match &self.inline {
+            Some(inline) => inline.prefetch_to_change(segment, bucket),
+            None => segment.prefetch(bucket),
         }
     }
 

@@ -28,6 +28,8 @@ const TAG_BITS: u32 = 7;
 const TAGS: u64 = repeated(1, TAG_BITS, CELLS as u32);
 /// The lowest bit of each position in a head.
 const NIBBLES: u64 = repeated(1, 4, BUCKET_SLOTS);
+/// Words of a cache line.
+const LINE_WORDS: usize = 8;
 /// What a change adds to the head.
 const CHANGE: u64 = 1 << 32;
 
@@ -75,6 +77,40 @@ impl Cells {
     #[inline]
     pub(crate) fn prefetch(&self, segment: Segment<'_>, number: u32) {
         prefetch(self.bucket(segment, number).head());
+    }
+
+    /// Fetches the whole of a bucket that is going to be changed: which cell is spare only the head tells.
+    #[inline]
+    pub(crate) fn prefetch_whole(&self, segment: Segment<'_>, number: u32) {
+        let bucket = self.bucket(segment, number);
+        for word in (0..self.bucket_words()).step_by(LINE_WORDS) {
+            prefetch(segment.slot(bucket.first + word));
+        }
+        prefetch(segment.slot(bucket.first + self.bucket_words() - 1));
+    }
+
+    /// What is wrong with a bucket; while nobody writes.
+    pub(crate) fn problem(&self, segment: Segment<'_>, number: u32) -> Option<&'static str> {
+        // Relaxed: nobody writes.
+        let head = self.bucket(segment, number).head().load(Ordering::Relaxed);
+        let mut named = 0u32;
+        for position in 0..BUCKET_SLOTS {
+            match cell_of(head, position) {
+                Some(cell) if named >> cell & 1 == 1 => return Some("two positions have one cell"),
+                Some(cell) => named |= 1 << cell,
+                None if head >> (4 * position) & 15 != 0 => return Some("a cell is out of range"),
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// True if the tag of a position is that of the hash; while nobody writes.
+    pub(crate) fn has_tag(&self, segment: Segment<'_>, position: u32, hash: Hash) -> bool {
+        let bucket = self.bucket(segment, position / BUCKET_SLOTS);
+        let head = bucket.head().load(Ordering::Relaxed);
+        let mut candidates = bucket.candidates(head, tag_of(hash));
+        candidates.any(|(at, _)| at == position % BUCKET_SLOTS)
     }
 
     /// Makes the contents of one segment those of another, which is locked; the other is private.
@@ -228,7 +264,10 @@ impl Packing for Cells {
 
     #[inline]
     fn find(&self, segment: Segment<'_>, hash: Hash, key: &[u8]) -> Option<(u32, [u8; MOST])> {
-        hash.buckets(self.buckets()).into_iter().find_map(|number| {
+        let buckets = hash.buckets(self.buckets());
+        // Both come together: in which of them a key is cannot be predicted.
+        buckets.into_iter().for_each(|number| self.prefetch(segment, number));
+        buckets.into_iter().find_map(|number| {
             let found = self.bucket(segment, number).find(tag_of(hash), |p| self.has_key(p, key));
             found.map(|(at, pair)| (number * BUCKET_SLOTS + at, pair))
         })

@@ -95,6 +95,11 @@ fn check_segment(
     if segment.map() != bound.id {
         findings.problem(format!("{name}: belongs to map {}", segment.map()));
     }
+    for bucket in 0..bound.buckets {
+        if let Some(what) = bound.inline.as_ref().and_then(|i| i.problem(segment, bucket)) {
+            findings.problem(format!("{name}, bucket {bucket}: {what}"));
+        }
+    }
     let mut pairs = 0;
     for position in 0..bound.positions() {
         if bound.is_used(segment, position) {
@@ -117,7 +122,13 @@ fn check_position(
 ) -> Result<(), String> {
     findings.records += 1;
     let hash = match &bound.inline {
-        Some(inline) => inline.hash(&bound.hasher, segment, position).ok_or("came to be empty")?,
+        Some(inline) => {
+            let hash = inline.hash(&bound.hasher, segment, position).ok_or("came to be empty")?;
+            if !inline.is_found(segment, position, hash) {
+                return Err("its tag is not that of its key".into());
+            }
+            hash
+        }
         None => {
             let word = segment.slot(position).load(Ordering::Acquire);
             check_record(bound, segment, word, findings)?

@@ -95,11 +95,19 @@ impl Inline {
         }
     }
 
-    /// The cells, if there are any.
-    pub(crate) fn cells(&self) -> Option<&Cells> {
+    /// What is wrong with a bucket as such; while nobody writes.
+    pub(crate) fn problem(&self, segment: Segment<'_>, bucket: u32) -> Option<&'static str> {
         match self {
             Inline::Words(_) => None,
-            Inline::Cells(cells) => Some(cells),
+            Inline::Cells(cells) => cells.problem(segment, bucket),
+        }
+    }
+
+    /// True if readers find the key with this hash at its position; while nobody writes.
+    pub(crate) fn is_found(&self, segment: Segment<'_>, position: u32, hash: Hash) -> bool {
+        match self {
+            Inline::Words(_) => true,
+            Inline::Cells(cells) => cells.has_tag(segment, position, hash),
         }
     }
 
@@ -109,6 +117,15 @@ impl Inline {
         match self {
             Inline::Words(_) => segment.prefetch(bucket),
             Inline::Cells(cells) => cells.prefetch(segment, bucket),
+        }
+    }
+
+    /// Fetches a bucket that is going to be changed.
+    #[inline]
+    pub(crate) fn prefetch_to_change(&self, segment: Segment<'_>, bucket: u32) {
+        match self {
+            Inline::Words(_) => segment.prefetch(bucket),
+            Inline::Cells(cells) => cells.prefetch_whole(segment, bucket),
         }
     }
 

@@ -31,7 +31,9 @@ pub(crate) struct Found<'a> {
 pub(crate) fn fetch(space: &Space, bound: &Bound, hash: Hash) {
     if let Some(segment) = directory::lookup(space, bound.root(space), hash.directory()) {
         segment.prefetch_header();
-        hash.buckets(bound.buckets).into_iter().for_each(|number| bound.prefetch(segment, number));
+        hash.buckets(bound.buckets)
+            .into_iter()
+            .for_each(|number| bound.prefetch_to_change(segment, number));
     }
 }
 

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::Bound;
 use crate::map::cells::Cells;
 use crate::map::directory;
-use crate::map::hash::{Hash, MAX_DEPTH};
+use crate::map::hash::MAX_DEPTH;
 use crate::map::locked;
 use crate::map::record::tag_of;
 use crate::map::segment::{Phase, Segment, Step};
@@ -75,16 +75,27 @@ fn write_header(bound: &Bound, child: Segment<'_>, phase: Phase) {
 
 /// Copies what moves; all else of the child becomes empty.
 fn copy(bound: &Bound, parent: Segment<'_>, child: Segment<'_>, depth: u32) {
-    let pairs = match &bound.inline {
-        Some(inline) if inline.cells().is_some() => {
-            Cells::copy_all(parent, child);
-            let moves = |position: &u32| moves(bound, parent, *position, depth);
-            let stays = |position: &u32| !moves(position);
-            (0..bound.positions()).filter(stays).for_each(|position| inline.clear(child, position));
-            (0..bound.positions()).filter(|position| bound.is_used(child, *position)).count()
+    if bound.has_cells() {
+        Cells::copy_all(parent, child);
+    }
+    let mut pairs = 0;
+    for position in 0..bound.positions() {
+        let half = half(bound, parent, position, depth);
+        pairs += u32::from(half == Some(true));
+        match &bound.inline {
+            Some(inline) if bound.has_cells() => {
+                if half == Some(false) {
+                    inline.clear(child, position);
+                }
+            }
+            _ => {
+                let word = parent.slot(position).load(Ordering::Relaxed);
+                // Relaxed: the directory entry publishes all of it.
+                let word = if half == Some(true) { word } else { 0 };
+                child.slot(position).store(word, Ordering::Relaxed);
+            }
         }
-        _ => (0..bound.positions()).filter(|p| copy_slot(bound, parent, child, *p, depth)).count(),
-    };
+    }
     if bound.is_cache() {
         for word in 0..8 {
             let visited = parent.visited(word).load(Ordering::Relaxed);
@@ -93,36 +104,21 @@ fn copy(bound: &Bound, parent: Segment<'_>, child: Segment<'_>, depth: u32) {
     }
     let position = parent.header().stream_position.load(Ordering::Relaxed);
     child.header().stream_position.store(position, Ordering::Relaxed);
-    child.set_pairs(pairs as u32, bound.id);
+    child.set_pairs(pairs, bound.id);
 }
 
-/// Copies one slot, if it moves; true if it does.
-fn copy_slot(
-    bound: &Bound,
-    parent: Segment<'_>,
-    child: Segment<'_>,
-    position: u32,
-    depth: u32,
-) -> bool {
-    let moves = moves(bound, parent, position, depth);
-    let word = if moves { parent.slot(position).load(Ordering::Relaxed) } else { 0 };
-    // Relaxed: the directory entry publishes all of it.
-    child.slot(position).store(word, Ordering::Relaxed);
-    moves
-}
-
-/// True if what is at a position belongs to the half of the segment whose hash bit `depth` is set.
-pub(crate) fn moves(bound: &Bound, segment: Segment<'_>, position: u32, depth: u32) -> bool {
+/// Hash bit `depth` of what is at a position: whether it moves. `None` if nothing is there.
+fn half(bound: &Bound, segment: Segment<'_>, position: u32, depth: u32) -> Option<bool> {
     let directory = match &bound.inline {
-        Some(inline) => inline.hash(&bound.hasher, segment, position).map_or(0, Hash::directory),
+        Some(inline) => inline.hash(&bound.hasher, segment, position)?.directory(),
         None => match segment.slot(position).load(Ordering::Relaxed) {
-            0 => 0,
+            0 => return None,
             // The tag is hash bits 8..32: from depth 8 on no record needs to be read.
             word if depth >= 8 => (tag_of(word) << 8) as u32,
             word => bound.shape.open(segment.space, word).map_or(0, |record| record.directory()),
         },
     };
-    directory >> depth & 1 == 1
+    Some(directory >> depth & 1 == 1)
 }
 
 /// From PUBLISHING to the end; for the splitter and for its successor.
@@ -136,14 +132,12 @@ pub(crate) fn finish(
     let mut pairs = 0;
     step!("split.clearing");
     for position in 0..bound.positions() {
-        if moves(bound, parent, position, phase.depth) {
-            match &bound.inline {
-                Some(inline) => inline.clear(parent, position),
-                // Release: who misses here because of it, sees the directory entries.
-                None => parent.slot(position).store(0, Ordering::Release),
-            }
-        } else {
-            pairs += u32::from(bound.is_used(parent, position));
+        match (half(bound, parent, position, phase.depth), &bound.inline) {
+            (Some(true), Some(inline)) => inline.clear(parent, position),
+            // Release: who misses here because of it, sees the directory entries.
+            (Some(true), None) => parent.slot(position).store(0, Ordering::Release),
+            (Some(false), _) => pairs += 1,
+            (None, _) => {}
         }
     }
     step!("split.cleared");
