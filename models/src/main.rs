@@ -4,7 +4,7 @@
 //! minutes and gigabytes.
 
 use commonhold_models::explorer::{Bounds, Model, explore};
-use commonhold_models::{lock, order, record, split, wake, weak};
+use commonhold_models::{channel, lock, order, record, split, wake, weak};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -32,6 +32,9 @@ fn main() -> ExitCode {
     }
     for (name, model, most) in wake::scenarios::all() {
         sound &= report(&format!("wake: {name}"), &model, kills.min(most));
+    }
+    for (name, model) in channel::scenarios::all() {
+        sound &= report(&format!("channel: {name}"), &model, kills);
     }
     for (name, check) in weak::all() {
         sound &= report_orderings(name, check(if deep { None } else { Some(3) }));

@@ -1,6 +1,6 @@
 //! Memory orderings: loom finds nothing in the sound models, and something in every break.
 
-use commonhold_models::weak::{self, freezing, reading, reuse, splitting, waking};
+use commonhold_models::weak::{self, freezing, passing, reading, reuse, splitting, waking};
 
 /// Enough for every break to be found.
 const PREEMPTIONS: Option<usize> = Some(3);
@@ -66,4 +66,9 @@ fn every_break_of_reuse_is_caught() {
 #[test]
 fn every_break_of_freezing_is_caught() {
     all_caught(&freezing::BREAKS, freezing::check);
+}
+
+#[test]
+fn every_break_of_passing_is_caught() {
+    all_caught(&passing::BREAKS, passing::check);
 }

@@ -8,6 +8,7 @@
 //! Invariant: threads only report; the main thread of a model checks after it has joined them.
 
 pub mod freezing;
+pub mod passing;
 pub mod reading;
 pub mod reuse;
 pub mod splitting;
@@ -47,12 +48,13 @@ pub type Sound = (&'static str, fn(Option<usize>) -> Result<usize, String>);
 
 /// Every model, sound.
 #[must_use]
-pub fn all() -> [Sound; 5] {
+pub fn all() -> [Sound; 6] {
     [
         ("reading", |p| reading::check(None, p)),
         ("splitting", |p| splitting::check(None, p)),
         ("waking", |p| waking::check(None, p)),
         ("reuse", |p| reuse::check(None, p)),
         ("freezing", |p| freezing::check(None, p)),
+        ("passing", |p| passing::check(None, p)),
     ]
 }
