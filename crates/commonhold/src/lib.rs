@@ -19,10 +19,11 @@
 //! # Ok::<(), commonhold::Error>(())
 //! ```
 //!
-//! [`Hold`] is the file; [`Map`] the hash table; [`MapOptions`] says general, fixed-length or cache; [`Error`] tells
+//! [`Hold`] is the file; [`Map`] the hash table; [`Channel`] one producer and many consumers; [`MapOptions`] says general, fixed-length or cache; [`Error`] tells
 //! what is wrong and the way out. Layers point down: `hold -> map -> memory -> sync -> os`. ARCHITECTURE.md is the tour,
 //! docs/concurrency.md the argument.
 
+mod channel;
 pub mod error;
 mod hold;
 mod map;
@@ -33,6 +34,13 @@ mod os;
 pub mod steps;
 mod sync;
 
+pub use channel::consumer::Consumer;
+pub use channel::handle::Channel;
+pub use channel::options::{ChannelOptions, Join, Peer, Policy, Received, Wait};
+pub use channel::producer::Producer;
+pub use channel::reserve::Reservation;
+pub use channel::ring::RawBytes;
+pub use channel::status::{ChannelStat, ConsumerInfo, ConsumerState};
 pub use error::{Error, ErrorKind, Result};
 pub use hold::backup::BackupReport;
 pub use hold::check::CheckReport;

@@ -1,5 +1,7 @@
 //! [`Hold`]: the public handle on the file.
 
+use crate::channel::handle::{self as channel, Channel};
+use crate::channel::options::ChannelOptions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::backup::{self, BackupReport};
 use crate::hold::check::{self, CheckReport};
@@ -124,6 +126,44 @@ impl Hold {
     /// from then on. If the process dies meanwhile, its successor finishes.
     pub fn drop_map(&self, name: &str) -> Result<bool> {
         lifecycle::drop_map(&self.arena, name)
+    }
+
+    /// Opens the channel of this name, or makes it.
+    ///
+    /// # Errors
+    /// `Mismatch` if it exists with another ring or as another kind of structure; `Invalid` (the ring's size, or a name
+    /// that is not 1 to 200 bytes without NUL); `NotFound` if it does not exist and this handle is read-only; `Full`;
+    /// `Closed`; `Damaged`.
+    pub fn channel(&self, name: &str, options: ChannelOptions) -> Result<Channel> {
+        self.arena.ensure_open()?;
+        channel::open(&self.arena, name, Some(options))?.ok_or_else(|| self.no_channel(name))
+    }
+
+    /// Opens an existing channel, whatever its options.
+    ///
+    /// # Errors
+    /// `NotFound`; `Mismatch` if the name is that of another kind of structure; `Closed`; `Damaged`.
+    pub fn open_channel(&self, name: &str) -> Result<Channel> {
+        self.arena.ensure_open()?;
+        channel::open(&self.arena, name, None)?.ok_or_else(|| self.no_channel(name))
+    }
+
+    fn no_channel(&self, name: &str) -> Error {
+        let path = self.path().display();
+        let text = format!(
+            "{path}: has no channel '{}'; 'hold list' shows what it has",
+            name.escape_default()
+        );
+        Error::new(ErrorKind::NotFound, text)
+    }
+
+    /// Drops a channel with all messages in it; false if there is none.
+    ///
+    /// # Errors
+    /// `Busy`, naming slot and process, while another writable handle has it open, or while this one has a producer or
+    /// consumer of it; `Mismatch` if the name is that of another kind of structure; `ReadOnly`; `Closed`.
+    pub fn drop_channel(&self, name: &str) -> Result<bool> {
+        channel::drop_named(&self.arena, name)
     }
 
     /// The maps in the hold, sorted by name.

@@ -6,6 +6,7 @@
 //! by the recoverer's own death and is repeated from the start by the next. A waiter that holds locks itself does only
 //! as much as its [`Level`] allows.
 
+use crate::channel::recover as channel;
 use crate::error::Result;
 use crate::map::directory::is_linked;
 use crate::map::recover as segments;
@@ -90,6 +91,10 @@ fn settle_lock(acting: &Acting<'_>, blocks: &[Block], offset: u64) -> Result<()>
 fn give_back(acting: &Acting<'_>, block: &Block) -> Result<()> {
     match block.kind {
         StructureKind::Queue => Ok(()),
+        StructureKind::Channel => {
+            channel::give_back(&acting.arena.space, block, acting.owner);
+            Ok(())
+        }
         _ => Ok(()),
     }
 }
