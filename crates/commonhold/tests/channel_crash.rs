@@ -394,11 +394,6 @@ fn killed_and_stopped_at_random() {
     let enough = Instant::now() + Duration::from_secs(if long() { 600 } else { 20 });
     let mut producer = Child::run("producer", endless);
     while Instant::now() < enough {
-        if producer.is_gone() {
-            assert_eq!(producer.wait(), End::By(Signal::SIGKILL));
-            kills[0] += 1;
-            producer = Child::run("next producer", endless);
-        }
         while visitors.len() < 3 {
             let rounds = 5 + dice.below(20);
             visitors.push(Child::run("visitor", || visit(&path, rounds, NEVER, &board)));
@@ -407,8 +402,9 @@ fn killed_and_stopped_at_random() {
         let chosen = dice.below(visitors.len() as u64) as usize;
         match dice.below(8) {
             0 => {
-                producer.signal(Signal::SIGKILL);
-                producer.wait();
+                assert_eq!(producer.slay(), End::By(Signal::SIGKILL));
+                producer = Child::run("next producer", endless);
+                kills[0] += 1;
             }
             1 | 2 => {
                 let one = if dice.one_in(2) { &producer } else { &visitors[chosen] };
@@ -429,9 +425,7 @@ fn killed_and_stopped_at_random() {
     drop(visitors);
     let end = board.get(word::SENT) + 1000;
     board.put(word::END, end);
-    if producer.wait() == End::By(Signal::SIGKILL) {
-        Child::run("last producer", endless).finish();
-    }
+    producer.finish();
     keeper.finish();
     println!("{end} messages, {} producers and {} visitors killed", kills[0], kills[1]);
     assert!(end > 2000 && kills[0] > 5 && kills[1] > 20, "{end} messages, {kills:?} kills");

@@ -29,11 +29,13 @@ fn a_forked_child_takes_its_own_place() {
         let hold = Hold::create(&path).unwrap();
         let channel = hold.channel("it", options()).unwrap();
         let mut producer = channel.producer().unwrap();
-        let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
+        let consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
         let mut buffer = Vec::new();
         producer.send(b"before").unwrap();
         let board = Board::new(1);
+        let mut ends = Some((producer, consumer));
         let child = Child::run("child", || {
+            let (mut producer, mut consumer) = ends.take().unwrap();
             for error in [
                 producer.send(b"from the child").unwrap_err(),
                 consumer.try_recv(&mut buffer).unwrap_err(),
@@ -56,6 +58,7 @@ fn a_forked_child_takes_its_own_place() {
                 board.put(0, 1);
             }
         });
+        let (mut producer, mut consumer) = ends.take().unwrap();
         until("the child has joined", || board.get(0) == 1 || child.is_gone());
         producer.send(b"after").unwrap();
         child.finish();

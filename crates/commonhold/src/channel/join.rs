@@ -40,7 +40,7 @@ pub(super) fn claim_line(bound: &Bound, me: Owner, policy: Policy) -> Result<usi
             let owner = Word(seen).owner();
             let free = match dead_ones {
                 false => Word(seen) == Word::FREE,
-                true => owner.is_none_or(|owner| participant::is_dead(bound.space(), owner)),
+                true => owner.is_none_or(|owner| participant::has_died(bound.space(), owner)),
             };
             // AcqRel: what its last owner stored comes before what this one will.
             if free

@@ -173,7 +173,7 @@ impl Room {
             doubt.in_way = (word.0, cursor, now);
         }
         doubt.asked_ns = now;
-        let dead = word.owner().is_none_or(|owner| participant::is_dead(bound.space(), owner));
+        let dead = word.owner().is_none_or(|owner| participant::has_died(bound.space(), owner));
         if dead {
             doubt.dead = word.0;
         }

@@ -71,7 +71,7 @@ pub(super) fn stat(bound: &Bound) -> Result<ChannelStat> {
     let (head, size) = (bound.head(), bound.ring.size());
     let end = join::without_line(bound, Join::Now)?;
     let oldest = head.limit.load(Ordering::Acquire).saturating_sub(size);
-    let living = |owner: &Owner| !participant::is_dead(bound.space(), *owner);
+    let living = |owner: &Owner| !participant::has_died(bound.space(), *owner);
     let producer = Owner::from_bits(head.producer.load(Ordering::Acquire) as u32).filter(living);
     let mut consumers = Vec::new();
     let mut slowest = None;

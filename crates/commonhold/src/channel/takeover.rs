@@ -35,7 +35,7 @@ fn claim(bound: &Bound, me: Owner) -> Result<()> {
         // Acquire: pairs with the release of who gave it up. What the dead stored is visible because they died.
         let seen = word.load(Ordering::Acquire);
         if let Some(owner) = Owner::from_bits(seen as u32)
-            && !participant::is_dead(bound.space(), owner)
+            && !participant::has_died(bound.space(), owner)
         {
             return Err(busy(bound, owner));
         }
