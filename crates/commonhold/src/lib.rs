@@ -19,8 +19,9 @@
 //! # Ok::<(), commonhold::Error>(())
 //! ```
 //!
-//! [`Hold`] is the file; [`Map`] the hash table; [`MapOptions`] says general, fixed-length or cache; [`Error`] tells
-//! what is wrong and the way out. Layers point down: `hold -> map -> memory -> sync -> os`. ARCHITECTURE.md is the tour,
+//! [`Hold`] is the file; [`Map`] the hash table; [`MapOptions`] says general, fixed-length or cache; [`Queue`] moves elements
+//! between processes; [`Error`] tells
+//! what is wrong and the way out. Layers point down: `hold -> {map, queue} -> memory -> sync -> os`. ARCHITECTURE.md is the tour,
 //! docs/concurrency.md the argument.
 
 pub mod error;
@@ -28,6 +29,7 @@ mod hold;
 mod map;
 mod memory;
 mod os;
+mod queue;
 #[cfg_attr(not(feature = "steps"), allow(unused))]
 #[doc(hidden)]
 pub mod steps;
@@ -52,3 +54,9 @@ pub use map::typed::JsonView;
 pub use map::typed::{StrView, U64View};
 pub use map::walk::{Iter, Keys, MapStat};
 pub use memory::roots::StructureKind;
+pub use queue::batch::Batch;
+pub use queue::bell::Bell;
+pub use queue::element::{Bytes, Element};
+pub use queue::handle::{Holder, NamedQueueStat, Queue, QueueStat};
+pub use queue::named::NamedQueue;
+pub use queue::options::QueueOptions;
