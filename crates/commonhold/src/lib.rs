@@ -19,8 +19,9 @@
 //! # Ok::<(), commonhold::Error>(())
 //! ```
 //!
-//! [`Hold`] is the file; [`Map`] the hash table; [`Channel`] one producer and many consumers; [`MapOptions`] says general, fixed-length or cache; [`Error`] tells
-//! what is wrong and the way out. Layers point down: `hold -> map -> memory -> sync -> os`. ARCHITECTURE.md is the tour,
+//! [`Hold`] is the file; [`Map`] the hash table; [`Queue`] moves elements between processes; [`Channel`] has one producer
+//! and many consumers; [`MapOptions`] says general, fixed-length or cache; [`Error`] tells what is wrong and the way out.
+//! Layers point down: `hold -> {map, queue, channel} -> memory -> sync -> os`. ARCHITECTURE.md is the tour,
 //! docs/concurrency.md the argument.
 
 mod channel;
@@ -29,6 +30,7 @@ mod hold;
 mod map;
 mod memory;
 mod os;
+mod queue;
 #[cfg_attr(not(feature = "steps"), allow(unused))]
 #[doc(hidden)]
 pub mod steps;
@@ -60,3 +62,9 @@ pub use map::typed::JsonView;
 pub use map::typed::{StrView, U64View};
 pub use map::walk::{Iter, Keys, MapStat};
 pub use memory::roots::StructureKind;
+pub use queue::batch::Batch;
+pub use queue::bell::Bell;
+pub use queue::element::{Bytes, Element};
+pub use queue::handle::{Holder, NamedQueueStat, Queue, QueueStat};
+pub use queue::named::NamedQueue;
+pub use queue::options::QueueOptions;

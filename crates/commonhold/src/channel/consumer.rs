@@ -377,10 +377,12 @@ impl Consumer {
         step!("channel.idle");
         if self.wait == Wait::Sleep && self.seat.is_some() {
             let bound = Arc::clone(&self.bound);
-            return bound.head().messages.wait(deadline, |_| {
+            let mut look = || -> Result<Option<u64>> {
                 self.ensure()?;
                 self.poll()
-            });
+            };
+            // A seat needs no operation.
+            return bound.head().messages.wait(deadline, || Ok(()), |(), _| look());
         }
         let mut nap = FIRST_NAP;
         while deadline.is_none_or(|at| Instant::now() < at) {

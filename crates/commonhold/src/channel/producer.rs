@@ -267,7 +267,9 @@ impl Producer {
             Ok(room.make(bound, at, end).then_some(()))
         };
         if self.wait == Wait::Sleep {
-            return Ok(bound.head().room.wait(until, |_| look())?.is_some());
+            // A seat needs no operation.
+            let found = bound.head().room.wait(until, || Ok(()), |(), _| look());
+            return Ok(found?.is_some());
         }
         while until.is_none_or(|until| Instant::now() < until) {
             if look()?.is_some() {

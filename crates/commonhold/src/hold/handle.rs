@@ -21,6 +21,8 @@ use crate::memory::lane::LaneGuard;
 use crate::memory::roots::{self, StructureKind};
 use crate::memory::trim;
 use crate::os::place;
+use crate::queue::handle::{self as queue, Queue};
+use crate::queue::options::QueueOptions;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
 use std::fmt;
@@ -56,6 +58,7 @@ impl Hold {
     }
 
     /// For structures, which keep it open.
+    #[cfg(test)]
     pub(crate) fn shared_arena(&self) -> &Arc<Arena> {
         &self.arena
     }
@@ -170,6 +173,32 @@ impl Hold {
     pub fn maps(&self) -> Result<Vec<MapInfo>> {
         self.arena.ensure_open()?;
         stat::maps(self)
+    }
+
+    /// Opens the queue of this name, or makes it.
+    ///
+    /// # Errors
+    /// `Mismatch` if it exists with other options or as another kind of structure; `ReadOnly`; `Invalid` for bad names or
+    /// numbers; `Full`; `Closed`; `Busy` if this thread has frozen the hold.
+    pub fn queue(&self, name: &str, options: QueueOptions) -> Result<Queue> {
+        queue::open_or_create(&self.arena, name, &options)
+    }
+
+    /// Opens an existing queue, whatever its options.
+    ///
+    /// # Errors
+    /// `NotFound`; otherwise as for [`queue`](Self::queue).
+    pub fn open_queue(&self, name: &str) -> Result<Queue> {
+        queue::open(&self.arena, name)
+    }
+
+    /// Drops a queue with all its elements; false if there is none. Other handles of this process on it report `NotFound` from
+    /// then on. If the process dies meanwhile, its successor finishes.
+    ///
+    /// # Errors
+    /// `Busy` while another living process has it open (naming slot and process), or this one has elements in hand; `Mismatch`.
+    pub fn drop_queue(&self, name: &str) -> Result<bool> {
+        queue::drop_queue(&self.arena, name)
     }
 
     /// The other structures in the hold (queues, channels, logs), sorted by name.

@@ -18,6 +18,7 @@ use crate::memory::block::{self, Block};
 use crate::memory::recover::settle_extents;
 use crate::memory::roots::{StructureKind, roots};
 use crate::memory::{attach, extents};
+use crate::queue::recover as queue;
 use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::participant::{self, LaneList};
@@ -43,7 +44,7 @@ pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level) -> Result<()> {
     }
     let blocks = attached(&acting);
     for offset in slot.lanes.iter().map(|lane| lane.segment.load(Ordering::Acquire)) {
-        settle_lock(&acting, &blocks, offset)?;
+        settle_lock(&acting, &blocks, offset);
     }
     step!("recover.locks-settled");
     for lane in &slot.lanes {
@@ -53,12 +54,19 @@ pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level) -> Result<()> {
     step!("recover.lanes");
     for block in &blocks {
         give_back(&acting, block)?;
-        attach::forget(space, block, owner);
     }
     step!("recover.blocks");
     lifecycle::recover(&acting)?;
     step!("recover.maps");
     block::recover(&acting)?;
+    // Last of all that takes the names lock: who drops a block waits, under that lock, for operations that may be recovering
+    // somebody who is attached. One that was half dropped is gone by now.
+    for block in &blocks {
+        if attach::is_attached(space, block, owner) {
+            attach::forget(space, block, owner);
+        }
+    }
+    step!("recover.forgotten");
     let linked = |offset| {
         root::all(space).any(|(_, root)| root.status() != Status::Free && is_linked(root, offset))
             || block::is_linked(space, offset)
@@ -79,18 +87,18 @@ fn attached(acting: &Acting<'_>) -> Vec<Block> {
 }
 
 /// Settles what stands behind the listed lock at `offset`, if it is one of a block and the dead one's.
-fn settle_lock(acting: &Acting<'_>, blocks: &[Block], offset: u64) -> Result<()> {
+fn settle_lock(acting: &Acting<'_>, blocks: &[Block], offset: u64) {
     let of = |block: &&Block| (block.own()..block.offset + block.bytes).contains(&offset);
-    match blocks.iter().find(of).map(|block| (block.kind, block)) {
-        Some((StructureKind::Queue, _block)) => Ok(()),
-        _ => Ok(()),
+    let found = blocks.iter().find(of).map(|block| (block.kind, block));
+    if let Some((StructureKind::Queue, block)) = found {
+        queue::settle(acting, block, offset);
     }
 }
 
 /// What the dead one had in hand goes where its structure wants it. None of its locks is held any more.
 fn give_back(acting: &Acting<'_>, block: &Block) -> Result<()> {
     match block.kind {
-        StructureKind::Queue => Ok(()),
+        StructureKind::Queue => queue::give_back(acting, block),
         StructureKind::Channel => {
             channel::give_back(&acting.arena.space, block, acting.owner);
             Ok(())

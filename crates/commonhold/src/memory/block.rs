@@ -278,14 +278,6 @@ pub(crate) fn is_linked(space: &Space, offset: u64) -> bool {
     all(space).any(|(_, _, root)| root.block.load(Ordering::Acquire) == offset)
 }
 
-/// The structure whose block covers `offset`, whatever it is doing; for recovery, while a participant that is
-/// attached to it is not settled.
-pub(crate) fn covering(space: &Space, offset: u64) -> Option<Block> {
-    all(space)
-        .filter_map(|(id, _, root)| Block::bind(space, id, root).ok())
-        .find(|block| (block.offset..block.offset + block.bytes).contains(&offset))
-}
-
 /// Undoes or completes what the dead participant was making or dropping.
 pub(crate) fn recover(acting: &Acting<'_>) -> Result<()> {
     let space = &acting.arena.space;

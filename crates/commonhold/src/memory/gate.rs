@@ -35,7 +35,8 @@ pub(crate) fn lock_names(lane: &LaneGuard<'_>) -> Result<()> {
     robust_lock::lock(names, lane, Level::Whole)
 }
 
-fn refuse_own_freeze(lane: &LaneGuard<'_>, word: &AtomicU32) -> Result<()> {
+#[inline]
+pub(crate) fn refuse_own_freeze(lane: &LaneGuard<'_>, word: &AtomicU32) -> Result<()> {
     if lane::is_freezing() && robust_lock::holder(word) == Some(lane.me()) {
         let text = "this thread has frozen the hold; drop the Freeze before writing";
         return Err(Error::new(ErrorKind::Busy, text));

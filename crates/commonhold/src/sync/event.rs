@@ -64,17 +64,19 @@ impl Event {
 
     /// Waits until `look` finds something, at most until `deadline`; `None` if that passed.
     ///
-    /// `look` is asked at least once. It must not hold anything when it returns.
+    /// All that touches the hold happens while what `enter` gives is kept, which is let go before each sleep: an
+    /// operation, so that the memory of the event cannot become something else meanwhile. `look` is asked at least once.
     ///
     /// # Errors
-    /// Those of `look`, which end the waiting.
-    pub(crate) fn wait<T>(
+    /// Those of `enter` and `look`, which end the waiting.
+    pub(crate) fn wait<G, T>(
         &self,
         deadline: Option<Instant>,
-        mut look: impl FnMut(Look) -> Result<Option<T>>,
+        enter: impl Fn() -> Result<G>,
+        mut look: impl FnMut(&G, Look) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
         for _ in 0..SPINS {
-            if let Some(found) = look(Look::Data)? {
+            if let Some(found) = look(&enter()?, Look::Data)? {
                 return Ok(Some(found));
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -82,27 +84,27 @@ impl Event {
             }
             std::hint::spin_loop();
         }
-        let (mut pause, mut asked) = (FIRST_SLEEP, Look::Data);
+        let (mut pause, mut before) = (FIRST_SLEEP, None);
         loop {
+            let inside = enter()?;
             let seen = self.count.load(Ordering::Acquire);
+            // Nobody woke us: ask more.
+            let asked = if before == Some(seen) { Look::Doubt } else { Look::Data };
+            pause = if asked == Look::Doubt { LONGEST_SLEEP.min(pause * 2) } else { FIRST_SLEEP };
+            before = Some(seen);
             // Relaxed: ordered by the fence.
             self.waiting.store(1, Ordering::Relaxed);
             // The flag before the look at the data; pairs with the fence of a waker.
             fence(Ordering::SeqCst);
-            if let Some(found) = look(asked)? {
+            if let Some(found) = look(&inside, asked)? {
                 return Ok(Some(found));
             }
+            drop(inside);
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
                 return Ok(None);
             }
             futex::wait(&self.count, seen, left.map_or(pause, |left| left.min(pause)));
-            // Relaxed: only chooses what to ask.
-            asked = match self.count.load(Ordering::Relaxed) == seen {
-                true => Look::Doubt,
-                false => Look::Data,
-            };
-            pause = if asked == Look::Doubt { LONGEST_SLEEP.min(pause * 2) } else { FIRST_SLEEP };
         }
     }
 }
@@ -119,7 +121,7 @@ mod tests {
     #[test]
     fn every_message_finds_a_waiter() {
         let (event, sent, taken) = (event(), AtomicU64::new(0), AtomicU64::new(0));
-        let take = |_| {
+        let take = |(): &(), _| {
             let one = |n: u64| n.checked_sub(1);
             Ok(sent.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one).ok())
         };
@@ -127,7 +129,7 @@ mod tests {
             for _ in 0..3 {
                 scope.spawn(|| {
                     for _ in 0..2000 {
-                        assert!(event.wait(None, take).unwrap().is_some());
+                        assert!(event.wait(None, || Ok(()), take).unwrap().is_some());
                         taken.fetch_add(1, Ordering::AcqRel);
                     }
                 });
@@ -148,10 +150,14 @@ mod tests {
         let event = event();
         let mut doubts = 0;
         let deadline = Instant::now() + Duration::from_millis(100);
-        let found = event.wait(Some(deadline), |look| {
-            doubts += u32::from(look == Look::Doubt);
-            Ok(None::<()>)
-        });
+        let found = event.wait(
+            Some(deadline),
+            || Ok(()),
+            |(), look| {
+                doubts += u32::from(look == Look::Doubt);
+                Ok(None::<()>)
+            },
+        );
         assert_eq!(found.unwrap(), None);
         assert!(Instant::now() >= deadline && doubts > 0);
     }
@@ -159,8 +165,11 @@ mod tests {
     #[test]
     fn an_error_ends_the_waiting() {
         use crate::error::{Error, ErrorKind};
-        let found =
-            event().wait(None, |_| Err::<Option<()>, _>(Error::new(ErrorKind::Closed, "it")));
+        let found = event().wait(
+            None,
+            || Ok(()),
+            |(), _| Err::<Option<()>, _>(Error::new(ErrorKind::Closed, "it")),
+        );
         assert_eq!(found.unwrap_err().kind(), ErrorKind::Closed);
     }
 }
