@@ -150,6 +150,7 @@ killed! {
     killed_in_a_cache_that_evicts = "evicting";
     killed_while_making_and_dropping_maps = "maps";
     killed_while_moving_elements = "queue";
+    killed_while_passing_messages = "channel";
     killed_while_opening_and_closing = "visits";
     killed_while_caring_for_the_hold = "care";
     killed_while_emptying_a_map = "empty";

@@ -116,6 +116,7 @@ stopped! {
     readers_go_on_in_a_cache_that_evicts = "evicting";
     readers_go_on_while_maps_come_and_go = "maps";
     readers_go_on_while_elements_move = "queue";
+    readers_go_on_while_messages_pass = "channel";
     readers_go_on_while_others_come_and_go = "visits";
     readers_go_on_while_the_hold_is_cared_for = "care";
     readers_go_on_while_a_map_is_emptied = "empty";

@@ -24,7 +24,7 @@ pub(super) struct Bound {
 
 /// Bytes that a channel with such a ring needs.
 pub(super) fn bytes(ring_bytes: u64) -> u64 {
-    RING_OFFSET + ring_bytes
+    RING_OFFSET.saturating_add(ring_bytes)
 }
 
 /// Fills the (zeroed) block of a new channel.

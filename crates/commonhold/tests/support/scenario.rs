@@ -9,8 +9,9 @@ use super::Dice;
 use super::process::{Board, Child};
 use super::script::{self, Expected, Op};
 use super::shape::Shape;
-use commonhold::{Hold, Map, MapOptions, QueueOptions, Result};
+use commonhold::{ChannelOptions, Hold, Join, Map, MapOptions, Policy, QueueOptions, Result};
 use std::path::Path;
+use std::time::Duration;
 
 /// The map that all actors share.
 pub const COMMON: &str = "common";
@@ -64,6 +65,7 @@ pub const ALL: &[Scenario] = &[
     whole("care", care_for_the_hold, |_, _, _| ()),
     whole("empty", fill_and_empty, whatever_is_left_is_right),
     whole("queue", move_elements, elements_are_conserved),
+    whole("channel", pass_messages, messages_are_whole),
     whole("tables", outgrow_the_tables, all_in_the_tables),
 ];
 
@@ -364,6 +366,69 @@ fn elements_are_conserved(hold: &Hold, board: &Board, at: usize) {
     // Whatever happened to it, the name can be used again.
     drop(hold.queue("moving", queue_options()).unwrap());
     assert!(hold.drop_queue("moving").unwrap());
+}
+
+fn message(sequence: u64) -> Vec<u8> {
+    vec![sequence as u8; (sequence * 37 % 600) as usize]
+}
+
+/// Makes a channel, is its producer and its consumers, drops it, and again.
+fn pass_messages(path: &Path, board: &Board, at: usize) -> Result<()> {
+    let hold = Hold::open(path)?;
+    for n in 1..=3u64 {
+        board.put(at, n);
+        let channel = hold.channel("passing", ChannelOptions::new(4096))?;
+        let mut consumer = channel.consumer(Join::Oldest, Policy::Lossless)?;
+        let lossy = channel.consumer(Join::Now, Policy::Lossy)?;
+        let patience = Duration::from_millis(1);
+        let mut patient = Some(channel.consumer(Join::Now, Policy::Patient(patience))?);
+        let mut producer = channel.producer()?;
+        let mut buffer = Vec::new();
+        // What the last round has left.
+        while consumer.try_recv(&mut buffer)?.is_some() {}
+        for _ in 0..60 {
+            let sequence = producer.sequence();
+            let bytes = message(sequence);
+            // The patient one is in the way after a while.
+            if producer.try_send(&bytes)?.is_none() {
+                producer.send(&bytes)?;
+                patient = None;
+            }
+            assert_eq!(consumer.recv(&mut buffer)?.sequence, sequence);
+            assert!(buffer == bytes && consumer.try_recv(&mut buffer)?.is_none());
+        }
+        assert!(patient.is_none() && consumer.recv_timeout(&mut buffer, patience)?.is_none());
+        drop((producer, consumer, lossy, channel));
+        if n % 2 == 0 {
+            assert!(hold.drop_channel("passing")?);
+        }
+        board.put(at + 1, n);
+    }
+    Ok(())
+}
+
+/// What the ring still has is in order and intact, if there is a channel; nobody is at it.
+fn messages_are_whole(hold: &Hold, board: &Board, at: usize) {
+    let (begun, done) = (board.get(at), board.get(at + 1));
+    match hold.open_channel("passing") {
+        Ok(channel) => {
+            assert!(begun > done || done % 2 == 1, "a channel after round {done}");
+            let stat = channel.stat().unwrap();
+            assert!(stat.producer.is_none() && stat.consumers.is_empty(), "{stat:?}");
+            let mut consumer = channel.consumer(Join::Oldest, Policy::Lossless).unwrap();
+            let mut buffer = Vec::new();
+            for sequence in consumer.sequence()..stat.sequence {
+                let received = consumer.try_recv(&mut buffer).unwrap();
+                assert_eq!(received.map(|received| received.sequence), Some(sequence));
+                assert_eq!(buffer, message(sequence));
+            }
+            assert_eq!(channel.producer().unwrap().send(b"more").unwrap(), stat.sequence);
+        }
+        Err(error) => assert!(error.is_not_found() && (begun > done || done % 2 == 0), "{error}"),
+    }
+    // Whatever happened to it, the name can be used again.
+    drop(hold.channel("passing", ChannelOptions::new(4096)).unwrap());
+    assert!(hold.drop_channel("passing").unwrap());
 }
 
 /// More maps than the first table has places for (56), and more participants (204).
