@@ -99,6 +99,7 @@ mod active {
         "recover.given-back",
         "recover.blocks",
         "recover.maps",
+        "recover.block-forgotten",
         "recover.forgotten",
         "recover.extents",
         "recover.finished",
@@ -122,7 +123,6 @@ mod active {
         "block.attached",
         "block.taken",
         "block.unlinked",
-        "block.forgotten",
         // Moving elements of queues.
         "queue.listed",
         "queue.locked",

@@ -22,7 +22,6 @@ const NAME: &str = "it";
 mod word {
     pub const JOINED: usize = 0;
     pub const BLOCKED: usize = 1;
-    pub const GO_ON: usize = 2;
     pub const SENT: usize = 3;
     pub const END: usize = 4;
     pub const ALL: usize = 8;

@@ -39,7 +39,7 @@ pub(super) fn low_sequence(word: u64) -> u32 {
 
 /// Bytes of a frame with a message of `len` bytes.
 pub(super) fn bytes(len: u64) -> u64 {
-    HEADER + (len + 7 & !7)
+    HEADER + len.next_multiple_of(8)
 }
 
 /// What the word says where message `sequence` is expected, `rest` bytes before the end of a ring of `size` bytes.

@@ -150,7 +150,7 @@ impl Head {
             // Pairs with the release fence in `set_mark`.
             fence(Ordering::Acquire);
             if self.moves.load(Ordering::Relaxed) == moves {
-                let sound = position.max(sequence) <= LAST && position % 8 == 0;
+                let sound = position.max(sequence) <= LAST && position.is_multiple_of(8);
                 return sound.then_some(Mark { position, sequence });
             }
             std::hint::spin_loop();

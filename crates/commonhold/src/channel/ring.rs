@@ -25,7 +25,7 @@ unsafe impl Sync for Ring {}
 impl Ring {
     /// The ring at `offset`; `None` unless it exists and its size is a power of two.
     pub(super) fn new(space: &Space, offset: u64, size: u64) -> Option<Ring> {
-        let sound = size.is_power_of_two() && size >= 64 && offset % 64 == 0;
+        let sound = size.is_power_of_two() && size >= 64 && offset.is_multiple_of(64);
         let base = space.reach(offset, size).filter(|_| sound)?;
         Some(Ring { base, size })
     }

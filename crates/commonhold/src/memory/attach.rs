@@ -109,7 +109,7 @@ pub(crate) fn forget(space: &Space, block: &Block, owner: Owner) {
     let word = entry(space, block, owner.slot());
     let none = |word: u64| (owner_of(word) == Some(owner)).then_some(0);
     let _ = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, none);
-    step!("block.forgotten");
+    step!("recover.block-forgotten");
 }
 
 fn is_same(root: &Root, block: &Block) -> bool {

@@ -254,11 +254,14 @@ mod tests {
         for (elements, bytes, queues) in [(1, 1, 1), (17, 8, 3), (1000, 64, 64), (70_000, 100, 2)] {
             let layout = Layout::new(8192, [elements, bytes, queues, 0]);
             let last = layout.line(queues - 1, 3) + LINE;
-            assert!(last <= layout.holders && layout.holders % 64 == 0 && layout.rings % 64 == 0);
+            let parts = [layout.holders, layout.rings, layout.payload];
+            assert!(last <= layout.holders && parts.iter().all(|at| at.is_multiple_of(64)));
             assert!(layout.holders + u64::from(elements) * 4 <= layout.rings);
-            assert!(layout.places() >= elements.into() && layout.payload % 64 == 0);
+            assert!(layout.places() >= elements.into());
             assert_eq!(layout.payload(elements - 1) + layout.stride, 8192 + layout.bytes);
-            assert!(layout.stride >= bytes.into() && (bytes < 64 || layout.stride % 64 == 0));
+            assert!(
+                layout.stride >= bytes.into() && (bytes < 64 || layout.stride.is_multiple_of(64))
+            );
             for queue in 0..queues {
                 for side in [Side::Head, Side::Tail] {
                     let offset = layout.end_offset(queue, side);
