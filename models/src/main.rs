@@ -4,7 +4,7 @@
 //! minutes and gigabytes.
 
 use commonhold_models::explorer::{Bounds, Model, explore};
-use commonhold_models::{lock, order, record, split, wake, weak};
+use commonhold_models::{channel, lock, order, queue, record, split, wake, weak};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -30,8 +30,14 @@ fn main() -> ExitCode {
     for (name, model, most) in lock::scenarios::all() {
         sound &= report(&format!("lock: {name}"), &model, kills.min(most));
     }
+    for (name, model, most) in queue::scenarios::all() {
+        sound &= report(&format!("queue: {name}"), &model, kills.min(most));
+    }
     for (name, model, most) in wake::scenarios::all() {
         sound &= report(&format!("wake: {name}"), &model, kills.min(most));
+    }
+    for (name, model) in channel::scenarios::all() {
+        sound &= report(&format!("channel: {name}"), &model, kills);
     }
     for (name, check) in weak::all() {
         sound &= report_orderings(name, check(if deep { None } else { Some(3) }));

@@ -19,20 +19,30 @@
 //! # Ok::<(), commonhold::Error>(())
 //! ```
 //!
-//! [`Hold`] is the file; [`Map`] the hash table; [`MapOptions`] says general, fixed-length or cache; [`Error`] tells
-//! what is wrong and the way out. Layers point down: `hold -> map -> memory -> sync -> os`. ARCHITECTURE.md is the tour,
+//! [`Hold`] is the file; [`Map`] the hash table; [`Queue`] moves elements between processes; [`Channel`] has one producer
+//! and many consumers; [`MapOptions`] says general, fixed-length or cache; [`Error`] tells what is wrong and the way out.
+//! Layers point down: `hold -> {map, queue, channel} -> memory -> sync -> os`. ARCHITECTURE.md is the tour,
 //! docs/concurrency.md the argument.
 
+mod channel;
 pub mod error;
 mod hold;
 mod map;
 mod memory;
 mod os;
+mod queue;
 #[cfg_attr(not(feature = "steps"), allow(unused))]
 #[doc(hidden)]
 pub mod steps;
 mod sync;
 
+pub use channel::consumer::Consumer;
+pub use channel::handle::Channel;
+pub use channel::options::{ChannelOptions, Join, Peer, Policy, Received, Wait};
+pub use channel::producer::Producer;
+pub use channel::reserve::Reservation;
+pub use channel::ring::RawBytes;
+pub use channel::status::{ChannelStat, ConsumerInfo, ConsumerState};
 pub use error::{Error, ErrorKind, Result};
 pub use hold::backup::BackupReport;
 pub use hold::check::CheckReport;
@@ -53,3 +63,9 @@ pub use map::typed::JsonView;
 pub use map::typed::{StrView, U64View};
 pub use map::walk::{Iter, Keys, MapStat};
 pub use memory::roots::StructureKind;
+pub use queue::batch::Batch;
+pub use queue::bell::Bell;
+pub use queue::element::{Bytes, Element};
+pub use queue::handle::{Holder, NamedQueueStat, Queue, QueueStat};
+pub use queue::named::NamedQueue;
+pub use queue::options::QueueOptions;

@@ -8,13 +8,14 @@
 
 mod support;
 
-use commonhold::{Error, ErrorKind, Hold, MapOptions, Values};
+use commonhold::{Error, ErrorKind, Hold, MapOptions, Queue, QueueOptions, Values};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::stat::Mode;
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use support::ground::Ground;
 use support::process::{Board, Child, End};
 use support::shape::Shape;
@@ -40,6 +41,13 @@ fn sample(path: &Path) -> Vec<u8> {
             map.delete(shape.key(id)).unwrap();
         }
     }
+    let queue = hold.queue("queue", QueueOptions::new(300, 40).queues(["free", "full"])).unwrap();
+    queue
+        .named("full")
+        .unwrap()
+        .push_many(&mut queue.named("free").unwrap().pull_many(100).unwrap())
+        .unwrap();
+    drop(queue);
     let general = hold.open_map("general").unwrap();
     general.set(Shape::General.key(1 << 20), vec![5; 200_000]).unwrap();
     hold.close().unwrap();
@@ -189,6 +197,10 @@ fn use_hold(hold: &Hold, ground: &Ground) {
         let _ = map.iter().take(100_000).filter(Result::is_ok).count();
         let _ = (map.random_pair(), map.len(), map.stat());
     }
+    if let Ok(queue) = hold.open_queue("queue") {
+        use_queue(&queue);
+    }
+    let _ = hold.others();
     let _ = hold.check();
     let _ = hold.sweep();
     let _ = hold.trim();
@@ -196,8 +208,29 @@ fn use_hold(hold: &Hold, ground: &Ground) {
     let _ = hold.backup(&backup);
     let _ = std::fs::remove_file(&backup);
     let _ = hold.drop_map("general");
+    let _ = hold.drop_queue("queue");
+    let _ = hold.queue("queue", QueueOptions::new(3, 8)).map(|queue| use_queue(&queue));
     let _ = hold.map("new", MapOptions::general()).map(|m| m.set("a", "b"));
     let _ = hold.open_map("cache").map(|m| m.clear());
+}
+
+fn use_queue(queue: &Queue) {
+    let _ = queue.stat();
+    for from in queue.all() {
+        for to in queue.all() {
+            for _ in 0..10 {
+                let Ok(Some(element)) = from.pull() else { break };
+                let _ = (element.write(0, &[1; 8]), element.to_vec());
+                let _ = to.push_pull(element, from);
+            }
+            let Ok(mut batch) = from.pull_many(50) else { continue };
+            for element in batch.iter() {
+                let _ = element.to_vec();
+            }
+            let _ = to.push_many(&mut batch);
+        }
+        let _ = from.pull_timeout(Duration::from_millis(1));
+    }
 }
 
 /// Makes mutants of `original` and gives each to `judge`, in children that may not die.

@@ -149,6 +149,8 @@ killed! {
     killed_in_a_cache = "cache";
     killed_in_a_cache_that_evicts = "evicting";
     killed_while_making_and_dropping_maps = "maps";
+    killed_while_moving_elements = "queue";
+    killed_while_passing_messages = "channel";
     killed_while_opening_and_closing = "visits";
     killed_while_caring_for_the_hold = "care";
     killed_while_emptying_a_map = "empty";
@@ -245,7 +247,9 @@ fn recoverers_are_killed_at_every_step_of_recovery() {
         steps::ALL.iter().copied().filter(|s| s.starts_with("recover.")).collect();
     let mut killed = BTreeSet::new();
     let mut turn = 0;
-    for name in ["grow", "mixed", "large", "mixed words", "mixed pairs", "cache", "maps", "empty"] {
+    for name in
+        ["grow", "mixed", "large", "mixed words", "mixed pairs", "cache", "maps", "empty", "queue"]
+    {
         let scenario = scenario::by_name(name);
         for step in scenario.steps() {
             // All pairs of steps take minutes; every third of them, another third in the next scenario.

@@ -115,6 +115,8 @@ stopped! {
     readers_go_on_in_a_cache = "cache";
     readers_go_on_in_a_cache_that_evicts = "evicting";
     readers_go_on_while_maps_come_and_go = "maps";
+    readers_go_on_while_elements_move = "queue";
+    readers_go_on_while_messages_pass = "channel";
     readers_go_on_while_others_come_and_go = "visits";
     readers_go_on_while_the_hold_is_cared_for = "care";
     readers_go_on_while_a_map_is_emptied = "empty";
@@ -133,6 +135,10 @@ fn readers_go_on_while_a_recoverer_is_stopped() {
         ("pairs", "cell.written"),
         ("maps", "drop.emptied"),
         ("maps", "create.segment"),
+        ("queue", "pull.armed"),
+        ("queue", "push.let-go"),
+        ("queue", "push.committed"),
+        ("queue", "block.taken"),
     ] {
         let scenario = scenario::by_name(name);
         for recovering in steps::ALL.iter().filter(|s| s.starts_with("recover.")) {

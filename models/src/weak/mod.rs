@@ -9,6 +9,7 @@
 
 pub mod cells;
 pub mod freezing;
+pub mod passing;
 pub mod reading;
 pub mod reuse;
 pub mod splitting;
@@ -48,7 +49,7 @@ pub type Sound = (&'static str, fn(Option<usize>) -> Result<usize, String>);
 
 /// Every model, sound.
 #[must_use]
-pub fn all() -> [Sound; 6] {
+pub fn all() -> [Sound; 7] {
     [
         ("reading", |p| reading::check(None, p)),
         ("splitting", |p| splitting::check(None, p)),
@@ -56,5 +57,6 @@ pub fn all() -> [Sound; 6] {
         ("reuse", |p| reuse::check(None, p)),
         ("freezing", |p| freezing::check(None, p)),
         ("cells", |p| cells::check(None, p)),
+        ("passing", |p| passing::check(None, p)),
     ]
 }

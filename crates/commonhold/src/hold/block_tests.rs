@@ -128,3 +128,30 @@ fn a_dropper_waits_for_the_operations_of_its_own_process() {
         assert!(left.load(Ordering::Acquire));
     });
 }
+
+#[test]
+fn an_element_in_two_places_or_none_is_found() {
+    use crate::queue::options::QueueOptions;
+    let (_folder, hold) = ground();
+    let queue = hold.queue("it", QueueOptions::new(10, 8).queues(["free", "full"])).unwrap();
+    let (space, layout) = (hold.space(), queue.layout());
+    let say = |what: &str| {
+        let problems = problems(&hold);
+        assert!(problems.iter().any(|text| text.contains(what)), "{what}: {problems:?}");
+    };
+    let me = hold.arena().participant().unwrap().registration.owner.bits();
+    let holder = layout.holder(space, 4);
+    holder.store(me, Ordering::Relaxed);
+    say("element 4 is in 2 places");
+    holder.store(me + (7 << 10), Ordering::Relaxed);
+    say("whose generation has ended");
+    holder.store(0, Ordering::Relaxed);
+    let place = layout.place(space, 0, 3);
+    place.store(5, Ordering::Relaxed);
+    say("element 3 is in 0 places");
+    place.store(u32::MAX, Ordering::Relaxed);
+    say("names element 4294967295");
+    assert_eq!(queue.named("free").unwrap().pull_many(10).unwrap_err().kind(), ErrorKind::Damaged);
+    place.store(3, Ordering::Relaxed);
+    assert_eq!(problems(&hold), [""; 0]);
+}

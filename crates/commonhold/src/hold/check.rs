@@ -10,8 +10,9 @@ use crate::memory::attach;
 use crate::memory::block::{self, Block};
 use crate::memory::classes::{EXTENT, geometry};
 use crate::memory::extents::{self, Kind, header};
-use crate::memory::roots::Root;
+use crate::memory::roots::{Root, StructureKind};
 use crate::memory::{runs, slab};
+use crate::queue::check as queue;
 use crate::sync::owner::Owner;
 use crate::sync::participant;
 use crate::sync::space::Space;
@@ -113,6 +114,11 @@ fn check_block(
     if !findings.reachable.insert(block.offset) {
         findings.problem(format!("{} '{}': shares its block", block.kind, block.name));
     }
+    let problems = match block.kind {
+        StructureKind::Queue => queue::check(space, &block, alive),
+        _ => Vec::new(),
+    };
+    problems.into_iter().for_each(|text| findings.problem(text));
     for owner in attach::attached(space, &block).filter(|owner| !alive(*owner)) {
         findings.problem(format!(
             "{} '{}': slot {} is attached, whose generation has ended",

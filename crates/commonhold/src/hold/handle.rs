@@ -1,5 +1,7 @@
 //! [`Hold`]: the public handle on the file.
 
+use crate::channel::handle::{self as channel, Channel};
+use crate::channel::options::ChannelOptions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::backup::{self, BackupReport};
 use crate::hold::check::{self, CheckReport};
@@ -19,6 +21,8 @@ use crate::memory::lane::LaneGuard;
 use crate::memory::roots::{self, StructureKind};
 use crate::memory::trim;
 use crate::os::place;
+use crate::queue::handle::{self as queue, Queue};
+use crate::queue::options::QueueOptions;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
 use std::fmt;
@@ -54,6 +58,7 @@ impl Hold {
     }
 
     /// For structures, which keep it open.
+    #[cfg(test)]
     pub(crate) fn shared_arena(&self) -> &Arc<Arena> {
         &self.arena
     }
@@ -126,10 +131,74 @@ impl Hold {
         lifecycle::drop_map(&self.arena, name)
     }
 
+    /// Opens the channel of this name, or makes it.
+    ///
+    /// # Errors
+    /// `Mismatch` if it exists with another ring or as another kind of structure; `Invalid` (the ring's size, or a name
+    /// that is not 1 to 200 bytes without NUL); `NotFound` if it does not exist and this handle is read-only; `Full`;
+    /// `Closed`; `Damaged`.
+    pub fn channel(&self, name: &str, options: ChannelOptions) -> Result<Channel> {
+        self.arena.ensure_open()?;
+        channel::open(&self.arena, name, Some(options))?.ok_or_else(|| self.no_channel(name))
+    }
+
+    /// Opens an existing channel, whatever its options.
+    ///
+    /// # Errors
+    /// `NotFound`; `Mismatch` if the name is that of another kind of structure; `Closed`; `Damaged`.
+    pub fn open_channel(&self, name: &str) -> Result<Channel> {
+        self.arena.ensure_open()?;
+        channel::open(&self.arena, name, None)?.ok_or_else(|| self.no_channel(name))
+    }
+
+    fn no_channel(&self, name: &str) -> Error {
+        let path = self.path().display();
+        let text = format!(
+            "{path}: has no channel '{}'; 'hold list' shows what it has",
+            name.escape_default()
+        );
+        Error::new(ErrorKind::NotFound, text)
+    }
+
+    /// Drops a channel with all messages in it; false if there is none.
+    ///
+    /// # Errors
+    /// `Busy`, naming slot and process, while another writable handle has it open, or while this one has a producer or
+    /// consumer of it; `Mismatch` if the name is that of another kind of structure; `ReadOnly`; `Closed`.
+    pub fn drop_channel(&self, name: &str) -> Result<bool> {
+        channel::drop_named(&self.arena, name)
+    }
+
     /// The maps in the hold, sorted by name.
     pub fn maps(&self) -> Result<Vec<MapInfo>> {
         self.arena.ensure_open()?;
         stat::maps(self)
+    }
+
+    /// Opens the queue of this name, or makes it.
+    ///
+    /// # Errors
+    /// `Mismatch` if it exists with other options or as another kind of structure; `ReadOnly`; `Invalid` for bad names or
+    /// numbers; `Full`; `Closed`; `Busy` if this thread has frozen the hold.
+    pub fn queue(&self, name: &str, options: QueueOptions) -> Result<Queue> {
+        queue::open_or_create(&self.arena, name, &options)
+    }
+
+    /// Opens an existing queue, whatever its options.
+    ///
+    /// # Errors
+    /// `NotFound`; otherwise as for [`queue`](Self::queue).
+    pub fn open_queue(&self, name: &str) -> Result<Queue> {
+        queue::open(&self.arena, name)
+    }
+
+    /// Drops a queue with all its elements; false if there is none. Other handles of this process on it report `NotFound` from
+    /// then on. If the process dies meanwhile, its successor finishes.
+    ///
+    /// # Errors
+    /// `Busy` while another living process has it open (naming slot and process), or this one has elements in hand; `Mismatch`.
+    pub fn drop_queue(&self, name: &str) -> Result<bool> {
+        queue::drop_queue(&self.arena, name)
     }
 
     /// The other structures in the hold (queues, channels, logs), sorted by name.

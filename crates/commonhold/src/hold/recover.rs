@@ -6,6 +6,7 @@
 //! by the recoverer's own death and is repeated from the start by the next. A waiter that holds locks itself does only
 //! as much as its [`Level`] allows.
 
+use crate::channel::recover as channel;
 use crate::error::Result;
 use crate::map::directory::is_linked;
 use crate::map::recover as segments;
@@ -17,6 +18,7 @@ use crate::memory::block::{self, Block};
 use crate::memory::recover::settle_extents;
 use crate::memory::roots::{StructureKind, roots};
 use crate::memory::{attach, extents};
+use crate::queue::recover as queue;
 use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::participant::{self, LaneList};
@@ -42,7 +44,7 @@ pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level) -> Result<()> {
     }
     let blocks = attached(&acting);
     for offset in slot.lanes.iter().map(|lane| lane.segment.load(Ordering::Acquire)) {
-        settle_lock(&acting, &blocks, offset)?;
+        settle_lock(&acting, &blocks, offset);
     }
     step!("recover.locks-settled");
     for lane in &slot.lanes {
@@ -85,18 +87,22 @@ fn attached(acting: &Acting<'_>) -> Vec<Block> {
 }
 
 /// Settles what stands behind the listed lock at `offset`, if it is one of a block and the dead one's.
-fn settle_lock(acting: &Acting<'_>, blocks: &[Block], offset: u64) -> Result<()> {
+fn settle_lock(acting: &Acting<'_>, blocks: &[Block], offset: u64) {
     let of = |block: &&Block| (block.own()..block.offset + block.bytes).contains(&offset);
-    match blocks.iter().find(of).map(|block| (block.kind, block)) {
-        Some((StructureKind::Queue, _block)) => Ok(()),
-        _ => Ok(()),
+    let found = blocks.iter().find(of).map(|block| (block.kind, block));
+    if let Some((StructureKind::Queue, block)) = found {
+        queue::settle(acting, block, offset);
     }
 }
 
 /// What the dead one had in hand goes where its structure wants it. None of its locks is held any more.
 fn give_back(acting: &Acting<'_>, block: &Block) -> Result<()> {
     match block.kind {
-        StructureKind::Queue => Ok(()),
+        StructureKind::Queue => queue::give_back(acting, block),
+        StructureKind::Channel => {
+            channel::give_back(&acting.arena.space, block, acting.owner);
+            Ok(())
+        }
         _ => Ok(()),
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Participant {
     /// Counters below this are this slot's already.
     pub(crate) reserved: AtomicU64,
     next: AtomicUsize,
+    /// Producers and consumers that go on signing with the registration after the handle was closed.
+    seats: AtomicUsize,
     /// Offset of the slot in the file.
     slot_offset: u64,
 }
@@ -40,6 +42,7 @@ impl Participant {
             lanes: std::array::from_fn(|_| Lane::new(start)),
             reserved: AtomicU64::new(start),
             next: AtomicUsize::new(0),
+            seats: AtomicUsize::new(0),
             slot_offset,
         }
     }
@@ -72,6 +75,7 @@ pub(crate) struct Arena {
     participant: AtomicPtr<Participant>,
     hooks: OnceLock<Hooks>,
     closed: AtomicBool,
+    ended: AtomicBool,
     /// A read-only handle's lock on the open byte.
     pub(crate) open_lock: Mutex<Option<HeldBytes>>,
 }
@@ -84,6 +88,7 @@ impl Arena {
             participant: AtomicPtr::default(),
             hooks: OnceLock::new(),
             closed: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             open_lock: Mutex::new(None),
         }
     }
@@ -216,9 +221,42 @@ impl Arena {
         Ok(dead.len())
     }
 
-    /// Refuses further operations, waits for those that run, and ends the registration.
+    /// Keeps the registration beyond [`Arena::close`], until [`Arena::leave_seat`]; inside an operation.
+    ///
+    /// # Errors
+    /// `Closed` if the handle is closed meanwhile.
+    pub(crate) fn take_seat(&self) -> Result<()> {
+        // SeqCst, as in `close`: one of the two sees the other.
+        self.participant().map(|p| p.seats.fetch_add(1, Ordering::SeqCst));
+        if self.closed.load(Ordering::SeqCst) {
+            // Should `close` have seen it, the registration ends with the arena.
+            self.participant().map(|p| p.seats.fetch_sub(1, Ordering::SeqCst));
+            return Err(self.closed_error());
+        }
+        Ok(())
+    }
+
+    /// Gives a seat back, outside of any operation. In the process that took it.
+    pub(crate) fn leave_seat(&self) {
+        let left = self.participant().map(|p| p.seats.fetch_sub(1, Ordering::SeqCst));
+        if left == Some(1) && self.closed.load(Ordering::SeqCst) {
+            self.end();
+        }
+    }
+
+    /// Refuses further operations, waits for those that run, and ends the registration, or leaves that to the last
+    /// seat.
     pub(crate) fn close(&self) {
-        if self.closed.swap(true, Ordering::AcqRel) {
+        if self.closed.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        if self.participant().is_none_or(|p| p.seats.load(Ordering::SeqCst) == 0) {
+            self.end();
+        }
+    }
+
+    fn end(&self) {
+        if self.ended.swap(true, Ordering::AcqRel) {
             return;
         }
         let inherited = self.participant().is_some_and(|p| p.registration.inherited());
@@ -256,6 +294,7 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         self.close();
+        self.end();
         let pointer = self.participant.swap(std::ptr::null_mut(), Ordering::AcqRel);
         // SAFETY: null or a live Box, and nobody else can reach it any more.
         let inherited = unsafe { pointer.as_ref() }.is_none_or(|p| p.registration.inherited());

@@ -18,7 +18,7 @@ use crate::sync::participant;
 use crate::sync::robust_lock::{self, Peers};
 use crate::sync::space::Space;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Bytes of the table.
 pub(crate) const ATTACHED_BYTES: u64 = MAX_SLOTS as u64 * 8;
@@ -109,7 +109,7 @@ pub(crate) fn forget(space: &Space, block: &Block, owner: Owner) {
     let word = entry(space, block, owner.slot());
     let none = |word: u64| (owner_of(word) == Some(owner)).then_some(0);
     let _ = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, none);
-    step!("block.forgotten");
+    step!("recover.block-forgotten");
 }
 
 fn is_same(root: &Root, block: &Block) -> bool {
@@ -122,11 +122,18 @@ pub(crate) struct Attachment {
     pub(crate) block: Block,
     /// The participant that is attached by this handle; another one in a forked child, until its first operation.
     by: AtomicU32,
+    stays: AtomicBool,
 }
 
 impl Attachment {
     pub(crate) fn new(arena: Arc<Arena>, block: Block, by: Owner) -> Attachment {
-        Attachment { arena, block, by: AtomicU32::new(by.bits()) }
+        let (by, stays) = (AtomicU32::new(by.bits()), AtomicBool::new(false));
+        Attachment { arena, block, by, stays }
+    }
+
+    /// The participant stays attached when this is dropped, until it ends: something of the structure is its own.
+    pub(crate) fn stay(&self) {
+        self.stays.store(true, Ordering::Relaxed);
     }
 
     #[inline]
@@ -211,7 +218,8 @@ impl Drop for Attachment {
                 && p.registration.owner.bits() == self.by.load(Ordering::Relaxed)
         });
         // In a child that did nothing with it, the parent is still attached; closed or dropped, nobody is.
-        if own && let Ok(lane) = self.enter() {
+        let goes = own && !self.stays.load(Ordering::Relaxed);
+        if goes && let Ok(lane) = self.enter() {
             detach(self.space(), &self.block, lane.me());
         }
     }

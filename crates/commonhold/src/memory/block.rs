@@ -28,6 +28,9 @@ use std::time::Duration;
 const TRIES: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// Writes a structure's own bytes into a new block.
+pub(crate) type Fill<'a> = &'a dyn Fn(&Space, &Block);
+
 /// What to open or make.
 pub(crate) struct Wanted<'a> {
     pub(crate) kind: StructureKind,
@@ -98,7 +101,7 @@ fn damaged(thing: &str, what: &str) -> Error {
 pub(crate) fn open(
     arena: &Arc<Arena>,
     wanted: &Wanted<'_>,
-    fill: Option<&dyn Fn(&Space, &Block)>,
+    fill: Option<Fill<'_>>,
 ) -> Result<Option<Attachment>> {
     roots::check_name(wanted.kind, wanted.name)?;
     let lane = arena.enter()?;
@@ -112,7 +115,7 @@ pub(crate) fn open(
 fn open_locked(
     lane: &LaneGuard<'_>,
     wanted: &Wanted<'_>,
-    fill: Option<&dyn Fn(&Space, &Block)>,
+    fill: Option<Fill<'_>>,
 ) -> Result<Option<Block>> {
     let space = lane.space();
     roots::check_kind(space, wanted.name, wanted.kind)?;
@@ -126,11 +129,7 @@ fn open_locked(
 }
 
 /// Under the names lock.
-fn create(
-    lane: &LaneGuard<'_>,
-    wanted: &Wanted<'_>,
-    fill: &dyn Fn(&Space, &Block),
-) -> Result<Block> {
+fn create(lane: &LaneGuard<'_>, wanted: &Wanted<'_>, fill: Fill<'_>) -> Result<Block> {
     let space = lane.space();
     let id = roots::claim_free(lane)?;
     let Some(root) = root(space, id) else { return Err(damaged(wanted.name, "no root")) };
@@ -276,14 +275,6 @@ pub(crate) fn all(space: &Space) -> impl Iterator<Item = (u32, StructureKind, &R
 /// True if some structure's root names the block at `offset`.
 pub(crate) fn is_linked(space: &Space, offset: u64) -> bool {
     all(space).any(|(_, _, root)| root.block.load(Ordering::Acquire) == offset)
-}
-
-/// The structure whose block covers `offset`, whatever it is doing; for recovery, while a participant that is
-/// attached to it is not settled.
-pub(crate) fn covering(space: &Space, offset: u64) -> Option<Block> {
-    all(space)
-        .filter_map(|(id, _, root)| Block::bind(space, id, root).ok())
-        .find(|block| (block.offset..block.offset + block.bytes).contains(&offset))
 }
 
 /// Undoes or completes what the dead participant was making or dropping.

@@ -12,6 +12,7 @@
 //! | [`futex`] | sleeping on, and waking, a word in shared memory |
 //! | [`clock`] | the two clocks |
 //! | [`place`] | where a hold lives: names, file systems, opening an existing file |
+//! | [`eventfd`] | a counter of the kernel's that `poll` waits for |
 //! | [`draft`] | creating a file atomically |
 //! | `signal` | how a test step stops or kills its process |
 //! | [`reaper`] | deleting a hold when its last user is gone, even by a crash |
@@ -31,6 +32,7 @@ compile_error!("commonhold needs 64-bit Linux: it is built on its futexes and OF
 pub(crate) mod byte_lock;
 pub(crate) mod clock;
 pub(crate) mod draft;
+pub(crate) mod eventfd;
 pub(crate) mod file;
 pub(crate) mod fork;
 pub(crate) mod futex;

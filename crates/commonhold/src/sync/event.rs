@@ -47,6 +47,11 @@ impl Event {
         }
     }
 
+    /// True if somebody waits, or did and died; for display.
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) != 0
+    }
+
     /// Wakes all who wait, whatever the flag says: by who takes over from a dead waker.
     #[cold]
     pub(crate) fn wake_all(&self) {

@@ -53,7 +53,9 @@ pub(crate) struct Slot {
     pub(crate) since_ms: AtomicU64,
     /// First bytes of the program's name; for display.
     pub(crate) program: [AtomicU64; 2],
-    spare: [AtomicU64; 3],
+    /// The owner who was found dead last, by who holds its byte to recover it: meanwhile the byte does not tell.
+    died: AtomicU64,
+    spare: [AtomicU64; 2],
     pub(crate) lanes: [LaneList; LANES],
 }
 
@@ -126,6 +128,13 @@ pub(crate) fn is_dead(space: &Space, owner: Owner) -> bool {
     }
 }
 
+/// As [`is_dead`], also while somebody recovers what `owner` left, however long that takes. For those who need nothing
+/// of it to be settled.
+pub(crate) fn has_died(space: &Space, owner: Owner) -> bool {
+    let found = |slot: &Slot| slot.died.load(Ordering::Acquire) == u64::from(owner.bits());
+    slot(space, owner.slot()).is_some_and(found) || is_dead(space, owner)
+}
+
 /// Whether the generation of `owner` has ended, or never was; `None` if its slot may be one that this handle
 /// cannot see.
 pub(crate) fn has_ended(space: &Space, owner: Owner) -> Option<bool> {
@@ -164,7 +173,11 @@ pub(crate) fn begin_recovery(space: &Space, owner: Owner) -> Result<Option<HeldB
         Error::os(format!("{path}: recovering what process {pid} left when it died"), &e)
     })?;
     // Checked while holding the byte: nobody else can end the generation now.
-    Ok(held.filter(|_| slot.user(owner.slot()) == Some(owner)))
+    let held = held.filter(|_| slot.user(owner.slot()) == Some(owner));
+    if held.is_some() {
+        slot.died.store(u64::from(owner.bits()), Ordering::Release);
+    }
+    Ok(held)
 }
 
 /// A claimed slot: alive as long as this value (and its process).
@@ -247,10 +260,12 @@ fn try_slot(
     let Some(bytes) = held else { return Ok(None) };
     step!("slot.locked");
     if let Some(previous) = slot.user(number) {
+        slot.died.store(u64::from(previous.bits()), Ordering::Release);
         recover(previous)?;
         slot.release();
     }
     let generation = Owner::next_generation(slot.tag.load(Ordering::Relaxed) >> 1);
+    slot.died.store(0, Ordering::Relaxed);
     slot.pid.store(std::process::id(), Ordering::Relaxed);
     slot.since_ms.store(crate::os::clock::realtime_ms(), Ordering::Relaxed);
     store_program_name(slot);

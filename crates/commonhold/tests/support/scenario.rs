@@ -9,8 +9,9 @@ use super::Dice;
 use super::process::{Board, Child};
 use super::script::{self, Expected, Op};
 use super::shape::Shape;
-use commonhold::{Hold, Map, MapOptions, Result};
+use commonhold::{ChannelOptions, Hold, Join, Map, MapOptions, Policy, QueueOptions, Result};
 use std::path::Path;
+use std::time::Duration;
 
 /// The map that all actors share.
 pub const COMMON: &str = "common";
@@ -63,6 +64,8 @@ pub const ALL: &[Scenario] = &[
     whole("visits", open_and_close, visits_add_up),
     whole("care", care_for_the_hold, |_, _, _| ()),
     whole("empty", fill_and_empty, whatever_is_left_is_right),
+    whole("queue", move_elements, elements_are_conserved),
+    whole("channel", pass_messages, messages_are_whole),
     whole("tables", outgrow_the_tables, all_in_the_tables),
 ];
 
@@ -302,6 +305,130 @@ fn whatever_is_left_is_right(hold: &Hold, board: &Board, at: usize) {
     }
     assert_eq!(count, map.len().unwrap());
     assert!(begun > done || count == 0, "{count} pairs after all was cleared");
+}
+
+const ELEMENTS: u32 = 40;
+
+/// The queue that a victim moves elements in.
+pub fn queue_options() -> QueueOptions {
+    QueueOptions::new(ELEMENTS, 24).queues(["free", "full", "lost"]).orphans("lost")
+}
+
+/// Makes a queue, moves elements in every way, drops it, and again.
+fn move_elements(path: &Path, board: &Board, at: usize) -> Result<()> {
+    let hold = Hold::open(path)?;
+    for n in 1..=4u64 {
+        board.put(at, n);
+        let queue = hold.queue("moving", queue_options())?;
+        let [free, full, lost] = ["free", "full", "lost"].map(|name| queue.named(name).unwrap());
+        for _ in 0..3 {
+            let mut batch = free.pull_many(10)?;
+            for element in batch.iter() {
+                element.write(0, &n.to_le_bytes())?;
+            }
+            drop(batch.pop());
+            full.push_many(&mut batch)?;
+            let one = full.pull()?.expect("just pushed");
+            let other = free.push_pull(one, full)?.expect("just pushed");
+            full.push(other)?;
+            drop(full.pull()?);
+            free.push_many(&mut full.pull_many(100)?)?;
+            free.push_many(&mut lost.pull_many(100)?)?;
+            assert_eq!(free.len()?, u64::from(ELEMENTS));
+        }
+        drop(queue);
+        if n % 2 == 0 {
+            assert!(hold.drop_queue("moving")?);
+        }
+        board.put(at + 1, n);
+    }
+    Ok(())
+}
+
+/// Each element is in one of the queues, if there is a queue; nobody else has any.
+fn elements_are_conserved(hold: &Hold, board: &Board, at: usize) {
+    let (begun, done) = (board.get(at), board.get(at + 1));
+    match hold.open_queue("moving") {
+        Ok(queue) => {
+            assert!(begun > done || done % 2 == 1, "a queue after round {done}");
+            let mut batch = queue.batch();
+            for named in queue.all() {
+                named.pull_into(&mut batch, 1000).unwrap();
+            }
+            let mut ids: Vec<u32> = batch.iter().map(|element| element.id()).collect();
+            ids.sort();
+            queue.named("free").unwrap().push_many(&mut batch).unwrap();
+            assert_eq!(ids, (0..ELEMENTS).collect::<Vec<_>>());
+            assert!(queue.stat().unwrap().holders.is_empty());
+        }
+        Err(error) => assert!(error.is_not_found() && (begun > done || done % 2 == 0), "{error}"),
+    }
+    // Whatever happened to it, the name can be used again.
+    drop(hold.queue("moving", queue_options()).unwrap());
+    assert!(hold.drop_queue("moving").unwrap());
+}
+
+fn message(sequence: u64) -> Vec<u8> {
+    vec![sequence as u8; (sequence * 37 % 600) as usize]
+}
+
+/// Makes a channel, is its producer and its consumers, drops it, and again.
+fn pass_messages(path: &Path, board: &Board, at: usize) -> Result<()> {
+    let hold = Hold::open(path)?;
+    for n in 1..=3u64 {
+        board.put(at, n);
+        let channel = hold.channel("passing", ChannelOptions::new(4096))?;
+        let mut consumer = channel.consumer(Join::Oldest, Policy::Lossless)?;
+        let lossy = channel.consumer(Join::Now, Policy::Lossy)?;
+        let patience = Duration::from_millis(1);
+        let mut patient = Some(channel.consumer(Join::Now, Policy::Patient(patience))?);
+        let mut producer = channel.producer()?;
+        let mut buffer = Vec::new();
+        // What the last round has left.
+        while consumer.try_recv(&mut buffer)?.is_some() {}
+        for _ in 0..60 {
+            let sequence = producer.sequence();
+            let bytes = message(sequence);
+            // The patient one is in the way after a while.
+            if producer.try_send(&bytes)?.is_none() {
+                producer.send(&bytes)?;
+                patient = None;
+            }
+            assert_eq!(consumer.recv(&mut buffer)?.sequence, sequence);
+            assert!(buffer == bytes && consumer.try_recv(&mut buffer)?.is_none());
+        }
+        assert!(patient.is_none() && consumer.recv_timeout(&mut buffer, patience)?.is_none());
+        drop((producer, consumer, lossy, channel));
+        if n % 2 == 0 {
+            assert!(hold.drop_channel("passing")?);
+        }
+        board.put(at + 1, n);
+    }
+    Ok(())
+}
+
+/// What the ring still has is in order and intact, if there is a channel; nobody is at it.
+fn messages_are_whole(hold: &Hold, board: &Board, at: usize) {
+    let (begun, done) = (board.get(at), board.get(at + 1));
+    match hold.open_channel("passing") {
+        Ok(channel) => {
+            assert!(begun > done || done % 2 == 1, "a channel after round {done}");
+            let stat = channel.stat().unwrap();
+            assert!(stat.producer.is_none() && stat.consumers.is_empty(), "{stat:?}");
+            let mut consumer = channel.consumer(Join::Oldest, Policy::Lossless).unwrap();
+            let mut buffer = Vec::new();
+            for sequence in consumer.sequence()..stat.sequence {
+                let received = consumer.try_recv(&mut buffer).unwrap();
+                assert_eq!(received.map(|received| received.sequence), Some(sequence));
+                assert_eq!(buffer, message(sequence));
+            }
+            assert_eq!(channel.producer().unwrap().send(b"more").unwrap(), stat.sequence);
+        }
+        Err(error) => assert!(error.is_not_found() && (begun > done || done % 2 == 0), "{error}"),
+    }
+    // Whatever happened to it, the name can be used again.
+    drop(hold.channel("passing", ChannelOptions::new(4096)).unwrap());
+    assert!(hold.drop_channel("passing").unwrap());
 }
 
 /// More maps than the first table has places for (56), and more participants (204).

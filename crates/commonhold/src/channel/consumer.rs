@@ -1,0 +1,430 @@
+//! [`Consumer`]: receiving.
+
+use crate::channel::bound::Bound;
+use crate::channel::frame::{self, HEADER, Header};
+use crate::channel::join;
+use crate::channel::layout::{Mark, Use, Word};
+use crate::channel::options::{Join, Policy, Received, Wait};
+use crate::channel::producer::{Until, deadline};
+use crate::channel::ring::RawBytes;
+use crate::channel::seat::Seat;
+use crate::error::{Error, ErrorKind, Result};
+use crate::steps::step;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
+
+/// The cursor is published after so many bytes at most, or a sixteenth of the ring.
+const PUBLISH_BYTES: u64 = 8 << 10;
+/// Pauses of a read-only consumer that waits: it can set no flag, so nobody wakes it.
+const FIRST_NAP: Duration = Duration::from_micros(50);
+const LONGEST_NAP: Duration = Duration::from_millis(2);
+
+/// One who receives from a channel. Dropping it leaves the channel.
+///
+/// It receives every message from its [`Join`] on, in order, once, unless it is lossy or was dropped
+/// ([`Policy`]). What it has received counts as read when it calls the next time, or after a few more messages: until
+/// then a full ring may wait for it. If its process dies it holds nobody back any more. A producer's death loses
+/// nothing that was sent; receiving goes on when the next producer begins.
+///
+/// After the hold's handle was closed, or in a forked child, every call is the error `Closed`.
+pub struct Consumer {
+    bound: Arc<Bound>,
+    /// None for a read-only handle.
+    seat: Option<(Seat, usize)>,
+    policy: Policy,
+    at: Mark,
+    published: u64,
+    publish_bytes: u64,
+    /// Missed and not told yet; missed ever.
+    missed: (u64, u64),
+    wait: Wait,
+    buffer: Vec<u8>,
+}
+
+impl fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer")
+            .field("channel", &self.bound.block.name)
+            .field("policy", &self.policy)
+            .field("sequence", &self.at.sequence)
+            .finish()
+    }
+}
+
+impl Consumer {
+    pub(super) fn new(bound: &Arc<Bound>, from: Join, policy: Policy) -> Result<Consumer> {
+        let (seat, at) = if bound.attachment.is_none() && policy == Policy::Lossy {
+            let at = join::without_line(bound, from)?;
+            (None, at)
+        } else {
+            let (seat, (line, at)) = Seat::take(bound, |seat| {
+                let line = join::claim_line(bound, seat.owner, policy)?;
+                let at = join::with_line(bound, line, seat.owner, from, policy)
+                    .inspect_err(|_| join::leave(bound.line(line), seat.owner))?;
+                Ok((line, at))
+            })?;
+            (Some((seat, line)), at)
+        };
+        let publish_bytes = match policy {
+            Policy::Patient(_) => 0,
+            _ => PUBLISH_BYTES.min(bound.ring.size() / 16),
+        };
+        Ok(Consumer {
+            bound: Arc::clone(bound),
+            seat,
+            policy,
+            at,
+            published: at.position,
+            publish_bytes,
+            missed: (0, 0),
+            wait: Wait::Sleep,
+            buffer: Vec::new(),
+        })
+    }
+
+    /// How it waits for messages; at first [`Wait::Sleep`].
+    pub fn set_wait(&mut self, wait: Wait) {
+        self.wait = wait;
+    }
+
+    /// The number of the message that comes next, if none is missed.
+    pub fn sequence(&self) -> u64 {
+        self.at.sequence
+    }
+
+    /// Messages missed since it joined; always 0 unless it is lossy.
+    pub fn missed(&self) -> u64 {
+        self.missed.1
+    }
+
+    /// Puts the next message into `buffer`, whose contents are replaced. Waits as long as it takes, also while there is no
+    /// producer.
+    ///
+    /// # Errors
+    /// `Closed`; also if it was patient and has been dropped ([`Consumer::rejoin`]). `NotFound` for a read-only handle if
+    /// the channel was dropped. `Damaged`.
+    #[inline]
+    pub fn recv(&mut self, buffer: &mut Vec<u8>) -> Result<Received> {
+        let found = self.recv_until(buffer, Until::Forever)?;
+        found.ok_or_else(|| self.nothing())
+    }
+
+    /// Puts the next message into `buffer`, if there is one now.
+    ///
+    /// # Errors
+    /// As for [`Consumer::recv`].
+    #[inline]
+    pub fn try_recv(&mut self, buffer: &mut Vec<u8>) -> Result<Option<Received>> {
+        self.recv_until(buffer, Until::Never)
+    }
+
+    /// Puts the next message into `buffer`; waits for it at most so long. `None`: the time ran out.
+    ///
+    /// # Errors
+    /// As for [`Consumer::recv`].
+    pub fn recv_timeout(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        timeout: Duration,
+    ) -> Result<Option<Received>> {
+        self.recv_until(buffer, deadline(timeout))
+    }
+
+    #[inline]
+    fn recv_until(&mut self, buffer: &mut Vec<u8>, until: Until) -> Result<Option<Received>> {
+        loop {
+            let Some(len) = self.next(until)? else { return Ok(None) };
+            if self.copy(len, buffer)? {
+                return Ok(Some(self.taken(len)));
+            }
+        }
+    }
+
+    /// Gives `look` the next message where it lies, without a copy; waits for it as long as it takes. Only for lossless
+    /// consumers: the producer does not overwrite it before `look` returns.
+    ///
+    /// # Errors
+    /// `Invalid` for another policy; as for [`Consumer::recv`].
+    pub fn recv_with<R>(&mut self, look: impl FnOnce(RawBytes<'_>, Received) -> R) -> Result<R> {
+        let found = self.look_until(look, Until::Forever)?;
+        found.ok_or_else(|| self.nothing())
+    }
+
+    /// As [`Consumer::recv_with`], without waiting; `None` if there is no message now.
+    ///
+    /// # Errors
+    /// As for [`Consumer::recv_with`].
+    pub fn try_recv_with<R>(
+        &mut self,
+        look: impl FnOnce(RawBytes<'_>, Received) -> R,
+    ) -> Result<Option<R>> {
+        self.look_until(look, Until::Never)
+    }
+
+    fn look_until<R>(
+        &mut self,
+        look: impl FnOnce(RawBytes<'_>, Received) -> R,
+        until: Until,
+    ) -> Result<Option<R>> {
+        if self.policy != Policy::Lossless {
+            let what = "only a lossless consumer may look at messages where they lie; use recv";
+            return Err(self.bound.error(ErrorKind::Invalid, what));
+        }
+        let Some(len) = self.next(until)? else { return Ok(None) };
+        let bound = Arc::clone(&self.bound);
+        let message = bound.ring.raw(self.at.position + HEADER, len);
+        let result = look(message, Received { sequence: self.at.sequence, missed: 0 });
+        self.taken(len);
+        Ok(Some(result))
+    }
+
+    /// Hands messages to `each`, `most` of them at most; waits for the first as long as it takes, and for no other.
+    /// Returns how many there were. All count as read when it returns.
+    ///
+    /// # Errors
+    /// As for [`Consumer::recv`], if there is no message before it.
+    pub fn recv_many(
+        &mut self,
+        most: usize,
+        mut each: impl FnMut(Received, &[u8]),
+    ) -> Result<usize> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut count = 0;
+        let mut result = Ok(());
+        while count < most {
+            let until = if count == 0 { Until::Forever } else { Until::Never };
+            match self.recv_until(&mut buffer, until) {
+                Ok(Some(received)) => each(received, &buffer),
+                Ok(None) => break,
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+            count += 1;
+        }
+        self.buffer = buffer;
+        match result {
+            Err(error) if count == 0 => Err(error),
+            // What came before the error was received; the next call reports it.
+            _ => {
+                self.publish();
+                Ok(count)
+            }
+        }
+    }
+
+    /// Begins again, from now or the oldest message kept, after a patient consumer was dropped or whenever it likes.
+    ///
+    /// # Errors
+    /// `Closed`; `Damaged`.
+    pub fn rejoin(&mut self, from: Join) -> Result<()> {
+        self.ensure()?;
+        self.at = match &self.seat {
+            None => join::without_line(&self.bound, from)?,
+            Some((seat, line)) => {
+                join::with_line(&self.bound, *line, seat.owner, from, self.policy)?
+            }
+        };
+        self.published = self.at.position;
+        Ok(())
+    }
+
+    #[inline]
+    fn ensure(&self) -> Result<()> {
+        match &self.seat {
+            Some((seat, _)) => seat.ensure(),
+            None if self.bound.is_current() => self.bound.arena.ensure_open(),
+            None => {
+                let what = "was dropped; open it again by name";
+                Err(self.bound.error(ErrorKind::NotFound, what))
+            }
+        }
+    }
+
+    /// The length of the message at the position; waits for one. `None` if there is none in time.
+    #[inline]
+    fn next(&mut self, until: Until) -> Result<Option<u64>> {
+        self.ensure()?;
+        match self.poll()? {
+            Some(len) => Ok(Some(len)),
+            None => self.idle(until),
+        }
+    }
+
+    /// The length of the message at the position, if there is one.
+    #[inline]
+    fn poll(&mut self) -> Result<Option<u64>> {
+        loop {
+            let ring = &self.bound.ring;
+            let position = self.at.position;
+            // Acquire: the bytes, and the zero behind them; pairs with the release of the producer.
+            let word = ring.header(position).load(Ordering::Acquire);
+            if self.policy != Policy::Lossless && self.is_overtaken()? {
+                self.catch_up()?;
+                continue;
+            }
+            match frame::decode(word, self.at.sequence, ring.rest(position), ring.size()) {
+                Header::None => return Ok(None),
+                Header::Message { len } => return Ok(Some(len)),
+                // The next position begins a lap, where no filler is: this does not go on for ever.
+                Header::Filler => self.at.position += ring.rest(position),
+                Header::Wrong => return Err(self.bound.damaged("no header is", position)),
+            }
+        }
+    }
+
+    /// Whether what was read at the position may have been overwritten before: then it counts for nothing.
+    fn is_overtaken(&self) -> Result<bool> {
+        // The reads before the look; pairs with the fence behind the limit, or with the word's change.
+        fence(Ordering::Acquire);
+        match (self.policy, &self.seat) {
+            (Policy::Lossless, _) => Ok(false),
+            (Policy::Patient(_), Some((_, line))) => {
+                // Relaxed: ordered by the fence.
+                let word = Word(self.bound.line(*line).word.load(Ordering::Relaxed));
+                if word.kind() == Use::Dropped { Err(self.was_dropped()) } else { Ok(false) }
+            }
+            _ => {
+                let limit = self.bound.head().limit.load(Ordering::Relaxed);
+                if self.seat.is_none() && limit <= self.at.position + self.bound.ring.size() {
+                    // Nobody knows of a read-only consumer: the channel may be gone, and its memory another's.
+                    self.ensure()?;
+                }
+                Ok(limit > self.at.position + self.bound.ring.size())
+            }
+        }
+    }
+
+    /// A lossy consumer that was overtaken goes on at the mark, which is near the end.
+    #[cold]
+    fn catch_up(&mut self) -> Result<()> {
+        self.ensure()?;
+        let (head, size) = (self.bound.head(), self.bound.ring.size());
+        // Acquire: the mark that goes with the limit, or a later one.
+        let limit = head.limit.load(Ordering::Acquire);
+        let mark = head.mark().filter(|mark| {
+            limit <= mark.position + size
+                && mark.position >= self.at.position
+                && mark.sequence >= self.at.sequence
+        });
+        let Some(mark) = mark else {
+            self.ensure()?;
+            return Err(self.bound.damaged("its mark makes no sense", limit));
+        };
+        let missed = mark.sequence - self.at.sequence;
+        let more = |count: u64| count.saturating_add(missed);
+        self.missed = (more(self.missed.0), more(self.missed.1));
+        self.at = mark;
+        if let Some((_, line)) = &self.seat {
+            // Relaxed: for display.
+            self.bound.line(*line).missed.store(self.missed.1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Copies the message at the position. False if it was overwritten meanwhile.
+    #[inline]
+    fn copy(&mut self, len: u64, buffer: &mut Vec<u8>) -> Result<bool> {
+        buffer.clear();
+        self.bound.ring.append(self.at.position + HEADER, len, buffer);
+        step!("channel.copied");
+        if self.policy == Policy::Lossless || !self.is_overtaken()? {
+            return Ok(true);
+        }
+        self.catch_up()?;
+        Ok(false)
+    }
+
+    /// The message of `len` bytes at the position has been received.
+    #[inline]
+    fn taken(&mut self, len: u64) -> Received {
+        let received = Received { sequence: self.at.sequence, missed: self.missed.0 };
+        self.missed.0 = 0;
+        self.at.position += frame::bytes(len);
+        self.at.sequence += 1;
+        if self.at.position - self.published > self.publish_bytes {
+            self.publish();
+        }
+        received
+    }
+
+    /// Tells the producer how far it has read.
+    fn publish(&mut self) {
+        self.published = self.at.position;
+        let Some((_, line)) = &self.seat else { return };
+        step!("channel.publishing");
+        join::publish(self.bound.line(*line), self.at);
+        step!("channel.published");
+        if self.policy != Policy::Lossy {
+            self.bound.head().room.wake();
+        }
+    }
+
+    /// Nothing is there: tells the producer, and waits.
+    #[cold]
+    fn idle(&mut self, until: Until) -> Result<Option<u64>> {
+        if self.published != self.at.position {
+            self.publish();
+        }
+        let deadline = match until {
+            Until::Never => return Ok(None),
+            Until::Deadline(at) => Some(at),
+            Until::Forever => None,
+        };
+        step!("channel.idle");
+        if self.wait == Wait::Sleep && self.seat.is_some() {
+            let bound = Arc::clone(&self.bound);
+            let mut look = || -> Result<Option<u64>> {
+                self.ensure()?;
+                self.poll()
+            };
+            // A seat needs no operation.
+            return bound.head().messages.wait(deadline, || Ok(()), |(), _| look());
+        }
+        let mut nap = FIRST_NAP;
+        while deadline.is_none_or(|at| Instant::now() < at) {
+            self.ensure()?;
+            if let Some(len) = self.poll()? {
+                return Ok(Some(len));
+            }
+            match self.wait {
+                Wait::Spin => std::hint::spin_loop(),
+                Wait::Sleep => {
+                    let left =
+                        deadline.map_or(nap, |at| at.saturating_duration_since(Instant::now()));
+                    std::thread::sleep(nap.min(left));
+                    nap = (nap * 2).min(LONGEST_NAP);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    #[cold]
+    fn was_dropped(&self) -> Error {
+        let Policy::Patient(patience) = self.policy else { return self.nothing() };
+        let text = format!(
+            "this consumer was dropped, because the producer had waited for it for {patience:?}; rejoin"
+        );
+        self.bound.error(ErrorKind::Closed, &text)
+    }
+
+    #[cold]
+    fn nothing(&self) -> Error {
+        self.bound.error(ErrorKind::TimedOut, "no message in time")
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        if let Some((seat, line)) = &self.seat
+            && !seat.is_inherited()
+        {
+            join::leave(self.bound.line(*line), seat.owner);
+            self.bound.head().room.wake();
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! [`Channel`]: the handle on a channel; opening and dropping one.
+
+use crate::channel::bound::{self, Bound};
+use crate::channel::consumer::Consumer;
+use crate::channel::layout::Word;
+use crate::channel::options::{ChannelOptions, Join, Policy};
+use crate::channel::producer::Producer;
+use crate::channel::status::{self, ChannelStat};
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::arena::Arena;
+use crate::memory::block::{self, Block, Wanted};
+use crate::memory::lane::LaneGuard;
+use crate::memory::roots::{self, StructureKind};
+use crate::sync::robust_lock::Peers;
+use crate::sync::space::Space;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A channel in a hold: one producer sends messages, every consumer receives all of them, in any process.
+///
+/// A ring of bytes in shared memory; messages of any length up to a quarter of it. A handle is cheap to clone.
+///
+/// ```
+/// # let dir = std::env::temp_dir().join(format!("commonhold-channel-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir).unwrap();
+/// # let path = dir.join("market.hold");
+/// use commonhold::{ChannelOptions, Hold, Join, Policy};
+///
+/// let hold = Hold::open_or_create(&path)?;
+/// let ticks = hold.channel("ticks", ChannelOptions::new(1 << 16))?;
+/// let mut consumer = ticks.consumer(Join::Now, Policy::Lossless)?; // usually in another process
+/// let mut producer = ticks.producer()?;
+/// producer.send(b"apple 12.50")?;
+/// let mut message = Vec::new();
+/// assert_eq!(consumer.recv(&mut message)?.sequence, 0);
+/// assert_eq!(message, b"apple 12.50");
+/// # drop((consumer, producer, ticks, hold));
+/// # std::fs::remove_dir_all(&dir).unwrap();
+/// # Ok::<(), commonhold::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Channel {
+    bound: Arc<Bound>,
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Channel").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+impl Channel {
+    /// The channel's name.
+    pub fn name(&self) -> &str {
+        &self.bound.block.name
+    }
+
+    /// How it was made.
+    pub fn options(&self) -> ChannelOptions {
+        ChannelOptions::new(self.bound.ring.size())
+    }
+
+    /// Becomes the producer. What was sent before stays; the sequence goes on.
+    ///
+    /// # Errors
+    /// `Busy`, naming slot and process, while another producer lives, this process's own included; `ReadOnly`;
+    /// `NotFound` if the channel was dropped; `Closed`; `Damaged`.
+    pub fn producer(&self) -> Result<Producer> {
+        Producer::new(&self.bound)
+    }
+
+    /// Becomes a consumer. A handle that was opened read-only can be lossy only: any other must tell the producer how far
+    /// it has read. It waits by looking every two milliseconds, because nobody can know that it waits.
+    ///
+    /// # Errors
+    /// `Full` if there are 64 consumers already; `ReadOnly`; `NotFound` if the channel was dropped; `Closed`;
+    /// `Damaged`.
+    pub fn consumer(&self, from: Join, policy: Policy) -> Result<Consumer> {
+        self.ensure()?;
+        Consumer::new(&self.bound, from, policy)
+    }
+
+    /// Who sends, who receives, who is behind.
+    ///
+    /// # Errors
+    /// `NotFound` if the channel was dropped; `Closed`; `Damaged`.
+    pub fn stat(&self) -> Result<ChannelStat> {
+        self.ensure()?;
+        status::stat(&self.bound)
+    }
+
+    fn ensure(&self) -> Result<()> {
+        self.bound.arena.ensure_open()?;
+        match self.bound.is_current() {
+            true => Ok(()),
+            false => {
+                Err(self.bound.error(ErrorKind::NotFound, "was dropped; open it again by name"))
+            }
+        }
+    }
+}
+
+/// Opens the channel of this name, or makes it if options are given. `None` if there is none.
+///
+/// # Errors
+/// `Mismatch` if it exists with another ring or as another kind; `Invalid`; `Full`; `ReadOnly`.
+pub(crate) fn open(
+    arena: &Arc<Arena>,
+    name: &str,
+    options: Option<ChannelOptions>,
+) -> Result<Option<Channel>> {
+    if let Some(options) = options {
+        options.check()?;
+    }
+    let bound = match arena.participant() {
+        Some(_) => open_writable(arena, name, options)?,
+        None => open_read_only(arena, name)?,
+    };
+    let Some(bound) = bound else { return Ok(None) };
+    let channel = Channel { bound: Arc::new(bound) };
+    if options.is_some_and(|options| options != channel.options()) {
+        let text = format!(
+            "channel '{name}' exists with a ring of {} bytes; open it with that",
+            channel.options().ring_bytes
+        );
+        return Err(Error::new(ErrorKind::Mismatch, text));
+    }
+    Ok(Some(channel))
+}
+
+fn open_writable(
+    arena: &Arc<Arena>,
+    name: &str,
+    options: Option<ChannelOptions>,
+) -> Result<Option<Bound>> {
+    let bytes = options.map_or(0, |options| bound::bytes(options.ring_bytes));
+    let wanted = Wanted { kind: StructureKind::Channel, name, bytes };
+    let fill: &dyn Fn(&Space, &Block) = &bound::fill;
+    let attachment = block::open(arena, &wanted, options.map(|_| fill))?;
+    let Some(attachment) = attachment else { return Ok(None) };
+    Bound::new(arena, attachment.block.clone(), Some(attachment)).map(Some)
+}
+
+fn open_read_only(arena: &Arc<Arena>, name: &str) -> Result<Option<Bound>> {
+    let space = &arena.space;
+    roots::check_name(StructureKind::Channel, name)?;
+    roots::check_kind(space, name, StructureKind::Channel)?;
+    let Some((id, root)) = roots::find(space, name) else { return Ok(None) };
+    Bound::new(arena, Block::bind(space, id, root)?, None).map(Some)
+}
+
+/// Drops the channel of this name with all messages; false if there is none.
+///
+/// # Errors
+/// `Busy`, naming slot and process, while another participant has it open, or this one has a producer or consumer.
+pub(crate) fn drop_named(arena: &Arena, name: &str) -> Result<bool> {
+    block::drop_named(arena, StructureKind::Channel, name, &no_own_seat)
+}
+
+/// Its seats store into the block without an operation: there must be none.
+fn no_own_seat(space: &Space, block: &Block, lane: &LaneGuard<'_>) -> Result<()> {
+    let Some(head) = bound::head(space, block) else { return Ok(()) };
+    let own = |word: u64| Word(word).owner() == Some(lane.me());
+    let lines = (0..head.lines_used()).map(|number| bound::line(space, block, number));
+    let mut words = lines.map(|line| line.word.load(Ordering::Acquire));
+    if own(head.producer.load(Ordering::Acquire)) || words.any(own) {
+        let text = format!(
+            "channel '{}': this process has a producer or consumer of it; drop that first",
+            block.name
+        );
+        return Err(Error::new(ErrorKind::Busy, text));
+    }
+    Ok(())
+}

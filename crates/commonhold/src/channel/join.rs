@@ -1,0 +1,223 @@
+//! Becoming a consumer: a cursor line, and where to begin.
+//!
+//! The joiner stores its cursor, and after a full fence reads the limit again: if that has moved too far, the producer
+//! may not have seen the cursor, and the joiner begins afresh. From then on nothing behind the cursor is
+//! overwritten, so it walks to the end, or finds out the number of the oldest message, at leisure. Whoever holds nobody
+//! back does the same without that promise, and compares with the limit instead.
+
+use crate::channel::bound::Bound;
+use crate::channel::frame::{self, Header};
+use crate::channel::layout::{LINES, Line, Mark, Use, Word};
+use crate::channel::options::{Join, Policy};
+use crate::error::{ErrorKind, Result};
+use crate::steps::step;
+use crate::sync::owner::Owner;
+use crate::sync::participant;
+use std::sync::atomic::{Ordering, fence};
+
+/// A producer moves the limit by an eighth of the ring: so often it cannot while a joiner reads three words.
+const TRIES: u32 = 1 << 20;
+
+pub(super) fn kind(policy: Policy) -> Use {
+    match policy {
+        Policy::Lossless => Use::Lossless,
+        Policy::Lossy => Use::Lossy,
+        Policy::Patient(_) => Use::Patient,
+    }
+}
+
+/// Claims a line; its cursor does not count yet.
+///
+/// # Errors
+/// `Full` if every line is taken by somebody who lives.
+pub(super) fn claim_line(bound: &Bound, me: Owner, policy: Policy) -> Result<usize> {
+    let mine = Word::new(Use::Claiming, me).0;
+    // Free ones first: whether an owner lives costs a system call.
+    for dead_ones in [false, true] {
+        for number in 0..LINES {
+            let line = bound.line(number);
+            let seen = line.word.load(Ordering::Acquire);
+            let owner = Word(seen).owner();
+            let free = match dead_ones {
+                false => Word(seen) == Word::FREE,
+                true => owner.is_none_or(|owner| participant::has_died(bound.space(), owner)),
+            };
+            // AcqRel: what its last owner stored comes before what this one will.
+            if free
+                && line
+                    .word
+                    .compare_exchange(seen, mine, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+            {
+                step!("channel.line-claimed");
+                prepare(bound, line, number, policy);
+                return Ok(number);
+            }
+        }
+    }
+    let text = format!("has {LINES} consumers already, the most there can be; close one");
+    Err(bound.error(ErrorKind::Full, &text))
+}
+
+fn prepare(bound: &Bound, line: &Line, number: usize, policy: Policy) {
+    let patience = match policy {
+        Policy::Patient(patience) => u64::try_from(patience.as_millis()).unwrap_or(u64::MAX).max(1),
+        _ => 0,
+    };
+    // Relaxed: the word that makes the line count is stored with release.
+    line.patience_ms.store(patience, Ordering::Relaxed);
+    line.missed.store(0, Ordering::Relaxed);
+    // Before the cursor counts; the joiner's fence orders it against the producer's look at the lines.
+    bound.head().lines_used.fetch_max(number as u32 + 1, Ordering::AcqRel);
+}
+
+/// Joins with a claimed line: returns where to begin. The line's cursor says the same.
+///
+/// # Errors
+/// `Damaged`.
+pub(super) fn with_line(
+    bound: &Bound,
+    number: usize,
+    me: Owner,
+    from: Join,
+    policy: Policy,
+) -> Result<Mark> {
+    let line = bound.line(number);
+    if policy == Policy::Lossy {
+        let at = without_line(bound, from)?;
+        publish(line, at);
+        line.word.store(Word::new(Use::Lossy, me).0, Ordering::Release);
+        return Ok(at);
+    }
+    for _ in 0..TRIES {
+        let (start, mark) = start(bound, from)?;
+        publish(line, Mark { position: start, ..mark });
+        step!("channel.cursor-stored");
+        // Release: the cursor comes before the word that makes it count; pairs with the producer's acquire.
+        line.word.store(Word::new(kind(policy), me).0, Ordering::Release);
+        // The cursor before the look at the limit; pairs with the producer's fence.
+        fence(Ordering::SeqCst);
+        step!("channel.joining");
+        if bound.head().limit.load(Ordering::Acquire) <= start + bound.ring.size() {
+            let at = settle(bound, from, start, mark, &|| true)?;
+            let at = at.ok_or_else(|| bound.damaged("no message begins", start))?;
+            publish(line, at);
+            step!("channel.joined");
+            // A producer may have waited for the cursor of before.
+            bound.head().room.wake();
+            return Ok(at);
+        }
+    }
+    Err(bound.damaged("its limit makes no sense", 0))
+}
+
+/// Joins without holding anybody back.
+///
+/// # Errors
+/// `Damaged`.
+pub(super) fn without_line(bound: &Bound, from: Join) -> Result<Mark> {
+    for _ in 0..TRIES {
+        let (start, mark) = start(bound, from)?;
+        let kept = |position: u64| {
+            // Pairs with the producer's fence behind the limit.
+            fence(Ordering::Acquire);
+            bound.head().limit.load(Ordering::Relaxed) <= position + bound.ring.size()
+        };
+        if let Some(at) = settle(bound, from, start, mark, &|| kept(start))?
+            && kept(at.position)
+        {
+            return Ok(at);
+        }
+    }
+    Err(bound.damaged("its limit makes no sense", 0))
+}
+
+/// Where to begin, and a mark that is not before it.
+fn start(bound: &Bound, from: Join) -> Result<(u64, Mark)> {
+    let (head, size) = (bound.head(), bound.ring.size());
+    // Acquire: the mark that goes with the limit, or a later one; pairs with the release in `Room::widen`.
+    let limit = head.limit.load(Ordering::Acquire);
+    let mark = head.mark().filter(|mark| limit <= mark.position + size && limit % 8 == 0);
+    let Some(mark) = mark else { return Err(bound.damaged("its mark makes no sense", limit)) };
+    let start = match from {
+        Join::Now => mark.position,
+        Join::Oldest => limit.saturating_sub(size),
+    };
+    Ok((start, mark))
+}
+
+/// From where the reading begins to where receiving does. `None` if `kept` does not hold any more.
+fn settle(
+    bound: &Bound,
+    from: Join,
+    start: u64,
+    mark: Mark,
+    kept: &dyn Fn() -> bool,
+) -> Result<Option<Mark>> {
+    match from {
+        Join::Now => walk_to_end(bound, mark, kept),
+        Join::Oldest => number_of(bound, start, kept),
+    }
+}
+
+/// Walks to the first header that is zero, or one ring at most: by then all is newer than the call.
+fn walk_to_end(bound: &Bound, mark: Mark, kept: &dyn Fn() -> bool) -> Result<Option<Mark>> {
+    let (ring, mut at) = (&bound.ring, mark);
+    while at.position - mark.position < ring.size() {
+        let word = ring.header(at.position).load(Ordering::Acquire);
+        let header = frame::decode(word, at.sequence, ring.rest(at.position), ring.size());
+        if !kept() {
+            return Ok(None);
+        }
+        match header {
+            Header::None => break,
+            Header::Filler => at.position += ring.rest(at.position),
+            Header::Message { len } => {
+                at.position += frame::bytes(len);
+                at.sequence += 1;
+            }
+            Header::Wrong => return Err(bound.damaged("no header is", at.position)),
+        }
+    }
+    Ok(Some(at))
+}
+
+/// The whole number of the message at `start`, of which its header has the lower half.
+fn number_of(bound: &Bound, start: u64, kept: &dyn Fn() -> bool) -> Result<Option<Mark>> {
+    for _ in 0..TRIES {
+        // The mark first: it is not before `start`, and not a ring behind it as long as that is kept.
+        let Some(mark) = bound.head().mark() else { break };
+        let word = bound.ring.header(start).load(Ordering::Acquire);
+        if !kept() {
+            return Ok(None);
+        }
+        if mark.position == start {
+            return Ok(Some(mark));
+        }
+        if word != 0 && mark.position > start {
+            let behind = (mark.sequence as u32).wrapping_sub(frame::low_sequence(word));
+            let Some(sequence) = mark.sequence.checked_sub(u64::from(behind)) else { break };
+            return Ok(Some(Mark { position: start, sequence }));
+        }
+        std::hint::spin_loop();
+    }
+    Err(bound.damaged("no message begins", start))
+}
+
+/// Stores where a consumer is.
+pub(super) fn publish(line: &Line, at: Mark) {
+    // Relaxed: for display.
+    line.sequence.store(at.sequence, Ordering::Relaxed);
+    // Release: what lies before has been read; pairs with the producer's acquire.
+    line.cursor.store(at.position, Ordering::Release);
+}
+
+/// Gives a line of `me` back.
+pub(super) fn leave(line: &Line, me: Owner) {
+    let seen = line.word.load(Ordering::Relaxed);
+    if Word(seen).owner() == Some(me) {
+        // Release: everything was read before. A producer that drops the consumer meanwhile is overruled.
+        line.word.store(Word::FREE.0, Ordering::Release);
+        step!("channel.line-left");
+    }
+}

@@ -1,0 +1,313 @@
+//! [`Producer`]: sending.
+
+use crate::channel::bound::Bound;
+use crate::channel::frame::{self, HEADER};
+use crate::channel::layout::Mark;
+use crate::channel::options::{Peer, Wait};
+use crate::channel::reserve::Reservation;
+use crate::channel::room::Room;
+use crate::channel::seat::Seat;
+use crate::channel::takeover;
+use crate::error::{Error, ErrorKind, Result};
+use crate::steps::step;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// The one who sends to a channel. Dropping it lets another one begin.
+///
+/// There is one at a time, in all processes. When its process dies, however that happens, the next one
+/// goes on behind the last message that was sent, without a gap or a repeat in sequence. A message that is
+/// being sent at that instant is sent wholly or not at all.
+///
+/// `send` waits while the ring is full and a lossless consumer that lives has not read what would be
+/// overwritten; it does not wait for the dead. After the hold's handle was closed, or in a forked child, every
+/// call is the error `Closed`.
+pub struct Producer {
+    pub(super) seat: Seat,
+    at: Mark,
+    room: Room,
+    wait: Wait,
+}
+
+/// How long to wait for room.
+#[derive(Clone, Copy)]
+pub(super) enum Until {
+    Never,
+    Deadline(Instant),
+    Forever,
+}
+
+impl fmt::Debug for Producer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.bound().block.name;
+        f.debug_struct("Producer")
+            .field("channel", name)
+            .field("sequence", &self.at.sequence)
+            .finish()
+    }
+}
+
+impl Producer {
+    pub(super) fn new(bound: &Arc<Bound>) -> Result<Producer> {
+        let (seat, at) = Seat::take(bound, |seat| takeover::take(&seat.bound, seat.owner))?;
+        Ok(Producer { seat, at, room: Room::new(at.position), wait: Wait::Sleep })
+    }
+
+    /// How it waits for room; at first [`Wait::Sleep`].
+    pub fn set_wait(&mut self, wait: Wait) {
+        self.wait = wait;
+    }
+
+    /// The number of the next message.
+    pub fn sequence(&self) -> u64 {
+        self.at.sequence
+    }
+
+    /// The longest message in bytes: a quarter of the ring.
+    pub fn max_message(&self) -> usize {
+        self.bound().most() as usize
+    }
+
+    /// Who was in the way when the last `try_send`, `send_timeout` or `try_reserve` had no room; the first of
+    /// them, if there are several.
+    pub fn waits_for(&self) -> Option<Peer> {
+        self.room.waits_for
+    }
+
+    /// Sends a message; returns its number. Waits for room as long as it takes.
+    ///
+    /// # Errors
+    /// `TooLarge` beyond [`Producer::max_message`]; `Closed`.
+    #[inline]
+    pub fn send(&mut self, message: &[u8]) -> Result<u64> {
+        self.send_until(message, Until::Forever)?.ok_or_else(|| self.no_room())
+    }
+
+    /// Sends a message if there is room for it now. `None`: there is none, and
+    /// [`waits_for`](Producer::waits_for) says because of whom.
+    ///
+    /// # Errors
+    /// As for [`Producer::send`].
+    #[inline]
+    pub fn try_send(&mut self, message: &[u8]) -> Result<Option<u64>> {
+        self.send_until(message, Until::Never)
+    }
+
+    /// Sends a message; waits for room at most so long. `None`: the time ran out.
+    ///
+    /// # Errors
+    /// As for [`Producer::send`].
+    pub fn send_timeout(&mut self, message: &[u8], timeout: Duration) -> Result<Option<u64>> {
+        self.send_until(message, deadline(timeout))
+    }
+
+    #[inline]
+    fn send_until(&mut self, message: &[u8], until: Until) -> Result<Option<u64>> {
+        let len = message.len() as u64;
+        if !self.place(len, until)? {
+            return Ok(None);
+        }
+        self.bound().ring.write(self.at.position + HEADER, message);
+        let sequence = self.release(len);
+        self.bound().head().messages.wake();
+        step!("channel.woken");
+        Ok(Some(sequence))
+    }
+
+    /// Sends messages one after the other, and wakes consumers once; returns how many were sent. Waits for room as
+    /// long as it takes.
+    ///
+    /// # Errors
+    /// As for [`Producer::send`]; what came before the message in question is sent, and
+    /// [`sequence`](Producer::sequence) tells how much that is.
+    pub fn send_many<M: AsRef<[u8]>>(
+        &mut self,
+        messages: impl IntoIterator<Item = M>,
+    ) -> Result<u64> {
+        let first = self.at.sequence;
+        let result = messages.into_iter().try_for_each(|message| {
+            let message = message.as_ref();
+            let len = message.len() as u64;
+            self.place(len, Until::Forever)?;
+            self.bound().ring.write(self.at.position + HEADER, message);
+            self.release(len);
+            Ok(())
+        });
+        if self.at.sequence != first {
+            self.bound().head().messages.wake();
+            step!("channel.woken");
+        }
+        result.map(|()| self.at.sequence - first)
+    }
+
+    /// Makes room for a message of `len` bytes, to be written where it lies. Waits as long as it takes. Dropping the
+    /// result sends nothing.
+    ///
+    /// # Errors
+    /// As for [`Producer::send`].
+    pub fn reserve(&mut self, len: usize) -> Result<Reservation<'_>> {
+        match self.place(len as u64, Until::Forever)? {
+            true => Ok(Reservation::new(self, len)),
+            false => Err(self.no_room()),
+        }
+    }
+
+    /// As [`Producer::reserve`], without waiting; `None` if there is no room now.
+    ///
+    /// # Errors
+    /// As for [`Producer::send`].
+    pub fn try_reserve(&mut self, len: usize) -> Result<Option<Reservation<'_>>> {
+        Ok(self.place(len as u64, Until::Never)?.then(|| Reservation::new(self, len)))
+    }
+
+    #[inline]
+    pub(super) fn bound(&self) -> &Bound {
+        &self.seat.bound
+    }
+
+    /// Where the message begins for which there is room.
+    pub(super) fn position(&self) -> u64 {
+        self.at.position
+    }
+
+    /// Makes room for a message of `len` bytes at the position; false if there is none in time.
+    #[inline]
+    fn place(&mut self, len: u64, until: Until) -> Result<bool> {
+        self.seat.ensure()?;
+        let frame = frame::bytes(len);
+        // A message that is too long fails here, too: stop and rest are small then, or it is refused below.
+        if len <= self.bound().most()
+            && frame <= self.bound().ring.rest(self.at.position)
+            && self.at.position + frame + HEADER <= self.room.stop
+        {
+            return Ok(true);
+        }
+        self.place_slowly(len, until)
+    }
+
+    #[cold]
+    fn place_slowly(&mut self, len: u64, until: Until) -> Result<bool> {
+        if len > self.bound().most() {
+            return Err(self.too_large(len));
+        }
+        let frame = frame::bytes(len);
+        let rest = self.bound().ring.rest(self.at.position);
+        if frame > rest {
+            if !self.make_room(self.at.position + rest, until)? {
+                return Ok(false);
+            }
+            self.fill(rest);
+        }
+        self.make_room(self.at.position + frame, until)
+    }
+
+    /// A filler up to the end of the ring.
+    fn fill(&mut self, rest: u64) {
+        let Mark { position, sequence } = self.at;
+        let ring = &self.bound().ring;
+        // Relaxed: the release below.
+        ring.header(position + rest).store(0, Ordering::Relaxed);
+        step!("channel.filler-zeroed");
+        // Release: the next header is zero before anybody can come to look at it.
+        ring.header(position).store(frame::filler(sequence), Ordering::Release);
+        step!("channel.filled");
+        self.at.position += rest;
+    }
+
+    /// Makes the message of `len` bytes visible that was written at the position.
+    #[inline]
+    pub(super) fn release(&mut self, len: u64) -> u64 {
+        step!("channel.written");
+        let Mark { position, sequence } = self.at;
+        let ring = &self.bound().ring;
+        let end = position + frame::bytes(len);
+        // Relaxed: the release below.
+        ring.header(end).store(0, Ordering::Relaxed);
+        step!("channel.zeroed");
+        // Release: the bytes, and the zero behind them, come before; pairs with the acquire of consumers.
+        ring.header(position).store(frame::message(sequence, len), Ordering::Release);
+        step!("channel.sent");
+        self.at = Mark { position: end, sequence: sequence + 1 };
+        sequence
+    }
+
+    /// Makes room up to `end` and the header behind it.
+    fn make_room(&mut self, end: u64, until: Until) -> Result<bool> {
+        let bound = Arc::clone(&self.seat.bound);
+        if end + HEADER <= self.room.stop || self.room.make(&bound, self.at, end) {
+            return Ok(true);
+        }
+        // What was sent in this batch is announced before anybody is waited for.
+        bound.head().messages.wake();
+        step!("channel.waits");
+        loop {
+            let deadline = match until {
+                Until::Never => return Ok(false),
+                Until::Deadline(at) => Some(at),
+                Until::Forever => None,
+            };
+            // Not beyond the moment when a patient consumer has to be dropped.
+            let patience = self.room.patience_left().map(|left| Instant::now() + left);
+            let until = deadline.into_iter().chain(patience).min();
+            if self.wait_for_room(&bound, end, until)? {
+                return Ok(true);
+            }
+            if deadline.is_some_and(|at| Instant::now() >= at) {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn wait_for_room(&mut self, bound: &Bound, end: u64, until: Option<Instant>) -> Result<bool> {
+        let (seat, room, at) = (&self.seat, &mut self.room, self.at);
+        let mut look = || -> Result<Option<()>> {
+            seat.ensure()?;
+            Ok(room.make(bound, at, end).then_some(()))
+        };
+        if self.wait == Wait::Sleep {
+            // A seat needs no operation.
+            let found = bound.head().room.wait(until, || Ok(()), |(), _| look());
+            return Ok(found?.is_some());
+        }
+        while until.is_none_or(|until| Instant::now() < until) {
+            if look()?.is_some() {
+                return Ok(true);
+            }
+            std::hint::spin_loop();
+        }
+        Ok(false)
+    }
+
+    #[cold]
+    fn too_large(&self, len: u64) -> Error {
+        let text = format!(
+            "a message of {len} bytes is over the limit of {}, a quarter of the ring; split it, or make the \
+             channel with a larger ring",
+            self.bound().most()
+        );
+        self.bound().error(ErrorKind::TooLarge, &text)
+    }
+
+    #[cold]
+    fn no_room(&self) -> Error {
+        self.bound().error(ErrorKind::TimedOut, "no room in time")
+    }
+}
+
+/// The moment when the time runs out; a timeout without end is none.
+pub(super) fn deadline(timeout: Duration) -> Until {
+    Instant::now().checked_add(timeout).map_or(Until::Forever, Until::Deadline)
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        if !self.seat.is_inherited() {
+            self.bound().head().set_mark(self.at);
+            step!("channel.leaving");
+            takeover::release(self.bound(), self.seat.owner);
+            step!("channel.left");
+        }
+    }
+}

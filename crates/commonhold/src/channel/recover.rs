@@ -1,0 +1,27 @@
+//! What a dead participant leaves in a channel: the producer's word, and cursor lines.
+//!
+//! Nobody needs this to go on: whoever meets them asks whether their owner lives. It is done so that a sleeping
+//! producer hears of a death at once, and no word outlives its generation.
+
+use crate::channel::bound::{head, line};
+use crate::channel::layout::Word;
+use crate::memory::block::Block;
+use crate::sync::owner::Owner;
+use crate::sync::space::Space;
+use std::sync::atomic::Ordering;
+
+/// Gives back what `owner` had of the channel in this block. The caller holds its byte, and it is attached.
+pub(crate) fn give_back(space: &Space, block: &Block, owner: Owner) {
+    let Some(head) = head(space, block) else { return };
+    let free = |word: &std::sync::atomic::AtomicU64| {
+        let seen = word.load(Ordering::Acquire);
+        let own = Word(seen).owner() == Some(owner);
+        // Somebody who found the owner dead may be claiming it: one of the two succeeds.
+        own && word.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    };
+    free(&head.producer);
+    let left = (0..head.lines_used()).filter(|number| free(&line(space, block, *number).word));
+    if left.count() > 0 {
+        head.room.wake_all();
+    }
+}

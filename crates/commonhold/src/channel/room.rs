@@ -1,0 +1,205 @@
+//! How far the producer may write.
+//!
+//! The **limit** in the hold is the furthest that the producer may write without looking at the cursors again: a
+//! boundary of frames, one ring ahead. Before it writes beyond, it moves the mark to its own position, stores
+//! a larger limit, and after a full fence looks at all cursors *again*: a joiner stores its cursor and after a full
+//! fence reads the limit, so one of the two sees the other. A smaller cursor found then means to wait. The limit never
+//! decreases, and it is stored before any byte that it allows: so it is also the claim that lossy consumers compare
+//! with after they copied, and the oldest message kept begins one ring before it.
+//!
+//! The limit moves by an eighth of the ring at most, where nobody holds it back: so what was sent stays for joiners
+//! that want it. Dead consumers are skipped; their lines are never written here, but that a patient one that lives
+//! is dropped, by a compare-and-swap of its word.
+
+use crate::channel::bound::Bound;
+use crate::channel::frame::HEADER;
+use crate::channel::layout::{LINES, Mark, Use, Word};
+use crate::channel::options::Peer;
+use crate::os::clock;
+use crate::steps::step;
+use crate::sync::participant;
+use std::collections::VecDeque;
+use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
+
+/// The mark is at most so far behind.
+const MARK_BYTES: u64 = 64 << 10;
+/// Whether a consumer lives is asked at most so often.
+const ASK_NS: u64 = 1_000_000;
+
+/// What the producer remembers of a line that was in its way.
+#[derive(Clone, Copy, Default)]
+struct Doubt {
+    /// Found dead; the dead stay dead.
+    dead: u64,
+    /// When it was last asked whether this one lives.
+    asked_ns: u64,
+    /// Word, cursor, and since when they are in the way.
+    in_way: (u64, u64, u64),
+}
+
+/// How far the producer may write; private memory.
+pub(super) struct Room {
+    /// The next place where something has to be done first.
+    pub(super) stop: u64,
+    allowance: u64,
+    marked: u64,
+    /// Boundaries of frames behind us, an eighth of a ring apart.
+    kept: VecDeque<u64>,
+    doubts: [Doubt; LINES],
+    /// Who was in the way last.
+    pub(super) waits_for: Option<Peer>,
+    /// When the first patient consumer in the way is to be dropped, on the monotonic clock.
+    patience_ends_ns: Option<u64>,
+}
+
+impl Room {
+    /// Of a producer that has just moved the mark to its position.
+    pub(super) fn new(position: u64) -> Room {
+        Room {
+            stop: position,
+            allowance: position,
+            marked: position,
+            kept: VecDeque::new(),
+            doubts: [Doubt::default(); LINES],
+            waits_for: None,
+            patience_ends_ns: None,
+        }
+    }
+
+    /// Makes room up to `end` and the header behind it, without waiting; false if somebody is in the way.
+    pub(super) fn make(&mut self, bound: &Bound, now: Mark, end: u64) -> bool {
+        let need = end + HEADER;
+        if now.position != self.marked {
+            bound.head().set_mark(now);
+            self.marked = now.position;
+        }
+        let stride = bound.ring.size() / 8;
+        if self.kept.back().is_none_or(|last| now.position >= last + stride) {
+            self.kept.push_back(now.position);
+        }
+        while need > self.allowance {
+            self.widen(bound, now.position, need);
+            if need > self.allowance && !self.clear_the_way(bound, need) {
+                return false;
+            }
+        }
+        let next_mark = now.position + stride.min(MARK_BYTES);
+        // A message may be longer than the way to the next mark.
+        self.stop = self.allowance.min(next_mark.max(need));
+        self.waits_for = None;
+        true
+    }
+
+    /// Looks at the cursors, moves the limit, looks again.
+    fn widen(&mut self, bound: &Bound, position: u64, need: u64) {
+        let (head, size) = (bound.head(), bound.ring.size());
+        let least = self.least_cursor(bound, position);
+        // Relaxed: only the producer stores it.
+        let limit = head.limit.load(Ordering::Relaxed);
+        let wanted = limit.max(self.boundary(least, position, need, size) + size);
+        if wanted > limit {
+            // Release: the mark comes before the limit that needs it; pairs with the acquire of joiners.
+            head.limit.store(wanted, Ordering::Release);
+            step!("channel.limited");
+        }
+        // The limit before the cursors; pairs with the fence of joiners. It also comes before every byte that
+        // it allows; pairs with the acquire fence of lossy consumers.
+        fence(Ordering::SeqCst);
+        let least = self.least_cursor(bound, position);
+        self.allowance = self.allowance.max(wanted.min(least + size));
+        step!("channel.scanned");
+        while self.kept.front().is_some_and(|kept| kept + size < wanted) {
+            self.kept.pop_front();
+        }
+    }
+
+    /// The boundary that the limit is to be one ring ahead of: as far back as `need` permits, and some more.
+    fn boundary(&self, least: u64, position: u64, need: u64, size: u64) -> u64 {
+        let wanted = (need + size / 8).min(position + size);
+        let kept = self.kept.iter().find(|kept| **kept + size >= wanted);
+        kept.map_or(least, |kept| least.min(*kept))
+    }
+
+    /// The least cursor that counts; the producer's own position is one.
+    fn least_cursor(&self, bound: &Bound, position: u64) -> u64 {
+        let mut least = position;
+        for number in 0..bound.head().lines_used() {
+            let line = bound.line(number);
+            // Acquire: a cursor that counts was stored before; pairs with the release of joiners.
+            let word = Word(line.word.load(Ordering::Acquire));
+            if word.counts() && word.0 != self.doubts[number].dead {
+                // Acquire: what lies before it has been read; pairs with the release in `Consumer::publish`.
+                least = least.min(line.cursor.load(Ordering::Acquire));
+            }
+        }
+        least
+    }
+
+    /// Finds who is in the way. True if one of them counts no more; false if one has to be waited for.
+    fn clear_the_way(&mut self, bound: &Bound, need: u64) -> bool {
+        let now = clock::monotonic_ns();
+        let mut cleared = false;
+        self.waits_for = None;
+        self.patience_ends_ns = None;
+        for number in 0..bound.head().lines_used() {
+            let line = bound.line(number);
+            let word = Word(line.word.load(Ordering::Acquire));
+            let cursor = line.cursor.load(Ordering::Acquire);
+            let in_way = cursor.saturating_add(bound.ring.size()) < need;
+            if !word.counts() || !in_way || word.0 == self.doubts[number].dead {
+                continue;
+            }
+            if self.is_dead(bound, number, word, cursor, now) {
+                cleared = true;
+            } else if self.has_no_patience(bound, number, word, now) {
+                step!("channel.dropped");
+                cleared = true;
+            } else if let Some(owner) = word.owner() {
+                self.waits_for = self.waits_for.or(Some(bound.peer(owner)));
+            }
+        }
+        // Somebody may have moved meanwhile: then nobody was in the way.
+        cleared || self.waits_for.is_none()
+    }
+
+    fn is_dead(&mut self, bound: &Bound, number: usize, word: Word, cursor: u64, now: u64) -> bool {
+        let doubt = &mut self.doubts[number];
+        let known = (doubt.in_way.0, doubt.in_way.1) == (word.0, cursor);
+        if known && now.saturating_sub(doubt.asked_ns) < ASK_NS {
+            return false;
+        }
+        if !known {
+            doubt.in_way = (word.0, cursor, now);
+        }
+        doubt.asked_ns = now;
+        let dead = word.owner().is_none_or(|owner| participant::has_died(bound.space(), owner));
+        if dead {
+            doubt.dead = word.0;
+        }
+        dead
+    }
+
+    /// Drops a patient consumer that has been in the way too long.
+    fn has_no_patience(&mut self, bound: &Bound, number: usize, word: Word, now: u64) -> bool {
+        let (Use::Patient, Some(owner)) = (word.kind(), word.owner()) else { return false };
+        let line = bound.line(number);
+        let patience = line.patience_ms.load(Ordering::Relaxed).saturating_mul(1_000_000);
+        let ends = self.doubts[number].in_way.2.saturating_add(patience);
+        if now < ends {
+            self.patience_ends_ns = Some(self.patience_ends_ns.map_or(ends, |at| at.min(ends)));
+            return false;
+        }
+        let dropped = Word::new(Use::Dropped, owner).0;
+        // AcqRel: whoever reads bytes that are written from now on finds itself dropped. If the word has changed, the
+        // consumer has left.
+        let _ = line.word.compare_exchange(word.0, dropped, Ordering::AcqRel, Ordering::Relaxed);
+        true
+    }
+
+    /// How long to sleep at most before looking whether a patient consumer is to be dropped.
+    pub(super) fn patience_left(&self) -> Option<Duration> {
+        let ends = self.patience_ends_ns?;
+        Some(Duration::from_nanos(ends.saturating_sub(clock::monotonic_ns()).max(1)))
+    }
+}

@@ -1,0 +1,78 @@
+//! A seat: the tie of a producer or consumer to its participant.
+//!
+//! Sending and receiving enter no lane: it would cost as much as the message. What a lane does for other operations, a
+//! seat does here. The participant's generation does not end while it has seats, even when the handle was closed, so
+//! nobody else's line is ever stored into; a channel is not dropped while the dropper's own process has seats at it;
+//! and a forked child is told that the seat is its parent's.
+
+use crate::channel::bound::Bound;
+use crate::error::{ErrorKind, Result};
+use crate::os::fork::ForkMark;
+use crate::sync::owner::Owner;
+use crate::sync::robust_lock::Peers;
+use std::sync::Arc;
+
+/// A producer's or consumer's seat.
+pub(super) struct Seat {
+    pub(super) bound: Arc<Bound>,
+    pub(super) owner: Owner,
+    mark: ForkMark,
+}
+
+impl Seat {
+    /// Takes a seat; `sit` claims what goes with it, inside an operation on the channel.
+    ///
+    /// # Errors
+    /// Those of `sit`; `ReadOnly`; `NotFound` if the channel was dropped.
+    pub(super) fn take<T>(
+        bound: &Arc<Bound>,
+        sit: impl FnOnce(&Seat) -> Result<T>,
+    ) -> Result<(Seat, T)> {
+        let Some(attachment) = &bound.attachment else {
+            let what = "this handle was opened read-only; open the hold for writing, or join as a \
+                        lossy consumer";
+            return Err(bound.error(ErrorKind::ReadOnly, what));
+        };
+        let mark = ForkMark::new().map_err(|e| {
+            crate::error::Error::os(format!("channel '{}': detecting forks", bound.block.name), &e)
+        })?;
+        let lane = attachment.enter()?;
+        let owner = lane.me();
+        bound.arena.take_seat()?;
+        let seat = Seat { bound: Arc::clone(bound), owner, mark };
+        let found = sit(&seat);
+        // The lane first: the last seat of a closed handle ends the registration, which waits for lanes.
+        drop(lane);
+        found.map(|found| (seat, found))
+    }
+
+    /// True in a child that was forked after the seat was taken.
+    #[inline]
+    pub(super) fn is_inherited(&self) -> bool {
+        self.mark.inherited()
+    }
+
+    /// # Errors
+    /// `Closed` if the hold's handle was closed, or in a forked child.
+    #[inline]
+    pub(super) fn ensure(&self) -> Result<()> {
+        if self.mark.inherited() {
+            return Err(self.inherited());
+        }
+        self.bound.arena.ensure_open()
+    }
+
+    #[cold]
+    fn inherited(&self) -> crate::error::Error {
+        let what = "this producer or consumer belongs to the parent process; take one of your own";
+        self.bound.error(ErrorKind::Closed, what)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if !self.is_inherited() {
+            self.bound.arena.leave_seat();
+        }
+    }
+}

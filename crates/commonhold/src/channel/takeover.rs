@@ -1,0 +1,84 @@
+//! Becoming the producer of a channel, where the one before stopped.
+//!
+//! The producer's word is claimed if nobody has it or its owner is dead. The end is found by walking the headers from the
+//! mark: the header behind the last message is zero, because it was zeroed before that message was released. What a dead
+//! producer wrote behind that is nobody's. Consumers are woken, whatever their flag says: the dead one may have died
+//! between a message and waking.
+
+use crate::channel::bound::Bound;
+use crate::channel::frame::{self, Header};
+use crate::channel::layout::{LAST, Mark};
+use crate::error::{Error, ErrorKind, Result};
+use crate::steps::step;
+use crate::sync::owner::Owner;
+use crate::sync::participant;
+use std::sync::atomic::Ordering;
+
+/// Claims the producer's word for `me` and finds the end.
+///
+/// # Errors
+/// `Busy`, naming slot and process, while another producer lives; `Damaged`.
+pub(super) fn take(bound: &Bound, me: Owner) -> Result<Mark> {
+    claim(bound, me)?;
+    step!("channel.producer-claimed");
+    bound.head().messages.wake_all();
+    step!("channel.takeover-woken");
+    let end = find_end(bound).inspect_err(|_| release(bound, me))?;
+    step!("channel.walked");
+    bound.head().set_mark(end);
+    Ok(end)
+}
+
+fn claim(bound: &Bound, me: Owner) -> Result<()> {
+    let word = &bound.head().producer;
+    loop {
+        // Acquire: pairs with the release of who gave it up. What the dead stored is visible because they died.
+        let seen = word.load(Ordering::Acquire);
+        if let Some(owner) = Owner::from_bits(seen as u32)
+            && !participant::has_died(bound.space(), owner)
+        {
+            return Err(busy(bound, owner));
+        }
+        let mine = u64::from(me.bits());
+        if word.compare_exchange(seen, mine, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            return Ok(());
+        }
+    }
+}
+
+fn busy(bound: &Bound, owner: Owner) -> Error {
+    let peer = bound.peer(owner);
+    let text = format!(
+        "has its producer: slot {} (process {}); wait until that is closed or has ended",
+        peer.slot, peer.pid
+    );
+    bound.error(ErrorKind::Busy, &text)
+}
+
+/// Gives the producer's word up.
+pub(super) fn release(bound: &Bound, me: Owner) {
+    let mine = u64::from(me.bits());
+    // Release: the next producer sees all that was sent; pairs with the acquire in `claim`.
+    let _ = bound.head().producer.compare_exchange(mine, 0, Ordering::Release, Ordering::Relaxed);
+}
+
+/// Walks from the mark to the end.
+fn find_end(bound: &Bound) -> Result<Mark> {
+    let Some(mut at) = bound.head().mark() else {
+        return Err(bound.damaged("its mark makes no sense", 0));
+    };
+    let (ring, start) = (&bound.ring, at.position);
+    while at.position - start <= ring.size() && at.position <= LAST {
+        let word = ring.header(at.position).load(Ordering::Acquire);
+        match frame::decode(word, at.sequence, ring.rest(at.position), ring.size()) {
+            Header::None => return Ok(at),
+            Header::Filler => at.position += ring.rest(at.position),
+            Header::Message { len } => {
+                at.position += frame::bytes(len);
+                at.sequence += 1;
+            }
+            Header::Wrong => break,
+        }
+    }
+    Err(bound.damaged("no end is found", at.position))
+}

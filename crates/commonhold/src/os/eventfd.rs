@@ -1,0 +1,43 @@
+//! An eventfd: a counter of the kernel's that `poll` can wait for.
+//!
+//! # Safety
+//! Unsafe only to make the descriptor; it is owned from then on.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd};
+
+/// Readable once it was rung, until it is cleared. Neither blocks.
+#[derive(Debug)]
+pub(crate) struct EventFd(File);
+
+impl EventFd {
+    pub(crate) fn new() -> io::Result<EventFd> {
+        // SAFETY: no pointers.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        Ok(EventFd(unsafe { File::from_raw_fd(fd) }))
+    }
+
+    /// Makes it readable.
+    pub(crate) fn ring(&self) {
+        // It can only fail because the counter is at its end: then it is readable.
+        let _ = (&self.0).write(&1u64.to_ne_bytes());
+    }
+
+    /// Makes it unreadable.
+    pub(crate) fn clear(&self) {
+        // It can only fail because it was not rung.
+        let _ = (&self.0).read(&mut [0; 8]);
+    }
+}
+
+impl AsFd for EventFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,99 @@
+//! [`Batch`]: many elements in hand, to be moved at once.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::queue::element::{Bytes, Element, let_go};
+use crate::queue::handle::Queue;
+use std::fmt;
+
+/// Elements in the hand of this process, in order; moved between queues for the price of one
+/// ([`NamedQueue::push_many`](crate::NamedQueue::push_many), [`pull_into`](crate::NamedQueue::pull_into)). Keeps its private
+/// memory, so use one again and again.
+///
+/// Like an [`Element`], what is left in it when it is dropped goes to the queue for orphans.
+pub struct Batch<'q> {
+    queue: &'q Queue,
+    ids: Vec<u32>,
+    owner: u32,
+}
+
+impl fmt::Debug for Batch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch").field("queue", &self.queue.name()).field("ids", &self.ids).finish()
+    }
+}
+
+impl<'q> Batch<'q> {
+    pub(crate) fn new(queue: &'q Queue) -> Batch<'q> {
+        Batch { queue, ids: Vec::new(), owner: 0 }
+    }
+
+    /// How many elements are in it.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// The bytes of the elements, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Bytes<'_>> {
+        self.ids.iter().map(|id| Bytes::new(self.queue, *id, self.owner))
+    }
+
+    /// Takes the last element out.
+    pub fn pop(&mut self) -> Option<Element<'q>> {
+        self.ids.pop().map(|id| Element::new(self.queue, id, self.owner))
+    }
+
+    /// Adds an element at the end.
+    ///
+    /// # Errors
+    /// `Invalid` if it is of another queue or, in a forked child, of another process; it goes where a dropped one goes.
+    pub fn add(&mut self, element: Element<'q>) -> Result<()> {
+        if !self.queue.is_same(element.queue()) || !self.is_of(element.owner()) {
+            let text = format!(
+                "queue '{}': the element is not of the queue and the process of the others in the batch",
+                self.queue.name()
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        self.owner = element.owner();
+        self.ids.push(element.id());
+        element.forget();
+        Ok(())
+    }
+
+    pub(crate) fn queue(&self) -> &'q Queue {
+        self.queue
+    }
+
+    pub(crate) fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// True if all in it is in the hand of this participant.
+    pub(crate) fn is_of(&self, owner: u32) -> bool {
+        self.ids.is_empty() || self.owner == owner
+    }
+
+    /// For what `owner` pulls.
+    pub(crate) fn take_ids(&mut self, owner: u32) -> &mut Vec<u32> {
+        self.owner = owner;
+        &mut self.ids
+    }
+
+    /// They were pushed.
+    pub(crate) fn forget(&mut self) {
+        self.ids.clear();
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        if !self.ids.is_empty() {
+            let_go(self.queue, &self.ids, self.owner);
+        }
+    }
+}

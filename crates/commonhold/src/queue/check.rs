@@ -1,0 +1,84 @@
+//! Proving a queue whole: each element is in exactly one place.
+//!
+//! Nobody is kept from moving elements meanwhile. A look counts if nothing moved: no index changed, and no intent was ahead of
+//! its index before and after it.
+
+use crate::memory::block::Block;
+use crate::queue::layout::{Layout, Side};
+use crate::sync::owner::Owner;
+use crate::sync::space::Space;
+use std::sync::atomic::{Ordering, fence};
+
+/// Looks before it is given up: somebody moves elements all the time, or stands still in the middle of a move.
+const TRIES: u32 = 200;
+
+/// Says what is wrong. `alive` says whether an owner is still registered.
+pub(crate) fn check(space: &Space, block: &Block, alive: &dyn Fn(Owner) -> bool) -> Vec<String> {
+    let layout = match Layout::read(space, block) {
+        Ok(layout) => layout,
+        Err(error) => return vec![error.to_string()],
+    };
+    for _ in 0..TRIES {
+        let before = indices(space, &layout);
+        let problems = look(space, block, &layout, alive);
+        fence(Ordering::Acquire);
+        let at_rest = before.iter().all(|(index, intent)| intent <= index);
+        if problems.is_empty() || (at_rest && before == indices(space, &layout)) {
+            return problems;
+        }
+        std::thread::yield_now();
+    }
+    Vec::new()
+}
+
+fn indices(space: &Space, layout: &Layout) -> Vec<(u64, u64)> {
+    let ends = (0..layout.queues).flat_map(|queue| [(queue, Side::Head), (queue, Side::Tail)]);
+    ends.map(|(queue, side)| {
+        let end = layout.end(space, queue, side);
+        (end.index.load(Ordering::Acquire), end.intent.load(Ordering::Acquire))
+    })
+    .collect()
+}
+
+fn look(
+    space: &Space,
+    block: &Block,
+    layout: &Layout,
+    alive: &dyn Fn(Owner) -> bool,
+) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut places = vec![0u32; layout.elements as usize];
+    for queue in 0..layout.queues {
+        let name = layout.name(space, queue);
+        let [head, tail] = [Side::Head, Side::Tail]
+            .map(|side| layout.end(space, queue, side).index.load(Ordering::Acquire));
+        if tail < head || tail - head > layout.elements.into() {
+            problems.push(format!("its queue '{name}' goes from {head} to {tail}"));
+            continue;
+        }
+        for index in head..tail {
+            let id = layout.place(space, queue, index).load(Ordering::Relaxed);
+            match places.get_mut(id as usize) {
+                Some(count) => *count += 1,
+                None => problems.push(format!("its queue '{name}' names element {id}")),
+            }
+        }
+    }
+    for (id, places) in (0..).zip(&mut places) {
+        let holder = layout.holder(space, id).load(Ordering::Acquire);
+        if let Some(owner) = Owner::from_bits(holder) {
+            *places += 1;
+            if !alive(owner) {
+                let slot = owner.slot();
+                problems.push(format!(
+                    "element {id} is in the hand of slot {slot}, whose generation has ended"
+                ));
+            }
+        }
+        if *places != 1 {
+            problems.push(format!("element {id} is in {places} places"));
+        }
+    }
+    problems.truncate(20);
+    problems.iter().map(|what| format!("queue '{}': {what}", block.name)).collect()
+}

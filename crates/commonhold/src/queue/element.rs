@@ -1,0 +1,173 @@
+//! [`Element`]: one element in hand.
+//!
+//! # Safety
+//! An element's bytes are those of its place in the block, which [`Layout`](crate::queue::layout::Layout) proved to lie in
+//! the mapping. They are only copied, by copies that may race: what another process does wrong garbles bytes and no more.
+#![allow(unsafe_code)]
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::copy;
+use crate::queue::handle::Queue;
+use crate::sync::robust_lock::Peers;
+use std::fmt;
+use std::mem::ManuallyDrop;
+
+/// One element in the hand of this process: it alone may touch the bytes, until it pushes the element.
+///
+/// Pushing consumes it. **Dropped without being pushed it goes to the queue for orphans**, as do those of a process that died.
+/// In a forked child it is still the parent's: there it does nothing when it is dropped, and nothing can be done with it.
+pub struct Element<'q> {
+    bytes: Bytes<'q>,
+}
+
+/// The bytes of an element in hand.
+#[derive(Clone, Copy)]
+pub struct Bytes<'q> {
+    queue: &'q Queue,
+    id: u32,
+    owner: u32,
+}
+
+impl fmt::Debug for Element<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.bytes.fmt(f)
+    }
+}
+
+impl fmt::Debug for Bytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Element").field("queue", &self.queue.name()).field("id", &self.id).finish()
+    }
+}
+
+impl<'q> std::ops::Deref for Element<'q> {
+    type Target = Bytes<'q>;
+    fn deref(&self) -> &Bytes<'q> {
+        &self.bytes
+    }
+}
+
+impl<'q> Bytes<'q> {
+    pub(crate) fn new(queue: &'q Queue, id: u32, owner: u32) -> Bytes<'q> {
+        Bytes { queue, id, owner }
+    }
+
+    /// The element's number, below the number of elements; the same in every process.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// How many bytes it has.
+    #[allow(clippy::len_without_is_empty)] // It has at least one.
+    pub fn len(&self) -> usize {
+        self.queue.layout().element_bytes as usize
+    }
+
+    /// Copies bytes from position `at` on into `out`.
+    ///
+    /// # Errors
+    /// `Invalid` beyond the end, or in a forked child; `Closed`; `NotFound`.
+    pub fn read(&self, at: usize, out: &mut [u8]) -> Result<()> {
+        let mut copied = Vec::new();
+        self.append(at, out.len(), &mut copied)?;
+        out.copy_from_slice(&copied);
+        Ok(())
+    }
+
+    /// A copy of all bytes.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub fn to_vec(&self) -> Result<Vec<u8>> {
+        let mut copied = Vec::new();
+        self.append(0, self.len(), &mut copied)?;
+        Ok(copied)
+    }
+
+    fn append(&self, at: usize, len: usize, out: &mut Vec<u8>) -> Result<()> {
+        self.within(at, len, |from| {
+            // SAFETY: `len` bytes at `from` lie in the mapping.
+            unsafe { copy::append(from, len, out) }
+        })
+    }
+
+    /// Writes bytes from position `at` on.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub fn write(&self, at: usize, bytes: &[u8]) -> Result<()> {
+        self.within(at, bytes.len(), |to| {
+            // SAFETY: so many bytes at `to` lie in the mapping, and the element is ours.
+            unsafe { copy::write(to, bytes) }
+        })
+    }
+
+    fn within(&self, at: usize, len: usize, act: impl FnOnce(*mut u8)) -> Result<()> {
+        if at.checked_add(len).is_none_or(|end| end > self.len()) {
+            let text = format!(
+                "queue '{}': its elements have {} bytes; {len} at {at} are beyond",
+                self.queue.name(),
+                self.len()
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        // As long as the operation runs, the element stays ours: closing the hold waits for it.
+        let lane = self.queue.enter()?;
+        if lane.me().bits() != self.owner {
+            let text = format!(
+                "queue '{}': the element is in the hand of the process that forked this one",
+                self.queue.name()
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let offset = self.queue.layout().payload(self.id) + at as u64;
+        act(self.queue.space().at(offset, len as u64));
+        Ok(())
+    }
+
+    /// Where the bytes lie in this process, for access without copying: [`len`](Self::len) bytes, on a cache line if there are
+    /// 64 or more, else on a multiple of 8.
+    ///
+    /// To be used only while the element is in hand: not after it was pushed or dropped, not after the hold was closed, not in
+    /// a forked child. A process that breaks this rule races with whoever has the element then.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.queue.space().at(self.queue.layout().payload(self.id), self.len() as u64)
+    }
+}
+
+impl<'q> Element<'q> {
+    pub(crate) fn new(queue: &'q Queue, id: u32, owner: u32) -> Element<'q> {
+        Element { bytes: Bytes::new(queue, id, owner) }
+    }
+
+    #[inline]
+    pub(crate) fn queue(&self) -> &'q Queue {
+        self.bytes.queue
+    }
+
+    #[inline]
+    pub(crate) fn owner(&self) -> u32 {
+        self.bytes.owner
+    }
+
+    /// It was pushed.
+    #[inline]
+    pub(crate) fn forget(self) {
+        let _ = ManuallyDrop::new(self);
+    }
+}
+
+impl Drop for Element<'_> {
+    fn drop(&mut self) {
+        let_go(self.bytes.queue, &[self.bytes.id], self.bytes.owner);
+    }
+}
+
+/// Sends elements in hand to the orphans. If that cannot be now, they stay in hand and go there with the participant.
+pub(crate) fn let_go(queue: &Queue, ids: &[u32], owner: u32) {
+    if let Ok(lane) = queue.enter()
+        && lane.me().bits() == owner
+    {
+        let _ = queue.ring(queue.layout().orphans).push(&lane, ids);
+    }
+}

@@ -1,0 +1,338 @@
+//! [`Queue`]: the public handle on the structure.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::arena::Arena;
+use crate::memory::attach::{self, Attachment};
+use crate::memory::block::{self, Block, Wanted, pid};
+use crate::memory::lane::LaneGuard;
+use crate::memory::roots::StructureKind;
+use crate::queue::batch::Batch;
+use crate::queue::bell::Bell;
+use crate::queue::layout::Layout;
+use crate::queue::moves::Ring;
+use crate::queue::named::NamedQueue;
+use crate::queue::options::QueueOptions;
+use crate::queue::recover::in_hand;
+use crate::sync::participant;
+use crate::sync::robust_lock::{Level, Peers};
+use crate::sync::space::Space;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A queue in a hold: elements of one size, shared by every process that has it open, that move by reference between
+/// named queues. Nothing is copied, nothing is lost.
+///
+/// Each element is at any moment in exactly one of the queues or in the hand of exactly one process ([`Element`],
+/// [`Batch`]), which alone may touch its bytes. Any number of processes and threads push and pull. Every queue has
+/// room for all elements, so a push cannot fail for want of room.
+///
+/// If a process dies, however it dies, a move under way has happened or not, and what it had in hand goes to the queue for
+/// orphans ([`QueueOptions::orphans`]): as soon as somebody waits for elements, for a lock of the dead, opens the hold
+/// or calls [`Hold::sweep`](crate::Hold::sweep). Moves wait for one another, also for a process that is stopped in the middle
+/// of one.
+///
+/// A handle is cheap to clone and may be used from any thread. A forked child may go on using it; elements in hand stay
+/// the parent's. Dropping the last handle of a process detaches it; elements must have been pushed or dropped before
+/// (the borrow checker sees to it).
+///
+/// ```
+/// # let dir = std::env::temp_dir().join(format!("commonhold-queue-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir).unwrap();
+/// # let path = dir.join("it.hold");
+/// use commonhold::{Hold, QueueOptions};
+///
+/// let hold = Hold::open_or_create(&path)?;
+/// let frames = hold.queue("frames", QueueOptions::new(100, 4096).queues(["free", "full"]))?;
+/// let (free, full) = (frames.named("free")?, frames.named("full")?);
+///
+/// let element = free.pull()?.expect("all elements begin in the first queue");
+/// element.write(0, b"some bytes")?;
+/// full.push(element)?; // perhaps another process pulls it
+///
+/// let element = full.pull()?.expect("just pushed");
+/// assert_eq!(&element.to_vec()?[..10], b"some bytes");
+/// free.push(element)?;
+/// assert_eq!((free.len()?, full.len()?), (100, 0));
+/// # drop((frames, hold));
+/// # std::fs::remove_dir_all(&dir).unwrap();
+/// # Ok::<(), commonhold::Error>(())
+/// ```
+///
+/// [`Element`]: crate::Element
+#[derive(Clone)]
+pub struct Queue {
+    tie: Arc<Tie>,
+}
+
+struct Tie {
+    attachment: Attachment,
+    layout: Layout,
+    names: Vec<String>,
+}
+
+impl Drop for Tie {
+    fn drop(&mut self) {
+        // Elements that were leaked in hand: they go to the orphans with the participant, if it is still attached then.
+        let leaked = self.attachment.enter().is_ok_and(|lane| {
+            !in_hand(self.attachment.space(), &self.layout, lane.me()).is_empty()
+        });
+        if leaked {
+            self.attachment.stay();
+        }
+    }
+}
+
+/// One of the named queues of a [`Queue`], in figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct NamedQueueStat {
+    /// Its name.
+    pub name: String,
+    /// Elements in it.
+    pub len: u64,
+    /// Elements ever pushed, those it began with included.
+    pub pushed: u64,
+    /// Elements ever pulled.
+    pub pulled: u64,
+}
+
+/// Who has elements in hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Holder {
+    /// Its slot.
+    pub slot: u32,
+    /// Its process id, as that process saw it.
+    pub pid: u32,
+    /// Whether it lives; what a dead one has in hand goes to the orphans.
+    pub alive: bool,
+    /// How many elements.
+    pub elements: u64,
+}
+
+/// The figures of a [`Queue`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct QueueStat {
+    /// Its name.
+    pub name: String,
+    /// Elements in all.
+    pub elements: u32,
+    /// Bytes of each.
+    pub element_bytes: u32,
+    /// Where elements of the dead go.
+    pub orphans: String,
+    /// The named queues.
+    pub queues: Vec<NamedQueueStat>,
+    /// Who has elements in hand, by slot.
+    pub holders: Vec<Holder>,
+}
+
+/// Opens the queue, or makes it.
+pub(crate) fn open_or_create(
+    arena: &Arc<Arena>,
+    name: &str,
+    options: &QueueOptions,
+) -> Result<Queue> {
+    options.validate(name)?;
+    let wanted = Wanted { kind: StructureKind::Queue, name, bytes: Layout::bytes_for(options) };
+    let fill = |space: &Space, block: &Block| Layout::write(space, block, options);
+    match block::open(arena, &wanted, Some(&fill))? {
+        Some(attachment) => {
+            let queue = Queue::new(attachment)?;
+            let found = queue.options();
+            if found == *options {
+                return Ok(queue);
+            }
+            let text = format!(
+                "queue '{name}' exists as {found:?}, not as {options:?}; open it with its own options or drop it"
+            );
+            Err(Error::new(ErrorKind::Mismatch, text))
+        }
+        None => Err(absent(arena, name)),
+    }
+}
+
+/// Opens the queue, whatever its options.
+pub(crate) fn open(arena: &Arc<Arena>, name: &str) -> Result<Queue> {
+    let wanted = Wanted { kind: StructureKind::Queue, name, bytes: 0 };
+    match block::open(arena, &wanted, None)? {
+        Some(attachment) => Queue::new(attachment),
+        None => Err(absent(arena, name)),
+    }
+}
+
+/// Drops the queue; false if there is none.
+pub(crate) fn drop_queue(arena: &Arena, name: &str) -> Result<bool> {
+    let refuse = |space: &Space, block: &Block, lane: &LaneGuard<'_>| {
+        // Of a damaged queue nobody has anything in hand.
+        let Ok(layout) = Layout::read(space, block) else { return Ok(()) };
+        match in_hand(space, &layout, lane.me()).len() {
+            0 => Ok(()),
+            count => {
+                let text = format!(
+                    "queue '{name}': this process has {count} of its elements in hand; push or drop them first"
+                );
+                Err(Error::new(ErrorKind::Busy, text))
+            }
+        }
+    };
+    block::drop_named(arena, StructureKind::Queue, name, &refuse)
+}
+
+fn absent(arena: &Arena, name: &str) -> Error {
+    let text = format!(
+        "{}: has no queue '{}'; 'hold list' shows what it has",
+        arena.space.file().path().display(),
+        name.escape_default()
+    );
+    Error::new(ErrorKind::NotFound, text)
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+impl Queue {
+    fn new(attachment: Attachment) -> Result<Queue> {
+        let space = attachment.space();
+        let layout = Layout::read(space, &attachment.block)?;
+        let names = (0..layout.queues).map(|queue| layout.name(space, queue)).collect();
+        Ok(Queue { tie: Arc::new(Tie { attachment, layout, names }) })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.tie.attachment.block.name
+    }
+
+    /// The options it was made with.
+    pub fn options(&self) -> QueueOptions {
+        let Layout { elements, element_bytes, orphans, .. } = self.tie.layout;
+        let names = self.tie.names.clone();
+        let orphans = names[orphans as usize].clone();
+        QueueOptions { elements, element_bytes, names, orphans }
+    }
+
+    /// The named queue of this name: a light handle.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none; the queues of a queue are fixed at its creation.
+    pub fn named(&self, name: &str) -> Result<NamedQueue<'_>> {
+        Ok(NamedQueue::new(self, self.number(name)?))
+    }
+
+    /// All named queues, in the order of their creation.
+    pub fn all(&self) -> impl Iterator<Item = NamedQueue<'_>> {
+        (0..self.tie.layout.queues).map(|number| NamedQueue::new(self, number))
+    }
+
+    fn number(&self, name: &str) -> Result<u32> {
+        if let Some(number) = self.tie.names.iter().position(|other| other == name) {
+            return Ok(number as u32);
+        }
+        let text = format!(
+            "queue '{}': has no queue '{}' in it, only {:?}",
+            self.name(),
+            name.escape_default(),
+            self.tie.names
+        );
+        Err(Error::new(ErrorKind::NotFound, text))
+    }
+
+    /// An empty batch, to pull into and to push from again and again.
+    pub fn batch(&self) -> Batch<'_> {
+        Batch::new(self)
+    }
+
+    /// A file descriptor for `poll` and its kin that becomes readable when elements are pushed to this queue, until the
+    /// result is dropped. See [`Bell`].
+    ///
+    /// # Errors
+    /// `NotFound`; those of the system (no more descriptors or threads).
+    pub fn eventfd(&self, name: &str) -> Result<Bell> {
+        Bell::new(self, self.number(name)?)
+    }
+
+    /// What is where, and who has elements in hand. Elements on the move meanwhile may be seen twice or not at all.
+    pub fn stat(&self) -> Result<QueueStat> {
+        let _inside = self.enter()?;
+        let Layout { elements, element_bytes, orphans, .. } = self.tie.layout;
+        let queues = (0..).zip(&self.tie.names).map(|(number, name)| {
+            let [pulled, pushed] = self.ring(number).passed();
+            let len = self.ring(number).len();
+            NamedQueueStat { name: name.clone(), len, pushed, pulled }
+        });
+        Ok(QueueStat {
+            name: self.name().to_owned(),
+            elements,
+            element_bytes,
+            orphans: self.tie.names[orphans as usize].clone(),
+            queues: queues.collect(),
+            holders: self.holders(),
+        })
+    }
+
+    fn holders(&self) -> Vec<Holder> {
+        let (space, layout) = (self.space(), &self.tie.layout);
+        let mut counts = HashMap::new();
+        for id in 0..layout.elements {
+            *counts.entry(layout.holder(space, id).load(Ordering::Relaxed)).or_insert(0) += 1;
+        }
+        let held = |owner: crate::sync::owner::Owner| {
+            let elements = *counts.get(&owner.bits())?;
+            let alive = !participant::is_dead(space, owner);
+            Some(Holder { slot: owner.slot(), pid: pid(space, owner.slot()), alive, elements })
+        };
+        attach::attached(space, &self.tie.attachment.block).filter_map(held).collect()
+    }
+
+    #[inline]
+    pub(crate) fn space(&self) -> &Space {
+        self.tie.attachment.space()
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.tie.layout
+    }
+
+    pub(crate) fn named_at(&self, number: u32) -> &str {
+        &self.tie.names[number as usize]
+    }
+
+    #[inline]
+    pub(crate) fn ring(&self, queue: u32) -> Ring<'_> {
+        let block = &self.tie.attachment.block;
+        Ring { space: self.space(), block, layout: &self.tie.layout, queue }
+    }
+
+    /// Enters an operation.
+    #[inline]
+    pub(crate) fn enter(&self) -> Result<LaneGuard<'_>> {
+        self.tie.attachment.enter()
+    }
+
+    /// True if the element of `other` may be pushed here: the same queue through the same handle on the hold.
+    #[inline]
+    pub(crate) fn is_same(&self, other: &Queue) -> bool {
+        let (a, b) = (&self.tie.attachment, &other.tie.attachment);
+        Arc::ptr_eq(&self.tie, &other.tie)
+            || (Arc::ptr_eq(&a.arena, &b.arena)
+                && (a.block.id, a.block.incarnation) == (b.block.id, b.block.incarnation))
+    }
+
+    /// Settles who has died and was attached: what they had in hand comes back.
+    pub(crate) fn settle_dead(&self, lane: &LaneGuard<'_>) -> Result<()> {
+        let block = &self.tie.attachment.block;
+        for owner in attach::attached(self.space(), block).filter(|owner| *owner != lane.me()) {
+            if lane.is_dead(owner) {
+                lane.recover(owner, Level::Whole)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,21 @@
+//! The queue: elements of one size that move by reference between processes; nothing is copied, nothing gets lost.
+//!
+//! | idea | file |
+//! |---|---|
+//! | the public handles | [`handle`] (the structure), [`named`] (one of its queues), [`options`] |
+//! | what one has in hand | [`element`], [`batch`] |
+//! | where things are in memory | [`layout`] |
+//! | moving elements (protocol 5) | [`moves`] |
+//! | waiting by a file descriptor | [`bell`] |
+//! | after a death; proving it | [`recover`], [`check`] |
+
+pub(crate) mod batch;
+pub(crate) mod bell;
+pub(crate) mod check;
+pub(crate) mod element;
+pub(crate) mod handle;
+pub(crate) mod layout;
+pub(crate) mod moves;
+pub(crate) mod named;
+pub(crate) mod options;
+pub(crate) mod recover;

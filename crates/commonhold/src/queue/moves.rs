@@ -1,0 +1,212 @@
+//! Moving elements (protocol 5): out of a ring into somebody's hand, and out of the hand into a ring.
+//!
+//! One end of a queue has one lock, one intent and one index. A move of *n* elements, under the lock: arm the
+//! intent (index + n), store the holders' words, **store the index** (the commit point), unlock. The intent is
+//! armed as long as it is ahead of the index, so the commit disarms it. Whoever recovers a dead owner of the lock finds
+//! either an index that has reached the intent, and the move is done; or one that has not, and undoes what the
+//! holders' words say by the ring's entries from index to intent, which nobody else touches meanwhile
+//! ([`crate::queue::recover`]). So ring membership decides, by that index under that lock.
+//!
+//! Who has an element in hand alone stores its holder's word: nobody else stores it before the commit of a pull, or
+//! after the commit of a push. A push clears the words *before* its commit: afterwards the element may be in
+//! another hand already, perhaps that of another thread of the same process.
+//!
+//! The next taker of a lock sees everything by it (acquire). Orderings beyond that are for who recovers.
+
+use crate::error::Result;
+use crate::memory::arena::Writer;
+use crate::memory::block::Block;
+use crate::queue::layout::{End, Layout, Side};
+use crate::steps::step;
+use crate::sync::robust_lock::{self, Level};
+use crate::sync::space::Space;
+use std::sync::atomic::Ordering;
+
+/// One named queue, and the block that it is in.
+#[derive(Clone, Copy)]
+pub(crate) struct Ring<'a> {
+    pub(crate) space: &'a Space,
+    pub(crate) block: &'a Block,
+    pub(crate) layout: &'a Layout,
+    pub(crate) queue: u32,
+}
+
+impl<'a> Ring<'a> {
+    #[inline]
+    fn end(&self, side: Side) -> &'a End {
+        self.layout.end(self.space, self.queue, side)
+    }
+
+    /// Elements in the queue, at some moment while this runs.
+    pub(crate) fn len(&self) -> u64 {
+        // The head first: it never overtakes the tail.
+        let head = self.end(Side::Head).index.load(Ordering::Acquire);
+        let tail = self.end(Side::Tail).index.load(Ordering::Acquire);
+        tail.saturating_sub(head).min(self.layout.elements.into())
+    }
+
+    /// False if the queue was empty at some moment while this runs. Looks at the tail's line only if it must.
+    #[inline]
+    fn may_have_some(&self) -> bool {
+        let head = self.end(Side::Head);
+        let index = head.index.load(Ordering::Acquire);
+        // Relaxed: a hint; the pull itself looks again.
+        head.opposite.load(Ordering::Relaxed) > index
+            || self.end(Side::Tail).index.load(Ordering::Acquire) > index
+    }
+
+    /// How many elements ever were pulled and pushed; those that began in the queue count as pushed.
+    pub(crate) fn passed(&self) -> [u64; 2] {
+        [Side::Head, Side::Tail].map(|side| self.end(side).index.load(Ordering::Acquire))
+    }
+
+    /// Lists and takes the lock of one end. The waiter holds nothing.
+    #[inline]
+    fn lock(&self, writer: &impl Writer, side: Side) -> Result<&'a End> {
+        let end = self.end(side);
+        // Relaxed: the lock's release keeps it before.
+        writer.list().segment.store(self.layout.end_offset(self.queue, side), Ordering::Relaxed);
+        step!("queue.listed");
+        robust_lock::lock(&end.lock, writer, Level::Whole)
+            .inspect_err(|_| writer.list().segment.store(0, Ordering::Relaxed))?;
+        step!("queue.locked");
+        Ok(end)
+    }
+
+    #[inline]
+    fn unlock(&self, writer: &impl Writer, end: &End) {
+        robust_lock::unlock(&end.lock);
+        step!("queue.unlocked");
+        // Release: unlisted only when it is let go.
+        writer.list().segment.store(0, Ordering::Release);
+    }
+
+    /// Pulls at most `max` elements into the writer's hand, appends their ids to `out`; returns how many.
+    ///
+    /// # Errors
+    /// `Damaged`; those of the lock. Then nothing was pulled.
+    #[inline]
+    pub(crate) fn pull(
+        &self,
+        writer: &impl Writer,
+        max: usize,
+        out: &mut impl Extend<u32>,
+    ) -> Result<usize> {
+        if max == 0 || !self.may_have_some() {
+            return Ok(0);
+        }
+        let head = self.lock(writer, Side::Head)?;
+        let result = self.pull_locked(writer, head, max as u64, out);
+        self.unlock(writer, head);
+        result
+    }
+
+    #[inline]
+    fn pull_locked(
+        &self,
+        writer: &impl Writer,
+        head: &End,
+        max: u64,
+        out: &mut impl Extend<u32>,
+    ) -> Result<usize> {
+        // Relaxed: under the lock.
+        let start = head.index.load(Ordering::Relaxed);
+        let mut tail = head.opposite.load(Ordering::Relaxed);
+        if tail.wrapping_sub(start) < max || tail < start {
+            // Acquire: the entries up to there are in the ring.
+            tail = self.end(Side::Tail).index.load(Ordering::Acquire);
+            head.opposite.store(tail, Ordering::Relaxed);
+        }
+        let count = tail.saturating_sub(start).min(max);
+        if count > self.layout.elements.into() {
+            return Err(self.block.damaged("a queue has more elements than there are"));
+        }
+        let end = start + count;
+        for index in start..end {
+            // Relaxed: ordered by the tail's acquire.
+            let id = self.layout.place(self.space, self.queue, index).load(Ordering::Relaxed);
+            if id >= self.layout.elements {
+                return Err(self.block.damaged("a queue names an element that there is not"));
+            }
+        }
+        let me = writer.me().bits();
+        // Release, pairs with the acquire of a recoverer: it sees the intent if it sees what follows.
+        head.intent.store(end, Ordering::Release);
+        step!("pull.armed");
+        let ids = (start..end).map(|index| {
+            // Checked above; a damaged hold may change under our eyes.
+            let id = self.layout.place(self.space, self.queue, index).load(Ordering::Relaxed);
+            id.min(self.layout.elements - 1)
+        });
+        out.extend(ids.inspect(|id| {
+            // Release: after the intent.
+            self.layout.holder(self.space, *id).store(me, Ordering::Release);
+            step!("pull.holding");
+        }));
+        step!("pull.held");
+        // The commit point. Release: after the holders' words, and who pushes into these places sees them read.
+        head.index.store(end, Ordering::Release);
+        step!("pull.committed");
+        Ok(count as usize)
+    }
+
+    /// Pushes these elements, which are in the writer's hand, and wakes who waits for them.
+    ///
+    /// # Errors
+    /// `Damaged`; those of the lock. Then nothing was pushed.
+    #[inline]
+    pub(crate) fn push(&self, writer: &impl Writer, ids: &[u32]) -> Result<()> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let tail = self.lock(writer, Side::Tail)?;
+        let result = self.push_locked(writer, tail, ids);
+        self.unlock(writer, tail);
+        result?;
+        self.layout.event(self.space, self.queue).wake();
+        step!("push.woken");
+        Ok(())
+    }
+
+    #[inline]
+    fn push_locked(&self, writer: &impl Writer, tail: &End, ids: &[u32]) -> Result<()> {
+        // Relaxed: under the lock.
+        let start = tail.index.load(Ordering::Relaxed);
+        let end = start.wrapping_add(ids.len() as u64);
+        let room = |head: u64| head <= start && end.wrapping_sub(head) <= self.layout.places();
+        if !room(tail.opposite.load(Ordering::Relaxed)) {
+            // Acquire: what was pulled up to there has been read.
+            let head = self.end(Side::Head).index.load(Ordering::Acquire);
+            tail.opposite.store(head, Ordering::Relaxed);
+            if !room(head) {
+                return Err(self.block.damaged("a queue has more elements than there are"));
+            }
+        }
+        let me = writer.me().bits();
+        let in_hand = |id: &u32| {
+            *id < self.layout.elements
+                && self.layout.holder(self.space, *id).load(Ordering::Relaxed) == me
+        };
+        if !ids.iter().all(in_hand) {
+            return Err(self.block.damaged("an element is in another hand than this one"));
+        }
+        for (index, id) in (start..end).zip(ids) {
+            // Relaxed: published by the intent to a recoverer, by the index to who pulls.
+            self.layout.place(self.space, self.queue, index).store(*id, Ordering::Relaxed);
+        }
+        step!("push.written");
+        // Release, pairs with the acquire of a recoverer: the entries are there.
+        tail.intent.store(end, Ordering::Release);
+        step!("push.armed");
+        for id in ids {
+            // Release: after the intent.
+            self.layout.holder(self.space, *id).store(0, Ordering::Release);
+            step!("push.letting-go");
+        }
+        step!("push.let-go");
+        // The commit point. Release pairs with the acquire of who pulls: entries, holders' words and payload are there.
+        tail.index.store(end, Ordering::Release);
+        step!("push.committed");
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+//! [`NamedQueue`]: pushing, pulling and waiting on one of the queues.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::lane::LaneGuard;
+use crate::queue::batch::Batch;
+use crate::queue::element::Element;
+use crate::queue::handle::Queue;
+use crate::sync::event::Look;
+use crate::sync::robust_lock::Peers;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// One of the named queues of a [`Queue`]: first in, first out. `Copy`, and good in any thread.
+///
+/// No operation waits for elements, except those with a timeout. Each may wait a moment for another process that is just moving
+/// elements at the same end; what one has left that died is settled on the way.
+///
+/// # Errors
+/// Every operation: `NotFound` if the queue was dropped, `Closed` if the hold was; `Reentrant` in a signal handler that
+/// interrupted an operation; `Busy` if this thread has frozen the hold; `Damaged`. Then nothing was moved.
+#[derive(Clone, Copy)]
+pub struct NamedQueue<'q> {
+    queue: &'q Queue,
+    number: u32,
+}
+
+/// Takes the one id of a pull of one.
+#[derive(Default)]
+struct One(Option<u32>);
+
+impl Extend<u32> for One {
+    #[inline]
+    fn extend<I: IntoIterator<Item = u32>>(&mut self, ids: I) {
+        ids.into_iter().for_each(|id| self.0 = Some(id));
+    }
+}
+
+impl fmt::Debug for NamedQueue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fields = &mut f.debug_struct("NamedQueue");
+        fields.field("queue", &self.queue.name()).field("name", &self.name()).finish()
+    }
+}
+
+impl<'q> NamedQueue<'q> {
+    pub(crate) fn new(queue: &'q Queue, number: u32) -> NamedQueue<'q> {
+        NamedQueue { queue, number }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'q str {
+        self.queue.named_at(self.number)
+    }
+
+    /// Elements in it, a moment ago.
+    pub fn len(&self) -> Result<u64> {
+        let _inside = self.queue.enter()?;
+        Ok(self.queue.ring(self.number).len())
+    }
+
+    /// True if there was none in it, a moment ago.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Puts an element at the end of the queue and wakes who waits for it.
+    ///
+    /// # Errors
+    /// `Invalid` if it is an element of another queue, or of the parent of this process. After an error the element goes
+    /// where a dropped one goes: to the orphans.
+    #[inline]
+    pub fn push(&self, element: Element<'_>) -> Result<()> {
+        let lane = self.queue.enter()?;
+        self.push_in(&lane, &element)?;
+        drop(lane);
+        element.forget();
+        Ok(())
+    }
+
+    #[inline]
+    fn push_in(&self, lane: &LaneGuard<'_>, element: &Element<'_>) -> Result<()> {
+        if !self.queue.is_same(element.queue()) || element.owner() != lane.me().bits() {
+            return Err(self.foreign());
+        }
+        self.queue.ring(self.number).push(lane, &[element.id()])
+    }
+
+    /// Takes the element at the front; `None` if the queue is empty.
+    #[inline]
+    pub fn pull(&self) -> Result<Option<Element<'q>>> {
+        let lane = self.queue.enter()?;
+        self.pull_in(&lane)
+    }
+
+    #[inline]
+    fn pull_in(&self, lane: &LaneGuard<'_>) -> Result<Option<Element<'q>>> {
+        let mut one = One::default();
+        self.queue.ring(self.number).pull(lane, 1, &mut one)?;
+        Ok(one.0.map(|id| Element::new(self.queue, id, lane.me().bits())))
+    }
+
+    /// Pushes an element here, then pulls one from `from`, which may be this one. The two are one operation for the price of
+    /// little more than one, but not one atomic step.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push). `Invalid` if `from` is of another queue: then nothing was moved.
+    pub fn push_pull(
+        &self,
+        element: Element<'_>,
+        from: NamedQueue<'q>,
+    ) -> Result<Option<Element<'q>>> {
+        if !self.queue.is_same(from.queue) {
+            return Err(self.foreign());
+        }
+        let lane = self.queue.enter()?;
+        self.push_in(&lane, &element)?;
+        element.forget();
+        from.pull_in(&lane)
+    }
+
+    /// Waits for an element for `timeout` at most; `None` if there was none. Sleeps, and costs no processor time.
+    ///
+    /// While it waits it settles what processes have left that died, so their elements come to the orphans, perhaps here.
+    pub fn pull_timeout(&self, timeout: Duration) -> Result<Option<Element<'q>>> {
+        self.wait(timeout, |lane| self.pull_in(lane))
+    }
+
+    /// Pushes all of a batch, in its order, and leaves it empty: one lock and one store for all.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push), but the batch stays as it is.
+    pub fn push_many(&self, batch: &mut Batch<'_>) -> Result<()> {
+        let lane = self.queue.enter()?;
+        if !self.queue.is_same(batch.queue()) || !batch.is_of(lane.me().bits()) {
+            return Err(self.foreign());
+        }
+        self.queue.ring(self.number).push(&lane, batch.ids())?;
+        batch.forget();
+        Ok(())
+    }
+
+    /// Takes at most `max` elements from the front: one lock and one store for all.
+    pub fn pull_many(&self, max: usize) -> Result<Batch<'q>> {
+        let mut batch = self.queue.batch();
+        self.pull_into(&mut batch, max)?;
+        Ok(batch)
+    }
+
+    /// The same, appending to a batch; returns how many.
+    ///
+    /// # Errors
+    /// `Invalid` if the batch has elements of another queue, or of the parent of this process.
+    pub fn pull_into(&self, batch: &mut Batch<'_>, max: usize) -> Result<usize> {
+        let lane = self.queue.enter()?;
+        self.pull_into_in(&lane, batch, max)
+    }
+
+    fn pull_into_in(
+        &self,
+        lane: &LaneGuard<'_>,
+        batch: &mut Batch<'_>,
+        max: usize,
+    ) -> Result<usize> {
+        if !self.queue.is_same(batch.queue()) || !batch.is_of(lane.me().bits()) {
+            return Err(self.foreign());
+        }
+        self.queue.ring(self.number).pull(lane, max, batch.take_ids(lane.me().bits()))
+    }
+
+    /// Waits until there is at least one element, for `timeout` at most, then takes at most `max`, appending them to a batch;
+    /// returns how many, 0 if the time ran out.
+    pub fn pull_into_timeout(
+        &self,
+        batch: &mut Batch<'_>,
+        max: usize,
+        timeout: Duration,
+    ) -> Result<usize> {
+        let found = self.wait(timeout, |lane| {
+            let count = self.pull_into_in(lane, batch, max)?;
+            Ok((count > 0 || max == 0).then_some(count))
+        })?;
+        Ok(found.unwrap_or(0))
+    }
+
+    fn wait<T>(
+        &self,
+        timeout: Duration,
+        mut take: impl FnMut(&LaneGuard<'_>) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        // Beyond what a clock can say: for ever.
+        let deadline = Instant::now().checked_add(timeout);
+        let event = self.queue.layout().event(self.queue.space(), self.number);
+        event.wait(
+            deadline,
+            || self.queue.enter(),
+            |lane, look| {
+                if look == Look::Doubt {
+                    self.queue.settle_dead(lane)?;
+                }
+                take(lane)
+            },
+        )
+    }
+
+    #[cold]
+    fn foreign(&self) -> Error {
+        let text = format!(
+            "queue '{}': the element is one of another queue, or of the process that forked this one; push it where \
+             it was pulled",
+            self.queue.name()
+        );
+        Error::new(ErrorKind::Invalid, text)
+    }
+}

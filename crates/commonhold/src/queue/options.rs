@@ -1,0 +1,68 @@
+//! How a queue is made.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::queue::layout::{MAX_QUEUES, NAME_BYTES};
+
+/// Options of a queue, fixed at its creation: how many elements of what size, and the queues that they move between.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueOptions {
+    pub(crate) elements: u32,
+    pub(crate) element_bytes: u32,
+    pub(crate) names: Vec<String>,
+    pub(crate) orphans: String,
+}
+
+impl QueueOptions {
+    /// `elements` elements of `element_bytes` bytes each, in one queue named `free`.
+    ///
+    /// Elements of 64 bytes and more begin on cache lines.
+    pub fn new(elements: u32, element_bytes: u32) -> QueueOptions {
+        let free = String::from("free");
+        QueueOptions { elements, element_bytes, names: vec![free.clone()], orphans: free }
+    }
+
+    /// The named queues, 1 to 64, with names of 1 to 63 bytes. All elements begin in the first. What belonged to a process that
+    /// died goes there, too, unless [`orphans`](Self::orphans) says otherwise.
+    pub fn queues<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> QueueOptions {
+        self.names = names.into_iter().map(Into::into).collect();
+        self.orphans = self.names.first().cloned().unwrap_or_default();
+        self
+    }
+
+    /// The queue to which elements go that a process had in hand when it died, or let go without pushing them. Say it
+    /// after [`queues`](Self::queues).
+    pub fn orphans(mut self, name: impl Into<String>) -> QueueOptions {
+        self.orphans = name.into();
+        self
+    }
+
+    /// # Errors
+    /// `Invalid`.
+    pub(crate) fn validate(&self, name: &str) -> Result<()> {
+        let invalid = |what: &str| {
+            let text = format!("queue '{}': {what}", name.escape_default());
+            Err(Error::new(ErrorKind::Invalid, text))
+        };
+        if self.elements == 0 || self.elements > 1 << 31 || self.element_bytes == 0 {
+            return invalid("want 1 to 2^31 elements of at least 1 byte");
+        }
+        if self.names.is_empty() || self.names.len() > MAX_QUEUES as usize {
+            return invalid("want 1 to 64 named queues");
+        }
+        let bad = |n: &String| n.is_empty() || n.len() >= NAME_BYTES || n.contains('\0');
+        if self.names.iter().any(bad) {
+            return invalid("the names of its queues have 1 to 63 bytes and no NUL");
+        }
+        if (1..self.names.len()).any(|n| self.names[..n].contains(&self.names[n])) {
+            return invalid("two of its queues have the same name");
+        }
+        if !self.names.contains(&self.orphans) {
+            return invalid("the queue for orphans is none of its queues");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn orphans_number(&self) -> u32 {
+        self.names.iter().position(|name| *name == self.orphans).unwrap_or(0) as u32
+    }
+}

@@ -1,0 +1,86 @@
+//! Recovering what a dead participant left in a queue; run by its recoverer, who acts as it.
+//!
+//! First every listed lock that is still the dead one's: a move that was not committed is undone, then the lock is let
+//! go. Only its own recoverer does so, and one at a time: a lock that names another was let go, and settled, before. When none
+//! is held any more, the holders' words are read: what names the dead one goes to the queue for orphans, by pushes
+//! in its name, so that a recoverer may die, too.
+
+use crate::error::{ErrorKind, Result};
+use crate::memory::arena::Acting;
+use crate::memory::block::Block;
+use crate::queue::layout::{End, Layout, Side};
+use crate::queue::moves::Ring;
+use crate::steps::step;
+use crate::sync::owner::Owner;
+use crate::sync::robust_lock::{self, Peers};
+use crate::sync::space::Space;
+use std::sync::atomic::Ordering;
+
+/// Pushed at once, of what the dead one had in hand.
+const CHUNK: usize = 4096;
+
+/// Settles the end of a queue that is listed at `offset`, if its lock is the dead one's.
+pub(crate) fn settle(acting: &Acting<'_>, block: &Block, offset: u64) {
+    let space = &acting.arena.space;
+    // Of a damaged queue nobody expects anything.
+    let Ok(layout) = Layout::read(space, block) else { return };
+    let Some((queue, side)) = layout.end_at(offset) else { return };
+    let end = layout.end(space, queue, side);
+    if robust_lock::holder(&end.lock) != Some(acting.owner) {
+        return;
+    }
+    let (from, to) = match side {
+        // A pull: in the ring still, so in no hand.
+        Side::Head => (acting.owner.bits(), 0),
+        // A push: not in the ring yet, so in hand.
+        Side::Tail => (0, acting.owner.bits()),
+    };
+    undo(space, &layout, queue, end, (from, to));
+    step!("recover.undone");
+    robust_lock::unlock(&end.lock);
+    // Perhaps it had pushed, and woken nobody.
+    layout.event(space, queue).wake_all();
+}
+
+/// Gives the entries between index and intent back to where they came from.
+fn undo(space: &Space, layout: &Layout, queue: u32, end: &End, (from, to): (u32, u32)) {
+    // Acquire pairs with the releases of the move.
+    let index = end.index.load(Ordering::Acquire);
+    let intent = end.intent.load(Ordering::Acquire);
+    let armed = intent.checked_sub(index).filter(|count| *count <= layout.elements.into());
+    for at in index..index + armed.unwrap_or(0) {
+        let id = layout.place(space, queue, at).load(Ordering::Relaxed);
+        if id < layout.elements {
+            let holder = layout.holder(space, id);
+            // One that says neither is damage: left alone.
+            let _ = holder.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+        }
+        step!("recover.undoing");
+    }
+    // Release: disarmed when all of it is undone.
+    end.intent.store(index, Ordering::Release);
+}
+
+/// Pushes what the dead one had in hand to the queue for orphans. It holds no lock any more.
+///
+/// # Errors
+/// Those of locks, but for damage: what cannot go anywhere stays in the dead hand, for `check` to find.
+pub(crate) fn give_back(acting: &Acting<'_>, block: &Block) -> Result<()> {
+    let space = &acting.arena.space;
+    let Ok(layout) = Layout::read(space, block) else { return Ok(()) };
+    let orphans = Ring { space, block, layout: &layout, queue: layout.orphans };
+    for ids in in_hand(space, &layout, acting.me()).chunks(CHUNK) {
+        match orphans.push(acting, ids) {
+            Err(error) if error.kind() == ErrorKind::Damaged => return Ok(()),
+            pushed => pushed?,
+        }
+        step!("recover.given-back");
+    }
+    Ok(())
+}
+
+/// The elements that `owner` has in hand.
+pub(crate) fn in_hand(space: &Space, layout: &Layout, owner: Owner) -> Vec<u32> {
+    let held = |id: &u32| layout.holder(space, *id).load(Ordering::Acquire) == owner.bits();
+    (0..layout.elements).filter(held).collect()
+}

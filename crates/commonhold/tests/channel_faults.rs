@@ -1,0 +1,257 @@
+//! What a channel does when something is wrong around it: forks, a hold that is full of nonsense, nobody who sends.
+
+mod support;
+
+use commonhold::{ChannelOptions, ErrorKind, Hold, Join, Policy, Wait};
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+use support::Dice;
+use support::ground::Ground;
+use support::process::{Board, Child, Watchdog, until};
+
+const RING: u64 = 4096;
+
+fn options() -> ChannelOptions {
+    ChannelOptions::new(RING)
+}
+
+fn nothing() -> Duration {
+    Duration::from_millis(1)
+}
+
+#[test]
+fn a_forked_child_takes_its_own_place() {
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    Child::run("parent", || {
+        let hold = Hold::create(&path).unwrap();
+        let channel = hold.channel("it", options()).unwrap();
+        let mut producer = channel.producer().unwrap();
+        let consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
+        let mut buffer = Vec::new();
+        producer.send(b"before").unwrap();
+        let board = Board::new(1);
+        let mut ends = Some((producer, consumer));
+        let child = Child::run("child", || {
+            let (mut producer, mut consumer) = ends.take().unwrap();
+            for error in [
+                producer.send(b"from the child").unwrap_err(),
+                consumer.try_recv(&mut buffer).unwrap_err(),
+                consumer.rejoin(Join::Now).unwrap_err(),
+            ] {
+                assert_eq!(error.kind(), ErrorKind::Closed);
+                assert!(error.to_string().contains("parent"), "{error}");
+            }
+            assert_eq!(channel.producer().unwrap_err().kind(), ErrorKind::Busy);
+            // What belongs to the parent stays there.
+            drop((producer, consumer));
+            assert!(channel.stat().unwrap().producer.is_some());
+            let mut own = channel.consumer(Join::Oldest, Policy::Lossless).unwrap();
+            let stat = channel.stat().unwrap();
+            assert_eq!(stat.consumers.len(), 2);
+            assert_eq!(stat.consumers[1].peer.pid, std::process::id());
+            for expected in [&b"before"[..], b"after"] {
+                own.recv(&mut buffer).unwrap();
+                assert_eq!(buffer, expected);
+                board.put(0, 1);
+            }
+        });
+        let (mut producer, mut consumer) = ends.take().unwrap();
+        until("the child has joined", || board.get(0) == 1 || child.is_gone());
+        producer.send(b"after").unwrap();
+        child.finish();
+        for expected in [&b"before"[..], b"after"] {
+            consumer.recv(&mut buffer).unwrap();
+            assert_eq!(buffer, expected);
+        }
+        assert_eq!(channel.stat().unwrap().consumers.len(), 1);
+    })
+    .finish();
+    Child::run("afterwards", || {
+        let hold = Hold::open(&path).unwrap();
+        assert!(hold.drop_channel("it").unwrap());
+        let report = hold.check().unwrap();
+        assert!(report.ok && report.allocated == report.reachable, "{report:?}");
+    })
+    .finish();
+}
+
+#[test]
+fn an_idle_consumer_sleeps_and_wakes() {
+    let ground = Ground::memory();
+    let (path, board) = (ground.path("it.hold"), Board::new(2));
+    Child::run("preparation", || {
+        Hold::create(&path).unwrap().channel("it", options()).unwrap();
+    })
+    .finish();
+    let idle = Child::run("idle", || {
+        let hold = Hold::open(&path).unwrap();
+        let channel = hold.open_channel("it").unwrap();
+        let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
+        board.put(0, 1);
+        let received = consumer.recv(&mut Vec::new()).unwrap();
+        board.put(1, received.sequence + 1);
+    });
+    until("it has joined", || board.get(0) == 1 || idle.is_gone());
+    let ticks = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", idle.pid())).unwrap();
+        let fields: Vec<u64> = stat
+            .rsplit(')')
+            .next()
+            .unwrap()
+            .split_whitespace()
+            .filter_map(|field| field.parse().ok())
+            .collect();
+        // utime and stime: the state, no number, is the first field behind the name.
+        fields[10] + fields[11]
+    };
+    let before = ticks();
+    std::thread::sleep(Duration::from_secs(2));
+    let spent = ticks() - before;
+    assert!(spent <= 2, "{spent} of 200 ticks in two idle seconds");
+    assert_eq!(board.get(1), 0);
+    Child::run("producer", || {
+        let hold = Hold::open(&path).unwrap();
+        hold.open_channel("it").unwrap().producer().unwrap().send(b"wake").unwrap();
+    })
+    .finish();
+    idle.finish();
+    assert_eq!(board.get(1), 1);
+}
+
+#[test]
+fn who_dies_asleep_is_nobodys_concern() {
+    let ground = Ground::memory();
+    let (path, board) = (ground.path("it.hold"), Board::new(1));
+    let asleep = |policy: Policy| {
+        let before = board.get(0);
+        let child = Child::run("asleep", || {
+            let hold = Hold::open(&path).unwrap();
+            let channel = hold.open_channel("it").unwrap();
+            let mut consumer = channel.consumer(Join::Now, policy).unwrap();
+            board.count(0, 1);
+            let _ = consumer.recv(&mut Vec::new());
+        });
+        until("it has joined", || board.get(0) > before || child.is_gone());
+        child
+    };
+    Child::run("producer", || {
+        let hold = Hold::create(&path).unwrap();
+        let channel = hold.channel("it", options()).unwrap();
+        let mut producer = channel.producer().unwrap();
+        producer.set_wait(Wait::Sleep);
+        for policy in [Policy::Lossless, Policy::Patient(Duration::from_secs(600))] {
+            for _ in 0..3 {
+                let all = [asleep(policy), asleep(policy)];
+                assert_eq!(channel.stat().unwrap().consumers.len(), 2);
+                for child in all {
+                    child.slay();
+                }
+                for _ in 0..1000 {
+                    producer.send(&[7; 40]).unwrap();
+                }
+            }
+        }
+        assert!(channel.stat().unwrap().consumers.is_empty());
+    })
+    .finish();
+}
+
+/// Where the channel's own bytes begin in the file: its first message is looked for.
+fn place(path: &Path) -> u64 {
+    let bytes = std::fs::read(path).unwrap();
+    let wanted = b"the very first message of all";
+    let at = bytes.windows(wanted.len()).position(|window| window == wanted).unwrap();
+    at as u64 - 8 - 12288
+}
+
+/// Whatever it answers, it answers.
+fn use_everything(path: &Path) -> commonhold::Result<()> {
+    let hold = Hold::open(path)?;
+    let channel = hold.open_channel("it")?;
+    let _ = channel.stat();
+    let mut buffer = Vec::new();
+    let policies = [Policy::Lossless, Policy::Lossy, Policy::Patient(nothing())];
+    let mut consumers = Vec::new();
+    for policy in policies {
+        for from in [Join::Now, Join::Oldest] {
+            consumers.extend(channel.consumer(from, policy));
+        }
+    }
+    let producer = channel.producer();
+    if let Ok(mut producer) = producer {
+        for round in 0..60 {
+            let _ = producer.try_send(&vec![round as u8; round * 17 % 1025]);
+        }
+        let _ = producer.send_timeout(&[1; 1000], nothing());
+    }
+    for consumer in &mut consumers {
+        for _ in 0..100 {
+            if let Ok(None) | Err(_) = consumer.try_recv(&mut buffer) {
+                break;
+            }
+        }
+        let _ = consumer.recv_timeout(&mut buffer, nothing());
+        let _ = consumer.rejoin(Join::Oldest);
+        let _ = consumer.try_recv_with(|raw, _| raw.len());
+    }
+    let _ = channel.stat();
+    drop(consumers);
+    hold.sweep()?;
+    hold.check()?;
+    hold.drop_channel("it").map(|_| ())
+}
+
+#[test]
+fn nonsense_in_the_file_leads_to_errors_only() {
+    let _watchdog = Watchdog::new("nonsense in a channel", Duration::from_secs(240));
+    let mut dice = Dice::new(9);
+    for round in 0..600u64 {
+        let ground = Ground::memory();
+        let path = ground.path("it.hold");
+        let hold = Hold::create(&path).unwrap();
+        let channel = hold.channel("it", options()).unwrap();
+        let mut producer = channel.producer().unwrap();
+        let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
+        producer.send(b"the very first message of all").unwrap();
+        let start = place(&path);
+        for sequence in 0..round % 200 {
+            if producer.try_send(&vec![3; (sequence * 31 % 900) as usize]).unwrap().is_none() {
+                while consumer.try_recv(&mut Vec::new()).unwrap().is_some() {}
+            }
+        }
+        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        for _ in 0..1 + dice.below(4) {
+            let (first, words) = match dice.below(4) {
+                0 => (0, 96),
+                1 => (256, 8),
+                2 => (1024, 64),
+                _ => (12288, 512),
+            };
+            let at = start + first + dice.below(words) * 8;
+            let mut word = [0; 8];
+            file.read_exact_at(&mut word, at).unwrap();
+            let old = u64::from_le_bytes(word);
+            let new = match dice.below(6) {
+                0 => u64::MAX,
+                1 => 0,
+                2 => old.wrapping_add(8),
+                3 => old.wrapping_sub(RING),
+                4 => old ^ 1 << dice.below(64),
+                _ => dice.roll(),
+            };
+            file.write_all_at(&new.to_le_bytes(), at).unwrap();
+        }
+        // Both ends that were open, then everybody afresh.
+        for _ in 0..50 {
+            let _ = producer.try_send(&[5; 300]);
+            let _ = consumer.try_recv(&mut Vec::new());
+        }
+        drop((producer, consumer, channel));
+        let _ = use_everything(&path);
+        drop(hold);
+        let _ = use_everything(&path);
+    }
+}

@@ -1,0 +1,155 @@
+//! What the queue model remembers: ends, rings, holders' words, participants, threads.
+//!
+//! Invariant: everything outside [`Thread`] and [`Ghost`] is memory of the hold and survives a kill.
+
+use crate::participants::{Slots, Who};
+use arrayvec::ArrayVec;
+
+/// Elements, and places in a ring.
+pub const ELEMENTS: usize = 2;
+/// Named queues; all elements begin in the first, which is the one for orphans.
+pub const QUEUES: usize = 2;
+/// Threads, the one that sweeps at the end included.
+pub const THREADS: usize = 4;
+/// Participants.
+pub const SLOTS: usize = 4;
+
+/// One end of a named queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct End {
+    /// The lock word.
+    pub lock: Option<Who>,
+    /// Armed if it is ahead of the index.
+    pub intent: u8,
+    /// Its store commits.
+    pub index: u8,
+}
+
+/// A lock: of which queue, and of its tail (true) or head.
+pub type Lock = (u8, bool);
+
+/// Ids on the move or in hand.
+pub type Ids = ArrayVec<u8, ELEMENTS>;
+
+/// A thread: the private state that a kill destroys.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Thread {
+    /// Its participant.
+    pub who: Who,
+    /// Next entry of its script.
+    pub op: u8,
+    /// Killed, or done with everything.
+    pub gone: bool,
+    /// What it is doing, innermost last.
+    pub stack: ArrayVec<super::At, 5>,
+    /// What it has in hand.
+    pub hand: Ids,
+    /// What it is moving now: its own, or what it moves for one that it recovers.
+    pub moving: Ids,
+}
+
+/// Where an element is, by the commits; no thread sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// In this ring.
+    Ring(u8),
+    /// In the hand of this participant.
+    Hand(Who),
+}
+
+/// Everything.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    /// The participant table.
+    pub slots: Slots<SLOTS>,
+    /// What the lane of each thread lists.
+    pub lists: [Option<Lock>; THREADS],
+    /// Heads and tails.
+    pub ends: [[End; 2]; QUEUES],
+    /// The entries.
+    pub rings: [[u8; ELEMENTS]; QUEUES],
+    /// The holders' words.
+    pub holders: [Option<Who>; ELEMENTS],
+    /// The threads.
+    pub threads: [Thread; THREADS],
+    /// The truth.
+    pub places: [Place; ELEMENTS],
+    /// What went wrong.
+    pub wrong: Option<&'static str>,
+}
+
+impl State {
+    /// All elements in the first queue; `owners` says whose each thread is.
+    #[must_use]
+    pub fn new(owners: &[u8]) -> Self {
+        let slots = Slots::new(SLOTS);
+        let thread = |n: usize| Thread {
+            who: slots.who(owners.get(n).map_or(SLOTS - 1, |slot| usize::from(*slot))),
+            op: 0,
+            gone: n >= owners.len(),
+            stack: std::iter::once(super::At::Next).collect(),
+            hand: Ids::new(),
+            moving: Ids::new(),
+        };
+        let full = End { lock: None, intent: ELEMENTS as u8, index: ELEMENTS as u8 };
+        let mut ends = [[End::default(); 2]; QUEUES];
+        ends[0][1] = full;
+        State {
+            threads: std::array::from_fn(thread),
+            slots,
+            lists: [None; THREADS],
+            ends,
+            rings: [std::array::from_fn(|n| n as u8); QUEUES],
+            holders: [None; ELEMENTS],
+            places: [Place::Ring(0); ELEMENTS],
+            wrong: None,
+        }
+    }
+
+    /// One end.
+    pub fn end(&mut self, (queue, tail): Lock) -> &mut End {
+        &mut self.ends[usize::from(queue)][usize::from(tail)]
+    }
+
+    /// The entry that an index names.
+    pub fn entry(&mut self, queue: u8, index: u8) -> &mut u8 {
+        &mut self.rings[usize::from(queue)][usize::from(index) % ELEMENTS]
+    }
+
+    /// Replaces what `thread` is doing.
+    pub fn go(&mut self, thread: usize, at: super::At) -> bool {
+        *self.threads[thread].stack.last_mut().expect("a thread does something") = at;
+        true
+    }
+
+    /// Does `at` first, then goes on.
+    pub fn call(&mut self, thread: usize, at: super::At) -> bool {
+        self.threads[thread].stack.push(at);
+        true
+    }
+
+    /// Ends what `thread` is doing and goes on with what is below.
+    pub fn done(&mut self, thread: usize) -> bool {
+        self.threads[thread].stack.pop();
+        true
+    }
+
+    /// What a push moves: the thread's own hand, or that of the dead in whose name it acts.
+    pub fn take_up(&mut self, thread: usize, who: Who) {
+        let held = (0..ELEMENTS as u8).filter(|id| self.holders[usize::from(*id)] == Some(who));
+        let own = &self.threads[thread];
+        self.threads[thread].moving =
+            if own.who == who { own.hand.clone() } else { held.collect() };
+    }
+
+    /// The commit of a move: elements must be where they are taken from.
+    pub fn commit(&mut self, ids: &[u8], from: Place, to: Place) {
+        for id in ids {
+            let place = &mut self.places[usize::from(*id)];
+            if *place != from {
+                self.wrong = Some("an element was moved from where it was not");
+            }
+            *place = to;
+        }
+    }
+}

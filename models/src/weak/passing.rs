@@ -1,0 +1,186 @@
+//! Protocol 6: the orderings of a channel.
+//!
+//! Each scenario is two or three threads and the few words that they order by: a message and the header behind it; a
+//! lossy copy beside the limit; a joiner beside a producer that raises the limit; the mark with its two places. That a
+//! cursor is published with release is not shown: loom lets no load see a later store.
+
+use super::explore;
+use Ordering::{Acquire, Relaxed, Release, SeqCst};
+use loom::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::Arc;
+
+/// A way to get the orderings wrong, to be caught.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Break {
+    /// A header is released without ordering.
+    HeaderRelaxed,
+    /// A header is read without ordering.
+    HeaderReadRelaxed,
+    /// The next header is zeroed after this one is released.
+    LateZero,
+    /// Bytes are overwritten without a fence behind the limit.
+    NoLimitFence,
+    /// A lossy consumer looks at the limit without a fence behind its copy.
+    NoCopyFence,
+    /// The producer does not fence between limit and cursors.
+    NoProducerFence,
+    /// The joiner does not fence between cursor and limit.
+    NoJoinerFence,
+    /// The mark is written over without a fence behind the move before.
+    NoMarkFence,
+    /// The mark is moved without ordering.
+    MarkRelaxed,
+    /// The mark is looked at again without a fence.
+    NoMarkReadFence,
+    /// The limit is stored before the mark that goes with it is ordered.
+    LimitRelaxed,
+}
+
+/// Every break.
+pub const BREAKS: [Break; 11] = [
+    Break::HeaderRelaxed,
+    Break::HeaderReadRelaxed,
+    Break::LateZero,
+    Break::NoLimitFence,
+    Break::NoCopyFence,
+    Break::NoProducerFence,
+    Break::NoJoinerFence,
+    Break::NoMarkFence,
+    Break::MarkRelaxed,
+    Break::NoMarkReadFence,
+    Break::LimitRelaxed,
+];
+
+#[derive(Clone, Copy)]
+struct Rules(Option<Break>);
+
+impl Rules {
+    fn is(self, what: Break) -> bool {
+        self.0 == Some(what)
+    }
+
+    fn order(self, broken: Break, sound: Ordering) -> Ordering {
+        if self.is(broken) { Relaxed } else { sound }
+    }
+
+    fn fence(self, broken: Break, order: Ordering) {
+        if !self.is(broken) {
+            fence(order);
+        }
+    }
+}
+
+/// Runs the four scenarios.
+///
+/// # Errors
+/// What failed.
+pub fn check(broken: Option<Break>, preemptions: Option<usize>) -> Result<usize, String> {
+    let rules = Rules(broken);
+    let mut runs = 0;
+    for scenario in [sending, overwriting, joining, marking] {
+        runs += explore(preemptions, move || scenario(rules))?;
+    }
+    Ok(runs)
+}
+
+fn words<const N: usize>(values: [usize; N]) -> Arc<[AtomicUsize; N]> {
+    Arc::new(values.map(AtomicUsize::new))
+}
+
+/// A header behind which old bytes look like the next one.
+fn sending(rules: Rules) {
+    const OLD: usize = 9;
+    let shared = words([0, 0, OLD]);
+    let theirs = Arc::clone(&shared);
+    let consumer = loom::thread::spawn(move || {
+        let [header, body, next] = &*theirs;
+        match header.load(rules.order(Break::HeaderReadRelaxed, Acquire)) {
+            0 => None,
+            _ => Some((body.load(Relaxed), next.load(Relaxed))),
+        }
+    });
+    let [header, body, next] = &*shared;
+    body.store(5, Relaxed);
+    if !rules.is(Break::LateZero) {
+        next.store(0, Relaxed);
+    }
+    header.store(1, rules.order(Break::HeaderRelaxed, Release));
+    if rules.is(Break::LateZero) {
+        next.store(0, Relaxed);
+    }
+    if let Some((body, next)) = consumer.join().expect("the consumer does not panic") {
+        assert_eq!(body, 5, "a message was not intact");
+        assert_eq!(next, 0, "old bytes were taken for a header");
+    }
+}
+
+/// A lossy copy of two words, of which the producer overwrites the first.
+fn overwriting(rules: Rules) {
+    let shared = words([1, 0]);
+    let theirs = Arc::clone(&shared);
+    let consumer = loom::thread::spawn(move || {
+        let [body, limit] = &*theirs;
+        let copied = body.load(Relaxed);
+        rules.fence(Break::NoCopyFence, Acquire);
+        (copied, limit.load(Relaxed))
+    });
+    let [body, limit] = &*shared;
+    limit.store(1, Relaxed);
+    rules.fence(Break::NoLimitFence, Release);
+    body.store(2, Relaxed);
+    let (copied, limit) = consumer.join().expect("the consumer does not panic");
+    assert!(limit == 1 || copied == 1, "overwritten bytes were taken for a message");
+}
+
+/// The cursor is 0 where nobody has joined; a producer that sees none overwrites what the joiner would read.
+fn joining(rules: Rules) {
+    let shared = words([0, 0, 1]);
+    let theirs = Arc::clone(&shared);
+    let joiner = loom::thread::spawn(move || {
+        let [cursor, limit, body] = &*theirs;
+        cursor.store(1, Relaxed);
+        rules.fence(Break::NoJoinerFence, SeqCst);
+        if limit.load(Acquire) == 1 {
+            return None; // It begins elsewhere.
+        }
+        let read = body.load(Relaxed);
+        // It has read and goes on.
+        cursor.store(2, Release);
+        Some(read)
+    });
+    let [cursor, limit, body] = &*shared;
+    limit.store(1, Release);
+    rules.fence(Break::NoProducerFence, SeqCst);
+    if cursor.load(Acquire) != 1 {
+        body.store(2, Relaxed);
+    }
+    let read = joiner.join().expect("the joiner does not panic");
+    assert!(read != Some(2), "what a joiner was promised was overwritten");
+}
+
+/// Three marks in two places; a reader finds one that is whole, and none older than the limit allows.
+fn marking(rules: Rules) {
+    // moves, two places of two words, limit
+    let shared = words([0, 0, 0, 0, 0, 0]);
+    let theirs = Arc::clone(&shared);
+    let reader = loom::thread::spawn(move || {
+        let limit = theirs[5].load(Acquire);
+        let moves = theirs[0].load(Acquire);
+        let place = 1 + moves % 2 * 2;
+        let read = (theirs[place].load(Relaxed), theirs[place + 1].load(Relaxed));
+        rules.fence(Break::NoMarkReadFence, Acquire);
+        (theirs[0].load(Relaxed) == moves).then_some((limit, read))
+    });
+    for moves in 1..=2 {
+        let place = 1 + moves % 2 * 2;
+        rules.fence(Break::NoMarkFence, Release);
+        shared[place].store(moves, Relaxed);
+        shared[place + 1].store(moves, Relaxed);
+        shared[0].store(moves, rules.order(Break::MarkRelaxed, Release));
+        shared[5].store(moves, rules.order(Break::LimitRelaxed, Release));
+    }
+    if let Some((limit, (one, other))) = reader.join().expect("the reader does not panic") {
+        assert_eq!(one, other, "two halves of different marks");
+        assert!(one >= limit, "a limit without its mark");
+    }
+}
