@@ -185,7 +185,7 @@ impl<'a> Bucket<'a> {
     #[inline]
     fn candidates(self, head: u64, tag: u64) -> impl Iterator<Item = (u32, u32)> {
         // Relaxed: tags of named cells came before the head; others are found out by the key.
-        let mut cells = zeros(self.tags().load(Ordering::Relaxed) ^ tag * TAGS, TAGS, TAG_BITS);
+        let mut cells = zeros(self.tags().load(Ordering::Relaxed) ^ (tag * TAGS), TAGS, TAG_BITS);
         std::iter::from_fn(move || {
             let cell = (cells != 0).then(|| cells.trailing_zeros() / TAG_BITS)?;
             cells &= cells - 1;
@@ -214,7 +214,7 @@ fn zeros(fields: u64, ones: u64, width: u32) -> u64 {
 /// The position that has a cell.
 #[inline]
 fn position_of(head: u64, cell: u32) -> Option<u32> {
-    let heads = (head & (CHANGE - 1)) ^ u64::from(cell + 1) * NIBBLES;
+    let heads = (head & (CHANGE - 1)) ^ (u64::from(cell + 1) * NIBBLES);
     let at = zeros(heads, NIBBLES, 4) & (CHANGE - 1);
     (at != 0).then(|| at.trailing_zeros() / 4)
 }
@@ -363,7 +363,7 @@ mod tests {
         for tags in [[0, 0, 5, 6, 4, 127, 5, 1, 5], [127; 9], [0; 9]] {
             let word = (0..9).map(|cell| tags[cell] << (7 * cell)).sum::<u64>();
             for tag in 0..128 {
-                let found = zeros(word ^ tag * TAGS, TAGS, TAG_BITS);
+                let found = zeros(word ^ (tag * TAGS), TAGS, TAG_BITS);
                 for (cell, its) in tags.iter().enumerate() {
                     let bit = found >> (7 * cell + 6) & 1 == 1;
                     assert!(bit || *its != tag, "cell {cell} has tag {tag}");

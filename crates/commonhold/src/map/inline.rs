@@ -57,7 +57,8 @@ pub(crate) trait Packing {
     fn seen_in(&self, segment: Segment<'_>, bucket: u32, hash: Hash, key: &[u8]) -> Option<u32>;
 }
 
-/// The packing of a map.
+/// The packing of a map. One per handle, and the words' fillers are read in every lookup: no box.
+#[allow(clippy::large_enum_variant)]
 pub(crate) enum Inline {
     Words(Words),
     Cells(Cells),
