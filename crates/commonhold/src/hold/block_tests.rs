@@ -140,13 +140,13 @@ fn an_element_in_two_places_or_none_is_found() {
         assert!(problems.iter().any(|text| text.contains(what)), "{what}: {problems:?}");
     };
     let me = hold.arena().participant().unwrap().registration.owner.bits();
-    let holder = layout.holder(space, 4);
+    let holder = &layout.holders(space)[4];
     holder.store(me, Ordering::Relaxed);
     say("element 4 is in 2 places");
     holder.store(me + (7 << 10), Ordering::Relaxed);
     say("whose generation has ended");
     holder.store(0, Ordering::Relaxed);
-    let place = layout.place(space, 0, 3);
+    let place = &layout.places_at(space, 0, 3, 1)[0][0];
     place.store(5, Ordering::Relaxed);
     say("element 3 is in 0 places");
     place.store(u32::MAX, Ordering::Relaxed);

@@ -112,6 +112,7 @@ pub(crate) fn forget(space: &Space, block: &Block, owner: Owner) {
     step!("recover.block-forgotten");
 }
 
+#[inline]
 fn is_same(root: &Root, block: &Block) -> bool {
     root.incarnation.load(Ordering::Acquire) == block.incarnation
 }
@@ -162,7 +163,7 @@ impl Attachment {
 
     #[inline]
     fn is_current(&self) -> bool {
-        let Some(root) = roots::root(self.space(), self.block.id) else { return false };
+        let root: &Root = self.space().view(self.block.root);
         // SeqCst pairs with the dropper's (see above).
         root.state.load(Ordering::SeqCst) == Status::Live.bits() && is_same(root, &self.block)
     }

@@ -43,6 +43,8 @@ pub(crate) struct Wanted<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     pub(crate) id: u32,
+    /// Offset of its root.
+    pub(crate) root: u64,
     pub(crate) kind: StructureKind,
     pub(crate) name: String,
     pub(crate) incarnation: u64,
@@ -68,7 +70,15 @@ impl Block {
             && space.covers(offset, bytes);
         let name = root.name();
         match root.kind().filter(|kind| whole && *kind != StructureKind::Map) {
-            Some(kind) => Ok(Block { id, kind, name, incarnation, offset, bytes }),
+            Some(kind) => Ok(Block {
+                id,
+                root: roots::root_offset(space, id).unwrap_or(0),
+                kind,
+                name,
+                incarnation,
+                offset,
+                bytes,
+            }),
             None => Err(damaged(&name, "its root names no block")),
         }
     }

@@ -76,6 +76,7 @@ impl Lane {
         }
     }
 
+    #[inline]
     fn try_enter(&self, at: u32) -> bool {
         // SeqCst: an operation on a block looks next whether that is being dropped (memory/attach.rs).
         self.busy.load(Ordering::Relaxed) == IDLE
@@ -84,11 +85,13 @@ impl Lane {
 }
 
 /// Marks the thread as inside an operation; false if it was already.
+#[inline]
 pub(crate) fn begin_operation() -> bool {
     INSIDE.with(|inside| !inside.replace(true))
 }
 
 /// The end of [`begin_operation`].
+#[inline]
 pub(crate) fn end_operation() {
     INSIDE.with(|inside| inside.set(false));
 }
@@ -99,6 +102,7 @@ pub(crate) fn count_freeze(by: i32) {
 }
 
 /// True if this thread keeps a hold frozen: it must not wait for a gate, which may be its own.
+#[inline]
 pub(crate) fn is_freezing() -> bool {
     FREEZES.with(Cell::get) != 0
 }

@@ -56,17 +56,16 @@ fn look(
             problems.push(format!("its queue '{name}' goes from {head} to {tail}"));
             continue;
         }
-        for index in head..tail {
-            let id = layout.place(space, queue, index).load(Ordering::Relaxed);
+        for place in layout.places_at(space, queue, head, tail - head).into_iter().flatten() {
+            let id = place.load(Ordering::Relaxed);
             match places.get_mut(id as usize) {
                 Some(count) => *count += 1,
                 None => problems.push(format!("its queue '{name}' names element {id}")),
             }
         }
     }
-    for (id, places) in (0..).zip(&mut places) {
-        let holder = layout.holder(space, id).load(Ordering::Acquire);
-        if let Some(owner) = Owner::from_bits(holder) {
+    for ((id, places), holder) in (0..).zip(&mut places).zip(layout.holders(space)) {
+        if let Some(owner) = Owner::from_bits(holder.load(Ordering::Acquire)) {
             *places += 1;
             if !alive(owner) {
                 let slot = owner.slot();

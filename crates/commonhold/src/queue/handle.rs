@@ -280,8 +280,8 @@ impl Queue {
     fn holders(&self) -> Vec<Holder> {
         let (space, layout) = (self.space(), &self.tie.layout);
         let mut counts = HashMap::new();
-        for id in 0..layout.elements {
-            *counts.entry(layout.holder(space, id).load(Ordering::Relaxed)).or_insert(0) += 1;
+        for holder in layout.holders(space) {
+            *counts.entry(holder.load(Ordering::Relaxed)).or_insert(0) += 1;
         }
         let held = |owner: crate::sync::owner::Owner| {
             let elements = *counts.get(&owner.bits())?;

@@ -174,8 +174,8 @@ impl Layout {
                 space.word(layout.line(number, 3) + n * 8).store(part, Ordering::Relaxed);
             }
         }
-        for id in 0..options.elements {
-            layout.place(space, 0, u64::from(id)).store(id, Ordering::Relaxed);
+        for (id, place) in (0..options.elements).zip(layout.ring(space, 0)) {
+            place.store(id, Ordering::Relaxed);
         }
         let tail = layout.end(space, 0, Side::Tail);
         tail.index.store(options.elements.into(), Ordering::Relaxed);
@@ -220,11 +220,26 @@ impl Layout {
         String::from_utf8_lossy(&bytes[..end]).into_owned()
     }
 
-    /// The place in a ring that an index names.
     #[inline]
-    pub(crate) fn place<'a>(&self, space: &'a Space, queue: u32, index: u64) -> &'a AtomicU32 {
-        let ring = self.rings + u64::from(queue) * self.ring_bytes;
-        space.half(ring + (index & self.mask) * 4)
+    fn ring<'a>(&self, space: &'a Space, queue: u32) -> &'a [AtomicU32] {
+        space.halves(self.rings + u64::from(queue) * self.ring_bytes, self.mask + 1)
+    }
+
+    /// The places in a ring that the `count` indices from `index` on name, at most as many as it has: those up to its end, and
+    /// those from its beginning on.
+    #[inline]
+    pub(crate) fn places_at<'a>(
+        &self,
+        space: &'a Space,
+        queue: u32,
+        index: u64,
+        count: u64,
+    ) -> [&'a [AtomicU32]; 2] {
+        let ring = self.ring(space, queue);
+        let (start, count) = ((index & self.mask) as usize, count as usize);
+        let (before, behind) = ring.split_at(start.min(ring.len()));
+        let straight = count.min(behind.len());
+        [&behind[..straight], &before[..(count - straight).min(before.len())]]
     }
 
     /// Places in a ring.
@@ -232,10 +247,10 @@ impl Layout {
         self.mask + 1
     }
 
-    /// Who has the element in hand: bits of an owner, or 0. The id is below [`Layout::elements`].
+    /// Per element who has it in hand: bits of an owner, or 0.
     #[inline]
-    pub(crate) fn holder<'a>(&self, space: &'a Space, id: u32) -> &'a AtomicU32 {
-        space.half(self.holders + u64::from(id) * 4)
+    pub(crate) fn holders<'a>(&self, space: &'a Space) -> &'a [AtomicU32] {
+        space.halves(self.holders, self.elements.into())
     }
 
     /// Where the bytes of an element lie.

@@ -20,7 +20,7 @@ use crate::queue::layout::{End, Layout, Side};
 use crate::steps::step;
 use crate::sync::robust_lock::{self, Level};
 use crate::sync::space::Space;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// One named queue, and the block that it is in.
 #[derive(Clone, Copy)]
@@ -122,27 +122,29 @@ impl<'a> Ring<'a> {
             return Err(self.block.damaged("a queue has more elements than there are"));
         }
         let end = start + count;
-        for index in start..end {
-            // Relaxed: ordered by the tail's acquire.
-            let id = self.layout.place(self.space, self.queue, index).load(Ordering::Relaxed);
-            if id >= self.layout.elements {
-                return Err(self.block.damaged("a queue names an element that there is not"));
-            }
+        let places = self.layout.places_at(self.space, self.queue, start, count);
+        let holders = self.layout.holders(self.space);
+        // Relaxed: ordered by the tail's acquire.
+        let known = |place: &AtomicU32| (place.load(Ordering::Relaxed) as usize) < holders.len();
+        if !places.iter().all(|part| part.iter().all(known)) {
+            return Err(self.block.damaged("a queue names an element that there is not"));
         }
         let me = writer.me().bits();
         // Release, pairs with the acquire of a recoverer: it sees the intent if it sees what follows.
         head.intent.store(end, Ordering::Release);
         step!("pull.armed");
-        let ids = (start..end).map(|index| {
-            // Checked above; a damaged hold may change under our eyes.
-            let id = self.layout.place(self.space, self.queue, index).load(Ordering::Relaxed);
-            id.min(self.layout.elements - 1)
-        });
-        out.extend(ids.inspect(|id| {
-            // Release: after the intent.
-            self.layout.holder(self.space, *id).store(me, Ordering::Release);
-            step!("pull.holding");
-        }));
+        for part in places {
+            out.extend(part.iter().map(|place| {
+                // Checked above; a damaged hold may change under our eyes.
+                let id = place.load(Ordering::Relaxed).min(self.layout.elements - 1);
+                if let Some(holder) = holders.get(id as usize) {
+                    // Release: after the intent.
+                    holder.store(me, Ordering::Release);
+                }
+                step!("pull.holding");
+                id
+            }));
+        }
         step!("pull.held");
         // The commit point. Release: after the holders' words, and who pushes into these places sees them read.
         head.index.store(end, Ordering::Release);
@@ -183,24 +185,26 @@ impl<'a> Ring<'a> {
             }
         }
         let me = writer.me().bits();
+        let holders = self.layout.holders(self.space);
         let in_hand = |id: &u32| {
-            *id < self.layout.elements
-                && self.layout.holder(self.space, *id).load(Ordering::Relaxed) == me
+            holders.get(*id as usize).is_some_and(|holder| holder.load(Ordering::Relaxed) == me)
         };
         if !ids.iter().all(in_hand) {
             return Err(self.block.damaged("an element is in another hand than this one"));
         }
-        for (index, id) in (start..end).zip(ids) {
+        let [straight, wrapped] =
+            self.layout.places_at(self.space, self.queue, start, ids.len() as u64);
+        for (place, id) in straight.iter().chain(wrapped).zip(ids) {
             // Relaxed: published by the intent to a recoverer, by the index to who pulls.
-            self.layout.place(self.space, self.queue, index).store(*id, Ordering::Relaxed);
+            place.store(*id, Ordering::Relaxed);
         }
         step!("push.written");
         // Release, pairs with the acquire of a recoverer: the entries are there.
         tail.intent.store(end, Ordering::Release);
         step!("push.armed");
-        for id in ids {
+        for holder in ids.iter().filter_map(|id| holders.get(*id as usize)) {
             // Release: after the intent.
-            self.layout.holder(self.space, *id).store(0, Ordering::Release);
+            holder.store(0, Ordering::Release);
             step!("push.letting-go");
         }
         step!("push.let-go");

@@ -14,7 +14,7 @@ use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::robust_lock::{self, Peers};
 use crate::sync::space::Space;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Pushed at once, of what the dead one had in hand.
 const CHUNK: usize = 4096;
@@ -48,10 +48,9 @@ fn undo(space: &Space, layout: &Layout, queue: u32, end: &End, (from, to): (u32,
     let index = end.index.load(Ordering::Acquire);
     let intent = end.intent.load(Ordering::Acquire);
     let armed = intent.checked_sub(index).filter(|count| *count <= layout.elements.into());
-    for at in index..index + armed.unwrap_or(0) {
-        let id = layout.place(space, queue, at).load(Ordering::Relaxed);
-        if id < layout.elements {
-            let holder = layout.holder(space, id);
+    let holders = layout.holders(space);
+    for place in layout.places_at(space, queue, index, armed.unwrap_or(0)).into_iter().flatten() {
+        if let Some(holder) = holders.get(place.load(Ordering::Relaxed) as usize) {
             // One that says neither is damage: left alone.
             let _ = holder.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
         }
@@ -81,6 +80,7 @@ pub(crate) fn give_back(acting: &Acting<'_>, block: &Block) -> Result<()> {
 
 /// The elements that `owner` has in hand.
 pub(crate) fn in_hand(space: &Space, layout: &Layout, owner: Owner) -> Vec<u32> {
-    let held = |id: &u32| layout.holder(space, *id).load(Ordering::Acquire) == owner.bits();
-    (0..layout.elements).filter(held).collect()
+    let held = |holder: &AtomicU32| holder.load(Ordering::Acquire) == owner.bits();
+    let holders = (0..).zip(layout.holders(space));
+    holders.filter_map(|(id, holder)| held(holder).then_some(id)).collect()
 }

@@ -127,6 +127,16 @@ impl Space {
         unsafe { &*self.at(offset & !3, 4).cast() }
     }
 
+    /// The `count` 32-bit words from `offset` on, which is a multiple of 4; none if they do not all exist.
+    #[inline]
+    pub(crate) fn halves(&self, offset: u64, count: u64) -> &[AtomicU32] {
+        match self.reach(offset & !3, count.saturating_mul(4)) {
+            // SAFETY: in bounds and aligned; see the module's contract.
+            Some(first) => unsafe { std::slice::from_raw_parts(first.cast(), count as usize) },
+            None => &[],
+        }
+    }
+
     /// Where a word handed out by [`Space::half`] or in a [`Space::view`] lies.
     pub(crate) fn offset_of(&self, word: &AtomicU32) -> u64 {
         (word.as_ptr() as u64).wrapping_sub(self.base as u64)
