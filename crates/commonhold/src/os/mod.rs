@@ -13,6 +13,7 @@
 //! | [`clock`] | the two clocks |
 //! | [`place`] | where a hold lives: names, file systems, opening an existing file |
 //! | [`draft`] | creating a file atomically |
+//! | [`thread`] | who the calling thread is, and a word on its standard error |
 //! | `signal` | how a test step stops or kills its process |
 //! | [`reaper`] | deleting a hold when its last user is gone, even by a crash |
 //!
@@ -39,6 +40,7 @@ pub(crate) mod place;
 pub(crate) mod reaper;
 #[cfg(feature = "steps")]
 pub(crate) mod signal;
+pub(crate) mod thread;
 
 #[cfg(test)]
 mod tests;
