@@ -153,8 +153,9 @@ impl Attachment {
         }
     }
 
+    /// True if the structure is there. For a guest (memory/guests.rs) that has said so before.
     #[inline]
-    fn is_current(&self) -> bool {
+    pub(crate) fn is_current(&self) -> bool {
         let Some(root) = roots::root(self.space(), self.block.id) else { return false };
         // SeqCst pairs with the dropper's (see above).
         root.state.load(Ordering::SeqCst) == Status::Live.bits() && is_same(root, &self.block)
