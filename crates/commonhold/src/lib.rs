@@ -20,11 +20,12 @@
 //! ```
 //!
 //! [`Hold`] is the file; [`Map`] the hash table; [`MapOptions`] says general, fixed-length or cache; [`Error`] tells
-//! what is wrong and the way out. Layers point down: `hold -> map -> memory -> sync -> os`. ARCHITECTURE.md is the tour,
+//! what is wrong and the way out. Layers point down: `hold -> {map, log} -> memory -> sync -> os`. ARCHITECTURE.md is the tour,
 //! docs/concurrency.md the argument.
 
 pub mod error;
 mod hold;
+mod log;
 mod map;
 mod memory;
 mod os;
@@ -43,6 +44,16 @@ pub use hold::options::HoldOptions;
 pub use hold::restore::RestoreReport;
 pub use hold::salvage::SalvageReport;
 pub use hold::stat::{HoldKind, HoldStat, MapInfo, ParticipantInfo, StructureInfo};
+pub use log::collect::{Collector, Round};
+#[cfg(feature = "log")]
+pub use log::facade::LogFacade;
+pub use log::handle::Log;
+#[cfg(feature = "tracing")]
+pub use log::layer::LogLayer;
+pub use log::line::{LogLine, ThreadId, ThreadInfo};
+pub use log::options::{LogLevel, LogOptions, Overflow, Written};
+pub use log::rotate::RotatedFile;
+pub use log::stat::{LogStat, RingStat};
 pub use map::handle::Map;
 pub use map::iterate::Cursor;
 pub use map::list::ListView;

@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::hold::freeze;
 use crate::hold::handle::Hold;
+use crate::log::settle;
 use crate::map::bound::Bound;
 use crate::map::check::{self as map_check, Findings};
 use crate::map::root::{self, Status};
@@ -10,7 +11,7 @@ use crate::memory::attach;
 use crate::memory::block::{self, Block};
 use crate::memory::classes::{EXTENT, geometry};
 use crate::memory::extents::{self, Kind, header};
-use crate::memory::roots::Root;
+use crate::memory::roots::{Root, StructureKind};
 use crate::memory::{runs, slab};
 use crate::sync::owner::Owner;
 use crate::sync::participant;
@@ -120,6 +121,9 @@ fn check_block(
             block.name,
             owner.slot()
         ));
+    }
+    if block.kind == StructureKind::Log {
+        settle::check(space, &block, alive, &mut |text| findings.problem(text));
     }
 }
 

@@ -7,6 +7,7 @@
 //! as much as its [`Level`] allows.
 
 use crate::error::Result;
+use crate::log::settle;
 use crate::map::directory::is_linked;
 use crate::map::recover as segments;
 use crate::map::root::{self, Status};
@@ -97,6 +98,10 @@ fn settle_lock(acting: &Acting<'_>, blocks: &[Block], offset: u64) -> Result<()>
 fn give_back(acting: &Acting<'_>, block: &Block) -> Result<()> {
     match block.kind {
         StructureKind::Queue => Ok(()),
+        StructureKind::Log => {
+            settle::give_back(&acting.arena.space, block, acting.owner);
+            Ok(())
+        }
         _ => Ok(()),
     }
 }
