@@ -140,6 +140,10 @@ impl Merge {
     fn take(&mut self, ring: &Ring<'_>, number: u32, key: u64, line: &mut LogLine) -> bool {
         let Some(cursor) = self.cursors.get_mut(number as usize) else { return false };
         let Some(head) = cursor.peek(ring) else { return false };
+        // Another one, if the first has been overwritten since: it has to wait for its time.
+        if cursor.key(&head, self.now_ns) != key {
+            return false;
+        }
         line.text.clear();
         let announced = head.kind == Kind::Line
             && head.thread != cursor.thread
