@@ -195,7 +195,9 @@ fn collectors_are_killed_at_every_step() {
             let (hold, log) = open(&path);
             write_and_leave(&path, 16, 60, &Board::new(16));
             let killed = kill_at(step, time, || collect(&path, &out));
-            (0..5).for_each(|n| drop(log.write(LogLevel::Info, text(1, n)).unwrap()));
+            for number in 0..5 {
+                assert_eq!(log.write(LogLevel::Info, text(1, number)).unwrap(), Written::Accepted);
+            }
             // The dead one is in nobody's way, swept or not.
             Child::run("successor", || collect(&path, &out)).finish();
             let text = std::fs::read(&out).unwrap();

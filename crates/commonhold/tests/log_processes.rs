@@ -220,9 +220,10 @@ fn four_writers_and_a_rotated_file() {
         .collect();
     let file = ground.path("it.log");
     let mut out = RotatedFile::open(&file, 100_000, 1000).unwrap();
-    let mut collector = log.collector().unwrap().format(|line, out| match line.level.is_some() {
-        true => out.extend([&line.text[..], b"\n"].concat()),
-        false => {}
+    let mut collector = log.collector().unwrap().format(|line, out| {
+        if line.level.is_some() {
+            out.extend([&line.text[..], b"\n"].concat());
+        }
     });
     collector.run(&mut out, || writers.iter().all(Child::is_gone)).unwrap();
     writers.into_iter().for_each(Child::finish);
