@@ -20,13 +20,15 @@
 //! ```
 //!
 //! [`Hold`] is the file; [`Map`] the hash table; [`Queue`] moves elements between processes; [`Channel`] has one producer
-//! and many consumers; [`MapOptions`] says general, fixed-length or cache; [`Error`] tells what is wrong and the way out.
-//! Layers point down: `hold -> {map, queue, channel} -> memory -> sync -> os`. ARCHITECTURE.md is the tour,
+//! and many consumers; [`Log`] merges what many threads write; [`MapOptions`] says general, fixed-length or cache; [`Error`]
+//! tells what is wrong and the way out. Layers point down: `hold -> {map, queue, channel, log} -> memory -> sync -> os`.
+//! ARCHITECTURE.md is the tour,
 //! docs/concurrency.md the argument.
 
 mod channel;
 pub mod error;
 mod hold;
+mod log;
 mod map;
 mod memory;
 mod os;
@@ -53,6 +55,16 @@ pub use hold::options::HoldOptions;
 pub use hold::restore::RestoreReport;
 pub use hold::salvage::SalvageReport;
 pub use hold::stat::{HoldKind, HoldStat, MapInfo, ParticipantInfo, StructureInfo};
+pub use log::collect::{Collector, Round};
+#[cfg(feature = "log")]
+pub use log::facade::LogFacade;
+pub use log::handle::Log;
+#[cfg(feature = "tracing")]
+pub use log::layer::LogLayer;
+pub use log::line::{LogLine, ThreadId, ThreadInfo};
+pub use log::options::{LogLevel, LogOptions, Overflow, Written};
+pub use log::rotate::RotatedFile;
+pub use log::stat::{LogStat, RingStat};
 pub use map::handle::Map;
 pub use map::iterate::Cursor;
 pub use map::list::ListView;

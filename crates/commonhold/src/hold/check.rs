@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::hold::freeze;
 use crate::hold::handle::Hold;
+use crate::log::settle;
 use crate::map::bound::Bound;
 use crate::map::check::{self as map_check, Findings};
 use crate::map::root::{self, Status};
@@ -126,6 +127,9 @@ fn check_block(
             block.name,
             owner.slot()
         ));
+    }
+    if block.kind == StructureKind::Log {
+        settle::check(space, &block, alive, &mut |text| findings.problem(text));
     }
 }
 

@@ -12,6 +12,8 @@ use crate::hold::restore::{self, RestoreReport};
 use crate::hold::salvage::{self, SalvageReport};
 use crate::hold::stat::{self, HoldStat, MapInfo, ParticipantInfo, StructureInfo};
 use crate::hold::superblock::superblock;
+use crate::log::handle::{self as log, Log};
+use crate::log::options::LogOptions;
 use crate::map::bound;
 use crate::map::handle::Map;
 use crate::map::options::MapOptions;
@@ -205,6 +207,34 @@ impl Hold {
     pub fn others(&self) -> Result<Vec<StructureInfo>> {
         self.arena.ensure_open()?;
         Ok(stat::others(self))
+    }
+
+    /// Opens the log of this name, or makes it.
+    ///
+    /// # Errors
+    /// `Mismatch` if it exists with other rings or as another kind of structure; `NotFound` if it does not exist and this handle is
+    /// read-only; `Invalid` (name, rings); `Full`; `Closed`.
+    pub fn log(&self, name: &str, options: LogOptions) -> Result<Log> {
+        self.arena.ensure_open()?;
+        log::open(&self.arena, name, &options)
+    }
+
+    /// Opens an existing log, whatever its options; from a read-only handle it can be dumped.
+    ///
+    /// # Errors
+    /// `NotFound`; `Mismatch`; `Closed`; `Damaged`.
+    pub fn open_log(&self, name: &str) -> Result<Log> {
+        self.arena.ensure_open()?;
+        log::open_existing(&self.arena, name)
+    }
+
+    /// Drops a log with everything in it; false if there is none. Handles of this process on it report `NotFound` from
+    /// then on.
+    ///
+    /// # Errors
+    /// `Busy`, naming slot and process, while another living participant has it open; `Mismatch`.
+    pub fn drop_log(&self, name: &str) -> Result<bool> {
+        log::drop_log(&self.arena, name)
     }
 
     /// Where the file is.

@@ -8,6 +8,7 @@
 
 use crate::channel::recover as channel;
 use crate::error::Result;
+use crate::log::settle;
 use crate::map::directory::is_linked;
 use crate::map::recover as segments;
 use crate::map::root::{self, Status};
@@ -101,6 +102,10 @@ fn give_back(acting: &Acting<'_>, block: &Block) -> Result<()> {
         StructureKind::Queue => queue::give_back(acting, block),
         StructureKind::Channel => {
             channel::give_back(&acting.arena.space, block, acting.owner);
+            Ok(())
+        }
+        StructureKind::Log => {
+            settle::give_back(&acting.arena.space, block, acting.owner);
             Ok(())
         }
         _ => Ok(()),

@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::memory::guests::Guestbook;
 use crate::memory::lane::{self, Lane, LaneGuard};
 use crate::memory::slab;
 use crate::os::byte_lock::HeldBytes;
@@ -76,6 +77,8 @@ pub(crate) struct Arena {
     hooks: OnceLock<Hooks>,
     closed: AtomicBool,
     ended: AtomicBool,
+    /// Who works in structures without a lane.
+    pub(crate) guests: Guestbook,
     /// A read-only handle's lock on the open byte.
     pub(crate) open_lock: Mutex<Option<HeldBytes>>,
 }
@@ -89,6 +92,7 @@ impl Arena {
             hooks: OnceLock::new(),
             closed: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            guests: Guestbook::default(),
             open_lock: Mutex::new(None),
         }
     }
@@ -114,10 +118,20 @@ impl Arena {
         unsafe { self.participant.load(Ordering::Acquire).as_ref() }
     }
 
+    /// Who this process is in the hold; `None` for a read-only handle, and in a forked child before its first
+    /// operation.
+    #[inline]
+    pub(crate) fn current_owner(&self) -> Option<Owner> {
+        let registration = &self.participant()?.registration;
+        (!registration.inherited()).then_some(registration.owner)
+    }
+
     /// True if the handle was closed.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
+        // SeqCst pairs with the swap in `close`: for guests, who say first that they are inside. For others, who
+        // look again at their lane, any order would do.
+        self.closed.load(Ordering::SeqCst)
     }
 
     /// # Errors
@@ -277,6 +291,7 @@ impl Arena {
     /// handle is closed and the lanes stay taken.
     fn unregister(&self) {
         let Some(participant) = self.participant() else { return };
+        self.guests.wait(participant.registration.owner, None);
         for number in 0..LANES {
             if !lane::retire_lane(self, participant, number) {
                 return; // Closed already.

@@ -161,8 +161,9 @@ impl Attachment {
         }
     }
 
+    /// True if the structure is there. For a guest (memory/guests.rs) that has said so before.
     #[inline]
-    fn is_current(&self) -> bool {
+    pub(crate) fn is_current(&self) -> bool {
         let root: &Root = self.space().view(self.block.root);
         // SeqCst pairs with the dropper's (see above).
         root.state.load(Ordering::SeqCst) == Status::Live.bits() && is_same(root, &self.block)

@@ -16,6 +16,13 @@ pub(crate) fn realtime_ms() -> u64 {
     seconds * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
+/// Nanoseconds since 1970 by the system's clock, which may be set back.
+#[inline]
+pub(crate) fn realtime_ns() -> u64 {
+    let now = read(libc::CLOCK_REALTIME);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + now.tv_nsec as u64
+}
+
 /// Nanoseconds since some instant before the boot; never goes backwards within a process.
 pub(crate) fn monotonic_ns() -> u64 {
     let now = read(libc::CLOCK_MONOTONIC);

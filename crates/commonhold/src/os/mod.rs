@@ -14,6 +14,7 @@
 //! | [`place`] | where a hold lives: names, file systems, opening an existing file |
 //! | [`eventfd`] | a counter of the kernel's that `poll` waits for |
 //! | [`draft`] | creating a file atomically |
+//! | [`thread`] | who the calling thread is, and a word on its standard error |
 //! | `signal` | how a test step stops or kills its process |
 //! | [`reaper`] | deleting a hold when its last user is gone, even by a crash |
 //!
@@ -41,6 +42,7 @@ pub(crate) mod place;
 pub(crate) mod reaper;
 #[cfg(feature = "steps")]
 pub(crate) mod signal;
+pub(crate) mod thread;
 
 #[cfg(test)]
 mod tests;

@@ -32,7 +32,8 @@ const CRATES: [(&str, &[&str]); 5] = [
 ];
 
 /// All that the library may be built on.
-const LIBRARY_BUILT_ON: [&str; 4] = ["libc", "rapidhash", "serde", "serde_json"];
+const LIBRARY_BUILT_ON: [&str; 7] =
+    ["libc", "rapidhash", "serde", "serde_json", "log", "tracing-core", "tracing-subscriber"];
 
 fn rank(module: &str) -> Option<u32> {
     LAYERS.iter().find(|(name, _)| *name == module).map(|(_, rank)| *rank)

@@ -1,0 +1,291 @@
+//! The collector: merges all rings by time into one stream of text.
+//!
+//! A round takes what is old enough, writes it out, and only then marks it in the hold as collected. So a successor loses
+//! nothing; what its predecessor wrote and did not come to mark, one round at most, it writes again.
+//!
+//! A line is old enough after the hold-back: whoever was slower than that between looking at the clock and committing
+//! comes late, and its line is flagged. So nobody who is stopped in the middle of a line holds up the others for
+//! longer.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::handle::Log;
+use crate::log::line::LogLine;
+use crate::log::merge::{Cursor, Merge, is_wanted};
+use crate::log::options::LogLevel;
+use crate::log::ring::Ring;
+use crate::memory::block::pid;
+use crate::memory::lane::LaneGuard;
+use crate::os::clock;
+use crate::steps::step;
+use crate::sync::owner::Owner;
+use crate::sync::robust_lock::Peers;
+use std::fmt;
+use std::io::Write;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// A round ends after so many bytes of text.
+const ROUND_BYTES: usize = 256 << 10;
+/// So many lines are copied at a time.
+const LINES: usize = 128;
+const HOLD_BACK: Duration = Duration::from_millis(5);
+/// How long to sleep when there is nothing, at most.
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Round {
+    /// Lines that were written out, those included with which the log announces threads.
+    pub lines: u64,
+    /// Lines that were found missing: dropped or overwritten.
+    pub lost: u64,
+    /// There is more, which the next round takes or which is too young.
+    pub more: bool,
+}
+
+/// How a line becomes text: [`LogLine::append_to`] unless told otherwise.
+type Format = Box<dyn FnMut(&LogLine, &mut Vec<u8>) + Send>;
+
+/// The one who collects a log; from [`Log::collector`]. Dropping it lets the next one begin.
+///
+/// It takes no processor time from the writers and is never waited for. If its process dies, another collector may take over:
+/// **what was written out and not yet marked in the hold, one round of at most 256 KiB of text or so, is then written
+/// again**; nothing is left out.
+pub struct Collector {
+    log: Log,
+    /// The participant that collects; not a child that was forked since.
+    me: Owner,
+    merge: Merge,
+    /// What is marked in the hold.
+    marked: Vec<Cursor>,
+    hold_back: Duration,
+    level: LogLevel,
+    format: Format,
+    /// Used again and again, so that nothing is allocated for a line.
+    lines: Vec<LogLine>,
+    text: Vec<u8>,
+    pause: Duration,
+}
+
+impl fmt::Debug for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Collector").field("log", &self.log).finish_non_exhaustive()
+    }
+}
+
+impl Collector {
+    pub(crate) fn claim(log: &Log) -> Result<Collector> {
+        let lane = log.inner.attachment()?.enter()?;
+        let (word, me) = (&log.inner.header().collector, lane.me());
+        loop {
+            let found = word.load(Ordering::Acquire);
+            match Owner::from_bits(found) {
+                Some(owner) if owner == me || !lane.is_dead(owner) => {
+                    return Err(busy(log, &lane, owner));
+                }
+                _ => {}
+            }
+            // AcqRel: acquire pairs with the release in `drop`: the tails are where the last one left them.
+            let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+            if word.compare_exchange(found, me.bits(), success, failure).is_ok() {
+                break;
+            }
+        }
+        step!("collect.claimed");
+        let (space, layout) = (lane.space(), &log.inner.layout);
+        let begin = |number| {
+            let ring = Ring::new(space, layout, number);
+            let seen = ring.header.seen.load(Ordering::Acquire) as u32;
+            Cursor::new(ring.tail(), Some(seen), 0)
+        };
+        let marked: Vec<Cursor> = (0..layout.rings).map(begin).collect();
+        Ok(Collector {
+            log: log.clone(),
+            me,
+            merge: Merge::new(marked.clone()),
+            marked,
+            hold_back: HOLD_BACK,
+            level: LogLevel::Trace,
+            format: Box::new(LogLine::append_to),
+            lines: vec![LogLine::default(); LINES],
+            text: Vec::new(),
+            pause: Duration::from_millis(1),
+        })
+    }
+
+    /// How old a line must be before it is written out, so that older ones of other threads can still come before it;
+    /// default 5 ms.
+    pub fn hold_back(mut self, time: Duration) -> Collector {
+        self.hold_back = time;
+        self
+    }
+
+    /// Leaves out lines less important than this. They count as collected.
+    pub fn level(mut self, level: LogLevel) -> Collector {
+        self.level = level;
+        self
+    }
+
+    /// Makes text of lines in another way: `format` appends it.
+    pub fn format(
+        mut self,
+        format: impl FnMut(&LogLine, &mut Vec<u8>) + Send + 'static,
+    ) -> Collector {
+        self.format = Box::new(format);
+        self
+    }
+
+    /// Writes out what is old enough, one round, and marks it as collected. Does not wait (but for `out`).
+    ///
+    /// # Errors
+    /// `Io` and its like if `out` fails: then nothing of the round counts as collected, and all of it is written again in the
+    /// next. `Closed`; `NotFound` if the log was dropped; `Busy` in a forked child: the parent collects.
+    pub fn poll(&mut self, out: &mut impl Write) -> Result<Round> {
+        let now_ns = clock::realtime_ns();
+        let hold_back = u64::try_from(self.hold_back.as_nanos()).unwrap_or(u64::MAX);
+        self.round(now_ns, now_ns.saturating_sub(hold_back), out)
+    }
+
+    /// Writes out all that is there, however young.
+    ///
+    /// # Errors
+    /// As [`poll`](Collector::poll).
+    pub fn finish(&mut self, out: &mut impl Write) -> Result<Round> {
+        let mut sum = Round::default();
+        loop {
+            let round = self.round(clock::realtime_ns(), u64::MAX, out)?;
+            sum =
+                Round { lines: sum.lines + round.lines, lost: sum.lost + round.lost, more: false };
+            if !round.more {
+                return Ok(sum);
+            }
+        }
+    }
+
+    /// Collects until `stop` says so, then finishes. Looks every few milliseconds; sleeps in between, up to 20 ms
+    /// when nothing is written.
+    ///
+    /// # Errors
+    /// As [`poll`](Collector::poll).
+    pub fn run(&mut self, out: &mut impl Write, mut stop: impl FnMut() -> bool) -> Result<Round> {
+        let mut sum = Round::default();
+        while !stop() {
+            let round = self.poll(out)?;
+            sum =
+                Round { lines: sum.lines + round.lines, lost: sum.lost + round.lost, more: false };
+            self.pause(&round);
+        }
+        let round = self.finish(out)?;
+        Ok(Round { lines: sum.lines + round.lines, lost: sum.lost + round.lost, more: false })
+    }
+
+    /// Sleeps for a while that fits what the last round found; not at all while there is much to do.
+    pub fn pause(&mut self, round: &Round) {
+        if round.lines > 0 && round.more {
+            self.pause = Duration::from_millis(1);
+            return;
+        }
+        let busy = round.lines > 0 || round.more;
+        self.pause =
+            if busy { Duration::from_millis(1) } else { LONGEST_PAUSE.min(self.pause * 2) };
+        std::thread::sleep(self.pause);
+    }
+
+    fn round(&mut self, now_ns: u64, until_ns: u64, out: &mut impl Write) -> Result<Round> {
+        let mut round = self.gather(now_ns, until_ns)?;
+        if !self.text.is_empty()
+            && let Err(error) = out.write_all(&self.text).and_then(|()| out.flush())
+        {
+            self.merge.cursors.clone_from(&self.marked);
+            return Err(Error::os(format!("collecting log '{}'", self.log.name()), &error));
+        }
+        step!("collect.written");
+        self.mark()?;
+        round.more |= self.text.len() >= ROUND_BYTES;
+        Ok(round)
+    }
+
+    /// Makes text of what is old enough, until the round is full.
+    fn gather(&mut self, now_ns: u64, until_ns: u64) -> Result<Round> {
+        let mut round = Round::default();
+        self.text.clear();
+        let mut count = self.copy(until_ns, Some(now_ns))?;
+        while count > 0 {
+            // Outside of any operation: what makes text is the user's.
+            for line in &self.lines[..count] {
+                round.lost += u64::from(line.lost);
+                if is_wanted(line, self.level) {
+                    (self.format)(line, &mut self.text);
+                    round.lines += 1;
+                }
+            }
+            let goes_on = self.text.len() < ROUND_BYTES;
+            count = if goes_on { self.copy(until_ns, None)? } else { 0 };
+        }
+        round.more = self.merge.is_waiting() && until_ns != u64::MAX;
+        Ok(round)
+    }
+
+    /// Copies the next lines that are old enough; first looks what there is, if it is told the time.
+    fn copy(&mut self, until_ns: u64, now_ns: Option<u64>) -> Result<usize> {
+        let lane = self.log.inner.attachment()?.enter()?;
+        if lane.me() != self.me {
+            return Err(busy(&self.log, &lane, self.me));
+        }
+        let (space, layout) = (lane.space(), &self.log.inner.layout);
+        if let Some(now_ns) = now_ns {
+            self.merge.refresh(space, layout, now_ns);
+        }
+        let mut lines = self.lines.iter_mut();
+        let mut count = 0;
+        while let Some(line) = lines.next()
+            && self.merge.next(space, layout, until_ns, line)
+        {
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Marks as collected what was written out.
+    fn mark(&mut self) -> Result<()> {
+        let lane = self.log.inner.attachment()?.enter()?;
+        let moved = self.merge.cursors.iter().zip(&mut self.marked);
+        for (number, (cursor, marked)) in (0..).zip(moved) {
+            if (cursor.position, cursor.expected) == (marked.position, marked.expected) {
+                continue;
+            }
+            let header = self.log.inner.layout.ring(lane.space(), number);
+            // The sequence first: killed in between, a successor repeats lines and misses none.
+            let seen = u64::from(cursor.expected.unwrap_or(0));
+            header.seen.store(seen, Ordering::Release);
+            step!("collect.marking");
+            // Release: the copies come before; pairs with the acquire of a writer that makes room.
+            header.tail.store(cursor.position, Ordering::Release);
+            step!("collect.marked");
+            *marked = *cursor;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        let Ok(attachment) = self.log.inner.attachment() else { return };
+        // Closed or dropped, there is nothing to let go.
+        let Ok(_lane) = attachment.enter() else { return };
+        let word = &self.log.inner.header().collector;
+        // Release: the marks come before.
+        let _ = word.compare_exchange(self.me.bits(), 0, Ordering::Release, Ordering::Relaxed);
+        step!("collect.released");
+    }
+}
+
+fn busy(log: &Log, lane: &LaneGuard<'_>, owner: Owner) -> Error {
+    let text = format!(
+        "log '{}': slot {} (process {}) collects it; another can when that one has ended",
+        log.name(),
+        owner.slot(),
+        pid(lane.space(), owner.slot())
+    );
+    Error::new(ErrorKind::Busy, text)
+}

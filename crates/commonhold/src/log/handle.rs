@@ -1,0 +1,504 @@
+//! [`Log`]: the public handle.
+//!
+//! The way of a line: a look at the level, the thread's seat, the clock, a copy, one store. No lock, no system call but
+//! the clock, no allocation; all that may take longer (a thread's first line, a fork, a full ring) is beside the way.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::collect::Collector;
+use crate::log::layout::{self, Header, Layout, tenant};
+use crate::log::line::{self, LogLine};
+use crate::log::merge;
+use crate::log::options::{LogLevel, LogOptions, Written};
+use crate::log::ring::{Kind, Place, Record, Ring};
+use crate::log::seat::{self, Entered, Seats, Sitting};
+use crate::log::stat::{self, LogStat};
+use crate::memory::arena::Arena;
+use crate::memory::attach::Attachment;
+use crate::memory::block::{self, Block, Wanted};
+use crate::memory::guests::Guests;
+use crate::memory::roots::{self, StructureKind};
+use crate::os::clock;
+use crate::os::thread::complain;
+use crate::sync::owner::Owner;
+use crate::sync::robust_lock::Peers;
+use crate::sync::space::Space;
+use std::fmt::{self, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Many writers, one merged log: the handle on it.
+///
+/// Cheap to clone; usable from any thread and in a forked child. Each thread writes into a ring of its own, so
+/// no writer ever waits for another, for the collector, or for anybody dead or stopped. What was accepted is in the hold,
+/// whatever happens to its writer; one [`Collector`] at a time merges all of it, and
+/// [`dump`](Log::dump) shows what is there without one.
+///
+/// A thread's first line claims its ring, which may allocate memory and take a lock for a moment; all others do not. A
+/// signal handler may write lines, also in the middle of one; should it be the first to write in its thread, call
+/// [`prepare`](Log::prepare) there before.
+///
+/// ```
+/// # let dir = std::env::temp_dir().join(format!("commonhold-doc-log-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir).unwrap();
+/// # let path = dir.join("shop.hold");
+/// use commonhold::{Hold, LogLevel, LogOptions, Written};
+///
+/// let hold = Hold::open_or_create(&path)?;
+/// let log = hold.log("events", LogOptions::new().rings(8).ring_bytes(64 << 10))?;
+/// assert_eq!(log.write(LogLevel::Info, "the shop is open")?, Written::Accepted);
+///
+/// // Here, or in any other process:
+/// let mut text = Vec::new();
+/// log.collector()?.finish(&mut text)?;
+/// assert!(String::from_utf8_lossy(&text).contains("the shop is open"));
+/// # drop((log, hold));
+/// # std::fs::remove_dir_all(&dir).unwrap();
+/// # Ok::<(), commonhold::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Log {
+    pub(crate) inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+/// What all clones of a handle share.
+pub(crate) struct Inner {
+    /// Unique in the process.
+    pub(crate) number: u64,
+    itself: Weak<Inner>,
+    tie: Tie,
+    pub(crate) layout: Layout,
+    pub(crate) seats: Arc<Seats>,
+    direct: bool,
+    /// When this handle last looked in vain for the rings of dead threads, in monotonic milliseconds.
+    in_vain_ms: AtomicU64,
+}
+
+/// How a handle is tied to the block.
+enum Tie {
+    Writer(Attachment),
+    /// Of a read-only hold: it may only look.
+    Reader(Arc<Arena>, Block),
+}
+
+/// What a thread without a seat found.
+enum Found {
+    Seat(Sitting),
+    /// The thread is ending: a ring for each line. Its number.
+    Once(u32),
+}
+
+static HANDLES: AtomicU64 = AtomicU64::new(1);
+
+/// Opens the log, or makes it.
+pub(crate) fn open(arena: &Arc<Arena>, name: &str, options: &LogOptions) -> Result<Log> {
+    roots::check_name(StructureKind::Log, name)?;
+    let bytes = layout::bytes(name, options)?;
+    let fill = |space: &Space, block: &Block| layout::fill(space, block, options);
+    let log = match arena.participant() {
+        None => open_existing(arena, name)?,
+        Some(_) => {
+            let wanted = Wanted { kind: StructureKind::Log, name, bytes };
+            match block::open(arena, &wanted, Some(&fill))? {
+                Some(attachment) => Inner::tied(Tie::Writer(attachment), options.direct)?,
+                None => return Err(not_found(arena, name)),
+            }
+        }
+    };
+    let layout = &log.inner.layout;
+    let same = (layout.rings, layout.ring_bytes, layout.overflow)
+        == (options.rings, options.ring_bytes, options.overflow);
+    match same {
+        true => Ok(log),
+        false => {
+            let text = format!("log '{name}' exists with other options; open it with its own");
+            Err(Error::new(ErrorKind::Mismatch, text))
+        }
+    }
+}
+
+/// Opens an existing log, whatever its options.
+pub(crate) fn open_existing(arena: &Arc<Arena>, name: &str) -> Result<Log> {
+    if arena.participant().is_some() {
+        let wanted = Wanted { kind: StructureKind::Log, name, bytes: 0 };
+        return match block::open(arena, &wanted, None)? {
+            Some(attachment) => Inner::tied(Tie::Writer(attachment), false),
+            None => Err(not_found(arena, name)),
+        };
+    }
+    roots::check_name(StructureKind::Log, name)?;
+    roots::check_kind(&arena.space, name, StructureKind::Log)?;
+    match roots::find(&arena.space, name) {
+        Some((id, root)) => {
+            let block = Block::bind(&arena.space, id, root)?;
+            Inner::tied(Tie::Reader(Arc::clone(arena), block), false)
+        }
+        None => Err(not_found(arena, name)),
+    }
+}
+
+/// Drops a log.
+pub(crate) fn drop_log(arena: &Arena, name: &str) -> Result<bool> {
+    block::drop_named(arena, StructureKind::Log, name, &|_, block, lane| {
+        arena.guests.wait(lane.me(), Some(block.id));
+        Ok(())
+    })
+}
+
+fn not_found(arena: &Arena, name: &str) -> Error {
+    let path = arena.space.file().path().display();
+    let name = name.escape_default();
+    let text = format!("{path}: has no log '{name}'; 'hold list' shows what it has");
+    Error::new(ErrorKind::NotFound, text)
+}
+
+impl Log {
+    /// The log's name.
+    pub fn name(&self) -> &str {
+        &self.inner.block().name
+    }
+
+    /// True if lines of this level are wanted at the moment; a few nanoseconds.
+    #[inline]
+    pub fn enabled(&self, level: LogLevel) -> bool {
+        // Relaxed: a setting, no order with anything. Of a log that was dropped it may be anything; `write` finds out.
+        level.code() <= self.inner.header().level.load(Ordering::Relaxed)
+    }
+
+    /// Writes one line: any bytes. The text is shown as it is, so leave out line ends; one at its end is cut off by the
+    /// collector. Takes some 50 ns and never waits; signal-safe (but see [`Log`]).
+    ///
+    /// # Errors
+    /// `TooLarge` (a quarter of the ring less 64 bytes); `Closed`; `NotFound` if the log was dropped; `ReadOnly`; `Reentrant` from
+    /// a signal handler inside another operation, unless the thread's last line before was for this log. A line that is not wanted or finds no room is no error:
+    /// see [`Written`].
+    #[inline]
+    pub fn write(&self, level: LogLevel, line: impl AsRef<[u8]>) -> Result<Written> {
+        if !self.enabled(level) {
+            return Ok(Written::Filtered);
+        }
+        self.inner.write(level, line.as_ref())
+    }
+
+    /// Writes one line of formatted text; what `write!(log, ...)` would do. Up to 1 KiB is formatted without
+    /// allocation. Errors as [`write`](Log::write). The macro [`log_line!`](crate::log_line) does not even evaluate what is not wanted.
+    pub fn print(&self, level: LogLevel, text: fmt::Arguments<'_>) -> Result<Written> {
+        if !self.enabled(level) {
+            return Ok(Written::Filtered);
+        }
+        if let Some(text) = text.as_str() {
+            return self.inner.write(level, text.as_bytes());
+        }
+        let mut short = line::Short::new();
+        match short.write_fmt(text) {
+            Ok(()) => self.inner.write(level, short.bytes()),
+            Err(_) => self.inner.write(level, text.to_string().as_bytes()),
+        }
+    }
+
+    /// Claims the calling thread's ring now instead of with its first line. False if none is free.
+    ///
+    /// # Errors
+    /// As [`write`](Log::write).
+    pub fn prepare(&self) -> Result<bool> {
+        Ok(self.inner.take_seat()?.is_some())
+    }
+
+    /// The least important level that is wanted.
+    pub fn level(&self) -> LogLevel {
+        LogLevel::from_code(self.inner.header().level.load(Ordering::Relaxed))
+    }
+
+    /// From now on lines less important than `level` are not accepted, from any process.
+    ///
+    /// # Errors
+    /// `Closed`, `NotFound`, `ReadOnly`, `Reentrant`.
+    pub fn set_level(&self, level: LogLevel) -> Result<()> {
+        let _inside = self.inner.attachment()?.enter()?;
+        // Relaxed: see `enabled`.
+        self.inner.header().level.store(level.code(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// All lines that are in the hold, collected or not, merged by time; also from a read-only handle, and
+    /// while others write. Changes nothing. Lines that are committed while it reads may or may not be there.
+    ///
+    /// # Errors
+    /// `Closed`; `NotFound` if the log was dropped.
+    pub fn dump(&self) -> Result<Vec<LogLine>> {
+        self.inner.ensure_there()?;
+        let lines = merge::all(self.inner.space(), &self.inner.layout);
+        self.inner.ensure_there()?;
+        Ok(lines)
+    }
+
+    /// Numbers: what was dropped, who collects, which rings are whose.
+    ///
+    /// # Errors
+    /// As [`dump`](Log::dump).
+    pub fn stat(&self) -> Result<LogStat> {
+        self.inner.ensure_there()?;
+        let stat = stat::stat(self.inner.space(), &self.inner.layout);
+        self.inner.ensure_there()?;
+        Ok(stat)
+    }
+
+    /// Becomes the log's collector, which takes over where a dead one ended.
+    ///
+    /// # Errors
+    /// `Busy`, naming slot and process, while another lives; `Closed`, `NotFound`, `ReadOnly`.
+    pub fn collector(&self) -> Result<Collector> {
+        Collector::claim(self)
+    }
+}
+
+impl Inner {
+    fn tied(tie: Tie, direct: bool) -> Result<Log> {
+        let (arena, block) = tie.ends();
+        let layout = Layout::read(&arena.space, block)?;
+        let seats = Arc::new(Seats::new(block.id, layout.rings));
+        let guests: Weak<dyn Guests> = Arc::downgrade(&(Arc::clone(&seats) as Arc<dyn Guests>));
+        arena.guests.add(guests);
+        let number = HANDLES.fetch_add(1, Ordering::Relaxed);
+        let in_vain_ms = AtomicU64::new(0);
+        let inner = Arc::new_cyclic(|itself| Inner {
+            number,
+            itself: Weak::clone(itself),
+            tie,
+            layout,
+            seats,
+            direct,
+            in_vain_ms,
+        });
+        Ok(Log { inner })
+    }
+
+    #[inline]
+    pub(crate) fn arena(&self) -> &Arena {
+        self.tie.ends().0
+    }
+
+    #[inline]
+    pub(crate) fn space(&self) -> &Space {
+        &self.arena().space
+    }
+
+    pub(crate) fn block(&self) -> &Block {
+        self.tie.ends().1
+    }
+
+    #[inline]
+    pub(crate) fn header(&self) -> &Header {
+        self.layout.header(self.space())
+    }
+
+    #[inline]
+    pub(crate) fn attachment(&self) -> Result<&Attachment> {
+        match &self.tie {
+            Tie::Writer(attachment) => Ok(attachment),
+            Tie::Reader(arena, _) => {
+                let path = arena.space.file().path().display();
+                let text = format!("{path}: opened read-only; open it for writing");
+                Err(Error::new(ErrorKind::ReadOnly, text))
+            }
+        }
+    }
+
+    /// # Errors
+    /// `Closed`; `NotFound` if the log was dropped: then what was read is not the log's.
+    fn ensure_there(&self) -> Result<()> {
+        self.arena().ensure_open()?;
+        let (space, block) = (self.space(), self.block());
+        let there = roots::root(space, block.id).is_some_and(|root| {
+            root.incarnation.load(Ordering::Acquire) == block.incarnation
+                && root.status() == roots::Status::Live
+        });
+        if there { Ok(()) } else { Err(not_found(self.arena(), &block.name)) }
+    }
+
+    #[inline]
+    fn write(&self, level: LogLevel, bytes: &[u8]) -> Result<Written> {
+        if bytes.len() > self.layout.longest() {
+            return Err(self.too_large(bytes.len()));
+        }
+        let record = Record { kind: Kind::Line, level, time_ns: 0, thread: 0, bytes };
+        let sitting = seat::last();
+        let written = match sitting.log == self.number {
+            true => self.write_at(sitting, &record),
+            false => None,
+        };
+        let written = match written {
+            Some(written) => written,
+            None => self.write_slowly(&record)?,
+        };
+        if self.direct && written == Written::Accepted {
+            self.tell(level, bytes);
+        }
+        Ok(written)
+    }
+
+    /// `None` if that is not (or no longer) the thread's seat.
+    #[inline]
+    fn write_at(&self, sitting: Sitting, record: &Record<'_>) -> Option<Written> {
+        let Tie::Writer(attachment) = &self.tie else { return None };
+        let me = attachment.arena.current_owner()?;
+        match self.seats.enter(sitting, me) {
+            Entered::Inside(inside) => {
+                if self.arena().is_closed() || !attachment.is_current() {
+                    return None;
+                }
+                let ring = Ring::new(self.space(), &self.layout, sitting.ring);
+                Some(put(&ring, inside.place(), record, sitting.thread))
+            }
+            Entered::Nested if self.arena().is_closed() || !attachment.is_current() => None,
+            // What was interrupted keeps the log where it is.
+            Entered::Nested => Some(self.write_once(record, me, sitting.thread)),
+            Entered::Stranger => None,
+        }
+    }
+
+    #[cold]
+    fn write_slowly(&self, record: &Record<'_>) -> Result<Written> {
+        match self.take_seat()? {
+            Some(Found::Seat(sitting)) => {
+                Ok(self.write_at(sitting, record).unwrap_or(Written::Dropped))
+            }
+            Some(Found::Once(thread)) => {
+                let lane = self.attachment()?.enter()?;
+                Ok(self.write_once(record, lane.me(), thread))
+            }
+            None => {
+                // Relaxed: a counter.
+                self.header().refused.fetch_add(1, Ordering::Relaxed);
+                Ok(Written::Dropped)
+            }
+        }
+    }
+
+    /// Writes one line into a ring that is claimed for it alone.
+    #[cold]
+    fn write_once(&self, record: &Record<'_>, me: Owner, thread: u32) -> Written {
+        let (space, layout) = (self.space(), &self.layout);
+        let claimed = self.seats.claim(space, layout, false, || tenant(me, thread));
+        let Some((number, _)) = claimed else {
+            self.header().refused.fetch_add(1, Ordering::Relaxed);
+            return Written::Dropped;
+        };
+        let (ring, place) = (Ring::new(space, layout, number), Place::default());
+        ring.settle_in(&place);
+        let written = put(&ring, &place, record, thread);
+        // Release: as in `hand_back`. Nobody but this thread has changed it.
+        ring.header.tenant.store(0, Ordering::Release);
+        written
+    }
+
+    /// The thread's seat, claimed if it has none. `None` if no ring is free.
+    #[cold]
+    fn take_seat(&self) -> Result<Option<Found>> {
+        let lane = self.attachment()?.enter()?;
+        let me = lane.me();
+        let seat = seat::find(self, me).map(Found::Seat);
+        Ok(seat.or_else(|| self.claim(me)))
+    }
+
+    fn claim(&self, me: Owner) -> Option<Found> {
+        let (space, layout) = (self.space(), &self.layout);
+        // Relaxed: a counter.
+        let number = || self.header().threads.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let word = || tenant(me, number());
+        let (ring, word) = self.seats.claim(space, layout, false, word).or_else(|| {
+            self.may_be_thorough().then(|| self.seats.claim(space, layout, true, word)).flatten()
+        })?;
+        let thread = (word >> 32) as u32;
+        let sitting = Sitting { log: self.number, ring, thread };
+        let bytes = layout.ring(space, ring).introduce();
+        self.seats.settle_in(space, layout, ring, word);
+        let (level, time_ns) = (LogLevel::Error, 0);
+        let record = Record { kind: Kind::Thread, level, time_ns, thread, bytes: &bytes };
+        let _ = self.write_at(sitting, &record);
+        if !seat::remember(&self.itself, sitting) {
+            // The thread is ending and would not hand it back.
+            self.seats.hand_back(space, layout, ring, word);
+            return Some(Found::Once(thread));
+        }
+        Some(Found::Seat(sitting))
+    }
+
+    /// Asking for the dead costs system calls: once in 10 ms.
+    fn may_be_thorough(&self) -> bool {
+        let now = clock::monotonic_ns() / 1_000_000;
+        // Relaxed: a hint.
+        let before = self.in_vain_ms.swap(now, Ordering::Relaxed);
+        before == 0 || now.saturating_sub(before) >= 10
+    }
+
+    /// A thread ends.
+    pub(crate) fn leave(&self, sitting: Sitting) {
+        let Tie::Writer(attachment) = &self.tie else { return };
+        let Some(me) = attachment.arena.current_owner() else { return };
+        if let Entered::Inside(_inside) = self.seats.enter(sitting, me)
+            && !self.arena().is_closed()
+            && attachment.is_current()
+        {
+            let word = tenant(me, sitting.thread);
+            self.seats.hand_back(self.space(), &self.layout, sitting.ring, word);
+        }
+    }
+
+    #[cold]
+    fn too_large(&self, len: usize) -> Error {
+        let text = format!(
+            "log '{}': a line of {len} bytes; the longest is {}; make the log with larger rings",
+            self.block().name,
+            self.layout.longest()
+        );
+        Error::new(ErrorKind::TooLarge, text)
+    }
+
+    /// Writes an accepted line to standard error, if nobody collects.
+    #[cold]
+    fn tell(&self, level: LogLevel, bytes: &[u8]) {
+        let collector = self.header().collector.load(Ordering::Relaxed);
+        if Owner::from_bits(collector).is_none() {
+            let mut short = line::Short::new();
+            line::direct(&mut short, clock::realtime_ns(), level, seat::last().thread, bytes);
+            complain(short.bytes());
+        }
+    }
+}
+
+#[inline]
+fn put(ring: &Ring<'_>, place: &Place, record: &Record<'_>, thread: u32) -> Written {
+    let record = Record { time_ns: clock::realtime_ns(), thread, ..*record };
+    if ring.put(place, &record) { Written::Accepted } else { Written::Dropped }
+}
+
+impl Tie {
+    #[inline]
+    fn ends(&self) -> (&Arc<Arena>, &Block) {
+        match self {
+            Tie::Writer(attachment) => (&attachment.arena, &attachment.block),
+            Tie::Reader(arena, block) => (arena, block),
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let Tie::Writer(attachment) = &self.tie else { return };
+        // In a forked child that did nothing with it, the rings are the parent's.
+        if self.arena().current_owner().is_none() {
+            return;
+        }
+        // No thread has it any more. Closed or dropped, there is nothing to hand back.
+        let Ok(lane) = attachment.enter() else { return };
+        for (ring, word) in self.seats.taken(lane.me()).collect::<Vec<_>>() {
+            self.seats.hand_back(self.space(), &self.layout, ring, word);
+        }
+    }
+}

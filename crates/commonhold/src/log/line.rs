@@ -1,0 +1,253 @@
+//! A line as it is read, its text, and short thread ids.
+//!
+//! ```text
+//! 2026-11-21T20:04:58.123456789Z info  ab the text
+//! ```
+
+use crate::log::options::LogLevel;
+use std::fmt::{self, Write};
+
+/// The number of a writing thread in a log, shown as two letters or more: `aa`, `ab`, ... `zz`, `aaa`. The log announces who
+/// it is ([`LogLine::announces`]). 0, shown as `--`, is nobody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct ThreadId(pub u32);
+
+impl fmt::Display for ThreadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (text, len) = self.letters();
+        f.pad(std::str::from_utf8(&text[..len]).unwrap_or_default())
+    }
+}
+
+impl ThreadId {
+    fn letters(self) -> ([u8; 8], usize) {
+        let mut text = *b"--------";
+        if self.0 == 0 {
+            return (text, 2);
+        }
+        let (mut rest, mut count, mut digits) = (u64::from(self.0) - 1, 26 * 26, 2);
+        while rest >= count {
+            rest -= count;
+            count *= 26;
+            digits += 1;
+        }
+        for letter in text[..digits].iter_mut().rev() {
+            *letter = b'a' + (rest % 26) as u8;
+            rest /= 26;
+        }
+        (text, digits)
+    }
+}
+
+/// Who a thread is; what a line tells that announces it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct ThreadInfo {
+    /// Its process, as that saw itself (another container counts differently).
+    pub pid: u32,
+    /// Its number in the system.
+    pub tid: u32,
+    /// The first bytes of its name.
+    pub name: String,
+}
+
+impl ThreadInfo {
+    /// From the bytes of a ring: anything.
+    pub(crate) fn read(bytes: &[u8]) -> ThreadInfo {
+        let number = |at: usize| {
+            let four = bytes.get(at..at + 4).and_then(|four| four.try_into().ok());
+            u32::from_le_bytes(four.unwrap_or_default())
+        };
+        let name = bytes.get(8..).unwrap_or_default();
+        let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+        let name = String::from_utf8_lossy(&name[..end.min(16)]).into_owned();
+        ThreadInfo { pid: number(0), tid: number(4), name }
+    }
+}
+
+/// A line of a log.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct LogLine {
+    /// When it was written, in nanoseconds since 1970 by its writer's clock.
+    pub time_ns: u64,
+    /// How much it matters; `None` for what the log itself tells.
+    pub level: Option<LogLevel>,
+    /// Who wrote it.
+    pub thread: ThreadId,
+    /// It came after later ones had been given out: its writer was held up for longer than the hold-back, or its clock
+    /// is behind.
+    pub late: bool,
+    /// So many lines of this ring are missing before it: dropped or overwritten.
+    pub lost: u32,
+    /// A collector has it already. (Dumps only.)
+    pub collected: bool,
+    /// The line announces its thread.
+    pub announces: Option<ThreadInfo>,
+    /// What was written.
+    pub text: Vec<u8>,
+}
+
+impl LogLine {
+    /// Appends the line, with time, level, thread and line end, as the log shows it. What is lost before it is told in a
+    /// line of its own.
+    pub fn append_to(&self, out: &mut Vec<u8>) {
+        if self.lost > 0 {
+            append_front(out, self.time_ns, "lost", self.thread);
+            let lines = if self.lost == 1 { "line was" } else { "lines were" };
+            let _ = writeln!(Bytes(out), "{} {lines} dropped or overwritten here", self.lost);
+        }
+        if let Some(ThreadInfo { pid, tid, name }) = &self.announces {
+            append_front(out, self.time_ns, "-----", self.thread);
+            let id = self.thread;
+            let _ = writeln!(Bytes(out), "thread {id} = pid {pid} tid {tid} name {name}");
+            return;
+        }
+        append_front(out, self.time_ns, self.level.map_or("-----", LogLevel::name), self.thread);
+        if self.late {
+            out.extend_from_slice(b"(late) ");
+        }
+        out.extend_from_slice(self.text.strip_suffix(b"\n").unwrap_or(&self.text));
+        out.push(b'\n');
+    }
+}
+
+/// A vector of bytes to format into.
+struct Bytes<'a>(&'a mut Vec<u8>);
+
+impl Write for Bytes<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+fn append_front(out: &mut Vec<u8>, time_ns: u64, level: &str, thread: ThreadId) {
+    out.extend_from_slice(&time_text(time_ns));
+    out.push(b' ');
+    out.extend_from_slice(level.as_bytes());
+    out.extend_from_slice(&b"      "[level.len().min(5)..]);
+    let (letters, len) = thread.letters();
+    out.extend_from_slice(&letters[..len]);
+    out.push(b' ');
+}
+
+/// UTC as in ISO 8601, to the nanosecond; 30 bytes.
+pub(crate) fn time_text(time_ns: u64) -> [u8; 30] {
+    let (seconds, nanoseconds) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000);
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = date(days);
+    let mut text = *b"0000-00-00T00:00:00.000000000Z";
+    let mut put = |from: usize, digits: usize, mut value: u64| {
+        for at in (from..from + digits).rev() {
+            text[at] = b'0' + (value % 10) as u8;
+            value /= 10;
+        }
+    };
+    put(0, 4, year);
+    put(5, 2, month);
+    put(8, 2, day);
+    put(11, 2, second / 3600);
+    put(14, 2, second / 60 % 60);
+    put(17, 2, second % 60);
+    put(20, 9, nanoseconds);
+    text
+}
+
+/// Year, month, day of a number of days since 1970-01-01, in the Gregorian calendar. After Howard Hinnant,
+/// "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`: years begin in March, 400 of them are an era.
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+/// A short text without allocation.
+pub(crate) struct Short {
+    bytes: [u8; 1024],
+    len: usize,
+}
+
+impl Short {
+    pub(crate) fn new() -> Short {
+        Short { bytes: [0; 1024], len: 0 }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// Appends as much as there is room for; false if that was not all.
+    fn push(&mut self, bytes: &[u8]) -> bool {
+        let count = bytes.len().min(self.bytes.len() - self.len);
+        self.bytes[self.len..self.len + count].copy_from_slice(&bytes[..count]);
+        self.len += count;
+        count == bytes.len()
+    }
+}
+
+impl Write for Short {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.push(text.as_bytes()) { Ok(()) } else { Err(fmt::Error) }
+    }
+}
+
+/// The text of a line that goes straight to standard error; cut if it is long.
+pub(crate) fn direct(out: &mut Short, time_ns: u64, level: LogLevel, thread: u32, bytes: &[u8]) {
+    out.push(&time_text(time_ns));
+    let _ = write!(out, " {level:5} {} ", ThreadId(thread));
+    let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    if !out.push(bytes) {
+        out.len -= 4;
+        out.push("...".as_bytes());
+    }
+    out.push(b"\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_people_read_them() {
+        for (seconds, nanoseconds, wanted) in [
+            (0, 0, "1970-01-01T00:00:00.000000000Z"),
+            (951_782_399, 999_999_999, "2000-02-28T23:59:59.999999999Z"),
+            (951_782_400, 1, "2000-02-29T00:00:00.000000001Z"),
+            (951_868_800, 0, "2000-03-01T00:00:00.000000000Z"),
+            (1_795_291_498, 123_456_789, "2026-11-21T20:04:58.123456789Z"),
+            (4_107_542_399, 0, "2100-02-28T23:59:59.000000000Z"),
+            (4_107_542_400, 0, "2100-03-01T00:00:00.000000000Z"),
+        ] {
+            let text = time_text(seconds * 1_000_000_000 + nanoseconds);
+            assert_eq!(std::str::from_utf8(&text).unwrap(), wanted);
+        }
+    }
+
+    #[test]
+    fn threads_have_two_letters_or_more_and_all_differ() {
+        let text = |n| ThreadId(n).to_string();
+        assert_eq!((text(0), text(1), text(2)), ("--".into(), "aa".into(), "ab".into()));
+        assert_eq!((text(27), text(676), text(677)), ("ba".into(), "zz".into(), "aaa".into()));
+        assert_eq!(text(u32::MAX).len(), 7);
+        let all: std::collections::BTreeSet<_> = (1..20_000).map(text).collect();
+        assert_eq!(all.len(), 19_999);
+    }
+
+    #[test]
+    fn long_texts_are_cut_and_say_so() {
+        let mut short = Short::new();
+        direct(&mut short, 0, LogLevel::Warn, 1, &[b'x'; 2000]);
+        assert_eq!(short.bytes().len(), 1024 - 1 + 1);
+        assert!(short.bytes().ends_with(b"x...\n"));
+        let mut short = Short::new();
+        direct(&mut short, 0, LogLevel::Warn, 1, b"text\n");
+        assert_eq!(short.bytes(), b"1970-01-01T00:00:00.000000000Z warn  aa text\n");
+    }
+}

@@ -1,0 +1,217 @@
+//! Reading all rings in the order of time.
+//!
+//! A cursor per ring, and a heap of their first lines. Within a ring the order is that of writing, whatever the clock
+//! did. A line is copied, then validated by the ring's floor; what was overwritten meanwhile is skipped and shows as a
+//! gap in the sequence. Every step goes ahead, so damaged bytes end a ring early and never hang.
+
+use crate::log::layout::Layout;
+use crate::log::line::{LogLine, ThreadId, ThreadInfo};
+use crate::log::options::LogLevel;
+use crate::log::ring::{Head, Kind, Ring};
+use crate::sync::space::Space;
+use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BinaryHeap, HashSet};
+use std::sync::atomic::Ordering;
+
+/// A line's time may be so far ahead of the reader's clock before it counts as wrong: it may have been written since.
+const AHEAD_NS: u64 = 1_000_000_000;
+
+/// A reader's place in one ring.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Cursor {
+    pub(crate) position: u64,
+    /// The sequence that the next line should have; `None` if that is not known.
+    pub(crate) expected: Option<u32>,
+    /// Begin of what no collector has.
+    collected: u64,
+    /// End of what is read in this round.
+    end: u64,
+    /// Who wrote the last line; known.
+    thread: u32,
+    /// The time by which the line at a position was merged when it was seen first.
+    keyed: (u64, u64),
+}
+
+impl Cursor {
+    pub(crate) fn new(position: u64, expected: Option<u32>, collected: u64) -> Cursor {
+        let (end, keyed) = (position, (u64::MAX, 0));
+        Cursor { position, expected, collected, end, thread: 0, keyed }
+    }
+
+    /// The next line, if there is one. Goes over pads, and over what has been overwritten.
+    #[inline]
+    fn peek(&mut self, ring: &Ring<'_>) -> Option<Head> {
+        while self.position < self.end {
+            let head = ring.head(self.position, self.end);
+            if ring.is_overwritten(self.position) {
+                // The floor is ahead, or the ring is damaged and ends here.
+                self.position = ring.extent().1.max(self.position + 8) & !7;
+                continue;
+            }
+            match head {
+                Some(Head { kind: Kind::Pad, size, .. }) => self.position += size,
+                Some(head) => return Some(head),
+                None => self.position = self.end,
+            }
+        }
+        // A head that went backwards is damage, too.
+        self.position = self.position.min(self.end);
+        None
+    }
+
+    /// The time to merge the line at the cursor by: a clock that is set back must not hold lines back for as long.
+    #[inline]
+    fn key(&mut self, head: &Head, now_ns: u64) -> u64 {
+        if self.keyed.0 != self.position {
+            let ahead = head.time_ns > now_ns.saturating_add(AHEAD_NS);
+            self.keyed = (self.position, if ahead { now_ns } else { head.time_ns });
+        }
+        self.keyed.1
+    }
+}
+
+/// The cursors of all rings, and what is known of their lines.
+pub(crate) struct Merge {
+    pub(crate) cursors: Vec<Cursor>,
+    /// First lines: when, and of which ring.
+    heap: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Threads that were announced.
+    known: HashSet<u32>,
+    now_ns: u64,
+    latest_ns: u64,
+}
+
+impl Merge {
+    /// Begins at the given places.
+    pub(crate) fn new(cursors: Vec<Cursor>) -> Merge {
+        let (heap, known) = (BinaryHeap::new(), HashSet::new());
+        Merge { cursors, heap, known, now_ns: 0, latest_ns: 0 }
+    }
+
+    /// Looks how far the rings reach now. The time was taken before.
+    pub(crate) fn refresh(&mut self, space: &Space, layout: &Layout, now_ns: u64) {
+        self.now_ns = now_ns;
+        self.heap.clear();
+        for (number, cursor) in (0..layout.rings).zip(&mut self.cursors) {
+            let ring = Ring::new(space, layout, number);
+            cursor.end = ring.extent().0;
+            if let Some(head) = cursor.peek(&ring) {
+                self.heap.push(Reverse((cursor.key(&head, now_ns), number)));
+            }
+        }
+    }
+
+    /// Puts the next line that was written at `until_ns` or before into `line`. False if there is none.
+    pub(crate) fn next(
+        &mut self,
+        space: &Space,
+        layout: &Layout,
+        until_ns: u64,
+        line: &mut LogLine,
+    ) -> bool {
+        loop {
+            let Some(Reverse((key, number))) = self.heap.peek().copied() else { return false };
+            if key > until_ns {
+                return false;
+            }
+            let ring = Ring::new(space, layout, number);
+            let taken = self.take(&ring, number, key, line);
+            let Some(cursor) = self.cursors.get_mut(number as usize) else { return false };
+            let next = cursor.peek(&ring).map(|head| cursor.key(&head, self.now_ns));
+            if let Some(mut top) = self.heap.peek_mut() {
+                match next {
+                    Some(key) => *top = Reverse((key, number)),
+                    None => drop(PeekMut::pop(top)),
+                }
+            }
+            if taken {
+                return true;
+            }
+        }
+    }
+
+    /// True if lines are there that are too young yet.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.heap.is_empty()
+    }
+
+    /// Copies the line at a ring's cursor and goes on; false if there is nothing to show.
+    fn take(&mut self, ring: &Ring<'_>, number: u32, key: u64, line: &mut LogLine) -> bool {
+        let Some(cursor) = self.cursors.get_mut(number as usize) else { return false };
+        let Some(head) = cursor.peek(ring) else { return false };
+        // Another one, if the first has been overwritten since: it has to wait for its time.
+        if cursor.key(&head, self.now_ns) != key {
+            return false;
+        }
+        line.text.clear();
+        let announced = head.kind == Kind::Line
+            && head.thread != cursor.thread
+            && !self.known.contains(&head.thread);
+        let announced = announced.then(|| tenant(ring, head.thread)).flatten();
+        // Who announces a thread in its place looks at its line again next time.
+        let announces = announced.is_some();
+        if !announces {
+            ring.append(cursor.position, &head, &mut line.text);
+            if ring.is_overwritten(cursor.position) {
+                return false;
+            }
+        }
+        line.time_ns = head.time_ns;
+        line.thread = ThreadId(head.thread);
+        line.late = key < self.latest_ns;
+        line.collected = cursor.position < cursor.collected;
+        (line.level, line.lost, line.announces) = (None, 0, announced);
+        if announces {
+            self.known.insert(head.thread);
+            return true;
+        }
+        self.latest_ns = self.latest_ns.max(key);
+        cursor.position += head.size;
+        let ahead = cursor.expected.map_or(0, |expected| head.sequence.wrapping_sub(expected));
+        // Backwards: its predecessor died between the line and the counter.
+        line.lost = u32::try_from(ahead as i32).unwrap_or(0);
+        cursor.expected = Some(head.sequence.wrapping_add(1));
+        cursor.thread = head.thread;
+        match head.kind {
+            Kind::Line => line.level = Some(head.level),
+            _ => {
+                line.announces = Some(ThreadInfo::read(&line.text));
+                line.text.clear();
+                return self.known.insert(head.thread) || line.lost > 0;
+            }
+        }
+        true
+    }
+}
+
+/// Who the thread is, if it is still the ring's tenant.
+fn tenant(ring: &Ring<'_>, thread: u32) -> Option<ThreadInfo> {
+    let header = ring.header;
+    let is_tenant = || (header.tenant.load(Ordering::Acquire) >> 32) as u32 == thread;
+    if thread == 0 || !is_tenant() {
+        return None;
+    }
+    let who = header.introduction();
+    is_tenant().then_some(who)
+}
+
+/// All lines that are there.
+pub(crate) fn all(space: &Space, layout: &Layout) -> Vec<LogLine> {
+    let begin = |number| {
+        let ring = Ring::new(space, layout, number);
+        Cursor::new(ring.extent().1, None, ring.tail())
+    };
+    let mut merge = Merge::new((0..layout.rings).map(begin).collect());
+    merge.refresh(space, layout, u64::MAX);
+    let (mut lines, mut line) = (Vec::new(), LogLine::default());
+    while merge.next(space, layout, u64::MAX, &mut line) {
+        lines.push(line.clone());
+    }
+    lines
+}
+
+/// The level of a line for a filter: what the log itself tells is always wanted.
+pub(crate) fn is_wanted(line: &LogLine, level: LogLevel) -> bool {
+    line.level.is_none_or(|of| of <= level)
+}

@@ -1,0 +1,36 @@
+//! The log: many writers, one merged log.
+//!
+//! Each writing thread has a ring of its own in the hold, so nobody waits for anybody and a crash strands
+//! nothing: what a thread has committed is there, whoever dies. One collector at a time merges all rings by time;
+//! without one the last lines stay in the hold, for [`Log::dump`](handle::Log::dump).
+//!
+//! | idea | file |
+//! |---|---|
+//! | what lies in the block | [`layout`] |
+//! | options, levels, what became of a line | [`options`] |
+//! | one ring: writing and reading lines | [`ring`] |
+//! | which thread writes into which ring | [`seat`] |
+//! | the public handle | [`handle`] |
+//! | numbers for people | [`stat`] |
+//! | reading all rings in the order of time | [`merge`] |
+//! | the collector | [`collect`] |
+//! | a line, its text, short thread ids | [`line`] |
+//! | files that begin anew when they are full | [`rotate`] |
+//! | front ends of the crates `log` and `tracing` | `facade`, `layer` |
+//! | after a death; proving it sound | [`settle`] |
+
+pub(crate) mod collect;
+#[cfg(feature = "log")]
+pub(crate) mod facade;
+pub(crate) mod handle;
+#[cfg(feature = "tracing")]
+pub(crate) mod layer;
+pub(crate) mod layout;
+pub(crate) mod line;
+pub(crate) mod merge;
+pub(crate) mod options;
+pub(crate) mod ring;
+pub(crate) mod rotate;
+pub(crate) mod seat;
+pub(crate) mod settle;
+pub(crate) mod stat;

@@ -1,0 +1,142 @@
+//! A file that begins anew when it is full.
+
+use crate::error::{Error, ErrorKind, Result};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// A file for the text of a log, of limited size: when a line has no room any more, `path` becomes `path.1`, that
+/// `path.2`, and so on, and `path` begins anew. Lines are never split, and never lost but with the oldest file.
+///
+/// ```
+/// # let dir = std::env::temp_dir().join(format!("commonhold-doc-rotate-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir).unwrap();
+/// use commonhold::RotatedFile;
+/// use std::io::Write;
+///
+/// let mut file = RotatedFile::open(dir.join("shop.log"), 10_000, 3)?; // at most shop.log, .1, .2 and .3
+/// writeln!(file, "the shop is open").unwrap();
+/// # std::fs::remove_dir_all(&dir).unwrap();
+/// # Ok::<(), commonhold::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct RotatedFile {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+    max_bytes: u64,
+    keep: u32,
+}
+
+impl RotatedFile {
+    /// Opens the file to append to it, or makes it. At most `max_bytes` each (but a longer line gets a file of its
+    /// own), and at most `keep` older ones. For one process at a time, as the collector is.
+    ///
+    /// # Errors
+    /// `Invalid` if `max_bytes` is 0; those of opening files.
+    pub fn open(path: impl AsRef<Path>, max_bytes: u64, keep: u32) -> Result<RotatedFile> {
+        let path = path.as_ref().to_owned();
+        if max_bytes == 0 {
+            let text = format!("{}: rotated files need room for at least a byte", path.display());
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let opened = append(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        let (bytes, file) = opened.map_err(|e| Error::os(path.display(), &e))?;
+        Ok(RotatedFile { path, file, bytes, max_bytes, keep })
+    }
+
+    /// The file that is `age` rotations old.
+    fn aged(&self, age: u32) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        if age > 0 {
+            name.push(format!(".{age}"));
+        }
+        name.into()
+    }
+
+    /// The oldest first: killed in between, a number is missing and nothing else.
+    fn rotate(&mut self) -> io::Result<()> {
+        if self.keep == 0 {
+            self.file.set_len(0)?;
+        }
+        for age in (0..self.keep).rev() {
+            match std::fs::rename(self.aged(age), self.aged(age + 1)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        self.file = append(&self.path)?;
+        self.bytes = 0;
+        Ok(())
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).open(path)
+}
+
+impl Write for RotatedFile {
+    /// Writes whole lines as far as there is room, or at least one.
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let room = usize::try_from(self.max_bytes.saturating_sub(self.bytes)).unwrap_or(usize::MAX);
+        let count = if text.len() <= room { text.len() } else { whole_lines(text, room) };
+        if count == 0 && self.bytes > 0 {
+            self.rotate()?;
+            return self.write(text);
+        }
+        // A line that no file has room for.
+        let first = || text.iter().position(|&byte| byte == b'\n').map_or(text.len(), |at| at + 1);
+        let count = if count == 0 { first() } else { count };
+        // Whole, so that the next line does not go on in another file.
+        self.file.write_all(&text[..count])?;
+        self.bytes += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// The length of the lines that end within `room`.
+fn whole_lines(text: &[u8], room: usize) -> usize {
+    text[..room].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_whole_and_only_the_oldest_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.log");
+        let mut file = RotatedFile::open(&path, 100, 3).unwrap();
+        let lines: Vec<String> = (0..60).map(|n| format!("line number {n}\n")).collect();
+        for pair in lines.chunks(7) {
+            file.write_all(pair.concat().as_bytes()).unwrap();
+        }
+        let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+        let files = ["a.log.3", "a.log.2", "a.log.1", "a.log"].map(read);
+        assert!(files.iter().all(|text| text.len() <= 100 && text.ends_with('\n')));
+        let together = files.concat();
+        assert!(together.len() > 200 && lines.concat().ends_with(&together), "{together}");
+        assert!(!folder.path().join("a.log.4").exists());
+        drop(file);
+        let mut file = RotatedFile::open(&path, 100, 3).unwrap();
+        let long = format!("{}\n", "x".repeat(300));
+        file.write_all(format!("{long}short\n").as_bytes()).unwrap();
+        assert_eq!((read("a.log.1"), read("a.log")), (long, "short\n".to_owned()));
+        assert_eq!(read("a.log.2"), files[3]);
+    }
+
+    #[test]
+    fn without_older_files_the_file_is_emptied() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.log");
+        let mut file = RotatedFile::open(&path, 10, 0).unwrap();
+        file.write_all(b"one\ntwo\nthree\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "three\n");
+        assert!(RotatedFile::open(&path, 0, 1).is_err());
+    }
+}

@@ -1,0 +1,248 @@
+//! Seats: which thread of this process writes into which ring.
+//!
+//! A ring is claimed by an exchange of its tenant word, from nobody or from somebody dead, and is handed back at the
+//! thread's end. It need not be empty then: lines say who wrote them, and the next tenant goes on where the last one
+//! ended. So nothing is lost by a claim, and nobody waits for one.
+//!
+//! For each ring there is a seat in private memory, with what its thread knows. A thread remembers which seat it has
+//! by number: no pointers, nothing to free. Everything names the participant, so a forked child finds that none of it
+//! is its own. A signal handler that finds its own thread inside writes its line into another ring, which it claims for that
+//! line alone: it needs nothing of what it interrupted.
+
+use crate::log::handle::Inner;
+use crate::log::layout::{Layout, tenant, tenant_owner};
+use crate::log::ring::{Place, Ring};
+use crate::memory::guests::Guests;
+use crate::steps::step;
+use crate::sync::owner::Owner;
+use crate::sync::participant;
+use crate::sync::space::Space;
+use std::cell::{Cell, RefCell};
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// A thread's side of a ring; private memory, a cache line of its own.
+#[repr(align(64))]
+#[derive(Default)]
+pub(crate) struct Seat {
+    /// The tenant word by which this process has the ring, 0 if it has not.
+    tenant: AtomicU64,
+    /// The participant as whom the thread is inside, 0 if it is not.
+    inside: AtomicU32,
+    pub(crate) place: Place,
+}
+
+/// The seats of one handle.
+pub(crate) struct Seats {
+    root: u32,
+    all: Box<[Seat]>,
+}
+
+impl Guests for Seats {
+    fn root(&self) -> u32 {
+        self.root
+    }
+
+    fn is_anybody_inside(&self, me: Owner) -> bool {
+        // SeqCst pairs with the exchange in `enter`.
+        self.all.iter().any(|seat| seat.inside.load(Ordering::SeqCst) == me.bits())
+    }
+}
+
+/// How a thread got in.
+pub(crate) enum Entered<'a> {
+    /// It is inside its seat.
+    Inside(Inside<'a>),
+    /// It was inside already: this is a signal handler.
+    Nested,
+    /// The seat is not its own.
+    Stranger,
+}
+
+/// A thread in its seat, which holds up closing and dropping. It has yet to look whether that has happened.
+pub(crate) struct Inside<'a>(&'a Seat);
+
+impl Inside<'_> {
+    pub(crate) fn place(&self) -> &Place {
+        &self.0.place
+    }
+}
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release: who finds the seat left sees what was stored into the ring.
+        self.0.inside.store(0, Ordering::Release);
+    }
+}
+
+impl Seats {
+    pub(crate) fn new(root: u32, rings: u32) -> Seats {
+        Seats { root, all: (0..rings).map(|_| Seat::default()).collect() }
+    }
+
+    #[inline]
+    pub(crate) fn enter(&self, sitting: Sitting, me: Owner) -> Entered<'_> {
+        let Some(seat) = self.all.get(sitting.ring as usize) else { return Entered::Stranger };
+        // Relaxed: a word that names this very thread was stored by it.
+        if seat.tenant.load(Ordering::Relaxed) != tenant(me, sitting.thread) {
+            return Entered::Stranger;
+        }
+        // SeqCst: next it looks whether the handle is closed or the log dropped (memory/guests.rs).
+        match seat.inside.swap(me.bits(), Ordering::SeqCst) == me.bits() {
+            true => Entered::Nested,
+            false => Entered::Inside(Inside(seat)),
+        }
+    }
+
+    fn sit(&self, ring: u32, word: u64) -> Option<&Seat> {
+        let seat = self.all.get(ring as usize)?;
+        seat.inside.store(0, Ordering::Relaxed);
+        seat.tenant.store(word, Ordering::Relaxed);
+        Some(seat)
+    }
+
+    /// The rings that this process has as `me`.
+    pub(crate) fn taken(&self, me: Owner) -> impl Iterator<Item = (u32, u64)> {
+        let words = self.all.iter().map(|seat| seat.tenant.load(Ordering::Relaxed));
+        (0..).zip(words).filter(move |(_, word)| tenant_owner(*word) == Some(me))
+    }
+}
+
+/// Which seat a thread has in which handle's log.
+#[derive(Clone, Copy)]
+pub(crate) struct Sitting {
+    /// Unique number of the handle in this process; 0 is none.
+    pub(crate) log: u64,
+    pub(crate) ring: u32,
+    /// The thread's number in the log.
+    pub(crate) thread: u32,
+}
+
+/// All sittings of a thread; given up at its end.
+struct Sittings(RefCell<Vec<(Weak<Inner>, Sitting)>>);
+
+thread_local! {
+    /// The seat used last. Has no destructor and needs none to be set: a signal handler may look.
+    static LAST: Cell<Sitting> = const { Cell::new(Sitting { log: 0, ring: 0, thread: 0 }) };
+    /// Only looked at and changed inside an operation, which a signal handler cannot be in besides.
+    static SITTINGS: Sittings = const { Sittings(RefCell::new(Vec::new())) };
+}
+
+impl Drop for Sittings {
+    fn drop(&mut self) {
+        for (inner, sitting) in self.0.get_mut().drain(..) {
+            if let Some(inner) = inner.upgrade() {
+                inner.leave(sitting);
+            }
+        }
+    }
+}
+
+/// The seat that the thread used last.
+#[inline]
+pub(crate) fn last() -> Sitting {
+    LAST.with(Cell::get)
+}
+
+/// The seat that the thread has in this log, of all its seats. Inside an operation.
+pub(crate) fn find(inner: &Inner, me: Owner) -> Option<Sitting> {
+    let find = |sittings: &Sittings| {
+        let all = sittings.0.borrow();
+        let mine = |s: &Sitting| s.log == inner.number && inner.seats.has(*s, me);
+        all.iter().map(|(_, sitting)| *sitting).find(mine)
+    };
+    let found = SITTINGS.try_with(find).ok().flatten()?;
+    LAST.with(|last| last.set(found));
+    Some(found)
+}
+
+/// Remembers a seat until the thread ends; false if it is ending. Inside an operation.
+pub(crate) fn remember(inner: &Weak<Inner>, sitting: Sitting) -> bool {
+    let push = |sittings: &Sittings| {
+        let mut all = sittings.0.borrow_mut();
+        // Those of handles that are gone; and an older one of this, from before a fork.
+        all.retain(|(log, other)| log.strong_count() != 0 && other.log != sitting.log);
+        all.push((Weak::clone(inner), sitting));
+    };
+    let remembered = SITTINGS.try_with(push).is_ok();
+    if remembered {
+        LAST.with(|last| last.set(sitting));
+    }
+    remembered
+}
+
+impl Seats {
+    fn has(&self, sitting: Sitting, me: Owner) -> bool {
+        let word = self.all.get(sitting.ring as usize).map(|s| s.tenant.load(Ordering::Relaxed));
+        word == Some(tenant(me, sitting.thread))
+    }
+
+    /// Claims a ring for the tenant word that `make` gives once one is found: an empty one if there is one, else the one with most room. With `thorough`, those of
+    /// the dead are taken over. `None` if there is none.
+    pub(crate) fn claim(
+        &self,
+        space: &Space,
+        layout: &Layout,
+        thorough: bool,
+        make: impl Fn() -> u64,
+    ) -> Option<(u32, u64)> {
+        let mut word = None;
+        for _ in 0..layout.rings {
+            let (ring, found) = choose(space, layout, thorough)?;
+            let header = layout.ring(space, ring);
+            let word = *word.get_or_insert_with(&make);
+            // Acquire pairs with the release of who hands back: what it stored is seen. AcqRel, to be seen as taken.
+            let claimed =
+                header.tenant.compare_exchange(found, word, Ordering::AcqRel, Ordering::Relaxed);
+            if claimed.is_ok() {
+                step!("log.claimed");
+                return Some((ring, word));
+            }
+        }
+        None
+    }
+
+    /// Takes the seat of a ring that was claimed for `word`.
+    pub(crate) fn settle_in(&self, space: &Space, layout: &Layout, ring: u32, word: u64) {
+        if let Some(seat) = self.sit(ring, word) {
+            Ring::new(space, layout, ring).settle_in(&seat.place);
+        }
+    }
+
+    /// Hands a ring back.
+    pub(crate) fn hand_back(&self, space: &Space, layout: &Layout, ring: u32, word: u64) {
+        if let Some(seat) = self.all.get(ring as usize) {
+            seat.tenant.store(0, Ordering::Relaxed);
+        }
+        // Release: the next tenant sees the ring as it was left.
+        let tenant = &layout.ring(space, ring).tenant;
+        let _ = tenant.compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed);
+        step!("log.returned");
+    }
+}
+
+/// A ring that can be claimed, and what its tenant word says.
+fn choose(space: &Space, layout: &Layout, thorough: bool) -> Option<(u32, u64)> {
+    let mut best: Option<(u64, u32, u64)> = None;
+    for number in 0..layout.rings {
+        let ring = Ring::new(space, layout, number);
+        let word = ring.header.tenant.load(Ordering::Acquire);
+        let used = ring.extent().0 - ring.tail();
+        if best.is_some_and(|(least, ..)| used >= least) {
+            continue;
+        }
+        let free = match tenant_owner(word) {
+            None => true,
+            // A question to the system: only if nothing else is found.
+            Some(owner) => thorough && participant::is_dead(space, owner),
+        };
+        if free {
+            best = Some((used, number, word));
+        }
+        if free && used == 0 {
+            break;
+        }
+    }
+    best.map(|(_, ring, word)| (ring, word))
+}

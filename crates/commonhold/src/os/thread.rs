@@ -1,0 +1,30 @@
+//! Who the calling thread is, and a word on its standard error. Nothing here allocates or takes a lock: all of it
+//! may be done in a signal handler.
+//!
+//! # Safety
+//! Unsafe for system calls that only touch memory of ours.
+#![allow(unsafe_code)]
+
+/// The thread's number, as the kernel counts in its PID namespace.
+pub(crate) fn number() -> u32 {
+    // SAFETY: the call has no arguments and cannot fail.
+    unsafe { libc::gettid() as u32 }
+}
+
+/// The first bytes of the thread's name, padded with zeros.
+pub(crate) fn name() -> [u8; 16] {
+    let mut name = [0u8; 16];
+    // SAFETY: the kernel writes 16 bytes at most.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name
+}
+
+/// Writes to standard error as far as that takes it; it is nobody's duty to hear it. Keeps `errno`.
+pub(crate) fn complain(text: &[u8]) {
+    // SAFETY: the bytes outlive the call; errno is the thread's own.
+    unsafe {
+        let before = *libc::__errno_location();
+        libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
+        *libc::__errno_location() = before;
+    }
+}

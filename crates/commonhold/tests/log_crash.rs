@@ -1,0 +1,389 @@
+//! A log whose writers, collectors and recoverers are killed or stopped, at every named step and at random.
+//!
+//! What was accepted is there, half a line never is; a collector's successor loses nothing and repeats one round at most;
+//! whoever is stopped holds up nobody.
+#![cfg(feature = "steps")]
+
+mod support;
+
+use commonhold::{Hold, Log, LogLevel, LogOptions, Overflow, Written, steps};
+use nix::sys::signal::Signal;
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use support::ground::Ground;
+use support::process::{Board, Child, End, until};
+use support::{Dice, long, mix};
+
+fn text(who: u64, number: u64) -> String {
+    format!("{who} {number} {}", "y".repeat(mix(who << 40 | number) as usize % 70))
+}
+
+#[track_caller]
+fn prove(line: &[u8]) -> (u64, u64) {
+    let line = std::str::from_utf8(line).unwrap();
+    let mut words = line.split(' ').map(|word| word.parse::<u64>());
+    let (who, number) = (words.next().unwrap().unwrap(), words.next().unwrap().unwrap());
+    assert_eq!(line, text(who, number), "a line that nobody wrote");
+    (who, number)
+}
+
+fn options() -> LogOptions {
+    LogOptions::new().rings(6).ring_bytes(16 << 10).overflow(Overflow::Overwrite)
+}
+
+fn open(path: &Path) -> (Hold, Log) {
+    let hold = Hold::open_or_create(path).unwrap();
+    let log = hold.log("it", options()).unwrap();
+    (hold, log)
+}
+
+#[track_caller]
+fn whole(hold: &Hold, what: &str) {
+    hold.sweep().unwrap();
+    let report = hold.check().unwrap();
+    assert!(report.ok, "{what}: {:?}", report.problems);
+    assert_eq!(report.allocated, report.reachable, "{what}: {report:?}");
+}
+
+/// Numbers of each writer in a dump; none is missing between the first and the last.
+#[track_caller]
+fn numbers(log: &Log, what: &str) -> BTreeMap<u64, Vec<u64>> {
+    let mut all: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for line in log.dump().unwrap().iter().filter(|line| line.level.is_some()) {
+        let (who, number) = prove(&line.text);
+        all.entry(who).or_default().push(number);
+    }
+    for (who, numbers) in &all {
+        assert!(numbers.windows(2).all(|two| two[0] + 1 == two[1]), "{what}: {who}: {numbers:?}");
+    }
+    all
+}
+
+/// Two threads after each other, in one ring or two; the board says what was accepted.
+fn write_and_leave(path: &Path, first: u64, lines: u64, board: &Board) {
+    let (hold, log) = open(path);
+    for who in first..first + 2 {
+        let (log, board) = (&log, &board);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for number in 0..lines {
+                    let written = log.write(LogLevel::Info, text(who, number)).unwrap();
+                    assert_eq!(written, Written::Accepted);
+                    board.put(who as usize % 16, number + 1);
+                }
+            });
+        });
+    }
+    let _ = log.write(LogLevel::Info, text(first + 2, 0)).unwrap();
+    drop(log);
+    hold.close().unwrap();
+}
+
+/// Steps of logs that a run passes.
+fn passed(work: impl FnOnce(&Path)) -> Vec<&'static str> {
+    let ground = Ground::memory();
+    let board: &'static Board = Box::leak(Box::new(Board::new(steps::ALL.len())));
+    let path = ground.path("it.hold");
+    drop(open(&path));
+    Child::run("observed", || {
+        steps::observe(|step| {
+            let at = steps::ALL.iter().position(|name| *name == step);
+            board.put(at.expect("a step of the list"), 1);
+        });
+        work(&path);
+    })
+    .finish();
+    let of_logs = |name: &str| name.starts_with("log.") || name.starts_with("collect.");
+    let all = steps::ALL.iter().enumerate();
+    all.filter(|(at, name)| board.get(*at) == 1 && of_logs(name)).map(|(_, name)| *name).collect()
+}
+
+/// Runs `work` until a step is passed for the `time`-th time, and kills it there; false if it is not.
+#[track_caller]
+fn kill_at(step: &str, time: u64, work: impl FnOnce()) -> bool {
+    let what = format!("killed at {step}, time {time}");
+    let mut child = Child::run(&what, || {
+        steps::arm(&format!("{step}:kill:{time}")).unwrap();
+        work();
+    });
+    match child.wait() {
+        End::By(Signal::SIGKILL) => true,
+        End::Well => false,
+        other => panic!("{what}: {other:?}"),
+    }
+}
+
+const LINES: u64 = 400;
+
+fn writer_steps() -> Vec<&'static str> {
+    passed(|path| write_and_leave(path, 16, LINES, &Board::new(16)))
+}
+
+fn collect(path: &Path, out: &Path) {
+    let (_hold, log) = open(path);
+    let mut out = OpenOptions::new().append(true).create(true).open(out).unwrap();
+    let mut collector = log.collector().unwrap().format(|line, out| {
+        if line.level.is_some() {
+            out.extend([&line.text[..], b"\n"].concat());
+        }
+    });
+    collector.finish(&mut out).unwrap();
+}
+
+fn collector_steps() -> Vec<&'static str> {
+    passed(|path| {
+        write_and_leave(path, 16, 20, &Board::new(16));
+        collect(path, Path::new("/dev/null"));
+    })
+}
+
+#[test]
+fn every_step_of_logs_is_passed() {
+    let (writers, collectors) = (writer_steps(), collector_steps());
+    for step in steps::ALL.iter().filter(|s| s.starts_with("log.") || s.starts_with("collect.")) {
+        // Handing back in recovery: `recoverers_are_killed`.
+        let passed = writers.contains(step) || collectors.contains(step);
+        assert!(passed || *step == "log.handed-back", "nobody passes {step}");
+    }
+}
+
+#[test]
+fn writers_are_killed_at_every_step() {
+    let ground = Ground::memory();
+    let (path, board) = (ground.path("it.hold"), Board::new(16));
+    let (hold, log) = open(&path);
+    let (mut kills, mut own) = (0, 0);
+    let mut first = 16;
+    for step in writer_steps() {
+        for time in [1, 2, 3, 5, 130] {
+            (0..16).for_each(|at| board.put(at, 0));
+            let killed = kill_at(step, time, || write_and_leave(&path, first, LINES, &board));
+            kills += u32::from(killed);
+            let what = format!("killed at {step}, time {time}");
+            // Both before anybody has looked after the dead, and after.
+            for recovered in [false, true] {
+                if recovered {
+                    whole(&hold, &what);
+                }
+                let found = numbers(&log, &what);
+                for who in first..first + 2 {
+                    let told = board.get(who as usize % 16);
+                    let next = found.get(&who).map_or(0, |numbers| numbers.last().unwrap() + 1);
+                    assert!((told..=told + 1).contains(&next), "{what}: {told} told, {next} there");
+                }
+            }
+            // The survivor goes on, in its own ring and in one of the dead.
+            assert_eq!(log.write(LogLevel::Info, text(1, own)).unwrap(), Written::Accepted);
+            own += 1;
+            // Rings that are not collected are taken last: nothing of this round is overwritten in the next.
+            log.collector().unwrap().finish(&mut std::io::sink()).unwrap();
+            first += 16;
+        }
+    }
+    assert!(kills >= 15, "only {kills} kills");
+    assert_eq!(log.stat().unwrap().refused, 0);
+}
+
+#[test]
+fn collectors_are_killed_at_every_step() {
+    for step in collector_steps().into_iter().filter(|step| step.starts_with("collect.")) {
+        for time in 1..=3 {
+            let ground = Ground::memory();
+            let (path, out) = (ground.path("it.hold"), ground.path("out"));
+            let (hold, log) = open(&path);
+            write_and_leave(&path, 16, 60, &Board::new(16));
+            let killed = kill_at(step, time, || collect(&path, &out));
+            for number in 0..5 {
+                assert_eq!(log.write(LogLevel::Info, text(1, number)).unwrap(), Written::Accepted);
+            }
+            // The dead one is in nobody's way, swept or not.
+            Child::run("successor", || collect(&path, &out)).finish();
+            let text = std::fs::read(&out).unwrap();
+            let mut all: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+            for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                let (who, number) = prove(line);
+                all.entry(who).or_default().push(number);
+            }
+            let mut repeated = 0;
+            for (who, count) in [(1, 5), (16, 60), (17, 60), (18, 1)] {
+                let mut numbers = all.remove(&who).unwrap_or_default();
+                let len = numbers.len();
+                numbers.sort_unstable();
+                numbers.dedup();
+                assert!(numbers.iter().copied().eq(0..count), "{step}: {who}: {numbers:?}");
+                repeated += len - numbers.len();
+            }
+            let between = ["collect.written", "collect.marking", "collect.marked"];
+            assert!(repeated == 0 || (killed && between.contains(&step)), "{step}: {repeated}");
+            if killed && step == "collect.written" {
+                assert_eq!(repeated, 121);
+            }
+            assert!(killed || time > 1, "{step} is not passed");
+            assert_eq!(log.stat().unwrap().waiting_bytes, 0);
+            whole(&hold, step);
+        }
+    }
+}
+
+#[test]
+fn recoverers_are_killed() {
+    let all: Vec<&str> = steps::ALL.iter().copied().filter(|s| s.starts_with("recover.")).collect();
+    let mut kills = Vec::new();
+    let victims = ["log.copied", "log.committed", "collect.written"];
+    for step in victims {
+        for recovering in all.iter().chain(&["log.handed-back"]) {
+            let ground = Ground::memory();
+            let (path, board) = (ground.path("it.hold"), Board::new(16));
+            drop(open(&path));
+            let killed = kill_at(step, 1, || {
+                let (hold, log) = open(&path);
+                for number in 0..10 {
+                    let _ = log.write(LogLevel::Info, text(1, number)).unwrap();
+                    board.put(0, number + 1);
+                }
+                log.collector().unwrap().finish(&mut std::io::sink()).unwrap();
+                drop((log, hold));
+            });
+            assert!(killed, "{step}");
+            let mut second = Child::run("recoverer", || {
+                steps::arm(&format!("{recovering}:kill")).unwrap();
+                Hold::open(&path).unwrap().sweep().unwrap();
+            });
+            if second.wait() == End::By(Signal::SIGKILL) {
+                kills.push((step, *recovering));
+            }
+            let (hold, log) = open(&path);
+            let what = format!("{step}, {recovering}");
+            whole(&hold, &what);
+            let found = numbers(&log, &what).get(&1).map_or(0, |numbers| numbers.len() as u64);
+            assert!((board.get(0)..=board.get(0) + 1).contains(&found), "{what}: {found}");
+            assert!(log.stat().unwrap().used.iter().all(|ring| ring.slot.is_none()), "{what}");
+            drop(log.collector().unwrap());
+        }
+    }
+    for step in victims {
+        for passed in ["recover.begun", "log.handed-back", "recover.forgotten", "recover.finished"]
+        {
+            assert!(kills.contains(&(step, passed)), "{step}: no recoverer died at {passed}");
+        }
+    }
+}
+
+#[test]
+fn who_is_stopped_in_a_line_holds_up_nobody() {
+    for step in ["log.claimed", "log.copied", "log.committed", "log.made-room", "log.returned"] {
+        let ground = Ground::memory();
+        let path = ground.path("it.hold");
+        let (hold, log) = open(&path);
+        // So few that none is overwritten, but where it is that which is looked at.
+        let lines = if step == "log.made-room" { LINES } else { 60 };
+        let mut victim = Child::run(format!("victim at {step}"), || {
+            // The first line is the thread's announcement.
+            let time = if step == "log.copied" { 5 } else { 1 };
+            steps::arm(&format!("{step}:stop:{time}")).unwrap();
+            // By the main thread, which is the one that a signal to the process stops at once.
+            let (hold, log) = open(&path);
+            for number in 0..lines {
+                let written = log.write(LogLevel::Info, text(17, number)).unwrap();
+                assert_eq!(written, Written::Accepted);
+            }
+            drop((log, hold));
+        });
+        assert!(victim.wait_stopped(), "{step}");
+        let mut collector = log.collector().unwrap().hold_back(Duration::from_millis(1));
+        let (mut text_of, mut seen) = (Vec::new(), 0);
+        for number in 0..20 {
+            assert_eq!(log.write(LogLevel::Info, text(1, number)).unwrap(), Written::Accepted);
+        }
+        until("the others' lines come", || {
+            collector.poll(&mut text_of).unwrap();
+            let text = String::from_utf8_lossy(&text_of);
+            seen =
+                text.lines().filter(|line| line.contains(" 1 ") || line.contains(" aa ")).count();
+            text.contains(" 1 19 ")
+        });
+        assert!(seen >= 20 && hold.check().unwrap().ok);
+        victim.signal(Signal::SIGCONT);
+        assert_eq!(victim.wait(), End::Well, "{step}");
+        collector.finish(&mut text_of).unwrap();
+        let text = String::from_utf8_lossy(&text_of);
+        if step == "log.copied" {
+            assert!(text.contains("(late)"), "{step}: its time was before what is written already");
+        }
+        let last = format!(" 17 {} ", lines - 1);
+        assert!(text.contains(&last), "{step}: {last} is missing");
+        drop(collector);
+        whole(&hold, step);
+    }
+}
+
+#[test]
+fn writers_are_killed_at_random() {
+    let ground = Ground::memory();
+    let (path, board) = (ground.path("it.hold"), Board::new(16));
+    let hold = Hold::create(&path).unwrap();
+    let options = LogOptions::new().rings(6).ring_bytes(64 << 10);
+    let log = hold.log("it", options).unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let mut collector = log.collector().unwrap().format(move |line, _| {
+        if line.level.is_some() {
+            sender.send(prove(&line.text)).unwrap();
+        }
+    });
+    let mut next: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut dice = Dice::new(11);
+    let late = Instant::now() + Duration::from_secs(if long() { 300 } else { 8 });
+    let mut kills = 0;
+    let mut first = 16;
+    while Instant::now() < late {
+        board.put(0, 0);
+        board.put(1, 0);
+        let victims: Vec<Child> = (first..first + 2)
+            .map(|who| {
+                Child::run("victim", || {
+                    let hold = Hold::open(&path).unwrap();
+                    let log = hold.open_log("it").unwrap();
+                    let mut number = 0;
+                    loop {
+                        // Full: the collector comes.
+                        match log.write(LogLevel::Info, text(who, number)).unwrap() {
+                            Written::Accepted => number += 1,
+                            _ => std::thread::yield_now(),
+                        }
+                        board.put(who as usize % 2, number);
+                    }
+                })
+            })
+            .collect();
+        let begun = dice.below(300);
+        until("the victims write", || {
+            collector.poll(&mut std::io::sink()).unwrap();
+            (0..2).all(|at| board.get(at) >= begun)
+        });
+        for victim in victims {
+            assert_eq!(victim.slay(), End::By(Signal::SIGKILL));
+            kills += 1;
+        }
+        collector.finish(&mut std::io::sink()).unwrap();
+        for (who, number) in receiver.try_iter() {
+            let expected = next.insert(who, number + 1).unwrap_or(0);
+            assert_eq!(number, expected, "victim {who}");
+        }
+        for who in first..first + 2 {
+            let there = next.get(&who).copied().unwrap_or(0);
+            let told = board.get(who as usize % 2);
+            assert!((told..=told + 1).contains(&there), "victim {who}: {told} told, {there} there");
+        }
+        first += 2;
+        if kills % 20 == 0 {
+            whole(&hold, "after kills");
+        }
+    }
+    eprintln!("{kills} writers were killed");
+    assert!(kills > 40, "only {kills}");
+    assert_eq!(log.stat().unwrap().refused, 0);
+    drop(collector);
+    whole(&hold, "at the end");
+}
