@@ -33,7 +33,10 @@ fn drop_log(hold: &Hold, name: &str) -> Result<bool> {
 }
 
 fn problems(hold: &Hold) -> Vec<String> {
-    hold.check().unwrap().problems
+    // These blocks are no logs but in name, which the check tells.
+    let is_of_block =
+        |text: &String| !text.contains("describes no log") && !text.contains("too short for a log");
+    hold.check().unwrap().problems.into_iter().filter(is_of_block).collect()
 }
 
 #[test]
