@@ -109,10 +109,10 @@ pub enum Verb {
     /// Clean up after killed processes; after a crash of the system, save what is intact
     #[command(after_help = repair::EXAMPLES)]
     Repair(repair::Args),
-    /// Delete a map, or a whole hold
+    /// Delete a map or another structure, or a whole hold
     #[command(after_help = drop::EXAMPLES)]
     Drop(drop::Args),
-    /// List the holds there are, or the maps of a hold
+    /// List the holds there are, or what is in one
     #[command(after_help = list::EXAMPLES, visible_alias = "ls")]
     List(list::Args),
     /// Check what this machine is like for holds, and what to do about it

@@ -2,6 +2,7 @@
 
 mod support;
 
+use commonhold::{ChannelOptions, Hold, LogOptions, QueueOptions};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::json;
@@ -53,7 +54,7 @@ fn lists_show_holds_and_maps() {
     assert!(holds[1]["problem"].is_string());
     let text = ground.ok(&["list"]);
     assert!(text.starts_with("HOLD"), "{text}");
-    let maps = json!([{"name": "prices", "mode": {"kind": "general"}, "pairs": 1000}]);
+    let maps = json!([{"kind": "map", "name": "prices", "mode": {"kind": "general"}, "pairs": 1000}]);
     assert_eq!(ground.json(&["list", "shop"]), maps);
     assert!(ground.ok(&["ls", "shop"]).contains("prices  general  1,000"));
     let empty = Ground::new();
@@ -125,6 +126,32 @@ fn maps_and_holds_are_dropped_with_a_yes_only() {
     assert!(!ground.path("shop.hold").exists());
     let run = ground.run(&["drop", "shop", "--yes"]);
     assert_eq!((run.code, run.out.as_str()), (1, ""));
+}
+
+#[test]
+fn queues_channels_and_logs_are_listed_and_dropped() {
+    let ground = shop();
+    let hold = Hold::open(ground.path("shop.hold")).unwrap();
+    drop(hold.queue("jobs", QueueOptions::new(10, 100)).unwrap());
+    drop(hold.log("events", LogOptions::new()).unwrap());
+    let ticks = hold.channel("ticks", ChannelOptions::new(1 << 16)).unwrap();
+    let list = ground.ok(&["list", "shop"]);
+    for (name, kind) in [("jobs", "queue"), ("ticks", "channel"), ("events", "log")] {
+        let line = list.lines().find(|line| line.starts_with(name)).expect("a line for each");
+        assert!(line.contains(kind), "{list}");
+        assert!(ground.ok(&["stat", "shop"]).contains(name));
+    }
+    let err = ground.fails(3, &["drop", "shop", "ticks", "--yes"]);
+    assert!(err.contains(&format!("process {}", std::process::id())), "{err}");
+    drop(ticks);
+    for name in ["jobs", "ticks", "events"] {
+        assert!(ground.fails(2, &["drop", "shop", name]).contains(name));
+        assert_eq!(ground.json(&["drop", "shop", name, "--yes"]), json!({"dropped": true}));
+        let run = ground.run(&["drop", "shop", name, "--yes"]);
+        assert_eq!(run.code, 1, "{run:?}");
+    }
+    assert_eq!(ground.json(&["list", "shop"]).as_array().map(Vec::len), Some(1));
+    assert!(ground.ok(&["check", "shop"]).starts_with("ok"));
 }
 
 #[test]

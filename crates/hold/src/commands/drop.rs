@@ -1,4 +1,4 @@
-//! `hold drop`: deletes a map or a whole hold, after asking on a terminal.
+//! `hold drop`: deletes a map or another structure, or a whole hold, after asking on a terminal.
 //!
 //! Invariant: nothing is deleted without a yes, which is either given at the terminal or by an
 //! option.
@@ -7,7 +7,7 @@ use super::answer;
 use crate::failure::{Failure, Result, complain};
 use crate::output::Output;
 use crate::target::Directory;
-use commonhold::Hold;
+use commonhold::{Hold, StructureKind};
 use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 /// Examples of `hold drop`.
 pub const EXAMPLES: &str = "\
 Examples:
-  hold drop shop prices                         # a map; asks first
+  hold drop shop prices                         # a map, queue, channel or log; asks first
   hold drop shop --yes                          # the whole hold, without asking
   hold drop shop --force                        # even while others have it open
 
@@ -29,9 +29,9 @@ pub struct Args {
     #[arg(value_name = "HOLD")]
     hold: PathBuf,
 
-    /// Only this map
-    #[arg(value_name = "MAP")]
-    map: Option<String>,
+    /// Only this map, queue, channel or log
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
 
     /// Do not ask
     #[arg(long, short)]
@@ -46,21 +46,33 @@ pub struct Args {
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("drop")?;
     let path = directory.resolve(&args.hold)?;
-    let what = match &args.map {
-        Some(map) => format!("map {map} of {}", path.display()),
-        None => format!("hold {}", path.display()),
-    };
     if !path.exists() {
         return report(&output, false, &format!("there is no hold {}", path.display()));
     }
+    let kind = args.name.as_ref().map(|name| kind_of(&directory.open_to_read(&args.hold)?, name));
+    let kind = kind.transpose()?;
+    let what = match (&args.name, kind) {
+        (Some(name), Some(kind)) => format!("{kind} {name} of {}", path.display()),
+        _ => format!("hold {}", path.display()),
+    };
     if !(args.yes || args.force || is_confirmed(&what)?) {
         return report(&output, false, &format!("{what} is kept"));
     }
-    let dropped = match &args.map {
-        Some(map) => directory.open_to_write(&args.hold)?.drop_map(map)?,
-        None => Hold::drop_hold(&path, args.force).map(|()| true)?,
+    let open = || directory.open_to_write(&args.hold);
+    let dropped = match (&args.name, kind) {
+        (Some(name), Some(StructureKind::Queue)) => open()?.drop_queue(name)?,
+        (Some(name), Some(StructureKind::Channel)) => open()?.drop_channel(name)?,
+        (Some(name), Some(StructureKind::Log)) => open()?.drop_log(name)?,
+        (Some(name), _) => open()?.drop_map(name)?,
+        (None, _) => Hold::drop_hold(&path, args.force).map(|()| true)?,
     };
     report(&output, dropped, &format!("there is no {what}"))
+}
+
+/// What has this name; a map if nothing has.
+fn kind_of(hold: &Hold, name: &str) -> Result<StructureKind> {
+    let other = hold.others()?.into_iter().find(|other| other.name == name);
+    Ok(other.map_or(StructureKind::Map, |other| other.kind))
 }
 
 fn report(output: &Output, dropped: bool, otherwise: &str) -> Result<ExitCode> {
