@@ -54,7 +54,8 @@ fn lists_show_holds_and_maps() {
     assert!(holds[1]["problem"].is_string());
     let text = ground.ok(&["list"]);
     assert!(text.starts_with("HOLD"), "{text}");
-    let maps = json!([{"kind": "map", "name": "prices", "mode": {"kind": "general"}, "pairs": 1000}]);
+    let maps =
+        json!([{"kind": "map", "name": "prices", "mode": {"kind": "general"}, "pairs": 1000}]);
     assert_eq!(ground.json(&["list", "shop"]), maps);
     assert!(ground.ok(&["ls", "shop"]).contains("prices  general  1,000"));
     let empty = Ground::new();
