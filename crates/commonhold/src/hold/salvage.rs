@@ -17,6 +17,7 @@ use crate::map::segment::{BUCKET_SLOTS, Phase, Segment};
 use crate::memory::block;
 use crate::memory::classes::{EXTENT, SEGMENT_BYTES};
 use crate::memory::extents::{Kind, growth, header};
+use crate::memory::roots::{self, StructureKind};
 use crate::memory::slab;
 use crate::os::clock;
 use crate::os::place;
@@ -94,7 +95,9 @@ impl<'a> Salvage<'a> {
         for (id, root) in root::all(space).filter(|(_, root)| root.status() != Status::Free) {
             match Bound::new(space, id, root) {
                 Ok(bound) if root.status() == Status::Live => {
-                    maps.insert(id, bound);
+                    if let Some(bound) = usable(bound, &maps, &mut report) {
+                        maps.insert(id, bound);
+                    }
                 }
                 Ok(bound) => {
                     report.notes.push(format!("map '{}' was being made or dropped", bound.name))
@@ -232,6 +235,28 @@ impl<'a> Salvage<'a> {
         }
         Ok(())
     }
+}
+
+/// The map, under another name if its own is damaged; `None`, with a note, if no map can be what its root says.
+fn usable(
+    mut bound: Bound,
+    maps: &HashMap<u32, Bound>,
+    report: &mut SalvageReport,
+) -> Option<Bound> {
+    if let Err(error) = options(bound.mode).validate() {
+        report.notes.push(format!("map '{}' is lost: {error}", bound.name.escape_default()));
+        return None;
+    }
+    let taken = maps.values().any(|other| other.name == bound.name);
+    if taken || roots::check_name(StructureKind::Map, &bound.name).is_err() {
+        let name = format!("salvaged-{}", bound.id);
+        report.notes.push(format!(
+            "the name of map '{}' is damaged: its pairs are in '{name}'",
+            bound.name.escape_default()
+        ));
+        bound.name = name;
+    }
+    Some(bound)
 }
 
 /// The key of a record whose checksum is intact.
