@@ -144,6 +144,7 @@ mod active {
         "log.committed",
         "log.made-room",
         "log.returned",
+        "log.refused",
         "log.handed-back",
         "collect.claimed",
         "collect.written",

@@ -2,12 +2,14 @@
 //!
 //! A reader stopped in the middle of a record while everything under it changes; a map bound by name
 //! while it is dropped; runs freed and claimed while a recoverer stands still; one freeze behind
-//! another, and before a full cache. All by stopping one process at a named step and letting the others work.
+//! another, and before a full cache; a channel or log dropped by one thread while another leaves it. All by stopping one
+//! process, or thread, at a named step and letting the others work.
 #![cfg(feature = "steps")]
 
 mod support;
 
-use commonhold::{ErrorKind, Hold, Map, Result, Values, steps};
+use commonhold::{ChannelOptions, ErrorKind, Hold, Join, LogLevel, LogOptions, Map, Policy};
+use commonhold::{Result, Values, Written, steps};
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -409,4 +411,52 @@ fn a_full_cache_evicts_nothing_while_frozen() {
         }
         assert!(map.len().unwrap() <= MOST);
     });
+}
+
+// ---- a channel or log dropped by one thread while another leaves it --------------------------
+
+/// `leave` passes `step` in the middle; meanwhile another thread of the process begins `remove`, which has to wait.
+fn removal_waits(what: &str, step: &'static str, leave: fn(&Hold), remove: fn(&Hold) -> bool) {
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    Child::run(what, || {
+        let hold: &'static Hold = Box::leak(Box::new(Hold::create(&path).unwrap()));
+        let removed: &'static Board = Box::leak(Box::new(Board::new(2)));
+        steps::observe(move |name| {
+            if name == step && removed.count(0, 1) == 1 {
+                std::thread::spawn(move || removed.put(1, 1 + u64::from(remove(hold))));
+                // Time to do what it must not do; whatever it needs, the test cannot fail for want of it.
+                std::thread::sleep(Duration::from_millis(100));
+                assert_eq!(removed.get(1), 0, "removed while a thread was in the middle of {step}");
+            }
+        });
+        leave(hold);
+        until("it is removed", || removed.get(1) != 0);
+        assert_eq!((removed.get(0), removed.get(1)), (1, 2), "{step} once, then removed");
+        whole(hold);
+    })
+    .finish();
+}
+
+#[test]
+fn a_channel_stays_while_a_consumer_leaves_it() {
+    let leave = |hold: &Hold| {
+        let channel = hold.channel("it", ChannelOptions::new(4096)).unwrap();
+        drop(channel.consumer(Join::Now, Policy::Lossless).unwrap());
+    };
+    let remove = |hold: &Hold| hold.drop_channel("it").unwrap();
+    removal_waits("a consumer leaves", "channel.line-left", leave, remove);
+}
+
+#[test]
+fn a_log_stays_while_a_refused_line_is_counted() {
+    let leave = |hold: &Hold| {
+        let log = hold.log("it", LogOptions::new().rings(1).ring_bytes(4096)).unwrap();
+        assert!(log.prepare().unwrap());
+        let other = log.clone();
+        let second = std::thread::spawn(move || other.write(LogLevel::Error, "no ring is free"));
+        assert_eq!(second.join().unwrap().unwrap(), Written::Dropped);
+    };
+    let remove = |hold: &Hold| hold.drop_log("it").unwrap();
+    removal_waits("a line is refused", "log.refused", leave, remove);
 }

@@ -13,6 +13,7 @@ use commonhold::{
 };
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -23,8 +24,19 @@ use support::process::{Board, Child, End, PATIENCE, until};
 use support::{Dice, long, mix};
 
 fn text(who: u64, number: u64) -> String {
-    let filling = mix(who << 40 | number);
-    format!("{who} {number} {}", "x".repeat(filling as usize % 60))
+    Text(who, number).to_string()
+}
+
+/// The same without an allocation, for a signal handler, which may have interrupted one.
+struct Text(u64, u64);
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const FILLING: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
+        let Text(who, number) = self;
+        let len = mix(who << 40 | number) as usize % FILLING.len();
+        write!(f, "{who} {number} {}", &FILLING[..len])
+    }
 }
 
 /// Who wrote the line, and its number.
@@ -300,7 +312,7 @@ static INNER: AtomicU64 = AtomicU64::new(0);
 extern "C" fn on_signal(_: i32) {
     let number = INNER.load(Ordering::Relaxed);
     let log = SIGNALLED.get().unwrap();
-    let written = log.print(LogLevel::Warn, format_args!("{}", text(1, number)));
+    let written = log.print(LogLevel::Warn, format_args!("{}", Text(1, number)));
     if written.unwrap() == Written::Accepted {
         INNER.store(number + 1, Ordering::Relaxed);
     }
@@ -337,11 +349,15 @@ fn signal_handlers_write_in_the_middle_of_lines() {
         // SAFETY: no arguments.
         let (stop, own) = (AtomicBool::new(false), unsafe { libc::pthread_self() });
         let outer = std::thread::scope(|scope| {
+            // No more than the rings have room for.
             scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
+                for _ in 0..50_000 {
                     // SAFETY: the thread outlives the scope.
                     assert_eq!(unsafe { libc::pthread_kill(own, libc::SIGUSR1) }, 0);
                     std::thread::yield_now();
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
                 }
             });
             let mut number = 0;

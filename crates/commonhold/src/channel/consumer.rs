@@ -423,6 +423,9 @@ impl Drop for Consumer {
         if let Some((seat, line)) = &self.seat
             && !seat.is_inherited()
         {
+            // Inside an operation: once the line is free, another thread may drop the channel, and the wake would go
+            // into somebody else's memory. (The handle being closed, this process drops nothing through it.)
+            let _inside = self.bound.attachment.as_ref().map(|attachment| attachment.enter());
             join::leave(self.bound.line(*line), seat.owner);
             self.bound.head().room.wake();
         }

@@ -19,6 +19,7 @@ use crate::memory::guests::Guests;
 use crate::memory::roots::{self, StructureKind};
 use crate::os::clock;
 use crate::os::thread::complain;
+use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
@@ -373,6 +374,9 @@ impl Inner {
                 Ok(self.write_once(record, lane.me(), thread))
             }
             None => {
+                // Inside an operation again: since that in which no ring was found the log may have been dropped.
+                let _inside = self.attachment()?.enter()?;
+                step!("log.refused");
                 // Relaxed: a counter.
                 self.header().refused.fetch_add(1, Ordering::Relaxed);
                 Ok(Written::Dropped)
