@@ -18,26 +18,17 @@ fn main() -> ExitCode {
     };
     let mut sound = true;
     let kills = if deep { 2 } else { 1 };
-    for (name, model) in record::scenarios::all() {
-        sound &= report(&format!("record: {name}"), &model, kills);
+    macro_rules! protocols {
+        ($($protocol:ident),+) => {$(
+            for (name, model, most) in $protocol::scenarios::all() {
+                let name = format!("{}: {name}", stringify!($protocol));
+                sound &= report(&name, &model, kills.min(most));
+            }
+        )+};
     }
-    for (name, model) in split::scenarios::all() {
-        sound &= report(&format!("split: {name}"), &model, kills);
-    }
+    protocols!(record, split, lock, queue, wake, channel);
     for (name, model) in order::scenarios() {
         sound &= report(&format!("order: {name}"), &model, kills);
-    }
-    for (name, model, most) in lock::scenarios::all() {
-        sound &= report(&format!("lock: {name}"), &model, kills.min(most));
-    }
-    for (name, model, most) in queue::scenarios::all() {
-        sound &= report(&format!("queue: {name}"), &model, kills.min(most));
-    }
-    for (name, model, most) in wake::scenarios::all() {
-        sound &= report(&format!("wake: {name}"), &model, kills.min(most));
-    }
-    for (name, model) in channel::scenarios::all() {
-        sound &= report(&format!("channel: {name}"), &model, kills);
     }
     for (name, check) in weak::all() {
         sound &= report_orderings(name, check(if deep { None } else { Some(3) }));

@@ -1,6 +1,8 @@
 //! Memory orderings: loom finds nothing in the sound models, and something in every break.
 
-use commonhold_models::weak::{self, cells, freezing, passing, reading, reuse, splitting, waking};
+use commonhold_models::weak::{
+    self, cells, freezing, moving, passing, reading, reuse, splitting, waking,
+};
 
 /// Enough for every break to be found.
 const PREEMPTIONS: Option<usize> = Some(3);
@@ -76,4 +78,9 @@ fn every_break_of_cells_is_caught() {
 #[test]
 fn every_break_of_passing_is_caught() {
     all_caught(&passing::BREAKS, passing::check);
+}
+
+#[test]
+fn every_break_of_moving_is_caught() {
+    all_caught(&moving::BREAKS, moving::check);
 }

@@ -6,8 +6,10 @@
 //! processes under a watchdog, many per child; the board names the one that killed it. The seed and the
 //! number of a mutant reproduce it. The same is done to backups: what is restored is right or refused.
 
-mod support;
-
+use crate::support::ground::Ground;
+use crate::support::process::{Board, Child, End};
+use crate::support::shape::Shape;
+use crate::support::{Dice, long};
 use commonhold::{Error, ErrorKind, Hold, MapOptions, Queue, QueueOptions, Values};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::stat::Mode;
@@ -16,10 +18,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use support::ground::Ground;
-use support::process::{Board, Child, End};
-use support::shape::Shape;
-use support::{Dice, long};
 
 const MAPS: [(&str, Shape); 4] = [
     ("general", Shape::General),

@@ -1,13 +1,11 @@
 //! What a channel answers: one process, every operation, every border.
 
-mod support;
-
+use crate::support::Dice;
+use crate::support::ground::Ground;
 use commonhold::{
     ChannelOptions, ConsumerState, ErrorKind, Hold, Join, MapOptions, Policy, Received, Wait,
 };
 use std::time::{Duration, Instant};
-use support::Dice;
-use support::ground::Ground;
 
 const SMALL: u64 = 4096;
 
@@ -357,7 +355,7 @@ fn who_is_asleep_hears_of_a_closed_handle() {
     let channel = hold.channel("it", options()).unwrap();
     let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
     let asleep = std::thread::spawn(move || consumer.recv(&mut Vec::new()).map(|_| ()));
-    support::process::until("it sleeps", || !channel.stat().unwrap().consumers.is_empty());
+    crate::support::process::until("it sleeps", || !channel.stat().unwrap().consumers.is_empty());
     hold.clone().close().unwrap();
     kind(asleep.join().unwrap(), ErrorKind::Closed, "closed");
     assert_eq!(hold.participants().unwrap_err().kind(), ErrorKind::Closed);

@@ -6,15 +6,13 @@
 //! everybody at random.
 #![cfg(feature = "steps")]
 
-mod support;
-
+use crate::support::ground::Ground;
+use crate::support::process::{Board, Child, End, until};
+use crate::support::{Dice, long};
 use commonhold::{ChannelOptions, ErrorKind, Hold, Join, Policy, Producer, steps};
 use nix::sys::signal::Signal;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use support::ground::Ground;
-use support::process::{Board, Child, End, until};
-use support::{Dice, long};
 
 const RING: u64 = 4096;
 const NAME: &str = "it";

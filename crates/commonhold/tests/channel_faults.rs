@@ -1,15 +1,13 @@
 //! What a channel does when something is wrong around it: forks, a hold that is full of nonsense, nobody who sends.
 
-mod support;
-
+use crate::support::Dice;
+use crate::support::ground::Ground;
+use crate::support::process::{Board, Child, Watchdog, until};
 use commonhold::{ChannelOptions, ErrorKind, Hold, Join, Policy, Wait};
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
-use support::Dice;
-use support::ground::Ground;
-use support::process::{Board, Child, Watchdog, until};
 
 const RING: u64 = 4096;
 

@@ -5,12 +5,10 @@
 //! fixed-length mode cover its three layouts: pairs in one word, larger pairs inline, no value at all.
 //! Errors are at the end, each by its kind.
 
-mod support;
-
+use crate::support::ground::Ground;
+use crate::support::shape::{COUNTER, Shape};
 use commonhold::{Cursor, Hold, Map, Values};
 use std::collections::BTreeSet;
-use support::ground::Ground;
-use support::shape::{COUNTER, Shape};
 
 /// A fresh hold with one map in it.
 struct Scene {
@@ -117,18 +115,18 @@ macro_rules! suite_cases {
 }
 
 suite! {
-    general = crate::Shape::General;
-    big = crate::Shape::Big;
-    fixed_4_4 = crate::Shape::Fixed(4, 4);
-    fixed_5_3 = crate::Shape::Fixed(5, 3);
-    fixed_4_0 = crate::Shape::Fixed(4, 0);
-    fixed_8_0 = crate::Shape::Fixed(8, 0);
-    fixed_4_8 = crate::Shape::Fixed(4, 8);
-    fixed_8_8 = crate::Shape::Fixed(8, 8);
-    fixed_16_16 = crate::Shape::Fixed(16, 16);
-    fixed_16_0 = crate::Shape::Fixed(16, 0);
-    fixed_20_100 = crate::Shape::Fixed(20, 100);
-    cache = crate::Shape::Cache;
+    general = crate::support::shape::Shape::General;
+    big = crate::support::shape::Shape::Big;
+    fixed_4_4 = crate::support::shape::Shape::Fixed(4, 4);
+    fixed_5_3 = crate::support::shape::Shape::Fixed(5, 3);
+    fixed_4_0 = crate::support::shape::Shape::Fixed(4, 0);
+    fixed_8_0 = crate::support::shape::Shape::Fixed(8, 0);
+    fixed_4_8 = crate::support::shape::Shape::Fixed(4, 8);
+    fixed_8_8 = crate::support::shape::Shape::Fixed(8, 8);
+    fixed_16_16 = crate::support::shape::Shape::Fixed(16, 16);
+    fixed_16_0 = crate::support::shape::Shape::Fixed(16, 0);
+    fixed_20_100 = crate::support::shape::Shape::Fixed(20, 100);
+    cache = crate::support::shape::Shape::Cache;
 }
 
 fn an_absent_key_is_absent_to_every_operation(s: &Scene) {

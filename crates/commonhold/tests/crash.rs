@@ -8,19 +8,17 @@
 //! random instants, thousands of them. Every process has a watchdog: a hang is a failure.
 #![cfg(feature = "steps")]
 
-mod support;
-
+use crate::support::ground::Ground;
+use crate::support::process::{Board, Child, End, until};
+use crate::support::scenario::{self, Scenario, first, word};
+use crate::support::script::{self, Expected};
+use crate::support::shape::Shape;
+use crate::support::{Dice, long};
 use commonhold::{Hold, Map, steps};
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use support::ground::Ground;
-use support::process::{Board, Child, End, until};
-use support::scenario::{self, Scenario, first, word};
-use support::script::{self, Expected};
-use support::shape::Shape;
-use support::{Dice, long};
 
 const VICTIM: u32 = 1;
 const COMPANION: u32 = 2;
@@ -187,7 +185,10 @@ fn killed_while_a_large_directory_doubles() {
             steps::arm(&format!("{step}:kill")).unwrap();
             grow();
         });
-        assert_eq!(victim.wait_for(support::process::PATIENCE * 2), End::By(Signal::SIGKILL));
+        assert_eq!(
+            victim.wait_for(crate::support::process::PATIENCE * 2),
+            End::By(Signal::SIGKILL)
+        );
         Child::run(format!("successor after {step}"), || {
             let (hold, map) = scenario::open(&path, WORDS);
             let (done, depth) = (board.get(0) as u32, map.stat().unwrap().depth);

@@ -5,18 +5,16 @@
 //! lost pages would. Backups are taken while writers write; single keys are written in a known order, so
 //! that a snapshot that is no point in time shows.
 
-mod support;
-
+use crate::support::ground::Ground;
+use crate::support::process::{Board, Child, End, until};
+use crate::support::script::read;
+use crate::support::shape::Shape;
+use crate::support::{Dice, long};
 use commonhold::{Error, ErrorKind, Hold, HoldKind, Map, MapOptions};
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
-use support::ground::Ground;
-use support::process::{Board, Child, End, until};
-use support::script::read;
-use support::shape::Shape;
-use support::{Dice, long};
 
 const SHAPES: [(&str, Shape); 4] = [
     ("general", Shape::General),

@@ -6,20 +6,18 @@
 //! process, or thread, at a named step and letting the others work.
 #![cfg(feature = "steps")]
 
-mod support;
-
+use crate::support::Dice;
+use crate::support::ground::Ground;
+use crate::support::process::{Board, Child, End, until};
+use crate::support::scenario::{self, word};
+use crate::support::script;
+use crate::support::shape::Shape;
 use commonhold::{ChannelOptions, ErrorKind, Hold, Join, LogLevel, LogOptions, Map, Policy};
 use commonhold::{Result, Values, Written, steps};
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use support::Dice;
-use support::ground::Ground;
-use support::process::{Board, Child, End, until};
-use support::scenario::{self, word};
-use support::script;
-use support::shape::Shape;
 
 const KEY: u32 = 7;
 const ABSENT: u64 = u64::MAX;

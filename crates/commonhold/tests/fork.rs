@@ -5,16 +5,16 @@
 //! process was forked (the bare system call skips fork handlers), whatever other threads were doing, and
 //! after a program closed every descriptor it did not know.
 
-mod support;
-
+use crate::support::ground::Ground;
+use crate::support::process::{
+    Board, Child, End, bare_clone, outlive_parent, until, wait_for_clone,
+};
+use crate::support::script::{self, Expected};
+use crate::support::shape::Shape;
+use crate::support::{Dice, long};
 use commonhold::{Hold, Map, MapOptions};
 use nix::sys::signal::Signal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use support::ground::Ground;
-use support::process::{Board, Child, End, bare_clone, outlive_parent, until, wait_for_clone};
-use support::script::{self, Expected};
-use support::shape::Shape;
-use support::{Dice, long};
 
 const SHAPES: [Shape; 4] = [Shape::General, Shape::Fixed(4, 4), Shape::Fixed(8, 8), Shape::Cache];
 
@@ -135,7 +135,7 @@ fn a_child_that_dies_does_not_take_the_parents_locks_along() {
             left.verify(&map, "after the child's death");
             for id in 0..1 << 12 {
                 map.delete(shape.key(number << 12 | id)).unwrap();
-                map.delete(shape.key(number << 12 | id | support::shape::COUNTER)).unwrap();
+                map.delete(shape.key(number << 12 | id | crate::support::shape::COUNTER)).unwrap();
             }
             board.put(number as usize * 2 + 1, 0);
         }
@@ -249,7 +249,7 @@ fn closing_every_descriptor_changes_nothing() {
             let inner = Hold::open(&path).unwrap();
             let own = inner.open_map("it").unwrap();
             own.set(shape.key(1), shape.value(1, 1)).unwrap();
-            support::process::close_everything();
+            crate::support::process::close_everything();
             // The numbers are used again for something else: it must stay untouched.
             let others: Vec<_> =
                 (0..20).map(|_| tempfile::tempfile_in("/dev/shm").unwrap()).collect();

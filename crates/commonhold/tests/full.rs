@@ -4,8 +4,10 @@
 //! or changed; reading, iterating, deleting and checking go on; what is deleted can be filled again. The
 //! full file system is a small tmpfs in a mount namespace of a child process.
 
-mod support;
-
+use crate::support::ground::Ground;
+use crate::support::process::{Board, Child};
+use crate::support::script::read;
+use crate::support::shape::Shape;
 use commonhold::{Error, ErrorKind, Hold, Map, Values};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -13,10 +15,6 @@ use nix::sys::resource::{Resource, setrlimit};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
-use support::ground::Ground;
-use support::process::{Board, Child};
-use support::script::read;
-use support::shape::Shape;
 
 const SHAPES: [Shape; 5] =
     [Shape::General, Shape::Big, Shape::Fixed(4, 4), Shape::Fixed(8, 8), Shape::Cache];

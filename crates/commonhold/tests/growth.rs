@@ -4,14 +4,12 @@
 //! growth and updates; deleting them gives the memory back. Then the bounds on memory: values that grow
 //! byte by byte, values that shrink, and churn.
 
-mod support;
-
+use crate::support::ground::Ground;
+use crate::support::process::until;
+use crate::support::script::read;
+use crate::support::shape::Shape;
+use crate::support::{Dice, mix};
 use commonhold::{Hold, Map, MapOptions, Uid};
-use support::ground::Ground;
-use support::process::until;
-use support::script::read;
-use support::shape::Shape;
-use support::{Dice, mix};
 
 const MANY: u32 = 2_000_000;
 

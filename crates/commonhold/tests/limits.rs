@@ -1,13 +1,11 @@
 //! Sizes at every border, what the cache mode forgets, and every refusal by its kind.
 
-mod support;
-
+use crate::support::ground::Ground;
+use crate::support::process::{Zeros, until};
+use crate::support::{Dice, long};
 use commonhold::{ErrorKind, Hold, MapOptions, Result};
 use std::collections::HashMap;
 use std::time::Duration;
-use support::ground::Ground;
-use support::process::{Zeros, until};
-use support::{Dice, long};
 
 #[track_caller]
 fn refused<T>(result: Result<T>, kind: ErrorKind) {

@@ -2,15 +2,13 @@
 
 #![cfg(feature = "steps")]
 
-mod support;
-
+use crate::support::Dice;
+use crate::support::ground::Ground;
+use crate::support::process::{Board, Child, End};
 use commonhold::{ErrorKind, Hold, ListView, MapOptions, steps};
 use nix::sys::signal::Signal;
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
-use support::Dice;
-use support::ground::Ground;
-use support::process::{Board, Child, End};
 
 fn lists(path: &Path) -> ListView {
     Hold::open_or_create(path).unwrap().map("lists", MapOptions::general()).unwrap().as_lists()

@@ -1,14 +1,12 @@
 //! What a log answers: writing, levels, collecting, dumping, options, errors, front ends.
 
-mod support;
-
+use crate::support::ground::Ground;
 use commonhold::{
     Collector, ErrorKind, Hold, Log, LogLevel, LogLine, LogOptions, MapOptions, Overflow, Written,
     log_line,
 };
 use std::io::{self, Write};
 use std::time::Duration;
-use support::ground::Ground;
 
 fn small() -> LogOptions {
     LogOptions::new().rings(4).ring_bytes(4096)
@@ -198,7 +196,7 @@ fn threads_have_rings_of_their_own_and_hand_them_back() {
             }
         });
         let stat = log.stat().unwrap();
-        support::process::until("the rings are back", || {
+        crate::support::process::until("the rings are back", || {
             log.stat().unwrap().used.iter().all(|ring| ring.slot.is_none())
         });
         assert_eq!((stat.refused, stat.dropped), (0, 0));

@@ -4,17 +4,15 @@
 //! whoever is stopped holds up nobody.
 #![cfg(feature = "steps")]
 
-mod support;
-
+use crate::support::ground::Ground;
+use crate::support::process::{Board, Child, End, until};
+use crate::support::{Dice, long, mix};
 use commonhold::{Hold, Log, LogLevel, LogOptions, Overflow, Written, steps};
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use support::ground::Ground;
-use support::process::{Board, Child, End, until};
-use support::{Dice, long, mix};
 
 fn text(who: u64, number: u64) -> String {
     format!("{who} {number} {}", "y".repeat(mix(who << 40 | number) as usize % 70))

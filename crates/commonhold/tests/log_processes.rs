@@ -6,8 +6,9 @@
 //! Unsafe to install a signal handler that does what a log promises to allow in one.
 #![allow(unsafe_code)]
 
-mod support;
-
+use crate::support::ground::Ground;
+use crate::support::process::{Board, Child, End, PATIENCE, until};
+use crate::support::{Dice, long, mix};
 use commonhold::{
     ErrorKind, Hold, Log, LogLevel, LogLine, LogOptions, Overflow, RotatedFile, Written,
 };
@@ -19,9 +20,6 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use support::ground::Ground;
-use support::process::{Board, Child, End, PATIENCE, until};
-use support::{Dice, long, mix};
 
 fn text(who: u64, number: u64) -> String {
     Text(who, number).to_string()

@@ -3,15 +3,13 @@
 //! Random sequences of operations (proptest shrinks what fails) answer as the model says, in every mode,
 //! through two handles in turn; what is iterated at the end is the model, and the hold is whole.
 
-mod support;
-
+use crate::support::ground::Ground;
+use crate::support::long;
+use crate::support::script::{Model, Op, read};
+use crate::support::shape::{COUNTER, Shape};
 use commonhold::{Hold, Map};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
-use support::ground::Ground;
-use support::long;
-use support::script::{Model, Op, read};
-use support::shape::{COUNTER, Shape};
 
 fn operation(shape: Shape, keys: u32) -> impl Strategy<Value = Op> {
     let key = || 0..keys;

@@ -6,15 +6,13 @@
 //! in the middle. Then: creating the same hold or map at once, many writers and readers over many keys,
 //! and deletion with the last exit.
 
-mod support;
-
+use crate::support::ground::Ground;
+use crate::support::history::{Ask, Call, Notes, explains, must_be_explained};
+use crate::support::process::{Board, Child, End, until};
+use crate::support::shape::Shape;
+use crate::support::{Dice, long};
 use commonhold::{ErrorKind, Hold, MapOptions};
 use nix::sys::signal::Signal;
-use support::ground::Ground;
-use support::history::{Ask, Call, Notes, explains, must_be_explained};
-use support::process::{Board, Child, End, until};
-use support::shape::Shape;
-use support::{Dice, long};
 
 fn call(ask: Ask, told: Option<u64>, start: u64, end: u64) -> Call {
     Call { key: 0, ask, told, start, end }
@@ -117,7 +115,7 @@ fn history(shape: Shape, clients: usize, calls: usize, kills: usize, seed: u64) 
     let grower = || {
         let map = Hold::open(ground.path("it.hold")).unwrap().open_map("it").unwrap();
         for id in (1000..).take_while(|_| board.get(1) == 0) {
-            map.set(shape.key(id), support::history::bytes(shape, 1)).unwrap();
+            map.set(shape.key(id), crate::support::history::bytes(shape, 1)).unwrap();
             if id % 3 == 0 {
                 map.delete(shape.key(id - 100)).unwrap();
             }
@@ -267,7 +265,7 @@ fn writers_and_readers_share_many_keys() {
                 let got = map.get(shape.key(id)).unwrap();
                 assert!(got.is_some() || i >= there, "key {id:#x} was set and is absent");
                 if let Some(value) = got {
-                    support::script::read(shape, id, &value);
+                    crate::support::script::read(shape, id, &value);
                 }
             }
         };

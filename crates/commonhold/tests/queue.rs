@@ -1,15 +1,13 @@
 //! What queues answer: moves, batches, elements in hand, waiting, dropping, forks, several handles.
 
-mod support;
-
+use crate::support::ground::Ground;
+use crate::support::process::{Board, Child, Watchdog, until};
+use crate::support::{Dice, mix};
 use commonhold::{Error, ErrorKind, Hold, MapOptions, Queue, QueueOptions, StructureKind};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use std::os::fd::AsFd;
 use std::time::Duration;
-use support::ground::Ground;
-use support::process::{Board, Child, Watchdog, until};
-use support::{Dice, mix};
 
 const LONG: Duration = Duration::from_secs(50);
 
@@ -442,7 +440,7 @@ fn killed_at_random_instants_nothing_is_lost() {
         }
     });
     let mut dice = Dice::new(11);
-    let rounds = if support::long() { 3000 } else { 120 };
+    let rounds = if crate::support::long() { 3000 } else { 120 };
     for round in 0..rounds {
         let before = board.get(1);
         let victims: Vec<Child> = (0..2)

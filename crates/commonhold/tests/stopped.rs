@@ -6,16 +6,14 @@
 //! and everything is right and whole.
 #![cfg(feature = "steps")]
 
-mod support;
-
+use crate::support::ground::Ground;
+use crate::support::process::{Board, Child, End, until};
+use crate::support::scenario::{self, Scenario, word};
+use crate::support::script::{Expected, Op};
+use crate::support::shape::Shape;
 use commonhold::{Hold, steps};
 use nix::sys::signal::Signal;
 use std::path::Path;
-use support::ground::Ground;
-use support::process::{Board, Child, End, until};
-use support::scenario::{self, Scenario, word};
-use support::script::{Expected, Op};
-use support::shape::Shape;
 
 const VICTIM: u32 = 1;
 const BYSTANDER: u32 = 2;

@@ -52,16 +52,16 @@ pub fn patient() -> Channel {
     Channel::new(&[1, 0, 1, 1], &roles)
 }
 
-/// Every scenario with its name.
+/// Every scenario with its name and the most kills that it bears.
 #[must_use]
-pub fn all() -> Vec<(&'static str, Channel)> {
+pub fn all() -> Vec<(&'static str, Channel, u8)> {
     vec![
-        ("wrap", wrap()),
-        ("join", join()),
-        ("crowd", crowd()),
-        ("lossy", lossy()),
-        ("cancel", cancel()),
-        ("patient", patient()),
+        ("wrap", wrap(), 2),
+        ("join", join(), 2),
+        ("crowd", crowd(), 2),
+        ("lossy", lossy(), 2),
+        ("cancel", cancel(), 2),
+        ("patient", patient(), 2),
     ]
 }
 

@@ -42,16 +42,16 @@ pub fn recycling() -> Records {
     Records::new(&[&[Set(0, 2), Set(0, 3), Set(0, 4)], &[Recycle(0), Recycle(1)], &[Sweep, Get(0)]])
 }
 
-/// Every scenario with its name.
+/// Every scenario with its name and the most kills that it bears.
 #[must_use]
-pub fn all() -> Vec<(&'static str, Records)> {
+pub fn all() -> Vec<(&'static str, Records, u8)> {
     vec![
-        ("two writers and a reader", two_writers_and_a_reader()),
-        ("reuse by another", reuse_by_another()),
-        ("reuse under a reader", reuse_under_a_reader()),
-        ("two recoverers", two_recoverers()),
-        ("newcomer", newcomer()),
-        ("recycling", recycling()),
+        ("two writers and a reader", two_writers_and_a_reader(), 2),
+        ("reuse by another", reuse_by_another(), 2),
+        ("reuse under a reader", reuse_under_a_reader(), 2),
+        ("two recoverers", two_recoverers(), 2),
+        ("newcomer", newcomer(), 2),
+        ("recycling", recycling(), 2),
     ]
 }
 

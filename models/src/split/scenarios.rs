@@ -54,18 +54,18 @@ pub fn second_splitter() -> Splits {
     Splits::new(&[&[Split(0)], &[Sweep], &[Split(1), Sweep, Set(0, 4)]])
 }
 
-/// Every scenario with its name.
+/// Every scenario with its name and the most kills that it bears.
 #[must_use]
-pub fn all() -> Vec<(&'static str, Splits)> {
+pub fn all() -> Vec<(&'static str, Splits, u8)> {
     vec![
-        ("split under use", split_under_use()),
-        ("two splits", two_splits()),
-        ("doubling beside", doubling_beside()),
-        ("filling", filling()),
-        ("stale offset", stale_offset()),
-        ("stale offset and a second split", stale_offset_and_a_second_split()),
-        ("two recoverers", two_recoverers()),
-        ("second splitter", second_splitter()),
+        ("split under use", split_under_use(), 2),
+        ("two splits", two_splits(), 2),
+        ("doubling beside", doubling_beside(), 2),
+        ("filling", filling(), 2),
+        ("stale offset", stale_offset(), 2),
+        ("stale offset and a second split", stale_offset_and_a_second_split(), 2),
+        ("two recoverers", two_recoverers(), 2),
+        ("second splitter", second_splitter(), 2),
     ]
 }
 

@@ -1,0 +1,28 @@
+//! The tests of the library as its users see it, with real processes that are killed and stopped.
+//!
+//! One binary for all of them: to link another takes longer than most of them run, and two long ones pass side by side.
+//! `cargo test -p commonhold --all-features --test suite crash::` runs the tests of one file.
+
+mod support;
+
+mod bad_files;
+mod channel;
+mod channel_crash;
+mod channel_faults;
+mod contract;
+mod crash;
+mod durability;
+mod encounters;
+mod fork;
+mod full;
+mod growth;
+mod limits;
+mod lists;
+mod log;
+mod log_crash;
+mod log_processes;
+mod model;
+mod processes;
+mod queue;
+mod smoke;
+mod stopped;
