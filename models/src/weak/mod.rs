@@ -9,6 +9,7 @@
 
 pub mod cells;
 pub mod freezing;
+pub mod moving;
 pub mod passing;
 pub mod reading;
 pub mod reuse;
@@ -49,7 +50,7 @@ pub type Sound = (&'static str, fn(Option<usize>) -> Result<usize, String>);
 
 /// Every model, sound.
 #[must_use]
-pub fn all() -> [Sound; 7] {
+pub fn all() -> [Sound; 8] {
     [
         ("reading", |p| reading::check(None, p)),
         ("splitting", |p| splitting::check(None, p)),
@@ -57,6 +58,7 @@ pub fn all() -> [Sound; 7] {
         ("reuse", |p| reuse::check(None, p)),
         ("freezing", |p| freezing::check(None, p)),
         ("cells", |p| cells::check(None, p)),
+        ("moving", |p| moving::check(None, p)),
         ("passing", |p| passing::check(None, p)),
     ]
 }
