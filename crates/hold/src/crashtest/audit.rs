@@ -2,6 +2,7 @@
 //! must be as the ledger says.
 
 use super::caretaker::BACKUP;
+use super::messages::Messages;
 use super::plan::{
     COUNTERS, GROWING, INCARNATION, KEYS, Maps, counted, counter_key, growing_key, growing_value,
     grown, updated, updated_key,
@@ -27,6 +28,7 @@ pub fn audit(supervisor: &mut Supervisor) -> Result<()> {
     }
     compare_counters(supervisor, &maps)?;
     compare_growing(supervisor, &maps)?;
+    Messages::open(supervisor.hold)?.look()?;
     restore_backup(supervisor)?;
     // What the comparison itself did must leave nothing, either.
     check(supervisor.hold)

@@ -3,6 +3,7 @@
 //! A live check may find changes in flight, but no problem. A backup is whole when it is said to
 //! be; the supervisor restores the last one at the end of a round.
 
+use super::messages;
 use super::plan::{Ledger, Maps, Order};
 use super::value::Kind;
 use crate::workload::{Result, Trouble};
@@ -29,7 +30,8 @@ pub fn run(order: &Order) -> Result<()> {
             24..=31 => look_around(&hold)?,
             32..=35 => drop(hold.freeze()?),
             36 => backup(&hold, order)?,
-            37..=47 => come_and_go(&hold, &mut rng)?,
+            37..=44 => come_and_go(&hold, &mut rng)?,
+            45..=47 => messages::come_and_go(&hold)?,
             _ => {
                 hold.close()?;
                 hold = Hold::open(&order.hold)?;

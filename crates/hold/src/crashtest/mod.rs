@@ -6,6 +6,7 @@
 //! back; everything anybody reads is held against it.
 //!
 //! - [`plan`]: maps, keys, who owns what, the ledger; [`value`]: values that prove themselves
+//! - [`messages`]: a queue, a channel and a log beside the maps
 //! - [`writer`] with [`lane`] and [`shared`], [`reader`], [`caretaker`]: the processes
 //! - [`supervisor`] with [`crew`]: the blows; [`settle`], [`audit`]: the comparisons
 //! - `steps` with `tasks`: the same at every named step of the library (cargo feature `steps`)
@@ -17,6 +18,7 @@ mod audit;
 mod caretaker;
 mod crew;
 mod lane;
+mod messages;
 mod plan;
 mod reader;
 mod report;
@@ -35,6 +37,7 @@ use crate::workload::{
     Result, Trouble, interrupt, interrupt::Interrupt, say, temporary::TemporaryHold, worker,
 };
 use crew::Paths;
+use messages::Messages;
 use plan::{LANES_EACH, Ledger, Maps, Order, Role};
 use report::Report;
 use std::path::{Path, PathBuf};
@@ -158,6 +161,7 @@ fn at_chance(args: &Args, json: bool, interrupt: &Interrupt, report: &mut Report
     let name = args.hold.clone().unwrap_or_else(|| own_name("crashtest"));
     let mut temporary = TemporaryHold::create(&name, None, args.keep)?;
     Maps::create(temporary.hold())?;
+    Messages::open(temporary.hold())?;
     let ledger = Ledger::create(args.writers * LANES_EACH)?;
     let folder = folder_beside(temporary.path())?;
     let paths = Paths { hold: temporary.path(), ledger: &ledger, folder: folder.path() };

@@ -5,6 +5,7 @@
 //! stands still at a step, everything must be readable. A case that takes a minute hangs.
 
 use super::audit::check;
+use super::messages::Messages;
 use super::plan::{GROWING, Ledger, Maps, Order, Role, grown};
 use super::reader::Reader;
 use super::report::Report;
@@ -68,6 +69,7 @@ pub fn all(report: &mut Report, interrupt: &Interrupt, json: bool) -> Result<()>
     let temporary = TemporaryHold::create(&name, None, false)?;
     let hold = temporary.hold().clone();
     Maps::create(&hold)?;
+    Messages::open(&hold)?;
     let ledger = Ledger::create(1)?;
     let folder = super::folder_beside(temporary.path())?;
     let order = order(temporary.path(), ledger.board().path(), folder.path());
@@ -255,6 +257,7 @@ impl Run<'_> {
         check(self.hold).map_err(here)?;
         let maps = Maps::open(self.hold)?;
         self.report.unheard += settle(0, self.ledger, &maps, true).map_err(here)?;
+        Messages::open(self.hold).and_then(|messages| messages.look()).map_err(here)?;
         match tasks::look(self.hold).map_err(here)? {
             Some(wrong) => Err(here(Trouble::new(wrong))),
             None => Ok(()),

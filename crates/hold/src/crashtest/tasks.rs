@@ -4,6 +4,7 @@
 //! A task works as lane 0 of the plan, so that the ledger tells afterwards what must be there.
 
 use super::lane::{Lane, Operation};
+use super::messages::{self, Messages};
 use super::plan::{BATCH, KEYS, Ledger, Maps, SCRATCH, scratch_options, scratch_value};
 use super::shared::Shared;
 use super::value::Kind;
@@ -36,6 +37,16 @@ pub enum Task {
     Large,
     /// Makes, fills, clears and drops a map.
     Scratch(usize),
+    /// Moves elements between queues.
+    Elements,
+    /// Sends messages, as the producer.
+    Send,
+    /// Reads messages, as consumers of every policy.
+    Receive,
+    /// Writes lines, and collects them.
+    Lines,
+    /// Makes and drops a queue, a channel and a log.
+    Structures,
     /// Writes in a thread that ends.
     Thread,
     /// Settles what the dead have left.
@@ -65,6 +76,11 @@ impl Task {
             Task::Scratch(0),
             Task::Scratch(1),
             Task::Scratch(2),
+            Task::Elements,
+            Task::Send,
+            Task::Receive,
+            Task::Lines,
+            Task::Structures,
             Task::Thread,
             Task::Sweep,
             Task::Check,
@@ -91,6 +107,10 @@ impl Task {
             }
             Task::Large => return large(&hold),
             Task::Scratch(which) => return scratch(&hold, which),
+            Task::Structures => return messages::come_and_go(&hold),
+            Task::Elements | Task::Send | Task::Receive | Task::Lines => {
+                return self.with_messages(&hold, seed);
+            }
             _ => {}
         }
         let maps = Arc::new(Maps::open(&hold)?);
@@ -101,6 +121,19 @@ impl Task {
         }
         let mut work = work;
         work()
+    }
+
+    fn with_messages(self, hold: &Hold, seed: u64) -> Result<()> {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut messages = Messages::open(hold)?;
+        // A writer's life; no two processes have the same.
+        let writer = u64::from(std::process::id()) << 32 | seed;
+        (0..12).try_for_each(|_| match self {
+            Task::Elements => messages.pass_on(&mut rng),
+            Task::Send => messages.send(&mut rng),
+            Task::Receive => messages.receive(&mut rng),
+            _ => messages.write(&mut rng, writer).and_then(|()| messages.collect()),
+        })
     }
 
     fn with_lane(self, lane: &mut Lane) -> Result<()> {

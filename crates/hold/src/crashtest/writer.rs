@@ -2,6 +2,7 @@
 //! because a thread's end is a death of its own kind.
 
 use super::lane::Lane;
+use super::messages::Messages;
 use super::plan::{LANES_EACH, Ledger, Maps, Order};
 use super::shared::Shared;
 use crate::workload::Result;
@@ -68,6 +69,9 @@ fn work(common: &Common, number: u32, thread: u32, died: bool) -> Result<End> {
     let Common { order, hold, maps, ledger } = common;
     let mut lane = Lane::take_up(number, hold, maps, ledger, died, order.seed)?;
     let mut shared = Shared::default();
+    let mut messages = Messages::open(hold)?;
+    // A writer of lines is a lane's life: the next one counts anew.
+    let writer = lane.incarnation << 16 | u64::from(number);
     let life = lane.rng.u32(LIFE / 10..LIFE);
     for done in 0..life {
         if done % ROUND == 0 {
@@ -79,6 +83,7 @@ fn work(common: &Common, number: u32, thread: u32, died: bool) -> Result<End> {
         match lane.rng.u8(..16) {
             0..=8 => lane.own_step()?,
             9..=11 => lane.grow()?,
+            12 => messages.step(&mut lane.rng, writer)?,
             _ => shared.step(&mut lane)?,
         }
     }

@@ -1,0 +1,281 @@
+//! Messages under the blows: a queue, a channel and a log beside the maps.
+//!
+//! Their contents prove themselves, so nobody needs to know what others did: an element of the two queues at work says
+//! which one it is; a message is made from its number, and numbers leave no gap; a line names its writer and
+//! counts. Elements come to the queue for orphans as the dead left them, half written perhaps.
+//!
+//! Invariant: every element is in one queue, or in the hand of somebody who lives.
+
+use crate::workload::{Result, Trouble};
+use commonhold::{
+    Channel, ChannelOptions, Element, ErrorKind, Hold, Join, Log, LogLevel, LogOptions, Policy,
+    Queue, QueueOptions, Written,
+};
+use std::collections::HashMap;
+use std::io::sink;
+use std::time::Duration;
+
+const ELEMENTS: u32 = 24;
+const ELEMENT_BYTES: usize = 24;
+const LOST: &str = "lost";
+const AT_WORK: [&str; 2] = ["there", "back"];
+const RING_BYTES: u64 = 16 << 10;
+const RINGS: u32 = 16;
+/// What a consumer reads before it leaves.
+const READS: u32 = 60;
+/// The structures' names, and those of the ones that come and go.
+const NAMES: [&str; 3] = ["elements", "messages", "lines"];
+const PASSING: [&str; 3] = ["passing-queue", "passing-channel", "passing-log"];
+
+/// The structures, open; and how many lines this thread has written.
+pub struct Messages {
+    queue: Queue,
+    channel: Channel,
+    log: Log,
+    lines: u64,
+}
+
+impl Messages {
+    /// Opens the structures, and makes those that are not there.
+    pub fn open(hold: &Hold) -> Result<Messages> {
+        let (queue, channel, log) = open(hold, NAMES)?;
+        Ok(Messages { queue, channel, log, lines: 0 })
+    }
+
+    /// One thing or another with one of them.
+    pub fn step(&mut self, rng: &mut fastrand::Rng, writer: u64) -> Result<()> {
+        match rng.u8(..8) {
+            0..=3 => self.pass_on(rng),
+            4 => self.send(rng),
+            5 => self.receive(rng),
+            6 => self.write(rng, writer),
+            _ => self.collect(),
+        }
+    }
+
+    /// Pulls some elements from one queue, stamps them, and pushes them to another.
+    pub fn pass_on(&self, rng: &mut fastrand::Rng) -> Result<()> {
+        let from = [LOST, AT_WORK[0], AT_WORK[1]][rng.usize(..3)];
+        let to = self.queue.named(AT_WORK[rng.usize(..2)])?;
+        let most = rng.usize(1..6);
+        let mut pulled = self.queue.batch();
+        match rng.u8(..4) {
+            0 => {
+                let patience = Duration::from_micros(100);
+                self.queue.named(from)?.pull_into_timeout(&mut pulled, most, patience)?;
+            }
+            _ => drop(self.queue.named(from)?.pull_into(&mut pulled, most)?),
+        }
+        let mut stamped = self.queue.batch();
+        while let Some(element) = pulled.pop() {
+            stamp(&element, from)?;
+            stamped.add(element)?;
+        }
+        // One is moved as one, now and then together with another one pulled.
+        if stamped.len() == 1
+            && let Some(element) = stamped.pop()
+        {
+            let other = to.push_pull(element, self.queue.named(from)?)?;
+            return other.map_or(Ok(()), |other| {
+                stamp(&other, from)?;
+                Ok(to.push(other)?)
+            });
+        }
+        Ok(to.push_many(&mut stamped)?)
+    }
+
+    /// Becomes the producer, unless there is one, and sends what there is room for.
+    pub fn send(&self, rng: &mut fastrand::Rng) -> Result<()> {
+        let mut producer = match self.channel.producer() {
+            Err(error) if error.kind() == ErrorKind::Busy => return Ok(()),
+            other => other?,
+        };
+        for _ in 0..rng.u32(1..40) {
+            let number = producer.sequence();
+            match producer.try_send(&message(number))? {
+                None => break,
+                Some(sent) if sent == number => {}
+                Some(sent) => {
+                    return Err(Trouble::new(format!("message {number} was sent as {sent}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Joins as a consumer and reads on for a while.
+    pub fn receive(&self, rng: &mut fastrand::Rng) -> Result<()> {
+        let policies = [Policy::Lossless, Policy::Lossy, Policy::Patient(Duration::from_millis(2))];
+        let policy = policies[rng.usize(..policies.len())];
+        let from = if rng.bool() { Join::Oldest } else { Join::Now };
+        let mut consumer = match self.channel.consumer(from, policy) {
+            Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::Busy) => {
+                return Ok(());
+            }
+            other => other?,
+        };
+        let (mut buffer, mut next) = (Vec::new(), consumer.sequence());
+        for _ in 0..READS {
+            let received = match consumer.try_recv(&mut buffer) {
+                Err(_) if matches!(policy, Policy::Patient(_)) => return Ok(()),
+                other => other?,
+            };
+            let Some(received) = received else { break };
+            if policy == Policy::Lossy {
+                next += received.missed;
+            }
+            if received.sequence != next || buffer != message(next) {
+                let what = format!("message {next} was expected, {} came", received.sequence);
+                return Err(Trouble::new(format!("{policy:?} consumer: {what}, or it is torn")));
+            }
+            next += 1;
+        }
+        Ok(())
+    }
+
+    /// Writes some lines.
+    pub fn write(&mut self, rng: &mut fastrand::Rng, writer: u64) -> Result<()> {
+        for _ in 0..rng.u32(1..20) {
+            let line = line(writer, self.lines);
+            if self.log.write(LogLevel::Info, line)? == Written::Accepted {
+                self.lines += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Becomes the collector, unless there is one, and collects what there is.
+    pub fn collect(&self) -> Result<()> {
+        match self.log.collector() {
+            Err(error) if error.kind() == ErrorKind::Busy => Ok(()),
+            collector => collector?.poll(&mut sink()).map(drop).map_err(Trouble::from),
+        }
+    }
+
+    /// Looks at everything while nobody works.
+    pub fn look(&self) -> Result<()> {
+        self.look_at_elements()?;
+        self.look_at_messages()?;
+        self.look_at_lines()
+    }
+
+    /// Each element is in one of the queues.
+    fn look_at_elements(&self) -> Result<()> {
+        let mut found = [0u32; ELEMENTS as usize];
+        for name in [LOST, AT_WORK[0], AT_WORK[1]] {
+            let named = self.queue.named(name)?;
+            let mut all = named.pull_many(ELEMENTS as usize + 1)?;
+            let mut ids = Vec::new();
+            let mut seen = self.queue.batch();
+            while let Some(element) = all.pop() {
+                ids.push(element.id());
+                stamp(&element, name)?;
+                seen.add(element)?;
+            }
+            named.push_many(&mut seen)?;
+            ids.iter().for_each(|id| found[*id as usize] += 1);
+        }
+        match found.iter().position(|count| *count != 1) {
+            None => Ok(()),
+            Some(id) => Err(Trouble::new(format!("element {id} is in {} queues", found[id]))),
+        }
+    }
+
+    /// Whoever died as a producer or consumer keeps nobody from sending and reading.
+    fn look_at_messages(&self) -> Result<()> {
+        let mut consumer = self.channel.consumer(Join::Oldest, Policy::Lossless)?;
+        let mut producer = self.channel.producer()?;
+        let (mut buffer, mut next) = (Vec::new(), consumer.sequence());
+        let last = producer.sequence();
+        if producer.send_timeout(&message(last), Duration::from_secs(20))? != Some(last) {
+            return Err(Trouble::new(format!("message {last} cannot be sent")));
+        }
+        while next <= last {
+            let received = consumer.recv_timeout(&mut buffer, Duration::from_secs(20))?;
+            if received.map(|received| received.sequence) != Some(next) || buffer != message(next) {
+                return Err(Trouble::new(format!("message {next} of {last} is lost or torn")));
+            }
+            next += 1;
+        }
+        Ok(())
+    }
+
+    /// Each writer's lines are whole and in order.
+    fn look_at_lines(&self) -> Result<()> {
+        let mut last = HashMap::new();
+        for found in self.log.dump()?.iter().filter(|found| found.level.is_some()) {
+            let text = String::from_utf8_lossy(&found.text);
+            let mut words = text.split(' ').map(str::parse::<u64>);
+            let (Some(Ok(writer)), Some(Ok(number))) = (words.next(), words.next()) else {
+                return Err(Trouble::new(format!("a line that nobody wrote: {text:?}")));
+            };
+            if text != line(writer, number) {
+                return Err(Trouble::new(format!("a torn line: {text:?}")));
+            }
+            let before = last.insert((writer, found.thread), number);
+            if before.is_some_and(|before| before >= number) {
+                return Err(Trouble::new(format!(
+                    "writer {writer}: line {number} is out of order"
+                )));
+            }
+        }
+        self.log.collector()?.finish(&mut sink())?;
+        Ok(())
+    }
+}
+
+/// Makes structures of every kind and drops them, unless somebody else has them open.
+pub fn come_and_go(hold: &Hold) -> Result<()> {
+    drop(open(hold, PASSING)?);
+    let [queue, channel, log] = PASSING;
+    for dropped in [hold.drop_queue(queue), hold.drop_channel(channel), hold.drop_log(log)] {
+        if let Err(error) = dropped
+            && error.kind() != ErrorKind::Busy
+        {
+            return Err(error.into());
+        }
+    }
+    Ok(())
+}
+
+fn open(hold: &Hold, names: [&str; 3]) -> Result<(Queue, Channel, Log)> {
+    let [queue, channel, log] = names;
+    let elements = QueueOptions::new(ELEMENTS, ELEMENT_BYTES as u32)
+        .queues([LOST, AT_WORK[0], AT_WORK[1]])
+        .orphans(LOST);
+    Ok((
+        hold.queue(queue, elements)?,
+        hold.channel(channel, ChannelOptions::new(RING_BYTES))?,
+        hold.log(log, LogOptions::new().rings(RINGS).ring_bytes(RING_BYTES))?,
+    ))
+}
+
+/// Looks at what the last one has written into an element of that queue, and writes the next.
+fn stamp(element: &Element<'_>, queue: &str) -> Result<()> {
+    let id = u64::from(element.id());
+    let mut bytes = [0; ELEMENT_BYTES];
+    element.read(0, &mut bytes)?;
+    let count = u64::from_le_bytes(bytes[8..16].try_into().expect("8 bytes"));
+    if queue != LOST && bytes != stamped(id, count) {
+        return Err(Trouble::new(format!("element {id} in queue {queue}: {bytes:02x?}")));
+    }
+    Ok(element.write(0, &stamped(id, count.wrapping_add(1)))?)
+}
+
+fn stamped(id: u64, count: u64) -> [u8; ELEMENT_BYTES] {
+    let mut bytes = [0; ELEMENT_BYTES];
+    for (part, word) in bytes.chunks_exact_mut(8).zip([id, count, id ^ !count]) {
+        part.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+/// What message `number` says, in a length of its own.
+fn message(number: u64) -> Vec<u8> {
+    let len = 8 + (number.wrapping_mul(0x9e37_79b9) % 700) as usize;
+    number.to_le_bytes().into_iter().cycle().take(len).collect()
+}
+
+fn line(writer: u64, number: u64) -> String {
+    format!("{writer} {number} {}", "x".repeat((writer ^ number) as usize % 50))
+}
