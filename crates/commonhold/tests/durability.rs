@@ -233,6 +233,42 @@ fn salvage_keeps_what_is_intact_and_reports_what_is_not() {
     assert!(hold.check().unwrap().ok);
 }
 
+/// A name that two maps have, and one that no map can have, once ended the whole salvage.
+#[test]
+fn salvage_keeps_the_pairs_of_a_map_whose_name_is_damaged() {
+    let shape = Shape::General;
+    for damaged in [b"first", b"f\0rst", b"\xff\xfe\xfd\xfc\xfb"] {
+        let ground = Ground::file();
+        let path = ground.path("it.hold");
+        let mut victim = Child::run("victim", || {
+            let hold = Hold::create(&path).unwrap();
+            for (name, version) in [("first", 1), ("other", 2)] {
+                let map = hold.map(name, shape.options()).unwrap();
+                for id in 0..PAIRS {
+                    map.set(shape.key(id), shape.value(id, version)).unwrap();
+                }
+            }
+            nix::sys::signal::raise(Signal::SIGKILL).unwrap();
+        });
+        assert_eq!(victim.wait(), End::By(Signal::SIGKILL));
+        let at = find(&std::fs::read(&path).unwrap(), b"other").expect("the name in the file");
+        overwrite(&path, at as u64, damaged);
+        reboot(&path);
+        let report = Hold::salvage(&path).unwrap();
+        assert_eq!((report.kept, report.maps), (2 * PAIRS as u64, 2), "{damaged:?}: {report:?}");
+        let hold = Hold::open(&path).unwrap();
+        for info in hold.maps().unwrap() {
+            let version = if info.name == "first" { 1 } else { 2 };
+            let map = hold.open_map(&info.name).unwrap();
+            for id in 0..PAIRS {
+                let value = map.get(shape.key(id)).unwrap().map(|v| read(shape, id, &v));
+                assert_eq!(value, Some(version), "map {}, key {id}", info.name);
+            }
+        }
+        hold.open_map("first").unwrap();
+    }
+}
+
 fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     let first = what[0];
     (0..bytes.len() - what.len())
