@@ -10,6 +10,7 @@
 //! | [`byte_lock`] | locks beyond the data that the kernel drops when a process dies |
 //! | [`fork`] | noticing that one is a forked child, however it was forked |
 //! | [`futex`] | sleeping on, and waking, a word in shared memory |
+//! | [`barrier`] | a full fence of which the frequent side pays nothing |
 //! | [`clock`] | the two clocks |
 //! | [`place`] | where a hold lives: names, file systems, opening an existing file |
 //! | [`eventfd`] | a counter of the kernel's that `poll` waits for |
@@ -30,6 +31,7 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("commonhold needs 64-bit Linux: it is built on its futexes and OFD locks");
 
+pub(crate) mod barrier;
 pub(crate) mod byte_lock;
 pub(crate) mod clock;
 pub(crate) mod draft;

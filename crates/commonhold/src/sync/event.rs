@@ -3,12 +3,12 @@
 //! The futex word is an event *counter* that only the waking side changes; that somebody waits is said by
 //! another word, the flag. A waiter reads the counter, sets the flag, and after a full fence looks at the
 //! data again; a waker releases the data and after a full fence looks at the flag: one of the two
-//! sees the other. The flag is cleared before the counter moves and all are woken, so a waiter that comes in between is
+//! sees the other. The waiter, who is about to sleep, pays for both fences ([`barrier`]). The flag is cleared before the counter moves and all are woken, so a waiter that comes in between is
 //! not forgotten. A dead waiter's flag costs one spare wake. Every sleep is timed: a waker may die before it wakes.
 
 use crate::error::Result;
-use crate::os::futex;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use crate::os::{barrier, futex};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Looks at the data before the first sleep.
@@ -16,6 +16,8 @@ const SPINS: u32 = 200;
 /// The first sleep, and the longest; each is twice the one before.
 const FIRST_SLEEP: Duration = Duration::from_millis(10);
 const LONGEST_SLEEP: Duration = Duration::from_millis(160);
+/// A sleep from which nobody may wake us: the system refused the fence.
+const BLIND_SLEEP: Duration = Duration::from_millis(1);
 
 /// Two words in the hold.
 #[repr(C)]
@@ -40,7 +42,7 @@ impl Event {
     #[inline]
     pub(crate) fn wake(&self) {
         // The data before the look at the flag; pairs with the fence of a waiter.
-        fence(Ordering::SeqCst);
+        barrier::light();
         // Relaxed: ordered by the fence.
         if self.waiting.load(Ordering::Relaxed) != 0 {
             self.wake_all();
@@ -95,7 +97,7 @@ impl Event {
             // Relaxed: ordered by the fence.
             self.waiting.store(1, Ordering::Relaxed);
             // The flag before the look at the data; pairs with the fence of a waker.
-            fence(Ordering::SeqCst);
+            let longest = if barrier::heavy() { LONGEST_SLEEP } else { BLIND_SLEEP };
             if let Some(found) = look(&inside, asked)? {
                 return Ok(Some(found));
             }
@@ -104,7 +106,7 @@ impl Event {
             if left == Some(Duration::ZERO) {
                 return Ok(None);
             }
-            futex::wait(&self.count, seen, left.map_or(pause, |left| left.min(pause)));
+            futex::wait(&self.count, seen, left.map_or(pause, |left| left.min(pause)).min(longest));
         }
     }
 }

@@ -10,6 +10,7 @@
 //! of a split, *before* taking it.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::os::barrier;
 use crate::os::byte_lock::{self, HeldBytes, LockKind, OPEN_BYTE, participant_byte};
 use crate::os::fork::ForkMark;
 use crate::steps::step;
@@ -213,6 +214,7 @@ impl Registration {
 /// # Errors
 /// `TooManyParticipants` if every slot of the table is taken by a living process.
 pub(crate) fn claim(space: &Space, recover: &dyn Fn(Owner) -> Result<()>) -> Result<Registration> {
+    barrier::register();
     let path = space.file().path().display();
     let fork = ForkMark::new().map_err(|e| Error::os(format!("{path}: detecting forks"), &e))?;
     // Unused slots first: a used one costs a system call to find out that its user lives.
