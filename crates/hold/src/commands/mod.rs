@@ -1,10 +1,13 @@
 //! The verbs: one file each, with its options, its examples and its `run`.
 //!
 //! - storing and asking: [`set`], [`get`], [`del`], [`incr`], [`keys`], [`scan`]
+//! - lists as values: [`push`], [`unshift`], [`pop`], [`shift`], with [`ends`]
 //! - files: [`load`], [`dump`], [`backup`], [`restore`]
+//! - messages: [`queue`], [`channel`], [`log`], with verbs of their own
 //! - the hold as a whole: [`stat`], [`check`], [`repair`], [`mod@drop`], [`list`]
 //! - around it: [`doctor`], [`completions`], [`man`]
 //! - what several verbs show: [`mode`], [`table`], [`progress`], [`walk`]
+//! - messages that are given, that come, that wait for room: [`given`], [`flow`], [`room`]
 
 pub mod backup;
 pub mod check;
@@ -13,7 +16,9 @@ pub mod del;
 pub mod doctor;
 pub mod drop;
 pub mod dump;
+mod flow;
 pub mod get;
+mod given;
 pub mod incr;
 pub mod keys;
 pub mod list;
@@ -21,8 +26,10 @@ pub mod load;
 pub mod man;
 mod mode;
 mod progress;
+pub mod queue;
 pub mod repair;
 pub mod restore;
+mod room;
 pub mod scan;
 pub mod set;
 pub mod stat;
@@ -46,6 +53,7 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
         Verb::Scan(args) => scan::run(args, directory, output),
         Verb::Load(args) => load::run(args, directory, output),
         Verb::Dump(args) => dump::run(args, directory, output),
+        Verb::Queue(args) => queue::run(args, directory, output),
         Verb::Backup(args) => backup::run(args, directory, output),
         Verb::Restore(args) => restore::run(args, directory, output),
         Verb::Stat(args) => stat::run(args, directory, output),
