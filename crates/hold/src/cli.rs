@@ -2,8 +2,8 @@
 //! completions and man pages are made.
 
 use crate::commands::{
-    backup, check, completions, del, doctor, drop, dump, get, incr, keys, list, load, man, queue,
-    repair, restore, scan, set, stat,
+    backup, channel, check, completions, del, doctor, drop, dump, get, incr, keys, list, load, man,
+    queue, repair, restore, scan, set, stat,
 };
 use crate::output::{Format, Output};
 use crate::target::Directory;
@@ -102,6 +102,9 @@ pub enum Verb {
     /// Move messages between processes, each to one of them
     #[command(after_help = queue::EXAMPLES)]
     Queue(queue::Args),
+    /// Send messages from one process to all that listen
+    #[command(after_help = channel::EXAMPLES)]
+    Channel(channel::Args),
     /// Copy a whole hold to a file, as it is at one instant, while others write
     #[command(after_help = backup::EXAMPLES)]
     Backup(backup::Args),

@@ -10,6 +10,7 @@
 //! - messages that are given, that come, that wait for room: [`given`], [`flow`], [`room`]
 
 pub mod backup;
+pub mod channel;
 pub mod check;
 pub mod completions;
 pub mod del;
@@ -54,6 +55,7 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
         Verb::Load(args) => load::run(args, directory, output),
         Verb::Dump(args) => dump::run(args, directory, output),
         Verb::Queue(args) => queue::run(args, directory, output),
+        Verb::Channel(args) => channel::run(args, directory, output),
         Verb::Backup(args) => backup::run(args, directory, output),
         Verb::Restore(args) => restore::run(args, directory, output),
         Verb::Stat(args) => stat::run(args, directory, output),
