@@ -2,8 +2,8 @@
 //! completions and man pages are made.
 
 use crate::commands::{
-    backup, channel, check, completions, del, doctor, drop, dump, get, incr, keys, list, load, man,
-    queue, repair, restore, scan, set, stat,
+    backup, channel, check, completions, del, doctor, drop, dump, get, incr, keys, list, load, log,
+    man, queue, repair, restore, scan, set, stat,
 };
 use crate::output::{Format, Output};
 use crate::target::Directory;
@@ -105,6 +105,9 @@ pub enum Verb {
     /// Send messages from one process to all that listen
     #[command(after_help = channel::EXAMPLES)]
     Channel(channel::Args),
+    /// Write lines from many processes, and collect them as one
+    #[command(after_help = log::EXAMPLES)]
+    Log(log::Args),
     /// Copy a whole hold to a file, as it is at one instant, while others write
     #[command(after_help = backup::EXAMPLES)]
     Backup(backup::Args),

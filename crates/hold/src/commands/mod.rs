@@ -24,6 +24,7 @@ pub mod incr;
 pub mod keys;
 pub mod list;
 pub mod load;
+pub mod log;
 pub mod man;
 mod mode;
 mod progress;
@@ -56,6 +57,7 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
         Verb::Dump(args) => dump::run(args, directory, output),
         Verb::Queue(args) => queue::run(args, directory, output),
         Verb::Channel(args) => channel::run(args, directory, output),
+        Verb::Log(args) => log::run(args, directory, output),
         Verb::Backup(args) => backup::run(args, directory, output),
         Verb::Restore(args) => restore::run(args, directory, output),
         Verb::Stat(args) => stat::run(args, directory, output),
