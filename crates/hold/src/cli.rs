@@ -3,7 +3,7 @@
 
 use crate::commands::{
     backup, channel, check, completions, del, doctor, drop, dump, get, incr, keys, list, load, log,
-    man, queue, repair, restore, scan, set, stat,
+    man, pop, push, queue, repair, restore, scan, set, shift, stat, unshift,
 };
 use crate::output::{Format, Output};
 use crate::target::Directory;
@@ -87,6 +87,18 @@ pub enum Verb {
     /// Add to a counter and print it
     #[command(after_help = incr::EXAMPLES)]
     Incr(incr::Args),
+    /// Append values to a list, which is the value of a key
+    #[command(after_help = push::EXAMPLES)]
+    Push(push::Args),
+    /// Take the last value of a list and print it
+    #[command(after_help = pop::EXAMPLES)]
+    Pop(pop::Args),
+    /// Take the first value of a list and print it
+    #[command(after_help = shift::EXAMPLES)]
+    Shift(shift::Args),
+    /// Put values in front of a list
+    #[command(after_help = unshift::EXAMPLES)]
+    Unshift(unshift::Args),
     /// Print the keys of a map
     #[command(after_help = keys::EXAMPLES)]
     Keys(keys::Args),

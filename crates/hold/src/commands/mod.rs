@@ -17,6 +17,7 @@ pub mod del;
 pub mod doctor;
 pub mod drop;
 pub mod dump;
+mod ends;
 mod flow;
 pub mod get;
 mod given;
@@ -27,15 +28,19 @@ pub mod load;
 pub mod log;
 pub mod man;
 mod mode;
+pub mod pop;
 mod progress;
+pub mod push;
 pub mod queue;
 pub mod repair;
 pub mod restore;
 mod room;
 pub mod scan;
 pub mod set;
+pub mod shift;
 pub mod stat;
 mod table;
+pub mod unshift;
 mod walk;
 
 use crate::cli::{Cli, Verb};
@@ -51,6 +56,10 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
         Verb::Get(args) => get::run(args, directory, output),
         Verb::Del(args) => del::run(args, directory, output),
         Verb::Incr(args) => incr::run(args, directory, output),
+        Verb::Push(args) => push::run(args, directory, output),
+        Verb::Pop(args) => pop::run(args, directory, output),
+        Verb::Shift(args) => shift::run(args, directory, output),
+        Verb::Unshift(args) => unshift::run(args, directory, output),
         Verb::Keys(args) => keys::run(args, directory, output),
         Verb::Scan(args) => scan::run(args, directory, output),
         Verb::Load(args) => load::run(args, directory, output),
