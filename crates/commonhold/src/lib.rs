@@ -63,6 +63,7 @@ pub use log::handle::Log;
 pub use log::layer::LogLayer;
 pub use log::line::{LogLine, ThreadId, ThreadInfo};
 pub use log::options::{LogLevel, LogOptions, Overflow, Written};
+pub use log::reader::LogReader;
 pub use log::rotate::RotatedFile;
 pub use log::stat::{LogStat, RingStat};
 pub use map::handle::Map;

@@ -341,6 +341,30 @@ fn a_read_only_handle_dumps() {
 }
 
 #[test]
+fn a_reader_follows_what_is_written_and_leaves_no_trace() {
+    let (ground, hold, log) = ground(small().overflow(Overflow::Overwrite));
+    accepted(&log, "one");
+    let looking = Hold::options().read_only(true).open(ground.path("it.hold")).unwrap();
+    let mut reader = looking.open_log("it").unwrap().reader().unwrap();
+    assert_eq!(texts(&reader.finish().unwrap()), ["one"]);
+    assert_eq!(texts(&reader.finish().unwrap()), [""; 0]);
+    accepted(&log, "two");
+    assert_eq!(collect(&mut log.collector().unwrap()).len(), 3, "a thread and two lines");
+    let lines = reader.finish().unwrap();
+    assert_eq!((texts(&lines), lines[0].lost), (vec!["two".to_owned()], 0));
+    for n in 0..1000 {
+        accepted(&log, format!("line {n}"));
+    }
+    let lines = reader.finish().unwrap();
+    assert_eq!(texts(&lines).last().unwrap(), "line 999");
+    let lost: u32 = lines.iter().map(|line| line.lost).sum();
+    assert_eq!(lost as usize + lines.len(), 1000);
+    drop(log);
+    hold.drop_log("it").unwrap();
+    assert_eq!(reader.poll().unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
 fn closing_and_dropping_race_with_writers() {
     for round in 0..40 {
         let (_ground, hold, log) = ground(small().overflow(Overflow::Overwrite));

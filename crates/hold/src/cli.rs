@@ -2,8 +2,8 @@
 //! completions and man pages are made.
 
 use crate::commands::{
-    backup, check, completions, del, doctor, drop, dump, get, incr, keys, list, load, man, repair,
-    restore, scan, set, stat,
+    backup, channel, check, completions, del, doctor, drop, dump, get, incr, keys, list, load, log,
+    man, pop, push, queue, repair, restore, scan, set, shift, stat, unshift,
 };
 use crate::output::{Format, Output};
 use crate::target::Directory;
@@ -11,9 +11,9 @@ use crate::{bench, crashtest, demo};
 use clap::{Parser, Subcommand};
 
 const LONG_ABOUT: &str = "\
-A hold is one file of memory that many processes share. The maps in it (bytes to bytes) are read \
-and changed by all of them at memory speed, without a server; a process that is killed loses \
-nothing but what it had not finished.
+A hold is one file of memory that many processes share. The maps in it (bytes to bytes), queues, \
+channels and logs are read and changed by all of them at memory speed, without a server; a process \
+that is killed loses nothing but what it had not finished.
 
 A bare name such as 'shop' is a hold in memory (in /dev/shm); anything with a slash, or ending in \
 .hold, is the path of a file.";
@@ -25,21 +25,26 @@ Examples:
   hold load shop prices data.csv
   hold dump shop prices --format json > prices.jsonl
   hold scan shop prices | head
+  hold push shop lists fruit apple pear  # a list as a value
+  hold queue create shop jobs; hold queue push shop jobs full 'first job'
+  hold channel create shop ticks; hold channel recv shop ticks
+  hold log create shop events; hold log write shop events 'the shop is open'
   hold list shop
   hold check ./shop.hold
   hold demo
 
 Exit codes:
   0  done; the answer is yes
-  1  the answer is no: key absent, condition false, records skipped, problems found
+  1  the answer is no: key absent, condition false, queue empty, time run out, records or lines
+     left out, problems found
   2  the command line makes no sense
   3  it could not be done; a message on standard error says why
-  130  ended by Ctrl-C (demo, bench, crashtest)
+  130  ended by Ctrl-C (demo, bench, crashtest), or before the messages came that were asked for
 
 Environment:
   COMMONHOLD_DIR  where holds with bare names live, instead of /dev/shm";
 
-/// Maps in memory that many processes share
+/// Maps, queues, channels and logs in memory that many processes share
 #[derive(Parser, Debug)]
 #[command(name = "hold", version, long_about = LONG_ABOUT, after_help = AFTER_HELP)]
 #[command(arg_required_else_help = true, propagate_version = true, max_term_width = 100)]
@@ -82,6 +87,18 @@ pub enum Verb {
     /// Add to a counter and print it
     #[command(after_help = incr::EXAMPLES)]
     Incr(incr::Args),
+    /// Append values to a list, which is the value of a key
+    #[command(after_help = push::EXAMPLES)]
+    Push(push::Args),
+    /// Take the last value of a list and print it
+    #[command(after_help = pop::EXAMPLES)]
+    Pop(pop::Args),
+    /// Take the first value of a list and print it
+    #[command(after_help = shift::EXAMPLES)]
+    Shift(shift::Args),
+    /// Put values in front of a list
+    #[command(after_help = unshift::EXAMPLES)]
+    Unshift(unshift::Args),
     /// Print the keys of a map
     #[command(after_help = keys::EXAMPLES)]
     Keys(keys::Args),
@@ -94,13 +111,22 @@ pub enum Verb {
     /// Write all pairs of a map to a file: CSV, TSV, JSON Lines or NUL-separated
     #[command(after_help = dump::EXAMPLES)]
     Dump(dump::Args),
+    /// Move messages between processes, each to one of them
+    #[command(after_help = queue::EXAMPLES)]
+    Queue(queue::Args),
+    /// Send messages from one process to all that listen
+    #[command(after_help = channel::EXAMPLES)]
+    Channel(channel::Args),
+    /// Write lines from many processes, and collect them as one
+    #[command(after_help = log::EXAMPLES)]
+    Log(log::Args),
     /// Copy a whole hold to a file, as it is at one instant, while others write
     #[command(after_help = backup::EXAMPLES)]
     Backup(backup::Args),
     /// Make a hold from a backup
     #[command(after_help = restore::EXAMPLES)]
     Restore(restore::Args),
-    /// Show size, memory, maps and participants of a hold, or the figures of a map
+    /// Show size, memory, maps and participants of a hold, or the figures of one thing in it
     #[command(after_help = stat::EXAMPLES)]
     Stat(stat::Args),
     /// Look for damage in a hold
@@ -146,7 +172,11 @@ mod tests {
     fn every_verb_has_a_description_and_examples() {
         // The runs of many processes show their examples in the verbs below them, or need none.
         let plain = ["demo", "bench", "crashtest"];
-        for verb in Cli::command().get_subcommands() {
+        let all = Cli::command();
+        let within = |verb: &clap::Command| verb.get_subcommands().cloned().collect::<Vec<_>>();
+        let groups =
+            all.get_subcommands().filter(|v| ["queue", "channel", "log"].contains(&v.get_name()));
+        for verb in all.get_subcommands().cloned().chain(groups.flat_map(within)) {
             let name = verb.get_name();
             assert!(verb.get_about().is_some(), "hold {name} has no description");
             let examples = verb.get_after_help().is_some_and(|h| h.to_string().contains("hold "));

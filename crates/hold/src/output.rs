@@ -5,6 +5,7 @@
 
 use crate::failure::{Failure, Result};
 use clap::ValueEnum;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use std::io::{IsTerminal, Write};
 
@@ -118,6 +119,15 @@ pub fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
+/// Whether whoever read standard output has gone away. Asked by who waits for something to write:
+/// `hold channel recv ... | head -1` is to end with `head`, not with the next message.
+pub fn reader_is_gone() -> bool {
+    let stdout = std::io::stdout();
+    let mut asked = [PollFd::new(&stdout, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut asked, Some(&now)).is_ok() && asked[0].revents().contains(PollFlags::ERR)
+}
+
 /// Where pairs are written to, named in its errors.
 pub struct Sink<W: Write> {
     out: std::io::BufWriter<W>,
@@ -140,6 +150,11 @@ impl<W: Write> Sink<W> {
     /// Writes with `write`.
     pub fn put(&mut self, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
         write(&mut self.out).map_err(|e| failed(&self.name, &e))
+    }
+
+    /// Writes out what is buffered, here and below.
+    pub fn flush(&mut self) -> Result<()> {
+        self.out.flush().map_err(|e| failed(&self.name, &e))
     }
 
     /// Writes out what is buffered, here and below; what it wrote to.

@@ -1,12 +1,15 @@
-//! What a verb is about: the hold, the map, keys given as arguments, and how to make what is
-//! not there yet.
+//! What a verb is about: the hold, the map or another structure, keys given as arguments, and how to
+//! make what is not there yet.
 //!
 //! Invariant: verbs that only look open the hold read-only, so they take no slot in it and write
-//! nothing; nothing is made unless the verb stores something.
+//! nothing (but for queues, which are locked to be looked at); nothing is made unless the verb stores
+//! something.
 
 use crate::failure::{Failure, Result};
 use crate::formats::{bytes, sizes};
-use commonhold::{ErrorKind, Hold, HoldOptions, Map, MapOptions};
+use commonhold::{
+    Channel, ErrorKind, Hold, HoldOptions, Log, Map, MapOptions, Queue, StructureKind,
+};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -30,6 +33,18 @@ pub struct MapName {
     /// The map in the hold
     #[arg(value_name = "MAP")]
     pub map: String,
+}
+
+/// The queue, channel or log that a verb is about.
+#[derive(clap::Args, Debug, Clone)]
+pub struct StructureName {
+    /// The hold: a bare name (in memory), or a path if it has a slash or ends in .hold
+    #[arg(value_name = "HOLD")]
+    pub hold: PathBuf,
+
+    /// The name of the queue, channel or log in the hold
+    #[arg(value_name = "NAME")]
+    pub name: String,
 }
 
 /// Where bare names live.
@@ -72,6 +87,66 @@ impl Directory {
     pub fn map_to_write(&self, name: &MapName) -> Result<Map> {
         Ok(self.open_to_write(&name.hold)?.open_map(&name.map)?)
     }
+
+    /// Opens a queue.
+    pub fn queue(&self, name: &StructureName) -> Result<Queue> {
+        let hold = Hold::open(self.resolve(&name.hold)?);
+        hold.and_then(|hold| hold.open_queue(&name.name))
+            .map_err(|e| or_make(e, StructureKind::Queue, name))
+    }
+
+    /// Opens a channel to look at it, or as somebody who takes part.
+    pub fn channel(&self, name: &StructureName, read_only: bool) -> Result<Channel> {
+        let hold = Hold::options().read_only(read_only).open(self.resolve(&name.hold)?);
+        hold.and_then(|hold| hold.open_channel(&name.name))
+            .map_err(|e| or_make(e, StructureKind::Channel, name))
+    }
+
+    /// Opens a log to look at it, or as somebody who takes part.
+    pub fn log(&self, name: &StructureName, read_only: bool) -> Result<Log> {
+        let hold = Hold::options().read_only(read_only).open(self.resolve(&name.hold)?);
+        hold.and_then(|hold| hold.open_log(&name.name))
+            .map_err(|e| or_make(e, StructureKind::Log, name))
+    }
+}
+
+/// The way out where a structure, or its hold, is not there.
+fn or_make(error: commonhold::Error, kind: StructureKind, name: &StructureName) -> Failure {
+    let (hold, name) = (name.hold.display(), &name.name);
+    match error.is_not_found() {
+        true => Failure::failed(format!("{error}; 'hold {kind} create {hold} {name}' makes it")),
+        false => Failure::failed(error),
+    }
+}
+
+/// How the hold is made if it is not there.
+#[derive(clap::Args, Debug, Clone, Default)]
+pub struct NewHold {
+    /// The new hold may grow to so many bytes [default: 64G]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
+    max_bytes: Option<u64>,
+
+    /// The permissions of the new hold, in octal [default: 600]
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    mode: Option<u32>,
+}
+
+impl NewHold {
+    /// Opens the hold, or makes it.
+    pub fn open_or_create(&self, directory: &Directory, name: &Path) -> Result<Hold> {
+        Ok(self.options().open_or_create(directory.resolve(name)?)?)
+    }
+
+    fn options(&self) -> HoldOptions {
+        let mut options = Hold::options();
+        if let Some(bytes) = self.max_bytes {
+            options = options.max_bytes(bytes);
+        }
+        if let Some(mode) = self.mode {
+            options = options.mode(mode);
+        }
+        options
+    }
 }
 
 /// How the hold and the map are made if they are not there.
@@ -103,13 +178,8 @@ pub struct Making {
     #[arg(long, value_name = "TIME", value_parser = sizes::duration, requires = "cache")]
     cache_ttl: Option<Duration>,
 
-    /// The new hold may grow to so many bytes [default: 64G]
-    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
-    max_bytes: Option<u64>,
-
-    /// The permissions of the new hold, in octal [default: 600]
-    #[arg(long, value_name = "MODE", value_parser = mode)]
-    mode: Option<u32>,
+    #[command(flatten)]
+    hold: NewHold,
 }
 
 fn fixed(text: &str) -> std::result::Result<(u32, u32), String> {
@@ -148,19 +218,8 @@ impl Making {
     }
 
     fn open_hold(&self, path: &Path) -> Result<Hold> {
-        let options = self.hold_options();
+        let options = self.hold.options();
         Ok(if self.no_create { options.open(path)? } else { options.open_or_create(path)? })
-    }
-
-    fn hold_options(&self) -> HoldOptions {
-        let mut options = Hold::options();
-        if let Some(bytes) = self.max_bytes {
-            options = options.max_bytes(bytes);
-        }
-        if let Some(mode) = self.mode {
-            options = options.mode(mode);
-        }
-        options
     }
 
     /// The options that the map must have, if any were given.

@@ -28,7 +28,8 @@ use std::time::Duration;
 const ROUND_BYTES: usize = 256 << 10;
 /// So many lines are copied at a time.
 const LINES: usize = 128;
-const HOLD_BACK: Duration = Duration::from_millis(5);
+/// How old a line must be, unless told otherwise.
+pub(crate) const HOLD_BACK: Duration = Duration::from_millis(5);
 /// How long to sleep when there is nothing, at most.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 

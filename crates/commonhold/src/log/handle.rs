@@ -9,6 +9,7 @@ use crate::log::layout::{self, Header, Layout, tenant};
 use crate::log::line::{self, LogLine};
 use crate::log::merge;
 use crate::log::options::{LogLevel, LogOptions, Written};
+use crate::log::reader::LogReader;
 use crate::log::ring::{Kind, Place, Record, Ring};
 use crate::log::seat::{self, Entered, Seats, Sitting};
 use crate::log::stat::{self, LogStat};
@@ -238,6 +239,14 @@ impl Log {
         Ok(lines)
     }
 
+    /// Reads the log as it grows, without collecting it; also from a read-only handle. Changes nothing.
+    ///
+    /// # Errors
+    /// As [`dump`](Log::dump).
+    pub fn reader(&self) -> Result<LogReader> {
+        LogReader::new(self)
+    }
+
     /// Numbers: what was dropped, who collects, which rings are whose.
     ///
     /// # Errors
@@ -312,7 +321,7 @@ impl Inner {
 
     /// # Errors
     /// `Closed`; `NotFound` if the log was dropped: then what was read is not the log's.
-    fn ensure_there(&self) -> Result<()> {
+    pub(crate) fn ensure_there(&self) -> Result<()> {
         self.arena().ensure_open()?;
         let (space, block) = (self.space(), self.block());
         let there = roots::root(space, block.id).is_some_and(|root| {

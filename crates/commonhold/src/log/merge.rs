@@ -131,6 +131,22 @@ impl Merge {
         }
     }
 
+    /// All lines that are there now and were written at `until_ns` or before.
+    pub(crate) fn gather(
+        &mut self,
+        space: &Space,
+        layout: &Layout,
+        now_ns: u64,
+        until_ns: u64,
+    ) -> Vec<LogLine> {
+        self.refresh(space, layout, now_ns);
+        let (mut lines, mut line) = (Vec::new(), LogLine::default());
+        while self.next(space, layout, until_ns, &mut line) {
+            lines.push(line.clone());
+        }
+        lines
+    }
+
     /// True if lines are there that are too young yet.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.heap.is_empty()
@@ -196,19 +212,18 @@ fn tenant(ring: &Ring<'_>, thread: u32) -> Option<ThreadInfo> {
     is_tenant().then_some(who)
 }
 
-/// All lines that are there.
-pub(crate) fn all(space: &Space, layout: &Layout) -> Vec<LogLine> {
+/// Begins at the oldest lines that are there.
+pub(crate) fn from_the_oldest(space: &Space, layout: &Layout) -> Merge {
     let begin = |number| {
         let ring = Ring::new(space, layout, number);
         Cursor::new(ring.extent().1, None, ring.tail())
     };
-    let mut merge = Merge::new((0..layout.rings).map(begin).collect());
-    merge.refresh(space, layout, u64::MAX);
-    let (mut lines, mut line) = (Vec::new(), LogLine::default());
-    while merge.next(space, layout, u64::MAX, &mut line) {
-        lines.push(line.clone());
-    }
-    lines
+    Merge::new((0..layout.rings).map(begin).collect())
+}
+
+/// All lines that are there.
+pub(crate) fn all(space: &Space, layout: &Layout) -> Vec<LogLine> {
+    from_the_oldest(space, layout).gather(space, layout, u64::MAX, u64::MAX)
 }
 
 /// The level of a line for a filter: what the log itself tells is always wanted.

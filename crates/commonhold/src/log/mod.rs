@@ -14,6 +14,7 @@
 //! | numbers for people | [`stat`] |
 //! | reading all rings in the order of time | [`merge`] |
 //! | the collector | [`collect`] |
+//! | reading as it grows, without collecting | [`reader`] |
 //! | a line, its text, short thread ids | [`line`] |
 //! | files that begin anew when they are full | [`rotate`] |
 //! | front ends of the crates `log` and `tracing` | `facade`, `layer` |
@@ -29,6 +30,7 @@ pub(crate) mod layout;
 pub(crate) mod line;
 pub(crate) mod merge;
 pub(crate) mod options;
+pub(crate) mod reader;
 pub(crate) mod ring;
 pub(crate) mod rotate;
 pub(crate) mod seat;

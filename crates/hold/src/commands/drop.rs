@@ -70,7 +70,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 }
 
 /// What has this name; a map if nothing has.
-fn kind_of(hold: &Hold, name: &str) -> Result<StructureKind> {
+pub(super) fn kind_of(hold: &Hold, name: &str) -> Result<StructureKind> {
     let other = hold.others()?.into_iter().find(|other| other.name == name);
     Ok(other.map_or(StructureKind::Map, |other| other.kind))
 }

@@ -3,7 +3,7 @@
 //! One value is printed as it is, with a line end only on a terminal or on request, so that
 //! `hold get ... > file` is exact. Several are printed one a line; absent ones are left out.
 
-use super::answer;
+use super::{answer, ends};
 use crate::failure::{Failure, Result};
 use crate::formats::{Writing, bytes};
 use crate::output::{Format, Output, Sink, is_terminal};
@@ -21,6 +21,7 @@ Examples:
   hold get shop prices apple pear plum          # one value a line
   hold get --format json shop prices apple      # {\"key\":\"apple\",\"uid\":17,\"value\":\"3\"}
   hold get --number shop counts visits          # a counter, in decimal
+  hold get --list shop lists fruit              # a list, one value a line
   hold get --uid shop prices 17                 # by uid instead of key
   hold get shop prices plum || echo 'no plums'
 
@@ -48,6 +49,10 @@ pub struct Args {
     #[arg(long, conflicts_with = "hex")]
     number: bool,
 
+    /// Values are lists, as 'hold push' makes them: print each value of them on a line
+    #[arg(long, conflicts_with_all = ["number", "uid"])]
+    list: bool,
+
     #[command(flatten)]
     hex: Hex,
 }
@@ -62,6 +67,9 @@ struct Found {
 /// Prints the values.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let map = directory.map_to_read(&args.name)?;
+    if args.list {
+        return args.print_lists(&map, output);
+    }
     let mut found = Vec::new();
     for key in &args.keys {
         found.push(args.find(&map, key)?);
@@ -126,6 +134,33 @@ impl Args {
             output.json_line(&json!({ "key": key, "uid": uid, "value": value }))?;
         }
         Ok(())
+    }
+
+    fn print_lists(&self, map: &Map, output: &Output) -> Result<ExitCode> {
+        let output = output.text_or_json("get --list")?;
+        let (mut sink, mut all) = (Sink::stdout(), true);
+        for key in &self.keys {
+            let key = self.hex.bytes(key)?;
+            let values = ends::all(map, &key)?;
+            all &= !values.is_empty();
+            sink.put(|out| {
+                if output.is_json() {
+                    let values: Vec<_> = values.iter().map(|value| bytes::json(value)).collect();
+                    return writeln!(
+                        out,
+                        "{}",
+                        json!({ "key": bytes::json(&key), "values": values })
+                    );
+                }
+                values.iter().try_for_each(|value| {
+                    let digits = self.hex.hex.then(|| bytes::hex(value).into_bytes());
+                    out.write_all(digits.as_deref().unwrap_or(value))?;
+                    out.write_all(b"\n")
+                })
+            })?;
+        }
+        sink.finish()?;
+        Ok(answer(all))
     }
 
     fn print_pairs(&self, found: &[Found], format: Format) -> Result<()> {

@@ -1,32 +1,46 @@
 //! The verbs: one file each, with its options, its examples and its `run`.
 //!
 //! - storing and asking: [`set`], [`get`], [`del`], [`incr`], [`keys`], [`scan`]
+//! - lists as values: [`push`], [`unshift`], [`pop`], [`shift`], with [`ends`]
 //! - files: [`load`], [`dump`], [`backup`], [`restore`]
+//! - messages: [`queue`], [`channel`], [`log`], with verbs of their own
 //! - the hold as a whole: [`stat`], [`check`], [`repair`], [`mod@drop`], [`list`]
 //! - around it: [`doctor`], [`completions`], [`man`]
 //! - what several verbs show: [`mode`], [`table`], [`progress`], [`walk`]
+//! - messages that are given, that come, that wait for room: [`given`], [`flow`], [`room`]
 
 pub mod backup;
+pub mod channel;
 pub mod check;
 pub mod completions;
 pub mod del;
 pub mod doctor;
 pub mod drop;
 pub mod dump;
+mod ends;
+mod flow;
 pub mod get;
+mod given;
 pub mod incr;
 pub mod keys;
 pub mod list;
 pub mod load;
+pub mod log;
 pub mod man;
 mod mode;
+pub mod pop;
 mod progress;
+pub mod push;
+pub mod queue;
 pub mod repair;
 pub mod restore;
+mod room;
 pub mod scan;
 pub mod set;
+pub mod shift;
 pub mod stat;
 mod table;
+pub mod unshift;
 mod walk;
 
 use crate::cli::{Cli, Verb};
@@ -42,10 +56,17 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
         Verb::Get(args) => get::run(args, directory, output),
         Verb::Del(args) => del::run(args, directory, output),
         Verb::Incr(args) => incr::run(args, directory, output),
+        Verb::Push(args) => push::run(args, directory, output),
+        Verb::Pop(args) => pop::run(args, directory, output),
+        Verb::Shift(args) => shift::run(args, directory, output),
+        Verb::Unshift(args) => unshift::run(args, directory, output),
         Verb::Keys(args) => keys::run(args, directory, output),
         Verb::Scan(args) => scan::run(args, directory, output),
         Verb::Load(args) => load::run(args, directory, output),
         Verb::Dump(args) => dump::run(args, directory, output),
+        Verb::Queue(args) => queue::run(args, directory, output),
+        Verb::Channel(args) => channel::run(args, directory, output),
+        Verb::Log(args) => log::run(args, directory, output),
         Verb::Backup(args) => backup::run(args, directory, output),
         Verb::Restore(args) => restore::run(args, directory, output),
         Verb::Stat(args) => stat::run(args, directory, output),

@@ -1,13 +1,14 @@
-//! `hold stat`: size, memory, maps and participants of a hold; the figures of one map.
+//! `hold stat`: size, memory, maps and participants of a hold; the figures of one map or another
+//! structure.
 
 use super::list::{other_json, others_table};
-use super::mode;
 use super::table::Table;
+use super::{channel, drop::kind_of, log, mode, queue};
 use crate::failure::Result;
 use crate::formats::sizes::{count, shown};
 use crate::output::Output;
-use crate::target::Directory;
-use commonhold::{Hold, HoldKind, HoldStat, MapMode, MapStat, ParticipantInfo};
+use crate::target::{Directory, StructureName};
+use commonhold::{Hold, HoldKind, HoldStat, MapMode, MapStat, ParticipantInfo, StructureKind};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,7 +17,7 @@ use std::process::ExitCode;
 pub const EXAMPLES: &str = "\
 Examples:
   hold stat shop
-  hold stat shop prices
+  hold stat shop prices                         # a map, queue, channel or log
   hold stat shop --format json | jq .hold.memory_bytes
   hold list shop                                # only what is in it";
 
@@ -27,26 +28,42 @@ pub struct Args {
     #[arg(value_name = "HOLD")]
     hold: PathBuf,
 
-    /// Only this map
-    #[arg(value_name = "MAP")]
-    map: Option<String>,
+    /// Only this map, queue, channel or log
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
 }
 
 /// Shows the figures.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("stat")?;
     let hold = directory.open_to_read(&args.hold)?;
-    match &args.map {
-        Some(map) => {
-            let stat = hold.open_map(map)?.stat()?;
-            match output.is_json() {
-                true => output.json(&map_json(&stat))?,
-                false => output.text(&map_text(&stat))?,
-            }
-        }
+    match &args.name {
+        Some(name) => show_one(&hold, name, args, directory, &output)?,
         None => show_hold(&hold, &output)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn show_one(
+    hold: &Hold,
+    name: &str,
+    args: &Args,
+    directory: &Directory,
+    output: &Output,
+) -> Result<()> {
+    let named = StructureName { hold: args.hold.clone(), name: name.to_owned() };
+    match kind_of(hold, name)? {
+        StructureKind::Queue => queue::stat::show(&named, directory, output),
+        StructureKind::Channel => channel::stat::show(&named, directory, output),
+        StructureKind::Log => log::stat::show(&named, directory, output),
+        _ => {
+            let stat = hold.open_map(name)?.stat()?;
+            match output.is_json() {
+                true => output.json(&map_json(&stat)),
+                false => output.text(&map_text(&stat)),
+            }
+        }
+    }
 }
 
 fn show_hold(hold: &Hold, output: &Output) -> Result<()> {

@@ -1,6 +1,8 @@
-//! How pairs look outside of a hold: the four formats that `load` reads and `dump` writes.
+//! How pairs and messages look outside of a hold: the four formats that `load` reads and `dump`
+//! writes, and the frames of messages.
 //!
 //! - [`csv`], [`tsv`], [`json`], [`nul`]: one format each, its reader and its writer
+//! - [`frames`]: messages one after the other, as lines or with their lengths
 //! - [`columns`]: which fields of a row are key and value
 //! - [`bytes`]: any bytes as JSON, as escaped text, as hexadecimal digits
 //! - [`sizes`]: sizes and durations as people write them
@@ -11,6 +13,7 @@
 pub mod bytes;
 pub mod columns;
 pub mod csv;
+pub mod frames;
 pub mod json;
 pub mod nul;
 pub mod sizes;

@@ -13,11 +13,19 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 
 /// A duration such as `90s`, `5m`, `1h 30m`, `250ms`.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(duration) if duration.is_zero() => Err("a time to live is longer than nothing".into()),
-        Ok(duration) => Ok(duration),
-        Err(e) => Err(format!("{e}; durations look like 250ms, 90s, 5m, 1h 30m, 7d")),
+    match wait(text)? {
+        duration if duration.is_zero() => Err("a time to live is longer than nothing".into()),
+        duration => Ok(duration),
     }
+}
+
+/// A time to wait: a duration, or 0 for not at all.
+pub fn wait(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    humantime::parse_duration(text)
+        .map_err(|e| format!("{e}; durations look like 250ms, 90s, 5m, 1h 30m, 7d"))
 }
 
 /// A size for people.
@@ -54,6 +62,7 @@ mod tests {
         assert_eq!(duration("1h 30m"), Ok(Duration::from_secs(5400)));
         assert!(duration("90").unwrap_err().contains("durations look like"));
         assert!(duration("0s").is_err());
+        assert_eq!([wait("0"), wait("0s")], [Ok(Duration::ZERO), Ok(Duration::ZERO)]);
     }
 
     #[test]

@@ -1,52 +1,68 @@
 //! Ctrl-C and its kin: the run ends early and still cleans up.
 //!
-//! Signals only set a flag, which the loops of a run look at. A second one, more than a moment after the first was
-//! seen, ends the process at once; the hold's own deletion at last exit then does most of the cleaning. (Not
-//! simply the second signal: `timeout` sends two together, one to its child and one to the group.)
+//! Signals only set a flag, which the loops of a run look at. A second one, more than a moment after the first,
+//! ends the process at once; the hold's own deletion at last exit then does most of the cleaning. (Not
+//! simply the second signal: `timeout` sends two together, one to its child and one to the group.) Who may be
+//! stuck where no loop goes round, writing to a reader that does not read, says after what time one signal is enough.
 
 use super::Result;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
+use signal_hook::iterator::Signals;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The exit code of a run that a signal ended, as shells give it for Ctrl-C.
 pub const EXIT_CODE: u8 = 130;
-/// Signals that come so soon after the first was seen belong to it.
+/// Signals that come so soon after the first belong to it.
 const MOMENT: Duration = Duration::from_secs(1);
 
 /// Says whether the person at the terminal wants the run to end.
 #[derive(Clone, Default)]
 pub struct Interrupt {
     asked: Arc<AtomicBool>,
-    seen: Arc<AtomicBool>,
-    impatient: Arc<AtomicBool>,
 }
 
 impl Interrupt {
     /// Begins to watch for Ctrl-C, termination and hang-up.
     pub fn watch() -> Result<Interrupt> {
+        Interrupt::begin(None)
+    }
+
+    /// The same; so long after a signal the process ends, whatever it does.
+    pub fn watch_strictly(grace: Duration) -> Result<Interrupt> {
+        Interrupt::begin(Some(grace))
+    }
+
+    fn begin(grace: Option<Duration>) -> Result<Interrupt> {
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let interrupt = Interrupt::default();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            let impatient = Arc::clone(&interrupt.impatient);
-            flag::register_conditional_shutdown(signal, EXIT_CODE.into(), impatient)?;
-            flag::register(signal, Arc::clone(&interrupt.asked))?;
-        }
+        let asked = Arc::clone(&interrupt.asked);
+        thread::spawn(move || {
+            let mut first = None;
+            for _ in signals.forever() {
+                // Relaxed: a lone flag that orders nothing else.
+                asked.store(true, Ordering::Relaxed);
+                match (first, grace) {
+                    (None, Some(grace)) => drop(thread::spawn(move || end_after(grace))),
+                    (Some(at), _) if Instant::now() > at + MOMENT => end_after(Duration::ZERO),
+                    _ => {}
+                }
+                first = first.or_else(|| Some(Instant::now()));
+            }
+        });
         Ok(interrupt)
     }
 
     /// Whether a signal has come.
     pub fn came(&self) -> bool {
-        // Relaxed: lone flags that order nothing else.
-        let came = self.asked.load(Ordering::Relaxed);
-        if came && !self.seen.swap(true, Ordering::Relaxed) {
-            let impatient = Arc::clone(&self.impatient);
-            std::thread::spawn(move || {
-                std::thread::sleep(MOMENT);
-                impatient.store(true, Ordering::Relaxed);
-            });
-        }
-        came
+        // Relaxed: as above.
+        self.asked.load(Ordering::Relaxed)
     }
+}
+
+fn end_after(time: Duration) {
+    thread::sleep(time);
+    signal_hook::low_level::exit(EXIT_CODE.into());
 }

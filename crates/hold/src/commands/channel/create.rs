@@ -1,0 +1,53 @@
+//! `hold channel create`: makes a channel, and the hold if it is not there yet.
+
+use crate::failure::Result;
+use crate::formats::sizes::{self, shown};
+use crate::output::Output;
+use crate::target::{Directory, NewHold, StructureName};
+use commonhold::ChannelOptions;
+use serde_json::json;
+use std::process::ExitCode;
+
+/// Examples of `hold channel create`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold channel create shop ticks
+  hold channel create shop frames --ring-bytes 64M
+
+A message has at most a quarter of the ring. The ring is what consumers may be behind before
+the producer waits for them, or before lossy ones miss messages. A channel that exists is left as it
+is, if its ring has the same size; else that is an error.
+
+Exit codes: 0 it is there now; 2, 3 see 'hold help'";
+
+/// Options of `hold channel create`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    name: StructureName,
+
+    /// Bytes of the ring: a power of two from 4K to 1G
+    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = sizes::bytes)]
+    ring_bytes: u64,
+
+    #[command(flatten)]
+    #[command(next_help_heading = "If the hold is not there yet")]
+    hold: NewHold,
+}
+
+/// Makes the channel.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("channel create")?;
+    let hold = args.hold.open_or_create(directory, &args.name.hold)?;
+    let channel = hold.channel(&args.name.name, ChannelOptions::new(args.ring_bytes))?;
+    let (name, stat) = (channel.name(), channel.stat()?);
+    let json = json!({
+        "name": name,
+        "ring_bytes": stat.ring_bytes,
+        "max_message_bytes": stat.max_message,
+    });
+    let (ring, most) = (shown(stat.ring_bytes), shown(stat.max_message));
+    let text = format!("channel {name}: a ring of {ring}, messages of up to {most}");
+    output.report(&json, &text)?;
+    Ok(ExitCode::SUCCESS)
+}

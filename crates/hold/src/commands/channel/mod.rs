@@ -1,0 +1,58 @@
+//! `hold channel`: the verbs for channels, one file each: [`create`], [`send`], [`recv`], [`stat`].
+
+mod create;
+mod recv;
+mod send;
+pub mod stat;
+
+use crate::failure::Result;
+use crate::output::Output;
+use crate::target::Directory;
+use clap::Subcommand;
+use std::process::ExitCode;
+
+/// Examples of `hold channel`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold channel create shop ticks
+  hold channel recv shop ticks                    # in one terminal, or in several
+  hold channel send shop ticks 'apple 12.50'      # in another
+  tail -f access.log | hold channel send shop ticks
+  hold channel stat shop ticks                    # who sends, who receives, who is behind
+
+A channel has one producer at a time and up to 64 consumers, of which each receives every message.";
+
+/// Options of `hold channel`.
+#[derive(clap::Args, Debug)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// What `hold channel` can do.
+#[derive(Subcommand, Debug)]
+enum Verb {
+    /// Make a channel
+    #[command(after_help = create::EXAMPLES)]
+    Create(create::Args),
+    /// Send messages to all who receive
+    #[command(after_help = send::EXAMPLES)]
+    Send(send::Args),
+    /// Receive messages and print them
+    #[command(after_help = recv::EXAMPLES)]
+    Recv(recv::Args),
+    /// Show who sends, who receives and who is behind
+    #[command(after_help = stat::EXAMPLES)]
+    Stat(stat::Args),
+}
+
+/// Does what the verb says.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    match &args.verb {
+        Verb::Create(args) => create::run(args, directory, output),
+        Verb::Send(args) => send::run(args, directory, output),
+        Verb::Recv(args) => recv::run(args, directory, output),
+        Verb::Stat(args) => stat::run(args, directory, output),
+    }
+}

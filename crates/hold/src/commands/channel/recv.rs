@@ -1,0 +1,141 @@
+//! `hold channel recv`: receives messages and prints them.
+
+use crate::commands::flow::Flow;
+use crate::failure::{Failure, Result, complain};
+use crate::formats::bytes;
+use crate::formats::frames::Framing;
+use crate::formats::sizes::{self, things};
+use crate::output::{Output, Sink};
+use crate::target::{Directory, StructureName};
+use clap::ValueEnum;
+use commonhold::{Consumer, ErrorKind, Join, Received};
+use serde_json::json;
+use std::io::Stdout;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Examples of `hold channel recv`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold channel recv shop ticks                       # from now on, until Ctrl-C
+  hold channel recv shop ticks --oldest --timeout 0  # what is kept in the ring, and no more
+  hold channel recv shop ticks --count 1 --timeout 10s || echo 'nothing came'
+  hold channel recv shop ticks --policy lossy        # the producer does not wait for this one
+  hold channel recv shop frames --frames | decoder   # any bytes
+  hold channel recv shop ticks --format json         # {\"message\": ..., \"missed\": 0, \"sequence\": 17}
+
+A message that has line feeds in it takes several lines; --frames and --format json tell messages apart.
+What a lossy consumer misses is told on standard error, and in JSON with the next message.
+
+Exit codes: 0 as many came as were asked for, or without --count at least one; 1 the time ran out
+before; 130 ended by a signal before --count; 2, 3 see 'hold help'. Without --count a signal is the end,
+and the code 0.";
+
+/// Who waits for a consumer that is slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Policy {
+    /// The producer, as long as it takes: nothing is lost
+    Lossless,
+    /// Nobody: messages may be missed, which is told
+    Lossy,
+    /// The producer, for the time of --patience; then this consumer is dropped
+    Patient,
+}
+
+/// Options of `hold channel recv`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    name: StructureName,
+
+    /// Begin with the oldest message that is kept, instead of the next one that is sent
+    #[arg(long)]
+    oldest: bool,
+
+    /// Who waits if this consumer is slow
+    #[arg(long, value_enum, default_value_t = Policy::Lossless)]
+    policy: Policy,
+
+    /// How long the producer waits for a patient consumer [default: 1s]
+    #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
+    patience: Option<Duration>,
+
+    /// End after so many messages
+    #[arg(long, short = 'n', value_name = "N")]
+    count: Option<u64>,
+
+    /// End when no message has come for so long (0: when there is none)
+    #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
+    timeout: Option<Duration>,
+
+    #[command(flatten)]
+    framing: Framing,
+}
+
+/// Receives and prints.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("channel recv")?;
+    args.framing.ensure_text(&output)?;
+    let policy = args.policy()?;
+    let join = if args.oldest { Join::Oldest } else { Join::Now };
+    let mut consumer = directory.channel(&args.name, false)?.consumer(join, policy)?;
+    let mut sink = Sink::stdout();
+    let flow = Flow { count: args.count, patience: args.timeout };
+    let show = |sink: &mut Sink<Stdout>, message: (Received, Vec<u8>)| {
+        args.show(sink, message.0, &message.1, &output)
+    };
+    flow.run(&mut sink, |time| next(&mut consumer, time), show)
+}
+
+/// The next message, waited for at most so long.
+fn next(consumer: &mut Consumer, time: Duration) -> Result<Option<(Received, Vec<u8>)>> {
+    let mut message = Vec::new();
+    let received = match time.is_zero() {
+        true => consumer.try_recv(&mut message),
+        false => consumer.recv_timeout(&mut message, time),
+    };
+    let received = received.map_err(|error| match error.kind() {
+        ErrorKind::Closed => Failure::failed(format!(
+            "{error}: start 'hold channel recv' again, with a longer --patience or --policy lossy"
+        )),
+        _ => Failure::failed(error),
+    })?;
+    Ok(received.map(|received| (received, message)))
+}
+
+impl Args {
+    fn policy(&self) -> Result<commonhold::Policy> {
+        if self.patience.is_some() && self.policy != Policy::Patient {
+            return Err(Failure::usage("--patience is for --policy patient"));
+        }
+        Ok(match self.policy {
+            Policy::Lossless => commonhold::Policy::Lossless,
+            Policy::Lossy => commonhold::Policy::Lossy,
+            Policy::Patient => {
+                commonhold::Policy::Patient(self.patience.unwrap_or(Duration::from_secs(1)))
+            }
+        })
+    }
+
+    fn show(
+        &self,
+        sink: &mut Sink<Stdout>,
+        received: Received,
+        message: &[u8],
+        output: &Output,
+    ) -> Result<()> {
+        let Received { sequence, missed } = received;
+        if missed > 0 {
+            let missed = things(missed, "message", "messages");
+            complain(&format!("missed {missed} before message {sequence}"));
+        }
+        sink.put(|out| match output.is_json() {
+            true => {
+                let message = bytes::json(message);
+                let json = json!({ "sequence": sequence, "missed": missed, "message": message });
+                writeln!(out, "{json}")
+            }
+            false => self.framing.write(out, message),
+        })
+    }
+}

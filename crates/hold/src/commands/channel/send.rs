@@ -1,0 +1,90 @@
+//! `hold channel send`: sends messages, waiting for consumers that are behind.
+
+use crate::commands::answer;
+use crate::commands::given::Given;
+use crate::commands::room::Room;
+use crate::failure::Result;
+use crate::formats::frames::Framing;
+use crate::formats::sizes::{self, things};
+use crate::output::Output;
+use crate::target::{Directory, StructureName};
+use commonhold::{Channel, ChannelStat, Peer};
+use serde_json::json;
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Examples of `hold channel send`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold channel send shop ticks 'apple 12.50' 'pear 3.20'
+  tail -f access.log | hold channel send shop ticks           # each line is a message
+  encoder | hold channel send shop frames --frames            # any bytes
+  hold channel send shop ticks --timeout 5s 'plum 4.00' || echo 'nobody reads it'
+
+While the ring is full, it waits for the consumers that are behind (not for lossy or dead ones), and
+tells which process that is. A channel has one producer at a time: another one is an error.
+
+Exit codes: 0 all is sent; 1 the time ran out; 2, 3 see 'hold help'";
+
+/// Options of `hold channel send`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    name: StructureName,
+
+    /// The messages; standard input if there are none, each line a message
+    #[arg(value_name = "MESSAGE", allow_negative_numbers = true, conflicts_with = "frames")]
+    messages: Vec<OsString>,
+
+    /// Wait so long for room for a message (0 for not at all), instead of as long as it takes
+    #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
+    timeout: Option<Duration>,
+
+    #[command(flatten)]
+    framing: Framing,
+}
+
+/// Sends the messages.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("channel send")?;
+    let channel = directory.channel(&args.name, false)?;
+    let mut producer = channel.producer()?;
+    let given = Given {
+        arguments: &args.messages,
+        framing: args.framing,
+        most: producer.max_message(),
+        done: "sent",
+    };
+    let room = Room { timeout: args.timeout, output: &output };
+    let first = producer.sequence();
+    let done = given.each(&output, |message| {
+        let send = |time: Duration| {
+            Ok(match time.is_zero() {
+                true => producer.try_send(message)?,
+                false => producer.send_timeout(message, time)?,
+            })
+        };
+        Ok(room.wait(send, || in_the_way(&channel))?.is_some())
+    })?;
+    if output.is_json() {
+        let first = (done.count > 0).then_some(first);
+        output.json_line(&json!({ "sent": done.count, "all": done.all, "first": first }))?;
+    }
+    Ok(answer(done.all))
+}
+
+/// Whom the producer waits for.
+fn in_the_way(channel: &Channel) -> Result<String> {
+    let (name, stat) = (channel.name(), channel.stat()?);
+    Ok(match stat.slowest {
+        Some(peer) => format!("channel {name} is full; {}", behind(&stat, peer)),
+        None => format!("channel {name} is full"),
+    })
+}
+
+fn behind(stat: &ChannelStat, peer: Peer) -> String {
+    let lag = stat.consumers.iter().find(|c| c.peer == peer).map_or(0, |c| c.lag_messages);
+    let Peer { slot, pid } = peer;
+    format!("slot {slot} (process {pid}) has {} still to read", things(lag, "message", "messages"))
+}

@@ -1,0 +1,118 @@
+//! `hold log collect`: takes the lines out of a log, to standard output or to files.
+//!
+//! Invariant: lines that could not be written out stay in the hold, for the next collector.
+
+use super::line::{Lines, level_parser};
+use crate::failure::{Failure, Result, note};
+use crate::formats::sizes::{self, things};
+use crate::output::{Output, reader_is_gone};
+use crate::target::{Directory, StructureName};
+use crate::workload::interrupt::Interrupt;
+use commonhold::{Collector, LogLevel, RotatedFile, Round};
+use std::io::{self, ErrorKind, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Examples of `hold log collect`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold log collect shop events                           # until Ctrl-C
+  hold log collect shop events --once                    # what is there now
+  hold log collect shop events --file shop.log           # appends
+  hold log collect shop events --file shop.log --max-bytes 10M --keep 9
+  hold log collect shop events --format json | jq -r 'select(.level == \"error\").text'
+
+A log has one collector at a time; another one is an error that names it, until that one has ended,
+however it ended. If it was killed, the next one goes on where it stopped; what it wrote last may be
+written again, at most 256 KiB of text. When it is told to end (Ctrl-C, SIGTERM) it takes out all that
+is there first.
+
+Files: shop.log has the latest lines. When it is full it becomes shop.log.1, that shop.log.2, and so on.";
+
+/// Options of `hold log collect`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    name: StructureName,
+
+    /// Append to this file, instead of writing to standard output
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Begin the file anew before it has more bytes than this
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, requires = "file")]
+    max_bytes: Option<u64>,
+
+    /// Keep so many older files
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "max_bytes")]
+    keep: u32,
+
+    /// Leave out lines that matter less; they count as collected
+    #[arg(long, short, value_name = "LEVEL", default_value = "trace", value_parser = level_parser())]
+    level: LogLevel,
+
+    /// Take out what is there now, and end
+    #[arg(long)]
+    once: bool,
+}
+
+/// Collects.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("log collect")?;
+    let log = directory.log(&args.name, false)?;
+    let collector = log.collector()?.level(args.level);
+    let lines = Lines { json: output.is_json(), level: args.level };
+    let mut collector = collector.format(move |line, out| lines.append(line, out));
+    let Some(path) = &args.file else {
+        let mut out = Pipe::default();
+        let collected = args.collect(&mut collector, &mut out, reader_is_gone);
+        return match collected {
+            Err(_) if out.reader_gone => Err(Failure::ReaderGone),
+            collected => collected.map(|_| ExitCode::SUCCESS),
+        };
+    };
+    let mut file = RotatedFile::open(path, args.max_bytes.unwrap_or(u64::MAX), args.keep)?;
+    let round = args.collect(&mut collector, &mut file, || false)?;
+    if !output.is_quiet() {
+        let (lines, path) = (things(round.lines, "line", "lines"), path.display());
+        note(&format!("{lines} written to {path}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    fn collect(
+        &self,
+        collector: &mut Collector,
+        out: &mut impl Write,
+        in_vain: impl Fn() -> bool,
+    ) -> Result<Round> {
+        if self.once {
+            return Ok(collector.finish(out)?);
+        }
+        let interrupt = Interrupt::watch()?;
+        Ok(collector.run(out, || interrupt.came() || in_vain())?)
+    }
+}
+
+/// Standard output, which remembers that nobody reads it any more.
+#[derive(Default)]
+struct Pipe {
+    reader_gone: bool,
+}
+
+impl Pipe {
+    fn note(&mut self, error: &io::Error) {
+        self.reader_gone |= error.kind() == ErrorKind::BrokenPipe;
+    }
+}
+
+impl Write for Pipe {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        io::stdout().write(text).inspect_err(|error| self.note(error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().flush().inspect_err(|error| self.note(error))
+    }
+}

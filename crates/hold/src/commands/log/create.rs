@@ -1,0 +1,82 @@
+//! `hold log create`: makes a log, and the hold if it is not there yet.
+
+use super::line::level_parser;
+use crate::failure::Result;
+use crate::formats::sizes::{self, shown, things};
+use crate::output::Output;
+use crate::target::{Directory, NewHold, StructureName};
+use clap::ValueEnum;
+use commonhold::{LogLevel, LogOptions};
+use serde_json::json;
+use std::process::ExitCode;
+
+/// Examples of `hold log create`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold log create shop events
+  hold log create shop trace --rings 8 --ring-bytes 1M --overflow overwrite --level trace
+
+All rings are allocated at once. A ring is free again when its thread has ended; its lines stay until
+they are collected or overwritten. A log that exists is left as it is, if it was made with the same
+rings and overflow; else that is an error.
+
+Exit codes: 0 it is there now; 2, 3 see 'hold help'";
+
+/// What a full ring does with a new line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Overflow {
+    /// The new line is dropped, and counted
+    Drop,
+    /// The oldest lines are overwritten, so the last ones are kept
+    Overwrite,
+}
+
+/// Options of `hold log create`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    name: StructureName,
+
+    /// How many threads of all processes can write at a time
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    rings: u32,
+
+    /// Bytes of each ring, from 4K to 1G; a line has at most a quarter of it
+    #[arg(long, value_name = "SIZE", default_value = "256K", value_parser = sizes::bytes)]
+    ring_bytes: u64,
+
+    /// What a full ring does with a new line
+    #[arg(long, value_enum, default_value_t = Overflow::Drop)]
+    overflow: Overflow,
+
+    /// Lines that matter less are not accepted; 'hold log level' changes it
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = level_parser())]
+    level: LogLevel,
+
+    #[command(flatten)]
+    #[command(next_help_heading = "If the hold is not there yet")]
+    hold: NewHold,
+}
+
+/// Makes the log.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("log create")?;
+    let overflow = match args.overflow {
+        Overflow::Drop => commonhold::Overflow::Drop,
+        Overflow::Overwrite => commonhold::Overflow::Overwrite,
+    };
+    let options = LogOptions::new().rings(args.rings).ring_bytes(args.ring_bytes);
+    let hold = args.hold.open_or_create(directory, &args.name.hold)?;
+    let log = hold.log(&args.name.name, options.overflow(overflow).level(args.level))?;
+    let (name, stat) = (log.name(), log.stat()?);
+    let json = json!({
+        "name": name,
+        "rings": stat.rings,
+        "ring_bytes": stat.ring_bytes,
+        "level": stat.level.name(),
+    });
+    let (rings, bytes) = (things(stat.rings.into(), "ring", "rings"), shown(stat.ring_bytes));
+    let text = format!("log {name}: {rings} of {bytes}, level {}", stat.level);
+    output.report(&json, &text)?;
+    Ok(ExitCode::SUCCESS)
+}

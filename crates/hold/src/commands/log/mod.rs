@@ -1,0 +1,78 @@
+//! `hold log`: the verbs for logs, one file each.
+//!
+//! - [`create`], [`write`], [`collect`], [`mod@dump`], [`tail`], [`mod@level`], [`stat`]
+//! - [`line`]: a line of a log, for people and in JSON
+
+mod collect;
+mod create;
+mod dump;
+mod level;
+mod line;
+pub mod stat;
+mod tail;
+mod write;
+
+use crate::failure::Result;
+use crate::output::Output;
+use crate::target::Directory;
+use clap::Subcommand;
+use std::process::ExitCode;
+
+/// Examples of `hold log`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold log create shop events
+  hold log write shop events 'the shop is open'
+  hold log tail -f shop events                    # beside whoever collects
+  hold log collect shop events --file shop.log --max-bytes 10M
+  hold log dump shop events                       # what is in the hold, also after a crash
+
+Each thread that writes has a ring of lines of its own, so writers wait for nobody. One collector at a
+time takes the lines out, merged by time; until then they stay in the hold, whoever dies.";
+
+/// Options of `hold log`.
+#[derive(clap::Args, Debug)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// What `hold log` can do.
+#[derive(Subcommand, Debug)]
+enum Verb {
+    /// Make a log
+    #[command(after_help = create::EXAMPLES)]
+    Create(create::Args),
+    /// Write lines
+    #[command(after_help = write::EXAMPLES)]
+    Write(write::Args),
+    /// Take all lines out, merged by time, to standard output or to files that are rotated
+    #[command(after_help = collect::EXAMPLES)]
+    Collect(collect::Args),
+    /// Print all lines that are in the hold, and leave them there
+    #[command(after_help = dump::EXAMPLES)]
+    Dump(dump::Args),
+    /// Print the last lines and, with -f, those that come; leave them there
+    #[command(after_help = tail::EXAMPLES)]
+    Tail(tail::Args),
+    /// Print or set the level: which lines are accepted from now on, from any process
+    #[command(after_help = level::EXAMPLES)]
+    Level(level::Args),
+    /// Show who collects, what was dropped, and which threads have which rings
+    #[command(after_help = stat::EXAMPLES)]
+    Stat(stat::Args),
+}
+
+/// Does what the verb says.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    match &args.verb {
+        Verb::Create(args) => create::run(args, directory, output),
+        Verb::Write(args) => write::run(args, directory, output),
+        Verb::Collect(args) => collect::run(args, directory, output),
+        Verb::Dump(args) => dump::run(args, directory, output),
+        Verb::Tail(args) => tail::run(args, directory, output),
+        Verb::Level(args) => level::run(args, directory, output),
+        Verb::Stat(args) => stat::run(args, directory, output),
+    }
+}

@@ -1,0 +1,82 @@
+//! `hold queue create`: makes a queue, and the hold if it is not there yet.
+
+use crate::failure::Result;
+use crate::formats::sizes::{self, shown, things};
+use crate::output::Output;
+use crate::target::{Directory, NewHold, StructureName};
+use commonhold::QueueOptions;
+use serde_json::json;
+use std::process::ExitCode;
+
+/// Examples of `hold queue create`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold queue create shop jobs
+  hold queue create shop frames --elements 16 --element-bytes 8M --queues free,raw,done
+  hold queue create shop jobs --orphans full    # what a killed process had in hand is done again
+
+All elements begin in the first queue. A queue that exists is left as it is, if it was made with
+the same options; else that is an error.
+
+Exit codes: 0 it is there now; 2, 3 see 'hold help'";
+
+/// Options of `hold queue create`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    name: StructureName,
+
+    /// How many elements there are
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    elements: u32,
+
+    /// Bytes of each element: the longest message
+    #[arg(long, value_name = "SIZE", default_value = "1K", value_parser = element_bytes)]
+    element_bytes: u32,
+
+    /// The named queues; all elements begin in the first
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "free,full")]
+    queues: Vec<String>,
+
+    /// The named queue to which elements go that a process had in hand when it was killed
+    /// [default: the first]
+    #[arg(long, value_name = "QUEUE")]
+    orphans: Option<String>,
+
+    #[command(flatten)]
+    #[command(next_help_heading = "If the hold is not there yet")]
+    hold: NewHold,
+}
+
+fn element_bytes(text: &str) -> std::result::Result<u32, String> {
+    let bytes = sizes::bytes(text)?;
+    u32::try_from(bytes).map_err(|_| "an element has less than 4 GiB".to_owned())
+}
+
+/// Makes the queue.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("queue create")?;
+    let mut options = QueueOptions::new(args.elements, args.element_bytes).queues(&args.queues);
+    if let Some(orphans) = &args.orphans {
+        options = options.orphans(orphans);
+    }
+    let hold = args.hold.open_or_create(directory, &args.name.hold)?;
+    let queue = hold.queue(&args.name.name, options)?;
+    let stat = queue.stat()?;
+    let json = json!({
+        "name": stat.name,
+        "elements": stat.elements,
+        "element_bytes": stat.element_bytes,
+        "queues": args.queues,
+        "orphans": stat.orphans,
+    });
+    let text = format!(
+        "queue {}: {} of {}, in queues {}",
+        stat.name,
+        things(stat.elements.into(), "element", "elements"),
+        shown(stat.element_bytes.into()),
+        args.queues.join(", ")
+    );
+    output.report(&json, &text)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,90 @@
+//! `hold queue`: the verbs for queues, one file each.
+//!
+//! - [`create`], [`push`], [`pull`], [`list`], [`stat`]
+//! - [`packing`]: how a message lies in an element
+
+mod create;
+mod list;
+mod packing;
+mod pull;
+mod push;
+pub mod stat;
+
+use crate::failure::{Failure, Result};
+use crate::output::Output;
+use crate::target::Directory;
+use clap::Subcommand;
+use commonhold::{NamedQueue, Queue};
+use std::process::ExitCode;
+
+/// Examples of `hold queue`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold queue create shop jobs                     # 1024 elements of 1 KiB, queues 'free' and 'full'
+  hold queue push shop jobs full 'first job'
+  hold queue pull shop jobs full                  # exit code 1 if there is none
+  hold queue pull shop jobs full --follow | while read -r job; do echo \"$job\"; done
+  hold queue stat shop jobs                       # who has what
+
+A queue has elements of one size, which wait in named queues. Whoever pushes takes a free element,
+fills it and puts it into another queue; whoever pulls takes it from there and gives it back.";
+
+/// Options of `hold queue`.
+#[derive(clap::Args, Debug)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// What `hold queue` can do.
+#[derive(Subcommand, Debug)]
+enum Verb {
+    /// Make a queue: elements of one size, and the named queues they move between
+    #[command(after_help = create::EXAMPLES)]
+    Create(create::Args),
+    /// Put messages into a named queue
+    #[command(after_help = push::EXAMPLES)]
+    Push(push::Args),
+    /// Take messages from a named queue and print them
+    #[command(after_help = pull::EXAMPLES)]
+    Pull(pull::Args),
+    /// List the named queues and how many elements wait in each
+    #[command(after_help = list::EXAMPLES)]
+    List(list::Args),
+    /// Show the figures of a queue, and who has elements in hand
+    #[command(after_help = stat::EXAMPLES)]
+    Stat(stat::Args),
+}
+
+/// Does what the verb says.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    match &args.verb {
+        Verb::Create(args) => create::run(args, directory, output),
+        Verb::Push(args) => push::run(args, directory, output),
+        Verb::Pull(args) => pull::run(args, directory, output),
+        Verb::List(args) => list::run(args, directory, output),
+        Verb::Stat(args) => stat::run(args, directory, output),
+    }
+}
+
+/// The named queue `name`, or the first one if no name was given.
+fn named_or_first<'q>(queue: &'q Queue, name: Option<&str>) -> Result<NamedQueue<'q>> {
+    if let Some(name) = name {
+        return Ok(queue.named(name)?);
+    }
+    let first = queue.all().next();
+    first.ok_or_else(|| Failure::failed(format!("queue '{}' has no named queues", queue.name())))
+}
+
+/// Fails unless elements go from one named queue to another, for which `option` is the way out.
+fn ensure_other(from: NamedQueue<'_>, to: NamedQueue<'_>, option: &str) -> Result<()> {
+    if from.name() != to.name() {
+        return Ok(());
+    }
+    let name = from.name();
+    Err(Failure::usage(format!(
+        "elements would come from queue '{name}' and go to it again: name another one with \
+         {option} ('hold queue list' shows them)"
+    )))
+}

@@ -1,0 +1,67 @@
+//! How a message lies in an element, which has a size and no length.
+//!
+//! - plain: the message from byte 0 on, then zeros to the end. Read back, the zeros at the end are
+//!   left out: right for text, and for any bytes that do not end with zeros.
+//! - sized: the length of the message (4 bytes, little-endian), the message, zeros. Right for any bytes.
+//!
+//! Invariant: every byte of an element is written, so nothing of an earlier message stays in it.
+
+use crate::failure::{Failure, Result};
+use commonhold::Queue;
+
+/// Bytes of the length.
+const HEAD: usize = 4;
+
+/// How messages lie in elements.
+#[derive(clap::Args, Debug, Clone, Copy)]
+pub struct Packing {
+    /// In its element, a message comes after its length (4 bytes, little-endian): exact for any
+    /// bytes; without it zeros at the end are not told from the rest of the element
+    #[arg(long)]
+    pub sized: bool,
+}
+
+impl Packing {
+    /// The most bytes that a message has in such an element.
+    pub fn most(self, element_bytes: usize) -> usize {
+        element_bytes.saturating_sub(self.head())
+    }
+
+    fn head(self) -> usize {
+        if self.sized { HEAD } else { 0 }
+    }
+
+    /// Puts the bytes of the element that carries `message` into `element`.
+    pub fn pack(self, message: &[u8], element: &mut [u8]) -> Result<()> {
+        let (head, rest) = element.split_at_mut(self.head().min(element.len()));
+        let fits = head.len() == self.head() && message.len() <= rest.len();
+        let length = u32::try_from(message.len()).ok().filter(|_| fits);
+        let length = length.ok_or_else(|| {
+            Failure::failed(format!("a message of {} bytes does not fit", message.len()))
+        })?;
+        if self.sized {
+            head.copy_from_slice(&length.to_le_bytes());
+        }
+        let (own, zeros) = rest.split_at_mut(message.len());
+        own.copy_from_slice(message);
+        zeros.fill(0);
+        Ok(())
+    }
+
+    /// The message in the bytes of an element of `queue`.
+    pub fn unpack<'e>(self, element: &'e [u8], queue: &Queue) -> Result<&'e [u8]> {
+        if !self.sized {
+            let end = element.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            return Ok(&element[..end]);
+        }
+        let split = element.split_first_chunk::<HEAD>();
+        let message = split.and_then(|(head, rest)| rest.get(..u32::from_le_bytes(*head) as usize));
+        message.ok_or_else(|| {
+            Failure::failed(format!(
+                "queue '{}': an element does not begin with the length of a message, which --sized \
+                 asks for; it stays in its queue",
+                queue.name()
+            ))
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! `hold queue pull`: takes messages from a queue, prints them, and gives the elements back.
+//!
+//! Invariant: an element is given back after its message was written out. Before that it is in hand:
+//! if the process is killed it goes to the queue for orphans, if nobody takes the output any more to
+//! the end of the queue that it came from.
+
+use super::packing::Packing;
+use super::push::pull;
+use super::{ensure_other, named_or_first};
+use crate::commands::flow::Flow;
+use crate::failure::{Failure, Result};
+use crate::formats::frames::Framing;
+use crate::formats::{bytes, sizes};
+use crate::output::{Output, Sink};
+use crate::target::{Directory, StructureName};
+use commonhold::{Element, Queue};
+use serde_json::json;
+use std::io::Stdout;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Examples of `hold queue pull`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold queue pull shop jobs full || echo 'nothing to do'
+  hold queue pull shop jobs full --timeout 10s
+  hold queue pull shop jobs full --count 100 --timeout 0      # up to 100 of what is there
+  hold queue pull shop jobs full --follow | while read -r job; do work \"$job\"; done
+  hold queue pull shop frames raw --to done --whole > frame   # all bytes of the element
+  hold queue pull shop jobs full --format json                # {\"id\": 3, \"message\": \"first job\"}
+
+Zeros at the end of an element are left out, unless --sized or --whole says otherwise. A message that
+has line feeds in it takes several lines; --frames and --format json tell messages apart.
+
+Exit codes: 0 as many as were asked for; 1 there were fewer; 130 ended by a signal before that;
+2, 3 see 'hold help'. With --follow a signal is the end, and the code 0.";
+
+/// Options of `hold queue pull`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    name: StructureName,
+
+    /// The named queue to pull from
+    #[arg(value_name = "QUEUE")]
+    queue: String,
+
+    /// Pull so many
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 1, conflicts_with = "follow")]
+    count: u64,
+
+    /// Wait so long for each message [default: not at all; with --follow, as long as it takes]
+    #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
+    timeout: Option<Duration>,
+
+    /// Go on until a signal comes
+    #[arg(long, short)]
+    follow: bool,
+
+    /// Give the elements to this queue [default: the first]
+    #[arg(long, value_name = "QUEUE")]
+    to: Option<String>,
+
+    /// Print all bytes of the element
+    #[arg(long, conflicts_with = "sized")]
+    whole: bool,
+
+    #[command(flatten)]
+    framing: Framing,
+
+    #[command(flatten)]
+    packing: Packing,
+}
+
+/// Pulls and prints.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("queue pull")?;
+    args.framing.ensure_text(&output)?;
+    let queue = directory.queue(&args.name)?;
+    let (from, to) = (queue.named(&args.queue)?, named_or_first(&queue, args.to.as_deref())?);
+    ensure_other(from, to, "--to")?;
+    let mut sink = Sink::stdout();
+    let show = |sink: &mut Sink<Stdout>, element: Element<'_>| {
+        let shown = args.show(&queue, &element, sink, &output);
+        match shown {
+            Ok(()) => Ok(to.push(element)?),
+            Err(failure) => from.push(element).map_err(Failure::from).and(Err(failure)),
+        }
+    };
+    args.flow().run(&mut sink, |time| pull(from, time), show)
+}
+
+impl Args {
+    fn flow(&self) -> Flow {
+        match self.follow {
+            true => Flow { count: None, patience: self.timeout },
+            false => {
+                let patience = Some(self.timeout.unwrap_or_default());
+                Flow { count: Some(self.count), patience }
+            }
+        }
+    }
+
+    fn show(
+        &self,
+        queue: &Queue,
+        element: &Element<'_>,
+        sink: &mut Sink<Stdout>,
+        output: &Output,
+    ) -> Result<()> {
+        let all = element.to_vec()?;
+        let message = if self.whole { &all } else { self.packing.unpack(&all, queue)? };
+        sink.put(|out| match output.is_json() {
+            true => {
+                let json = json!({ "id": element.id(), "message": bytes::json(message) });
+                writeln!(out, "{json}")
+            }
+            false => self.framing.write(out, message),
+        })?;
+        sink.flush()
+    }
+}

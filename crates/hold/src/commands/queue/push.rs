@@ -1,0 +1,106 @@
+//! `hold queue push`: takes free elements, fills them with messages, and puts them into a queue.
+
+use super::packing::Packing;
+use super::{ensure_other, named_or_first};
+use crate::commands::answer;
+use crate::commands::given::Given;
+use crate::commands::room::Room;
+use crate::failure::Result;
+use crate::formats::frames::Framing;
+use crate::formats::sizes::{self, things};
+use crate::output::Output;
+use crate::target::{Directory, StructureName};
+use commonhold::{NamedQueue, Queue};
+use serde_json::json;
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Examples of `hold queue push`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold queue push shop jobs full 'first job' 'second job'
+  find . -name '*.jpg' | hold queue push shop jobs full       # each line is a message
+  hold queue push shop jobs full --timeout 5s 'urgent' || echo 'no element was free'
+  encoder | hold queue push shop frames raw --frames --sized  # any bytes
+
+In its element a message is followed by zeros to the end of the element. With --sized it comes after
+its length, for messages that may end with zeros; 'hold queue pull' is to be told the same.
+
+Exit codes: 0 all is pushed; 1 the time ran out; 2, 3 see 'hold help'";
+
+/// Options of `hold queue push`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    name: StructureName,
+
+    /// The named queue to push to
+    #[arg(value_name = "QUEUE")]
+    queue: String,
+
+    /// The messages; standard input if there are none, each line a message
+    #[arg(value_name = "MESSAGE", allow_negative_numbers = true, conflicts_with = "frames")]
+    messages: Vec<OsString>,
+
+    /// Take free elements from this queue [default: the first]
+    #[arg(long, value_name = "QUEUE")]
+    from: Option<String>,
+
+    /// Wait so long for a free element (0 for not at all), instead of as long as it takes
+    #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
+    timeout: Option<Duration>,
+
+    #[command(flatten)]
+    framing: Framing,
+
+    #[command(flatten)]
+    packing: Packing,
+}
+
+/// Pushes the messages.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("queue push")?;
+    let queue = directory.queue(&args.name)?;
+    let (from, to) = (named_or_first(&queue, args.from.as_deref())?, queue.named(&args.queue)?);
+    ensure_other(from, to, "--from")?;
+    let mut bytes = vec![0; queue.stat()?.element_bytes as usize];
+    let given = Given {
+        arguments: &args.messages,
+        framing: args.framing,
+        most: args.packing.most(bytes.len()),
+        done: "pushed",
+    };
+    let room = Room { timeout: args.timeout, output: &output };
+    let done = given.each(&output, |message| {
+        let free = room.wait(|time| pull(from, time), || where_all_are(&queue, from.name()))?;
+        let Some(element) = free else { return Ok(false) };
+        args.packing.pack(message, &mut bytes)?;
+        element.write(0, &bytes)?;
+        to.push(element)?;
+        Ok(true)
+    })?;
+    if output.is_json() {
+        output.json_line(&json!({ "pushed": done.count, "all": done.all }))?;
+    }
+    Ok(answer(done.all))
+}
+
+/// An element of a queue, waited for at most so long.
+pub fn pull<'q>(from: NamedQueue<'q>, time: Duration) -> Result<Option<commonhold::Element<'q>>> {
+    Ok(if time.is_zero() { from.pull()? } else { from.pull_timeout(time)? })
+}
+
+/// Where the elements are that are not in queue `from`.
+fn where_all_are(queue: &Queue, from: &str) -> Result<String> {
+    let stat = queue.stat()?;
+    let others = stat.queues.iter().filter(|q| q.name != from && q.len > 0);
+    let others = others.map(|q| format!("{} in queue {}", sizes::count(q.len), q.name));
+    let hands = stat.holders.iter().map(|holder| {
+        let count = sizes::count(holder.elements);
+        format!("{count} in hand of slot {} (process {})", holder.slot, holder.pid)
+    });
+    let all: Vec<_> = others.chain(hands).collect();
+    let elements = things(stat.elements.into(), "element", "elements");
+    Ok(format!("queue {from} is empty; of {elements}, {}", all.join(", ")))
+}
