@@ -14,8 +14,9 @@ use std::io::Stdout;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How long a turn of waiting is.
-const TURN: Duration = Duration::from_millis(100);
+/// How long the first turn of waiting is; each is twice the one before, up to the longest.
+const FIRST_TURN: Duration = Duration::from_millis(50);
+const LONGEST_TURN: Duration = Duration::from_millis(400);
 /// How long after a signal the end may take, if the reader of the output does not read.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -68,9 +69,10 @@ impl Flow {
         sink.flush()?;
         // Beyond what a clock can say: for ever.
         let deadline = self.patience.and_then(|patience| Instant::now().checked_add(patience));
+        let mut longest = FIRST_TURN;
         loop {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            let turn = left.unwrap_or(TURN).min(TURN);
+            let turn = left.map_or(longest, |left| left.min(longest));
             if turn.is_zero() || interrupt.came() {
                 return Ok(None);
             }
@@ -80,6 +82,7 @@ impl Flow {
             if let Some(item) = next(turn)? {
                 return Ok(Some(item));
             }
+            longest = LONGEST_TURN.min(longest * 2);
         }
     }
 

@@ -40,7 +40,7 @@ pub struct Args {
 }
 
 /// A log on which nobody rings a bell is looked at so often.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Prints the lines.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
