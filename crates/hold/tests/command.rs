@@ -1,10 +1,8 @@
 //! The command itself: help, exit codes, readers that go away, completions, man pages, doctor.
 
-mod support;
-
+use crate::support::Ground;
 use std::io::Read;
 use std::process::Stdio;
-use support::Ground;
 
 const VERBS: &[&str] = &[
     "set",

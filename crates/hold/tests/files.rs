@@ -1,9 +1,7 @@
 //! load and dump: every format there and back, and errors that name the line.
 
-mod support;
-
+use crate::support::{Ground, nasty_pairs, pairs_of};
 use std::os::unix::fs::PermissionsExt;
-use support::{Ground, nasty_pairs, pairs_of};
 
 fn round_trip(format: &str, with_nul: bool, with_other_bytes: bool, options: &[&str]) {
     let ground = Ground::new();

@@ -1,7 +1,6 @@
 //! The hold as a whole: stat, list, check, repair, backup, restore, drop.
 
-mod support;
-
+use crate::support::{Ground, Run, pairs_of};
 use commonhold::{ChannelOptions, Hold, LogOptions, QueueOptions};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -9,7 +8,6 @@ use serde_json::json;
 use std::fs::File;
 use std::io::Write;
 use std::process::Stdio;
-use support::{Ground, Run, pairs_of};
 
 /// Ground with a hold `shop` that has a map `prices` of 1,000 pairs.
 fn shop() -> Ground {

@@ -1,14 +1,12 @@
 //! Queues, channels, logs and lists as values: real processes that pass messages, and are killed.
 
-mod support;
-
+use crate::support::{Ground, Run};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
-use support::{Ground, Run};
 
 /// A process that goes on beside the test; it is killed if the test fails.
 struct Beside {

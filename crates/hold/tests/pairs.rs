@@ -1,10 +1,8 @@
 //! Storing and asking: set, get, del, incr, keys, scan; values byte for byte, answers as exit
 //! codes, JSON.
 
-mod support;
-
+use crate::support::Ground;
 use serde_json::{Value, json};
-use support::Ground;
 
 fn json_lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
