@@ -2,9 +2,12 @@
 
 mod support;
 
+mod channels;
 mod command;
 mod files;
 mod holds;
+mod logs;
 mod messages;
 mod pairs;
+mod queues;
 mod runs;

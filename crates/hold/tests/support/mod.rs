@@ -5,6 +5,8 @@
 
 #![allow(dead_code, reason = "each test file uses its own part of this")]
 
+pub mod beside;
+
 use commonhold::{Hold, Map, MapOptions};
 use std::ffi::OsStr;
 use std::io::Write;

@@ -1,0 +1,129 @@
+//! Channels from the command line: real processes that pass messages, and are killed.
+
+use crate::support::beside::{Beside, lines, nasty, objects, until, with_channel};
+use rustix::process::Signal;
+use serde_json::json;
+use std::io::Write;
+
+#[test]
+fn every_consumer_receives_every_message() {
+    let ground = with_channel("64K");
+    let (messages, frames) = nasty();
+    let recv = ["channel", "recv", "shop", "ticks", "--count"];
+    let count = messages.len().to_string();
+    let first = Beside::start(&ground, &[&recv[..], &[&count, "--frames"]].concat());
+    let second = Beside::start(&ground, &[&recv[..], &[&count, "--format", "json"]].concat());
+    until(&ground, &["channel", "stat", "shop", "ticks"], |stat| {
+        stat["consumers"].as_array().is_some_and(|all| all.len() == 2)
+    });
+    let run = ground.run_with(&["channel", "send", "shop", "ticks", "--frames"], &frames);
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_eq!(first.end().bytes, frames);
+    let seen = objects(&second.end().out);
+    assert_eq!(seen[1], json!({"message": "", "missed": 0, "sequence": 1}));
+    assert_eq!(seen[4], json!({"message": {"base64": "/wA="}, "missed": 0, "sequence": 4}));
+    let sent = ground.json(&["channel", "send", "shop", "ticks", "-1", "last"]);
+    assert_eq!(sent, json!({"sent": 2, "all": true, "first": 5}));
+    let oldest = ["channel", "recv", "shop", "ticks", "--oldest", "--timeout", "0", "--frames"];
+    let kept = ground.run(&oldest);
+    // Of the latest producer.
+    assert_eq!((kept.code, &kept.bytes[..]), (0, &b"\x02\0\0\0-1\x04\0\0\0last"[..]));
+    let run = ground.run(&["channel", "recv", "shop", "ticks", "--timeout", "0"]);
+    assert_eq!((run.code, run.out.as_str(), run.err.as_str()), (1, "", ""));
+    let err = ground.fails(3, &["channel", "send", "shop", "ticks", &"x".repeat(16385)]);
+    assert!(err.contains("16385 bytes, more than 16384"), "{err}");
+}
+
+#[test]
+fn a_second_producer_is_refused_by_name() {
+    let ground = with_channel("4K");
+    let mut first = Beside::start(&ground, &["channel", "send", "shop", "ticks"]);
+    first.write(b"one\n");
+    let pid = first.pid();
+    let stat = until(&ground, &["channel", "stat", "shop", "ticks"], |s| s["sequence"] == 1);
+    assert_eq!(stat["producer"]["pid"], pid);
+    let err = ground.fails(3, &["channel", "send", "shop", "ticks", "two"]);
+    assert!(err.contains(&format!("process {pid}")), "{err}");
+    first.kill();
+    ground.ok(&["channel", "send", "shop", "ticks", "two"]);
+    let kept = ["channel", "recv", "shop", "ticks", "--oldest", "--format", "json", "--count", "1"];
+    // The sequence goes on.
+    let message = json!({"message": "two", "missed": 0, "sequence": 1});
+    assert_eq!(objects(&ground.ok(&kept)), [message]);
+}
+
+#[test]
+fn a_consumer_that_stands_is_waited_for_by_name_until_it_is_killed() {
+    let ground = with_channel("4K");
+    let stat = ["channel", "stat", "shop", "ticks"];
+    // Nobody reads its output: it stops when the pipe is full.
+    let stuck = Beside::start(&ground, &["channel", "recv", "shop", "ticks"]);
+    let pid = stuck.pid();
+    until(&ground, &stat, |s| s["consumers"][0]["pid"] == pid);
+    let text = format!("{}\n", "x".repeat(1000)).repeat(400);
+    let mut sender = Beside::start(&ground, &["channel", "send", "shop", "ticks"]);
+    let mut input = sender.input.take().expect("a pipe");
+    let feeder = std::thread::spawn(move || input.write_all(text.as_bytes()));
+    let told = sender.first_error();
+    assert!(told.starts_with("waiting: channel ticks is full; slot "), "{told}");
+    assert!(told.contains(&format!("(process {pid})")), "{told}");
+    assert_eq!(ground.json(&stat)["slowest"]["pid"], pid);
+    sender.kill();
+    drop(feeder.join().expect("the feeder ends"));
+    let long = "y".repeat(1000);
+    let send = ["channel", "send", "shop", "ticks", "--timeout", "0", &long, &long, &long, &long];
+    let run = ground.run(&send);
+    assert!(run.code == 1 && run.err.contains(&format!("(process {pid})")), "{run:?}");
+    stuck.kill();
+    ground.ok(&send);
+}
+
+#[test]
+fn a_lossy_consumer_is_told_what_it_missed() {
+    let ground = with_channel("4K");
+    let args = ["channel", "recv", "shop", "ticks", "--policy", "lossy", "--format", "json"];
+    let mut lossy = Beside::start(&ground, &args);
+    let pid = lossy.pid();
+    until(&ground, &["channel", "stat", "shop", "ticks"], |s| s["consumers"][0]["pid"] == pid);
+    let text = format!("{}\n", "x".repeat(1000)).repeat(400);
+    assert_eq!(ground.run_with(&["channel", "send", "shop", "ticks"], text.as_bytes()).code, 0);
+    // Its pipe has room for fewer than 400 messages, and the ring for three: some are missed. That is told with the
+    // next message, which is sent when it has caught up.
+    let (mut seen, mut missed) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while seen + missed < 401 {
+                let line = objects(&lossy.line()).remove(0);
+                missed += line["missed"].as_u64().expect("a number");
+                seen += 1;
+                assert_eq!(line["sequence"], seen + missed - 1);
+            }
+        });
+        until(&ground, &["channel", "stat", "shop", "ticks"], |s| {
+            s["consumers"][0]["lag_messages"] == 0
+        });
+        ground.ok(&["channel", "send", "shop", "ticks", "last"]);
+    });
+    assert!(missed > 0);
+    lossy.signal(Signal::INT);
+    let run = lossy.end();
+    assert!(run.code == 0 && run.err.starts_with("hold: missed "), "{run:?}");
+    let args = ["channel", "recv", "shop", "ticks", "--patience", "1s"];
+    assert!(ground.fails(2, &args).contains("--policy patient"));
+}
+
+#[test]
+fn a_patient_consumer_is_dropped_and_told() {
+    let ground = with_channel("4K");
+    let args = ["channel", "recv", "shop", "ticks", "--policy", "patient", "--patience", "1ms"];
+    let patient = Beside::start(&ground, &args);
+    let pid = patient.pid();
+    until(&ground, &["channel", "stat", "shop", "ticks"], |s| s["consumers"][0]["pid"] == pid);
+    let text = format!("{}\n", "x".repeat(1000)).repeat(400);
+    assert_eq!(ground.run_with(&["channel", "send", "shop", "ticks"], text.as_bytes()).code, 0);
+    let run = patient.end();
+    assert_eq!(run.code, 3, "{}", run.err);
+    assert!(run.err.contains("longer --patience"), "{}", run.err);
+    let all = lines(&run.out);
+    assert!(all.len() < 400 && all.iter().all(|line| line.len() == 1000), "{}", all.len());
+}

@@ -1,0 +1,141 @@
+//! Logs from the command line: writers and collectors, killed and followed.
+
+use crate::support::Ground;
+use crate::support::beside::{Beside, lines, objects, until};
+use rustix::process::Signal;
+use serde_json::json;
+use std::path::Path;
+
+/// Ground with a hold `shop` that has a log `events` of rings of 16 KiB.
+fn with_log() -> Ground {
+    let ground = Ground::new();
+    ground.ok(&["log", "create", "shop", "events", "--rings", "8", "--ring-bytes", "16K"]);
+    ground
+}
+
+/// What people wrote: the text of the lines of a dump, a tail or a file.
+fn texts(out: &str) -> Vec<String> {
+    let written = out.lines().filter(|line| !line.contains(" ----- "));
+    // Behind the time and the level.
+    written.map(|line| line[37..].to_owned()).collect()
+}
+
+#[test]
+fn a_log_keeps_what_a_killed_process_wrote() {
+    let ground = with_log();
+    let mut writer = Beside::start(&ground, &["log", "write", "shop", "events"]);
+    writer.write(b"one\ntwo\nthree\n");
+    until(&ground, &["log", "stat", "shop", "events"], |s| s["used"][0]["lines"] == 4);
+    let pid = writer.pid();
+    writer.kill();
+    let dumped = ground.ok(&["log", "dump", "shop", "events"]);
+    assert_eq!(texts(&dumped), ["aa one", "aa two", "aa three"]);
+    assert!(dumped.contains(&format!("thread aa = pid {pid} ")), "{dumped}");
+    ground.ok(&["log", "write", "shop", "events", "--level", "error", "four"]);
+    let tail = ["log", "tail", "shop", "events", "-n", "1", "--format", "json"];
+    let line = objects(&ground.ok(&tail)).remove(0);
+    assert_eq!((&line["text"], &line["level"]), (&json!("four"), &json!("error")));
+    assert!(line["time"].as_str().is_some_and(|time| time.ends_with('Z') && time.len() == 30));
+    let json = ground.ok(&["log", "dump", "shop", "events", "--format", "json"]);
+    assert_eq!(objects(&json)[0]["announces"]["pid"], pid);
+    let errors = ground.ok(&["log", "dump", "shop", "events", "--level", "warn"]);
+    assert_eq!(texts(&errors), ["ab four"]);
+    assert_eq!(ground.json(&["check", "shop"])["ok"], true);
+}
+
+#[test]
+fn a_log_tells_what_it_does_not_want_and_has_no_room_for() {
+    let ground = with_log();
+    let write = ["log", "write", "shop", "events", "--format", "json", "--level"];
+    let written = |level: &str| {
+        let run = ground.run_with(&[&write[..], &[level]].concat(), "x\n".repeat(2000).as_bytes());
+        (run.code, objects(&run.out).remove(0))
+    };
+    assert_eq!(written("debug"), (0, json!({"accepted": 0, "filtered": 2000, "dropped": 0})));
+    assert_eq!(ground.ok(&["log", "level", "shop", "events"]), "info\n");
+    ground.ok(&["log", "level", "shop", "events", "debug"]);
+    let (code, json) = written("debug");
+    let (accepted, dropped) = (json["accepted"].as_u64(), json["dropped"].as_u64());
+    assert!(code == 1 && dropped > Some(0), "{json}");
+    assert_eq!(accepted.unwrap_or(0) + dropped.unwrap_or(0), 2000);
+    assert_eq!(ground.json(&["log", "stat", "shop", "events"])["dropped"], dropped.unwrap_or(0));
+    let err = ground.run(&["log", "write", "shop", "events", &"x".repeat(5000)]).err;
+    assert!(err.contains("5000 bytes"), "{err}");
+}
+
+/// The files that a collector rotated, from the oldest.
+fn files(ground: &Ground) -> Vec<String> {
+    let aged = |age: u32| ground.path(&format!("shop.log.{age}"));
+    let last = (1..).take_while(|age| aged(*age).exists()).last().unwrap_or(0);
+    let read = |path: &Path| std::fs::read_to_string(path).expect("a file of the collector");
+    let mut all: Vec<_> = (1..=last).rev().map(|age| read(&aged(age))).collect();
+    all.push(read(&ground.path("shop.log")));
+    all
+}
+
+#[test]
+fn a_collector_that_is_killed_has_a_successor_and_no_line_is_lost_or_twice() {
+    let ground = with_log();
+    let collect = ["log", "collect", "shop", "events", "--file", "shop.log", "--max-bytes"];
+    let collect = [&collect[..], &["2000", "--keep", "99"]].concat();
+    let write = |numbers: std::ops::Range<u32>| {
+        let text: String = numbers.map(|n| format!("{n}\n")).collect();
+        let run = ground.run_with(&["log", "write", "shop", "events"], text.as_bytes());
+        assert_eq!(run.code, 0, "{run:?}");
+    };
+    let stat = ["log", "stat", "shop", "events"];
+    let first = Beside::start(&ground, &collect);
+    let pid = first.pid();
+    until(&ground, &stat, |s| s["collector"]["pid"] == pid);
+    let err = ground.fails(3, &["log", "collect", "shop", "events", "--once"]);
+    assert!(err.contains(&format!("process {pid}")), "{err}");
+    write(0..100);
+    until(&ground, &stat, |s| s["waiting_bytes"] == 0);
+    first.kill();
+    write(100..200);
+    let second = Beside::start(&ground, &collect);
+    let pid = second.pid();
+    until(&ground, &stat, |s| s["collector"]["pid"] == pid);
+    write(200..300);
+    // It takes out what is there before it ends.
+    second.signal(Signal::TERM);
+    let run = second.end();
+    assert!(run.code == 0 && run.err.contains("written to shop.log"), "{run:?}");
+    let files = files(&ground);
+    assert!(files.len() > 5 && files.iter().all(|text| text.len() <= 2000), "{}", files.len());
+    let numbers: Vec<_> = texts(&files.concat())
+        .iter()
+        .map(|text| {
+            text.split(' ').next_back().and_then(|n| n.parse::<u32>().ok()).expect("a number")
+        })
+        .collect();
+    assert_eq!(numbers, (0..300).collect::<Vec<_>>());
+    assert_eq!(ground.ok(&["log", "collect", "shop", "events", "--once"]), "");
+}
+
+#[test]
+fn tail_follows_beside_a_collector() {
+    let ground = with_log();
+    let write = |text: &str| ground.ok(&["log", "write", "shop", "events", text]);
+    write("one");
+    write("two");
+    let mut tail = Beside::start(&ground, &["log", "tail", "-f", "-n", "1", "shop", "events"]);
+    let next = |tail: &mut Beside| loop {
+        let line = tail.line();
+        assert!(!line.is_empty(), "the tail ended early");
+        if let Some(text) = texts(&line).pop() {
+            return text;
+        }
+    };
+    assert_eq!(next(&mut tail), "ab two");
+    write("three");
+    assert_eq!(next(&mut tail), "ac three");
+    let collected = ground.ok(&["log", "collect", "shop", "events", "--once"]);
+    assert_eq!(texts(&collected).len(), 3);
+    write("four");
+    assert_eq!(next(&mut tail), "ad four");
+    tail.signal(Signal::INT);
+    assert_eq!(tail.end().code, 0);
+    let all = ["log", "collect", "shop", "events", "--once", "--format", "json"];
+    assert_eq!(objects(&ground.ok(&all)).last().expect("lines")["text"], "four");
+}

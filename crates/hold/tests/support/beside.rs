@@ -1,0 +1,123 @@
+//! Processes that go on beside a test, what they say, and what it says to them.
+
+use super::{Ground, Run};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+/// A process that goes on beside the test; it is killed if the test fails.
+pub struct Beside {
+    child: Child,
+    input: Option<ChildStdin>,
+    out: BufReader<ChildStdout>,
+}
+
+impl Beside {
+    pub fn start(ground: &Ground, args: &[&str]) -> Beside {
+        let mut command = ground.command(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("hold starts");
+        let input = child.stdin.take();
+        let out = BufReader::new(child.stdout.take().expect("a pipe"));
+        Beside { child, input, out }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.pid() as i32).expect("a process id");
+        kill_process(pid, signal).expect("it lives");
+    }
+
+    pub fn write(&mut self, text: &[u8]) {
+        let input = self.input.as_mut().expect("an open input");
+        input.write_all(text).and_then(|()| input.flush()).expect("it reads");
+    }
+
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).expect("text");
+        line
+    }
+
+    /// The first line on standard error.
+    pub fn first_error(&mut self) -> String {
+        let mut line = String::new();
+        let err = self.child.stderr.take().expect("nobody else reads it");
+        BufReader::new(err).read_line(&mut line).expect("text");
+        line
+    }
+
+    /// Waits for its end; what it has still written, and how it ended.
+    pub fn end(mut self) -> Run {
+        drop(self.input.take());
+        let mut bytes = Vec::new();
+        self.out.read_to_end(&mut bytes).expect("bytes");
+        let mut err = String::new();
+        if let Some(mut stderr) = self.child.stderr.take() {
+            stderr.read_to_string(&mut err).expect("text");
+        }
+        let code = self.child.wait().expect("it ends").code().unwrap_or(-1);
+        Run { code, out: String::from_utf8_lossy(&bytes).into_owned(), err, bytes }
+    }
+
+    pub fn kill(mut self) {
+        self.child.kill().and_then(|()| self.child.wait()).expect("it lived");
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until the verb's JSON is as wanted.
+pub fn until(ground: &Ground, args: &[&str], wanted: impl Fn(&Value) -> bool) -> Value {
+    let end = Instant::now() + Duration::from_secs(120);
+    loop {
+        let seen = ground.json(args);
+        if wanted(&seen) {
+            return seen;
+        }
+        assert!(Instant::now() < end, "hold {args:?} stays {seen:#}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Messages that are hard on framing, and the frames of them.
+pub fn nasty() -> (Vec<Vec<u8>>, Vec<u8>) {
+    let messages =
+        vec![(0..=255).collect(), Vec::new(), b"\n\n".to_vec(), vec![0; 9], b"\xff\0".to_vec()];
+    let frame = |m: &Vec<u8>| [&(m.len() as u32).to_le_bytes()[..], m].concat();
+    let frames = messages.iter().flat_map(frame).collect();
+    (messages, frames)
+}
+
+pub fn lines(out: &str) -> Vec<&str> {
+    out.lines().collect()
+}
+
+pub fn objects(out: &str) -> Vec<Value> {
+    out.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+}
+
+/// Ground with a hold `shop` that has a queue `jobs` of 8 elements of `element_bytes`.
+pub fn with_queue(element_bytes: &str, more: &[&str]) -> Ground {
+    let ground = Ground::new();
+    let create = ["queue", "create", "shop", "jobs", "--elements", "8", "--element-bytes"];
+    ground.ok(&[&create[..], &[element_bytes], more].concat());
+    ground
+}
+
+/// Ground with a hold `shop` that has a channel `ticks` with such a ring.
+pub fn with_channel(ring_bytes: &str) -> Ground {
+    let ground = Ground::new();
+    ground.ok(&["channel", "create", "shop", "ticks", "--ring-bytes", ring_bytes]);
+    ground
+}
