@@ -4,6 +4,7 @@
 //! - [`local_loop`]: the loop of Localmemcache's own benchmark, one process, a file
 //! - [`private`]: one process, beside a hash map of its own memory
 //! - [`channel`]: messages from one process to others, throughput and latency
+//! - [`queue`]: elements that two processes move, SharedHashFile's own definition
 //! - [`goals`]: the forerunners' figures and the goals; [`table`]: how results are shown
 //! - [`crew`]: the processes of a run, and that none is waited for in vain
 //! - [`pace`], [`timeline`], [`percentiles`]: a rate, what happened when, how latency is told; [`plot`]: curves of it
@@ -20,6 +21,7 @@ mod pace;
 mod percentiles;
 mod plot;
 mod private;
+mod queue;
 mod table;
 mod timeline;
 
@@ -45,6 +47,9 @@ enum Workload {
     /// Messages from one process to others: throughput, latency, curves of both
     #[command(after_help = channel::EXAMPLES)]
     Channel(channel::Args),
+    /// Elements that two processes move between two queues
+    #[command(after_help = queue::EXAMPLES)]
+    Queue(queue::Args),
 }
 
 /// Measures, or does the work of one measured process.
@@ -58,6 +63,7 @@ pub fn run(args: &Args, json: bool) -> crate::failure::Result<ExitCode> {
             private::measure(args).and_then(|results| show(&results, json, &private::lines))
         }
         Workload::Channel(args) => channel::run(args, json),
+        Workload::Queue(args) => queue::run(args, json),
     };
     done.map(|()| ExitCode::SUCCESS).map_err(Trouble::into_failure)
 }
