@@ -5,6 +5,7 @@
 //! - [`private`]: one process, beside a hash map of its own memory
 //! - [`channel`]: messages from one process to others, throughput and latency
 //! - [`queue`]: elements that two processes move, SharedHashFile's own definition
+//! - [`log`]: lines of many processes, collected by one
 //! - [`goals`]: the forerunners' figures and the goals; [`table`]: how results are shown
 //! - [`crew`]: the processes of a run, and that none is waited for in vain
 //! - [`pace`], [`timeline`], [`percentiles`]: a rate, what happened when, how latency is told; [`plot`]: curves of it
@@ -16,6 +17,7 @@ mod channel;
 mod crew;
 mod goals;
 mod local_loop;
+mod log;
 mod map;
 mod pace;
 mod percentiles;
@@ -50,6 +52,9 @@ enum Workload {
     /// Elements that two processes move between two queues
     #[command(after_help = queue::EXAMPLES)]
     Queue(queue::Args),
+    /// Lines that many processes write and one collects: their cost, their rate
+    #[command(after_help = log::EXAMPLES)]
+    Log(log::Args),
 }
 
 /// Measures, or does the work of one measured process.
@@ -64,6 +69,7 @@ pub fn run(args: &Args, json: bool) -> crate::failure::Result<ExitCode> {
         }
         Workload::Channel(args) => channel::run(args, json),
         Workload::Queue(args) => queue::run(args, json),
+        Workload::Log(args) => log::run(args, json),
     };
     done.map(|()| ExitCode::SUCCESS).map_err(Trouble::into_failure)
 }
