@@ -76,6 +76,8 @@ pub use map::typed::JsonView;
 pub use map::typed::{StrView, U64View};
 pub use map::walk::{Iter, Keys, MapStat};
 pub use memory::roots::StructureKind;
+#[doc(hidden)]
+pub use os::lines::SharedLines;
 pub use queue::batch::Batch;
 pub use queue::bell::Bell;
 pub use queue::element::{Bytes, Element};

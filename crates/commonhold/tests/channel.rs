@@ -203,6 +203,25 @@ fn a_lossy_consumer_is_told_what_it_missed() {
     kind(lossy.try_recv_with(|_, _| ()), ErrorKind::Invalid, "lossless");
 }
 
+/// A producer that spun did not look at the consumers any more once the time was over, and spun for ever.
+#[test]
+fn a_spinning_producer_drops_a_patient_consumer() {
+    let ground = Ground::memory();
+    let hold = hold(&ground);
+    let channel = hold.channel("it", options()).unwrap();
+    let mut producer = channel.producer().unwrap();
+    producer.set_wait(Wait::Spin);
+    let patience = Policy::Patient(Duration::from_millis(5));
+    let _patient = channel.consumer(Join::Now, patience).unwrap();
+    let mut sent = 0;
+    while producer.try_send(&message(sent)).unwrap().is_some() {
+        sent += 1;
+    }
+    let found = producer.send_timeout(&message(sent), Duration::from_secs(20)).unwrap();
+    assert_eq!(found, Some(sent));
+    assert_eq!(channel.stat().unwrap().consumers[0].policy, ConsumerState::Dropped);
+}
+
 #[test]
 fn a_patient_consumer_is_dropped_and_told_so() {
     let ground = Ground::memory();

@@ -146,7 +146,7 @@ pub enum Verb {
     Doctor(doctor::Args),
     /// Show what a hold is for: real data, many processes, one stopped, one killed
     Demo(demo::Args),
-    /// Measure the speed of maps on this machine
+    /// Measure the speed of maps, channels, queues and logs on this machine
     Bench(bench::Args),
     /// Kill and stop processes that work on a hold, and check that nothing is lost
     Crashtest(crashtest::Args),

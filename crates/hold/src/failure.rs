@@ -6,7 +6,7 @@
 //!
 //! Invariant: every failure but a reader that went away puts one message on standard error.
 
-use crate::workload::Trouble;
+use crate::workload::{Trouble, interrupt};
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -26,6 +26,8 @@ pub enum Failure {
     Failed(String),
     /// Whoever read standard output has gone away (`hold scan ... | head`), which is no error.
     ReaderGone,
+    /// Ctrl-C ended a run.
+    Interrupted,
 }
 
 /// The result of everything a verb does.
@@ -54,6 +56,10 @@ impl Failure {
                 FAILED.into()
             }
             Failure::ReaderGone => ExitCode::SUCCESS,
+            Failure::Interrupted => {
+                complain("interrupted");
+                interrupt::EXIT_CODE.into()
+            }
         }
     }
 }

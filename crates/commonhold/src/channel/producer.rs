@@ -271,13 +271,16 @@ impl Producer {
             let found = bound.head().room.wait(until, || Ok(()), |(), _| look());
             return Ok(found?.is_some());
         }
-        while until.is_none_or(|until| Instant::now() < until) {
+        // At least one look, also after the end: it is what drops a patient consumer whose time is over.
+        loop {
             if look()?.is_some() {
                 return Ok(true);
             }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(false);
+            }
             std::hint::spin_loop();
         }
-        Ok(false)
     }
 
     #[cold]

@@ -15,6 +15,7 @@
 //! | [`place`] | where a hold lives: names, file systems, opening an existing file |
 //! | [`eventfd`] | a counter of the kernel's that `poll` waits for |
 //! | [`draft`] | creating a file atomically |
+//! | [`lines`] | bare cache lines that processes share, for measurements; no part of a hold |
 //! | [`thread`] | who the calling thread is, and a word on its standard error |
 //! | `signal` | how a test step stops or kills its process |
 //! | [`reaper`] | deleting a hold when its last user is gone, even by a crash |
@@ -39,6 +40,7 @@ pub(crate) mod eventfd;
 pub(crate) mod file;
 pub(crate) mod fork;
 pub(crate) mod futex;
+pub(crate) mod lines;
 pub(crate) mod mapping;
 pub(crate) mod place;
 pub(crate) mod reaper;

@@ -5,9 +5,9 @@
 //! run. Whoever shows them must say so: [`NOTE`].
 
 /// What every table with these figures must say.
-pub const NOTE: &str = "* SharedHashFile's and Localmemcache's figures are from another machine \
-                        (2 virtual EPYC cores);\n  the ratio to them is a hint. Ratios from one \
-                        run on one machine come from the project's bench/ folder.";
+pub const NOTE: &str = "* SharedHashFile's, Localmemcache's and Olive's figures are from another \
+                        machine (2 virtual EPYC\n  cores); the ratio to them is a hint. Ratios \
+                        from one run on one machine come from the project's\n  bench/ folder.";
 
 /// A forerunner's figure and what is wanted of this project in terms of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,3 +51,24 @@ pub const LOCALMEMCACHE_MS: Goal = Goal { theirs: 655.0, ratio: 0.5 };
 
 /// Gets per second beside a private hash map measured in the same run.
 pub const PRIVATE_RATIO: f64 = 1.5;
+
+/// A channel's round trip by that of a bare cache line in the same run, at most.
+pub const PING_PONG_RATIO: f64 = 1.2;
+
+/// Olive's messages per second: 32 bytes, one consumer, as fast as possible.
+pub const OLIVE: Goal = Goal { theirs: 9.3e6, ratio: 5.0 };
+
+/// SharedHashFile's queue elements per second in each of 2 processes, in batches of 1,000, untouched.
+pub const QUEUE: Goal = Goal { theirs: 90e6, ratio: 5.0 };
+/// The same in one process alone.
+pub const QUEUE_ALONE: Goal = Goal { theirs: 132e6, ratio: 5.0 };
+
+/// A figure beside the goal for it: theirs, the ratio, the goal; dashes if there is none.
+pub fn compare(goal: Option<Goal>, ours: f64, sign: &str, text: fn(f64) -> String) -> [String; 3] {
+    match goal {
+        Some(Goal { theirs, ratio }) => {
+            [text(theirs), format!("{:.2}x", ours / theirs), format!("{sign} {ratio}x")]
+        }
+        None => ["-", "-", "-"].map(str::to_owned),
+    }
+}

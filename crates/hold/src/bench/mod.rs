@@ -3,16 +3,29 @@
 //! - [`map`]: many processes on one map, the workload of SharedHashFile's own benchmark
 //! - [`local_loop`]: the loop of Localmemcache's own benchmark, one process, a file
 //! - [`private`]: one process, beside a hash map of its own memory
+//! - [`channel`]: messages from one process to others, throughput and latency
+//! - [`queue`]: elements that two processes move, SharedHashFile's own definition
+//! - [`log`]: lines of many processes, collected by one
 //! - [`goals`]: the forerunners' figures and the goals; [`table`]: how results are shown
+//! - [`crew`]: the processes of a run, and that none is waited for in vain
+//! - [`pace`], [`timeline`], [`percentiles`]: a rate, what happened when, how latency is told; [`plot`]: curves of it
 //!
 //! Rivals that need servers or heavy libraries are in the `bench/` folder of the project.
 //! Invariant: nothing is measured that was not also checked to be right.
 
+mod channel;
+mod crew;
 mod goals;
 mod local_loop;
+mod log;
 mod map;
+mod pace;
+mod percentiles;
+mod plot;
 mod private;
+mod queue;
 mod table;
+mod timeline;
 
 use crate::workload::{Result, Trouble, results::Results, say};
 use std::process::ExitCode;
@@ -33,6 +46,15 @@ enum Workload {
     Loop(local_loop::Args),
     /// Random get and copy in one process, beside hashbrown's HashMap<Vec<u8>, Vec<u8>>
     Private(private::Args),
+    /// Messages from one process to others: throughput, latency, curves of both
+    #[command(after_help = channel::EXAMPLES)]
+    Channel(channel::Args),
+    /// Elements that two processes move between two queues
+    #[command(after_help = queue::EXAMPLES)]
+    Queue(queue::Args),
+    /// Lines that many processes write and one collects: their cost, their rate
+    #[command(after_help = log::EXAMPLES)]
+    Log(log::Args),
 }
 
 /// Measures, or does the work of one measured process.
@@ -45,6 +67,9 @@ pub fn run(args: &Args, json: bool) -> crate::failure::Result<ExitCode> {
         Workload::Private(args) => {
             private::measure(args).and_then(|results| show(&results, json, &private::lines))
         }
+        Workload::Channel(args) => channel::run(args, json),
+        Workload::Queue(args) => queue::run(args, json),
+        Workload::Log(args) => log::run(args, json),
     };
     done.map(|()| ExitCode::SUCCESS).map_err(Trouble::into_failure)
 }

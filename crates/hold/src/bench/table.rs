@@ -2,22 +2,29 @@
 
 /// The lines of `rows` under `heading`, as wide as they need to be.
 pub fn lines<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> Vec<String> {
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.to_vec()).collect();
+    wide(&heading.map(str::to_owned), &rows)
+}
+
+/// The same, if how many columns there are is known only here.
+pub fn wide(heading: &[String], rows: &[Vec<String>]) -> Vec<String> {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.chain([heading[column].chars().count()]).max().unwrap_or(0)
     };
-    let widths: [usize; N] = std::array::from_fn(width);
-    let head =
-        [line(&heading.map(str::to_owned), &widths), widths.map(|w| "-".repeat(w)).join("  ")];
+    let widths: Vec<usize> = (0..heading.len()).map(width).collect();
+    let rule = widths.iter().map(|w| "-".repeat(*w)).collect::<Vec<_>>().join("  ");
+    let head = [line(heading, &widths), rule];
     head.into_iter().chain(rows.iter().map(|row| line(row, &widths))).collect()
 }
 
-fn line<const N: usize>(cells: &[String; N], widths: &[usize; N]) -> String {
-    let pad = |column: usize| match column {
-        0 => format!("{:<1$}", cells[0], widths[0]),
-        _ => format!("{:>1$}", cells[column], widths[column]),
+fn line(cells: &[String], widths: &[usize]) -> String {
+    let pad = |(column, (cell, width)): (usize, (&String, &usize))| match column {
+        0 => format!("{cell:<width$}"),
+        _ => format!("{cell:>width$}"),
     };
-    (0..N).map(pad).collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    let padded = cells.iter().zip(widths).enumerate().map(pad);
+    padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
 }
 
 /// A rate for people: `4.53 M/s`.

@@ -128,7 +128,7 @@ fn test(args: &Args, json: bool) -> Result<ExitCode> {
     report.seconds = begin.elapsed().as_secs_f64();
     report.interrupted = interrupt.came();
     match done {
-        Err(Trouble::ReaderGone) => return Err(Trouble::ReaderGone),
+        Err(trouble @ (Trouble::ReaderGone | Trouble::Interrupted)) => return Err(trouble),
         Err(Trouble::Text(text)) => report.problems.push(text),
         Ok(()) => report.passed = true,
     }

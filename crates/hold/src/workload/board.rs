@@ -8,6 +8,7 @@
 //! through `/proc` by the starter's pid. Invariant: every word has one writer at a time.
 
 use super::{Result, Trouble};
+use commonhold::SharedLines;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -39,6 +40,16 @@ impl Board {
             Trouble::new(format!("cannot open the board {} of the run: {e}", path.display()))
         })?;
         Ok(Board { file, path: path.to_owned() })
+    }
+
+    /// Makes a board of `lines` cache lines instead, for [`Board::lines`].
+    pub fn of_lines(lines: usize) -> Result<Board> {
+        Board::create(SharedLines::bytes(lines) / WORD)
+    }
+
+    /// The board as bare cache lines in memory, which processes can poll without a system call.
+    pub fn lines(&self) -> Result<SharedLines> {
+        Ok(SharedLines::of(&self.file)?)
     }
 
     /// Where other processes open this board.

@@ -7,6 +7,7 @@
 //! - [`chance`]: seeded choices and cheap permutations
 //! - [`latency`]: recorded durations that travel between processes
 //! - [`clock`], [`interrupt`], [`results`]: time, Ctrl-C, what came out
+//! - [`pin`]: which processor a process runs on
 //! - [`machine`], [`memory`]: where it ran, and how fast memory was there
 //!
 //! Invariant: nothing here outlives the run. Workers die with whoever started them, the board has
@@ -19,6 +20,7 @@ pub mod interrupt;
 pub mod latency;
 pub mod machine;
 pub mod memory;
+pub mod pin;
 pub mod results;
 pub mod temporary;
 pub mod worker;
@@ -36,6 +38,8 @@ pub enum Trouble {
     Text(String),
     /// Whoever read standard output has gone away: the run ends quietly.
     ReaderGone,
+    /// The person at the terminal has ended it.
+    Interrupted,
 }
 
 /// The result of everything a run does.
@@ -52,6 +56,7 @@ impl Trouble {
         match self {
             Trouble::Text(text) => Failure::failed(text),
             Trouble::ReaderGone => Failure::ReaderGone,
+            Trouble::Interrupted => Failure::Interrupted,
         }
     }
 }
@@ -70,6 +75,7 @@ impl std::fmt::Display for Trouble {
         match self {
             Trouble::Text(text) => f.write_str(text),
             Trouble::ReaderGone => f.write_str("whoever read standard output has gone away"),
+            Trouble::Interrupted => f.write_str("interrupted"),
         }
     }
 }

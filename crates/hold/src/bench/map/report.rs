@@ -1,7 +1,7 @@
 //! The table of `hold bench map`, with the goals beside the figures.
 
 use super::super::{
-    goals::{self, Goal},
+    goals::{self, compare},
     table,
 };
 use super::Args;
@@ -71,15 +71,6 @@ fn rows(
         rows.push([name, format!("{bytes:.1}"), String::new(), theirs, ratio, wanted]);
     }
     rows
-}
-
-fn compare(goal: Option<Goal>, ours: f64, sign: &str, text: fn(f64) -> String) -> [String; 3] {
-    match goal {
-        Some(Goal { theirs, ratio }) => {
-            [text(theirs), format!("{:.2}x", ours / theirs), format!("{sign} {ratio}x")]
-        }
-        None => ["-", "-", "-"].map(str::to_owned),
-    }
 }
 
 fn latency_lines(get: &dyn Fn(&str) -> Option<f64>) -> Vec<String> {

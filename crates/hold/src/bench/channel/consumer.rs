@@ -1,0 +1,185 @@
+//! A process that receives: verifies every message, and says when they came and how late.
+//!
+//! Only timed messages cost it a look at the clock; what came since the one before is counted for the same interval.
+
+use super::super::{
+    crew,
+    pace::Waiting,
+    timeline::{Interval, PackedTimeline, Span, Timeline},
+};
+use super::CHANNEL;
+use super::message::{LAST, Message};
+use crate::workload::{Result, Trouble, clock::now_ns};
+use commonhold::{Consumer, ErrorKind, Hold, Join, Policy, Received};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Whom the producer waits for, as the command says it.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Manner {
+    /// The producer waits as long as it takes; nothing is lost
+    Lossless,
+    /// Nobody waits; what is missed is counted
+    Lossy,
+    /// The producer waits for --patience, then drops the consumer, which joins again
+    Patient,
+}
+
+impl Manner {
+    /// As options and reports call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Manner::Lossless => "lossless",
+            Manner::Lossy => "lossy",
+            Manner::Patient => "patient",
+        }
+    }
+
+    fn policy(self, patience: Duration) -> Policy {
+        match self {
+            Manner::Lossless => Policy::Lossless,
+            Manner::Lossy => Policy::Lossy,
+            Manner::Patient => Policy::Patient(patience),
+        }
+    }
+}
+
+/// What a consumer is told.
+#[derive(Serialize, Deserialize)]
+pub struct Job {
+    /// The shared hold.
+    pub hold: PathBuf,
+    /// Bytes of a message.
+    pub message_bytes: usize,
+    /// Who waits for whom.
+    pub manner: Manner,
+    /// How long, if the producer is patient.
+    pub patience: Duration,
+    /// How it waits.
+    pub waiting: Waiting,
+    /// What is measured.
+    pub span: Span,
+}
+
+/// What a consumer says.
+#[derive(Serialize, Deserialize)]
+pub struct Taken {
+    /// Messages, the warm-up's and the last one included.
+    pub received: u64,
+    /// Messages it knows that it has missed.
+    pub missed: u64,
+    /// How often it was dropped and joined again.
+    pub dropped: u64,
+    /// When what came.
+    pub timeline: PackedTimeline,
+}
+
+struct Receiver {
+    consumer: Consumer,
+    manner: Manner,
+    message_bytes: usize,
+    start_ns: u64,
+    timeline: Timeline,
+    received: u64,
+    missed: u64,
+    dropped: u64,
+    /// Received and missed when the clock was last looked at.
+    told: (u64, u64),
+}
+
+/// Does a consumer's part.
+pub fn run(job: Job) -> Result<()> {
+    let mut receiver = Receiver::new(job)?;
+    crew::perform(|start_ns| receiver.perform(start_ns))
+}
+
+impl Receiver {
+    fn new(job: Job) -> Result<Receiver> {
+        let channel = Hold::open(&job.hold)?.open_channel(CHANNEL)?;
+        let mut consumer = channel.consumer(Join::Now, job.manner.policy(job.patience))?;
+        consumer.set_wait(job.waiting.wait());
+        Ok(Receiver {
+            consumer,
+            manner: job.manner,
+            message_bytes: job.message_bytes,
+            start_ns: 0,
+            timeline: Timeline::new(job.span),
+            received: 0,
+            missed: 0,
+            dropped: 0,
+            told: (0, 0),
+        })
+    }
+
+    fn perform(&mut self, start_ns: u64) -> Result<Taken> {
+        self.start_ns = start_ns;
+        let mut bytes = Vec::with_capacity(self.message_bytes);
+        loop {
+            let Some(received) = self.receive(&mut bytes)? else { continue };
+            let message = self.verify(received, &bytes)?;
+            if message.due_ns == LAST {
+                break;
+            }
+            if message.due_ns != 0 {
+                let now_ns = now_ns();
+                if let Some(interval) = self.tell(now_ns) {
+                    interval.latencies.record(now_ns.saturating_sub(message.due_ns));
+                }
+            }
+        }
+        self.tell(now_ns());
+        let Receiver { received, missed, dropped, .. } = *self;
+        Ok(Taken { received, missed, dropped, timeline: self.timeline.pack() })
+    }
+
+    /// The next message; none if it was dropped and has joined again.
+    #[inline]
+    fn receive(&mut self, bytes: &mut Vec<u8>) -> Result<Option<Received>> {
+        match self.consumer.recv(bytes) {
+            Ok(received) => Ok(Some(received)),
+            Err(e) if e.kind() == ErrorKind::Closed && self.manner == Manner::Patient => {
+                self.consumer.rejoin(Join::Oldest)?;
+                self.dropped += 1;
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether it is the next message, intact; what is missing before it must be what the library says.
+    #[inline]
+    fn verify(&mut self, received: Received, bytes: &[u8]) -> Result<Message> {
+        let expected = self.received + self.missed;
+        let message = Message::read(bytes, self.message_bytes, received.sequence);
+        let gap = received.sequence.checked_sub(expected);
+        let is_allowed = match self.manner {
+            Manner::Lossless => gap == Some(0),
+            Manner::Lossy => gap == Some(received.missed),
+            Manner::Patient => gap == Some(0) || self.dropped > 0,
+        };
+        let (Some(message), Some(gap), true) = (message, gap, is_allowed) else {
+            return Err(Trouble::new(format!(
+                "message {expected} is missing, comes twice, or is not intact (message {} of {} bytes came, {} \
+                 missed before it): this must not be; please report it",
+                received.sequence,
+                bytes.len(),
+                received.missed
+            )));
+        };
+        self.missed += gap;
+        self.received += 1;
+        Ok(message)
+    }
+
+    /// Counts what came since the last time for the interval of `now_ns`; none during the warm-up.
+    #[inline]
+    fn tell(&mut self, now_ns: u64) -> Option<&mut Interval> {
+        let (received, missed) = (self.received - self.told.0, self.missed - self.told.1);
+        self.told = (self.received, self.missed);
+        let interval = self.timeline.at(self.start_ns, now_ns)?;
+        interval.count += received;
+        interval.missed += missed;
+        Some(interval)
+    }
+}
