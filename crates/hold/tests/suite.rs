@@ -6,6 +6,7 @@ mod channels;
 mod command;
 mod files;
 mod holds;
+mod latency;
 mod logs;
 mod messages;
 mod pairs;
