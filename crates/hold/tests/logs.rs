@@ -1,7 +1,7 @@
 //! Logs from the command line: writers and collectors, killed and followed.
 
 use crate::support::Ground;
-use crate::support::beside::{Beside, lines, objects, until};
+use crate::support::beside::{Beside, objects, until};
 use rustix::process::Signal;
 use serde_json::json;
 use std::path::Path;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// A process that goes on beside the test; it is killed if the test fails.
 pub struct Beside {
     child: Child,
-    input: Option<ChildStdin>,
+    pub input: Option<ChildStdin>,
     out: BufReader<ChildStdout>,
 }
 
