@@ -137,9 +137,31 @@ fn collector_steps() -> Vec<&'static str> {
     })
 }
 
+/// One more thread than there are rings: it is refused.
+fn crowd(path: &Path) {
+    let (hold, log) = open(path);
+    assert_eq!(behind(&log, 6), Written::Dropped);
+    drop(log);
+    hold.close().unwrap();
+}
+
+/// What a thread is told that writes while so many others have rings.
+fn behind(log: &Log, others: u32) -> Written {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| match others {
+            0 => log.write(LogLevel::Info, text(16, 0)).unwrap(),
+            _ => {
+                assert!(log.prepare().unwrap());
+                behind(log, others - 1)
+            }
+        });
+        thread.join().unwrap()
+    })
+}
+
 #[test]
 fn every_step_of_logs_is_passed() {
-    let (writers, collectors) = (writer_steps(), collector_steps());
+    let (writers, collectors) = ([writer_steps(), passed(crowd)].concat(), collector_steps());
     for step in steps::ALL.iter().filter(|s| s.starts_with("log.") || s.starts_with("collect.")) {
         // Handing back in recovery: `recoverers_are_killed`.
         let passed = writers.contains(step) || collectors.contains(step);
@@ -182,6 +204,18 @@ fn writers_are_killed_at_every_step() {
     }
     assert!(kills >= 15, "only {kills} kills");
     assert_eq!(log.stat().unwrap().refused, 0);
+}
+
+#[test]
+fn a_refused_writer_is_killed() {
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    let (hold, log) = open(&path);
+    assert!(kill_at("log.refused", 1, || crowd(&path)));
+    // What the dead one had is free again, asked for or not.
+    assert_eq!(behind(&log, 5), Written::Accepted);
+    whole(&hold, "refused");
+    assert_eq!(behind(&log, 6), Written::Dropped);
 }
 
 #[test]

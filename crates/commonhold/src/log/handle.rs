@@ -424,9 +424,8 @@ impl Inner {
         // Relaxed: a counter.
         let number = || self.header().threads.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let word = || tenant(me, number());
-        let (ring, word) = self.seats.claim(space, layout, false, word).or_else(|| {
-            self.may_be_thorough().then(|| self.seats.claim(space, layout, true, word)).flatten()
-        })?;
+        let claimed = self.seats.claim(space, layout, false, word);
+        let (ring, word) = claimed.or_else(|| self.claim_of_the_dead(word))?;
         let thread = (word >> 32) as u32;
         let sitting = Sitting { log: self.number, ring, thread };
         let bytes = layout.ring(space, ring).introduce();
@@ -442,12 +441,17 @@ impl Inner {
         Some(Found::Seat(sitting))
     }
 
-    /// Asking for the dead costs system calls: once in 10 ms.
-    fn may_be_thorough(&self) -> bool {
+    /// Asking for the dead costs system calls: if it was in vain, not again for 10 ms.
+    fn claim_of_the_dead(&self, word: impl Fn() -> u64) -> Option<(u32, u64)> {
         let now = clock::monotonic_ns() / 1_000_000;
-        // Relaxed: a hint.
-        let before = self.in_vain_ms.swap(now, Ordering::Relaxed);
-        before == 0 || now.saturating_sub(before) >= 10
+        // Relaxed, here and below: a hint.
+        let before = self.in_vain_ms.load(Ordering::Relaxed);
+        if before != 0 && now.saturating_sub(before) < 10 {
+            return None;
+        }
+        let claimed = self.seats.claim(self.space(), &self.layout, true, word);
+        self.in_vain_ms.store(if claimed.is_some() { 0 } else { now }, Ordering::Relaxed);
+        claimed
     }
 
     /// A thread ends.
