@@ -9,7 +9,7 @@
 use crate::workload::{Result, Trouble};
 use commonhold::{
     Channel, ChannelOptions, Element, ErrorKind, Hold, Join, Log, LogLevel, LogOptions, Policy,
-    Queue, QueueOptions, Written,
+    Queue, QueueOptions, Received, Written,
 };
 use std::collections::HashMap;
 use std::io::sink;
@@ -21,6 +21,8 @@ const LOST: &str = "lost";
 const AT_WORK: [&str; 2] = ["there", "back"];
 const RING_BYTES: u64 = 16 << 10;
 const RINGS: u32 = 16;
+/// For what needs to wait for nobody who lives.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// What a consumer reads before it leaves.
 const READS: u32 = 60;
 /// The structures' names, and those of the ones that come and go.
@@ -181,23 +183,27 @@ impl Messages {
         }
     }
 
-    /// Whoever died as a producer or consumer keeps nobody from sending and reading.
+    /// All that is kept can be read, and whoever died at either end keeps nobody from sending.
     fn look_at_messages(&self) -> Result<()> {
         let mut consumer = self.channel.consumer(Join::Oldest, Policy::Lossless)?;
-        let mut producer = self.channel.producer()?;
         let (mut buffer, mut next) = (Vec::new(), consumer.sequence());
-        let last = producer.sequence();
-        if producer.send_timeout(&message(last), Duration::from_secs(20))? != Some(last) {
-            return Err(Trouble::new(format!("message {last} cannot be sent")));
+        let right = |next: u64, found: Option<Received>, buffer: &[u8]| match found
+            .map(|found| found.sequence)
+            == Some(next)
+            && buffer == message(next)
+        {
+            true => Ok(next + 1),
+            false => Err(Trouble::new(format!("message {next} is lost or torn: {found:?}"))),
+        };
+        while let Some(received) = consumer.try_recv(&mut buffer)? {
+            next = right(next, Some(received), &buffer)?;
         }
-        while next <= last {
-            let received = consumer.recv_timeout(&mut buffer, Duration::from_secs(20))?;
-            if received.map(|received| received.sequence) != Some(next) || buffer != message(next) {
-                return Err(Trouble::new(format!("message {next} of {last} is lost or torn")));
-            }
-            next += 1;
+        let sent = self.channel.producer()?.send_timeout(&message(next), PATIENCE)?;
+        if sent != Some(next) {
+            return Err(Trouble::new(format!("message {next} was sent as {sent:?}")));
         }
-        Ok(())
+        let received = consumer.recv_timeout(&mut buffer, PATIENCE)?;
+        right(next, received, &buffer).map(drop)
     }
 
     /// Each writer's lines are whole and in order.
