@@ -66,6 +66,11 @@ impl Task {
     pub fn all() -> Vec<Task> {
         let own = Kind::ALL.into_iter().flat_map(|k| Operation::ALL.map(|o| Task::Own(k, o)));
         let rest = [
+            Task::Elements,
+            Task::Send,
+            Task::Receive,
+            Task::Lines,
+            Task::Structures,
             Task::ComeAndGo,
             Task::Overflow,
             Task::Increment,
@@ -76,11 +81,6 @@ impl Task {
             Task::Scratch(0),
             Task::Scratch(1),
             Task::Scratch(2),
-            Task::Elements,
-            Task::Send,
-            Task::Receive,
-            Task::Lines,
-            Task::Structures,
             Task::Thread,
             Task::Sweep,
             Task::Check,
@@ -89,7 +89,8 @@ impl Task {
             Task::Backup,
         ];
         // Reads pass no steps of their own.
-        own.filter(|t| !matches!(t, Task::Own(_, Operation::Get))).chain(rest).collect()
+        let own = own.filter(|t| !matches!(t, Task::Own(_, Operation::Get)));
+        rest.into_iter().chain(own).collect()
     }
 
     /// Does it, in a process of its own.
