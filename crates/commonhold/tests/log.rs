@@ -6,6 +6,7 @@ use commonhold::{
     log_line,
 };
 use std::io::{self, Write};
+use std::sync::mpsc;
 use std::time::Duration;
 
 fn small() -> LogOptions {
@@ -174,15 +175,50 @@ fn what_cannot_be_written_out_is_not_collected() {
 }
 
 #[test]
-fn young_lines_wait_for_the_hold_back() {
+fn young_lines_wait_for_the_hold_back_while_a_thread_is_silent() {
     let (_ground, _hold, log) = ground(small());
-    accepted(&log, "young");
     let mut collector = log.collector().unwrap().hold_back(Duration::from_secs(1000));
     let mut text = Vec::new();
+    let (go, told) = mpsc::channel();
+    let (tell, done) = mpsc::channel();
+    let other = log.clone();
+    let silent = std::thread::spawn(move || {
+        other.prepare().unwrap();
+        tell.send(()).unwrap();
+        told.recv().unwrap();
+        accepted(&other, "younger");
+        tell.send(()).unwrap();
+        told.recv()
+    });
+    done.recv().unwrap();
+    accepted(&log, "young");
     let round = collector.poll(&mut text).unwrap();
-    assert!(round.more && round.lines == 0 && text.is_empty());
+    assert!(round.more && !String::from_utf8_lossy(&text).contains(" young\n"));
+    go.send(()).unwrap();
+    done.recv().unwrap();
+    // The other thread cannot write an older line any more; this one still can write one older than "younger".
+    let round = collector.poll(&mut text).unwrap();
+    let shown = String::from_utf8_lossy(&text);
+    assert!(round.more && shown.contains(" young\n") && !shown.contains(" younger\n"), "{shown}");
     let mut collector = collector.hold_back(Duration::ZERO);
-    assert_eq!(collector.poll(&mut text).unwrap().lines, 2);
+    collector.poll(&mut text).unwrap();
+    assert!(String::from_utf8_lossy(&text).ends_with(" younger\n"));
+    drop(go);
+    assert!(silent.join().unwrap().is_err());
+}
+
+#[test]
+fn young_lines_need_not_wait_for_anybody_if_nobody_else_has_a_ring() {
+    let (_ground, _hold, log) = ground(small());
+    std::thread::scope(|scope| {
+        scope.spawn(|| accepted(&log, "of one that is gone")).join().unwrap();
+    });
+    accepted(&log, "of one that is here");
+    let mut collector = log.collector().unwrap().hold_back(Duration::from_secs(1000));
+    let mut text = Vec::new();
+    assert!(!collector.poll(&mut text).unwrap().more);
+    let shown = String::from_utf8_lossy(&text);
+    assert!(shown.ends_with(" of one that is here\n") && shown.contains(" gone\n"), "{shown}");
 }
 
 #[test]

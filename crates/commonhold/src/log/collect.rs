@@ -3,9 +3,9 @@
 //! A round takes what is old enough, writes it out, and only then marks it in the hold as collected. So a successor loses
 //! nothing; what its predecessor wrote and did not come to mark, one round at most, it writes again.
 //!
-//! A line is old enough after the hold-back: whoever was slower than that between looking at the clock and committing
-//! comes late, and its line is flagged. So nobody who is stopped in the middle of a line holds up the others for
-//! longer.
+//! A line is old enough when every thread that has a ring has written a younger one, and in any case after the hold-back:
+//! whoever was slower than that between looking at the clock and committing comes late, and its line is flagged. So
+//! nobody who is stopped in the middle of a line holds up the others for longer.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::handle::Log;
@@ -114,8 +114,8 @@ impl Collector {
         })
     }
 
-    /// How old a line must be before it is written out, so that older ones of other threads can still come before it;
-    /// default 5 ms.
+    /// How old a line must be before it is written out although there is a thread that has written nothing since, so that
+    /// an older one of that thread can still come before it; default 5 ms.
     pub fn hold_back(mut self, time: Duration) -> Collector {
         self.hold_back = time;
         self
@@ -182,7 +182,7 @@ impl Collector {
 
     /// Sleeps for a while that fits what the last round found; not at all while there is much to do.
     pub fn pause(&mut self, round: &Round) {
-        if round.lines > 0 && round.more {
+        if round.lines > 0 && round.more || round.lines >= LINES as u64 {
             self.pause = Duration::from_millis(1);
             return;
         }

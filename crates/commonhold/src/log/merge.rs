@@ -27,6 +27,8 @@ pub(crate) struct Cursor {
     collected: u64,
     /// End of what is read in this round.
     end: u64,
+    /// When `end` was read, nobody had the ring: who has it since looked at the clock afterwards.
+    deserted: bool,
     /// Who wrote the last line; known.
     thread: u32,
     /// The time by which the line at a position was merged when it was seen first.
@@ -36,7 +38,7 @@ pub(crate) struct Cursor {
 impl Cursor {
     pub(crate) fn new(position: u64, expected: Option<u32>, collected: u64) -> Cursor {
         let (end, keyed) = (position, (u64::MAX, 0));
-        Cursor { position, expected, collected, end, thread: 0, keyed }
+        Cursor { position, expected, collected, end, deserted: false, thread: 0, keyed }
     }
 
     /// The next line, if there is one. Goes over pads, and over what has been overwritten.
@@ -60,6 +62,12 @@ impl Cursor {
         None
     }
 
+    /// True if it is at its end and somebody may be about to write a line whose time is past already.
+    #[inline]
+    fn is_silent(&self) -> bool {
+        self.position == self.end && !self.deserted
+    }
+
     /// The time to merge the line at the cursor by: a clock that is set back must not hold lines back for as long.
     #[inline]
     fn key(&mut self, head: &Head, now_ns: u64) -> u64 {
@@ -76,6 +84,8 @@ pub(crate) struct Merge {
     pub(crate) cursors: Vec<Cursor>,
     /// First lines: when, and of which ring.
     heap: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Rings that are read up to their end and in which an older line than those in the heap may come yet.
+    silent: u32,
     /// Threads that were announced.
     known: HashSet<u32>,
     now_ns: u64,
@@ -86,7 +96,7 @@ impl Merge {
     /// Begins at the given places.
     pub(crate) fn new(cursors: Vec<Cursor>) -> Merge {
         let (heap, known) = (BinaryHeap::new(), HashSet::new());
-        Merge { cursors, heap, known, now_ns: 0, latest_ns: 0 }
+        Merge { cursors, heap, silent: 0, known, now_ns: 0, latest_ns: 0 }
     }
 
     /// Looks how far the rings reach now. The time was taken before.
@@ -100,9 +110,19 @@ impl Merge {
                 self.heap.push(Reverse((cursor.key(&head, now_ns), number)));
             }
         }
+        self.silent = 0;
+        for (number, cursor) in (0..layout.rings).zip(&mut self.cursors) {
+            let ring = Ring::new(space, layout, number);
+            // Acquire: tenants are looked at after all heads. A head that has not moved by then means that no
+            // line came in between either.
+            let is_free = ring.header.tenant.load(Ordering::Acquire) == 0;
+            cursor.deserted = is_free && ring.extent().0 == cursor.end;
+            self.silent += u32::from(cursor.is_silent());
+        }
     }
 
-    /// Puts the next line that was written at `until_ns` or before into `line`. False if there is none.
+    /// Puts the next line into `line` that was written at `until_ns` or before, or that no older one can come to any
+    /// more, since each writer has written a younger one. False if there is none.
     pub(crate) fn next(
         &mut self,
         space: &Space,
@@ -112,13 +132,14 @@ impl Merge {
     ) -> bool {
         loop {
             let Some(Reverse((key, number))) = self.heap.peek().copied() else { return false };
-            if key > until_ns {
+            if key > until_ns && self.silent > 0 {
                 return false;
             }
             let ring = Ring::new(space, layout, number);
             let taken = self.take(&ring, number, key, line);
             let Some(cursor) = self.cursors.get_mut(number as usize) else { return false };
             let next = cursor.peek(&ring).map(|head| cursor.key(&head, self.now_ns));
+            self.silent += u32::from(cursor.is_silent());
             if let Some(mut top) = self.heap.peek_mut() {
                 match next {
                     Some(key) => *top = Reverse((key, number)),
