@@ -146,6 +146,11 @@ fn joining_now_and_from_the_oldest() {
     drop(first);
     let mut producer = channel.producer().unwrap();
     for sequence in 0..5000 {
+        if sequence % 13 == 0 {
+            // What the one before has sent is kept as long as it would be by that one.
+            drop(producer);
+            producer = channel.producer().unwrap();
+        }
         producer.send(&message(sequence)).unwrap();
         if sequence % 7 == 0 {
             for policy in [Policy::Lossless, Policy::Lossy, Policy::Patient(Duration::ZERO)] {

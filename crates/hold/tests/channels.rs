@@ -26,8 +26,8 @@ fn every_consumer_receives_every_message() {
     assert_eq!(sent, json!({"sent": 2, "all": true, "first": 5}));
     let oldest = ["channel", "recv", "shop", "ticks", "--oldest", "--timeout", "0", "--frames"];
     let kept = ground.run(&oldest);
-    // Of the latest producer.
-    assert_eq!((kept.code, &kept.bytes[..]), (0, &b"\x02\0\0\0-1\x04\0\0\0last"[..]));
+    let all = [&frames[..], b"\x02\0\0\0-1\x04\0\0\0last"].concat();
+    assert_eq!((kept.code, kept.bytes), (0, all));
     let run = ground.run(&["channel", "recv", "shop", "ticks", "--timeout", "0"]);
     assert_eq!((run.code, run.out.as_str(), run.err.as_str()), (1, "", ""));
     let err = ground.fails(3, &["channel", "send", "shop", "ticks", &"x".repeat(16385)]);
@@ -46,10 +46,10 @@ fn a_second_producer_is_refused_by_name() {
     assert!(err.contains(&format!("process {pid}")), "{err}");
     first.kill();
     ground.ok(&["channel", "send", "shop", "ticks", "two"]);
-    let kept = ["channel", "recv", "shop", "ticks", "--oldest", "--format", "json", "--count", "1"];
-    // The sequence goes on.
-    let message = json!({"message": "two", "missed": 0, "sequence": 1});
-    assert_eq!(objects(&ground.ok(&kept)), [message]);
+    let kept = ["channel", "recv", "shop", "ticks", "--oldest", "--format", "json", "--count", "2"];
+    // What the dead one has sent is there, and the sequence goes on.
+    let message = |text, sequence| json!({"message": text, "missed": 0, "sequence": sequence});
+    assert_eq!(objects(&ground.ok(&kept)), [message("one", 0), message("two", 1)]);
 }
 
 #[test]

@@ -51,8 +51,8 @@ impl fmt::Debug for Producer {
 
 impl Producer {
     pub(super) fn new(bound: &Arc<Bound>) -> Result<Producer> {
-        let (seat, at) = Seat::take(bound, |seat| takeover::take(&seat.bound, seat.owner))?;
-        Ok(Producer { seat, at, room: Room::new(at.position), wait: Wait::Sleep })
+        let (seat, begin) = Seat::take(bound, |seat| takeover::take(&seat.bound, seat.owner))?;
+        Ok(Producer { seat, at: begin.end, room: Room::new(begin), wait: Wait::Sleep })
     }
 
     /// How it waits for room; at first [`Wait::Sleep`].

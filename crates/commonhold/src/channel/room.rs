@@ -15,6 +15,7 @@ use crate::channel::bound::Bound;
 use crate::channel::frame::HEADER;
 use crate::channel::layout::{LINES, Mark, Use, Word};
 use crate::channel::options::Peer;
+use crate::channel::takeover::Begin;
 use crate::os::clock;
 use crate::steps::step;
 use crate::sync::participant;
@@ -22,6 +23,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
+/// So many boundaries of frames are known in each lap.
+pub(super) const KEPT: u64 = 8;
 /// The mark is at most so far behind.
 const MARK_BYTES: u64 = 64 << 10;
 /// Whether a consumer lives is asked at most so often.
@@ -55,12 +58,13 @@ pub(super) struct Room {
 
 impl Room {
     /// Of a producer that has just moved the mark to its position.
-    pub(super) fn new(position: u64) -> Room {
+    pub(super) fn new(Begin { end, kept }: Begin) -> Room {
+        let position = end.position;
         Room {
             stop: position,
             allowance: position,
             marked: position,
-            kept: VecDeque::new(),
+            kept,
             doubts: [Doubt::default(); LINES],
             waits_for: None,
             patience_ends_ns: None,
@@ -74,7 +78,7 @@ impl Room {
             bound.head().set_mark(now);
             self.marked = now.position;
         }
-        let stride = bound.ring.size() / 8;
+        let stride = bound.ring.size() / KEPT;
         if self.kept.back().is_none_or(|last| now.position >= last + stride) {
             self.kept.push_back(now.position);
         }
@@ -116,7 +120,7 @@ impl Room {
 
     /// The boundary that the limit is to be one ring ahead of: as far back as `need` permits, and some more.
     fn boundary(&self, least: u64, position: u64, need: u64, size: u64) -> u64 {
-        let wanted = (need + size / 8).min(position + size);
+        let wanted = (need + size / KEPT).min(position + size);
         let kept = self.kept.iter().find(|kept| **kept + size >= wanted);
         kept.map_or(least, |kept| least.min(*kept))
     }

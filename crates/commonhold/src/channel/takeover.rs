@@ -8,17 +8,27 @@
 use crate::channel::bound::Bound;
 use crate::channel::frame::{self, Header};
 use crate::channel::layout::{LAST, Mark};
+use crate::channel::room::KEPT;
 use crate::error::{Error, ErrorKind, Result};
 use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::participant;
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-/// Claims the producer's word for `me` and finds the end.
+/// Where a producer goes on.
+pub(super) struct Begin {
+    /// The next message.
+    pub(super) end: Mark,
+    /// Boundaries of the frames that are kept, an eighth of a ring apart, the oldest first.
+    pub(super) kept: VecDeque<u64>,
+}
+
+/// Claims the producer's word for `me` and finds the end and what is kept.
 ///
 /// # Errors
 /// `Busy`, naming slot and process, while another producer lives; `Damaged`.
-pub(super) fn take(bound: &Bound, me: Owner) -> Result<Mark> {
+pub(super) fn take(bound: &Bound, me: Owner) -> Result<Begin> {
     claim(bound, me)?;
     step!("channel.producer-claimed");
     bound.head().messages.wake_all();
@@ -26,7 +36,7 @@ pub(super) fn take(bound: &Bound, me: Owner) -> Result<Mark> {
     let end = find_end(bound).inspect_err(|_| release(bound, me))?;
     step!("channel.walked");
     bound.head().set_mark(end);
-    Ok(end)
+    Ok(Begin { end, kept: kept(bound, end) })
 }
 
 fn claim(bound: &Bound, me: Owner) -> Result<()> {
@@ -81,4 +91,34 @@ fn find_end(bound: &Bound) -> Result<Mark> {
         }
     }
     Err(bound.damaged("no end is found", at.position))
+}
+
+/// Walks from the oldest message that is kept to the end, so that joiners go on finding it. Nothing if there is damage: then
+/// what was sent before counts as gone.
+fn kept(bound: &Bound, end: Mark) -> VecDeque<u64> {
+    let (ring, mut kept) = (&bound.ring, VecDeque::new());
+    // Relaxed: only producers store it, and the one before is gone.
+    let limit = bound.head().limit.load(Ordering::Relaxed);
+    let mut position = limit.saturating_sub(ring.size());
+    if !limit.is_multiple_of(8) || limit > end.position + ring.size() {
+        return kept;
+    }
+    // The sequences are those up to the end's; of each header only the lower half is known.
+    let first = frame::low_sequence(ring.header(position).load(Ordering::Acquire));
+    let mut sequence = u64::from(first);
+    while position < end.position {
+        if kept.back().is_none_or(|last| position >= last + ring.size() / KEPT) {
+            kept.push_back(position);
+        }
+        let word = ring.header(position).load(Ordering::Acquire);
+        match frame::decode(word, sequence, ring.rest(position), ring.size()) {
+            Header::Filler => position += ring.rest(position),
+            Header::Message { len } => {
+                position += frame::bytes(len);
+                sequence += 1;
+            }
+            Header::None | Header::Wrong => return VecDeque::new(),
+        }
+    }
+    if position == end.position { kept } else { VecDeque::new() }
 }

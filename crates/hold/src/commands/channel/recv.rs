@@ -26,8 +26,7 @@ Examples:
 
 A message that has line feeds in it takes several lines; --frames and --format json tell messages apart.
 What a lossy consumer misses is told with the next message, on standard error and in JSON.
---oldest gives what the latest producer has sent, as far back as the ring goes: a new producer
-('hold channel send') does not keep the messages of the one before for those who come later.
+--oldest gives what the ring still has, three quarters of it or more, whoever sent it.
 
 Exit codes: 0 as many came as were asked for, or without --count at least one; 1 the time ran out
 before; 130 ended by a signal before --count; 2, 3 see 'hold help'. Without --count a signal is the end,
@@ -50,7 +49,7 @@ pub struct Args {
     #[command(flatten)]
     name: StructureName,
 
-    /// Begin with the oldest message that is kept (of the latest producer), instead of the next one
+    /// Begin with the oldest message that the ring still has, instead of the next one
     #[arg(long)]
     oldest: bool,
 
