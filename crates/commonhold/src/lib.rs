@@ -81,6 +81,7 @@ pub use os::lines::SharedLines;
 pub use queue::batch::Batch;
 pub use queue::bell::Bell;
 pub use queue::element::{Bytes, Element};
-pub use queue::handle::{Holder, NamedQueueStat, Queue, QueueStat};
+pub use queue::handle::Queue;
 pub use queue::named::NamedQueue;
 pub use queue::options::QueueOptions;
+pub use queue::stat::{Holder, NamedQueueStat, QueueStat};

@@ -15,12 +15,12 @@ use crate::map::root::{self, Status};
 use crate::memory::block;
 use crate::memory::extents::growth;
 use crate::os::clock;
+use crate::os::draft::Draft;
 use crate::os::file::check_size_limit;
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 /// Passes without keeping writers out.
@@ -46,7 +46,7 @@ pub struct BackupReport {
 struct Backup<'a> {
     hold: &'a Hold,
     out: BufWriter<File>,
-    draft: PathBuf,
+    to: &'a Path,
     frames: u64,
     bytes: u64,
     /// What was written of each map, by its id and incarnation.
@@ -66,25 +66,20 @@ pub(crate) fn backup(hold: &Hold, to: &Path) -> Result<BackupReport> {
         let text = format!("{}: exists already; choose another name for the backup", to.display());
         return Err(Error::new(ErrorKind::Exists, text));
     }
-    let draft = to.with_added_extension(format!("partial-{}", std::process::id()));
-    // As private as the hold, whatever the umask.
-    let private = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft);
-    let file = private.map_err(failed)?;
+    // As private as the hold, whatever the umask. Nameless until it is whole: who is killed leaves nothing behind.
+    let draft = Draft::new(to, 0o600).map_err(failed)?;
     let mut backup = Backup {
         hold,
-        out: BufWriter::new(file),
-        draft,
+        out: BufWriter::new(draft.file().try_clone().map_err(failed)?),
+        to,
         frames: 0,
         bytes: 0,
         maps: HashMap::new(),
     };
-    let report = backup.run().and_then(|report| {
-        backup.out.flush().and_then(|()| backup.out.get_ref().sync_all()).map_err(failed)?;
-        std::fs::hard_link(&backup.draft, to).map_err(failed)?;
-        Ok(report)
-    });
-    let _ = std::fs::remove_file(&backup.draft);
-    report
+    let report = backup.run()?;
+    backup.out.flush().and_then(|()| backup.out.get_ref().sync_all()).map_err(failed)?;
+    drop(draft.commit().map_err(failed)?);
+    Ok(report)
 }
 
 impl Backup<'_> {
@@ -127,8 +122,8 @@ impl Backup<'_> {
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.bytes += bytes.len() as u64;
-        let failed = |e: std::io::Error| Error::os(self.draft.display(), &e);
-        check_size_limit(&self.draft, self.bytes).map_err(failed)?;
+        let failed = |e: std::io::Error| Error::os(format!("backup to {}", self.to.display()), &e);
+        check_size_limit(self.to, self.bytes).map_err(failed)?;
         self.out.write_all(bytes).map_err(failed)
     }
 

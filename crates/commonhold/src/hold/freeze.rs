@@ -13,7 +13,7 @@ use crate::memory::lane::{self, LaneGuard};
 use crate::memory::roots::roots;
 use crate::steps::step;
 use crate::sync::owner::Owner;
-use crate::sync::robust_lock::{self, Doubts, Level, Peers};
+use crate::sync::robust_lock::{self, Doubts, Level, Patience, Peers};
 use std::marker::PhantomData;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -59,12 +59,16 @@ pub(crate) fn freeze(arena: &Arena) -> Result<Freeze<'_>> {
 fn wait_for(lane: &LaneGuard<'_>, segment: Segment<'_>) -> Result<()> {
     let word = &segment.header().lock;
     let (mut spins, mut doubts) = (0u32, Doubts::default());
+    let patience = Patience::new(lane.patience());
     while let Some(owner) = robust_lock::holder(word) {
         spins += 1;
         if spins < 1000 {
             std::hint::spin_loop();
-        } else if doubts.ask(word, owner, lane, Level::Segments)?.is_some() {
-            std::thread::sleep(Duration::from_micros(100));
+        } else {
+            let pause = doubts.ask(word, owner, lane, Level::Segments)?;
+            if let Some(pause) = patience.shorten(pause, owner, lane)? {
+                std::thread::sleep(pause.min(Duration::from_micros(100)));
+            }
         }
     }
     Ok(())

@@ -15,9 +15,10 @@ use crate::hold::superblock::superblock;
 use crate::log::handle::{self as log, Log};
 use crate::log::options::LogOptions;
 use crate::map::bound;
+use crate::map::compact::{self, Wanted};
 use crate::map::handle::Map;
+use crate::map::lifecycle;
 use crate::map::options::MapOptions;
-use crate::map::{compact, lifecycle};
 use crate::memory::arena::Arena;
 use crate::memory::lane::LaneGuard;
 use crate::memory::roots::{self, StructureKind};
@@ -25,6 +26,7 @@ use crate::memory::trim;
 use crate::os::place;
 use crate::queue::handle::{self as queue, Queue};
 use crate::queue::options::QueueOptions;
+use crate::queue::stat::{self as queue_stat, QueueStat};
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
 use std::fmt;
@@ -99,14 +101,14 @@ impl Hold {
         if self.arena.participant().is_none() {
             lifecycle::check_name(name)?;
             let map = self.open_map(name)?;
-            if map.options() != &options {
+            if map.options().mode != options.mode {
                 let text = format!("map '{name}' exists with other options; open it with its own");
                 return Err(Error::new(ErrorKind::Mismatch, text));
             }
             return Ok(map);
         }
         let bound = lifecycle::open_or_create(&self.arena, name, &options)?;
-        Ok(Map::new(Arc::clone(&self.arena), bound))
+        Ok(Map::new(Arc::clone(&self.arena), bound.with_value_room(options.value_room)))
     }
 
     /// Opens an existing map, whatever its options.
@@ -194,6 +196,15 @@ impl Hold {
         queue::open(&self.arena, name)
     }
 
+    /// The figures of a queue, also from a read-only handle.
+    ///
+    /// # Errors
+    /// `NotFound`; `Mismatch` if it is another kind of structure; `Closed`; `Damaged`.
+    pub fn queue_stat(&self, name: &str) -> Result<QueueStat> {
+        self.arena.ensure_open()?;
+        queue_stat::stat_named(&self.arena, name)
+    }
+
     /// Drops a queue with all its elements; false if there is none. Other handles of this process on it report `NotFound` from
     /// then on. If the process dies meanwhile, its successor finishes.
     ///
@@ -271,12 +282,16 @@ impl Hold {
         check::check(self)
     }
 
-    /// Empties sparse extents and gives memory back to the system that has been free for a quarter of a second;
-    /// returns the bytes. Writers do it too, as they free memory. A hold with a cache map keeps its memory.
+    /// Empties extents that are less than half full and gives memory back to the system that has been free for a
+    /// quarter of a second; returns the bytes. Writers give back too, whenever 4 MiB have been freed by whomever, and where a
+    /// hold is full they empty extents. A hold with a cache map keeps its memory.
+    ///
+    /// # Errors
+    /// `Closed`, `ReadOnly`, `Reentrant`, `Damaged`.
     pub fn trim(&self) -> Result<u64> {
         let lane: LaneGuard<'_> = self.arena.enter()?;
-        compact::compact(&lane, u64::MAX)?;
-        Ok(trim::trim(self.space(), lane.me(), lane.lane(), trim::GRACE_MS))
+        compact::compact(&lane, Wanted::SPARSE)?;
+        Ok(trim::trim(self.space(), lane.me(), lane.lane()))
     }
 
     /// Writes a copy of all maps, as they were at one moment, to a new file, while others go on writing. Queues, channels

@@ -43,11 +43,12 @@ pub(crate) fn open(name: &Path, options: &HoldOptions) -> Result<Hold> {
             return Ok(hold);
         }
     }
-    Err(Error::new(ErrorKind::Busy, format!("{}: deleted again and again", path.display())))
+    Err(deleted_again_and_again(&path))
 }
 
 pub(crate) fn open_or_create(name: &Path, options: &HoldOptions) -> Result<Hold> {
-    loop {
+    // Somebody else may make it or delete it in between.
+    for _ in 0..100 {
         match open(name, options) {
             Err(error) if error.is_not_found() && !options.read_only => {}
             other => return other,
@@ -57,6 +58,11 @@ pub(crate) fn open_or_create(name: &Path, options: &HoldOptions) -> Result<Hold>
             other => return other,
         }
     }
+    Err(deleted_again_and_again(&place::resolve(name, options.directory.as_deref())?))
+}
+
+fn deleted_again_and_again(path: &Path) -> Error {
+    Error::new(ErrorKind::Busy, format!("{}: deleted again and again", path.display()))
 }
 
 pub(crate) fn create(name: &Path, options: &HoldOptions) -> Result<Hold> {
@@ -66,9 +72,21 @@ pub(crate) fn create(name: &Path, options: &HoldOptions) -> Result<Hold> {
         return Err(Error::new(ErrorKind::Invalid, text));
     }
     let failed = |e: std::io::Error| Error::os(format!("creating {}", path.display()), &e);
-    if path.symlink_metadata().is_ok() {
-        let text = format!("{}: exists already; open it, or 'hold drop' it first", path.display());
-        return Err(Error::new(ErrorKind::Exists, text));
+    if let Ok(found) = path.symlink_metadata() {
+        let shown = path.display();
+        let dangling = found.is_symlink() && !path.exists();
+        return Err(match dangling {
+            true => {
+                let text = format!(
+                    "{shown}: is a symbolic link to nothing; remove it, or make what it names"
+                );
+                Error::new(ErrorKind::Invalid, text)
+            }
+            false => {
+                let text = format!("{shown}: exists already; open it, or 'hold drop' it first");
+                Error::new(ErrorKind::Exists, text)
+            }
+        });
     }
     let draft = Draft::new(&path, options.mode).map_err(failed)?;
     let file = HoldFile::new(draft.file().try_clone().map_err(failed)?, path.clone(), true);
@@ -123,7 +141,7 @@ fn is_in_memory(file: &HoldFile) -> Result<bool> {
 /// `None` if the file was deleted or replaced meanwhile.
 fn try_open(path: &Path, options: &HoldOptions) -> Result<Option<Hold>> {
     let writable = !options.read_only;
-    let failed = |e: std::io::Error| open_error(path, &e);
+    let failed = |e: std::io::Error| open_error(path, writable, &e);
     let file = place::open_existing(path, writable).map_err(failed)?;
     let max_bytes = first_look(path, &file)?;
     let file = HoldFile::new(file, path.to_owned(), writable).map_err(failed)?;
@@ -143,6 +161,7 @@ fn try_open(path: &Path, options: &HoldOptions) -> Result<Option<Hold>> {
     check_sizes(&space, path)?;
     check_boot(&space, path, open_lock.alone, writable)?;
     let arena = Arena::new(space);
+    arena.set_lock_timeout(options.lock_timeout);
     *arena.open_lock.lock().unwrap_or_else(|e| e.into_inner()) = Some(open_lock.held);
     if writable {
         arena.register(HOOKS)?;
@@ -150,18 +169,21 @@ fn try_open(path: &Path, options: &HoldOptions) -> Result<Option<Hold>> {
         arena.open_lock.lock().unwrap_or_else(|e| e.into_inner()).take();
         arena.sweep()?;
         extend_table(&arena)?;
+        arena.enter()?.trim_if_due();
     }
     Ok(Some(Hold::new(Arc::new(arena))))
 }
 
-fn open_error(path: &Path, error: &std::io::Error) -> Error {
+fn open_error(path: &Path, writable: bool, error: &std::io::Error) -> Error {
     let path = path.display();
     let text = match error.kind() {
         std::io::ErrorKind::NotFound => {
-            format!("{path}: there is no such hold; 'hold list' shows those in memory")
+            format!("{path}: there is no such hold")
         }
         std::io::ErrorKind::PermissionDenied => {
-            format!("{path}: permission denied; ask its owner, or open it read-only")
+            let way_out =
+                if writable { "open it read-only, or ask its owner" } else { "ask its owner" };
+            format!("{path}: permission denied; {way_out}")
         }
         std::io::ErrorKind::IsADirectory => format!("{path}: is a directory, not a hold"),
         _ => return Error::os(path, error),
@@ -183,7 +205,7 @@ fn first_look(path: &Path, file: &File) -> Result<u64> {
         match file.read_at(&mut page[got..], got as u64) {
             Ok(0) => break,
             Ok(count) => got += count,
-            Err(error) => return Err(open_error(path, &error)),
+            Err(error) => return Err(open_error(path, false, &error)),
         }
     }
     let word = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().unwrap_or_default());
@@ -364,7 +386,7 @@ fn closed(arena: &Arena) {
 
 /// Maps a file hold for salvage, alone: nothing in it is checked but that it is a hold.
 pub(crate) fn open_for_salvage(path: &Path) -> Result<(Space, HeldBytes)> {
-    let failed = |e: std::io::Error| open_error(path, &e);
+    let failed = |e: std::io::Error| open_error(path, true, &e);
     let file = place::open_existing(path, true).map_err(failed)?;
     match first_look(path, &file) {
         Err(error) if error.kind() == ErrorKind::NotAHold => return Err(error),

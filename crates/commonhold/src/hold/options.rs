@@ -4,6 +4,7 @@ use crate::error::Result;
 use crate::hold::handle::Hold;
 use crate::hold::open;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The size limit of a hold unless told otherwise: 64 GiB.
 pub(crate) const DEFAULT_MAX_BYTES: u64 = 64 << 30;
@@ -16,6 +17,7 @@ pub struct HoldOptions {
     pub(crate) directory: Option<PathBuf>,
     pub(crate) read_only: bool,
     pub(crate) delete_on_last_exit: bool,
+    pub(crate) lock_timeout: Option<Duration>,
 }
 
 impl Default for HoldOptions {
@@ -26,6 +28,7 @@ impl Default for HoldOptions {
             directory: None,
             read_only: false,
             delete_on_last_exit: false,
+            lock_timeout: None,
         }
     }
 }
@@ -60,6 +63,14 @@ impl HoldOptions {
     /// process waits for that; if it is killed too, the next opener finds the hold and uses it.
     pub fn delete_on_last_exit(mut self, yes: bool) -> HoldOptions {
         self.delete_on_last_exit = yes;
+        self
+    }
+
+    /// How long an operation of this handle waits for a lock whose holder lives and does not let go, because it is stopped
+    /// (SIGSTOP, a debugger), say; default as long as it takes. Then it is the error `TimedOut`, which names slot
+    /// and process, and has changed nothing. The holder's death ends the wait at once in any case, and reads never wait.
+    pub fn lock_timeout(mut self, time: Duration) -> HoldOptions {
+        self.lock_timeout = Some(time);
         self
     }
 

@@ -10,7 +10,6 @@ use crate::hold::options::HoldOptions;
 use crate::map::cache;
 use crate::map::handle::Map;
 use crate::map::image::ImagePair;
-use crate::map::options::{MapMode, MapOptions};
 use crate::os::place;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -155,7 +154,7 @@ fn fill(hold: &Hold, backup: &Path, plan: &Plan) -> Result<RestoreReport> {
         match reader.next()? {
             Frame::Map { number, mode, name } => {
                 if !plan.dropped.contains(&number) {
-                    maps.insert(number, hold.map(&name, MapOptions { mode })?);
+                    maps.insert(number, hold.map(&name, mode.into())?);
                 }
             }
             Frame::Segment { number, pairs, .. } => {
@@ -190,9 +189,4 @@ fn set_pairs(map: &Map, pairs: &[ImagePair], alive: &[(u32, u32)]) -> Result<u64
         count += 1;
     }
     Ok(count)
-}
-
-/// The options of a map of this mode.
-pub(crate) fn options(mode: MapMode) -> MapOptions {
-    MapOptions { mode }
 }

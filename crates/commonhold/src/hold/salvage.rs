@@ -8,10 +8,11 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::handle::Hold;
 use crate::hold::open::{LEAST_BYTES, MOST_BYTES, open_for_salvage};
-use crate::hold::restore::{build_aside, options};
+use crate::hold::restore::build_aside;
 use crate::map::bound::Bound;
 use crate::map::cache;
-use crate::map::record::Record;
+use crate::map::options::MapOptions;
+use crate::map::record::{Record, offset_of};
 use crate::map::root::{self, Status};
 use crate::map::segment::{BUCKET_SLOTS, Phase, Segment};
 use crate::memory::block;
@@ -40,6 +41,10 @@ pub struct SalvageReport {
     pub superseded: u64,
     /// Records that are published and fail their checksum: lost.
     pub dropped: u64,
+    /// Pairs that the index still names and whose records are not where it says: lost, if no older record was found.
+    pub missing: u64,
+    /// Bytes that the file is shorter than it says it is.
+    pub cut_off: u64,
     /// Pairs saved that have no checksum (fixed-length pairs in the index): plausible, not proven.
     pub undecidable: u64,
     /// What else there is to say.
@@ -70,7 +75,12 @@ pub(crate) fn salvage(name: &Path) -> Result<SalvageReport> {
     let failed = |e: std::io::Error| Error::os(path.display(), &e);
     let (space, alone) = open_for_salvage(&path)?;
     let mut salvage = Salvage::new(&space);
-    salvage.search();
+    let len = space.file().len().map_err(failed)?;
+    let committed = growth(&space).committed.load(Ordering::Relaxed);
+    if committed <= MOST_BYTES / EXTENT {
+        salvage.report.cut_off = (committed * EXTENT).saturating_sub(len);
+    }
+    salvage.search(len);
     let limit = growth(&space).max_bytes.load(Ordering::Relaxed);
     let mut options = Hold::options().mode(space.file().mode().map_err(failed)?);
     if (LEAST_BYTES..=MOST_BYTES).contains(&limit) {
@@ -111,8 +121,7 @@ impl<'a> Salvage<'a> {
         Salvage { space, maps, found: HashMap::new(), report }
     }
 
-    fn search(&mut self) {
-        let len = self.space.file().len().unwrap_or(0);
+    fn search(&mut self, len: u64) {
         for extent in 0..len / EXTENT {
             let state = header(self.space, extent).state();
             match state.kind() {
@@ -122,7 +131,7 @@ impl<'a> Salvage<'a> {
                     }
                 }
                 Kind::Run => self.try_record(extent * EXTENT, len, true),
-                Kind::Segments => self.try_segments(extent),
+                Kind::Segments => self.try_segments(extent, len),
                 Kind::Body | Kind::Table | Kind::Directory | Kind::SpareDirectory | Kind::Block => {
                 }
                 // Perhaps its header was lost: any place may be a record.
@@ -169,7 +178,7 @@ impl<'a> Salvage<'a> {
     }
 
     /// Fixed-length pairs lie in the segments themselves: kept where their hash fits the place.
-    fn try_segments(&mut self, extent: u64) {
+    fn try_segments(&mut self, extent: u64, len: u64) {
         for at in 0..EXTENT / SEGMENT_BYTES {
             let segment =
                 Segment { space: self.space, offset: extent * EXTENT + at * SEGMENT_BYTES };
@@ -178,7 +187,12 @@ impl<'a> Salvage<'a> {
             let Some(bound) = live.then(|| self.maps.get(&segment.map())).flatten() else {
                 continue;
             };
-            let Some(inline) = &bound.inline else { continue };
+            let Some(inline) = &bound.inline else {
+                let is_missing = |position: &u32| self.is_missing(bound, segment, *position, len);
+                let missing = (0..bound.positions()).filter(is_missing).count();
+                self.report.missing += missing as u64;
+                continue;
+            };
             let sequence = segment.header().mark.load(Ordering::Relaxed);
             let mut pairs = Vec::new();
             for position in 0..bound.positions() {
@@ -199,10 +213,22 @@ impl<'a> Salvage<'a> {
         }
     }
 
+    /// True if a slot names a record and there is none like it.
+    fn is_missing(&self, bound: &Bound, segment: Segment<'_>, position: u32, len: u64) -> bool {
+        let word = segment.slot(position).load(Ordering::Relaxed);
+        let offset = offset_of(word);
+        let is_there = || {
+            let sequence = self.space.word(offset).load(Ordering::Relaxed);
+            let map = (self.space.word(offset + 8).load(Ordering::Relaxed) >> 28) as u32 & 0xfff;
+            slab::is_sequence(sequence) && map == bound.id
+        };
+        word != 0 && (offset + 16 > len || !is_there())
+    }
+
     fn write(&mut self, hold: &crate::hold::handle::Hold) -> Result<()> {
         let mut targets = HashMap::new();
         for bound in self.maps.values() {
-            targets.insert(bound.id, hold.map(&bound.name, options(bound.mode))?);
+            targets.insert(bound.id, hold.map(&bound.name, bound.mode.into())?);
         }
         self.report.maps = targets.len() as u32;
         let now = cache::now(self.space);
@@ -243,7 +269,7 @@ fn usable(
     maps: &HashMap<u32, Bound>,
     report: &mut SalvageReport,
 ) -> Option<Bound> {
-    if let Err(error) = options(bound.mode).validate() {
+    if let Err(error) = MapOptions::from(bound.mode).validate() {
         report.notes.push(format!("map '{}' is lost: {error}", bound.name.escape_default()));
         return None;
     }

@@ -90,8 +90,8 @@ pub struct LogLine {
 }
 
 impl LogLine {
-    /// Appends the line, with time, level, thread and line end, as the log shows it. What is lost before it is told in a
-    /// line of its own.
+    /// Appends the line, with time, level, thread and line end, as the log shows it: control characters in it, but for
+    /// tabs, are escaped as in `\n` and `\x1b`. What is lost before it is told in a line of its own.
     pub fn append_to(&self, out: &mut Vec<u8>) {
         if self.lost > 0 {
             append_front(out, self.time_ns, "lost", self.thread);
@@ -108,9 +108,21 @@ impl LogLine {
         if self.late {
             out.extend_from_slice(b"(late) ");
         }
-        out.extend_from_slice(self.text.strip_suffix(b"\n").unwrap_or(&self.text));
+        append_text(out, self.text.strip_suffix(b"\n").unwrap_or(&self.text));
         out.push(b'\n');
     }
+}
+
+/// Appends what was written as one line of text: control characters, but for tabs, as `\n`, `\r` or `\x1b`. So no text can
+/// pass for a line of its own, or give orders to a terminal.
+fn append_text(out: &mut Vec<u8>, mut text: &[u8]) {
+    let is_control = |byte: &u8| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f;
+    while let Some(at) = text.iter().position(is_control) {
+        out.extend_from_slice(&text[..at]);
+        out.extend(std::ascii::escape_default(text[at]));
+        text = &text[at + 1..];
+    }
+    out.extend_from_slice(text);
 }
 
 /// A vector of bytes to format into.
@@ -228,6 +240,15 @@ mod tests {
             let text = time_text(seconds * 1_000_000_000 + nanoseconds);
             assert_eq!(std::str::from_utf8(&text).unwrap(), wanted);
         }
+    }
+
+    #[test]
+    fn a_line_stays_one_line_and_orders_nothing() {
+        let text = b"a\tb\x1b[31m\r\nc\x7f\0\xff\n".to_vec();
+        let mut out = Vec::new();
+        LogLine { text, level: Some(LogLevel::Info), ..LogLine::default() }.append_to(&mut out);
+        let shown = b"1970-01-01T00:00:00.000000000Z info  -- a\tb\\x1b[31m\\r\\nc\\x7f\\x00\xff\n";
+        assert_eq!(out.escape_ascii().to_string(), shown.escape_ascii().to_string());
     }
 
     #[test]

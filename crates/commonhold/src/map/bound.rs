@@ -17,6 +17,8 @@ pub(crate) struct Bound {
     pub(crate) incarnation: u64,
     pub(crate) hasher: Hasher,
     pub(crate) mode: MapMode,
+    /// Values get room for so many bytes at least; the handle's own.
+    pub(crate) value_room: u32,
     pub(crate) shape: Shape,
     /// How pairs lie in the index itself, if they do.
     pub(crate) inline: Option<Inline>,
@@ -52,6 +54,7 @@ impl Bound {
             incarnation,
             hasher,
             mode,
+            value_room: 0,
             shape: Shape { expiry: cache, checksum: !space.in_memory() },
             buckets: inline.as_ref().map_or(slots, Inline::buckets),
             inline,
@@ -100,6 +103,17 @@ impl Bound {
     #[inline]
     pub(crate) fn has_cells(&self) -> bool {
         matches!(self.inline, Some(Inline::Cells(_)))
+    }
+
+    /// The same, with room for values of so many bytes at least.
+    pub(crate) fn with_value_room(self, value_room: u32) -> Bound {
+        Bound { value_room, ..self }
+    }
+
+    /// Bytes of a value that a record of one with `len` gets room for.
+    #[inline]
+    pub(crate) fn room_for(&self, len: usize) -> u64 {
+        (len as u64).max(self.value_room.into())
     }
 
     /// Slot positions of a segment.

@@ -12,8 +12,6 @@ pub(crate) enum Rule<'a> {
     Equals(Option<&'a [u8]>),
     /// Only if the record has this sequence, or if the key is absent.
     Sequence(Option<u64>),
-    /// Only if the key is at this position of its segment.
-    At(u32),
 }
 
 /// What happens.
@@ -30,6 +28,8 @@ pub(crate) enum Act<'a> {
 pub(crate) struct Change<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) rule: Rule<'a>,
+    /// Only if the key is present, at this position of its segment.
+    pub(crate) at: Option<u32>,
     pub(crate) act: Act<'a>,
     pub(crate) expiry: Expiry,
 }
@@ -47,7 +47,13 @@ pub(crate) enum Expiry {
 
 impl<'a> Change<'a> {
     pub(crate) fn new(key: &'a [u8], rule: Rule<'a>, act: Act<'a>) -> Change<'a> {
-        Change { key, rule, act, expiry: Expiry::Own }
+        Change { key, rule, at: None, act, expiry: Expiry::Own }
+    }
+
+    /// True if the key, found at this position or not at all, is where it is to be.
+    #[inline]
+    pub(crate) fn is_there(&self, found: Option<u32>) -> bool {
+        self.at.is_none() || self.at == found
     }
 }
 

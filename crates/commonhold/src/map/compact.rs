@@ -1,9 +1,10 @@
 //! Compaction: emptying sparse extents by republishing their records elsewhere.
 //!
-//! Extents of records serve one size class. Where most of an extent has been freed, the few records left would keep
+//! Extents of records serve one size class. Where much of an extent has been freed, the records left keep
 //! its memory from every other class. Compaction owns such an extent (so nobody allocates from it), sets each of its
-//! records anew with the same contents (only if nobody changes it meanwhile), and frees it. It bounds fragmentation: after
-//! it, every extent that no thread allocates from is at least a quarter full.
+//! records anew with the same contents (only if nobody changes it meanwhile), and frees it. On demand it empties what is less than
+//! half full, which bounds fragmentation: after it, every extent that no thread allocates from is at least half full. Who
+//! finds the hold full empties a few extents, the emptiest first, as long as there is an eighth to be gained by each.
 
 use crate::error::Result;
 use crate::map::bound::{Bound, bind_live};
@@ -15,33 +16,70 @@ use crate::memory::extents::{self, Kind, State, header};
 use crate::memory::lane::LaneGuard;
 use crate::memory::{slab, supply};
 use crate::sync::robust_lock::Peers;
-use std::collections::HashMap;
+use crate::sync::space::Space;
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::Ordering;
 
-/// An extent with less than one in `SPARSE` of its records in use is emptied.
-const SPARSE: u32 = 4;
+/// Parts that an extent's fullness is told in.
+const PARTS: u64 = 8;
 
-/// Empties sparse extents, at most `most`; returns how many were freed. No lock is held.
-pub(crate) fn compact(lane: &LaneGuard<'_>, most: u64) -> Result<u64> {
-    let space = lane.space();
+/// Which extents are emptied, and how many at most.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    /// Those with less than so many eighths of their records in use.
+    eighths: u64,
+    most: usize,
+}
+
+impl Wanted {
+    /// All that are less than half full.
+    pub(crate) const SPARSE: Wanted = Wanted { eighths: PARTS / 2, most: usize::MAX };
+    /// The emptiest: a megabyte, if that can be.
+    pub(crate) const ROOM: Wanted = Wanted { eighths: PARTS - 1, most: 16 };
+}
+
+/// Empties extents; returns how many were freed. No lock is held.
+///
+/// # Errors
+/// `Full` if there is no room for what is in the first of them; damage.
+pub(crate) fn compact(lane: &LaneGuard<'_>, wanted: Wanted) -> Result<u64> {
     let mut maps = HashMap::new();
     let mut freed = 0;
+    for (_, extent, class) in candidates(lane.space(), wanted) {
+        let free = State::unowned(Kind::Records, class);
+        let owned = State::owned(Kind::Records, class, lane.lane(), lane.me());
+        if !header(lane.space(), extent).change(free, owned) {
+            continue;
+        }
+        let emptied = empty(lane, extent, class, &mut maps);
+        supply::release(lane.space(), extent, class);
+        match emptied {
+            Err(full) if full.is_full() && freed > 0 => break,
+            result => result?,
+        }
+        freed += u64::from(slab::free_if_unused(lane.space(), extent, lane.me(), lane.lane()));
+    }
+    Ok(freed)
+}
+
+/// The emptiest extents that nobody owns, the emptiest first: how full (of 2^16), which, of what class.
+fn candidates(space: &Space, wanted: Wanted) -> Vec<(u64, u64, u8)> {
+    let mut found = BinaryHeap::new();
     for extent in 0..extents::committed(space) {
         let state = header(space, extent).state();
-        let sparse = state.kind() == Kind::Records
-            && state.owner().is_none()
-            && slab::used(space, extent, state.class()) * SPARSE < geometry(state.class()).count;
-        if sparse && freed < most {
-            let owned = State::owned(Kind::Records, state.class(), lane.lane(), lane.me());
-            if header(space, extent).change(state, owned) {
-                let emptied = empty(lane, extent, state.class(), &mut maps);
-                supply::release(space, extent, state.class());
-                emptied?;
-                freed += u64::from(slab::free_if_unused(space, extent, lane.me(), lane.lane()));
+        if state.kind() != Kind::Records || state.owner().is_some() {
+            continue;
+        }
+        let (class, count) = (state.class(), u64::from(geometry(state.class()).count));
+        let used = u64::from(slab::used(space, extent, class));
+        if used * PARTS < count * wanted.eighths {
+            found.push(((used << 16) / count, extent, class));
+            if found.len() > wanted.most {
+                found.pop();
             }
         }
     }
-    Ok(freed)
+    found.into_sorted_vec()
 }
 
 fn empty(
@@ -77,6 +115,7 @@ fn move_away(lane: &LaneGuard<'_>, bound: &Bound, record: &Record<'_>) -> Result
     let change = Change {
         key: &key,
         rule: Rule::Sequence(Some(record.sequence)),
+        at: None,
         act: Act::Put(&value),
         expiry: Expiry::At(record.expiry()),
     };

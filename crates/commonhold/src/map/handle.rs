@@ -63,7 +63,7 @@ impl fmt::Debug for Map {
 
 impl Map {
     pub(crate) fn new(arena: Arc<Arena>, bound: Bound) -> Map {
-        let options = MapOptions { mode: bound.mode };
+        let options = MapOptions { value_room: bound.value_room, ..bound.mode.into() };
         Map { arena, bound: Arc::new(bound), options }
     }
 
@@ -387,13 +387,61 @@ impl Map {
         Ok(self.apply_at(uid, expected_key.as_ref(), Act::Add(by))?.map(|o| o.number))
     }
 
+    /// Deletes the key that a uid names, if it still names `expected_key`, and returns the value it had, as one atomic step.
+    pub fn take_uid(&self, uid: Uid, expected_key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let mut old = Vec::new();
+        let change = Change::new(expected_key.as_ref(), Rule::Always, Act::Delete);
+        Ok(self.apply_change_at(uid, change, Some(&mut old))?.map(|_| old))
+    }
+
+    /// Changes the value of the key that a uid names (`None` deletes), if it still names `expected_key` and the value is
+    /// `expected`. True if so.
+    pub fn compare_exchange_uid(
+        &self,
+        uid: Uid,
+        expected_key: impl AsRef<[u8]>,
+        expected: &[u8],
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        let (key, act) = (expected_key.as_ref(), new.map_or(Act::Delete, Act::Put));
+        let change = Change::new(key, Rule::Equals(Some(expected)), act);
+        Ok(self.apply_change_at(uid, change, None)?.is_some())
+    }
+
+    /// Like [`update`](Self::update), of the key that a uid names, if it still names `expected_key`; false if not.
+    pub fn update_uid(
+        &self,
+        uid: Uid,
+        expected_key: impl AsRef<[u8]>,
+        mut change: impl FnMut(&[u8]) -> Option<Vec<u8>>,
+    ) -> Result<bool> {
+        let expected_key = expected_key.as_ref();
+        loop {
+            let found = self.get_uid(uid)?.filter(|(key, _)| key == expected_key);
+            let Some((_, value)) = found else { return Ok(false) };
+            let new = change(&value);
+            if self.compare_exchange_uid(uid, expected_key, &value, new.as_deref())? {
+                return Ok(true);
+            }
+        }
+    }
+
     fn apply_at(&self, uid: Uid, key: &[u8], act: Act<'_>) -> Result<Option<Outcome>> {
-        self.bound.check_lengths(key, None)?;
-        if self.bound.hasher.hash(key).directory() != uid.0 >> 8 {
+        self.apply_change_at(uid, Change::new(key, Rule::Always, act), None)
+    }
+
+    fn apply_change_at(
+        &self,
+        uid: Uid,
+        change: Change<'_>,
+        old: Option<&mut Vec<u8>>,
+    ) -> Result<Option<Outcome>> {
+        self.bound.check_lengths(change.key, None)?;
+        if self.bound.hasher.hash(change.key).directory() != uid.0 >> 8 {
             self.arena.ensure_open()?;
             return Ok(None);
         }
-        let outcome = self.apply(&Change::new(key, Rule::At(uid.0 & 0xff), act), None)?;
+        let outcome = self.apply(&Change { at: Some(uid.0 & 0xff), ..change }, old)?;
         Ok(outcome.done.then_some(outcome))
     }
 

@@ -292,7 +292,9 @@ fn apply_packed<P: Packing>(
         step!("inline.locked");
         let found = packing.find(segment, hash, change.key);
         let deletes = matches!(change.act, Act::Delete);
-        if !holds(packing, change.rule, found.as_ref()) || (deletes && found.is_none()) {
+        let right = change.is_there(found.as_ref().map(|(position, _)| *position))
+            && holds(packing, change.rule, found.as_ref());
+        if !right || (deletes && found.is_none()) {
             locked::unlock(lane, segment);
             return Ok(Outcome::default());
         }
@@ -379,7 +381,6 @@ fn holds<P: Packing>(packing: &P, rule: Rule<'_>, found: Option<&(u32, P::Pair)>
         (Rule::Always, _) | (Rule::Absent, None) | (Rule::Present, Some(_)) => true,
         (Rule::Equals(None) | Rule::Sequence(None), found) => found.is_none(),
         (Rule::Equals(Some(expected)), Some((_, pair))) => parts(packing, pair).1 == expected,
-        (Rule::At(position), Some((found, _))) => *found == position,
         // A pair has no sequence: who updates one compares its value.
         _ => false,
     }

@@ -1,6 +1,7 @@
 //! How a map is made: general, fixed-length or cache mode.
 
 use crate::error::{Error, ErrorKind, Result};
+use std::fmt;
 use std::time::Duration;
 
 /// Options of a map, fixed at its creation. Start with [`general`](MapOptions::general),
@@ -8,6 +9,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapOptions {
     pub(crate) mode: MapMode,
+    pub(crate) value_room: u32,
 }
 
 /// What kind of map it is.
@@ -44,13 +46,13 @@ impl MapOptions {
     /// Every key has `key_bytes`, every value `value_bytes`. Pairs of at most 8 bytes (in a hold in memory: 32)
     /// are kept in the index itself, in a third to two thirds of the memory.
     pub fn fixed(key_bytes: u32, value_bytes: u32) -> MapOptions {
-        MapOptions { mode: MapMode::Fixed { key_bytes, value_bytes } }
+        MapMode::Fixed { key_bytes, value_bytes }.into()
     }
 
     /// A cache: set limits with [`max_bytes`](Self::max_bytes), [`max_entries`](Self::max_entries) and
     /// [`ttl`](Self::ttl).
     pub fn cache() -> MapOptions {
-        MapOptions { mode: MapMode::Cache { max_bytes: 0, max_entries: 0, ttl_ms: 0 } }
+        MapMode::Cache { max_bytes: 0, max_entries: 0, ttl_ms: 0 }.into()
     }
 
     /// The most bytes that a cache's records take (whole records, rounded up to their size class).
@@ -79,6 +81,14 @@ impl MapOptions {
         self
     }
 
+    /// A hint for values that grow: what this handle stores gets room for a value of at least so many bytes, so that it
+    /// does not pass through every size class on its way. The handle's own; not kept in the hold. No effect
+    /// where pairs are kept in the index itself.
+    pub fn value_room(mut self, bytes: u32) -> MapOptions {
+        self.value_room = bytes;
+        self
+    }
+
     /// What kind of map this makes.
     pub fn mode(&self) -> MapMode {
         self.mode
@@ -96,6 +106,31 @@ impl MapOptions {
             }
         }
         Ok(())
+    }
+}
+
+impl From<MapMode> for MapOptions {
+    fn from(mode: MapMode) -> MapOptions {
+        MapOptions { mode, value_room: 0 }
+    }
+}
+
+impl fmt::Display for MapMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limit = |value: u64, unit: &str| match value {
+            0 => format!("any {unit}"),
+            value => format!("at most {value} {unit}"),
+        };
+        match *self {
+            MapMode::General => f.write_str("a general map"),
+            MapMode::Fixed { key_bytes, value_bytes } => {
+                write!(f, "a map of fixed lengths, {key_bytes} + {value_bytes} bytes")
+            }
+            MapMode::Cache { max_bytes, max_entries, ttl_ms } => {
+                let (bytes, pairs) = (limit(max_bytes, "bytes"), limit(max_entries, "pairs"));
+                write!(f, "a cache of {bytes}, {pairs}, time to live {ttl_ms} ms")
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::Bound;
 use crate::map::cache;
 use crate::map::change::{Act, Change, Outcome, Rule, add};
-use crate::map::compact;
+use crate::map::compact::{self, Wanted};
 use crate::map::hash::Hash;
 use crate::map::locked::{self, Found};
 use crate::map::record::{Record, slot_word};
@@ -14,13 +14,12 @@ use crate::memory::arena::{Arena, Writer};
 use crate::memory::lane::LaneGuard;
 use crate::steps::step;
 
-/// Extents emptied at most to make room for one record: a megabyte.
-const COMPACTED: u64 = 16;
-
 /// A record that is written but not published.
 struct Draft<'a> {
     record: Record<'a>,
     word: u64,
+    /// Bytes that were allocated for it.
+    room: u64,
 }
 
 /// Applies one change; `old` gets the value that it replaced or removed.
@@ -48,7 +47,7 @@ pub(crate) fn apply_in(
         Err(full) if full.is_full() => {
             // What dead participants left comes back with a sweep; no lock is held here.
             let swept = lane.arena.sweep().unwrap_or(0);
-            match compact::compact(lane, COMPACTED) {
+            match compact::compact(lane, Wanted::ROOM) {
                 Ok(freed) if freed > 0 || swept > 0 => apply_once(lane, bound, change, old),
                 _ => Err(full),
             }
@@ -71,7 +70,7 @@ pub(crate) fn apply_once(
     let result = publish(lane, bound, change, hash, draft.as_ref(), old);
     if let Some(draft) = draft {
         match &result {
-            Ok(outcome) if outcome.done => lane.published(draft.record.offset, draft.record.len()),
+            Ok(outcome) if outcome.done => lane.published(draft.record.offset, draft.room),
             _ => lane.retire(draft.record.offset),
         }
     }
@@ -99,11 +98,12 @@ fn prepare<'a>(
     if bound.is_cache() {
         cache::make_room(lane, bound, len)?;
     }
-    let offset = lane.allocate(len)?;
+    let room = bound.shape.record_len(change.key.len() as u64, bound.room_for(value.len()));
+    let offset = lane.allocate(room)?;
     let ids = (bound.id, hash);
     bound.shape.write(lane.space(), offset, ids, change.key, value, expiry);
     match bound.shape.measure(lane.space(), offset, 0, len) {
-        Some(record) => Ok(Some(Draft { record, word: slot_word(offset, hash) })),
+        Some(record) => Ok(Some(Draft { record, word: slot_word(offset, hash), room })),
         None => Err(bound.damaged("a record just written cannot be read")),
     }
 }
@@ -126,7 +126,8 @@ fn publish(
             }
         };
         let fresh = found.as_ref().filter(|f| !cache::is_expired(segment.space, &f.record));
-        if !holds(change.rule, fresh) || (draft.is_none() && fresh.is_none()) {
+        let right = change.is_there(fresh.map(|f| f.position)) && holds(change.rule, fresh);
+        if !right || (draft.is_none() && fresh.is_none()) {
             locked::unlock(lane, segment);
             return Ok(Outcome::default());
         }
@@ -163,7 +164,6 @@ fn holds(rule: Rule<'_>, found: Option<&Found<'_>>) -> bool {
         (Rule::Equals(None) | Rule::Sequence(None), found) => found.is_none(),
         (Rule::Equals(Some(value)), Some(found)) => found.record.value_is(value),
         (Rule::Sequence(Some(sequence)), Some(found)) => found.record.sequence == sequence,
-        (Rule::At(position), Some(found)) => found.position == position,
         _ => false,
     }
 }

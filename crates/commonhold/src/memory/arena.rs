@@ -20,6 +20,7 @@ use crate::sync::robust_lock::{Level, Peers};
 use crate::sync::space::Space;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 
 /// A registration and the lanes that hang on it; private memory.
 pub(crate) struct Participant {
@@ -77,6 +78,8 @@ pub(crate) struct Arena {
     hooks: OnceLock<Hooks>,
     closed: AtomicBool,
     ended: AtomicBool,
+    /// How long an operation waits for a lock, in nanoseconds; `u64::MAX` for ever.
+    lock_timeout_ns: AtomicU64,
     /// Who works in structures without a lane.
     pub(crate) guests: Guestbook,
     /// A read-only handle's lock on the open byte.
@@ -92,9 +95,22 @@ impl Arena {
             hooks: OnceLock::new(),
             closed: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            lock_timeout_ns: AtomicU64::new(u64::MAX),
             guests: Guestbook::default(),
             open_lock: Mutex::new(None),
         }
+    }
+
+    /// How long an operation waits for a lock that somebody holds who lives; `None` for ever.
+    pub(crate) fn lock_timeout(&self) -> Option<Duration> {
+        // Relaxed: a setting.
+        let time = self.lock_timeout_ns.load(Ordering::Relaxed);
+        (time != u64::MAX).then(|| Duration::from_nanos(time))
+    }
+
+    pub(crate) fn set_lock_timeout(&self, time: Option<Duration>) {
+        let time = time.and_then(|time| u64::try_from(time.as_nanos()).ok()).unwrap_or(u64::MAX);
+        self.lock_timeout_ns.store(time, Ordering::Relaxed);
     }
 
     /// Claims a participant slot, recovering what dead participants left.

@@ -42,6 +42,10 @@ pub(crate) struct Growth {
     pub(crate) group_hint: AtomicU64,
     /// Per class, an extent that was given up partly full; 0 for none.
     pub(crate) partial: [AtomicU32; 48],
+    /// Extents freed since somebody gave memory back, and those that were too young then.
+    pub(crate) freed: AtomicU64,
+    /// When that was, in monotonic milliseconds.
+    pub(crate) trimmed_ms: AtomicU64,
 }
 
 /// The header of one extent.
@@ -353,6 +357,8 @@ pub(crate) fn free(space: &Space, extent: u64) {
     header.freed_at.store(clock::monotonic_ns() / 1_000_000, Ordering::Relaxed);
     header.set(State::idle(Kind::Free));
     step!("free.freed");
+    // Relaxed: tells when to look, no more.
+    growth(space).freed.fetch_add(1, Ordering::Relaxed);
     hint(space, extent);
     growth(space).group_hint.fetch_min(extent / 64, Ordering::Relaxed);
 }

@@ -14,17 +14,20 @@
 
 use crate::error::Result;
 use crate::memory::arena::{Arena, Participant, Writer};
+use crate::memory::block::pid;
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{Kind, header};
 use crate::memory::roots::roots;
 use crate::memory::slab::{self, Retired};
 use crate::memory::supply::Supply;
+use crate::memory::trim;
 use crate::sync::owner::Owner;
 use crate::sync::participant::{self, LaneList, slot};
 use crate::sync::robust_lock::{Level, Peers};
 use crate::sync::space::Space;
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Sequence numbers are reserved in blocks of so many counters.
 const COUNTER_BLOCK: u64 = 1 << 20;
@@ -142,6 +145,12 @@ impl Peers for LaneGuard<'_> {
             owner != self.me() || waits(lane) != word.as_ptr() as usize
         })
     }
+    fn patience(&self) -> Option<Duration> {
+        self.arena.lock_timeout()
+    }
+    fn pid(&self, owner: Owner) -> u32 {
+        pid(&self.arena.space, owner.slot())
+    }
     fn waits_for(&self, word: Option<&AtomicU32>) {
         let address = word.map_or(0, |word| word.as_ptr() as usize);
         self.participant.lanes[self.number].waits_for.store(address, Ordering::Release);
@@ -216,12 +225,12 @@ impl Writer for LaneGuard<'_> {
             Retired::Room(extent) => self.remember(extent),
             Retired::PerhapsEmpty(extent) => {
                 if slab::free_if_unused(self.space(), extent, self.me(), self.lane()) {
-                    self.count_freed();
+                    self.trim_if_due();
                 } else {
                     self.remember(extent);
                 }
             }
-            Retired::Run => self.count_freed(),
+            Retired::Run => self.trim_if_due(),
             Retired::Nothing => {}
         }
     }
@@ -303,5 +312,6 @@ pub(crate) fn retire_lane(arena: &Arena, participant: &Participant, number: usiz
     // SAFETY: the lane is ours and stays ours.
     let state = unsafe { &mut *lane.state.get() };
     state.supply.let_go(&arena.space, owner, number as u32);
+    trim::trim_if_due(&arena.space, owner, number as u32);
     true
 }

@@ -27,8 +27,6 @@ const STEP: u64 = 2048;
 const PAGE: u64 = 4096;
 /// A lane prepares ahead after it has claimed so many extents: small holds stay small.
 const CLAIMS_BEFORE_AHEAD: u32 = 2;
-/// A lane looks for memory to give back after it has freed so many extents.
-const TRIM_AFTER: u32 = 64;
 
 #[derive(Clone, Copy, Default)]
 struct Current {
@@ -45,7 +43,6 @@ pub(super) struct Supply {
     room: [u64; REMEMBERED],
     room_next: usize,
     look_from: u64,
-    freed: u32,
     claims: u32,
     ahead: Ahead,
 }
@@ -69,7 +66,6 @@ impl Supply {
             room: [0; REMEMBERED],
             room_next: 0,
             look_from: 0,
-            freed: 0,
             claims: 0,
             ahead: Ahead::default(),
         }
@@ -147,13 +143,10 @@ impl LaneGuard<'_> {
         }
     }
 
-    pub(super) fn count_freed(&self) {
-        let state = self.supply();
-        state.freed += 1;
-        if state.freed >= TRIM_AFTER {
-            state.freed = 0;
-            trim::trim(self.space(), self.me(), self.lane(), trim::GRACE_MS);
-        }
+    /// Gives memory back to the system, if much has been freed.
+    #[inline]
+    pub(crate) fn trim_if_due(&self) {
+        trim::trim_if_due(self.space(), self.me(), self.lane());
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::Arena;
 use crate::memory::attach::{self, Attachment};
-use crate::memory::block::{self, Block, Wanted, pid};
+use crate::memory::block::{self, Block, Wanted};
 use crate::memory::lane::LaneGuard;
 use crate::memory::roots::StructureKind;
 use crate::queue::batch::Batch;
@@ -13,13 +13,11 @@ use crate::queue::moves::Ring;
 use crate::queue::named::NamedQueue;
 use crate::queue::options::QueueOptions;
 use crate::queue::recover::in_hand;
-use crate::sync::participant;
+use crate::queue::stat::{self, QueueStat, absent};
 use crate::sync::robust_lock::{Level, Peers};
 use crate::sync::space::Space;
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// A queue in a hold: elements of one size, shared by every process that has it open, that move by reference between
 /// named queues. Nothing is copied, nothing is lost.
@@ -84,52 +82,6 @@ impl Drop for Tie {
     }
 }
 
-/// One of the named queues of a [`Queue`], in figures.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct NamedQueueStat {
-    /// Its name.
-    pub name: String,
-    /// Elements in it.
-    pub len: u64,
-    /// Elements ever pushed, those it began with included.
-    pub pushed: u64,
-    /// Elements ever pulled.
-    pub pulled: u64,
-}
-
-/// Who has elements in hand.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Holder {
-    /// Its slot.
-    pub slot: u32,
-    /// Its process id, as that process saw it.
-    pub pid: u32,
-    /// Whether it lives; what a dead one has in hand goes to the orphans.
-    pub alive: bool,
-    /// How many elements.
-    pub elements: u64,
-}
-
-/// The figures of a [`Queue`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct QueueStat {
-    /// Its name.
-    pub name: String,
-    /// Elements in all.
-    pub elements: u32,
-    /// Bytes of each.
-    pub element_bytes: u32,
-    /// Where elements of the dead go.
-    pub orphans: String,
-    /// The named queues.
-    pub queues: Vec<NamedQueueStat>,
-    /// Who has elements in hand, by slot.
-    pub holders: Vec<Holder>,
-}
-
 /// Opens the queue, or makes it.
 pub(crate) fn open_or_create(
     arena: &Arc<Arena>,
@@ -147,7 +99,7 @@ pub(crate) fn open_or_create(
                 return Ok(queue);
             }
             let text = format!(
-                "queue '{name}' exists as {found:?}, not as {options:?}; open it with its own options or drop it"
+                "queue '{name}' exists with {found}, not with {options}; open it with its own options or drop it"
             );
             Err(Error::new(ErrorKind::Mismatch, text))
         }
@@ -180,15 +132,6 @@ pub(crate) fn drop_queue(arena: &Arena, name: &str) -> Result<bool> {
         }
     };
     block::drop_named(arena, StructureKind::Queue, name, &refuse)
-}
-
-fn absent(arena: &Arena, name: &str) -> Error {
-    let text = format!(
-        "{}: has no queue '{}'; 'hold list' shows what it has",
-        arena.space.file().path().display(),
-        name.escape_default()
-    );
-    Error::new(ErrorKind::NotFound, text)
 }
 
 impl fmt::Debug for Queue {
@@ -261,34 +204,7 @@ impl Queue {
     /// What is where, and who has elements in hand. Elements on the move meanwhile may be seen twice or not at all.
     pub fn stat(&self) -> Result<QueueStat> {
         let _inside = self.enter()?;
-        let Layout { elements, element_bytes, orphans, .. } = self.tie.layout;
-        let queues = (0..).zip(&self.tie.names).map(|(number, name)| {
-            let [pulled, pushed] = self.ring(number).passed();
-            let len = self.ring(number).len();
-            NamedQueueStat { name: name.clone(), len, pushed, pulled }
-        });
-        Ok(QueueStat {
-            name: self.name().to_owned(),
-            elements,
-            element_bytes,
-            orphans: self.tie.names[orphans as usize].clone(),
-            queues: queues.collect(),
-            holders: self.holders(),
-        })
-    }
-
-    fn holders(&self) -> Vec<Holder> {
-        let (space, layout) = (self.space(), &self.tie.layout);
-        let mut counts = HashMap::new();
-        for holder in layout.holders(space) {
-            *counts.entry(holder.load(Ordering::Relaxed)).or_insert(0) += 1;
-        }
-        let held = |owner: crate::sync::owner::Owner| {
-            let elements = *counts.get(&owner.bits())?;
-            let alive = !participant::is_dead(space, owner);
-            Some(Holder { slot: owner.slot(), pid: pid(space, owner.slot()), alive, elements })
-        };
-        attach::attached(space, &self.tie.attachment.block).filter_map(held).collect()
+        Ok(stat::stat(self.space(), &self.tie.attachment.block, &self.tie.layout))
     }
 
     #[inline]

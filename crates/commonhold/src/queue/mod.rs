@@ -8,6 +8,7 @@
 //! | moving elements (protocol 5) | [`moves`] |
 //! | waiting by a file descriptor | [`bell`] |
 //! | after a death; proving it | [`recover`], [`check`] |
+//! | figures | [`stat`] |
 
 pub(crate) mod batch;
 pub(crate) mod bell;
@@ -19,3 +20,4 @@ pub(crate) mod moves;
 pub(crate) mod named;
 pub(crate) mod options;
 pub(crate) mod recover;
+pub(crate) mod stat;

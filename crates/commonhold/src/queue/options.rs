@@ -2,6 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::layout::{MAX_QUEUES, NAME_BYTES};
+use std::fmt;
 
 /// Options of a queue, fixed at its creation: how many elements of what size, and the queues that they move between.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,6 +11,15 @@ pub struct QueueOptions {
     pub(crate) element_bytes: u32,
     pub(crate) names: Vec<String>,
     pub(crate) orphans: String,
+}
+
+impl fmt::Display for QueueOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let QueueOptions { elements, element_bytes, names, orphans } = self;
+        let names = names.join(", ").escape_default().to_string();
+        let orphans = orphans.escape_default();
+        write!(f, "{elements} elements of {element_bytes} bytes in {names} (orphans: {orphans})")
+    }
 }
 
 impl QueueOptions {

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::os::futex;
 use crate::sync::owner::Owner;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const WAITERS: u32 = 1 << 31;
 const SPINS: u32 = 256;
@@ -54,14 +54,23 @@ pub(crate) trait Peers {
     /// False if no thread of the living `owner` has listed this lock, which every holder does, but such as
     /// wait for it. True for locks that are not listed.
     fn may_hold(&self, owner: Owner, word: &AtomicU32) -> bool;
+    /// How long to wait for one that lives, if it holds nothing else; `None`: as long as it takes.
+    fn patience(&self) -> Option<Duration> {
+        None
+    }
+    /// The process of a participant; for display.
+    fn pid(&self, _owner: Owner) -> u32 {
+        0
+    }
     /// From now on this thread cannot be the holder of the lock; with `None`, it may become it.
     fn waits_for(&self, word: Option<&AtomicU32>);
 }
 
-/// Takes the lock in `word`, waiting for a living owner as long as it takes.
+/// Takes the lock in `word`, waiting for a living owner as long as it takes; at [`Level::Whole`], where a failure leaves
+/// nothing half done, as long as the waiter is patient.
 ///
 /// # Errors
-/// `Damaged` if the word names nobody that can exist;
+/// `TimedOut`, naming slot and process; `Damaged` if the word names nobody that can exist;
 /// whatever recovery reports.
 #[inline]
 pub(crate) fn lock(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()> {
@@ -108,6 +117,7 @@ fn lock_slowly(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()>
         std::hint::spin_loop();
     }
     let mut doubts = Doubts::default();
+    let patience = Patience::new(if level == Level::Whole { peers.patience() } else { None });
     loop {
         let seen = word.load(Ordering::Acquire);
         let Some(owner) = Owner::from_bits(seen) else {
@@ -124,12 +134,48 @@ fn lock_slowly(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()>
         // must not each take the other for its holder.
         peers.waits_for(Some(word));
         let pause = doubts.ask(word, owner, peers, level);
+        let pause = pause.and_then(|pause| patience.shorten(pause, owner, peers));
         if let Ok(Some(pause)) = pause {
             sleep(word, seen, pause);
         }
         peers.waits_for(None);
         pause?;
     }
+}
+
+/// How long a waiter goes on.
+pub(crate) struct Patience(Option<(Instant, Duration)>);
+
+impl Patience {
+    pub(crate) fn new(time: Option<Duration>) -> Patience {
+        Patience(time.map(|time| (Instant::now(), time)))
+    }
+
+    /// The pause, or what is left of the time.
+    ///
+    /// # Errors
+    /// `TimedOut` if nothing is.
+    pub(crate) fn shorten(
+        &self,
+        pause: Option<Duration>,
+        owner: Owner,
+        peers: &impl Peers,
+    ) -> Result<Option<Duration>> {
+        let (Some(pause), Some((begun, time))) = (pause, self.0) else { return Ok(pause) };
+        match time.checked_sub(begun.elapsed()) {
+            Some(left) if !left.is_zero() => Ok(Some(pause.min(left))),
+            _ => Err(timed_out(owner, peers, time)),
+        }
+    }
+}
+
+fn timed_out(owner: Owner, peers: &impl Peers, time: Duration) -> Error {
+    let text = format!(
+        "waited {time:?} for a lock that slot {} (process {}) holds, which lives (stopped?); nothing was changed",
+        owner.slot(),
+        peers.pid(owner)
+    );
+    Error::new(ErrorKind::TimedOut, text)
 }
 
 /// What a waiter asks about the owner of a lock, again and again.
