@@ -11,14 +11,14 @@ use std::fmt;
 #[non_exhaustive]
 #[repr(i32)]
 pub enum ErrorKind {
-    /// The hold or the map does not exist.
+    /// The hold, or the map, queue, channel or log in it, does not exist.
     NotFound = 1,
     /// The hold exists already and was to be created.
     Exists = 2,
     /// No room: the size limit, the file system or the file size limit is reached. Nothing was
     /// lost; everything but growth still works.
     Full = 3,
-    /// Key or value longer than the map allows.
+    /// A key, value, message or line that is longer than the structure allows.
     TooLarge = 4,
     /// The handle is closed.
     Closed = 5,
@@ -42,11 +42,12 @@ pub enum ErrorKind {
     Unsupported = 14,
     /// A name, option or argument is not valid.
     Invalid = 15,
-    /// The map exists with other options, or holds another kind of value.
+    /// What has this name was made with other options or is another kind of structure, or a value is not what the
+    /// operation needs.
     Mismatch = 16,
     /// An operation was started inside another one on the same thread.
     Reentrant = 17,
-    /// The time given ran out.
+    /// The time given ran out; the text names who was waited for, if that is known.
     TimedOut = 18,
     /// Every participant slot is taken by a living process.
     TooManyParticipants = 19,

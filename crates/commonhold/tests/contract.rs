@@ -226,6 +226,20 @@ fn uids_stay_and_check_their_key(s: &Scene) {
     s.expect(1, Some(2));
     s.expect(2, Some(1));
     assert!(s.map.set_uid(uid, s.key(1), s.value(1, 3)).unwrap());
+    let [now, new] = [3, 4].map(|version| s.value(1, version));
+    let exchange =
+        |key: u32, from: &[u8], to| s.map.compare_exchange_uid(uid, s.key(key), from, to);
+    assert!(!exchange(2, &now, Some(&new[..])).unwrap());
+    assert_eq!(exchange(1, &new, Some(&now[..])).unwrap(), now == new);
+    assert!(exchange(1, &now, Some(&new[..])).unwrap());
+    assert!(!s.map.update_uid(uid, s.key(2), |_| panic!("another key")).unwrap());
+    let back = |value: &[u8]| (value == new).then(|| now.clone());
+    assert!(s.map.update_uid(uid, s.key(1), back).unwrap());
+    assert_eq!(s.map.take_uid(uid, s.key(2)).unwrap(), None);
+    assert_eq!(s.map.take_uid(uid, s.key(1)).unwrap(), Some(now.clone()));
+    assert_eq!(s.map.take_uid(uid, s.key(1)).unwrap(), None);
+    assert!(!exchange(1, &now, None).unwrap());
+    assert_eq!(s.map.set(s.key(1), &now).unwrap(), uid);
     s.expect(1, Some(3));
     assert!(s.map.delete_uid(uid, s.key(1)).unwrap());
     assert!(!s.map.delete_uid(uid, s.key(1)).unwrap());

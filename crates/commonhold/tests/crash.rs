@@ -40,7 +40,10 @@ fn accompany(path: &Path, scenario: &Scenario, board: &Board) {
     let (hold, map) = scenario::open(path, shape);
     let mut dice = Dice::new(7);
     let mut own = vec![None; OWN as usize];
+    let queue = || hold.queue(scenario::SHARED, scenario::queue_options()).unwrap();
+    let shared = (scenario.name == "queue").then(queue);
     while board.get(word::ORDER) == 0 {
+        shared.iter().for_each(|queue| scenario::mingle(queue).unwrap());
         let turn = board.count(word::PROGRESS, 1);
         let n = dice.below(OWN) as usize;
         let id = first(COMPANION) + n as u32;
@@ -254,10 +257,10 @@ fn recoverers_are_killed_at_every_step_of_recovery() {
     {
         let scenario = scenario::by_name(name);
         for step in scenario.steps() {
-            // All pairs of steps take minutes; every third of them, another third in the next scenario.
+            // All pairs of steps take minutes; every fourth of them, another fourth in the next scenario.
             turn += 1;
             for (number, recovering) in recovering.iter().enumerate() {
-                let chosen = long() || (turn + number) % 3 == 0;
+                let chosen = long() || (turn + number) % 4 == 0;
                 if chosen && kill_recoverer(&scenario, step, recovering) {
                     killed.insert(*recovering);
                 }

@@ -4,9 +4,9 @@
 //! through two handles in turn; what is iterated at the end is the model, and the hold is whole.
 
 use crate::support::ground::Ground;
-use crate::support::long;
 use crate::support::script::{Model, Op, read};
 use crate::support::shape::{COUNTER, Shape};
+use crate::support::{Dice, long};
 use commonhold::{Hold, Map};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
@@ -102,4 +102,49 @@ fn fixed_maps_agree_with_the_model() {
 fn cache_maps_agree_with_the_model() {
     agree(Shape::Cache, 40, 400, 40);
     agree(Shape::Cache, 2000, 3000, 6);
+}
+
+/// Random operations while a map grows to more than a million pairs and shrinks again.
+fn agree_at_large(shape: Shape) {
+    const IDS: u64 = 1 << 21;
+    const GROWING: u64 = 1_600_000;
+    const SHRINKING: u64 = 400_000;
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let map = hold.map("it", shape.options()).unwrap();
+    let (mut model, mut dice, mut most) = (Model::new(), Dice::new(11), 0);
+    for turn in 0..GROWING + SHRINKING {
+        let grows = turn < GROWING;
+        let id = dice.below(IDS) as u32;
+        let op = match dice.below(8) {
+            0 => Op::Get(id),
+            1..6 if grows => Op::Set(id, shape.fit(turn)),
+            _ if grows => Op::Add(id, shape.fit(turn)),
+            1..5 => Op::Delete(id),
+            _ => Op::Take(id),
+        };
+        let wanted = op.apply(&mut model);
+        assert_eq!(op.perform(&map, shape).unwrap(), wanted, "operation {turn}: {op:?}");
+        most = most.max(model.len());
+    }
+    assert!(most > 1_000_000 && model.len() < most * 9 / 10, "{most}, {} at last", model.len());
+    assert_eq!(map.len().unwrap(), model.len() as u64);
+    same(&map, shape, &model);
+    let report = hold.check().unwrap();
+    assert!(report.ok && report.allocated == report.reachable, "{report:?}");
+}
+
+#[test]
+fn large_general_maps_agree_with_the_model() {
+    agree_at_large(Shape::General);
+}
+
+#[test]
+fn large_fixed_maps_agree_with_the_model() {
+    agree_at_large(Shape::Fixed(4, 4));
+}
+
+#[test]
+fn large_caches_agree_with_the_model() {
+    agree_at_large(Shape::Cache);
 }

@@ -9,9 +9,9 @@
 use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, until};
 use crate::support::scenario::{self, Scenario, word};
-use crate::support::script::{Expected, Op};
+use crate::support::script::{Expected, Op, read};
 use crate::support::shape::Shape;
-use commonhold::{Hold, steps};
+use commonhold::{ErrorKind, Hold, Map, QueueOptions, Values, steps};
 use nix::sys::signal::Signal;
 use std::path::Path;
 
@@ -37,7 +37,11 @@ fn keep(path: &Path, scenario: &Scenario, board: &Board) {
     let expected = Expected::after(scenario.shape, &script, script.len(), script.len());
     board.put(word::ANSWER, 1);
     until("told to read", || board.get(word::ORDER) >= 1);
-    if !scenario.shape.forgets() {
+    if scenario.shape.forgets() {
+        for map in [&map, &view] {
+            right_or_gone(map, scenario.shape, &script);
+        }
+    } else {
         for (map, what) in [(&map, "writable handle"), (&view, "read-only handle")] {
             expected.verify(map, what);
             assert!(map.random_pair().unwrap().is_some());
@@ -55,6 +59,22 @@ fn keep(path: &Path, scenario: &Scenario, board: &Board) {
     let report = hold.check().unwrap();
     assert!(report.ok, "{:?}", report.problems);
     assert_eq!(report.allocated, report.reachable, "{report:?}");
+}
+
+/// What is there of a cache that evicts is what was stored, however it is read.
+fn right_or_gone(map: &Map, shape: Shape, script: &[Op]) {
+    let ids: Vec<u32> = script.iter().flat_map(Op::keys).collect();
+    let keys: Vec<_> = ids.iter().map(|id| shape.key(*id)).collect();
+    let mut values = Values::default();
+    let many = map.get_many(&keys, &mut values).unwrap();
+    let found = ids.iter().enumerate().filter_map(|(n, id)| Some((*id, values.get(n)?.to_vec())));
+    let found: Vec<_> = found.collect();
+    assert_eq!(found.len(), many);
+    let one_by_one = ids.iter().filter_map(|id| Some((*id, map.get(shape.key(*id)).unwrap()?)));
+    let walked = map.iter().map(Result::unwrap).map(|(key, v)| (shape.id(&key).unwrap(), v));
+    for (id, value) in found.into_iter().chain(one_by_one).chain(walked) {
+        read(shape, id, &value);
+    }
 }
 
 /// Returns false if the scenario does not pass the step so often.
@@ -169,4 +189,71 @@ fn stop_recoverer(scenario: &Scenario, step: &str, recovering: &str) {
     recoverer.finish();
     board.put(word::ORDER, 2);
     keeper.finish();
+}
+
+#[test]
+fn who_waits_for_one_that_is_stopped_can_give_up() {
+    let ground = Ground::memory();
+    let (path, shape) = (ground.path("it.hold"), Shape::General);
+    let make = || Hold::open_or_create(&path).unwrap();
+    let options = || QueueOptions::new(4, 8);
+    Child::run("preparation", || {
+        let hold = make();
+        hold.map("it", shape.options()).unwrap().set(shape.key(1), shape.value(1, 1)).unwrap();
+        drop(hold.queue("moving", options()).unwrap());
+    })
+    .finish();
+    for step in ["write.locked", "pull.held", "freeze.closed", "create.filled"] {
+        let mut victim = Child::run(format!("stopped at {step}"), || {
+            let hold = make();
+            let map = hold.open_map("it").unwrap();
+            let queue = hold.open_queue("moving").unwrap();
+            steps::arm(&format!("{step}:stop")).unwrap();
+            map.set(shape.key(1), shape.value(1, 2)).unwrap();
+            queue
+                .named("free")
+                .unwrap()
+                .push(queue.named("free").unwrap().pull().unwrap().unwrap())
+                .unwrap();
+            drop(hold.freeze().unwrap());
+            drop(hold.map("another", shape.options()).unwrap());
+            assert!(hold.drop_map("another").unwrap());
+        });
+        assert!(victim.wait_stopped(), "{step}");
+        let waiter = Child::run(format!("waits for one stopped at {step}"), || {
+            let patience = std::time::Duration::from_millis(50);
+            let hold = Hold::options().lock_timeout(patience).open(&path).unwrap();
+            let map = hold.open_map("it").unwrap();
+            let read_value = || map.get(shape.key(1)).unwrap().map(|v| read(shape, 1, &v));
+            let before = read_value();
+            let told = |result: commonhold::Result<()>| {
+                let error = result.expect_err("nobody lets go");
+                assert_eq!(error.kind(), ErrorKind::TimedOut, "{error:?}");
+                let process = format!("(process {})", victim.pid());
+                assert!(error.to_string().contains(&process), "{error}, not {process}");
+            };
+            match step {
+                "write.locked" => {
+                    told(map.set(shape.key(1), shape.value(1, 9)).map(drop));
+                    told(map.delete(shape.key(1)).map(drop));
+                    told(hold.freeze().map(drop));
+                }
+                "pull.held" => {
+                    told(hold.open_queue("moving").unwrap().named("free").unwrap().pull().map(drop))
+                }
+                "freeze.closed" => {
+                    told(map.set(shape.key(1), shape.value(1, 9)).map(drop));
+                    told(hold.drop_map("it").map(drop));
+                }
+                _ => told(hold.map("third", shape.options()).map(drop)),
+            }
+            assert_eq!(read_value(), before);
+        });
+        waiter.finish();
+        victim.signal(Signal::SIGCONT);
+        assert_eq!(victim.wait(), End::Well, "{step}");
+    }
+    let hold = make();
+    let report = hold.check().unwrap();
+    assert!(report.ok && report.allocated == report.reachable, "{report:?}");
 }

@@ -16,6 +16,7 @@ mod encounters;
 mod fork;
 mod full;
 mod growth;
+mod idle;
 mod limits;
 mod lists;
 mod log;

@@ -72,16 +72,25 @@ impl Hold {
     }
 
     /// Opens an existing hold with default options; errors as for [`HoldOptions::open`].
+    ///
+    /// # Errors
+    /// As [`HoldOptions::open`].
     pub fn open(name: impl AsRef<Path>) -> Result<Hold> {
         Hold::options().open(name)
     }
 
     /// Creates a hold with default options; errors as for [`HoldOptions::create`].
+    ///
+    /// # Errors
+    /// As [`HoldOptions::create`].
     pub fn create(name: impl AsRef<Path>) -> Result<Hold> {
         Hold::options().create(name)
     }
 
     /// Opens a hold, or creates it if there is none, with default options.
+    ///
+    /// # Errors
+    /// As [`HoldOptions::open_or_create`].
     pub fn open_or_create(name: impl AsRef<Path>) -> Result<Hold> {
         Hold::options().open_or_create(name)
     }
@@ -131,6 +140,10 @@ impl Hold {
 
     /// Drops a map with everything in it; false if there is none. Other handles on it report `NotFound`
     /// from then on. If the process dies meanwhile, its successor finishes.
+    ///
+    /// # Errors
+    /// `Mismatch` if it is another kind of structure; `ReadOnly`; `Closed`; `Busy` if this thread has frozen the hold; `TimedOut`
+    /// (see [`HoldOptions::lock_timeout`]); `Damaged`.
     pub fn drop_map(&self, name: &str) -> Result<bool> {
         lifecycle::drop_map(&self.arena, name)
     }
@@ -174,6 +187,9 @@ impl Hold {
     }
 
     /// The maps in the hold, sorted by name.
+    ///
+    /// # Errors
+    /// `Closed`; `Damaged`.
     pub fn maps(&self) -> Result<Vec<MapInfo>> {
         self.arena.ensure_open()?;
         stat::maps(self)
@@ -215,6 +231,9 @@ impl Hold {
     }
 
     /// The other structures in the hold (queues, channels, logs), sorted by name.
+    ///
+    /// # Errors
+    /// `Closed`.
     pub fn others(&self) -> Result<Vec<StructureInfo>> {
         self.arena.ensure_open()?;
         Ok(stat::others(self))
@@ -259,18 +278,27 @@ impl Hold {
     }
 
     /// Sizes and counts.
+    ///
+    /// # Errors
+    /// `Closed`; those of asking the file system.
     pub fn stat(&self) -> Result<HoldStat> {
         self.arena.ensure_open()?;
         stat::stat(self)
     }
 
     /// Who takes part, dead or alive.
+    ///
+    /// # Errors
+    /// `Closed`.
     pub fn participants(&self) -> Result<Vec<ParticipantInfo>> {
         self.arena.ensure_open()?;
         Ok(stat::participants(self.space()))
     }
 
     /// Settles what dead participants left; returns how many there were. Opening and closing do it too.
+    ///
+    /// # Errors
+    /// `Closed`; `ReadOnly`; `Reentrant`; `Damaged`.
     pub fn sweep(&self) -> Result<usize> {
         drop(self.arena.enter()?);
         self.arena.sweep()
@@ -278,6 +306,9 @@ impl Hold {
 
     /// Proves the hold whole: every slot, record and extent; allocated = reachable. Writers wait while it looks
     /// (about a second per ten million keys), readers do not.
+    ///
+    /// # Errors
+    /// Those of [`freeze`](Self::freeze), which it does first. What is wrong with the hold is no error but in the report.
     pub fn check(&self) -> Result<CheckReport> {
         check::check(self)
     }
@@ -306,12 +337,19 @@ impl Hold {
 
     /// Keeps all writers waiting until the result is dropped; readers go on. For a consistent view of several
     /// keys or maps. Writing from this thread meanwhile is the error `Busy`.
+    ///
+    /// # Errors
+    /// `Closed`; `ReadOnly`; `Busy` if this thread has frozen the hold already; `TimedOut`; `Damaged`. Waits for a writer that is stopped in the middle of a
+    /// change as long as it takes, unless there is a [`lock_timeout`](HoldOptions::lock_timeout).
     pub fn freeze(&self) -> Result<Freeze<'_>> {
         freeze::freeze(&self.arena)
     }
 
     /// Closes the handle, for all its clones and maps: later operations are the error `Closed`. Waits for
     /// operations that run in other threads. Dropping the last clone closes it, too.
+    ///
+    /// # Errors
+    /// None at present.
     pub fn close(self) -> Result<()> {
         self.arena.ensure_open()?;
         self.arena.close();
@@ -319,11 +357,17 @@ impl Hold {
     }
 
     /// The path that a name stands for.
+    ///
+    /// # Errors
+    /// `Invalid` for a name that no hold can have.
     pub fn resolve(name: impl AsRef<Path>, directory: Option<&Path>) -> Result<PathBuf> {
         place::resolve(name.as_ref(), directory)
     }
 
     /// The holds where bare names live, sorted by name; also those that cannot be opened, with the reason.
+    ///
+    /// # Errors
+    /// Those of reading the directory.
     pub fn list(directory: Option<&Path>) -> Result<Vec<Listed>> {
         files::list(directory)
     }

@@ -1,7 +1,8 @@
 //! The collector: merges all rings by time into one stream of text.
 //!
-//! A round takes what is old enough, writes it out, and only then marks it in the hold as collected. So a successor loses
-//! nothing; what its predecessor wrote and did not come to mark, one round at most, it writes again.
+//! A round takes what is old enough, writes it out, and only then marks it in the hold as collected, all of it in one step
+//! ([`rounds`]). So a successor loses nothing; what its predecessor wrote and did not come to mark, one round at
+//! most, it takes back from a file, and writes again.
 //!
 //! A line is old enough when every thread that has a ring has written a younger one, and in any case after the hold-back:
 //! whoever was slower than that between looking at the clock and committing comes late, and its line is flagged. So
@@ -13,6 +14,8 @@ use crate::log::line::LogLine;
 use crate::log::merge::{Cursor, Merge, is_wanted};
 use crate::log::options::LogLevel;
 use crate::log::ring::Ring;
+use crate::log::rotate::{Place, RotatedFile};
+use crate::log::rounds;
 use crate::memory::block::pid;
 use crate::memory::lane::LaneGuard;
 use crate::os::clock;
@@ -20,7 +23,7 @@ use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::robust_lock::Peers;
 use std::fmt;
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -44,14 +47,22 @@ pub struct Round {
     pub more: bool,
 }
 
+impl Round {
+    fn and(self, next: Round) -> Round {
+        let (lines, lost) = (self.lines + next.lines, self.lost + next.lost);
+        Round { lines, lost, more: next.more }
+    }
+}
+
 /// How a line becomes text: [`LogLine::append_to`] unless told otherwise.
 type Format = Box<dyn FnMut(&LogLine, &mut Vec<u8>) + Send>;
 
 /// The one who collects a log; from [`Log::collector`]. Dropping it lets the next one begin.
 ///
-/// It takes no processor time from the writers and is never waited for. If its process dies, another collector may take over:
-/// **what was written out and not yet marked in the hold, one round of at most 256 KiB of text or so, is then written
-/// again**; nothing is left out.
+/// It takes no processor time from the writers and is never waited for. If its process dies, another collector may take over
+/// and leaves nothing out. In a file ([`run_to_file`](Collector::run_to_file)) every line is then there once. From anything
+/// else nothing can be taken back: **what was written out and not yet marked in the hold, one round of at most 256 KiB of
+/// text or so, is written again**.
 pub struct Collector {
     log: Log,
     /// The participant that collects; not a child that was forked since.
@@ -59,6 +70,8 @@ pub struct Collector {
     merge: Merge,
     /// What is marked in the hold.
     marked: Vec<Cursor>,
+    /// Where a round began in a file that was not marked.
+    left: Option<Place>,
     hold_back: Duration,
     level: LogLevel,
     format: Format,
@@ -94,6 +107,7 @@ impl Collector {
         }
         step!("collect.claimed");
         let (space, layout) = (lane.space(), &log.inner.layout);
+        let left = rounds::settle(space, layout);
         let begin = |number| {
             let ring = Ring::new(space, layout, number);
             let seen = ring.header.seen.load(Ordering::Acquire) as u32;
@@ -105,6 +119,7 @@ impl Collector {
             me,
             merge: Merge::new(marked.clone()),
             marked,
+            left,
             hold_back: HOLD_BACK,
             level: LogLevel::Trace,
             format: Box::new(LogLine::append_to),
@@ -142,9 +157,16 @@ impl Collector {
     /// `Io` and its like if `out` fails: then nothing of the round counts as collected, and all of it is written again in the
     /// next. `Closed`; `NotFound` if the log was dropped; `Busy` in a forked child: the parent collects.
     pub fn poll(&mut self, out: &mut impl Write) -> Result<Round> {
-        let now_ns = clock::realtime_ns();
-        let hold_back = u64::try_from(self.hold_back.as_nanos()).unwrap_or(u64::MAX);
-        self.round(now_ns, now_ns.saturating_sub(hold_back), out)
+        self.poll_into(&mut Stream(out))
+    }
+
+    /// Like [`poll`](Collector::poll), to a file, where each line is once, whoever is killed when: what a predecessor wrote
+    /// into the same file and did not mark is taken back first, and so is what was written of a round that failed.
+    ///
+    /// # Errors
+    /// As [`poll`](Collector::poll).
+    pub fn poll_to_file(&mut self, file: &mut RotatedFile) -> Result<Round> {
+        self.poll_into(file)
     }
 
     /// Writes out all that is there, however young.
@@ -152,15 +174,15 @@ impl Collector {
     /// # Errors
     /// As [`poll`](Collector::poll).
     pub fn finish(&mut self, out: &mut impl Write) -> Result<Round> {
-        let mut sum = Round::default();
-        loop {
-            let round = self.round(clock::realtime_ns(), u64::MAX, out)?;
-            sum =
-                Round { lines: sum.lines + round.lines, lost: sum.lost + round.lost, more: false };
-            if !round.more {
-                return Ok(sum);
-            }
-        }
+        self.finish_into(&mut Stream(out))
+    }
+
+    /// Like [`finish`](Collector::finish), to a file; see [`poll_to_file`](Collector::poll_to_file).
+    ///
+    /// # Errors
+    /// As [`poll`](Collector::poll).
+    pub fn finish_to_file(&mut self, file: &mut RotatedFile) -> Result<Round> {
+        self.finish_into(file)
     }
 
     /// Collects until `stop` says so, then finishes. Looks every few milliseconds; sleeps in between, up to 20 ms
@@ -168,16 +190,47 @@ impl Collector {
     ///
     /// # Errors
     /// As [`poll`](Collector::poll).
-    pub fn run(&mut self, out: &mut impl Write, mut stop: impl FnMut() -> bool) -> Result<Round> {
+    pub fn run(&mut self, out: &mut impl Write, stop: impl FnMut() -> bool) -> Result<Round> {
+        self.run_into(&mut Stream(out), stop)
+    }
+
+    /// Like [`run`](Collector::run), to a file; see [`poll_to_file`](Collector::poll_to_file).
+    ///
+    /// # Errors
+    /// As [`poll`](Collector::poll).
+    pub fn run_to_file(
+        &mut self,
+        file: &mut RotatedFile,
+        stop: impl FnMut() -> bool,
+    ) -> Result<Round> {
+        self.run_into(file, stop)
+    }
+
+    fn poll_into(&mut self, out: &mut impl Target) -> Result<Round> {
+        let now_ns = clock::realtime_ns();
+        let hold_back = u64::try_from(self.hold_back.as_nanos()).unwrap_or(u64::MAX);
+        self.round(now_ns, now_ns.saturating_sub(hold_back), out)
+    }
+
+    fn finish_into(&mut self, out: &mut impl Target) -> Result<Round> {
+        let mut sum = Round::default();
+        loop {
+            let round = self.round(clock::realtime_ns(), u64::MAX, out)?;
+            sum = sum.and(round);
+            if !round.more {
+                return Ok(sum);
+            }
+        }
+    }
+
+    fn run_into(&mut self, out: &mut impl Target, mut stop: impl FnMut() -> bool) -> Result<Round> {
         let mut sum = Round::default();
         while !stop() {
-            let round = self.poll(out)?;
-            sum =
-                Round { lines: sum.lines + round.lines, lost: sum.lost + round.lost, more: false };
+            let round = self.poll_into(out)?;
+            sum = sum.and(round);
             self.pause(&round);
         }
-        let round = self.finish(out)?;
-        Ok(Round { lines: sum.lines + round.lines, lost: sum.lost + round.lost, more: false })
+        Ok(sum.and(self.finish_into(out)?))
     }
 
     /// Sleeps for a while that fits what the last round found; not at all while there is much to do.
@@ -192,10 +245,10 @@ impl Collector {
         std::thread::sleep(self.pause);
     }
 
-    fn round(&mut self, now_ns: u64, until_ns: u64, out: &mut impl Write) -> Result<Round> {
+    fn round(&mut self, now_ns: u64, until_ns: u64, out: &mut impl Target) -> Result<Round> {
         let mut round = self.gather(now_ns, until_ns)?;
         if !self.text.is_empty()
-            && let Err(error) = out.write_all(&self.text).and_then(|()| out.flush())
+            && let Err(error) = self.write_out(out)?
         {
             self.merge.cursors.clone_from(&self.marked);
             return Err(Error::os(format!("collecting log '{}'", self.log.name()), &error));
@@ -204,6 +257,25 @@ impl Collector {
         self.mark()?;
         round.more |= self.text.len() >= ROUND_BYTES;
         Ok(round)
+    }
+
+    /// Writes the round's text out; the inner error is the output's.
+    fn write_out(&mut self, out: &mut impl Target) -> Result<io::Result<()>> {
+        let place = match out.place(self.left) {
+            Ok(place) => place,
+            Err(error) => return Ok(Err(error)),
+        };
+        self.left = None;
+        if let Some(place) = place {
+            let _lane = self.log.inner.attachment()?.enter()?;
+            rounds::begin(self.log.inner.header(), place);
+        }
+        let written = out.put(&self.text);
+        if written.is_err() {
+            // The next round begins where this one did.
+            self.left = place;
+        }
+        Ok(written)
     }
 
     /// Makes text of what is old enough, until the round is full.
@@ -249,23 +321,50 @@ impl Collector {
 
     /// Marks as collected what was written out.
     fn mark(&mut self) -> Result<()> {
-        let lane = self.log.inner.attachment()?.enter()?;
-        let moved = self.merge.cursors.iter().zip(&mut self.marked);
-        for (number, (cursor, marked)) in (0..).zip(moved) {
-            if (cursor.position, cursor.expected) == (marked.position, marked.expected) {
-                continue;
-            }
-            let header = self.log.inner.layout.ring(lane.space(), number);
-            // The sequence first: killed in between, a successor repeats lines and misses none.
-            let seen = u64::from(cursor.expected.unwrap_or(0));
-            header.seen.store(seen, Ordering::Release);
-            step!("collect.marking");
-            // Release: the copies come before; pairs with the acquire of a writer that makes room.
-            header.tail.store(cursor.position, Ordering::Release);
-            step!("collect.marked");
-            *marked = *cursor;
+        let place = |cursor: &Cursor| (cursor.position, cursor.expected);
+        if self.merge.cursors.iter().map(place).eq(self.marked.iter().map(place)) {
+            return Ok(());
         }
+        let lane = self.log.inner.attachment()?.enter()?;
+        rounds::commit(lane.space(), &self.log.inner.layout, &self.merge.cursors);
+        self.marked.clone_from(&self.merge.cursors);
         Ok(())
+    }
+}
+
+/// Where a round's text goes.
+trait Target {
+    /// Where the next text will be, if it can be taken back; what lies behind the place that was left is.
+    fn place(&mut self, left: Option<Place>) -> io::Result<Option<Place>>;
+    /// Writes all of it.
+    fn put(&mut self, text: &[u8]) -> io::Result<()>;
+}
+
+/// Anything that can be written to: it cannot be taken back.
+struct Stream<'a, W>(&'a mut W);
+
+impl<W: Write> Target for Stream<'_, W> {
+    fn place(&mut self, _left: Option<Place>) -> io::Result<Option<Place>> {
+        Ok(None)
+    }
+
+    fn put(&mut self, text: &[u8]) -> io::Result<()> {
+        self.0.write_all(text)?;
+        self.0.flush()
+    }
+}
+
+impl Target for RotatedFile {
+    fn place(&mut self, left: Option<Place>) -> io::Result<Option<Place>> {
+        if let Some(left) = left {
+            self.take_back(left)?;
+        }
+        RotatedFile::place(self).map(Some)
+    }
+
+    fn put(&mut self, text: &[u8]) -> io::Result<()> {
+        self.write_all(text)?;
+        self.flush()
     }
 }
 

@@ -35,7 +35,11 @@ pub(crate) struct Header {
     spare: AtomicU32,
     /// Lines for which no ring was free.
     pub(crate) refused: AtomicU64,
-    spare2: [AtomicU64; 11],
+    /// What the collector is about to do to a file; see [`rounds`](crate::log::rounds).
+    pub(crate) round: AtomicU64,
+    /// Where in which file it begins: device, inode, length, the path's hash.
+    pub(crate) place: [AtomicU64; 4],
+    spare2: [AtomicU64; 6],
 }
 
 /// A ring's header, 192 bytes: a line for the writer, one about it, one for the collector.
@@ -61,7 +65,10 @@ pub(crate) struct RingHeader {
     pub(crate) tail: AtomicU64,
     /// Sequence of the line there, as far as the collector knows; 0 before anything was collected.
     pub(crate) seen: AtomicU64,
-    spare3: [AtomicU64; 6],
+    /// What tail and seen are to become with the round that is written out.
+    pub(crate) next_tail: AtomicU64,
+    pub(crate) next_seen: AtomicU64,
+    spare3: [AtomicU64; 4],
 }
 
 const _: () = assert!(size_of::<Header>() == 128 && size_of::<RingHeader>() == 192);

@@ -33,6 +33,7 @@ pub(crate) mod options;
 pub(crate) mod reader;
 pub(crate) mod ring;
 pub(crate) mod rotate;
+pub(crate) mod rounds;
 pub(crate) mod seat;
 pub(crate) mod settle;
 pub(crate) mod stat;

@@ -1,8 +1,11 @@
 //! A file that begins anew when it is full.
 
 use crate::error::{Error, ErrorKind, Result};
+use rapidhash::v3::{DEFAULT_RAPID_SECRETS, rapidhash_v3_seeded};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A file for the text of a log, of limited size: when a line has no room any more, `path` becomes `path.1`, that
@@ -28,6 +31,25 @@ pub struct RotatedFile {
     keep: u32,
 }
 
+/// A place in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    dev: u64,
+    ino: u64,
+    bytes: u64,
+    path: u64,
+}
+
+impl Place {
+    pub(crate) fn new([dev, ino, bytes, path]: [u64; 4]) -> Place {
+        Place { dev, ino, bytes, path }
+    }
+
+    pub(crate) fn words(self) -> [u64; 4] {
+        [self.dev, self.ino, self.bytes, self.path]
+    }
+}
+
 impl RotatedFile {
     /// Opens the file to append to it, or makes it. At most `max_bytes` each (but a longer line gets a file of its
     /// own), and at most `keep` older ones. For one process at a time, as the collector is.
@@ -45,6 +67,49 @@ impl RotatedFile {
         Ok(RotatedFile { path, file, bytes, max_bytes, keep })
     }
 
+    /// Where the next text goes.
+    ///
+    /// # Errors
+    /// Those of asking for the file's length.
+    pub(crate) fn place(&self) -> io::Result<Place> {
+        let now = self.file.metadata()?;
+        Ok(Place { dev: now.dev(), ino: now.ino(), bytes: now.len(), path: self.path_hash() })
+    }
+
+    fn path_hash(&self) -> u64 {
+        let path = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
+        rapidhash_v3_seeded(path.as_os_str().as_bytes(), &DEFAULT_RAPID_SECRETS)
+    }
+
+    /// Takes back what was written behind a place, if that was one in these files. Without older files a file that is gone was
+    /// followed by this one.
+    ///
+    /// # Errors
+    /// Those of shortening files.
+    pub(crate) fn take_back(&mut self, place: Place) -> io::Result<()> {
+        if place.path != self.path_hash() {
+            return Ok(());
+        }
+        let is_it = |age: &u32| {
+            let found = std::fs::metadata(self.aged(*age));
+            found.is_ok_and(|found| (found.dev(), found.ino()) == (place.dev, place.ino))
+        };
+        let (emptied, cut) = match (0..=self.keep).find(is_it) {
+            Some(age) => (age, Some(age)),
+            None if self.keep == 0 => (1, None),
+            None => (0, None),
+        };
+        // The oldest last: killed in between, the successor finds the place again.
+        for age in 0..emptied {
+            shorten(&self.aged(age), 0)?;
+        }
+        if let Some(age) = cut {
+            shorten(&self.aged(age), place.bytes)?;
+        }
+        self.bytes = self.file.metadata()?.len();
+        Ok(())
+    }
+
     /// The file that is `age` rotations old.
     fn aged(&self, age: u32) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
@@ -57,7 +122,8 @@ impl RotatedFile {
     /// The oldest first: killed in between, a number is missing and nothing else.
     fn rotate(&mut self) -> io::Result<()> {
         if self.keep == 0 {
-            self.file.set_len(0)?;
+            // Another file: which one it is tells whether a round began in it.
+            std::fs::remove_file(&self.path)?;
         }
         for age in (0..self.keep).rev() {
             match std::fs::rename(self.aged(age), self.aged(age + 1)) {
@@ -68,6 +134,15 @@ impl RotatedFile {
         self.file = append(&self.path)?;
         self.bytes = 0;
         Ok(())
+    }
+}
+
+/// Cuts what is behind `bytes` off; no file is nothing to cut.
+fn shorten(path: &Path, bytes: u64) -> io::Result<()> {
+    match OpenOptions::new().write(true).open(path) {
+        Ok(file) if file.metadata()?.len() > bytes => file.set_len(bytes),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

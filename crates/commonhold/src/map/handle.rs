@@ -95,6 +95,9 @@ impl Map {
 
     /// Puts a copy of the value of `key` into `out`, replacing its contents; false (and `out` empty) if the key is
     /// absent. Allocates nothing once `out` is large enough.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
     #[inline]
     pub fn get_into(&self, key: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Result<bool> {
         let key = key.as_ref();
@@ -110,6 +113,9 @@ impl Map {
 
     /// Looks many keys up at once, several times faster than one by one. `out` is reused: values by index, in
     /// the order of `keys`. Returns how many are present. Each lookup is atomic, the batch as a whole is not.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K], out: &mut Values) -> Result<usize> {
         for key in keys {
             self.bound.check_lengths(key.as_ref(), None)?;
@@ -177,11 +183,17 @@ impl Map {
     }
 
     /// True if the key is present.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.uid(key)?.is_some())
     }
 
     /// The uid of a key, if it is present.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
     pub fn uid(&self, key: impl AsRef<[u8]>) -> Result<Option<Uid>> {
         let key = key.as_ref();
         self.begin_read(key)?;
@@ -227,6 +239,9 @@ impl Map {
     }
 
     /// Sets many pairs, in order. Each is atomic, the batch is not: on an error those before it are set.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
     pub fn set_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: &[(K, V)]) -> Result<()> {
         let lane = self.arena.enter()?;
         for (at, (key, value)) in pairs.iter().enumerate() {
@@ -251,11 +266,17 @@ impl Map {
     }
 
     /// Sets a value only if the key is absent; `None` if it is present.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
     pub fn add(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Option<Uid>> {
         self.put_if(key.as_ref(), Rule::Absent, value.as_ref())
     }
 
     /// Sets a value only if the key is present; `None` if it is absent.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
     pub fn replace(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Option<Uid>> {
         self.put_if(key.as_ref(), Rule::Present, value.as_ref())
     }
@@ -266,6 +287,9 @@ impl Map {
     }
 
     /// Changes a key from one state to another (`None`: absent), if it is in the first. True if it was.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
     pub fn compare_exchange(
         &self,
         key: impl AsRef<[u8]>,
@@ -281,12 +305,18 @@ impl Map {
     }
 
     /// Deletes a key; false if it is absent.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let change = Change::new(key.as_ref(), Rule::Always, Act::Delete);
         Ok(self.apply(&change, None)?.done)
     }
 
     /// Deletes a key and returns the value it had, as one atomic step.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
     pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let mut old = Vec::new();
         let change = Change::new(key.as_ref(), Rule::Always, Act::Delete);
@@ -296,6 +326,9 @@ impl Map {
     /// Reads a value, lets `change` decide on the new one (`None` deletes), and sets it if nobody changed the key
     /// meanwhile; otherwise does so again. `change` runs under no lock and may use the map. Returns the uid of the
     /// key, if it is present afterwards.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
     pub fn update(
         &self,
         key: impl AsRef<[u8]>,
@@ -305,6 +338,9 @@ impl Map {
     }
 
     /// Like [`update`](Self::update); an error of `change` ends it, and nothing is changed.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set), and those of `change`.
     pub fn try_update<E: From<Error>>(
         &self,
         key: impl AsRef<[u8]>,
@@ -352,6 +388,9 @@ impl Map {
     }
 
     /// Key and value of a uid, without hashing or comparing keys; `None` if there is none (any more).
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
     pub fn get_uid(&self, uid: Uid) -> Result<Option<Pair>> {
         self.arena.ensure_open()?;
         let (directory, position) = (uid.0 >> 8, uid.0 & 0xff);
@@ -363,6 +402,9 @@ impl Map {
     }
 
     /// Sets the value of the key that a uid names, if it still names `expected_key`; false if not.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
     pub fn set_uid(
         &self,
         uid: Uid,
@@ -373,11 +415,17 @@ impl Map {
     }
 
     /// Deletes the key that a uid names, if it still names `expected_key`; false if not.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
     pub fn delete_uid(&self, uid: Uid, expected_key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.apply_at(uid, expected_key.as_ref(), Act::Delete)?.is_some())
     }
 
     /// Adds to the number that a uid names, if it still names `expected_key`; `None` if not.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
     pub fn increment_uid(
         &self,
         uid: Uid,
@@ -388,6 +436,9 @@ impl Map {
     }
 
     /// Deletes the key that a uid names, if it still names `expected_key`, and returns the value it had, as one atomic step.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
     pub fn take_uid(&self, uid: Uid, expected_key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let mut old = Vec::new();
         let change = Change::new(expected_key.as_ref(), Rule::Always, Act::Delete);
@@ -396,6 +447,9 @@ impl Map {
 
     /// Changes the value of the key that a uid names (`None` deletes), if it still names `expected_key` and the value is
     /// `expected`. True if so.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
     pub fn compare_exchange_uid(
         &self,
         uid: Uid,
@@ -409,6 +463,9 @@ impl Map {
     }
 
     /// Like [`update`](Self::update), of the key that a uid names, if it still names `expected_key`; false if not.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
     pub fn update_uid(
         &self,
         uid: Uid,

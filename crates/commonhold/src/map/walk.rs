@@ -128,6 +128,9 @@ pub struct MapStat {
 impl Map {
     /// The number of pairs; in cache mode expired pairs count until they are removed. Reads one line per
     /// segment: about a millisecond per million keys.
+    ///
+    /// # Errors
+    /// `Closed`; `NotFound` if the map was dropped.
     pub fn len(&self) -> Result<u64> {
         self.arena.ensure_open()?;
         let root = self.bound.root(self.space());
@@ -137,11 +140,17 @@ impl Map {
     }
 
     /// True if there are no pairs.
+    ///
+    /// # Errors
+    /// As [`len`](Self::len).
     pub fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
 
     /// Some pair, every one about equally likely; `None` if the map is empty.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
     pub fn random_pair(&self) -> Result<Option<Pair>> {
         self.arena.ensure_open()?;
         let mut random = clock::monotonic_ns() ^ u64::from(std::process::id()) << 32;
@@ -164,6 +173,9 @@ impl Map {
 
     /// Deletes every key that is present when it begins, unless it is set again meanwhile. Not one atomic
     /// step: readers may see some keys gone and others not yet. Returns how many were deleted.
+    ///
+    /// # Errors
+    /// As [`delete`](Self::delete); what was deleted before stays so.
     pub fn clear(&self) -> Result<u64> {
         let lane = self.arena.enter()?;
         let bound = &*self.bound;
@@ -182,6 +194,9 @@ impl Map {
     }
 
     /// Statistics. Reads every segment.
+    ///
+    /// # Errors
+    /// As [`len`](Self::len).
     pub fn stat(&self) -> Result<MapStat> {
         self.arena.ensure_open()?;
         let (space, bound) = (self.space(), &*self.bound);

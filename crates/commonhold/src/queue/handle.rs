@@ -99,7 +99,7 @@ pub(crate) fn open_or_create(
                 return Ok(queue);
             }
             let text = format!(
-                "queue '{name}' exists with {found}, not with {options}; open it with its own options or drop it"
+                "queue '{name}' exists as {found}, not as {options}; open it with its own options or drop it"
             );
             Err(Error::new(ErrorKind::Mismatch, text))
         }

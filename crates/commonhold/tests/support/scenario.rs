@@ -9,7 +9,9 @@ use super::Dice;
 use super::process::{Board, Child};
 use super::script::{self, Expected, Op};
 use super::shape::Shape;
-use commonhold::{ChannelOptions, Hold, Join, Map, MapOptions, Policy, QueueOptions, Result};
+use commonhold::{
+    ChannelOptions, Hold, Join, Map, MapOptions, Policy, Queue, QueueOptions, Result,
+};
 use std::path::Path;
 use std::time::Duration;
 
@@ -308,15 +310,33 @@ fn whatever_is_left_is_right(hold: &Hold, board: &Board, at: usize) {
 }
 
 const ELEMENTS: u32 = 40;
+/// A queue in which a victim has company.
+pub const SHARED: &str = "shared";
 
 /// The queue that a victim moves elements in.
 pub fn queue_options() -> QueueOptions {
     QueueOptions::new(ELEMENTS, 24).queues(["free", "full", "lost"]).orphans("lost")
 }
 
-/// Makes a queue, moves elements in every way, drops it, and again.
+/// Moves elements of a queue that others move at the same time.
+pub fn mingle(shared: &Queue) -> Result<()> {
+    let [free, full, lost] = ["free", "full", "lost"].map(|name| shared.named(name).unwrap());
+    for (from, to) in [(free, full), (lost, free), (full, free)] {
+        if let Some(element) = from.pull()? {
+            element.write(0, &1u64.to_le_bytes())?;
+            if let Some(other) = to.push_pull(element, from)? {
+                to.push(other)?;
+            }
+        }
+        to.push_many(&mut from.pull_many(7)?)?;
+    }
+    Ok(())
+}
+
+/// Makes a queue, moves elements in every way, drops it, and again; and moves those of one that is always there.
 fn move_elements(path: &Path, board: &Board, at: usize) -> Result<()> {
     let hold = Hold::open(path)?;
+    let shared = hold.queue(SHARED, queue_options())?;
     for n in 1..=4u64 {
         board.put(at, n);
         let queue = hold.queue("moving", queue_options())?;
@@ -335,6 +355,7 @@ fn move_elements(path: &Path, board: &Board, at: usize) -> Result<()> {
             free.push_many(&mut full.pull_many(100)?)?;
             free.push_many(&mut lost.pull_many(100)?)?;
             assert_eq!(free.len()?, u64::from(ELEMENTS));
+            mingle(&shared)?;
         }
         drop(queue);
         if n % 2 == 0 {
@@ -351,21 +372,27 @@ fn elements_are_conserved(hold: &Hold, board: &Board, at: usize) {
     match hold.open_queue("moving") {
         Ok(queue) => {
             assert!(begun > done || done % 2 == 1, "a queue after round {done}");
-            let mut batch = queue.batch();
-            for named in queue.all() {
-                named.pull_into(&mut batch, 1000).unwrap();
-            }
-            let mut ids: Vec<u32> = batch.iter().map(|element| element.id()).collect();
-            ids.sort();
-            queue.named("free").unwrap().push_many(&mut batch).unwrap();
-            assert_eq!(ids, (0..ELEMENTS).collect::<Vec<_>>());
-            assert!(queue.stat().unwrap().holders.is_empty());
+            all_are_there(&queue);
         }
         Err(error) => assert!(error.is_not_found() && (begun > done || done % 2 == 0), "{error}"),
     }
     // Whatever happened to it, the name can be used again.
     drop(hold.queue("moving", queue_options()).unwrap());
     assert!(hold.drop_queue("moving").unwrap());
+    all_are_there(&hold.queue(SHARED, queue_options()).unwrap());
+}
+
+/// Each element is in one of the queues, and nobody has any in hand.
+fn all_are_there(queue: &Queue) {
+    let mut batch = queue.batch();
+    for named in queue.all() {
+        named.pull_into(&mut batch, 1000).unwrap();
+    }
+    let mut ids: Vec<u32> = batch.iter().map(|element| element.id()).collect();
+    ids.sort();
+    queue.named("free").unwrap().push_many(&mut batch).unwrap();
+    assert_eq!(ids, (0..ELEMENTS).collect::<Vec<_>>());
+    assert!(queue.stat().unwrap().holders.is_empty());
 }
 
 fn message(sequence: u64) -> Vec<u8> {

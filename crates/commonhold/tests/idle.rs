@@ -1,0 +1,95 @@
+//! Waiting costs no processor time.
+//!
+//! A process waits for something that does not come; the system tells how long its threads ran meanwhile. What is allowed is
+//! several times what it takes (a thousandth or two of a core): others may use the machine, and their interrupts are
+//! charged to whoever runs.
+
+use crate::support::ground::Ground;
+use crate::support::process::{Board, Child, until};
+use commonhold::{ChannelOptions, Hold, Join, LogOptions, Policy, QueueOptions};
+use std::path::Path;
+use std::time::Duration;
+
+const WATCHED: Duration = Duration::from_secs(2);
+const ALLOWED_NS: u64 = 2_000_000_000 * 4 / 100;
+
+/// How long all threads of a process have run.
+fn ran_ns(pid: i32) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let ran = |task: std::io::Result<std::fs::DirEntry>| {
+        let told = std::fs::read_to_string(task.unwrap().path().join("schedstat")).unwrap();
+        told.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    tasks.map(ran).sum()
+}
+
+/// Prepares something, then waits for what `wait` waits for, which does not come.
+fn costs_nothing(what: &str, wait: impl FnOnce(&Path, &dyn Fn())) {
+    let ground = Ground::memory();
+    let (path, board) = (ground.path("it.hold"), Board::new(1));
+    let idle = Child::run(what, || wait(&path, &|| board.put(0, 1)));
+    until("it begins to wait", || board.get(0) == 1 || idle.is_gone());
+    // At first it may look around more often.
+    std::thread::sleep(Duration::from_millis(500));
+    let before = ran_ns(idle.pid());
+    std::thread::sleep(WATCHED);
+    let ran = ran_ns(idle.pid()) - before;
+    idle.slay();
+    assert!(ran < ALLOWED_NS, "{what} ran for {ran} ns of {WATCHED:?}");
+}
+
+#[test]
+fn of_a_consumer_that_waits_for_messages() {
+    costs_nothing("consumer", |path, ready| {
+        let hold = Hold::create(path).unwrap();
+        let channel = hold.channel("it", ChannelOptions::new(4096)).unwrap();
+        let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
+        ready();
+        let _ = consumer.recv(&mut Vec::new());
+    });
+}
+
+#[test]
+fn of_a_producer_that_waits_for_room() {
+    costs_nothing("producer", |path, ready| {
+        let hold = Hold::create(path).unwrap();
+        let channel = hold.channel("it", ChannelOptions::new(4096)).unwrap();
+        let _consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
+        let mut producer = channel.producer().unwrap();
+        while producer.try_send(&[7; 100]).unwrap().is_some() {}
+        ready();
+        let _ = producer.send(&[7; 100]);
+    });
+}
+
+#[test]
+fn of_one_that_waits_for_elements() {
+    costs_nothing("puller", |path, ready| {
+        let hold = Hold::create(path).unwrap();
+        let queue = hold.queue("it", QueueOptions::new(4, 8).queues(["free", "full"])).unwrap();
+        ready();
+        let _ = queue.named("full").unwrap().pull_timeout(Duration::from_secs(600));
+    });
+}
+
+#[test]
+fn of_one_that_waits_for_a_bell() {
+    costs_nothing("listener", |path, ready| {
+        let hold = Hold::create(path).unwrap();
+        let queue = hold.queue("it", QueueOptions::new(4, 8).queues(["free", "full"])).unwrap();
+        let _bell = queue.eventfd("full").unwrap();
+        ready();
+        std::thread::sleep(Duration::from_secs(600));
+    });
+}
+
+#[test]
+fn of_a_collector_without_lines() {
+    costs_nothing("collector", |path, ready| {
+        let hold = Hold::create(path).unwrap();
+        let log = hold.log("it", LogOptions::new().rings(64).ring_bytes(4096)).unwrap();
+        let mut collector = log.collector().unwrap();
+        ready();
+        let _ = collector.run(&mut std::io::sink(), || false);
+    });
+}
