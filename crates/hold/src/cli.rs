@@ -55,7 +55,7 @@ pub struct Cli {
     #[command(flatten)]
     pub directory: Directory,
 
-    /// How answers and pairs are written (and read by load)
+    /// How answers are written, and pairs where no file's name tells it (and read by load)
     #[arg(long, global = true, value_enum, value_name = "FORMAT")]
     #[arg(help_heading = "Global options")]
     pub format: Option<Format>,

@@ -3,7 +3,7 @@
 //! - [`cli`]: the verbs, from which help, completions and man pages are made
 //! - [`commands`]: one file per verb
 //! - [`formats`]: how keys and values look in files and on the terminal
-//! - [`target`]: which hold and which map a verb is about
+//! - [`target`]: which hold and which map a verb is about; [`making`]: how it is made if it is not there
 //! - [`output`], [`failure`]: what goes to standard output, what to standard error, exit codes
 //! - [`demo`], [`mod@bench`], [`crashtest`] with [`workload`]: the runs of many processes
 //!
@@ -19,6 +19,7 @@ mod crashtest;
 mod demo;
 mod failure;
 mod formats;
+mod making;
 mod output;
 mod target;
 mod workload;

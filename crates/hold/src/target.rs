@@ -1,19 +1,14 @@
-//! What a verb is about: the hold, the map or another structure, keys given as arguments, and how to
-//! make what is not there yet.
+//! What a verb is about: the hold, the map or another structure, keys given as arguments.
 //!
 //! Invariant: verbs that only look open the hold read-only, so they take no slot in it and write
-//! nothing (but for queues, which are locked to be looked at); nothing is made unless the verb stores
-//! something.
+//! nothing (but for queues, which are locked to be looked at).
 
 use crate::failure::{Failure, Result};
-use crate::formats::{bytes, sizes};
-use commonhold::{
-    Channel, ErrorKind, Hold, HoldOptions, Log, Map, MapOptions, Queue, StructureKind,
-};
+use crate::formats::{bytes, printable};
+use commonhold::{Channel, ErrorKind, Hold, Log, Map, Queue, StructureKind};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// The hold that a verb is about.
 #[derive(clap::Args, Debug, Clone)]
@@ -33,6 +28,13 @@ pub struct MapName {
     /// The map in the hold
     #[arg(value_name = "MAP")]
     pub map: String,
+}
+
+impl MapName {
+    /// The map's name for people.
+    pub fn shown(&self) -> String {
+        printable(&self.map)
+    }
 }
 
 /// The queue, channel or log that a verb is about.
@@ -117,141 +119,6 @@ fn or_make(error: commonhold::Error, kind: StructureKind, name: &StructureName) 
         true => Failure::failed(format!("{error}; 'hold {kind} create {hold} {name}' makes it")),
         false => Failure::failed(error),
     }
-}
-
-/// How the hold is made if it is not there.
-#[derive(clap::Args, Debug, Clone, Default)]
-pub struct NewHold {
-    /// The new hold may grow to so many bytes [default: 64G]
-    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
-    max_bytes: Option<u64>,
-
-    /// The permissions of the new hold, in octal [default: 600]
-    #[arg(long, value_name = "MODE", value_parser = mode)]
-    mode: Option<u32>,
-}
-
-impl NewHold {
-    /// Opens the hold, or makes it.
-    pub fn open_or_create(&self, directory: &Directory, name: &Path) -> Result<Hold> {
-        Ok(self.options().open_or_create(directory.resolve(name)?)?)
-    }
-
-    fn options(&self) -> HoldOptions {
-        let mut options = Hold::options();
-        if let Some(bytes) = self.max_bytes {
-            options = options.max_bytes(bytes);
-        }
-        if let Some(mode) = self.mode {
-            options = options.mode(mode);
-        }
-        options
-    }
-}
-
-/// How the hold and the map are made if they are not there.
-#[derive(clap::Args, Debug, Clone, Default)]
-#[command(next_help_heading = "If the hold or the map is not there yet")]
-pub struct Making {
-    /// Make neither: fail instead
-    #[arg(long)]
-    no_create: bool,
-
-    /// Make a map of fixed lengths: every key K bytes, every value V bytes
-    #[arg(long, value_name = "K,V", value_parser = fixed, conflicts_with = "cache")]
-    fixed: Option<(u32, u32)>,
-
-    /// Make a cache: a map that forgets what is old or least used
-    #[arg(long)]
-    cache: bool,
-
-    /// The cache holds at most so many bytes
-    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, requires = "cache")]
-    cache_max_bytes: Option<u64>,
-
-    /// The cache holds at most so many pairs
-    #[arg(long, value_name = "N", requires = "cache",
-        value_parser = clap::value_parser!(u64).range(1..))]
-    cache_max_entries: Option<u64>,
-
-    /// The cache keeps pairs so long unless told otherwise
-    #[arg(long, value_name = "TIME", value_parser = sizes::duration, requires = "cache")]
-    cache_ttl: Option<Duration>,
-
-    #[command(flatten)]
-    hold: NewHold,
-}
-
-fn fixed(text: &str) -> std::result::Result<(u32, u32), String> {
-    let lengths = text.split_once(',').and_then(|(key, value)| {
-        Some((key.trim().parse::<u32>().ok()?, value.trim().parse::<u32>().ok()?))
-    });
-    lengths.ok_or_else(|| "two lengths in bytes, such as 4,8".to_owned())
-}
-
-fn mode(text: &str) -> std::result::Result<u32, String> {
-    match u32::from_str_radix(text, 8) {
-        Ok(mode) if mode <= 0o777 => Ok(mode),
-        _ => Err("permissions are octal digits such as 600 or 660".to_owned()),
-    }
-}
-
-impl Making {
-    /// Opens the map, making it and the hold unless told not to.
-    pub fn open(&self, directory: &Directory, name: &MapName) -> Result<Map> {
-        let hold = self.open_hold(&directory.resolve(&name.hold)?)?;
-        if let Some(options) = self.map_options()? {
-            return Ok(match self.no_create {
-                true => same_options(hold.open_map(&name.map)?, &options)?,
-                false => hold.map(&name.map, options)?,
-            });
-        }
-        match hold.open_map(&name.map) {
-            Err(e) if e.is_not_found() && !self.no_create => {}
-            result => return Ok(result?),
-        }
-        match hold.map(&name.map, MapOptions::general()) {
-            // Somebody else has made it meanwhile, in another mode, which is as good.
-            Err(e) if e.kind() == ErrorKind::Mismatch => Ok(hold.open_map(&name.map)?),
-            result => Ok(result?),
-        }
-    }
-
-    fn open_hold(&self, path: &Path) -> Result<Hold> {
-        let options = self.hold.options();
-        Ok(if self.no_create { options.open(path)? } else { options.open_or_create(path)? })
-    }
-
-    /// The options that the map must have, if any were given.
-    fn map_options(&self) -> Result<Option<MapOptions>> {
-        if let Some((key, value)) = self.fixed {
-            return Ok(Some(MapOptions::fixed(key, value)));
-        }
-        if !self.cache {
-            return Ok(None);
-        }
-        let mut options = MapOptions::cache();
-        if let Some(bytes) = self.cache_max_bytes {
-            options = options.max_bytes(bytes);
-        }
-        if let Some(entries) = self.cache_max_entries {
-            options = options.max_entries(entries);
-        }
-        if let Some(ttl) = self.cache_ttl {
-            options = options.ttl(ttl);
-        }
-        Ok(Some(options))
-    }
-}
-
-fn same_options(map: Map, options: &MapOptions) -> Result<Map> {
-    if map.options() == options {
-        return Ok(map);
-    }
-    let name = map.name();
-    Err(Failure::failed(format!(
-        "map '{name}' has other options than the ones given; 'hold list HOLD' shows them"
-    )))
 }
 
 /// How keys and values stand in arguments and on the terminal.

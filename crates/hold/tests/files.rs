@@ -214,6 +214,51 @@ fn loading_reports_in_json() {
 }
 
 #[test]
+fn a_name_tells_the_format_and_json_may_be_asked_for_beside_it() {
+    let ground = Ground::new();
+    ground.file("data.csv", "apple,3\npear,4\n");
+    let report = ground.json(&["load", "shop", "prices", "data.csv"]);
+    assert_eq!((&report["stored"], &report["skipped"]), (&2.into(), &0.into()));
+    let report = ground.json(&["dump", "shop", "prices", "-o", "out.csv"]);
+    assert_eq!(report, serde_json::json!({"pairs": 2, "file": "out.csv"}));
+    let written = String::from_utf8(ground.read("out.csv")).expect("text");
+    assert!(written.contains("apple,3\n"), "{written}");
+    for args in [
+        &["load", "shop", "prices", "data.csv", "--format", "tsv"][..],
+        &["dump", "shop", "prices", "-o", "out.csv", "--format", "nul"],
+    ] {
+        let err = ground.fails(2, args);
+        assert!(err.contains("says csv, and --format says "), "{err}");
+    }
+    // A name that tells nothing: --format, else tsv.
+    ground.json(&["dump", "shop", "prices", "-o", "out.jsonx"]);
+    assert!(ground.read("out.jsonx").starts_with(b"{\"key\":"));
+    ground.ok(&["dump", "shop", "prices", "-o", "out.txt"]);
+    let written = String::from_utf8(ground.read("out.txt")).expect("text");
+    assert!(written.contains("apple\t3\n"), "{written}");
+}
+
+#[test]
+fn a_load_into_a_full_hold_names_the_line_and_counts_what_is_stored() {
+    let ground = Ground::new();
+    // Every other line changes the pair of the line before it: the last of equal keys counts.
+    let line = |n: u32| format!("key {},{n:0100}\n", n / 2);
+    ground.file("data.csv", (0..60_000).map(line).collect::<String>());
+    let err = ground.fails(3, &["load", "shop", "prices", "data.csv", "--max-bytes", "2M"]);
+    let number = |after: &str| -> u64 {
+        let rest = err.split_once(after).expect(after).1;
+        let digits = rest.chars().take_while(|c| c.is_ascii_digit() || *c == ',');
+        digits.filter(char::is_ascii_digit).collect::<String>().parse().expect("a number")
+    };
+    let (line, stored) = (number("data.csv:"), number("stored before it: "));
+    assert_eq!(line, stored + 1, "{err}");
+    assert_eq!(ground.map_len("shop", "prices"), stored.div_ceil(2), "{err}");
+    assert!(stored > 4096, "{err}");
+    let last = ground.ok(&["get", "shop", "prices", &format!("key {}", (stored - 1) / 2)]);
+    assert_eq!(last, format!("{:0100}", stored - 1));
+}
+
+#[test]
 fn a_dump_replaces_a_file_whole_or_not_at_all() {
     let ground = Ground::new();
     ground.map("shop", "prices").set("apple", "3").unwrap();

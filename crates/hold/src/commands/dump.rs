@@ -11,6 +11,7 @@ use crate::output::{Format, Output, Sink};
 use crate::target::{Directory, MapName};
 use commonhold::Map;
 use indicatif::ProgressBar;
+use serde_json::json;
 use std::fs::{File, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -26,7 +27,8 @@ Examples:
   hold dump shop prices --format nul | xargs -0 -n 2 printf '%s costs %s\\n'
   hold dump shop prices --frozen -o prices.jsonl # as it is at one instant; writers wait
 
-Formats: by --format, else by the name of the output file, else tsv.
+Formats: by the name of the output file (.csv .tsv .tab .json .jsonl .ndjson .nul), else by
+--format, else tsv. With -o, --format json asks for a report in JSON, too.
   csv   RFC 4180; bytes that are not UTF-8 are refused unless --raw
   tsv   key, tab, value; with backslash escapes \\t \\n \\r \\0 \\\\ \\xHH; any bytes
   json  one object a line, {\"key\": ..., \"value\": ...}; {\"base64\": ...} stands for bytes; any bytes
@@ -80,7 +82,9 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     bar.finish_and_clear();
     let pairs = pairs?;
     drop(frozen);
-    if !output.is_quiet() {
+    if output.is_json() {
+        output.json_line(&json!({ "pairs": pairs, "file": path.to_string_lossy() }))?;
+    } else if !output.is_quiet() {
         let (pairs, path) = (things(pairs, "pair", "pairs"), path.display());
         note(&format!("{pairs} written to {path}"));
     }
@@ -93,18 +97,10 @@ impl Args {
     }
 
     fn format(&self, output: &Output) -> Result<Format> {
-        match (output.format(), self.file()) {
-            (Some(Format::Text), _) => Ok(Format::Tsv),
-            (Some(format), _) => Ok(format),
-            (None, None) => Ok(Format::Tsv),
-            (None, Some(path)) => formats::of_file(path).ok_or_else(|| {
-                let name = path.display();
-                Failure::usage(format!(
-                    "the name of {name} does not tell its format: add --format csv, tsv, json or \
-                     nul"
-                ))
-            }),
-        }
+        Ok(match formats::of_pairs(self.file(), output)? {
+            None | Some(Format::Text) => Format::Tsv,
+            Some(format) => format,
+        })
     }
 }
 

@@ -9,8 +9,9 @@ use super::given::Given;
 use crate::failure::{Failure, Result};
 use crate::formats::bytes;
 use crate::formats::frames::Framing;
+use crate::making::Making;
 use crate::output::{Output, Sink, is_terminal};
-use crate::target::{Directory, Hex, Making, MapName};
+use crate::target::{Directory, Hex, MapName};
 use commonhold::{ErrorKind, ListView, Map};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
@@ -79,12 +80,14 @@ pub struct Taking {
 /// Adds values at an end; several in front come to stand there in the order in which they were given.
 pub fn add(args: &Adding, end: End, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("push and unshift")?;
+    args.making.ensure_not_fixed()?;
     let key = args.hex.bytes(&args.key)?;
     let mut values = args.values(&output)?;
     if end == End::Front {
         values.reverse();
     }
-    let map = args.making.open(directory, &args.name)?;
+    let longest = values.iter().map(Vec::len).max().unwrap_or_default();
+    let map = args.making.open(directory, &args.name, [key.len(), longest])?;
     let lists = map.as_lists();
     let mut length = lists.len(&key).map_err(|e| no_list(&e, &key))?;
     for value in &values {

@@ -5,12 +5,13 @@
 
 use super::{answer, ends};
 use crate::failure::{Failure, Result};
-use crate::formats::{Writing, bytes};
+use crate::formats::{Writing, bytes, shown};
 use crate::output::{Format, Output, Sink, is_terminal};
 use crate::target::{Directory, Hex, MapName};
 use commonhold::{Map, Uid};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 /// Examples of `hold get`.
@@ -86,8 +87,10 @@ impl Args {
     fn find(&self, map: &Map, key: &OsStr) -> Result<Found> {
         if self.uid {
             let number = key.to_str().and_then(|t| t.parse().ok());
-            let number = number
-                .ok_or_else(|| Failure::usage(format!("{key:?} is no uid: uids are numbers")))?;
+            let number = number.ok_or_else(|| {
+                let key = shown(key.as_bytes());
+                Failure::usage(format!("'{key}' is no uid: uids are numbers"))
+            })?;
             return Ok(match map.get_uid(Uid(number))? {
                 Some((key, value)) => Found { key, uid: Some(Uid(number)), value: Some(value) },
                 None => Found { key: Vec::new(), uid: None, value: None },
@@ -179,7 +182,7 @@ impl Args {
 /// The number that a counter holds.
 fn number(key: &[u8], value: &[u8]) -> Result<i64> {
     let bytes = value.try_into().map_err(|_| {
-        let key = crate::formats::shown(key);
+        let key = shown(key);
         let length = value.len();
         Failure::failed(format!(
             "the value of key '{key}' has {length} bytes and is no counter, which has 8; leave \

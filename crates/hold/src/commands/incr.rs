@@ -1,8 +1,9 @@
 //! `hold incr`: adds to a counter in one step that no other process can come between.
 
 use crate::failure::{Failure, Result};
+use crate::making::Making;
 use crate::output::Output;
-use crate::target::{Directory, Hex, Making, MapName};
+use crate::target::{Directory, Hex, MapName};
 use commonhold::{ErrorKind, Map};
 use serde_json::json;
 use std::ffi::OsString;
@@ -48,7 +49,8 @@ pub struct Args {
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("incr")?;
     let key = args.hex.bytes(&args.key)?;
-    let map = args.making.open(directory, &args.name)?;
+    let value_bytes = if args.text { args.by.to_string().len() } else { size_of::<i64>() };
+    let map = args.making.open(directory, &args.name, [key.len(), value_bytes])?;
     let sum = match args.text {
         true => add_to_text(&map, &key, args.by)?,
         false => map.increment(&key, args.by).map_err(|e| no_counter(&e, &map, &key))?,

@@ -8,8 +8,9 @@ use crate::failure::{Failure, Result, complain};
 use crate::formats::columns::{Column, Columns};
 use crate::formats::sizes::{self, things};
 use crate::formats::{self, Flaw, Pair, ReadPairs, Reading};
+use crate::making::Making;
 use crate::output::{Format, Output};
-use crate::target::{Directory, Making, MapName};
+use crate::target::{Directory, MapName};
 use clap::ValueEnum;
 use commonhold::{ErrorKind, Map};
 use indicatif::ProgressBar;
@@ -30,8 +31,10 @@ Examples:
   hold dump a prices | hold load b prices        # TSV unless told otherwise
   find . -type f -printf '%p\\0%s\\0' | hold load shop files --format nul
   hold load shop prices big.csv --on-error skip
+  hold load shop prices data.csv --format json   # the file is CSV, the report JSON
 
-Formats: by the name of the file (.csv .tsv .tab .json .jsonl .ndjson .nul) or by --format.
+Formats: by the name of the file (.csv .tsv .tab .json .jsonl .ndjson .nul), else by --format;
+standard input is tsv unless --format says otherwise. --format json asks for a report in JSON, too.
   csv   RFC 4180; quoted fields may have commas, quotes and line ends
   tsv   key, tab, value; with backslash escapes \\t \\n \\r \\0 \\\\ \\xHH
   json  one object a line, {\"key\": ..., \"value\": ...}; {\"base64\": ...} stands for bytes; numbers,
@@ -103,11 +106,15 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     // Opened first: a file that does not fit the options must not leave a new hold behind.
     let reader: Box<dyn BufRead> = Box::new(BufReader::with_capacity(1 << 18, input.reader));
     let mut reader = reading.open(Box::new(bar.wrap_read(reader).buffered()))?;
-    let map = args.making.open(directory, &args.name)?;
+    let map = args.making.find(directory, &args.name)?;
+    if map.is_none() && args.ttl.is_some() {
+        args.making.ensure_cache()?;
+    }
     let begin = Instant::now();
     let mut loading = Loading {
         args,
-        map: &map,
+        directory,
+        map,
         source: &input.name,
         bar: &bar,
         batch: Vec::new(),
@@ -158,16 +165,16 @@ impl Args {
     }
 
     fn reading(&self, input: &Input, output: &Output) -> Result<Reading> {
-        let format = match (output.format(), &input.path) {
+        let format = match (formats::of_pairs(input.path.as_deref(), output)?, &input.path) {
             (Some(format), _) => format,
-            (None, Some(path)) => formats::of_file(path).ok_or_else(|| {
+            (None, None) => Format::Tsv,
+            (None, Some(_)) => {
                 let name = &input.name;
-                Failure::usage(format!(
+                return Err(Failure::usage(format!(
                     "the name of {name} does not tell its format: add --format csv, tsv, json or \
                      nul"
-                ))
-            })?,
-            (None, None) => Format::Tsv,
+                )));
+            }
         };
         if self.no_escapes && format != Format::Tsv {
             return Err(Failure::usage("--no-escapes is for tsv"));
@@ -184,7 +191,9 @@ impl Args {
 /// A load on its way.
 struct Loading<'a> {
     args: &'a Args,
-    map: &'a Map,
+    directory: &'a Directory,
+    /// None as long as it is not there: it is made for the first pair that fits it.
+    map: Option<Map>,
     source: &'a str,
     bar: &'a ProgressBar,
     batch: Vec<(u64, Pair)>,
@@ -199,7 +208,7 @@ impl Loading<'_> {
         loop {
             match reader.read(&mut pair) {
                 Ok(true) => self.take(reader.line(), std::mem::take(&mut pair))?,
-                Ok(false) => return self.store(),
+                Ok(false) => return self.end(),
                 Err(Flaw::Record(what)) => {
                     self.store()?;
                     self.flaw(reader.line(), &what)?;
@@ -221,26 +230,61 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// Stores the batch; if a pair in it does not fit the map, the others one by one.
+    /// The end of the file: a file without pairs makes an empty map.
+    fn end(&mut self) -> Result<()> {
+        self.store()?;
+        if self.map.is_none() && self.skipped == 0 {
+            self.map = Some(self.args.making.make(self.directory, &self.args.name)?);
+        }
+        Ok(())
+    }
+
+    /// Stores the batch.
     fn store(&mut self) -> Result<()> {
         let batch = std::mem::take(&mut self.batch);
         self.batch_bytes = 0;
-        let pairs: Vec<_> = batch.iter().map(|(_, p)| (&p.key, &p.value)).collect();
-        if self.args.ttl.is_none() && self.map.set_many(&pairs).is_ok() {
-            self.stored += pairs.len() as u64;
-        } else {
-            for (line, pair) in &batch {
-                self.store_one(*line, pair)?;
+        let mut rest = &batch[..];
+        while self.map.is_none()
+            && let [(line, pair), later @ ..] = rest
+        {
+            match self.args.making.fault(pair.key.len(), pair.value.len()) {
+                Some(what) => {
+                    self.flaw(*line, &what)?;
+                    rest = later;
+                }
+                None => self.map = Some(self.args.making.make(self.directory, &self.args.name)?),
             }
+        }
+        if let Some(map) = self.map.clone() {
+            self.store_all(&map, rest)?;
         }
         self.bar.set_message(things(self.stored, "pair", "pairs"));
         Ok(())
     }
 
-    fn store_one(&mut self, line: u64, pair: &Pair) -> Result<()> {
+    /// Stores pairs, all in one step; if one of them does not fit the map, the others one by one.
+    fn store_all(&mut self, map: &Map, batch: &[(u64, Pair)]) -> Result<()> {
+        let mut rest = batch;
+        if self.args.ttl.is_none() {
+            let pairs: Vec<_> = batch.iter().map(|(_, p)| (&p.key, &p.value)).collect();
+            if map.set_many(&pairs).is_ok() {
+                self.stored += pairs.len() as u64;
+                return Ok(());
+            }
+            // It stores in order: what comes before the first pair that is not there is done, and which
+            // pair it failed for is found by the next one.
+            while first_is_stored(map, rest) {
+                self.stored += 1;
+                rest = &rest[1..];
+            }
+        }
+        rest.iter().try_for_each(|(line, pair)| self.store_one(map, *line, pair))
+    }
+
+    fn store_one(&mut self, map: &Map, line: u64, pair: &Pair) -> Result<()> {
         let stored = match self.args.ttl {
-            Some(ttl) => self.map.set_with_ttl(&pair.key, &pair.value, ttl),
-            None => self.map.set(&pair.key, &pair.value),
+            Some(ttl) => map.set_with_ttl(&pair.key, &pair.value, ttl),
+            None => map.set(&pair.key, &pair.value),
         };
         match stored {
             Ok(_) => self.stored += 1,
@@ -274,6 +318,13 @@ impl Loading<'_> {
     }
 }
 
+/// Whether the first of `pairs` is in the map: its value, or that of a later one of the same key.
+fn first_is_stored(map: &Map, pairs: &[(u64, Pair)]) -> bool {
+    let Some((_, first)) = pairs.first() else { return false };
+    let Ok(Some(value)) = map.get(&first.key) else { return false };
+    pairs.iter().any(|(_, pair)| pair.key == first.key && pair.value == value)
+}
+
 /// Whether an error is about the pair, so that the next one may well be stored.
 fn is_the_pairs_own(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::TooLarge | ErrorKind::Invalid | ErrorKind::Mismatch)
@@ -285,7 +336,6 @@ fn report(args: &Args, output: &Output, stored: u64, skipped: u64, seconds: f64)
     if skipped > 0 {
         text.push_str(&format!(", {} skipped", things(skipped, "record", "records")));
     }
-    // `--format json` says how the file looks; what it answers is a line of JSON then, too.
     match (output.is_json(), output.is_quiet()) {
         (true, _) => output.json_line(&json),
         (false, true) => Ok(()),

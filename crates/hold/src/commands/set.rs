@@ -2,13 +2,15 @@
 
 use super::answer;
 use crate::failure::{Failure, Result};
-use crate::formats::sizes;
+use crate::formats::{shown, sizes};
+use crate::making::Making;
 use crate::output::Output;
-use crate::target::{Directory, Hex, Making, MapName};
+use crate::target::{Directory, Hex, MapName};
 use commonhold::{Map, Uid};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -72,7 +74,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let output = output.text_or_json("set")?;
     let key = args.hex.bytes(&args.key)?;
     let value = args.value()?;
-    let map = args.making.open(directory, &args.name)?;
+    let map = args.map(directory, [key.len(), value.len()])?;
     let uid = args.store(&map, &key, &value)?;
     if output.is_json() {
         let uid = uid.map(|uid| uid.0);
@@ -82,6 +84,13 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 }
 
 impl Args {
+    fn map(&self, directory: &Directory, lengths: [usize; 2]) -> Result<Map> {
+        if self.ttl.is_some() && self.making.find(directory, &self.name)?.is_none() {
+            self.making.ensure_cache()?;
+        }
+        self.making.open(directory, &self.name, lengths)
+    }
+
     fn store(&self, map: &Map, key: &[u8], value: &[u8]) -> Result<Option<Uid>> {
         if let Some(expected) = &self.if_value {
             let expected = self.decode(expected)?;
@@ -123,7 +132,8 @@ impl Args {
         match number {
             Some(number) => Ok(number.to_le_bytes().to_vec()),
             None => Err(Failure::usage(format!(
-                "{text:?} is no 64-bit number, which --number asks for"
+                "'{}' is no 64-bit number, which --number asks for",
+                shown(text.as_bytes())
             ))),
         }
     }

@@ -20,7 +20,7 @@ pub mod sizes;
 pub mod tsv;
 
 use crate::failure::{Failure, Result};
-use crate::output::Format;
+use crate::output::{Format, Output};
 use columns::Columns;
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -139,8 +139,35 @@ impl Writing {
     }
 }
 
+/// The format of the pairs in `file`, or of a stream without one: what the name tells, else what
+/// `--format` says, if either does.
+///
+/// `--format json` is about the answer, too, so it goes with any name.
+///
+/// # Errors
+/// Usage, if the name says one format and `--format` another.
+pub fn of_pairs(file: Option<&Path>, output: &Output) -> Result<Option<Format>> {
+    let (Some(file), asked) = (file, output.format()) else { return Ok(output.format()) };
+    let named = of_file(file);
+    match (named, asked) {
+        (Some(named), Some(asked @ (Format::Csv | Format::Tsv | Format::Nul)))
+            if named != asked =>
+        {
+            Err(Failure::usage(format!(
+                "the name of {} says {}, and --format says {}: leave --format out, or give the \
+                 file another name",
+                file.display(),
+                named.name(),
+                asked.name()
+            )))
+        }
+        (Some(named), _) => Ok(Some(named)),
+        (None, asked) => Ok(asked),
+    }
+}
+
 /// The format that the name of `file` tells, if any.
-pub fn of_file(file: &Path) -> Option<Format> {
+fn of_file(file: &Path) -> Option<Format> {
     let extension = file.extension()?.to_str()?.to_ascii_lowercase();
     match extension.as_str() {
         "csv" => Some(Format::Csv),
@@ -161,7 +188,47 @@ pub fn shown(bytes: &[u8]) -> String {
     text
 }
 
+/// Text of others for people: control characters, which could move a terminal's cursor or break a
+/// table, stand there as escapes.
+pub fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() {
+            true => bytes::escape(c.encode_utf8(&mut [0; 4]).as_bytes(), &mut shown),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// A message of several lines whose parts may be of others: as [`printable`], but for the line ends.
+pub fn printable_lines(text: &str) -> String {
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+}
+
 /// The error of a pair that a format cannot carry; `text` names the way out.
 pub fn unfit(text: String) -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::InvalidData, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_others_cannot_move_the_cursor() {
+        assert_eq!(printable("a\u{1b}[2Jb\nc\u{9b}\\ü"), "a\\x1b[2Jb\\nc\\xc2\\x9b\\ü");
+        assert_eq!(printable_lines("a\u{7}\nb\rc"), "a\\x07\nb\\rc");
+    }
+
+    #[test]
+    fn a_name_tells_the_format_and_json_goes_with_any() {
+        let of = |name, asked| of_pairs(Some(Path::new(name)), &Output::new(asked, false)).ok();
+        assert_eq!(of("a.CSV", None), Some(Some(Format::Csv)));
+        assert_eq!(of("a.csv", Some(Format::Json)), Some(Some(Format::Csv)));
+        assert_eq!(of("a.csv", Some(Format::Csv)), Some(Some(Format::Csv)));
+        assert_eq!(of("a.json", Some(Format::Tsv)), None);
+        assert_eq!(of("a.txt", Some(Format::Json)), Some(Some(Format::Json)));
+        assert_eq!(of("a.txt", None), Some(None));
+    }
 }

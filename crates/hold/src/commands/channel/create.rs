@@ -2,9 +2,10 @@
 
 use crate::failure::Result;
 use crate::formats::sizes::{self, shown};
+use crate::making::NewHold;
 use crate::output::Output;
-use crate::target::{Directory, NewHold, StructureName};
-use commonhold::ChannelOptions;
+use crate::target::{Directory, StructureName};
+use commonhold::{ChannelOptions, StructureKind};
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -27,7 +28,7 @@ pub struct Args {
     name: StructureName,
 
     /// Bytes of the ring: a power of two from 4K to 1G
-    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = sizes::bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = ring_bytes)]
     ring_bytes: u64,
 
     #[command(flatten)]
@@ -35,10 +36,18 @@ pub struct Args {
     hold: NewHold,
 }
 
+fn ring_bytes(text: &str) -> std::result::Result<u64, String> {
+    match sizes::bytes(text)? {
+        bytes if bytes.is_power_of_two() && (4 << 10..=1 << 30).contains(&bytes) => Ok(bytes),
+        _ => Err("a ring has 4K, 8K, 16K, ... up to 1G".to_owned()),
+    }
+}
+
 /// Makes the channel.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("channel create")?;
-    let hold = args.hold.open_or_create(directory, &args.name.hold)?;
+    let kind = StructureKind::Channel;
+    let hold = args.hold.open_or_create_for(directory, &args.name, kind, args.ring_bytes)?;
     let channel = hold.channel(&args.name.name, ChannelOptions::new(args.ring_bytes))?;
     let (name, stat) = (channel.name(), channel.stat()?);
     let json = json!({

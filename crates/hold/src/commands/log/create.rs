@@ -3,10 +3,11 @@
 use super::line::level_parser;
 use crate::failure::Result;
 use crate::formats::sizes::{self, shown, things};
+use crate::making::NewHold;
 use crate::output::Output;
-use crate::target::{Directory, NewHold, StructureName};
+use crate::target::{Directory, StructureName};
 use clap::ValueEnum;
-use commonhold::{LogLevel, LogOptions};
+use commonhold::{LogLevel, LogOptions, StructureKind};
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -38,11 +39,12 @@ pub struct Args {
     name: StructureName,
 
     /// How many threads of all processes can write at a time
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(long, value_name = "N", default_value_t = 64,
+        value_parser = clap::value_parser!(u32).range(1..=4096))]
     rings: u32,
 
-    /// Bytes of each ring, from 4K to 1G; a line has at most a quarter of it
-    #[arg(long, value_name = "SIZE", default_value = "256K", value_parser = sizes::bytes)]
+    /// Bytes of each ring, from 4K to 1G, rounded up to a power of two; a line has at most a quarter of it
+    #[arg(long, value_name = "SIZE", default_value = "256K", value_parser = ring_bytes)]
     ring_bytes: u64,
 
     /// What a full ring does with a new line
@@ -58,6 +60,13 @@ pub struct Args {
     hold: NewHold,
 }
 
+fn ring_bytes(text: &str) -> std::result::Result<u64, String> {
+    match sizes::bytes(text)? {
+        bytes if (4 << 10..=1 << 30).contains(&bytes) => Ok(bytes.next_power_of_two()),
+        _ => Err("a ring has 4K to 1G".to_owned()),
+    }
+}
+
 /// Makes the log.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("log create")?;
@@ -66,7 +75,8 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
         Overflow::Overwrite => commonhold::Overflow::Overwrite,
     };
     let options = LogOptions::new().rings(args.rings).ring_bytes(args.ring_bytes);
-    let hold = args.hold.open_or_create(directory, &args.name.hold)?;
+    let bytes = u64::from(args.rings) * args.ring_bytes;
+    let hold = args.hold.open_or_create_for(directory, &args.name, StructureKind::Log, bytes)?;
     let log = hold.log(&args.name.name, options.overflow(overflow).level(args.level))?;
     let (name, stat) = (log.name(), log.stat()?);
     let json = json!({

@@ -1,10 +1,11 @@
 //! `hold queue create`: makes a queue, and the hold if it is not there yet.
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::formats::sizes::{self, shown, things};
+use crate::making::NewHold;
 use crate::output::Output;
-use crate::target::{Directory, NewHold, StructureName};
-use commonhold::QueueOptions;
+use crate::target::{Directory, StructureName};
+use commonhold::{QueueOptions, StructureKind};
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -20,6 +21,9 @@ the same options; else that is an error.
 
 Exit codes: 0 it is there now; 2, 3 see 'hold help'";
 
+/// The most named queues of a queue.
+const MOST_QUEUES: usize = 64;
+
 /// Options of `hold queue create`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
@@ -27,7 +31,8 @@ pub struct Args {
     name: StructureName,
 
     /// How many elements there are
-    #[arg(long, value_name = "N", default_value_t = 1024)]
+    #[arg(long, value_name = "N", default_value_t = 1024,
+        value_parser = clap::value_parser!(u32).range(1..=1 << 31))]
     elements: u32,
 
     /// Bytes of each element: the longest message
@@ -36,6 +41,7 @@ pub struct Args {
 
     /// The named queues; all elements begin in the first
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "free,full")]
+    #[arg(value_parser = queue_name)]
     queues: Vec<String>,
 
     /// The named queue to which elements go that a process had in hand when it was killed
@@ -49,18 +55,53 @@ pub struct Args {
 }
 
 fn element_bytes(text: &str) -> std::result::Result<u32, String> {
-    let bytes = sizes::bytes(text)?;
-    u32::try_from(bytes).map_err(|_| "an element has less than 4 GiB".to_owned())
+    match u32::try_from(sizes::bytes(text)?) {
+        Ok(0) => Err("an element has at least 1 byte".to_owned()),
+        Ok(bytes) => Ok(bytes),
+        Err(_) => Err("an element has less than 4 GiB".to_owned()),
+    }
+}
+
+fn queue_name(text: &str) -> std::result::Result<String, String> {
+    match text.len() {
+        1..=63 => Ok(text.to_owned()),
+        bytes => Err(format!("a named queue has a name of 1 to 63 bytes, not {bytes}")),
+    }
+}
+
+impl Args {
+    /// Fails for named queues that no queue can have.
+    fn ensure_queues(&self) -> Result<()> {
+        let queues = &self.queues;
+        if queues.len() > MOST_QUEUES {
+            return Err(Failure::usage(format!(
+                "{} named queues: a queue has at most {MOST_QUEUES}",
+                queues.len()
+            )));
+        }
+        if (1..queues.len()).any(|at| queues[..at].contains(&queues[at])) {
+            return Err(Failure::usage("--queues: two of them have the same name"));
+        }
+        match &self.orphans {
+            Some(orphans) if !queues.contains(orphans) => Err(Failure::usage(format!(
+                "--orphans '{orphans}' is none of the named queues, which are {}",
+                queues.join(", ")
+            ))),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Makes the queue.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("queue create")?;
+    args.ensure_queues()?;
     let mut options = QueueOptions::new(args.elements, args.element_bytes).queues(&args.queues);
     if let Some(orphans) = &args.orphans {
         options = options.orphans(orphans);
     }
-    let hold = args.hold.open_or_create(directory, &args.name.hold)?;
+    let bytes = u64::from(args.elements) * u64::from(args.element_bytes);
+    let hold = args.hold.open_or_create_for(directory, &args.name, StructureKind::Queue, bytes)?;
     let queue = hold.queue(&args.name.name, options)?;
     let stat = queue.stat()?;
     let json = json!({

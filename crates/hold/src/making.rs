@@ -1,0 +1,255 @@
+//! How what is not there yet is made: the hold, and the map or other structure in it.
+//!
+//! Invariant: what can be known to be wrong is found before anything is made, so a verb that fails
+//! because of it leaves no new hold and no new map behind; nothing is made unless the verb stores
+//! something.
+
+use crate::failure::{Failure, Result};
+use crate::formats::{self, sizes};
+use crate::target::{Directory, MapName, StructureName};
+use commonhold::{ErrorKind, Hold, HoldOptions, Map, MapOptions, StructureKind};
+use std::path::Path;
+use std::time::Duration;
+
+/// The most bytes of a name in a hold.
+const LONGEST_NAME: usize = 200;
+/// What a new hold may grow to unless told otherwise.
+const DEFAULT_MAX_BYTES: u64 = 64 << 30;
+/// The most bytes of a key and its value together.
+const LARGEST_PAIR: u64 = u32::MAX as u64;
+
+/// How the hold is made if it is not there.
+#[derive(clap::Args, Debug, Clone, Default)]
+pub struct NewHold {
+    /// The new hold may grow to so many bytes [default: 64G]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
+    max_bytes: Option<u64>,
+
+    /// The permissions of the new hold, in octal [default: 600]
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    mode: Option<u32>,
+}
+
+impl NewHold {
+    /// Opens the hold, or makes it for a structure that takes at least `bytes`.
+    pub fn open_or_create_for(
+        &self,
+        directory: &Directory,
+        name: &StructureName,
+        kind: StructureKind,
+        bytes: u64,
+    ) -> Result<Hold> {
+        match Hold::open(directory.resolve(&name.hold)?) {
+            Err(error) if error.is_not_found() => {}
+            opened => return Ok(opened?),
+        }
+        ensure_name(kind, &name.name)?;
+        let most = self.max_bytes.unwrap_or(DEFAULT_MAX_BYTES);
+        if bytes > most {
+            let (bytes, most) = (sizes::shown(bytes), sizes::shown(most));
+            return Err(Failure::failed(format!(
+                "{kind} '{}' takes {bytes}, and the new hold may grow to {most}: make that \
+                 smaller, or --max-bytes larger",
+                formats::printable(&name.name)
+            )));
+        }
+        self.open_or_create(directory, &name.hold)
+    }
+
+    fn open_or_create(&self, directory: &Directory, name: &Path) -> Result<Hold> {
+        Ok(self.options().open_or_create(directory.resolve(name)?)?)
+    }
+
+    fn options(&self) -> HoldOptions {
+        let mut options = Hold::options();
+        if let Some(bytes) = self.max_bytes {
+            options = options.max_bytes(bytes);
+        }
+        if let Some(mode) = self.mode {
+            options = options.mode(mode);
+        }
+        options
+    }
+}
+
+/// How the hold and the map are made if they are not there.
+#[derive(clap::Args, Debug, Clone, Default)]
+#[command(next_help_heading = "If the hold or the map is not there yet")]
+pub struct Making {
+    /// Make neither: fail instead
+    #[arg(long)]
+    no_create: bool,
+
+    /// Make a map of fixed lengths: every key K bytes, every value V bytes
+    #[arg(long, value_name = "K,V", value_parser = fixed, conflicts_with = "cache")]
+    fixed: Option<(u32, u32)>,
+
+    /// Make a cache: a map that forgets what is old or least used
+    #[arg(long)]
+    cache: bool,
+
+    /// The cache holds at most so many bytes
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, requires = "cache")]
+    cache_max_bytes: Option<u64>,
+
+    /// The cache holds at most so many pairs
+    #[arg(long, value_name = "N", requires = "cache",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    cache_max_entries: Option<u64>,
+
+    /// The cache keeps pairs so long unless told otherwise
+    #[arg(long, value_name = "TIME", value_parser = sizes::duration, requires = "cache")]
+    cache_ttl: Option<Duration>,
+
+    #[command(flatten)]
+    hold: NewHold,
+}
+
+fn fixed(text: &str) -> std::result::Result<(u32, u32), String> {
+    let lengths = text.split_once(',').and_then(|(key, value)| {
+        Some((key.trim().parse::<u32>().ok()?, value.trim().parse::<u32>().ok()?))
+    });
+    let (key, value) = lengths.ok_or_else(|| "two lengths in bytes, such as 4,8".to_owned())?;
+    match key {
+        0 => Err("a key has at least 1 byte".to_owned()),
+        _ if u64::from(key) + u64::from(value) > LARGEST_PAIR => {
+            Err("key and value have less than 4 GiB together".to_owned())
+        }
+        _ => Ok((key, value)),
+    }
+}
+
+fn mode(text: &str) -> std::result::Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("permissions are octal digits such as 600 or 660".to_owned()),
+    }
+}
+
+impl Making {
+    /// Opens the map, making it and the hold unless told not to, for a first pair of such lengths.
+    pub fn open(
+        &self,
+        directory: &Directory,
+        name: &MapName,
+        [key_bytes, value_bytes]: [usize; 2],
+    ) -> Result<Map> {
+        if let Some(map) = self.find(directory, name)? {
+            return Ok(map);
+        }
+        match self.fault(key_bytes, value_bytes) {
+            Some(what) => Err(Failure::failed(format!("the new map {}: {what}", name.shown()))),
+            None => self.make(directory, name),
+        }
+    }
+
+    /// Opens the map if it is there.
+    ///
+    /// # Errors
+    /// Also if it is not there and is not to be made, or is there with other options.
+    pub fn find(&self, directory: &Directory, name: &MapName) -> Result<Option<Map>> {
+        let hold = Hold::open(directory.resolve(&name.hold)?);
+        let map = match hold.and_then(|hold| hold.open_map(&name.map)) {
+            Err(error) if error.is_not_found() && !self.no_create => return Ok(None),
+            found => found?,
+        };
+        match self.map_options() {
+            Some(options) if map.options() != &options => Err(other_options(name)),
+            _ => Ok(Some(map)),
+        }
+    }
+
+    /// What is wrong with such a pair for the map that would be made, as far as that is known.
+    pub fn fault(&self, key_bytes: usize, value_bytes: usize) -> Option<String> {
+        let (key, value) = (key_bytes as u64, value_bytes as u64);
+        let both = key.saturating_add(value);
+        match (self.fixed, self.cache_max_bytes) {
+            (Some((keys, values)), _) if (key, value) != (keys.into(), values.into()) => {
+                Some(format!(
+                    "it would have fixed lengths: {keys} bytes of key + {values} of value, not \
+                     {key} + {value}"
+                ))
+            }
+            (_, Some(most)) if both > most => {
+                Some(format!("the cache would hold at most {most} bytes, and this pair has {both}"))
+            }
+            _ if both > LARGEST_PAIR => {
+                Some("key and value have less than 4 GiB together".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// Fails unless the map that would be made is one whose pairs have a time to live.
+    pub fn ensure_cache(&self) -> Result<()> {
+        match self.cache {
+            true => Ok(()),
+            false => Err(Failure::usage(
+                "--ttl is for caches, and this map is not there yet: add --cache to make one",
+            )),
+        }
+    }
+
+    /// Fails if a map of fixed lengths is asked for, which cannot hold values that grow.
+    pub fn ensure_not_fixed(&self) -> Result<()> {
+        match self.fixed {
+            None => Ok(()),
+            Some(_) => Err(Failure::usage(
+                "a list has another length with every change: leave --fixed out",
+            )),
+        }
+    }
+
+    /// Makes the map, and the hold if that is not there either.
+    pub fn make(&self, directory: &Directory, name: &MapName) -> Result<Map> {
+        ensure_name(StructureKind::Map, &name.map)?;
+        let hold = self.hold.open_or_create(directory, &name.hold)?;
+        let options = self.map_options();
+        let made = hold.map(&name.map, options.clone().unwrap_or_else(MapOptions::general));
+        match (made, options) {
+            // Somebody else has made it meanwhile, in another mode, which is as good if none was asked for.
+            (Err(error), None) if error.kind() == ErrorKind::Mismatch => {
+                Ok(hold.open_map(&name.map)?)
+            }
+            (made, _) => Ok(made?),
+        }
+    }
+
+    /// The options that the map must have, if any were given.
+    fn map_options(&self) -> Option<MapOptions> {
+        if let Some((key, value)) = self.fixed {
+            return Some(MapOptions::fixed(key, value));
+        }
+        if !self.cache {
+            return None;
+        }
+        let mut options = MapOptions::cache();
+        if let Some(bytes) = self.cache_max_bytes {
+            options = options.max_bytes(bytes);
+        }
+        if let Some(entries) = self.cache_max_entries {
+            options = options.max_entries(entries);
+        }
+        if let Some(ttl) = self.cache_ttl {
+            options = options.ttl(ttl);
+        }
+        Some(options)
+    }
+}
+
+fn other_options(name: &MapName) -> Failure {
+    Failure::failed(format!(
+        "map '{}' has other options than the ones given; 'hold list {}' shows them",
+        name.shown(),
+        name.hold.display()
+    ))
+}
+
+/// Fails for a name that nothing in a hold can have.
+fn ensure_name(kind: StructureKind, name: &str) -> Result<()> {
+    if (1..=LONGEST_NAME).contains(&name.len()) {
+        return Ok(());
+    }
+    let name = formats::printable(name);
+    Err(Failure::failed(format!("{kind} name '{name}': names have 1 to {LONGEST_NAME} bytes")))
+}
