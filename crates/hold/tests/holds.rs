@@ -79,6 +79,24 @@ fn a_sound_hold_is_checked_and_repaired() {
 #[test]
 fn what_is_no_hold_is_named() {
     let ground = Ground::new();
+#[test]
+fn a_sound_hold_is_salvaged_by_force_only() {
+    let ground = Ground::new();
+    ground.ok(&["set", "./shop.hold", "prices", "apple", "3"]);
+    ground.ok(&["queue", "create", "./shop.hold", "jobs"]);
+    ground.ok(&["queue", "push", "./shop.hold", "jobs", "full", "first"]);
+    let err = ground.fails(3, &["repair", "./shop.hold", "--salvage"]);
+    assert!(err.contains("nothing is wrong") && err.contains("--force"), "{err}");
+    assert_eq!(ground.leftovers(&["shop.hold"]), Vec::<String>::new());
+    assert_eq!(ground.ok(&["queue", "pull", "./shop.hold", "jobs", "full"]), "first\n");
+    assert!(ground.fails(2, &["repair", "./shop.hold", "--force"]).contains("--salvage"));
+    let report = ground.json(&["repair", "./shop.hold", "--salvage", "--force"]);
+    assert_eq!(report["kept"], 1);
+    let old = report["kept_old_as"].as_str().expect("a path");
+    assert!(std::path::Path::new(&ground.path(old)).exists(), "{old}");
+    assert_eq!(ground.ok(&["get", "./shop.hold", "prices", "apple"]), "3");
+}
+
     ground.file("broken.hold", "no hold at all");
     std::fs::create_dir(ground.path("folder.hold")).expect("a directory");
     for verb in ["stat", "check", "repair"] {

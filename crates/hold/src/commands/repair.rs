@@ -2,19 +2,20 @@
 //! system has left of a file hold.
 
 use super::{answer, check};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::formats::sizes::{self, count, things};
 use crate::output::Output;
 use crate::target::{Directory, HoldName};
 use commonhold::{Hold, SalvageReport};
 use serde_json::{Value, json};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Examples of `hold repair`.
 pub const EXAMPLES: &str = "\
 Examples:
   hold repair shop
-  hold repair ./shop.hold --salvage             # after a crash of the system
+  hold repair ./shop.hold --salvage             # after a crash of the system; maps only
 
 Without --salvage: recovers what killed processes left half done, gives free memory back to the
 system and checks the hold. Others may use it meanwhile. It is never needed: whoever meets such
@@ -23,8 +24,9 @@ leavings recovers them.
 With --salvage: for a file hold that was open when the system crashed or lost power. Nobody else may
 have it open. Keeps every record whose checksum is intact, of each key the newest, and lists what
 was dropped or cannot be decided. This is salvage: pages reach a disk in no order, so deleted keys
-may come back and new ones be missing. The old file is kept. What is guaranteed is a backup
-('hold backup').
+may come back and new ones be missing; queues, channels and logs are not saved. The old file is
+kept. A hold that opens and in which 'hold check' finds nothing wrong is refused, but with --force.
+What is guaranteed is a backup ('hold backup').
 
 Exit codes: 0 all is well now; 1 problems remain, which are listed; 2, 3 see 'hold help'";
 
@@ -37,6 +39,10 @@ pub struct Args {
     /// Save what is intact of a file hold after a crash of the system
     #[arg(long)]
     salvage: bool,
+
+    /// Salvage a hold in which nothing is wrong, too
+    #[arg(long, requires = "salvage")]
+    force: bool,
 }
 
 /// Repairs the hold.
@@ -65,9 +71,27 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 }
 
 fn salvage(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
-    let report = Hold::salvage(directory.resolve(&args.name.hold)?)?;
+    let path = directory.resolve(&args.name.hold)?;
+    if !args.force {
+        ensure_damaged(&path)?;
+    }
+    let report = Hold::salvage(&path)?;
     output.report(&salvage_json(&report), &salvage_text(&report))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Fails if there is nothing to salvage: the hold opens, and nothing is wrong in it.
+fn ensure_damaged(path: &Path) -> Result<()> {
+    // Why it cannot be opened or checked is what salvage is for, or what it says itself.
+    match Hold::open(path).and_then(|hold| hold.check()) {
+        Ok(report) if report.ok => Err(Failure::failed(format!(
+            "{}: nothing is wrong with this hold, so there is nothing to salvage, and it is left as \
+             it is; 'hold repair' without --salvage cleans up after killed processes. --force \
+             salvages all the same: the maps are written anew, queues, channels and logs are lost",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn salvage_text(report: &SalvageReport) -> String {
