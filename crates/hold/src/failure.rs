@@ -6,6 +6,7 @@
 //!
 //! Invariant: every failure but a reader that went away puts one message on standard error.
 
+use crate::formats::printable_lines;
 use crate::workload::{Trouble, interrupt};
 use std::fmt::Display;
 use std::process::ExitCode;
@@ -64,10 +65,11 @@ impl Failure {
     }
 }
 
-/// Puts a line on standard error. A standard error that is closed must not end the program.
+/// Puts a line on standard error, in which names of others may stand as they are. A standard error that is closed
+/// must not end the program.
 pub fn note(text: &str) {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", printable_lines(text));
 }
 
 /// Puts a message on standard error.

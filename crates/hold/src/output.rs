@@ -4,6 +4,7 @@
 //! messages) to standard error; a reader that goes away ends the verb quietly.
 
 use crate::failure::{Failure, Result};
+use crate::formats::printable_lines;
 use clap::ValueEnum;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
@@ -91,12 +92,13 @@ impl Output {
         out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| failed("standard output", &e))
     }
 
-    /// A report of what was done: JSON if asked for, else `text` unless it is to be quiet.
+    /// A report of what was done: JSON if asked for, else `text`, in which names of others may stand as they are, unless
+    /// it is to be quiet.
     pub fn report(&self, json: &Value, text: &str) -> Result<()> {
         match (self.is_json(), self.quiet) {
             (true, _) => self.json(json),
             (false, true) => Ok(()),
-            (false, false) => self.text(text),
+            (false, false) => self.text(&printable_lines(text)),
         }
     }
 }

@@ -85,6 +85,103 @@ fn a_reader_that_goes_away_is_no_error() {
     for number in 0..2000u32 {
         map.set(number.to_string(), &value).unwrap();
     }
+#[test]
+fn what_can_be_known_to_be_wrong_leaves_nothing_behind() {
+    let ground = Ground::new();
+    ground.file("long.csv", "apple,3\n");
+    ground.file("wrong.csv", "apple,3,4\n");
+    let long = "n".repeat(201);
+    let number = "12345";
+    let all: [(i32, &[&str]); 24] = [
+        (3, &["set", "nh", "m", "abcd", "xx", "--fixed", "4,4"]),
+        (3, &["set", "nh", "m", "abc", "xxxx", "--fixed", "4,4"]),
+        (3, &["set", "--add", "nh", "m", "abc", "xxxx", "--fixed", "4,4"]),
+        (2, &["set", "nh", "m", "a", "x", "--fixed", "0,4"]),
+        (2, &["set", "nh", "m", "a", "x", "--ttl", "5m"]),
+        (3, &["set", "nh", "m", "a", "0123456789", "--cache", "--cache-max-bytes", "8"]),
+        (3, &["set", "nh", &long, "a", "x"]),
+        (3, &["incr", "nh", "m", "abcd", "--fixed", "4,4"]),
+        (3, &["incr", "nh", "m", "abcd", number, "--text", "--fixed", "4,4"]),
+        (2, &["push", "nh", "m", "abcd", "x", "--fixed", "4,4"]),
+        (2, &["unshift", "nh", "m", "abcd", "x", "--fixed", "4,4"]),
+        (3, &["push", "nh", &long, "a", "x"]),
+        (3, &["load", "nh", "m", "long.csv", "--fixed", "4,4"]),
+        (1, &["load", "nh", "m", "long.csv", "--fixed", "4,4", "--on-error", "skip"]),
+        (3, &["load", "nh", "m", "wrong.csv"]),
+        (2, &["load", "nh", "m", "long.csv", "--ttl", "5m"]),
+        (2, &["queue", "create", "nh", "q", "--elements", "0"]),
+        (2, &["queue", "create", "nh", "q", "--queues", "a,a"]),
+        (2, &["queue", "create", "nh", "q", "--orphans", "none"]),
+        (3, &["queue", "create", "nh", &long]),
+        (2, &["channel", "create", "nh", "c", "--ring-bytes", "5000"]),
+        (2, &["log", "create", "nh", "l", "--rings", "0"]),
+        (2, &["log", "create", "nh", "l", "--ring-bytes", "2G"]),
+        (3, &["log", "create", "nh", "l", "--max-bytes", "1M"]),
+    ];
+    for (code, args) in all {
+        ground.fails(code, args);
+        let left = ground.leftovers(&["long.csv", "wrong.csv"]);
+        assert_eq!(left, Vec::<String>::new(), "hold {args:?}");
+    }
+    // The map that is there decides, not what a new one would be.
+    ground.ok(&["set", "nh", "m", "abcd", "1234", "--fixed", "4,4"]);
+    let err = ground.fails(3, &["set", "nh", "m", "abcd", "xx"]);
+    assert!(err.contains("fixed lengths"), "{err}");
+    assert_eq!(ground.ok(&["incr", "nh", "m", "abcd", "1", "--text", "--fixed", "4,4"]), "1235\n");
+    let err = ground.fails(3, &["set", "nh", "m", "a", "x", "--cache"]);
+    assert!(err.contains("'hold list nh'") && !err.contains('{'), "{err}");
+}
+
+#[test]
+fn names_of_others_cannot_move_the_cursor() {
+    let ground = Ground::new();
+    let name = "red\u{1b}[31m\nnext\r\u{7}";
+    ground.map("shop", name).set("a", "1").unwrap();
+    ground.ok(&["log", "create", "shop", "log\u{1b}c", "--rings", "1"]);
+    std::fs::rename(ground.path("shop.hold"), ground.path("sh\u{1b}[2J.hold")).expect("a name");
+    let hold = "sh\u{1b}[2J";
+    let safe = |text: &str| text.chars().all(|c| c == '\n' || !c.is_control());
+    for args in [
+        &["list"][..],
+        &["list", hold],
+        &["stat", hold],
+        &["stat", hold, name],
+        &["stat", hold, "log\u{1b}c"],
+        &["check", hold],
+        &["repair", hold],
+        &["get", hold, name, "x"],
+        &["get", hold, "none\u{1b}c", "x"],
+        &["stat", hold, "none\u{1b}c"],
+        &["drop", hold, "none\u{1b}c"],
+        &["drop", hold, name],
+        &["set", hold, name, "a", "\u{1b}", "--number"],
+        &["load", hold, name, "none\u{1b}c.csv"],
+    ] {
+        let run = ground.run(args);
+        assert!(safe(&run.out) && safe(&run.err), "hold {args:?}: {run:?}");
+    }
+    let list = ground.ok(&["list", hold]);
+    assert!(list.contains("\nred\\x1b[31m\\nnext\\r\\x07  general"), "{list}");
+    assert_eq!(ground.json(&["list", hold])[0]["name"], name);
+    assert_eq!(ground.json(&["list"])[0]["name"], hold);
+    assert_eq!(ground.ok(&["get", hold, name, "a"]), "1");
+}
+
+#[test]
+fn messages_name_things_as_people_do() {
+    let ground = Ground::new();
+    ground.ok(&["set", "shop", "prices", "apple", "3"]);
+    let err = ground.fails(3, &["stat", "shop", "none"]);
+    assert!(err.contains("has nothing called 'none'; 'hold list shop' shows"), "{err}");
+    let run = ground.run(&["drop", "shop", "none", "--yes"]);
+    assert_eq!(run.code, 1);
+    assert!(run.err.contains("has nothing called 'none'; 'hold list shop' shows"), "{run:?}");
+    let err = ground.fails(2, &["get", "--uid", "shop", "prices", "x"]);
+    assert!(err.starts_with("hold: 'x' is no uid"), "{err}");
+    let err = ground.fails(2, &["set", "--number", "shop", "prices", "a", "many"]);
+    assert!(err.starts_with("hold: 'many' is no 64-bit number"), "{err}");
+}
+
     for verb in [&["scan"][..], &["keys"], &["dump"], &["dump", "--frozen"]] {
         let args = [verb, &["shop", "numbers", "--format", "json"]].concat();
         let mut command = ground.command(&args);

@@ -136,7 +136,7 @@ fn maps_and_holds_are_dropped_with_a_yes_only() {
     assert_eq!(ground.json(&["drop", "shop", "prices", "--yes"]), json!({"dropped": true}));
     let run = ground.run(&["drop", "shop", "prices", "--yes"]);
     assert_eq!(run.code, 1);
-    assert!(run.err.contains("there is no map prices"), "{run:?}");
+    assert!(run.err.contains("has nothing called 'prices'"), "{run:?}");
     assert_eq!(ground.ok(&["list", "shop"]), "no maps\n");
     assert!(ground.fails(2, &["drop", "shop"]).contains("--yes"));
     ground.ok(&["drop", "shop", "--yes"]);

@@ -10,7 +10,7 @@ use crate::target::Directory;
 use commonhold::{Hold, StructureKind};
 use serde_json::json;
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Examples of `hold drop`.
@@ -49,8 +49,13 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     if !path.exists() {
         return report(&output, false, &format!("there is no hold {}", path.display()));
     }
-    let kind = args.name.as_ref().map(|name| kind_of(&directory.open_to_read(&args.hold)?, name));
-    let kind = kind.transpose()?;
+    let kind = match &args.name {
+        Some(name) => kind_of(&directory.open_to_read(&args.hold)?, name)?,
+        None => None,
+    };
+    if let (Some(name), None) = (&args.name, kind) {
+        return report(&output, false, &nothing_called(name, &path, &args.hold));
+    }
     let what = match (&args.name, kind) {
         (Some(name), Some(kind)) => format!("{kind} {name} of {}", path.display()),
         _ => format!("hold {}", path.display()),
@@ -69,10 +74,22 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     report(&output, dropped, &format!("there is no {what}"))
 }
 
-/// What has this name; a map if nothing has.
-pub(super) fn kind_of(hold: &Hold, name: &str) -> Result<StructureKind> {
-    let other = hold.others()?.into_iter().find(|other| other.name == name);
-    Ok(other.map_or(StructureKind::Map, |other| other.kind))
+/// What has this name, if anything has.
+pub(super) fn kind_of(hold: &Hold, name: &str) -> Result<Option<StructureKind>> {
+    if let Some(other) = hold.others()?.into_iter().find(|other| other.name == name) {
+        return Ok(Some(other.kind));
+    }
+    match hold.open_map(name) {
+        Ok(_) => Ok(Some(StructureKind::Map)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// That nothing has this name, and the way out.
+pub(super) fn nothing_called(name: &str, path: &Path, hold: &Path) -> String {
+    let (path, hold) = (path.display(), hold.display());
+    format!("{path}: has nothing called '{name}'; 'hold list {hold}' shows what it has")
 }
 
 fn report(output: &Output, dropped: bool, otherwise: &str) -> Result<ExitCode> {

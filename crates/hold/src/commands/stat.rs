@@ -1,10 +1,11 @@
 //! `hold stat`: size, memory, maps and participants of a hold; the figures of one map or another
 //! structure.
 
+use super::drop::{kind_of, nothing_called};
 use super::list::{other_json, others_table};
 use super::table::Table;
-use super::{channel, drop::kind_of, log, mode, queue};
-use crate::failure::Result;
+use super::{channel, log, mode, queue};
+use crate::failure::{Failure, Result};
 use crate::formats::sizes::{count, shown};
 use crate::output::Output;
 use crate::target::{Directory, StructureName};
@@ -53,10 +54,11 @@ fn show_one(
 ) -> Result<()> {
     let named = StructureName { hold: args.hold.clone(), name: name.to_owned() };
     match kind_of(hold, name)? {
-        StructureKind::Queue => queue::stat::show(&named, directory, output),
-        StructureKind::Channel => channel::stat::show(&named, directory, output),
-        StructureKind::Log => log::stat::show(&named, directory, output),
-        _ => {
+        None => Err(Failure::failed(nothing_called(name, hold.path(), &args.hold))),
+        Some(StructureKind::Queue) => queue::stat::show(&named, directory, output),
+        Some(StructureKind::Channel) => channel::stat::show(&named, directory, output),
+        Some(StructureKind::Log) => log::stat::show(&named, directory, output),
+        Some(_) => {
             let stat = hold.open_map(name)?.stat()?;
             match output.is_json() {
                 true => output.json(&map_json(&stat)),

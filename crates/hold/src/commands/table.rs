@@ -1,5 +1,8 @@
 //! Tables for people: columns that line up, numbers to the right.
+//!
+//! Invariant: what stands in a cell takes one line and moves no cursor, whoever named it.
 
+use crate::formats::printable;
 use console::{Alignment, measure_text_width, pad_str};
 
 /// Rows of text under a head.
@@ -26,7 +29,7 @@ impl Table {
 
     /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+        self.rows.push(cells.into_iter().map(|cell| printable(&cell)).collect());
     }
 
     /// Adds a fact.
@@ -59,5 +62,7 @@ mod tests {
         table.row(["prices".into(), "3".into()]);
         table.row(["ö".into(), "34,924".into()]);
         assert_eq!(table.text(), "NAME     PAIRS\nprices       3\nö       34,924");
+        table.row(["\u{1b}[2J\n".into(), "1".into()]);
+        assert!(table.text().ends_with("\n\\x1b[2J\\n       1"), "{}", table.text());
     }
 }
