@@ -104,6 +104,19 @@ impl Directory {
             .map_err(|e| or_make(e, StructureKind::Channel, name))
     }
 
+    /// Opens a channel to receive from it: read-only if the hold may not be written to and `lossy` says that this is
+    /// enough.
+    pub fn channel_to_receive(&self, name: &StructureName, lossy: bool) -> Result<Channel> {
+        let refused = |kind| matches!(kind, ErrorKind::Permission | ErrorKind::ReadOnly);
+        match Hold::open(self.resolve(&name.hold)?) {
+            Err(error) if refused(error.kind()) && lossy => self.channel(name, true),
+            Err(error) if refused(error.kind()) => Err(Failure::failed(format!(
+                "{error}; '--policy lossy' receives from a hold that may only be read"
+            ))),
+            _ => self.channel(name, false),
+        }
+    }
+
     /// Opens a log to look at it, or as somebody who takes part.
     pub fn log(&self, name: &StructureName, read_only: bool) -> Result<Log> {
         let hold = Hold::options().read_only(read_only).open(self.resolve(&name.hold)?);

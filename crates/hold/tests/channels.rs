@@ -4,6 +4,8 @@ use crate::support::beside::{Beside, lines, nasty, objects, until, with_channel}
 use rustix::process::Signal;
 use serde_json::json;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 
 #[test]
 fn every_consumer_receives_every_message() {
@@ -126,4 +128,30 @@ fn a_patient_consumer_is_dropped_and_told() {
     assert!(run.err.contains("longer --patience"), "{}", run.err);
     let all = lines(&run.out);
     assert!(all.len() < 400 && all.iter().all(|line| line.len() == 1000), "{}", all.len());
+}
+
+#[test]
+fn who_may_only_read_receives_as_a_lossy_consumer() {
+    let ground = with_channel("4K");
+    ground.ok(&["channel", "send", "shop", "ticks", "one"]);
+    let open = |name: &str, mode| {
+        let allowed = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(ground.path(name), allowed).expect("a mode");
+    };
+    open("", 0o755);
+    open("shop.hold", 0o644);
+    let as_nobody = |policy: &str| {
+        let args = ["channel", "recv", "shop", "ticks", "--oldest", "-n", "1", "--policy", policy];
+        // Not of this process's user: only root can be that.
+        ground.command(&args).uid(65534).gid(65534).output()
+    };
+    let output = match as_nobody("lossy") {
+        Ok(output) => output,
+        Err(error) => return eprintln!("SKIPPED: cannot start hold as another user: {error}"),
+    };
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"one\n"[..]), "{output:?}");
+    let refused = as_nobody("lossless").expect("a start");
+    let err = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(3), "{err}");
+    assert!(err.contains("'--policy lossy' receives from a hold that may only be read"), "{err}");
 }

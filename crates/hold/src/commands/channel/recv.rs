@@ -25,7 +25,8 @@ Examples:
   hold channel recv shop ticks --format json         # {\"message\": ..., \"missed\": 0, \"sequence\": 17}
 
 A message that has line feeds in it takes several lines; --frames and --format json tell messages apart.
-What a lossy consumer misses is told with the next message, on standard error and in JSON.
+What a lossy consumer misses is told with the next message, on standard error and in JSON; where the
+hold may only be read, it is the only policy.
 --oldest gives what the ring still has, three quarters of it or more, whoever sent it.
 
 Exit codes: 0 as many came as were asked for, or without --count at least one; 1 the time ran out
@@ -79,7 +80,9 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     args.framing.ensure_text(&output)?;
     let policy = args.policy()?;
     let join = if args.oldest { Join::Oldest } else { Join::Now };
-    let mut consumer = directory.channel(&args.name, false)?.consumer(join, policy)?;
+    let lossy = args.policy == Policy::Lossy;
+    let channel = directory.channel_to_receive(&args.name, lossy)?;
+    let mut consumer = channel.consumer(join, policy)?;
     let mut sink = Sink::stdout();
     let flow = Flow { count: args.count, patience: args.timeout };
     let show = |sink: &mut Sink<Stdout>, message: (Received, Vec<u8>)| {
