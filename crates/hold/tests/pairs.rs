@@ -96,9 +96,14 @@ fn deleting_says_whether_all_were_there() {
     ground.ok(&["del", "--if", "3", "shop", "prices", "apple"]);
     let run = ground.run(&["del", "shop", "prices", "apple", "pear", "--format", "json"]);
     assert_eq!((run.code, run.err.as_str()), (1, ""));
-    assert_eq!(json_lines(&run.out), [json!({"deleted": 1, "kept": 1})]);
+    assert_eq!(json_lines(&run.out), [json!({"deleted": 1, "kept": 0, "absent": 1})]);
+    ground.ok(&["set", "shop", "prices", "pear", "4"]);
+    let del = ["del", "--if", "9", "shop", "prices", "apple", "pear", "--format", "json"];
+    let run = ground.run(&del);
+    assert_eq!(json_lines(&run.out), [json!({"deleted": 0, "kept": 1, "absent": 1})]);
     assert_eq!(ground.ok(&["keys", "shop", "prices"]), "plum\n");
 }
+    ground.ok(&["del", "shop", "prices", "pear"]);
 
 #[test]
 fn counters_count() {

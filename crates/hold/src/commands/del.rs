@@ -42,16 +42,18 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let expected = args.if_value.as_ref().map(|value| args.hex.bytes(value)).transpose()?;
     let keys = args.keys.iter().map(|key| args.hex.bytes(key)).collect::<Result<Vec<_>>>()?;
     let map = directory.map_to_write(&args.name)?;
-    let mut deleted = 0;
+    let (mut deleted, mut kept) = (0, 0);
     for key in &keys {
         let gone = match &expected {
             Some(expected) => map.compare_exchange(key, Some(expected), None)?,
             None => map.delete(key)?,
         };
         deleted += usize::from(gone);
+        kept += usize::from(!gone && expected.is_some() && map.contains(key)?);
     }
     if output.is_json() {
-        output.json_line(&json!({ "deleted": deleted, "kept": keys.len() - deleted }))?;
+        let absent = keys.len() - deleted - kept;
+        output.json_line(&json!({ "deleted": deleted, "kept": kept, "absent": absent }))?;
     }
     Ok(answer(deleted == keys.len()))
 }
