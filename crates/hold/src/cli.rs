@@ -46,7 +46,7 @@ Environment:
 
 /// Maps, queues, channels and logs in memory that many processes share
 #[derive(Parser, Debug)]
-#[command(name = "hold", version, long_about = LONG_ABOUT, after_help = AFTER_HELP)]
+#[command(name = "hold", version, long_about = LONG_ABOUT, after_help = flowing(AFTER_HELP))]
 #[command(arg_required_else_help = true, propagate_version = true, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
@@ -72,77 +72,93 @@ impl Cli {
     }
 }
 
+/// What stands after a verb's help: lines of text that follow each other are one, which is broken to the
+/// terminal's width; lines that are indented stay as they are.
+pub fn flowing(text: &str) -> String {
+    let mut flowing = String::with_capacity(text.len());
+    let mut flows = false;
+    for line in text.lines() {
+        let is_text = !line.is_empty() && !line.starts_with(' ');
+        if !flowing.is_empty() {
+            flowing.push(if flows && is_text { ' ' } else { '\n' });
+        }
+        flowing.push_str(line);
+        flows = is_text;
+    }
+    flowing
+}
+
 /// What `hold` can do.
 #[derive(Subcommand, Debug)]
 pub enum Verb {
     /// Store a value under a key
-    #[command(after_help = set::EXAMPLES)]
+    #[command(after_help = flowing(set::EXAMPLES))]
     Set(set::Args),
     /// Print the value of a key, or of several
-    #[command(after_help = get::EXAMPLES)]
+    #[command(after_help = flowing(get::EXAMPLES))]
     Get(get::Args),
     /// Delete keys
-    #[command(after_help = del::EXAMPLES, visible_alias = "delete")]
+    #[command(after_help = flowing(del::EXAMPLES), visible_alias = "delete")]
     Del(del::Args),
     /// Add to a counter and print it
-    #[command(after_help = incr::EXAMPLES)]
+    #[command(after_help = flowing(incr::EXAMPLES))]
     Incr(incr::Args),
     /// Append values to a list, which is the value of a key
-    #[command(after_help = push::EXAMPLES)]
+    #[command(after_help = flowing(push::EXAMPLES))]
     Push(push::Args),
     /// Take the last value of a list and print it
-    #[command(after_help = pop::EXAMPLES)]
+    #[command(after_help = flowing(pop::EXAMPLES))]
     Pop(pop::Args),
     /// Take the first value of a list and print it
-    #[command(after_help = shift::EXAMPLES)]
+    #[command(after_help = flowing(shift::EXAMPLES))]
     Shift(shift::Args),
     /// Put values in front of a list
-    #[command(after_help = unshift::EXAMPLES)]
+    #[command(after_help = flowing(unshift::EXAMPLES))]
     Unshift(unshift::Args),
     /// Print the keys of a map
-    #[command(after_help = keys::EXAMPLES)]
+    #[command(after_help = flowing(keys::EXAMPLES))]
     Keys(keys::Args),
     /// Print the keys and values of a map
-    #[command(after_help = scan::EXAMPLES)]
+    #[command(after_help = flowing(scan::EXAMPLES))]
     Scan(scan::Args),
     /// Store the pairs of a file: CSV, TSV, JSON Lines or NUL-separated
-    #[command(after_help = load::EXAMPLES)]
+    #[command(after_help = flowing(load::EXAMPLES))]
     Load(load::Args),
     /// Write all pairs of a map to a file: CSV, TSV, JSON Lines or NUL-separated
-    #[command(after_help = dump::EXAMPLES)]
+    #[command(after_help = flowing(dump::EXAMPLES))]
     Dump(dump::Args),
     /// Move messages between processes, each to one of them
-    #[command(after_help = queue::EXAMPLES)]
+    #[command(after_help = flowing(queue::EXAMPLES))]
     Queue(queue::Args),
     /// Send messages from one process to all that listen
-    #[command(after_help = channel::EXAMPLES)]
+    #[command(after_help = flowing(channel::EXAMPLES))]
     Channel(channel::Args),
     /// Write lines from many processes, and collect them as one
-    #[command(after_help = log::EXAMPLES)]
+    #[command(after_help = flowing(log::EXAMPLES))]
     Log(log::Args),
     /// Copy a whole hold to a file, as it is at one instant, while others write
-    #[command(after_help = backup::EXAMPLES)]
+    #[command(after_help = flowing(backup::EXAMPLES))]
     Backup(backup::Args),
     /// Make a hold from a backup
-    #[command(after_help = restore::EXAMPLES)]
+    #[command(after_help = flowing(restore::EXAMPLES))]
     Restore(restore::Args),
     /// Show size, memory, maps and participants of a hold, or the figures of one thing in it
-    #[command(after_help = stat::EXAMPLES)]
+    #[command(after_help = flowing(stat::EXAMPLES))]
     Stat(stat::Args),
     /// Look for damage in a hold
-    #[command(after_help = check::EXAMPLES)]
+    #[command(after_help = flowing(check::EXAMPLES))]
     Check(check::Args),
     /// Clean up after killed processes; after a crash of the system, save what is intact
-    #[command(after_help = repair::EXAMPLES)]
+    #[command(after_help = flowing(repair::EXAMPLES))]
     Repair(repair::Args),
     /// Delete a map or another structure, or a whole hold
-    #[command(after_help = drop::EXAMPLES)]
+    #[command(after_help = flowing(drop::EXAMPLES))]
     Drop(drop::Args),
     /// List the holds there are, or what is in one
-    #[command(after_help = list::EXAMPLES, visible_alias = "ls")]
+    #[command(after_help = flowing(list::EXAMPLES), visible_alias = "ls")]
     List(list::Args),
     /// Check what this machine is like for holds, and what to do about it
-    #[command(after_help = doctor::EXAMPLES)]
+    #[command(after_help = flowing(doctor::EXAMPLES))]
     Doctor(doctor::Args),
     /// Show what a hold is for: real data, many processes, one stopped, one killed
     Demo(demo::Args),
@@ -151,10 +167,10 @@ pub enum Verb {
     /// Kill and stop processes that work on a hold, and check that nothing is lost
     Crashtest(crashtest::Args),
     /// Print the completions of a shell
-    #[command(after_help = completions::EXAMPLES)]
+    #[command(after_help = flowing(completions::EXAMPLES))]
     Completions(completions::Args),
     /// Print the man page, or write the pages of all verbs
-    #[command(after_help = man::EXAMPLES)]
+    #[command(after_help = flowing(man::EXAMPLES))]
     Man(man::Args),
 }
 
@@ -166,6 +182,27 @@ mod tests {
     #[test]
     fn the_definitions_are_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn text_flows_and_examples_stay() {
+        let text = "Examples:\n  a\n  b\n\none\ntwo\n\nFiles: c\nd\n  e";
+        assert_eq!(flowing(text), "Examples:\n  a\n  b\n\none two\n\nFiles: c d\n  e");
+    }
+
+    /// The command and all verbs, those within verbs too.
+    fn all(command: &clap::Command) -> Vec<clap::Command> {
+        let within = command.get_subcommands().flat_map(all);
+        std::iter::once(command.clone()).chain(within).collect()
+    }
+
+    #[test]
+    fn no_line_that_stays_as_it_is_is_too_long_for_the_help() {
+        for verb in all(&Cli::command()) {
+            let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let long = help.lines().find(|l| l.starts_with(' ') && l.chars().count() > 98);
+            assert_eq!(long, None, "{}", verb.get_name());
+        }
     }
 
     #[test]

@@ -38,6 +38,14 @@ fn every_verb_has_help_with_examples() {
         let help = ground.ok(&[verb, "--help"]);
         assert!(help.contains(&format!("Usage: hold {verb}")), "{help}");
         assert!(help.lines().all(|l| l.chars().count() <= 100), "{verb} has long lines: {help}");
+        // Text is broken to the width: no line of it ends early, for the next one's first word would fit.
+        let lines: Vec<_> = help.lines().collect();
+        let text = |line: &str| !line.is_empty() && !line.starts_with(' ') && !line.ends_with(':');
+        for pair in lines.windows(2).filter(|pair| text(pair[0]) && text(pair[1])) {
+            let word = pair[1].split(' ').next().unwrap_or_default();
+            let both = pair[0].chars().count() + 1 + word.chars().count();
+            assert!(both > 80, "{verb}: {pair:?}");
+        }
     }
     assert!(ground.ok(&["--version"]).starts_with("hold 0."));
 }

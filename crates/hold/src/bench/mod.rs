@@ -27,6 +27,7 @@ mod queue;
 mod table;
 mod timeline;
 
+use crate::cli::flowing;
 use crate::workload::{Result, Trouble, results::Results, say};
 use std::process::ExitCode;
 
@@ -40,20 +41,20 @@ pub struct Args {
 #[derive(clap::Subcommand, Debug)]
 enum Workload {
     /// Many processes put, update, mix and get in one map
-    #[command(after_help = map::EXAMPLES)]
+    #[command(after_help = flowing(map::EXAMPLES))]
     Map(map::Args),
     /// Localmemcache's loop: set and get of 10,000 decimal keys in a file, one process
     Loop(local_loop::Args),
     /// Random get and copy in one process, beside hashbrown's HashMap<Vec<u8>, Vec<u8>>
     Private(private::Args),
     /// Messages from one process to others: throughput, latency, curves of both
-    #[command(after_help = channel::EXAMPLES)]
+    #[command(after_help = flowing(channel::EXAMPLES))]
     Channel(channel::Args),
     /// Elements that two processes move between two queues
-    #[command(after_help = queue::EXAMPLES)]
+    #[command(after_help = flowing(queue::EXAMPLES))]
     Queue(queue::Args),
     /// Lines that many processes write and one collects: their cost, their rate
-    #[command(after_help = log::EXAMPLES)]
+    #[command(after_help = flowing(log::EXAMPLES))]
     Log(log::Args),
 }
 

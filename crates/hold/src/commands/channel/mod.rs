@@ -5,6 +5,7 @@ mod recv;
 mod send;
 pub mod stat;
 
+use crate::cli::flowing;
 use crate::failure::Result;
 use crate::output::Output;
 use crate::target::Directory;
@@ -34,16 +35,16 @@ pub struct Args {
 #[derive(Subcommand, Debug)]
 enum Verb {
     /// Make a channel
-    #[command(after_help = create::EXAMPLES)]
+    #[command(after_help = flowing(create::EXAMPLES))]
     Create(create::Args),
     /// Send messages to all who receive
-    #[command(after_help = send::EXAMPLES)]
+    #[command(after_help = flowing(send::EXAMPLES))]
     Send(send::Args),
     /// Receive messages and print them
-    #[command(after_help = recv::EXAMPLES)]
+    #[command(after_help = flowing(recv::EXAMPLES))]
     Recv(recv::Args),
     /// Show who sends, who receives and who is behind
-    #[command(after_help = stat::EXAMPLES)]
+    #[command(after_help = flowing(stat::EXAMPLES))]
     Stat(stat::Args),
 }
 

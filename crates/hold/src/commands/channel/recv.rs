@@ -22,7 +22,7 @@ Examples:
   hold channel recv shop ticks --count 1 --timeout 10s || echo 'nothing came'
   hold channel recv shop ticks --policy lossy        # the producer does not wait for this one
   hold channel recv shop frames --frames | decoder   # any bytes
-  hold channel recv shop ticks --format json         # {\"message\": ..., \"missed\": 0, \"sequence\": 17}
+  hold channel recv shop ticks --format json         # {\"message\":...,\"missed\":0,\"sequence\":17}
 
 A message that has line feeds in it takes several lines; --frames and --format json tell messages apart.
 What a lossy consumer misses is told with the next message, on standard error and in JSON; where the

@@ -12,6 +12,7 @@ pub mod stat;
 mod tail;
 mod write;
 
+use crate::cli::flowing;
 use crate::failure::Result;
 use crate::output::Output;
 use crate::target::Directory;
@@ -42,25 +43,25 @@ pub struct Args {
 #[derive(Subcommand, Debug)]
 enum Verb {
     /// Make a log
-    #[command(after_help = create::EXAMPLES)]
+    #[command(after_help = flowing(create::EXAMPLES))]
     Create(create::Args),
     /// Write lines
-    #[command(after_help = write::EXAMPLES)]
+    #[command(after_help = flowing(write::EXAMPLES))]
     Write(write::Args),
     /// Take all lines out, merged by time, to standard output or to files that are rotated
-    #[command(after_help = collect::EXAMPLES)]
+    #[command(after_help = flowing(collect::EXAMPLES))]
     Collect(collect::Args),
     /// Print all lines that are in the hold, and leave them there
-    #[command(after_help = dump::EXAMPLES)]
+    #[command(after_help = flowing(dump::EXAMPLES))]
     Dump(dump::Args),
     /// Print the last lines and, with -f, those that come; leave them there
-    #[command(after_help = tail::EXAMPLES)]
+    #[command(after_help = flowing(tail::EXAMPLES))]
     Tail(tail::Args),
     /// Print or set the level: which lines are accepted from now on, from any process
-    #[command(after_help = level::EXAMPLES)]
+    #[command(after_help = flowing(level::EXAMPLES))]
     Level(level::Args),
     /// Show who collects, what was dropped, and which threads have which rings
-    #[command(after_help = stat::EXAMPLES)]
+    #[command(after_help = flowing(stat::EXAMPLES))]
     Stat(stat::Args),
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub const EXAMPLES: &str = "\
 Examples:
   hold log tail shop events                       # the last 10 lines
-  hold log tail -n 100 -f shop events             # the last 100, then those that come, until Ctrl-C
+  hold log tail -n 100 -f shop events             # the last 100, then those that come
   hold log tail -f shop events --level error --format json
 
 It opens the hold read-only and changes nothing: any number may follow a log, and it is no collector.";

@@ -10,6 +10,7 @@ mod pull;
 mod push;
 pub mod stat;
 
+use crate::cli::flowing;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::target::Directory;
@@ -20,7 +21,7 @@ use std::process::ExitCode;
 /// Examples of `hold queue`.
 pub const EXAMPLES: &str = "\
 Examples:
-  hold queue create shop jobs                     # 1024 elements of 1 KiB, queues 'free' and 'full'
+  hold queue create shop jobs                     # 1024 elements of 1 KiB, in 'free' and 'full'
   hold queue push shop jobs full 'first job'
   hold queue pull shop jobs full                  # exit code 1 if there is none
   hold queue pull shop jobs full --follow | while read -r job; do echo \"$job\"; done
@@ -41,19 +42,19 @@ pub struct Args {
 #[derive(Subcommand, Debug)]
 enum Verb {
     /// Make a queue: elements of one size, and the named queues they move between
-    #[command(after_help = create::EXAMPLES)]
+    #[command(after_help = flowing(create::EXAMPLES))]
     Create(create::Args),
     /// Put messages into a named queue
-    #[command(after_help = push::EXAMPLES)]
+    #[command(after_help = flowing(push::EXAMPLES))]
     Push(push::Args),
     /// Take messages from a named queue and print them
-    #[command(after_help = pull::EXAMPLES)]
+    #[command(after_help = flowing(pull::EXAMPLES))]
     Pull(pull::Args),
     /// List the named queues and how many elements wait in each
-    #[command(after_help = list::EXAMPLES)]
+    #[command(after_help = flowing(list::EXAMPLES))]
     List(list::Args),
     /// Show the figures of a queue, and who has elements in hand
-    #[command(after_help = stat::EXAMPLES)]
+    #[command(after_help = flowing(stat::EXAMPLES))]
     Stat(stat::Args),
 }
 
