@@ -243,6 +243,18 @@ fn man_pages_are_made_for_every_verb() {
         assert!(page.starts_with(b".ie") || page.starts_with(b".TH"), "{verb}");
     }
     assert!(ground.path("man/man1/hold.1").exists());
+    let page = String::from_utf8(ground.read("man/man1/hold-load.1")).expect("text");
+    assert!(page.contains("\"hold\\-load ") || page.contains("\"hold-load "), "{page}");
+    for text in [
+        "[\\fB\\-\\-key\\-column\\fR \\fICOLUMN\\fR]",
+        ".SH EXAMPLES\n.nf\nhold load shop prices data.csv\n",
+        ".SH \"EXIT STATUS\"\n",
+    ] {
+        assert!(page.contains(text), "no {text} in {page}");
+    }
+    assert!(!page.contains("EXTRA"), "{page}");
+    let page = String::from_utf8(ground.read("man/man1/hold-get.1")).expect("text");
+    assert!(page.contains("\\fIKEY\\fR..."), "{page}");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! `hold man`: the man pages, from the same definitions as the help.
 
+use super::page;
 use crate::cli::Cli;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use clap::CommandFactory;
-use std::path::PathBuf;
+use clap::{Command, CommandFactory};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Examples of `hold man`.
@@ -23,16 +24,24 @@ pub struct Args {
 
 /// Prints or writes the pages.
 pub fn run(args: &Args, output: &Output) -> Result<ExitCode> {
-    let command = Cli::command();
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
     let Some(directory) = &args.directory else {
-        let mut page = Vec::new();
-        let rendered = clap_mangen::Man::new(command).render(&mut page);
-        rendered.map_err(|e| Failure::failed(format!("the man page: {e}")))?;
+        let rendered = page::render(&command);
+        let page = rendered.map_err(|e| Failure::failed(format!("the man page: {e}")))?;
         output.bytes(&page)?;
         return Ok(ExitCode::SUCCESS);
     };
     let named = |e: std::io::Error| Failure::failed(format!("{}: {e}", directory.display()));
     std::fs::create_dir_all(directory).map_err(named)?;
-    clap_mangen::generate_to(command, directory).map_err(named)?;
+    write_all(&command, directory).map_err(named)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the page of the command and those of its verbs.
+fn write_all(command: &Command, directory: &Path) -> std::io::Result<()> {
+    let name = format!("{}.1", page::name(command));
+    std::fs::write(directory.join(name), page::render(command)?)?;
+    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+    verbs.into_iter().try_for_each(|verb| write_all(verb, directory))
 }

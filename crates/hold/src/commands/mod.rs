@@ -5,7 +5,7 @@
 //! - files: [`load`], [`dump`], [`backup`], [`restore`]
 //! - messages: [`queue`], [`channel`], [`log`], with verbs of their own
 //! - the hold as a whole: [`stat`], [`check`], [`repair`], [`mod@drop`], [`list`]
-//! - around it: [`doctor`], [`completions`], [`man`]
+//! - around it: [`doctor`], [`completions`], [`man`] with [`page`]
 //! - what several verbs show: [`mode`], [`table`], [`progress`], [`walk`]
 //! - messages that are given, that come, that wait for room: [`given`], [`flow`], [`room`]
 
@@ -28,6 +28,7 @@ pub mod load;
 pub mod log;
 pub mod man;
 mod mode;
+mod page;
 pub mod pop;
 mod progress;
 pub mod push;
