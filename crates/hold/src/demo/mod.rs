@@ -105,7 +105,7 @@ fn show(args: &Args, json: bool, interrupt: &Interrupt) -> Result<ExitCode> {
     if json {
         say(&format!("{:#}", summary.json()))?;
     } else {
-        summary.lines(screen.is_live()).iter().try_for_each(|line| say(line))?;
+        summary.lines().iter().try_for_each(|line| say(line))?;
     }
     Ok(if summary.passed() { ExitCode::SUCCESS } else { NO.into() })
 }

@@ -85,11 +85,6 @@ impl Screen {
         }
         Ok(())
     }
-
-    /// Whether the latencies stand on the screen already.
-    pub fn is_live(&self) -> bool {
-        matches!(self, Screen::Live(_))
-    }
 }
 
 impl Drop for Screen {
@@ -102,7 +97,7 @@ impl Drop for Screen {
 
 impl Live {
     fn draw(&mut self, frame: &Frame) {
-        let mut lines = vec![heading(&self.title, frame), String::new()];
+        let mut lines = vec![style(&self.title).bold().to_string(), clock(frame)];
         lines.push(
             style("process     pid       state             operations/s        in all")
                 .dim()
@@ -139,9 +134,8 @@ impl Live {
     }
 }
 
-fn heading(title: &str, frame: &Frame) -> String {
-    let time = format!("{:4.1} of {:.0} s", frame.elapsed, frame.seconds);
-    format!("{}   {}", style(title).bold(), style(time).cyan())
+fn clock(frame: &Frame) -> String {
+    style(format!("{:.1} of {:.0} s", frame.elapsed, frame.seconds)).cyan().to_string()
 }
 
 fn row(member: &Member, rate: f64) -> String {
@@ -159,26 +153,26 @@ fn row(member: &Member, rate: f64) -> String {
     format!("{name:<10}  {pid:<8}  {state}{gap}  {rate:>14}  {done:>12}")
 }
 
-/// The latency table's lines; with colours if `coloured`.
+/// The latency table's lines, of less than 80 columns; with colours if `coloured`.
 pub fn latency_table(seen: &Seen, coloured: bool) -> Vec<String> {
     let heading = format!(
-        "{:<34} {:>12} {:>9} {:>9} {:>9} {:>9}",
+        "{:<24} {:>12} {:>9} {:>9} {:>9} {:>9}",
         "time of one read", "reads", "median", "p99", "p99.9", "slowest"
     );
     let heading = if coloured { style(heading).dim().to_string() } else { heading };
-    let labels = ["before", "one writer stopped, one killed", "after"];
+    let labels = ["before", "one stopped, one killed", "after"];
     let rows = labels.iter().zip(&seen.latencies).map(|(label, l)| latency_row(label, l));
     std::iter::once(heading).chain(rows).collect()
 }
 
 fn latency_row(label: &str, latencies: &Latencies) -> String {
     if latencies.count() == 0 {
-        return format!("{label:<34} {:>12}", "-");
+        return format!("{label:<24} {:>12}", "-");
     }
     let times = [0.5, 0.99, 0.999].map(|quantile| show(latencies.at(quantile)));
     let [median, p99, p999] = times;
     let (count, slowest) = (HumanCount(latencies.count()).to_string(), show(latencies.longest()));
-    format!("{label:<34} {count:>12} {median:>9} {p99:>9} {p999:>9} {slowest:>9}")
+    format!("{label:<24} {count:>12} {median:>9} {p99:>9} {p999:>9} {slowest:>9}")
 }
 
 /// One line that says what goes on.
@@ -200,4 +194,25 @@ fn plain(frame: &Frame) -> String {
         "{:5.1} s  {reads:>11} reads/s  {writes:>11} writes/s  median read {median}",
         frame.elapsed
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_fits_80_columns() {
+        let slow = || {
+            let mut latencies = Latencies::new();
+            latencies.record(999_000_000);
+            latencies
+        };
+        let (latencies, wrong) = ([slow(), slow(), slow()], Default::default());
+        let mut lines = latency_table(&Seen { latencies, wrong, first_wrong: None }, false);
+        assert!(lines[0].ends_with("slowest"));
+        lines.push(crate::demo::title(99_999));
+        for line in lines {
+            assert!(line.chars().count() < 80, "{line}");
+        }
+    }
 }

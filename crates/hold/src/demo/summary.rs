@@ -32,12 +32,10 @@ impl Summary<'_> {
         self.audit.passed() && self.wrong_reads() == 0
     }
 
-    /// The paragraph for people, and before it the table unless `seen`.
-    pub fn lines(&self, seen: bool) -> Vec<String> {
+    /// The table and the paragraph for people.
+    pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![String::new()];
-        if !seen {
-            lines.extend(latency_table(&self.cast.seen, false));
-        }
+        lines.extend(latency_table(&self.cast.seen, false));
         let cores = Machine::here().cores;
         let processes = (READERS + WRITERS) as usize;
         if processes > cores {
