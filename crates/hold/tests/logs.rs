@@ -4,6 +4,7 @@ use crate::support::Ground;
 use crate::support::beside::{Beside, objects, until};
 use rustix::process::Signal;
 use serde_json::json;
+use std::io::Write;
 use std::path::Path;
 
 /// Ground with a hold `shop` that has a log `events` of rings of 16 KiB.
@@ -111,6 +112,48 @@ fn a_collector_that_is_killed_has_a_successor_and_no_line_is_lost_or_twice() {
         .collect();
     assert_eq!(numbers, (0..300).collect::<Vec<_>>());
     assert_eq!(ground.ok(&["log", "collect", "shop", "events", "--once"]), "");
+}
+
+#[test]
+fn lines_of_a_pipe_wait_for_the_collector_unless_they_are_to_be_dropped() {
+    let ground = with_log();
+    let stat = ["log", "stat", "shop", "events"];
+    let text: String = (0..20_000).map(|n| format!("{n}\n")).collect();
+    let write = |more: &[&str]| {
+        let args = [&["log", "write", "shop", "events"], more].concat();
+        ground.run_with(&args, text.as_bytes())
+    };
+    // Nobody collects: nobody is waited for.
+    let run = write(&[]);
+    assert_eq!(run.code, 1, "{run:?}");
+    assert!(run.err.contains(" of 20,000 lines were dropped: log 'events' has no room"), "{run:?}");
+    let dropped = ground.json(&stat)["dropped"].as_u64().expect("a number");
+    let collect = ["log", "collect", "shop", "events", "--file", "shop.log"];
+    let collector = Beside::start(&ground, &collect);
+    until(&ground, &stat, |s| !s["collector"].is_null() && s["waiting_bytes"] == 0);
+    let run = write(&["--format", "json"]);
+    let all = json!({"accepted": 20_000, "filtered": 0, "dropped": 0});
+    assert_eq!((run.code, objects(&run.out).remove(0)), (0, all));
+    // Waiting is not counted as dropping.
+    assert_eq!(ground.json(&stat)["dropped"], dropped);
+    // A collector that stands still makes room for nobody; with --drop that holds nobody up.
+    collector.signal(Signal::STOP);
+    let run = write(&["--drop"]);
+    assert!(run.code == 1 && run.err.contains(" of 20,000 lines were dropped"), "{run:?}");
+    let mut waiting = Beside::start(&ground, &["log", "write", "shop", "events"]);
+    let pid = collector.pid();
+    let mut input = waiting.input.take().expect("a pipe");
+    let feeder = std::thread::spawn(move || input.write_all(text.as_bytes()));
+    let told = waiting.first_error();
+    assert!(told.starts_with("waiting: log events is full; ") && told.contains(&pid.to_string()));
+    collector.signal(Signal::CONT);
+    assert_eq!(waiting.end().code, 0);
+    feeder.join().expect("the feeder ends").expect("all is read");
+    collector.signal(Signal::TERM);
+    assert_eq!(collector.end().code, 0);
+    let collected = std::fs::read_to_string(ground.path("shop.log")).expect("a file");
+    let last = texts(&collected).iter().filter(|line| line.ends_with(" 19999")).count();
+    assert_eq!(last, 2);
 }
 
 #[test]

@@ -1,17 +1,22 @@
-//! `hold log write`: writes lines, as a program would.
+//! `hold log write`: writes lines, as a program would; those of a pipe as fast as they are collected.
+//!
+//! Invariant: the report counts every line, and a line is waited for before it is written: one that
+//! the log drops is counted there, too, so it is not tried again.
 
 use super::line::level_parser;
 use crate::commands::answer;
 use crate::commands::given::Given;
+use crate::commands::room::Room;
 use crate::failure::{Result, complain};
 use crate::formats::frames::Framing;
-use crate::formats::sizes::things;
+use crate::formats::sizes::{count, things};
 use crate::output::Output;
 use crate::target::{Directory, StructureName};
-use commonhold::{LogLevel, Written};
+use commonhold::{Log, LogLevel, LogStat, Overflow, RingStat, Written};
 use serde_json::json;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 /// Examples of `hold log write`.
 pub const EXAMPLES: &str = "\
@@ -19,8 +24,11 @@ Examples:
   hold log write shop events 'the shop is open'
   hold log write shop events --level error 'no apples left'
   my-program 2>&1 | hold log write shop events
+  my-program 2>&1 | hold log write shop events --drop   # never makes my-program wait
 
-A writer waits for nobody: a line for which there is no room is dropped and counted.
+Lines of standard input wait for room while somebody collects, so none of them is lost; with --drop,
+without a collector, and as arguments they wait for nobody: a line for which there is no room is
+dropped and counted.
 
 Exit codes: 0 all lines are in the log, or of a level that it does not want ('hold log level');
 1 lines were dropped; 2, 3 see 'hold help'";
@@ -38,21 +46,31 @@ pub struct Args {
     /// How much the lines matter
     #[arg(long, short, value_name = "LEVEL", default_value = "info", value_parser = level_parser())]
     level: LogLevel,
+
+    /// Drop lines of standard input for which there is no room, instead of waiting for the collector
+    #[arg(long)]
+    drop: bool,
 }
 
 /// Writes the lines.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("log write")?;
     let log = directory.log(&args.name, false)?;
+    let stat = log.stat()?;
     let given = Given {
         arguments: &args.lines,
         framing: Framing::default(),
         // No line has more; the log knows exactly.
-        most: usize::try_from(log.stat()?.ring_bytes / 4).unwrap_or(usize::MAX),
+        most: usize::try_from(stat.ring_bytes / 4).unwrap_or(usize::MAX),
         done: "written",
     };
+    let waits = args.lines.is_empty() && !args.drop && stat.overflow == Overflow::Drop;
+    let mut space = Space { log: &log, output: &output, left: 0 };
     let (mut accepted, mut filtered, mut dropped) = (0, 0, 0);
     given.each(&output, |line| {
+        if waits && log.enabled(args.level) {
+            space.await_for(line.len() as u64)?;
+        }
         match log.write(args.level, line)? {
             Written::Accepted => accepted += 1,
             Written::Filtered => filtered += 1,
@@ -64,11 +82,76 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
         let json = json!({ "accepted": accepted, "filtered": filtered, "dropped": dropped });
         output.json_line(&json)?;
     } else if dropped > 0 {
-        let lines = things(dropped, "line was", "lines were");
-        let name = log.name();
+        let (all, name) = (things(accepted + filtered + dropped, "line", "lines"), log.name());
+        let were = if dropped == 1 { "was" } else { "were" };
         complain(&format!(
-            "{lines} dropped: log '{name}' has no room until 'hold log collect' has taken lines out"
+            "{} of {all} {were} dropped: log '{name}' has no room until 'hold log collect' has taken \
+             lines out",
+            count(dropped)
         ));
     }
     Ok(answer(dropped == 0))
+}
+
+/// The pauses between looks at a full ring: the first, and the longest, to which they double.
+const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
+/// Beside its text a line takes at most so much of a ring.
+const BESIDE_TEXT: u64 = 64;
+
+/// The room in this process's ring: looked up again when what is known of it is used up.
+struct Space<'a> {
+    log: &'a Log,
+    output: &'a Output,
+    /// So many bytes are free for certain: only this process takes of them.
+    left: u64,
+}
+
+impl Space<'_> {
+    /// Waits until there is room for a line with so much text, or nobody collects.
+    fn await_for(&mut self, text_bytes: u64) -> Result<()> {
+        // A line that does not fit before the ring's end leaves free what is there.
+        let wanted = 2 * (text_bytes + BESIDE_TEXT);
+        if self.left < wanted {
+            let room = Room { timeout: None, output: self.output };
+            let found = room.wait(|time| look(self.log, wanted, time), || in_the_way(self.log))?;
+            self.left = found.unwrap_or_default();
+        }
+        self.left = self.left.saturating_sub(wanted);
+        Ok(())
+    }
+}
+
+/// The bytes that are free in this process's ring, as soon as they are as many as wanted, or nobody can be waited for;
+/// `None` if that was not so for all the time.
+fn look(log: &Log, wanted: u64, time: Duration) -> Result<Option<u64>> {
+    let begin = Instant::now();
+    let [mut pause, longest] = PAUSES;
+    loop {
+        let free = if log.prepare()? { free_bytes(&log.stat()?) } else { None };
+        match free {
+            // Without a ring, or a collector, the line is dropped, which the log counts.
+            None => return Ok(Some(0)),
+            Some(bytes) if bytes >= wanted => return Ok(free),
+            Some(_) if begin.elapsed() >= time => return Ok(None),
+            Some(_) => std::thread::sleep(pause),
+        }
+        pause = longest.min(pause * 2);
+    }
+}
+
+/// The bytes that are free in this process's ring and become more while somebody collects; `None` if nobody does.
+fn free_bytes(stat: &LogStat) -> Option<u64> {
+    let own = |ring: &&RingStat| ring.alive && ring.who.pid == std::process::id();
+    let waiting = stat.used.iter().filter(own).map(|ring| ring.waiting_bytes).max();
+    stat.collector.and(waiting).map(|bytes| stat.ring_bytes.saturating_sub(bytes))
+}
+
+fn in_the_way(log: &Log) -> Result<String> {
+    let name = log.name();
+    Ok(match log.stat()?.collector {
+        Some((slot, pid)) => {
+            format!("log {name} is full; slot {slot} (process {pid}) collects")
+        }
+        None => format!("log {name} is full"),
+    })
 }
