@@ -86,14 +86,6 @@ fn names_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
-    let ground = Ground::new();
-    let map = ground.map("shop", "numbers");
-    let value = vec![b'x'; 1000];
-    for number in 0..2000u32 {
-        map.set(number.to_string(), &value).unwrap();
-    }
-#[test]
 fn what_can_be_known_to_be_wrong_leaves_nothing_behind() {
     let ground = Ground::new();
     ground.file("long.csv", "apple,3\n");
@@ -190,6 +182,14 @@ fn messages_name_things_as_people_do() {
     assert!(err.starts_with("hold: 'many' is no 64-bit number"), "{err}");
 }
 
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let ground = Ground::new();
+    let map = ground.map("shop", "numbers");
+    let value = vec![b'x'; 1000];
+    for number in 0..2000u32 {
+        map.set(number.to_string(), &value).unwrap();
+    }
     for verb in [&["scan"][..], &["keys"], &["dump"], &["dump", "--frozen"]] {
         let args = [verb, &["shop", "numbers", "--format", "json"]].concat();
         let mut command = ground.command(&args);
@@ -283,6 +283,13 @@ fn the_doctor_looks_at_the_machine() {
     ] {
         assert!(checks.iter().any(|c| c["name"] == name), "no {name} in {run:?}");
     }
+    let pages = checks.iter().find(|c| c["name"] == "huge pages").expect("looked at");
+    let on_tmpfs = checks.iter().any(|c| {
+        c["name"] == "bare names: file system"
+            && c["seen"].as_str().is_some_and(|seen| seen.starts_with("tmpfs "))
+    });
+    let told = pages["seen"].as_str().expect("text").starts_with("huge=");
+    assert_eq!(told, on_tmpfs, "{pages}");
     let trial = checks.iter().find(|c| c["name"] == "bare names: trial hold");
     assert_eq!(trial.expect("a trial")["level"], "ok", "{run:?}");
     assert_eq!(ground.leftovers(&[]), Vec::<String>::new());

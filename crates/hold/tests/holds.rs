@@ -65,7 +65,10 @@ fn lists_show_holds_and_maps() {
 fn a_sound_hold_is_checked_and_repaired() {
     let ground = shop();
     let text = ground.ok(&["check", "shop"]);
-    assert!(text.starts_with("ok: 1 map, 1,000 records"), "{text}");
+    assert!(text.starts_with("ok: 1 map, 1,000 records, 0 queues, channels and logs;"), "{text}");
+    ground.ok(&["queue", "create", "shop", "jobs"]);
+    assert!(ground.ok(&["check", "shop"]).contains(", 1 queue, channel or log; "));
+    assert_eq!(ground.json(&["check", "shop"])["others"], 1);
     let report = ground.json(&["check", "shop"]);
     assert_eq!(report["ok"], true);
     assert_eq!(report["problems"], json!([]));
@@ -76,9 +79,6 @@ fn a_sound_hold_is_checked_and_repaired() {
     assert_eq!((&repaired["recovered"], &repaired["check"]["ok"]), (&json!(0), &json!(true)));
 }
 
-#[test]
-fn what_is_no_hold_is_named() {
-    let ground = Ground::new();
 #[test]
 fn a_sound_hold_is_salvaged_by_force_only() {
     let ground = Ground::new();
@@ -97,6 +97,9 @@ fn a_sound_hold_is_salvaged_by_force_only() {
     assert_eq!(ground.ok(&["get", "./shop.hold", "prices", "apple"]), "3");
 }
 
+#[test]
+fn what_is_no_hold_is_named() {
+    let ground = Ground::new();
     ground.file("broken.hold", "no hold at all");
     std::fs::create_dir(ground.path("folder.hold")).expect("a directory");
     for verb in ["stat", "check", "repair"] {

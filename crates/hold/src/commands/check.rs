@@ -2,6 +2,7 @@
 
 use super::answer;
 use crate::failure::Result;
+use crate::formats::printable_lines;
 use crate::formats::sizes::{count, things};
 use crate::output::Output;
 use crate::target::{Directory, HoldName};
@@ -34,7 +35,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     match (output.is_json(), report.ok && output.is_quiet()) {
         (true, _) => output.json(&json(&report))?,
         (false, true) => {}
-        (false, false) => output.text(&text(&report))?,
+        (false, false) => output.text(&printable_lines(&text(&report)))?,
     }
     Ok(answer(report.ok))
 }
@@ -42,9 +43,10 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 /// The report for people.
 pub fn text(report: &CheckReport) -> String {
     let what = format!(
-        "{}, {}; {} pieces of memory allocated, {} reachable, {} on their way",
+        "{}, {}, {}; {} pieces of memory allocated, {} reachable, {} on their way",
         things(report.maps.into(), "map", "maps"),
         things(report.records, "record", "records"),
+        things(report.others.into(), "queue, channel or log", "queues, channels and logs"),
         count(report.allocated),
         count(report.reachable),
         count(report.in_flight),
@@ -69,6 +71,7 @@ pub fn json(report: &CheckReport) -> Value {
         "problems": report.problems,
         "maps": report.maps,
         "records": report.records,
+        "others": report.others,
         "allocated": report.allocated,
         "reachable": report.reachable,
         "in_flight": report.in_flight,

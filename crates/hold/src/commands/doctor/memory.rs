@@ -96,10 +96,20 @@ pub fn huge_pages(home: &Path) -> Finding {
                            'mount -o remount,huge=advise /dev/shm' allows them.";
     let setting = std::fs::read_to_string(SHMEM).unwrap_or_default();
     let kernel = chosen(&setting).unwrap_or("not told");
-    let mount = Mount::of(home);
-    let mount = mount.as_ref().and_then(|m| m.option("huge")).unwrap_or("never");
-    let seen = format!("huge={mount} at {}; shmem_enabled: {kernel}", home.display());
-    Finding::ok(NAME, seen, MEANING)
+    let (mount, home) = (Mount::of(home), home.display());
+    match mount {
+        Some(mount) if mount.kind != "tmpfs" => Finding::ok(
+            NAME,
+            format!("{} at {home}, which is no tmpfs", mount.kind),
+            "Nothing to do: only holds in memory, on a tmpfs, may have huge pages, which make \
+             random access over large ones faster.",
+        ),
+        mount => {
+            let huge = mount.as_ref().and_then(|m| m.option("huge")).unwrap_or("never");
+            let seen = format!("huge={huge} at {home}; shmem_enabled: {kernel}");
+            Finding::ok(NAME, seen, MEANING)
+        }
+    }
 }
 
 /// The setting in brackets: `always within_size [never]`.
