@@ -61,6 +61,8 @@ fn conditions_decide_whether_a_value_is_stored() {
     let ground = Ground::new();
     let code = |args: &[&str]| ground.run(args).code;
     assert_eq!(code(&["set", "--replace", "shop", "locks", "door", "me"]), 1);
+    assert_eq!(code(&["set", "--if", "me", "shop", "locks", "door", "you"]), 1);
+    assert_eq!(ground.leftovers(&[]), Vec::<String>::new());
     assert_eq!(code(&["set", "--add", "shop", "locks", "door", "me"]), 0);
     assert_eq!(code(&["set", "--add", "shop", "locks", "door", "you"]), 1);
     assert_eq!(code(&["set", "--if", "you", "shop", "locks", "door", "x"]), 1);
@@ -101,9 +103,9 @@ fn deleting_says_whether_all_were_there() {
     let del = ["del", "--if", "9", "shop", "prices", "apple", "pear", "--format", "json"];
     let run = ground.run(&del);
     assert_eq!(json_lines(&run.out), [json!({"deleted": 0, "kept": 1, "absent": 1})]);
+    ground.ok(&["del", "shop", "prices", "pear"]);
     assert_eq!(ground.ok(&["keys", "shop", "prices"]), "plum\n");
 }
-    ground.ok(&["del", "shop", "prices", "pear"]);
 
 #[test]
 fn counters_count() {

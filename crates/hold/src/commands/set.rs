@@ -74,8 +74,10 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let output = output.text_or_json("set")?;
     let key = args.hex.bytes(&args.key)?;
     let value = args.value()?;
-    let map = args.map(directory, [key.len(), value.len()])?;
-    let uid = args.store(&map, &key, &value)?;
+    let uid = match args.map(directory, [key.len(), value.len()])? {
+        Some(map) => args.store(&map, &key, &value)?,
+        None => None,
+    };
     if output.is_json() {
         let uid = uid.map(|uid| uid.0);
         output.json_line(&json!({ "stored": uid.is_some(), "uid": uid }))?;
@@ -84,11 +86,18 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 }
 
 impl Args {
-    fn map(&self, directory: &Directory, lengths: [usize; 2]) -> Result<Map> {
-        if self.ttl.is_some() && self.making.find(directory, &self.name)?.is_none() {
+    /// The map; `None` if it is not there and the condition is false without it.
+    fn map(&self, directory: &Directory, lengths: [usize; 2]) -> Result<Option<Map>> {
+        let needs_pair = self.replace || self.if_value.is_some();
+        if (needs_pair || self.ttl.is_some()) && self.making.find(directory, &self.name)?.is_none()
+        {
+            if needs_pair {
+                self.if_value.as_deref().map(|value| self.decode(value)).transpose()?;
+                return Ok(None);
+            }
             self.making.ensure_cache()?;
         }
-        self.making.open(directory, &self.name, lengths)
+        self.making.open(directory, &self.name, lengths).map(Some)
     }
 
     fn store(&self, map: &Map, key: &[u8], value: &[u8]) -> Result<Option<Uid>> {
