@@ -39,7 +39,7 @@ impl NewHold {
         kind: StructureKind,
         bytes: u64,
     ) -> Result<Hold> {
-        match Hold::open(directory.resolve(&name.hold)?) {
+        match directory.options().open(directory.resolve(&name.hold)?) {
             Err(error) if error.is_not_found() => {}
             opened => return Ok(opened?),
         }
@@ -57,11 +57,10 @@ impl NewHold {
     }
 
     fn open_or_create(&self, directory: &Directory, name: &Path) -> Result<Hold> {
-        Ok(self.options().open_or_create(directory.resolve(name)?)?)
+        Ok(self.with(directory.options()).open_or_create(directory.resolve(name)?)?)
     }
 
-    fn options(&self) -> HoldOptions {
-        let mut options = Hold::options();
+    fn with(&self, mut options: HoldOptions) -> HoldOptions {
         if let Some(bytes) = self.max_bytes {
             options = options.max_bytes(bytes);
         }

@@ -1,14 +1,17 @@
 //! What a verb is about: the hold, the map or another structure, keys given as arguments.
 //!
 //! Invariant: verbs that only look open the hold read-only, so they take no slot in it and write
-//! nothing (but for queues, which are locked to be looked at).
+//! nothing.
 
 use crate::failure::{Failure, Result};
-use crate::formats::{bytes, printable};
-use commonhold::{Channel, ErrorKind, Hold, Log, Map, Queue, StructureKind};
+use crate::formats::{bytes, printable, sizes};
+use commonhold::{
+    Channel, ErrorKind, Hold, HoldOptions, Log, Map, Queue, QueueStat, StructureKind,
+};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The hold that a verb is about.
 #[derive(clap::Args, Debug, Clone)]
@@ -55,9 +58,20 @@ pub struct Directory {
     /// Where holds with bare names live [default: $COMMONHOLD_DIR or /dev/shm]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
     pub directory: Option<PathBuf>,
+
+    /// How long to wait for a lock whose holder stands still (stopped, not dead) [default: as long as it takes]
+    #[arg(long, global = true, value_name = "TIME", help_heading = "Global options")]
+    #[arg(value_parser = sizes::wait)]
+    pub lock_timeout: Option<Duration>,
 }
 
 impl Directory {
+    /// How holds are opened.
+    pub fn options(&self) -> HoldOptions {
+        let options = Hold::options();
+        self.lock_timeout.into_iter().fold(options, HoldOptions::lock_timeout)
+    }
+
     /// The directory, if one was given.
     pub fn path(&self) -> Option<&Path> {
         self.directory.as_deref()
@@ -72,12 +86,12 @@ impl Directory {
 
     /// Opens the hold `name` to look at it.
     pub fn open_to_read(&self, name: &Path) -> Result<Hold> {
-        Ok(Hold::options().read_only(true).open(self.resolve(name)?)?)
+        Ok(self.options().read_only(true).open(self.resolve(name)?)?)
     }
 
     /// Opens the hold `name` to change it.
     pub fn open_to_write(&self, name: &Path) -> Result<Hold> {
-        Ok(Hold::open(self.resolve(name)?)?)
+        Ok(self.options().open(self.resolve(name)?)?)
     }
 
     /// Opens a map to look at it.
@@ -92,14 +106,21 @@ impl Directory {
 
     /// Opens a queue.
     pub fn queue(&self, name: &StructureName) -> Result<Queue> {
-        let hold = Hold::open(self.resolve(&name.hold)?);
+        let hold = self.options().open(self.resolve(&name.hold)?);
         hold.and_then(|hold| hold.open_queue(&name.name))
+            .map_err(|e| or_make(e, StructureKind::Queue, name))
+    }
+
+    /// The figures of a queue.
+    pub fn queue_stat(&self, name: &StructureName) -> Result<QueueStat> {
+        let hold = self.options().read_only(true).open(self.resolve(&name.hold)?);
+        hold.and_then(|hold| hold.queue_stat(&name.name))
             .map_err(|e| or_make(e, StructureKind::Queue, name))
     }
 
     /// Opens a channel to look at it, or as somebody who takes part.
     pub fn channel(&self, name: &StructureName, read_only: bool) -> Result<Channel> {
-        let hold = Hold::options().read_only(read_only).open(self.resolve(&name.hold)?);
+        let hold = self.options().read_only(read_only).open(self.resolve(&name.hold)?);
         hold.and_then(|hold| hold.open_channel(&name.name))
             .map_err(|e| or_make(e, StructureKind::Channel, name))
     }
@@ -108,7 +129,7 @@ impl Directory {
     /// enough.
     pub fn channel_to_receive(&self, name: &StructureName, lossy: bool) -> Result<Channel> {
         let refused = |kind| matches!(kind, ErrorKind::Permission | ErrorKind::ReadOnly);
-        match Hold::open(self.resolve(&name.hold)?) {
+        match self.options().open(self.resolve(&name.hold)?) {
             Err(error) if refused(error.kind()) && lossy => self.channel(name, true),
             Err(error) if refused(error.kind()) => Err(Failure::failed(format!(
                 "{error}; '--policy lossy' receives from a hold that may only be read"
@@ -119,7 +140,7 @@ impl Directory {
 
     /// Opens a log to look at it, or as somebody who takes part.
     pub fn log(&self, name: &StructureName, read_only: bool) -> Result<Log> {
-        let hold = Hold::options().read_only(read_only).open(self.resolve(&name.hold)?);
+        let hold = self.options().read_only(read_only).open(self.resolve(&name.hold)?);
         hold.and_then(|hold| hold.open_log(&name.name))
             .map_err(|e| or_make(e, StructureKind::Log, name))
     }

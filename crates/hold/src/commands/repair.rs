@@ -103,8 +103,12 @@ fn salvage_text(report: &SalvageReport) -> String {
         ),
         format!("{} older records of the same keys left out", count(report.superseded)),
         format!("{} damaged records dropped", count(report.dropped)),
+        format!("{} pairs missing that the index names", count(report.missing)),
         format!("{} records that cannot be decided", count(report.undecidable)),
     ];
+    if report.cut_off > 0 {
+        lines.push(format!("the file is {} shorter than it was", sizes::shown(report.cut_off)));
+    }
     lines.extend(report.notes.iter().map(|note| format!("  - {note}")));
     lines.push(format!("the old file is kept as {}", report.kept_old_as.display()));
     lines.join("\n")
@@ -116,6 +120,8 @@ fn salvage_json(report: &SalvageReport) -> Value {
         "kept": report.kept,
         "superseded": report.superseded,
         "dropped": report.dropped,
+        "missing": report.missing,
+        "cut_off": report.cut_off,
         "undecidable": report.undecidable,
         "notes": report.notes,
         "kept_old_as": report.kept_old_as.to_string_lossy(),

@@ -23,8 +23,8 @@ Examples:
   hold log collect shop events --format json | jq -r 'select(.level == \"error\").text'
 
 A log has one collector at a time; another one is an error that names it, until that one has ended,
-however it ended. If it was killed, the next one goes on where it stopped; what it wrote last may be
-written again, at most 256 KiB of text. When it is told to end (Ctrl-C, SIGTERM) it takes out all that
+however it ended. If it was killed, the next one goes on where it stopped: in a file each line is
+there once; to standard output what was written last may be written again, at most 256 KiB of text. When it is told to end (Ctrl-C, SIGTERM) it takes out all that
 is there first.
 
 Files: shop.log has the latest lines. When it is full it becomes shop.log.1, that shop.log.2, and so on.";
@@ -65,14 +65,20 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let mut collector = collector.format(move |line, out| lines.append(line, out));
     let Some(path) = &args.file else {
         let mut out = Pipe::default();
-        let collected = args.collect(&mut collector, &mut out, reader_is_gone);
+        let collected = args.collect(&mut collector, &mut out);
         return match collected {
             Err(_) if out.reader_gone => Err(Failure::ReaderGone),
             collected => collected.map(|_| ExitCode::SUCCESS),
         };
     };
     let mut file = RotatedFile::open(path, args.max_bytes.unwrap_or(u64::MAX), args.keep)?;
-    let round = args.collect(&mut collector, &mut file, || false)?;
+    let round = match args.once {
+        true => collector.finish_to_file(&mut file)?,
+        false => {
+            let interrupt = Interrupt::watch()?;
+            collector.run_to_file(&mut file, || interrupt.came())?
+        }
+    };
     if !output.is_quiet() {
         let (lines, path) = (things(round.lines, "line", "lines"), path.display());
         note(&format!("{lines} written to {path}"));
@@ -81,17 +87,12 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 }
 
 impl Args {
-    fn collect(
-        &self,
-        collector: &mut Collector,
-        out: &mut impl Write,
-        in_vain: impl Fn() -> bool,
-    ) -> Result<Round> {
+    fn collect(&self, collector: &mut Collector, out: &mut Pipe) -> Result<Round> {
         if self.once {
             return Ok(collector.finish(out)?);
         }
         let interrupt = Interrupt::watch()?;
-        Ok(collector.run(out, || interrupt.came() || in_vain())?)
+        Ok(collector.run(out, || interrupt.came() || reader_is_gone())?)
     }
 }
 

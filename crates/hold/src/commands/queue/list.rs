@@ -25,7 +25,7 @@ pub struct Args {
 /// Lists the named queues.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("queue list")?;
-    let queues = directory.queue(&args.name)?.stat()?.queues;
+    let queues = directory.queue_stat(&args.name)?.queues;
     match output.is_json() {
         true => output.json(&json(&queues))?,
         false => output.text(&table(&queues).text())?,

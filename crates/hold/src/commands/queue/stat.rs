@@ -31,7 +31,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 
 /// Shows the figures of what has this name.
 pub fn show(name: &StructureName, directory: &Directory, output: &Output) -> Result<()> {
-    let stat = directory.queue(name)?.stat()?;
+    let stat = directory.queue_stat(name)?;
     if output.is_json() {
         return output.json(&json(&stat));
     }
