@@ -13,7 +13,7 @@
 //! | the public handle | [`handle`] |
 //! | numbers for people | [`stat`] |
 //! | reading all rings in the order of time | [`merge`] |
-//! | the collector | [`collect`] |
+//! | the collector; one round of it as one step | [`collect`], [`rounds`] |
 //! | reading as it grows, without collecting | [`reader`] |
 //! | a line, its text, short thread ids | [`line`] |
 //! | files that begin anew when they are full | [`rotate`] |
