@@ -8,7 +8,7 @@ use super::report::Report;
 use crate::workload::{
     Result, Trouble,
     clock::now_ns,
-    worker::{Worker, was_killed},
+    worker::{self, Worker, was_killed},
 };
 use std::path::Path;
 use std::sync::mpsc::RecvTimeoutError;
@@ -155,7 +155,7 @@ impl Member {
         if status.success() || (kill && was_killed(status)) {
             return Ok(());
         }
-        Err(Trouble::new(format!("{} ended badly: {status}", self.worker.name)))
+        Err(worker::ended(&format!("{} ended badly", self.worker.name), status))
     }
 
     fn watch(&mut self, ledger: &Ledger) -> Result<()> {

@@ -245,7 +245,7 @@ impl Run<'_> {
         }
         let status = worker.wait()?;
         if !status.success() && !was_killed(status) {
-            return Err(Trouble::new(format!("{what}: ended badly: {status}")));
+            return Err(worker::ended(&format!("{what}: ended badly"), status));
         }
         Ok(was_killed(status))
     }

@@ -13,6 +13,7 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getppid, kill_process, set_parent_process_death_signal,
     waitid,
 };
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -27,6 +28,15 @@ pub struct Worker {
     commands: Option<ChildStdin>,
     lines: Receiver<String>,
     ended: Option<ExitStatus>,
+}
+
+/// What it means that a worker has ended as it should not. It has a process group of its own; but who tells the whole
+/// group of a run to end may do so just before a new worker has got its own.
+pub fn ended(what: &str, status: ExitStatus) -> Trouble {
+    match status.signal() {
+        Some(SIGHUP | SIGINT | SIGTERM) => Trouble::Interrupted,
+        _ => Trouble::new(format!("{what}: {status}")),
+    }
 }
 
 impl Worker {
@@ -66,10 +76,7 @@ impl Worker {
             Ok(line) => Ok(line),
             Err(_) => {
                 let status = self.wait()?;
-                Err(Trouble::new(format!(
-                    "{} ended in the middle of its work: {status}",
-                    self.name
-                )))
+                Err(ended(&format!("{} ended in the middle of its work", self.name), status))
             }
         }
     }
