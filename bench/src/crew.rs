@@ -4,15 +4,18 @@
 //! rounds only.
 
 use std::{
-    io::{BufRead, BufReader, Lines, Write},
+    io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::mpsc::{self, Receiver, Sender},
+    thread,
+    time::Duration,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::{
-    store::{Rival, Shape, Sharing},
+    rival::{Rival, Shape, Sharing},
     worker::{Answer, Done, Job, Order},
     workloads::Workload,
 };
@@ -20,9 +23,14 @@ use crate::{
 /// The hidden verb under which this program is a worker.
 pub const VERB: &str = "worker";
 
+/// Longer than any phase within a sensible budget.
+const LIMIT: Duration = Duration::from_secs(600);
+
 /// All workers of one rival in one workload.
 pub struct Crew {
     members: Vec<Member>,
+    // Of all of them, as they come: one that failed must be heard while another waits for it.
+    answers: Receiver<Result<Answer>>,
     name: String,
     /// Bytes of memory that the processes held before the first phase.
     pub resident_bytes: u64,
@@ -32,11 +40,10 @@ struct Member {
     child: Child,
     // Taken at the end, as closing it is the order to finish.
     orders: Option<ChildStdin>,
-    answers: Lines<BufReader<ChildStdout>>,
 }
 
 impl Crew {
-    /// Starts the processes and returns when all have opened their stores.
+    /// Starts the processes and returns when all have opened what they work with.
     pub fn start(
         rival: &dyn Rival,
         workload: &dyn Workload,
@@ -48,7 +55,8 @@ impl Crew {
             Sharing::Threads => (1, shape.workers),
         };
         let name = format!("{} in {}", rival.name(), workload.name());
-        let mut crew = Crew { members: Vec::new(), name, resident_bytes: 0 };
+        let (says, answers) = mpsc::channel();
+        let mut crew = Crew { members: Vec::new(), answers, name, resident_bytes: 0 };
         for first_worker in 0..processes {
             let job = Job {
                 rival: rival.name().to_owned(),
@@ -58,7 +66,7 @@ impl Crew {
                 first_worker,
                 threads: usize::try_from(threads)?,
             };
-            let mut member = Member::start().context("cannot start a worker")?;
+            let mut member = Member::start(says.clone()).context("cannot start a worker")?;
             member.order(&serde_json::to_string(&job)?)?;
             crew.members.push(member);
         }
@@ -87,7 +95,7 @@ impl Crew {
         let all = all.context("a crew without workers")?;
         ensure!(
             all.wrong == 0 && all.absent == 0,
-            "{}, phase {phase}: {} wrong values and {} absent keys: its speed means nothing",
+            "{}, phase {phase}: {} wrong values and {} absent: its speed means nothing",
             self.name,
             all.wrong,
             all.absent
@@ -110,14 +118,15 @@ impl Crew {
         Ok(())
     }
 
-    /// One answer of each.
+    /// One answer of each, in no order.
     fn gather(&mut self) -> Result<Vec<Answer>> {
         let name = &self.name;
-        let answers = self.members.iter_mut().map(|member| match member.answer() {
-            Ok(Answer::Failed(why)) => bail!("{name}: {why}"),
-            other => other.with_context(|| name.clone()),
-        });
-        answers.collect()
+        let one = |_: &Member| match self.answers.recv_timeout(LIMIT) {
+            Ok(Ok(Answer::Failed(why))) => bail!("{name}: {why}"),
+            Ok(other) => other.with_context(|| name.clone()),
+            Err(_) => bail!("{name}: no answer for {} s: is a message lost?", LIMIT.as_secs()),
+        };
+        self.members.iter().map(one).collect()
     }
 }
 
@@ -132,14 +141,15 @@ impl Drop for Crew {
 }
 
 impl Member {
-    fn start() -> Result<Member> {
+    fn start(says: Sender<Result<Answer>>) -> Result<Member> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let mut command = Command::new(program);
         command.arg(VERB).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
         let orders = child.stdin.take();
         let answers = child.stdout.take().context("the worker has no output")?;
-        Ok(Member { child, orders, answers: BufReader::new(answers).lines() })
+        thread::spawn(move || listen(answers, &says));
+        Ok(Member { child, orders })
     }
 
     fn order(&mut self, line: &str) -> Result<()> {
@@ -147,16 +157,24 @@ impl Member {
         // One write, so that the worker wakes once.
         orders.write_all(format!("{line}\n").as_bytes()).context("a worker takes no order")
     }
+}
 
-    fn answer(&mut self) -> Result<Answer> {
-        match self.answers.next() {
-            Some(line) => {
-                serde_json::from_str(&line?).context("a worker's answer is not understood")
-            }
-            None => {
-                let status = self.child.wait().context("cannot wait for a worker")?;
-                bail!("a worker ended without an answer: {status}")
-            }
+/// Passes a worker's answers on until there are no more. Ends with the process, or with the crew.
+fn listen(answers: ChildStdout, says: &Sender<Result<Answer>>) {
+    let mut finished = false;
+    for line in BufReader::new(answers).lines() {
+        let answer = line.context("cannot hear a worker").and_then(|line| understand(&line));
+        finished = matches!(answer, Ok(Answer::Finished | Answer::Failed(_)));
+        if says.send(answer).is_err() {
+            return;
         }
     }
+    if !finished {
+        // Nobody is left to hear it if the crew was dropped.
+        let _ = says.send(Err(anyhow!("a worker ended without an answer")));
+    }
+}
+
+fn understand(line: &str) -> Result<Answer> {
+    serde_json::from_str(line).context("a worker's answer is not understood")
 }

@@ -2,10 +2,13 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`store`] | the two traits that every system is reduced to |
+//! | [`rival`] | what all systems have in common |
+//! | [`store`] | the two traits that every system with keys and values is reduced to |
+//! | [`messages`] | the two traits that every system that passes messages is reduced to |
 //! | [`rivals`] | one file per system |
 //! | [`workloads`] | one file per workload |
 //! | [`worker`] | the process that does a workload's operations |
+//! | [`team`] | the workers in it, each a thread, who start together |
 //! | [`crew`] | the starting process's end of its workers |
 //! | [`rounds`] | who runs when, and on how many keys |
 //! | [`report`] | the one JSON object, and the table made from it |
@@ -17,11 +20,14 @@
 pub mod crew;
 pub mod install;
 pub mod machine;
+pub mod messages;
 pub mod report;
+pub mod rival;
 pub mod rivals;
 pub mod rounds;
 pub mod settings;
 pub mod site;
 pub mod store;
+pub mod team;
 pub mod worker;
 pub mod workloads;

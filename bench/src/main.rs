@@ -9,7 +9,7 @@ use commonhold_bench::{
     report::Report,
     rivals, rounds,
     settings::{CommandLine, Format, Settings, Verb},
-    worker,
+    worker, workloads,
 };
 
 fn main() -> ExitCode {
@@ -54,7 +54,15 @@ fn table(file: &std::path::Path) -> Result<()> {
 
 fn list() -> Result<()> {
     for rival in rivals::all() {
-        println!("{}: {:?}, {}", rival.name(), rival.sharing(), rival.settings());
+        let plays = workloads::names().into_iter().filter(|workload| rival.plays(workload));
+        let plays: Vec<_> = plays.collect();
+        println!(
+            "{} ({}): {:?}, {}",
+            rival.name(),
+            plays.join(", "),
+            rival.sharing(),
+            rival.settings()
+        );
         match rival.missing() {
             None => println!("    {}", rival.version()?),
             Some(why) => println!("    CANNOT RUN HERE: {why}"),

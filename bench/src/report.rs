@@ -34,7 +34,7 @@ pub struct Run {
     /// Seconds a phase could take.
     pub budget_s: f64,
     /// In which order `map` read.
-    pub order: crate::store::Order,
+    pub order: crate::rival::Order,
     /// Whether Commonhold's map was of fixed length.
     pub fixed: bool,
     /// Whether puts were timed one by one.
@@ -88,6 +88,8 @@ pub struct System {
     pub settings: String,
     /// Its workers, and what they are.
     pub workers: String,
+    /// What the next two count: keys, messages, lines.
+    pub counts: String,
     /// Keys that each worker had.
     pub keys_per_worker: u64,
     /// Keys that were asked for; more than it had if it was scaled down to the budget.
@@ -228,7 +230,7 @@ impl Report {
                 }
             }
             if let Some(about) = self.scaled(&result.system, workload) {
-                write!(out, " on {} keys per worker", about.keys_per_worker)?;
+                write!(out, " on {} {} per worker", about.keys_per_worker, about.counts)?;
             }
             trim_end(out);
             writeln!(out)?;
@@ -242,13 +244,14 @@ impl Report {
         for about in &self.systems {
             write!(
                 out,
-                "  {}, {}: {}; {}; {}; {} keys each",
+                "  {}, {}: {}; {}; {}; {} {} each",
                 about.workload,
                 about.system,
                 about.version,
                 about.settings,
                 about.workers,
-                about.keys_per_worker
+                about.keys_per_worker,
+                about.counts
             )?;
             if about.keys_per_worker < about.keys_asked_per_worker {
                 write!(
@@ -271,9 +274,9 @@ impl Report {
         })
     }
 
-    /// Commonhold against a rival, round by round; `None` for Commonhold itself.
+    /// Commonhold against a rival, round by round; `None` for Commonhold itself, in any setting.
     fn ratio(&self, rival: &str, workload: &str, metric: &str) -> Option<Ratio> {
-        if rival == OURS {
+        if rival.starts_with(OURS) {
             return None;
         }
         let value = |system: &str, round: u32| {
@@ -358,7 +361,7 @@ mod tests {
         let run = Run {
             rounds: 3,
             budget_s: 1.0,
-            order: crate::store::Order::Own,
+            order: crate::rival::Order::Own,
             fixed: false,
             latency: false,
             load_after: 0.0,

@@ -22,10 +22,10 @@ use crate::{
     install,
     machine::{Machine, resident_bytes},
     report::{Measured, Report, System},
+    rival::{Rival, Shape, Sharing},
     rivals::{self, OURS, server::Server},
     settings::{Settings, is_named},
     site::{Site, allocated_bytes},
-    store::{Rival, Shape, Sharing},
     worker::Done,
     workloads::{self, Workload},
 };
@@ -89,12 +89,11 @@ fn workload_names(settings: &Settings) -> Vec<String> {
 fn check_names(settings: &Settings) -> Result<()> {
     let workloads = workload_names(settings);
     for given in settings.rivals.iter().chain(&settings.without) {
-        let rival = rivals::all().iter().find(|rival| is_named(rival.name(), given));
-        let rival = rival.copied().map_or_else(|| rivals::named(given), Ok)?;
+        let mut named = rivals::all().filter(|rival| is_named(rival.name(), given)).peekable();
+        let name = named.peek().with_context(|| rivals::unknown(given))?.name();
         ensure!(
-            workloads.iter().any(|workload| rival.plays(workload)),
-            "{} takes no part in {}",
-            rival.name(),
+            named.any(|rival| workloads.iter().any(|workload| rival.plays(workload))),
+            "{name} takes no part in {}",
             workloads.join(", ")
         );
     }
@@ -107,7 +106,7 @@ fn company(
     workload: &dyn Workload,
     report: &mut Report,
 ) -> Vec<&'static dyn Rival> {
-    let wanted = rivals::all().iter().copied().filter(|rival| {
+    let wanted = rivals::all().filter(|rival| {
         rival.plays(workload.name()) && (rival.name() == OURS || settings.wants(rival.name()))
     });
     let mut company = Vec::new();
@@ -156,9 +155,11 @@ impl Bench {
         entry.shape.keys = asked_keys.min(PILOT_KEYS);
         eprintln!("pilot: {}, {}", workload.name(), rival.name());
         let mut slowest = 0.0_f64;
-        self.phases(&entry, |_, done, _| {
-            slowest =
-                slowest.max(seconds(done) * entry.shape.workers as f64 / done.operations as f64);
+        self.phases(&entry, |phase, done, _| {
+            // A phase that pauses takes its time, however many keys there are.
+            if workload.rate(phase).is_some() {
+                slowest = slowest.max(seconds(done) / entry.shape.keys as f64);
+            }
             Ok(())
         })?;
         entry.shape.keys = affordable(asked_keys, settings.budget, slowest);
@@ -180,7 +181,9 @@ impl Bench {
                 });
             };
             let rate = done.operations as f64 / seconds(done);
-            add("ops_per_s", rate, "1/s");
+            if let Some(metric) = entry.workload.rate(phase) {
+                add(metric, rate, "1/s");
+            }
             if let Some(operations) = entry.workload.timed_operations() {
                 add("time_ms", operations as f64 / rate * 1e3, "ms");
             }
@@ -188,9 +191,11 @@ impl Bench {
                 let pairs = entry.shape.keys * entry.shape.workers;
                 add("bytes_per_pair", memory_bytes as f64 / pairs as f64, "B");
             }
-            if let Some(times) = put_times(done)? {
-                add("latency_ns_p9999", times.value_at_quantile(0.9999) as f64, "ns");
-                add("latency_ns_max", times.max() as f64, "ns");
+            if let Some(times) = times(done)? {
+                for of in entry.workload.quantiles(phase) {
+                    let value = times.value_at_quantile(of.quantile) as f64 / of.per as f64;
+                    add(of.metric, value, "ns");
+                }
             }
             Ok(())
         })?;
@@ -241,6 +246,7 @@ impl Entry {
             version: self.rival.version()?,
             settings: self.rival.settings().to_owned(),
             workers: format!("{} {workers}", self.shape.workers),
+            counts: self.workload.counts().to_owned(),
             keys_per_worker: self.shape.keys,
             keys_asked_per_worker: self.asked_keys,
         })
@@ -262,12 +268,12 @@ fn seconds(done: &Done) -> f64 {
     (done.end_ns - done.start_ns).max(1) as f64 / 1e9
 }
 
-fn put_times(done: &Done) -> Result<Option<Histogram<u64>>> {
-    if done.puts.is_empty() {
+fn times(done: &Done) -> Result<Option<Histogram<u64>>> {
+    if done.times.is_empty() {
         return Ok(None);
     }
     let mut times = Histogram::new(3).context("cannot make a histogram")?;
-    for (time, count) in &done.puts {
+    for (time, count) in &done.times {
         times.record_n(*time, *count).context("cannot record a time")?;
     }
     Ok(Some(times))

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::store::{Order, Shape};
+use crate::rival::{Order, Shape};
 
 /// The same workloads over Commonhold and its rivals, interleaved in one run.
 #[derive(Parser)]
@@ -17,8 +17,9 @@ pub struct CommandLine {
 
 const EXAMPLES: &str = "\
 Examples:
-  commonhold-bench run                           everything, about a quarter of an hour
+  commonhold-bench run                           everything, about half an hour
   commonhold-bench run map --keys 10000000 --rival lmdb-batch-1000
+  commonhold-bench run channel broadcast         messages only
   commonhold-bench run --json results.json       and keep the numbers
   commonhold-bench table results.json            the table again
   commonhold-bench list                          the rivals, and which of them can run here";
@@ -35,7 +36,8 @@ pub enum Verb {
     },
     /// List the rivals: version, settings, and whether they can run here.
     List,
-    /// Install redis-server and memcached from Debian's packages. Only root can.
+    /// Install redis-server, memcached and what spdlog's driver needs from Debian's packages. Only
+    /// root can.
     Install,
     /// One worker of a run; `run` starts it.
     #[command(hide = true)]
@@ -45,9 +47,9 @@ pub enum Verb {
 /// How to measure.
 #[derive(Args, Clone, Debug)]
 pub struct Settings {
-    /// Which workloads: map, loop, private. All of them unless given.
+    /// Which workloads: map, loop, private, channel, broadcast. All of them unless given.
     pub workloads: Vec<String>,
-    /// Keys of all workers together. `loop` does twice as many iterations.
+    /// Keys, messages, moves or lines of all workers together. `loop` does twice as many iterations.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 31))]
     pub keys: u64,
     /// Workers at the same time in `map`: processes, or threads where a rival cannot be shared.
@@ -56,7 +58,7 @@ pub struct Settings {
     /// How often every system is measured, one after the other each time.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Seconds that a phase may take. A slower rival gets fewer keys, and the table says so.
+    /// Seconds that a phase may take. A slower rival gets fewer of them, and the table says so.
     #[arg(long, default_value_t = 2.0)]
     pub budget: f64,
     /// In which order `map` reads.
@@ -83,7 +85,7 @@ pub struct Settings {
     /// Also write the JSON to this file.
     #[arg(long)]
     pub json: Option<PathBuf>,
-    /// First install what is missing of the servers. Only root can.
+    /// First install what is missing of these packages. Only root can.
     #[arg(long)]
     pub install: bool,
 }

@@ -14,6 +14,8 @@ use rustix::fs::{FlockOperation, flock};
 
 const PREFIX: &str = "commonhold-bench.";
 const LOCK: &str = "lock";
+/// Where Linux has POSIX shared memory.
+const SHARED_MEMORY: &str = "/dev/shm";
 
 /// The directory of one run; removed when dropped.
 pub struct Site {
@@ -48,6 +50,32 @@ impl Site {
     }
 }
 
+/// A name for what a rival cannot put into its directory: whoever finds it knows whose it was.
+pub fn mark(site: &Path) -> String {
+    let names = site.components().rev().take(2);
+    let names: Vec<_> = names.map(|one| one.as_os_str().to_string_lossy()).collect();
+    names.into_iter().rev().collect::<Vec<_>>().join(".") + "."
+}
+
+/// Removes what has the [`mark`] of a run in the system's shared memory, where some rivals have no
+/// choice but to be.
+fn remove_marked(run: &Path) {
+    let Some(name) = run.file_name() else { return };
+    let mark = format!("{}.", name.to_string_lossy());
+    // What cannot be removed another run may remove; there is nobody to be told.
+    for entry in fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&mark) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        remove_marked(self.directory.path());
+    }
+}
+
 /// Removes the directories in `parent` whose run is dead.
 fn sweep(parent: &Path) -> Result<()> {
     let entries = fs::read_dir(parent)
@@ -60,6 +88,7 @@ fn sweep(parent: &Path) -> Result<()> {
         let Ok(lock) = File::open(entry.path().join(LOCK)) else { continue };
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
             eprintln!("removing {}, which a dead run left", entry.path().display());
+            remove_marked(&entry.path());
             fs::remove_dir_all(entry.path())
                 .with_context(|| format!("cannot remove {}", entry.path().display()))?;
         }

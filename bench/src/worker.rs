@@ -7,26 +7,13 @@
 use std::{
     io::{BufRead, Write},
     path::PathBuf,
-    sync::Barrier,
-    thread,
 };
 
-use anyhow::{Context, Result, ensure};
-use rustix::{
-    process::{Signal, set_parent_process_death_signal},
-    time::{ClockId, clock_gettime},
-};
+use anyhow::{Context, Result};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    machine::resident_bytes,
-    rivals,
-    store::{Shape, Store},
-    workloads::{
-        self, Workload,
-        driver::{Driver, Tally},
-    },
-};
+use crate::{machine::resident_bytes, rival::Shape, team};
 
 /// What a worker process is for. The first line it reads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,7 +24,7 @@ pub struct Job {
     pub workload: String,
     /// The directory that the rival prepared.
     pub site: PathBuf,
-    /// What is asked of the store.
+    /// What is asked of the rival.
     pub shape: Shape,
     /// The number of this process's first worker.
     pub first_worker: u64,
@@ -55,7 +42,7 @@ pub struct Order {
 /// What a worker answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// To the job: the stores are open.
+    /// To the job: everything is open.
     Ready {
         /// Bytes of memory the process holds.
         resident_bytes: u64,
@@ -83,8 +70,8 @@ pub struct Done {
     pub absent: u64,
     /// Bytes of memory the process holds at the end.
     pub resident_bytes: u64,
-    /// Times of the puts in nanoseconds, each with its count.
-    pub puts: Vec<(u64, u64)>,
+    /// What was timed one by one, in nanoseconds, each with its count.
+    pub times: Vec<(u64, u64)>,
 }
 
 /// The worker's whole life.
@@ -101,90 +88,25 @@ fn serve() -> Result<()> {
     let mut lines = std::io::stdin().lock().lines();
     let job = lines.next().context("a worker is started by `run`, which tells it its job")??;
     let job: Job = serde_json::from_str(&job).context("cannot understand the job")?;
-    let rival = rivals::named(&job.rival)?;
-    let workload = workloads::named(&job.workload)?;
-    let mut stores = rival.open(&job.site, &job.shape, job.threads)?;
-    ensure!(stores.len() == job.threads, "{} opened a wrong number of stores", rival.name());
+    let mut team = team::open(job)?;
     say(&Answer::Ready { resident_bytes: resident_bytes(std::process::id())? })?;
 
     for line in lines {
         let order: Order = serde_json::from_str(&line?).context("cannot understand the phase")?;
-        let mut done = run_phase(workload, &order.phase, &job, rival.batch(), &mut stores)?;
-        for store in &mut stores {
-            store.settle()?;
-        }
+        let mut done = team.run(&order.phase)?;
         done.resident_bytes = resident_bytes(std::process::id())?;
         say(&Answer::Done(done))?;
     }
-    for store in &mut stores {
-        store.finish()?;
-    }
+    team.finish()?;
     say(&Answer::Finished)
 }
 
-fn say(answer: &Answer) -> Result<()> {
+/// Answers with one line.
+pub fn say(answer: &Answer) -> Result<()> {
     let mut out = std::io::stdout().lock();
     serde_json::to_writer(&mut out, answer).context("cannot answer")?;
     out.write_all(b"\n").context("cannot answer")?;
     out.flush().context("cannot answer")
-}
-
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-/// Runs one phase in all threads of this process.
-fn run_phase(
-    workload: &dyn Workload,
-    phase: &str,
-    job: &Job,
-    batch: usize,
-    stores: &mut [Box<dyn Store>],
-) -> Result<Done> {
-    let together = Barrier::new(stores.len());
-    let one = |at: usize, store: &mut dyn Store| -> Result<Done> {
-        let tally = Tally::new(job.shape.latency);
-        together.wait();
-        // Only after the barrier may anything fail, or the others would wait for ever.
-        let mut driver = Driver { store, batch, tally: tally? };
-        let start_ns = now_ns();
-        workload.run(phase, job.first_worker + at as u64, &job.shape, &mut driver)?;
-        Ok(done(start_ns, now_ns(), &driver.tally))
-    };
-    // A single worker needs no thread of its own.
-    if let [store] = stores {
-        return one(0, store.as_mut());
-    }
-    let parts: Vec<Result<Done>> = thread::scope(|scope| {
-        let one = &one;
-        let threads = stores.iter_mut().enumerate();
-        let threads: Vec<_> =
-            threads.map(|(at, store)| scope.spawn(move || one(at, store.as_mut()))).collect();
-        threads.into_iter().map(joined).collect()
-    });
-    let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
-    parts.into_iter().reduce(Done::beside).context("the process has no worker")
-}
-
-fn joined(thread: thread::ScopedJoinHandle<'_, Result<Done>>) -> Result<Done> {
-    thread.join().unwrap_or_else(|_| anyhow::bail!("a worker's thread panicked"))
-}
-
-fn done(start_ns: u64, end_ns: u64, tally: &Tally) -> Done {
-    let puts = tally.puts.as_ref().map(|puts| {
-        let counts = puts.iter_recorded();
-        counts.map(|step| (step.value_iterated_to(), step.count_at_value())).collect()
-    });
-    Done {
-        start_ns,
-        end_ns,
-        operations: tally.operations,
-        wrong: tally.wrong,
-        absent: tally.absent,
-        resident_bytes: 0,
-        puts: puts.unwrap_or_default(),
-    }
 }
 
 impl Done {
@@ -196,7 +118,7 @@ impl Done {
         self.wrong += other.wrong;
         self.absent += other.absent;
         self.resident_bytes += other.resident_bytes;
-        self.puts.extend(other.puts);
+        self.times.extend(other.times);
         self
     }
 }
@@ -214,10 +136,10 @@ mod tests {
             wrong: 0,
             absent: 1,
             resident_bytes: 5,
-            puts: vec![(1, 1)],
+            times: vec![(1, 1)],
         };
         let both = part(5, 20).beside(part(3, 9));
         assert_eq!((both.start_ns, both.end_ns, both.operations, both.absent), (3, 20, 20, 2));
-        assert_eq!((both.resident_bytes, both.puts.len()), (10, 2));
+        assert_eq!((both.resident_bytes, both.times.len()), (10, 2));
     }
 }

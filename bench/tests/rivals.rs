@@ -1,4 +1,4 @@
-//! Every rival returns right values: one story, told to each of them.
+//! Every rival with keys and values returns right values: one story, told to each of them.
 //!
 //! A comparison with a rival that was wrongly set up says nothing, so each must keep what it is
 //! given, overwrite it, delete it, find many at once, and do batches in order; and what one worker
@@ -7,8 +7,9 @@
 use std::{collections::BTreeMap, io::Write};
 
 use commonhold_bench::{
+    rival::{Order, Shape},
     rivals,
-    store::{Op, Order, Rival, Shape, Store},
+    store::{Op, Store},
 };
 
 const KEYS: u32 = 500;
@@ -24,15 +25,15 @@ fn say_loudly(line: &str) {
 }
 
 /// Opens a fresh store for as many workers and lets `story` use them.
-fn with(name: &str, shape: &Shape, story: impl FnOnce(&dyn Rival, &mut [Box<dyn Store>])) {
-    let rival = rivals::named(name).unwrap();
+fn with(name: &str, shape: &Shape, story: impl FnOnce(&mut [Box<dyn Store>])) {
+    let rival = rivals::keeper(name).unwrap();
     if let Some(why) = rival.missing() {
         return say_loudly(&format!("{name}: {why}"));
     }
     let site = tempfile::Builder::new().prefix("bench-test.").tempdir_in("/dev/shm").unwrap();
     let server = rival.prepare(site.path(), shape).unwrap();
     let mut stores = rival.open(site.path(), shape, shape.workers as usize).unwrap();
-    story(rival, &mut stores);
+    story(&mut stores);
     for store in &mut stores {
         store.finish().unwrap();
     }
@@ -102,7 +103,7 @@ fn does_batches_in_order(store: &mut dyn Store) {
 }
 
 fn returns_right_values(name: &str) {
-    with(name, &shape(1), |_, stores| {
+    with(name, &shape(1), |stores| {
         let store = stores[0].as_mut();
         keeps_overwrites_and_deletes(store);
         finds_many(store);
@@ -111,7 +112,7 @@ fn returns_right_values(name: &str) {
 }
 
 fn shares_between_workers(name: &str) {
-    with(name, &shape(2), |_, stores| {
+    with(name, &shape(2), |stores| {
         let [one, other] = stores else { panic!("asked for two stores") };
         one.put(b"ours", b"mine").unwrap();
         assert_eq!(read(other.as_mut(), b"ours").unwrap(), b"mine");
@@ -155,14 +156,14 @@ rivals! {
 
 #[test]
 fn no_rival_is_left_untested() {
-    let names: Vec<_> = rivals::all().iter().map(|rival| rival.name()).collect();
+    let names: Vec<_> = rivals::keepers().iter().map(|rival| rival.name()).collect();
     assert_eq!(TESTED, names);
 }
 
 #[test]
 fn commonhold_does_the_same_with_a_fixed_map_and_in_a_file() {
     for (fixed, in_file) in [(true, false), (false, true)] {
-        with("commonhold", &Shape { fixed, in_file, ..shape(1) }, |_, stores| {
+        with("commonhold", &Shape { fixed, in_file, ..shape(1) }, |stores| {
             keeps_overwrites_and_deletes(stores[0].as_mut());
             finds_many(stores[0].as_mut());
         });

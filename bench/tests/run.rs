@@ -9,6 +9,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use commonhold_bench::rivals;
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_commonhold-bench");
@@ -52,10 +53,14 @@ fn strings<'a>(list: &'a Value, field: &str) -> BTreeSet<&'a str> {
 fn every_workload_runs_over_every_rival() {
     let all = results(&["--keys", "300", "--rounds", "2", "--budget", "0.5"]);
 
-    let installed = 12 - all["not_run"].as_array().unwrap().len();
+    let rivals: BTreeSet<_> = rivals::all().map(|rival| rival.name()).collect();
+    let installed = rivals.len() - all["not_run"].as_array().unwrap().len();
     assert_eq!(strings(&all["results"], "system").len(), installed, "{:?}", all["not_run"]);
     let workloads = strings(&all["results"], "workload");
     let expected = [
+        "broadcast.stream",
+        "channel.ping",
+        "channel.stream",
         "loop.set_get",
         "map.get",
         "map.get_many",
@@ -94,6 +99,31 @@ fn rounds_are_interleaved() {
     assert_eq!(order, expected);
 }
 
+/// The values of that workload, phase included, and metric.
+fn values(all: &Value, workload: &str, metric: &str) -> usize {
+    let all = all["results"].as_array().unwrap().iter();
+    all.filter(|one| one["workload"] == workload && one["metric"] == metric).count()
+}
+
+#[test]
+fn messages_pass_between_many_workers() {
+    let all = results(&["channel", "broadcast", "--keys", "20000", "--rounds", "1"]);
+    let systems = |workload: &str| {
+        let systems = all["systems"].as_array().unwrap().iter();
+        systems.filter(|one| one["workload"] == workload).count()
+    };
+    for (phase, metric) in [
+        ("channel.stream", "messages_per_s"),
+        ("channel.ping", "round_trip_ns_p50"),
+        ("channel.ping", "round_trip_ns_p99"),
+        ("broadcast.stream", "messages_per_s"),
+    ] {
+        let workload = phase.split('.').next().unwrap();
+        assert_eq!(values(&all, phase, metric), systems(workload), "{phase} {metric}");
+        assert!(systems(workload) >= 2);
+    }
+}
+
 #[test]
 fn options_reach_the_workers() {
     let options = ["map", "--keys", "2000", "--rounds", "1", "--rival", "lmdb-per-op"];
@@ -125,7 +155,7 @@ fn mistakes_are_answered_with_the_way_out() {
     let directory = memory_directory();
     let cases: [(&[&str], &str); 4] = [
         (&["--rival", "sqlite"], "no rival is named \"sqlite\"; there are commonhold"),
-        (&["maps"], "no workload is named \"maps\"; there are map, loop, private"),
+        (&["maps"], "no workload is named \"maps\"; there are map, loop, private, channel"),
         (&["--budget", "0"], "--budget must be more than 0"),
         (&["map", "--rival", "hashbrown"], "hashbrown takes no part in map"),
     ];

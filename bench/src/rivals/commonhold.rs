@@ -7,8 +7,9 @@ use commonhold::{Hold, HoldOptions, Map, MapOptions, Values};
 
 use super::OURS;
 use crate::{
+    rival::{Rival, Shape, Sharing},
     rivals::server::Server,
-    store::{Found, Rival, Shape, Sharing, Store},
+    store::{Found, Keeper, Store},
 };
 
 const MAP: &str = "bench";
@@ -33,8 +34,8 @@ impl Rival for Commonhold {
         Sharing::Processes
     }
 
-    fn plays(&self, _workload: &str) -> bool {
-        true
+    fn plays(&self, workload: &str) -> bool {
+        matches!(workload, "map" | "loop" | "private")
     }
 
     fn prepare(&self, site: &Path, shape: &Shape) -> Result<Option<Server>> {
@@ -44,7 +45,9 @@ impl Rival for Commonhold {
         hold.close().context("cannot close the hold")?;
         Ok(None)
     }
+}
 
+impl Keeper for Commonhold {
     fn open(&self, site: &Path, shape: &Shape, threads: usize) -> Result<Vec<Box<dyn Store>>> {
         let (options, name) = placed(site, shape);
         let hold = options.open(&name).context("cannot open the hold")?;

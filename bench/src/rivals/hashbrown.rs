@@ -13,8 +13,9 @@ use anyhow::{Result, ensure};
 use hashbrown::{HashMap, hash_map::EntryRef};
 
 use crate::{
+    rival::{Rival, Shape, Sharing},
     rivals::server::Server,
-    store::{Found, Rival, Shape, Sharing, Store},
+    store::{Found, Keeper, Store},
 };
 
 type Table = HashMap<Vec<u8>, Vec<u8>>;
@@ -73,7 +74,9 @@ impl Rival for Hashbrown {
     fn prepare(&self, _site: &Path, _shape: &Shape) -> Result<Option<Server>> {
         Ok(None)
     }
+}
 
+impl Keeper for Hashbrown {
     fn open(&self, _site: &Path, _shape: &Shape, threads: usize) -> Result<Vec<Box<dyn Store>>> {
         match self.lock {
             Lock::None => {

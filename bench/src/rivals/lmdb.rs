@@ -17,8 +17,9 @@ use anyhow::{Context, Result};
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, types::Bytes};
 
 use crate::{
+    rival::{Rival, Shape, Sharing},
     rivals::server::Server,
-    store::{Found, Op, Rival, Shape, Sharing, Store},
+    store::{Found, Keeper, Op, Store},
 };
 
 const BATCH: usize = 1000;
@@ -63,13 +64,15 @@ impl Rival for Lmdb {
         Sharing::Processes
     }
 
-    fn batch(&self) -> usize {
-        self.batch
-    }
-
     fn prepare(&self, site: &Path, _shape: &Shape) -> Result<Option<Server>> {
         table(&environment(site)?)?;
         Ok(None)
+    }
+}
+
+impl Keeper for Lmdb {
+    fn batch(&self) -> usize {
+        self.batch
     }
 
     fn open(&self, site: &Path, _shape: &Shape, threads: usize) -> Result<Vec<Box<dyn Store>>> {

@@ -12,7 +12,8 @@ use super::{
     server::{self, Server},
     socket::Socket,
 };
-use crate::store::{Found, Op, Rival, Shape, Sharing, Store};
+use crate::rival::{Rival, Shape, Sharing};
+use crate::store::{Found, Keeper, Op, Store};
 
 const PROGRAM: &str = "memcached";
 const REQUEST: u8 = 0x80;
@@ -72,10 +73,6 @@ impl Rival for Memcached {
         Sharing::Processes
     }
 
-    fn batch(&self) -> usize {
-        self.batch
-    }
-
     fn missing(&self) -> Option<String> {
         server::missing(PROGRAM, "memcached")
     }
@@ -91,6 +88,12 @@ impl Rival for Memcached {
         }
         let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
         Ok(Some(Server::start(PROGRAM, &arguments, &socket)?))
+    }
+}
+
+impl Keeper for Memcached {
+    fn batch(&self) -> usize {
+        self.batch
     }
 
     fn open(&self, site: &Path, _shape: &Shape, threads: usize) -> Result<Vec<Box<dyn Store>>> {

@@ -3,23 +3,31 @@
 //! A system that has two honest settings appears twice, under two names: per operation and in
 //! batches. Called by the rounds and the worker, which find a rival by its name.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
-use crate::store::Rival;
+use crate::{messages::Carrier, rival::Rival, store::Keeper};
 
+mod bus;
 mod commonhold;
+mod commonhold_channel;
 mod hashbrown;
+#[cfg(feature = "iceoryx2")]
+mod iceoryx;
+#[cfg(not(feature = "iceoryx2"))]
+mod left_out;
 mod lmdb;
 mod memcached;
 mod redb;
 mod redis;
 pub mod server;
 mod socket;
+mod stream;
+mod sync_channel;
 
 /// The name under which Commonhold's own results appear.
 pub const OURS: &str = "commonhold";
 
-static ALL: [&dyn Rival; 12] = [
+static KEEPERS: [&dyn Keeper; 12] = [
     &commonhold::Commonhold,
     &hashbrown::PLAIN,
     &hashbrown::RW_LOCK,
@@ -34,23 +42,59 @@ static ALL: [&dyn Rival; 12] = [
     &memcached::PIPELINED,
 ];
 
-/// All of them, Commonhold first.
-pub fn all() -> &'static [&'static dyn Rival] {
-    &ALL
+static CARRIERS: &[&dyn Carrier] = &[
+    &commonhold_channel::CommonholdChannel,
+    &sync_channel::MESSAGES,
+    #[cfg(feature = "iceoryx2")]
+    &iceoryx::Iceoryx,
+    #[cfg(not(feature = "iceoryx2"))]
+    &left_out::ICEORYX2,
+    &bus::Broadcast,
+    &stream::SOCKET,
+    &stream::PIPE,
+];
+
+/// Those that keep keys and values, Commonhold first.
+pub fn keepers() -> &'static [&'static dyn Keeper] {
+    &KEEPERS
 }
 
-/// The one of that name.
+/// Those that pass messages; in each workload Commonhold first.
+pub fn carriers() -> &'static [&'static dyn Carrier] {
+    CARRIERS
+}
+
+/// All of them. Commonhold is there several times, once for each of its structures.
+pub fn all() -> impl Iterator<Item = &'static dyn Rival> {
+    let keepers = KEEPERS.iter().map(|one| *one as &dyn Rival);
+    keepers.chain(CARRIERS.iter().map(|one| *one as &dyn Rival))
+}
+
+/// The keeper of that name.
 ///
 /// # Errors
-/// If there is none; the message lists those that there are.
-pub fn named(name: &str) -> Result<&'static dyn Rival> {
-    match ALL.iter().find(|rival| rival.name() == name) {
-        Some(rival) => Ok(*rival),
-        None => {
-            let names: Vec<_> = ALL.iter().map(|rival| rival.name()).collect();
-            bail!("no rival is named {name:?}; there are {}", names.join(", "))
-        }
-    }
+/// If there is none; the message lists the rivals that there are.
+pub fn keeper(name: &str) -> Result<&'static dyn Keeper> {
+    KEEPERS.iter().copied().find(|rival| rival.name() == name).with_context(|| unknown(name))
+}
+
+/// The carrier of that name in that workload.
+///
+/// # Errors
+/// If there is none; the message lists the rivals that there are.
+pub fn carrier(name: &str, workload: &str) -> Result<&'static dyn Carrier> {
+    let mut carriers = CARRIERS.iter().copied();
+    carriers
+        .find(|rival| rival.name() == name && rival.plays(workload))
+        .with_context(|| unknown(name))
+}
+
+/// What to say to a name that no rival has.
+pub fn unknown(name: &str) -> String {
+    let mut names: Vec<_> = all().map(Rival::name).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    names.retain(|name| seen.insert(*name));
+    format!("no rival is named {name:?}; there are {}", names.join(", "))
 }
 
 /// The version of a crate this benchmark was built with, from its own lock file.
@@ -79,10 +123,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique() {
-        for rival in all() {
-            let same = all().iter().filter(|other| other.name() == rival.name());
-            assert_eq!(same.count(), 1, "{}", rival.name());
+    fn names_are_unique_and_commonhold_is_first_in_every_workload() {
+        for workload in crate::workloads::names() {
+            let names = all().filter(|rival| rival.plays(workload)).map(Rival::name);
+            let names: Vec<_> = names.collect();
+            let different: std::collections::BTreeSet<_> = names.iter().collect();
+            assert_eq!(names.len(), different.len(), "{workload}: {names:?}");
+            assert_eq!(names[0], OURS, "{workload}");
         }
     }
 
@@ -95,7 +142,7 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_answered_with_the_known_ones() {
-        let message = named("nobody").err().expect("nobody is no rival").to_string();
+        let message = keeper("nobody").err().expect("nobody is no rival").to_string();
         assert!(message.contains("redis pipeline 64"), "{message}");
     }
 }

@@ -10,8 +10,9 @@ use anyhow::{Context, Result};
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 
 use crate::{
+    rival::{Rival, Shape, Sharing},
     rivals::server::Server,
-    store::{Found, Op, Rival, Shape, Sharing, Store},
+    store::{Found, Keeper, Op, Store},
 };
 
 const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("bench");
@@ -55,16 +56,18 @@ impl Rival for Redb {
         Sharing::Threads
     }
 
-    fn batch(&self) -> usize {
-        self.batch
-    }
-
     fn prepare(&self, site: &Path, _shape: &Shape) -> Result<Option<Server>> {
         let database = Database::create(site.join(FILE)).context("cannot create the database")?;
         let txn = database.begin_write()?;
         txn.open_table(TABLE)?;
         txn.commit()?;
         Ok(None)
+    }
+}
+
+impl Keeper for Redb {
+    fn batch(&self) -> usize {
+        self.batch
     }
 
     fn open(&self, site: &Path, _shape: &Shape, threads: usize) -> Result<Vec<Box<dyn Store>>> {

@@ -11,7 +11,8 @@ use super::{
     server::{self, Server},
     socket::Socket,
 };
-use crate::store::{Found, Op, Rival, Shape, Sharing, Store};
+use crate::rival::{Rival, Shape, Sharing};
+use crate::store::{Found, Keeper, Op, Store};
 
 const PROGRAM: &str = "redis-server";
 
@@ -56,10 +57,6 @@ impl Rival for Redis {
         Sharing::Processes
     }
 
-    fn batch(&self) -> usize {
-        self.batch
-    }
-
     fn missing(&self) -> Option<String> {
         server::missing(PROGRAM, "redis-server")
     }
@@ -74,6 +71,12 @@ impl Rival for Redis {
         let arguments = arguments.chain(["--save", "", "--appendonly", "no"]);
         let arguments: Vec<String> = arguments.map(str::to_owned).collect();
         Ok(Some(Server::start(PROGRAM, &arguments, &socket)?))
+    }
+}
+
+impl Keeper for Redis {
+    fn batch(&self) -> usize {
+        self.batch
     }
 
     fn open(&self, site: &Path, _shape: &Shape, threads: usize) -> Result<Vec<Box<dyn Store>>> {

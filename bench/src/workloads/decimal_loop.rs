@@ -7,10 +7,10 @@
 use anyhow::Result;
 
 use super::{
-    Numbers, Workload,
+    Numbers, OfStores, Workload,
     driver::{Driver, Step, Word},
 };
-use crate::store::Shape;
+use crate::rival::Shape;
 
 const DISTINCT_KEYS: u64 = 10_000;
 const ITERATIONS: u64 = 2_000_000;
@@ -33,14 +33,12 @@ impl Workload for DecimalLoop {
         Shape { workers: 1, keys, fixed: false, in_file: true, ..asked }
     }
 
-    fn full_after(&self) -> Option<&'static str> {
-        None
-    }
-
     fn timed_operations(&self) -> Option<u64> {
         Some(ITERATIONS)
     }
+}
 
+impl OfStores for DecimalLoop {
     fn run(&self, _phase: &str, worker: u64, shape: &Shape, driver: &mut Driver<'_>) -> Result<()> {
         let mut numbers = Numbers::new(worker);
         driver.play((0..shape.keys).flat_map(|_| {

@@ -5,9 +5,9 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, Result};
-use hdrhistogram::Histogram;
+use anyhow::Result;
 
+use super::tally::Tally;
 use crate::store::{Op, Store};
 
 const GET_MANY_KEYS: usize = 64;
@@ -60,31 +60,6 @@ pub enum Step {
     Renew(Word, Word),
 }
 
-/// What a worker did and saw.
-pub struct Tally {
-    /// Operations as the workload counts them.
-    pub operations: u64,
-    /// Values that were not the expected ones.
-    pub wrong: u64,
-    /// Keys that should have been there.
-    pub absent: u64,
-    /// Nanoseconds of each put, if asked for; of each batch, where puts come in batches.
-    pub puts: Option<Histogram<u64>>,
-}
-
-impl Tally {
-    /// An empty one; `latency` says whether puts are timed one by one.
-    pub fn new(latency: bool) -> Result<Tally> {
-        let puts = latency.then(|| Histogram::new(3)).transpose();
-        let puts = puts.context("cannot make a histogram")?;
-        Ok(Tally { operations: 0, wrong: 0, absent: 0, puts })
-    }
-
-    fn check(&mut self, value: &[u8], expected: &Word) {
-        self.wrong += u64::from(value != expected.bytes());
-    }
-}
-
 /// One worker's store in one phase.
 pub struct Driver<'a> {
     /// Where the steps go.
@@ -100,7 +75,7 @@ impl Driver<'_> {
     pub fn play(&mut self, steps: impl Iterator<Item = Step>) -> Result<()> {
         if self.batch > 1 {
             self.play_in_batches(steps)
-        } else if self.tally.puts.is_some() {
+        } else if self.tally.times.is_some() {
             self.play_timed(steps)
         } else {
             let mut out = Vec::new();
@@ -117,7 +92,7 @@ impl Driver<'_> {
             Step::Put(key, value) => self.store.put(key.bytes(), value.bytes()),
             Step::Get(key, expected) => {
                 if self.store.get(key.bytes(), out)? {
-                    self.tally.check(out, &expected);
+                    self.tally.check(out, expected.bytes());
                 } else {
                     self.tally.absent += 1;
                 }
@@ -139,16 +114,11 @@ impl Driver<'_> {
             self.play_one(step, &mut out)?;
             let after = Instant::now();
             if matches!(step, Step::Put(..)) {
-                self.record(after - before)?;
+                self.tally.record((after - before).as_nanos() as u64)?;
             }
             before = after;
         }
         Ok(())
-    }
-
-    fn record(&mut self, time: std::time::Duration) -> Result<()> {
-        let Some(puts) = &mut self.tally.puts else { return Ok(()) };
-        puts.record(time.as_nanos() as u64).context("cannot record a time")
     }
 
     fn play_in_batches(&mut self, mut steps: impl Iterator<Item = Step>) -> Result<()> {
@@ -162,7 +132,7 @@ impl Driver<'_> {
             let before = Instant::now();
             self.play_batch(&held)?;
             if held.iter().any(|step| matches!(step, Step::Put(..))) {
-                self.record(before.elapsed())?;
+                self.tally.record(before.elapsed().as_nanos() as u64)?;
             }
         }
     }
@@ -189,7 +159,7 @@ impl Driver<'_> {
         self.store.run(&ops, &mut |at, value| {
             hits += 1;
             match expected.get(at).copied().flatten() {
-                Some(expected) => tally.check(value, expected),
+                Some(expected) => tally.check(value, expected.bytes()),
                 // An answer to what was no question.
                 None => tally.wrong += 1,
             }
@@ -217,7 +187,7 @@ impl Driver<'_> {
             self.store.get_many(&keys[..held.len()], &mut |at, value| {
                 hits += 1;
                 match held.get(at) {
-                    Some((_, expected)) => tally.check(value, expected),
+                    Some((_, expected)) => tally.check(value, expected.bytes()),
                     None => tally.wrong += 1,
                 }
             })?;
@@ -229,7 +199,7 @@ impl Driver<'_> {
     pub fn get_owned(&mut self, pairs: impl Iterator<Item = (Word, Word)>) -> Result<()> {
         for (key, expected) in pairs {
             match self.store.get_owned(key.bytes())? {
-                Some(value) => self.tally.check(&value, &expected),
+                Some(value) => self.tally.check(&value, expected.bytes()),
                 None => self.tally.absent += 1,
             }
         }
@@ -300,6 +270,6 @@ mod tests {
         let mut driver = Driver { store: &mut store, batch: 1, tally };
         let word = Word::binary(1);
         driver.play((0..5).map(|_| Step::Put(word, word))).unwrap();
-        assert_eq!(driver.tally.puts.unwrap().len(), 5);
+        assert_eq!(driver.tally.times.unwrap().len(), 5);
     }
 }

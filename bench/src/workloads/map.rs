@@ -8,10 +8,10 @@
 use anyhow::{Result, bail};
 
 use super::{
-    Numbers, Workload,
+    Numbers, OfStores, Workload,
     driver::{Driver, Step, Word},
 };
-use crate::store::{Order, Shape};
+use crate::rival::{Order, Shape};
 
 const RENEWED_ONE_IN: u64 = 50;
 
@@ -34,7 +34,9 @@ impl Workload for Map {
     fn full_after(&self) -> Option<&'static str> {
         Some("put")
     }
+}
 
+impl OfStores for Map {
     fn run(&self, phase: &str, worker: u64, shape: &Shape, driver: &mut Driver<'_>) -> Result<()> {
         let own = worker * shape.keys..(worker + 1) * shape.keys;
         match phase {

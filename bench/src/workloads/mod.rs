@@ -1,19 +1,27 @@
 //! The workloads, one file each, and the list of them.
 //!
-//! A workload knows its phases and the steps of each; [`driver`] carries the steps to a store. The
-//! worker calls them, the rounds ask them how they want to be run.
+//! A workload knows its phases and what each worker does in them. Those over stores are steps that
+//! [`driver`] carries to a store; those over messages use a port themselves. The team calls them,
+//! the rounds ask them how they want to be run.
 
-use anyhow::{Result, bail};
+use std::path::Path;
 
-use crate::store::Shape;
+use anyhow::{Context, Result};
+
+use crate::{messages::Port, rival::Shape};
 use driver::Driver;
+use tally::Tally;
 
+mod broadcast;
+mod channel;
 mod decimal_loop;
 pub mod driver;
 mod map;
+pub mod message;
 mod private;
+pub mod tally;
 
-/// One workload.
+/// What all workloads have in common.
 pub trait Workload: Sync {
     /// Its name on the command line and, with the phase's behind it, in the JSON.
     fn name(&self) -> &'static str;
@@ -24,23 +32,82 @@ pub trait Workload: Sync {
     /// What this workload makes of what was asked on the command line.
     fn shape(&self, asked: Shape) -> Shape;
 
-    /// After which phase the store holds every pair, so that memory per pair means something.
-    fn full_after(&self) -> Option<&'static str>;
+    /// What [`Shape::keys`] counts.
+    fn counts(&self) -> &'static str {
+        "keys"
+    }
+
+    /// After which phase a store holds every pair, so that memory per pair means something.
+    fn full_after(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Operations for which the time is reported as well, where a reader expects a time.
     fn timed_operations(&self) -> Option<u64> {
         None
     }
 
+    /// The metric of operations per second; `None` if the phase pauses, so that it says nothing.
+    fn rate(&self, _phase: &str) -> Option<&'static str> {
+        Some("ops_per_s")
+    }
+
+    /// What is reported of single times, if there are any.
+    fn quantiles(&self, _phase: &str) -> &'static [Quantile] {
+        &[
+            Quantile { metric: "latency_ns_p9999", quantile: 0.9999, per: 1 },
+            Quantile { metric: "latency_ns_max", quantile: 1.0, per: 1 },
+        ]
+    }
+}
+
+/// One figure made of many times.
+pub struct Quantile {
+    /// Its metric.
+    pub metric: &'static str,
+    /// Which of the times, in their order: 0 the shortest, 1 the longest.
+    pub quantile: f64,
+    /// So many operations were timed at once.
+    pub per: u64,
+}
+
+/// A workload over stores.
+pub trait OfStores: Workload {
     /// Does the operations of one worker in one phase.
     fn run(&self, phase: &str, worker: u64, shape: &Shape, driver: &mut Driver<'_>) -> Result<()>;
 }
 
-static ALL: [&dyn Workload; 3] = [&map::Map, &decimal_loop::DecimalLoop, &private::Private];
+static OF_STORES: [&dyn OfStores; 3] = [&map::Map, &decimal_loop::DecimalLoop, &private::Private];
+
+/// A workload over what passes messages.
+pub trait OfMessages: Workload {
+    /// Does what the worker of that number does in one phase.
+    fn run(
+        &self,
+        phase: &str,
+        seat: u64,
+        shape: &Shape,
+        port: &mut dyn Port,
+        tally: &mut Tally,
+    ) -> Result<()>;
+
+    /// Checks what can only be checked when the phase is over, outside its time.
+    fn check(&self, _phase: &str, _seat: u64, _shape: &Shape, _site: &Path) -> Result<()> {
+        Ok(())
+    }
+}
+
+static OF_MESSAGES: [&dyn OfMessages; 2] = [&channel::Channel, &broadcast::Broadcast];
+
+/// All of them.
+pub fn all() -> impl Iterator<Item = &'static dyn Workload> {
+    let stores = OF_STORES.iter().map(|one| *one as &dyn Workload);
+    stores.chain(OF_MESSAGES.iter().map(|one| *one as &dyn Workload))
+}
 
 /// The names of all of them.
 pub fn names() -> Vec<&'static str> {
-    ALL.iter().map(|workload| workload.name()).collect()
+    all().map(Workload::name).collect()
 }
 
 /// The one of that name.
@@ -48,10 +115,25 @@ pub fn names() -> Vec<&'static str> {
 /// # Errors
 /// If there is none; the message lists those that there are.
 pub fn named(name: &str) -> Result<&'static dyn Workload> {
-    match ALL.iter().find(|workload| workload.name() == name) {
-        Some(workload) => Ok(*workload),
-        None => bail!("no workload is named {name:?}; there are {}", names().join(", ")),
-    }
+    all().find(|workload| workload.name() == name).with_context(|| unknown(name))
+}
+
+/// The one of that name, if it is over stores.
+pub fn of_stores(name: &str) -> Option<&'static dyn OfStores> {
+    OF_STORES.iter().copied().find(|workload| workload.name() == name)
+}
+
+/// The one of that name, which is over messages.
+///
+/// # Errors
+/// As [`named`].
+pub fn of_messages(name: &str) -> Result<&'static dyn OfMessages> {
+    let found = OF_MESSAGES.iter().copied().find(|workload| workload.name() == name);
+    found.with_context(|| unknown(name))
+}
+
+fn unknown(name: &str) -> String {
+    format!("no workload is named {name:?}; there are {}", names().join(", "))
 }
 
 /// A stream of numbers that is the same in every run: xorshift64*, Vigna 2016.

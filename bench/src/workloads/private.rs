@@ -7,10 +7,10 @@
 use anyhow::{Result, bail};
 
 use super::{
-    Numbers, Workload,
+    Numbers, OfStores, Workload,
     driver::{Driver, Step, Word},
 };
-use crate::store::Shape;
+use crate::rival::Shape;
 
 /// See the module.
 pub struct Private;
@@ -31,7 +31,9 @@ impl Workload for Private {
     fn full_after(&self) -> Option<&'static str> {
         Some("load")
     }
+}
 
+impl OfStores for Private {
     fn run(&self, phase: &str, worker: u64, shape: &Shape, driver: &mut Driver<'_>) -> Result<()> {
         let mut numbers = Numbers::new(worker);
         let mut drawn = (0..shape.keys).map(|_| Word::binary(numbers.below(shape.keys)));

@@ -1,0 +1,46 @@
+//! What every system that passes messages is reduced to: a [`Carrier`] that can be opened, and a
+//! [`Port`] through which one worker sends and receives.
+//!
+//! Invariant: as in [`crate::store`], the workloads know a system only through these traits.
+//! Workers have numbers, *seats*; what a seat does is for the workload to say (see its file). What
+//! waits, waits by the best means that the rival has. Rivals implement them; the team calls them.
+
+use std::{ops::Range, path::Path};
+
+use anyhow::{Result, bail};
+
+use crate::rival::{Rival, Shape};
+
+/// What takes messages.
+pub type Each<'a> = &'a mut dyn FnMut(&[u8]);
+
+/// A rival that passes messages.
+pub trait Carrier: Rival {
+    /// Opens what [`Rival::prepare`] made, for the workers of these numbers in this process: one
+    /// port for each. It returns only when nothing that is sent from then on can be missed.
+    fn open(&self, site: &Path, shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>>;
+}
+
+/// One worker's end. It lives and dies on one thread.
+pub trait Port: Send {
+    /// Sends a message; waits for room.
+    fn send(&mut self, _message: &[u8]) -> Result<()> {
+        bail!("this worker does not send")
+    }
+
+    /// Hands messages to `each`, `most` at most; waits for the first and for no other. How many
+    /// there were.
+    fn receive(&mut self, _most: usize, _each: Each<'_>) -> Result<usize> {
+        bail!("this worker does not receive")
+    }
+
+    /// Sees to it that what was sent arrives without more being sent. Called at the end of a phase.
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Leaves everything in order. Called once, after the last phase.
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+}

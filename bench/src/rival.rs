@@ -1,0 +1,78 @@
+//! What all rivals have in common: a name, a version, a place to be set up in.
+//!
+//! What a rival can do is said by two traits more: [`crate::store`] for those that keep keys and
+//! values, [`crate::messages`] for those that pass messages. Invariant: the rounds and the report
+//! know a system only through [`Rival`], so all are run and judged in the same way.
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use crate::rivals::server::Server;
+
+/// Who can share one store of a rival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sharing {
+    /// Any process: each worker is a process.
+    Processes,
+    /// Only one process: the workers are threads of one process, which is the kinder case.
+    Threads,
+}
+
+/// In which order a worker reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Its own keys, ascending.
+    Own,
+    /// Keys of all workers, uniformly at random.
+    Random,
+}
+
+/// What is asked of a rival, the same for each but for `keys`, which may be scaled down.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Shape {
+    /// Workers at the same time: processes, or threads where a rival cannot be shared.
+    pub workers: u64,
+    /// Keys of each worker; in the workloads of messages so many messages.
+    pub keys: u64,
+    /// How the `get` phases go through the keys.
+    pub order: Order,
+    /// Commonhold only: a fixed-length map instead of a general one.
+    pub fixed: bool,
+    /// Commonhold only: a file hold instead of a memory hold.
+    pub in_file: bool,
+    /// Time every put by itself. Costs a clock reading each.
+    pub latency: bool,
+}
+
+/// One system in one setting.
+pub trait Rival: Sync {
+    /// Its name in tables and JSON, unique among the rivals of a workload.
+    fn name(&self) -> &'static str;
+
+    /// The version that runs here.
+    fn version(&self) -> Result<String>;
+
+    /// Everything that was chosen for it and that a reader needs to judge the numbers.
+    fn settings(&self) -> &'static str;
+
+    /// Who can share what it makes.
+    fn sharing(&self) -> Sharing;
+
+    /// Whether it takes part in the workload.
+    fn plays(&self, workload: &str) -> bool {
+        matches!(workload, "map" | "loop")
+    }
+
+    /// Why it cannot run here, and what to do about it.
+    fn missing(&self) -> Option<String> {
+        None
+    }
+
+    /// Makes what its workers share, empty, in the empty directory `site`. Called once, by the
+    /// process that starts the workers; a server runs as long as what is returned.
+    fn prepare(&self, site: &Path, shape: &Shape) -> Result<Option<Server>>;
+}

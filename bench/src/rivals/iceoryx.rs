@@ -1,0 +1,190 @@
+//! iceoryx2: publish and subscribe by shared memory between processes, without a server.
+//!
+//! One service in each direction. It is set up to lose nothing: no overflow, and a publisher tries
+//! again until there is room. A subscriber has nothing to wait with but looking again, as in
+//! iceoryx2's own benchmark, and yields the processor now and then.
+//!
+//! Its ends serve the thread that made them, so they lie in that thread's own memory; the variant
+//! that may go to other threads takes a lock for each message. Its files and its shared memory have
+//! the name of the run's directory, by which [`crate::site`] removes those of a killed worker.
+
+use std::{cell::RefCell, hint, ops::Range, path::Path, thread};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use iceoryx2::{
+    node::{Node, NodeBuilder},
+    port::{
+        backpressure_strategy::BackpressureStrategy, publisher::Publisher, subscriber::Subscriber,
+    },
+    prelude::{Config, FileName, LogLevel, SemanticString, SignalHandlingMode, ipc, set_log_level},
+    service::port_factory::publish_subscribe::PortFactory,
+};
+
+use crate::{
+    messages::{Carrier, Each, Port},
+    rival::{Rival, Shape, Sharing},
+    rivals::server::Server,
+    site,
+    workloads::message::Message,
+};
+
+const ROOM: usize = 4096;
+/// Looks at an empty buffer before the processor is given away.
+const LOOKS: u32 = 1000;
+const THERE: &str = "there";
+const BACK: &str = "back";
+
+/// See the module.
+pub struct Iceoryx;
+
+impl Rival for Iceoryx {
+    fn name(&self) -> &'static str {
+        "iceoryx2"
+    }
+
+    fn version(&self) -> Result<String> {
+        super::locked_version("iceoryx2")
+    }
+
+    fn settings(&self) -> &'static str {
+        "publish-subscribe, ipc, buffers of 4096, nothing lost; spinning, a yield after 1000 looks"
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::Processes
+    }
+
+    fn plays(&self, workload: &str) -> bool {
+        matches!(workload, "channel" | "broadcast")
+    }
+
+    fn prepare(&self, _site: &Path, _shape: &Shape) -> Result<Option<Server>> {
+        Ok(None)
+    }
+}
+
+thread_local! {
+    static ENDS: RefCell<Vec<End>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Carrier for Iceoryx {
+    fn open(&self, site: &Path, shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
+        set_log_level(LogLevel::Error);
+        let both = shape.workers == 2;
+        let mut ports: Vec<Box<dyn Port>> = Vec::new();
+        for seat in seats {
+            let end = End::open(site, seat, both).map_err(|why| anyhow!("iceoryx2: {why}"))?;
+            ENDS.with_borrow_mut(|ends| ends.push(end));
+            ports.push(Box::new(Place(ENDS.with_borrow(Vec::len) - 1)));
+        }
+        Ok(ports)
+    }
+}
+
+type Service = PortFactory<ipc::Service, Message, ()>;
+type Failure = Box<dyn std::error::Error>;
+
+struct End {
+    publisher: Option<Publisher<ipc::Service, Message, ()>>,
+    subscriber: Option<Subscriber<ipc::Service, Message, ()>>,
+    // They end after what was made with them.
+    _services: [Service; 2],
+    _node: Node<ipc::Service>,
+}
+
+impl End {
+    fn open(site: &Path, seat: u64, both: bool) -> Result<End, Failure> {
+        let node = NodeBuilder::new()
+            .config(&config(site)?)
+            .signal_handling_mode(SignalHandlingMode::Disabled)
+            .create::<ipc::Service>()?;
+        let services = [service(&node, THERE)?, service(&node, BACK)?];
+        let outgoing = &services[usize::from(seat > 0)];
+        let incoming = &services[usize::from(seat == 0)];
+        // Without a way back, worker 0 only sends and the others only receive.
+        let publisher = (both || seat == 0).then(|| {
+            let strategy = BackpressureStrategy::RetryUntilDelivered;
+            outgoing.publisher_builder().backpressure_strategy(strategy).create()
+        });
+        let subscriber =
+            (both || seat > 0).then(|| incoming.subscriber_builder().buffer_size(ROOM).create());
+        Ok(End {
+            publisher: publisher.transpose()?,
+            subscriber: subscriber.transpose()?,
+            _services: services,
+            _node: node,
+        })
+    }
+
+    fn receive(&self, most: usize, each: Each<'_>) -> Result<usize> {
+        let subscriber = self.subscriber.as_ref().context("this worker only sends")?;
+        let mut looks = 0;
+        let mut count = 0;
+        while count < most {
+            let found = subscriber.receive().map_err(|why| anyhow!("iceoryx2: {why}"))?;
+            match found {
+                Some(sample) => {
+                    each(sample.payload());
+                    count += 1;
+                }
+                None if count > 0 => break,
+                None => {
+                    looks += 1;
+                    if looks % LOOKS == 0 {
+                        thread::yield_now();
+                    }
+                    hint::spin_loop();
+                }
+            }
+        }
+        Ok(count)
+    }
+}
+
+fn config(site: &Path) -> Result<Config, Failure> {
+    let mut config = Config::default();
+    let root = site.to_str().ok_or("the directory's path is not UTF-8")?;
+    config.global.set_root_path(&root.try_into()?);
+    config.global.prefix = FileName::new(site::mark(site).as_bytes())?;
+    Ok(config)
+}
+
+fn service(node: &Node<ipc::Service>, name: &str) -> Result<Service, Failure> {
+    let builder = node.service_builder(&name.try_into()?).publish_subscribe::<Message>();
+    let builder = builder.enable_safe_overflow(false).history_size(0);
+    let builder = builder.max_publishers(1).max_subscribers(2).max_nodes(4);
+    Ok(builder.subscriber_max_buffer_size(ROOM).open_or_create()?)
+}
+
+/// Where among the thread's ends this one lies.
+struct Place(usize);
+
+impl Place {
+    fn with<T>(&self, act: impl FnOnce(&End) -> Result<T>) -> Result<T> {
+        ENDS.with_borrow(|ends| match ends.get(self.0) {
+            Some(end) => act(end),
+            None => Err(anyhow!("an end of iceoryx2 serves only the thread that made it")),
+        })
+    }
+}
+
+impl Port for Place {
+    fn send(&mut self, message: &[u8]) -> Result<()> {
+        let message: Message = message.try_into().context("a message of another length")?;
+        self.with(|end| {
+            let publisher = end.publisher.as_ref().context("this worker only receives")?;
+            let sent = publisher.send_copy(message).map_err(|why| anyhow!("iceoryx2: {why}"))?;
+            ensure!(sent > 0, "nobody received a message");
+            Ok(())
+        })
+    }
+
+    fn receive(&mut self, most: usize, each: Each<'_>) -> Result<usize> {
+        self.with(|end| end.receive(most, each))
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        ENDS.with_borrow_mut(|ends| ends.truncate(self.0.min(ends.len())));
+        Ok(())
+    }
+}

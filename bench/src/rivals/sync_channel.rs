@@ -1,0 +1,94 @@
+//! The standard library's bounded channel: what threads of one process would use.
+//!
+//! It cannot be shared between processes, so its workers are threads of one: a kinder case than
+//! ours.
+
+use std::{
+    array,
+    ops::Range,
+    path::Path,
+    sync::mpsc::{Receiver, SyncSender, sync_channel},
+};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::{
+    messages::{Carrier, Each, Port},
+    rival::{Rival, Shape, Sharing},
+    rivals::server::Server,
+    workloads::message,
+};
+
+const ROOM: usize = 4096;
+
+/// Carries messages.
+pub static MESSAGES: SyncChannel = SyncChannel { workload: "channel" };
+/// See the module.
+pub struct SyncChannel {
+    workload: &'static str,
+}
+
+impl Rival for SyncChannel {
+    fn name(&self) -> &'static str {
+        "sync_channel"
+    }
+
+    fn version(&self) -> Result<String> {
+        Ok("the standard library's".to_owned())
+    }
+
+    fn settings(&self) -> &'static str {
+        "std::sync::mpsc::sync_channel(4096), blocking send and recv"
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::Threads
+    }
+
+    fn plays(&self, workload: &str) -> bool {
+        workload == self.workload
+    }
+
+    fn prepare(&self, _site: &Path, _shape: &Shape) -> Result<Option<Server>> {
+        Ok(None)
+    }
+}
+
+impl Carrier for SyncChannel {
+    fn open(&self, _site: &Path, _shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
+        ensure!(seats == (0..2), "a sync_channel has two ends in one process");
+        Ok(ends::<{ message::BYTES }>().map(boxed).into())
+    }
+}
+
+fn boxed<const BYTES: usize>(end: End<BYTES>) -> Box<dyn Port> {
+    Box::new(end)
+}
+
+/// Two ends, with a channel in each direction.
+fn ends<const BYTES: usize>() -> [End<BYTES>; 2] {
+    let [(there, from_one), (back, from_other)] = array::from_fn(|_| sync_channel(ROOM));
+    [End { outgoing: there, incoming: from_other }, End { outgoing: back, incoming: from_one }]
+}
+
+struct End<const BYTES: usize> {
+    outgoing: SyncSender<[u8; BYTES]>,
+    incoming: Receiver<[u8; BYTES]>,
+}
+
+impl<const BYTES: usize> Port for End<BYTES> {
+    fn send(&mut self, message: &[u8]) -> Result<()> {
+        let message = message.try_into().context("a message of another length")?;
+        self.outgoing.send(message).context("the receiver has gone")
+    }
+
+    fn receive(&mut self, most: usize, each: Each<'_>) -> Result<usize> {
+        each(&self.incoming.recv().context("the sender has gone")?);
+        for count in 1..most {
+            // Whether it is empty or the sender has gone: the next call says so.
+            let Ok(message) = self.incoming.try_recv() else { return Ok(count) };
+            each(&message);
+        }
+        Ok(most)
+    }
+}

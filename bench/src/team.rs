@@ -1,0 +1,174 @@
+//! The workers of one process: opens what they work with, lets all of them run a phase together.
+//!
+//! Invariant: the time of a phase is from the first worker's start to the last one's end; what is
+//! only checking lies outside it. Called by the worker process only.
+
+use std::{process, sync::Barrier, thread};
+
+use anyhow::{Context, Result, ensure};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::{
+    messages::{Carrier, Port},
+    rivals,
+    store::Store,
+    worker::{Answer, Done, Job, say},
+    workloads::{self, OfMessages, OfStores, driver::Driver, tally::Tally},
+};
+
+/// All workers of a process.
+pub trait Team {
+    /// Runs one phase in all of them.
+    fn run(&mut self, phase: &str) -> Result<Done>;
+
+    /// Leaves everything in order.
+    fn finish(&mut self) -> Result<()>;
+}
+
+/// Opens everything for a job.
+pub fn open(job: Job) -> Result<Box<dyn Team>> {
+    match workloads::of_stores(&job.workload) {
+        Some(workload) => Ok(Box::new(Stores::open(workload, job)?)),
+        None => {
+            let workload = workloads::of_messages(&job.workload)?;
+            let rival = rivals::carrier(&job.rival, &job.workload)?;
+            Ok(Box::new(Ports::open(workload, rival, job)?))
+        }
+    }
+}
+
+struct Stores {
+    workload: &'static dyn OfStores,
+    batch: usize,
+    stores: Vec<Box<dyn Store>>,
+    job: Job,
+}
+
+impl Stores {
+    fn open(workload: &'static dyn OfStores, job: Job) -> Result<Stores> {
+        let rival = rivals::keeper(&job.rival)?;
+        let stores = rival.open(&job.site, &job.shape, job.threads)?;
+        ensure!(stores.len() == job.threads, "{} opened a wrong number of stores", rival.name());
+        Ok(Stores { workload, batch: rival.batch(), stores, job })
+    }
+}
+
+impl Team for Stores {
+    fn run(&mut self, phase: &str) -> Result<Done> {
+        let Stores { workload, batch, stores, job } = self;
+        let done = together(stores, job.shape.latency, |at, store, tally| {
+            let mut driver = Driver { store: store.as_mut(), batch: *batch, tally };
+            workload.run(phase, job.first_worker + at as u64, &job.shape, &mut driver)?;
+            Ok(driver.tally)
+        })?;
+        stores.iter_mut().try_for_each(|store| store.settle())?;
+        Ok(done)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.stores.iter_mut().try_for_each(|store| store.finish())
+    }
+}
+
+struct Ports {
+    workload: &'static dyn OfMessages,
+    ports: Vec<Box<dyn Port>>,
+    job: Job,
+}
+
+impl Ports {
+    fn open(
+        workload: &'static dyn OfMessages,
+        rival: &'static dyn Carrier,
+        job: Job,
+    ) -> Result<Ports> {
+        let seats = job.first_worker..job.first_worker + job.threads as u64;
+        let ports = rival.open(&job.site, &job.shape, seats)?;
+        ensure!(ports.len() == job.threads, "{} opened a wrong number of ports", rival.name());
+        Ok(Ports { workload, ports, job })
+    }
+}
+
+impl Team for Ports {
+    fn run(&mut self, phase: &str) -> Result<Done> {
+        let Ports { workload, ports, job } = self;
+        let seat = |at: usize| job.first_worker + at as u64;
+        let done = together(ports, true, |at, port, mut tally| {
+            let played = workload.run(phase, seat(at), &job.shape, port.as_mut(), &mut tally);
+            match played {
+                Ok(()) => Ok(tally),
+                Err(error) => give_up(&error),
+            }
+        })?;
+        for at in 0..ports.len() {
+            workload.check(phase, seat(at), &job.shape, &job.site)?;
+        }
+        Ok(done)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.ports.iter_mut().try_for_each(|port| port.finish())
+    }
+}
+
+/// The others wait for this one's messages and would do so for ever.
+fn give_up(error: &anyhow::Error) -> ! {
+    // If even that cannot be said, the end of this process says it.
+    let _ = say(&Answer::Failed(format!("{error:#}")));
+    process::exit(1)
+}
+
+/// Lets each member play in a thread of its own, all from the same moment on.
+fn together<S: Send>(
+    members: &mut [S],
+    timed: bool,
+    play: impl Fn(usize, &mut S, Tally) -> Result<Tally> + Sync,
+) -> Result<Done> {
+    let start = Barrier::new(members.len());
+    let one = |at: usize, member: &mut S| -> Result<Done> {
+        let tally = Tally::new(timed);
+        start.wait();
+        // Only after the barrier may anything fail, or the others would wait for ever.
+        let start_ns = now_ns();
+        let tally = play(at, member, tally?)?;
+        Ok(done(start_ns, now_ns(), &tally))
+    };
+    // A single worker needs no thread of its own.
+    if let [member] = members {
+        return one(0, member);
+    }
+    let parts: Vec<Result<Done>> = thread::scope(|scope| {
+        let one = &one;
+        let threads = members.iter_mut().enumerate();
+        let threads: Vec<_> =
+            threads.map(|(at, member)| scope.spawn(move || one(at, member))).collect();
+        threads.into_iter().map(joined).collect()
+    });
+    let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
+    parts.into_iter().reduce(Done::beside).context("the process has no worker")
+}
+
+fn joined(thread: thread::ScopedJoinHandle<'_, Result<Done>>) -> Result<Done> {
+    thread.join().unwrap_or_else(|_| anyhow::bail!("a worker's thread panicked"))
+}
+
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn done(start_ns: u64, end_ns: u64, tally: &Tally) -> Done {
+    let times = tally.times.as_ref().map(|times| {
+        let counts = times.iter_recorded();
+        counts.map(|step| (step.value_iterated_to(), step.count_at_value())).collect()
+    });
+    Done {
+        start_ns,
+        end_ns,
+        operations: tally.operations,
+        wrong: tally.wrong,
+        absent: tally.absent,
+        resident_bytes: 0,
+        times: times.unwrap_or_default(),
+    }
+}

@@ -1,0 +1,118 @@
+//! Every rival that passes messages delivers them, intact and in order: one story for each workload,
+//! told to each of its rivals in one thread, so that it says which call was wrong. Many workers at
+//! once are in `run.rs`, where every message is checked as well.
+
+use std::io::Write;
+
+use commonhold_bench::{
+    messages::Port,
+    rival::{Order, Shape},
+    rivals,
+    workloads::{self, message::message},
+};
+
+fn shape(workload: &str) -> Shape {
+    let asked = Shape {
+        workers: 2,
+        keys: 300,
+        order: Order::Own,
+        fixed: false,
+        in_file: false,
+        latency: false,
+    };
+    workloads::named(workload).unwrap().shape(asked)
+}
+
+/// Past libtest's capture, so that it is seen although the test passes.
+fn say_loudly(line: &str) {
+    writeln!(std::io::stderr(), "\n*** SKIPPED: {line}\n").expect("standard error takes a line");
+}
+
+/// Opens all ends and lets `story` use them, with the rival's directory.
+fn with(name: &str, workload: &str, story: impl FnOnce(&mut [Box<dyn Port>], &std::path::Path)) {
+    let rival = rivals::carrier(name, workload).unwrap();
+    if let Some(why) = rival.missing() {
+        return say_loudly(&format!("{name}: {why}"));
+    }
+    let site = tempfile::Builder::new().prefix("bench-test.").tempdir_in("/dev/shm").unwrap();
+    let shape = shape(workload);
+    let server = rival.prepare(site.path(), &shape).unwrap();
+    let mut ports = rival.open(site.path(), &shape, 0..shape.workers).unwrap();
+    story(&mut ports, site.path());
+    for port in ports.iter_mut().rev() {
+        port.finish().unwrap();
+    }
+    drop(ports);
+    drop(server);
+}
+
+/// What comes until there are so many.
+fn receive(port: &mut dyn Port, count: usize) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    while all.len() < count {
+        let most = count - all.len();
+        let before = all.len();
+        let said = port.receive(most, &mut |bytes| all.push(bytes.to_vec())).unwrap();
+        assert!(said > 0 && said <= most && all.len() == before + said, "{said} of {most}");
+    }
+    all
+}
+
+fn messages(numbers: std::ops::Range<u64>) -> Vec<Vec<u8>> {
+    numbers.map(|number| message(number).to_vec()).collect()
+}
+
+fn channel(name: &str) {
+    with(name, "channel", |ports, _| {
+        let [one, other] = ports else { panic!("asked for two ends") };
+        for number in 0..1000 {
+            one.send(&message(number)).unwrap();
+        }
+        assert_eq!(receive(other.as_mut(), 1), messages(0..1));
+        assert_eq!(receive(other.as_mut(), 998), messages(1..999));
+        other.send(&message(7)).unwrap();
+        one.send(&message(1000)).unwrap();
+        assert_eq!(receive(one.as_mut(), 1), messages(7..8));
+        assert_eq!(receive(other.as_mut(), 2), messages(999..1001));
+    });
+}
+
+fn broadcast(name: &str) {
+    with(name, "broadcast", |ports, _| {
+        let [from, to @ ..] = ports else { panic!("asked for three ends") };
+        for number in 0..1000 {
+            from.send(&message(number)).unwrap();
+        }
+        assert_eq!(to.len(), 2);
+        for port in to {
+            assert_eq!(receive(port.as_mut(), 1000), messages(0..1000));
+        }
+    });
+}
+
+macro_rules! rivals {
+    ($($workload:ident: $($test:ident $name:literal)*;)*) => {
+        const TESTED: &[(&str, &[&str])] = &[$((stringify!($workload), &[$($name),*])),*];
+        $(mod $workload {
+            $(#[test]
+            fn $test() {
+                super::$workload($name);
+            })*
+        })*
+    };
+}
+
+rivals! {
+    channel: commonhold "commonhold" sync_channel "sync_channel" iceoryx2 "iceoryx2" bus "bus"
+        unix_socket "unix socket" pipe "pipe";
+    broadcast: commonhold "commonhold" iceoryx2 "iceoryx2" bus "bus";
+}
+
+#[test]
+fn no_rival_is_left_untested() {
+    for (workload, names) in TESTED {
+        let rivals = rivals::all().filter(|rival| rival.plays(workload));
+        let all: Vec<_> = rivals.map(|rival| rival.name()).collect();
+        assert_eq!(*names, all, "{workload}");
+    }
+}
