@@ -28,6 +28,12 @@ pub trait Port: Send {
         bail!("this worker does not send")
     }
 
+    /// Sends elements of a queue by their numbers, by the best means the system has for many at a
+    /// time. They are those that it received last, in the same order.
+    fn send_many(&mut self, numbers: &[[u8; 4]]) -> Result<()> {
+        numbers.iter().try_for_each(|number| self.send(number))
+    }
+
     /// Hands messages to `each`, `most` at most; waits for the first and for no other. How many
     /// there were.
     fn receive(&mut self, _most: usize, _each: Each<'_>) -> Result<usize> {

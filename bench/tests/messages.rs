@@ -8,7 +8,7 @@ use commonhold_bench::{
     messages::Port,
     rival::{Order, Shape},
     rivals,
-    workloads::{self, message::message},
+    workloads::{self, message::message, queue::ELEMENTS},
 };
 
 fn shape(workload: &str) -> Shape {
@@ -90,6 +90,25 @@ fn broadcast(name: &str) {
     });
 }
 
+fn queue(name: &str) {
+    with(name, "queue", |ports, _| {
+        let all: Vec<[u8; 4]> = (0..ELEMENTS).map(u32::to_le_bytes).collect();
+        // In each direction, one at a time and many.
+        for port in ports.iter_mut() {
+            for number in &all[..10] {
+                assert_eq!(receive(port.as_mut(), 1), [number.to_vec()]);
+                port.send_many(&[*number]).unwrap();
+            }
+            port.flush().unwrap();
+            for some in all[10..].chunks(100) {
+                assert_eq!(receive(port.as_mut(), some.len()).concat(), some.concat());
+                port.send_many(some).unwrap();
+            }
+        }
+        assert_eq!(receive(ports[0].as_mut(), 1), [all[0].to_vec()]);
+    });
+}
+
 macro_rules! rivals {
     ($($workload:ident: $($test:ident $name:literal)*;)*) => {
         const TESTED: &[(&str, &[&str])] = &[$((stringify!($workload), &[$($name),*])),*];
@@ -106,6 +125,8 @@ rivals! {
     channel: commonhold "commonhold" sync_channel "sync_channel" iceoryx2 "iceoryx2" bus "bus"
         unix_socket "unix socket" pipe "pipe";
     broadcast: commonhold "commonhold" iceoryx2 "iceoryx2" bus "bus";
+    queue: commonhold "commonhold" commonhold_threads "commonhold threads"
+        array_queue "crossbeam ArrayQueue" sync_channel "sync_channel";
 }
 
 #[test]

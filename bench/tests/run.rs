@@ -70,6 +70,8 @@ fn every_workload_runs_over_every_rival() {
         "private.get_copy",
         "private.get_owned",
         "private.load",
+        "queue.many",
+        "queue.one",
     ];
     assert_eq!(workloads, BTreeSet::from(expected));
     for result in all["results"].as_array().unwrap() {
@@ -107,7 +109,7 @@ fn values(all: &Value, workload: &str, metric: &str) -> usize {
 
 #[test]
 fn messages_pass_between_many_workers() {
-    let all = results(&["channel", "broadcast", "--keys", "20000", "--rounds", "1"]);
+    let all = results(&["channel", "broadcast", "queue", "--keys", "20000", "--rounds", "1"]);
     let systems = |workload: &str| {
         let systems = all["systems"].as_array().unwrap().iter();
         systems.filter(|one| one["workload"] == workload).count()
@@ -117,6 +119,8 @@ fn messages_pass_between_many_workers() {
         ("channel.ping", "round_trip_ns_p50"),
         ("channel.ping", "round_trip_ns_p99"),
         ("broadcast.stream", "messages_per_s"),
+        ("queue.one", "moves_per_s"),
+        ("queue.many", "moves_per_s"),
     ] {
         let workload = phase.split('.').next().unwrap();
         assert_eq!(values(&all, phase, metric), systems(workload), "{phase} {metric}");

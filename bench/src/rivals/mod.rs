@@ -7,9 +7,11 @@ use anyhow::{Context, Result, bail};
 
 use crate::{messages::Carrier, rival::Rival, store::Keeper};
 
+mod array_queue;
 mod bus;
 mod commonhold;
 mod commonhold_channel;
+mod commonhold_queue;
 mod hashbrown;
 #[cfg(feature = "iceoryx2")]
 mod iceoryx;
@@ -44,6 +46,10 @@ static KEEPERS: [&dyn Keeper; 12] = [
 
 static CARRIERS: &[&dyn Carrier] = &[
     &commonhold_channel::CommonholdChannel,
+    &commonhold_queue::PROCESSES,
+    &commonhold_queue::THREADS,
+    &array_queue::Array,
+    &sync_channel::ELEMENTS,
     &sync_channel::MESSAGES,
     #[cfg(feature = "iceoryx2")]
     &iceoryx::Iceoryx,

@@ -1,7 +1,7 @@
 //! The standard library's bounded channel: what threads of one process would use.
 //!
 //! It cannot be shared between processes, so its workers are threads of one: a kinder case than
-//! ours.
+//! ours. In `channel` it carries messages, in `queue` the numbers of elements.
 
 use std::{
     array,
@@ -16,13 +16,16 @@ use crate::{
     messages::{Carrier, Each, Port},
     rival::{Rival, Shape, Sharing},
     rivals::server::Server,
-    workloads::message,
+    workloads::{message, queue},
 };
 
 const ROOM: usize = 4096;
 
 /// Carries messages.
 pub static MESSAGES: SyncChannel = SyncChannel { workload: "channel" };
+/// Carries the numbers of elements.
+pub static ELEMENTS: SyncChannel = SyncChannel { workload: "queue" };
+
 /// See the module.
 pub struct SyncChannel {
     workload: &'static str,
@@ -57,12 +60,24 @@ impl Rival for SyncChannel {
 impl Carrier for SyncChannel {
     fn open(&self, _site: &Path, _shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
         ensure!(seats == (0..2), "a sync_channel has two ends in one process");
-        Ok(ends::<{ message::BYTES }>().map(boxed).into())
+        match self.workload {
+            "queue" => queue(),
+            _ => Ok(ends::<{ message::BYTES }>().map(boxed).into()),
+        }
     }
 }
 
 fn boxed<const BYTES: usize>(end: End<BYTES>) -> Box<dyn Port> {
     Box::new(end)
+}
+
+/// Worker 0 begins with all elements.
+fn queue() -> Result<Vec<Box<dyn Port>>> {
+    let [one, mut other] = ends::<4>();
+    for number in 0..queue::ELEMENTS {
+        other.send(&number.to_le_bytes())?;
+    }
+    Ok([one, other].map(boxed).into())
 }
 
 /// Two ends, with a channel in each direction.

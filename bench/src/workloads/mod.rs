@@ -19,6 +19,7 @@ pub mod driver;
 mod map;
 pub mod message;
 mod private;
+pub mod queue;
 pub mod tally;
 
 /// What all workloads have in common.
@@ -97,7 +98,8 @@ pub trait OfMessages: Workload {
     }
 }
 
-static OF_MESSAGES: [&dyn OfMessages; 2] = [&channel::Channel, &broadcast::Broadcast];
+static OF_MESSAGES: [&dyn OfMessages; 3] =
+    [&channel::Channel, &broadcast::Broadcast, &queue::Queue];
 
 /// All of them.
 pub fn all() -> impl Iterator<Item = &'static dyn Workload> {

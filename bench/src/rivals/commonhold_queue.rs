@@ -1,0 +1,165 @@
+//! Commonhold's queue, through its public API and nothing else: elements move between two named
+//! queues of one structure in a memory hold.
+//!
+//! One at a time, an element is given and the next one taken by one call (`push_pull`), as a loop
+//! over a queue would do it; many at a time, by a batch.
+
+use std::{hint, ops::Range, path::Path, time::Duration};
+
+use anyhow::{Context, Result, bail, ensure};
+use commonhold::{Batch, Element, Hold, NamedQueue, Queue, QueueOptions};
+
+use super::OURS;
+use crate::{
+    messages::{Carrier, Each, Port},
+    rival::{Rival, Shape, Sharing},
+    rivals::server::Server,
+    workloads::queue::ELEMENTS,
+};
+
+const HOLD: &str = "bench";
+const QUEUE: &str = "elements";
+const ELEMENT_BYTES: u32 = 64;
+const NAMES: [&str; 2] = ["b2a", "a2b"];
+/// Looks before a wait, about as many as the other rivals take before they sleep or yield.
+const LOOKS: u64 = 1000;
+const WAIT: Duration = Duration::from_secs(1);
+
+/// Its workers are processes.
+pub static PROCESSES: CommonholdQueue = CommonholdQueue { name: OURS, sharing: Sharing::Processes };
+/// Its workers are threads of one process.
+pub static THREADS: CommonholdQueue =
+    CommonholdQueue { name: "commonhold threads", sharing: Sharing::Threads };
+
+/// The queue, used by processes or threads.
+pub struct CommonholdQueue {
+    name: &'static str,
+    sharing: Sharing,
+}
+
+impl Rival for CommonholdQueue {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn version(&self) -> Result<String> {
+        super::locked_version("commonhold")
+    }
+
+    fn settings(&self) -> &'static str {
+        "memory hold, 4096 elements of 64 bytes; one: push_pull; many: a batch"
+    }
+
+    fn sharing(&self) -> Sharing {
+        self.sharing
+    }
+
+    fn plays(&self, workload: &str) -> bool {
+        workload == "queue"
+    }
+
+    fn prepare(&self, site: &Path, _shape: &Shape) -> Result<Option<Server>> {
+        let hold = Hold::options().directory(site).create(HOLD);
+        let hold = hold.context("cannot create the hold")?;
+        let options = QueueOptions::new(ELEMENTS, ELEMENT_BYTES).queues(NAMES);
+        hold.queue(QUEUE, options).context("cannot make the queue")?;
+        hold.close().context("cannot close the hold")?;
+        Ok(None)
+    }
+}
+
+impl Carrier for CommonholdQueue {
+    fn open(&self, site: &Path, _shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
+        let hold = Hold::options().directory(site).open(HOLD).context("cannot open the hold")?;
+        let options = QueueOptions::new(ELEMENTS, ELEMENT_BYTES).queues(NAMES);
+        let queue = hold.queue(QUEUE, options).context("cannot open the queue")?;
+        // What one has in hand borrows the queue. A worker opens one, and ends with it.
+        let queue: &'static Queue = Box::leak(Box::new(queue));
+        let open = |seat| Ok(Box::new(End::new(queue, seat)?) as Box<dyn Port>);
+        seats.map(open).collect()
+    }
+}
+
+struct End {
+    incoming: NamedQueue<'static>,
+    outgoing: NamedQueue<'static>,
+    /// Of one at a time: what is in hand, or was sent and goes with the next call.
+    element: Option<Element<'static>>,
+    /// Of many at a time: what is in hand.
+    batch: Batch<'static>,
+}
+
+impl End {
+    fn new(queue: &'static Queue, seat: u64) -> Result<End> {
+        let [mut incoming, mut outgoing] = NAMES.map(|name| queue.named(name));
+        if seat > 0 {
+            std::mem::swap(&mut incoming, &mut outgoing);
+        }
+        let (incoming, outgoing) = (incoming?, outgoing?);
+        Ok(End { incoming, outgoing, element: None, batch: queue.batch() })
+    }
+
+    /// Gives what is in hand and takes the next one.
+    fn take_one(&mut self) -> Result<Element<'static>> {
+        let mut found = match self.element.take() {
+            Some(element) => self.outgoing.push_pull(element, self.incoming)?,
+            None => self.incoming.pull()?,
+        };
+        for looks in 0_u64.. {
+            if let Some(element) = found {
+                return Ok(element);
+            }
+            hint::spin_loop();
+            found = match looks < LOOKS {
+                true => self.incoming.pull()?,
+                false => self.incoming.pull_timeout(WAIT)?,
+            };
+        }
+        bail!("no element came in all the time there is")
+    }
+
+    fn take_many(&mut self, most: usize) -> Result<()> {
+        for looks in 0_u64.. {
+            let taken = match looks < LOOKS {
+                true => self.incoming.pull_into(&mut self.batch, most)?,
+                false => self.incoming.pull_into_timeout(&mut self.batch, most, WAIT)?,
+            };
+            if taken > 0 {
+                break;
+            }
+            hint::spin_loop();
+        }
+        Ok(())
+    }
+}
+
+impl Port for End {
+    /// One element goes with the next call, or with the flush.
+    fn send_many(&mut self, ids: &[[u8; 4]]) -> Result<()> {
+        let in_hand = self.batch.len() + usize::from(self.element.is_some());
+        ensure!(ids.len() == in_hand, "{} elements are in hand, not {}", in_hand, ids.len());
+        if !self.batch.is_empty() {
+            self.outgoing.push_many(&mut self.batch)?;
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, most: usize, each: Each<'_>) -> Result<usize> {
+        if most == 1 {
+            let element = self.take_one()?;
+            each(&element.id().to_le_bytes());
+            self.element = Some(element);
+            return Ok(1);
+        }
+        self.take_many(most)?;
+        self.batch.iter().for_each(|element| each(&element.id().to_le_bytes()));
+        Ok(self.batch.len())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        match self.element.take() {
+            Some(element) => Ok(self.outgoing.push(element)?),
+            None => Ok(()),
+        }
+    }
+}
