@@ -1,12 +1,12 @@
-//! Brings the servers from Debian's packages, when asked and when root.
+//! Brings the servers and spdlog from Debian's packages, when asked and when root.
 
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-const PACKAGES: [&str; 2] = ["redis-server", "memcached"];
+const PACKAGES: [&str; 4] = ["redis-server", "memcached", "g++", "libspdlog-dev"];
 
-/// Installs the packages of both servers. The benchmark starts servers of its own; those that the
+/// Installs the packages of both servers, and those with which spdlog's driver is compiled. The benchmark starts servers of its own; those that the
 /// packages would start as services it neither needs nor uses, so they are told not to start.
 ///
 /// # Errors

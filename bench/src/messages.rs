@@ -9,7 +9,10 @@ use std::{ops::Range, path::Path};
 
 use anyhow::{Result, bail};
 
-use crate::rival::{Rival, Shape};
+use crate::{
+    rival::{Rival, Shape},
+    workloads::tally::Tally,
+};
 
 /// What takes messages.
 pub type Each<'a> = &'a mut dyn FnMut(&[u8]);
@@ -38,6 +41,17 @@ pub trait Port: Send {
     /// there were.
     fn receive(&mut self, _most: usize, _each: Each<'_>) -> Result<usize> {
         bail!("this worker does not receive")
+    }
+
+    /// Of the last worker in `log`: returns when so many lines more are in the file.
+    fn deliver(&mut self, _lines: u64) -> Result<()> {
+        bail!("this worker does not deliver")
+    }
+
+    /// Of a rival that no program in this language can use: does its part of a phase of `log` by
+    /// itself, with so many lines of each writer, and says so.
+    fn play(&mut self, _phase: &str, _lines: u64, _tally: &mut Tally) -> Result<bool> {
+        Ok(false)
     }
 
     /// Sees to it that what was sent arrives without more being sent. Called at the end of a phase.

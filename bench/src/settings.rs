@@ -19,7 +19,7 @@ const EXAMPLES: &str = "\
 Examples:
   commonhold-bench run                           everything, about half an hour
   commonhold-bench run map --keys 10000000 --rival lmdb-batch-1000
-  commonhold-bench run channel queue             messages only
+  commonhold-bench run channel queue log         messages only
   commonhold-bench run --json results.json       and keep the numbers
   commonhold-bench table results.json            the table again
   commonhold-bench list                          the rivals, and which of them can run here";
@@ -47,12 +47,13 @@ pub enum Verb {
 /// How to measure.
 #[derive(Args, Clone, Debug)]
 pub struct Settings {
-    /// Which workloads: map, loop, private, channel, broadcast, queue. All of them unless given.
+    /// Which workloads: map, loop, private, channel, broadcast, queue, log. All of them unless given.
     pub workloads: Vec<String>,
     /// Keys, messages, moves or lines of all workers together. `loop` does twice as many iterations.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 31))]
     pub keys: u64,
-    /// Workers at the same time in `map`: processes, or threads where a rival cannot be shared.
+    /// Workers at the same time in `map`, writers in `log`: processes, or threads where a rival cannot
+    /// be shared.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=64))]
     pub processes: u64,
     /// How often every system is measured, one after the other each time.

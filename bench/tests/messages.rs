@@ -2,13 +2,19 @@
 //! told to each of its rivals in one thread, so that it says which call was wrong. Many workers at
 //! once are in `run.rs`, where every message is checked as well.
 
-use std::io::Write;
+use std::{fs, io::Write};
 
 use commonhold_bench::{
     messages::Port,
     rival::{Order, Shape},
     rivals,
-    workloads::{self, message::message, queue::ELEMENTS},
+    workloads::{
+        self,
+        log::{self, Line},
+        message::message,
+        queue::ELEMENTS,
+        tally::Tally,
+    },
 };
 
 fn shape(workload: &str) -> Shape {
@@ -109,6 +115,25 @@ fn queue(name: &str) {
     });
 }
 
+fn log(name: &str) {
+    with(name, "log", |ports, site| {
+        let mut tally = Tally::new(true).unwrap();
+        let workload = workloads::of_messages("log").unwrap();
+        let shape = shape("log");
+        for phase in ["flood", "burst"] {
+            for (seat, port) in (0..).zip(ports.iter_mut()) {
+                workload.run(phase, seat, &shape, port.as_mut(), &mut tally).unwrap();
+            }
+            workload.check(phase, 2, &shape, site).unwrap();
+        }
+        assert_eq!(tally.operations, 2 * 2 * 300);
+        assert!(!tally.times.unwrap().is_empty(), "no burst was timed");
+        let text = fs::read(log::file(site)).unwrap();
+        let first = Line::new("flood", 1);
+        assert!(text.windows(log::LINE_BYTES).any(|part| part == first.text()));
+    });
+}
+
 macro_rules! rivals {
     ($($workload:ident: $($test:ident $name:literal)*;)*) => {
         const TESTED: &[(&str, &[&str])] = &[$((stringify!($workload), &[$($name),*])),*];
@@ -127,6 +152,8 @@ rivals! {
     broadcast: commonhold "commonhold" iceoryx2 "iceoryx2" bus "bus";
     queue: commonhold "commonhold" commonhold_threads "commonhold threads"
         array_queue "crossbeam ArrayQueue" sync_channel "sync_channel";
+    log: commonhold "commonhold" spdlog "spdlog async" tracing_appender "tracing-appender"
+        file_mutex "file mutex";
 }
 
 #[test]

@@ -61,6 +61,8 @@ fn every_workload_runs_over_every_rival() {
         "broadcast.stream",
         "channel.ping",
         "channel.stream",
+        "log.burst",
+        "log.flood",
         "loop.set_get",
         "map.get",
         "map.get_many",
@@ -126,6 +128,17 @@ fn messages_pass_between_many_workers() {
         assert_eq!(values(&all, phase, metric), systems(workload), "{phase} {metric}");
         assert!(systems(workload) >= 2);
     }
+}
+
+#[test]
+fn lines_of_more_writers_than_processors_all_arrive() {
+    let all = results(&["log", "--keys", "20000", "--rounds", "1", "--processes", "5"]);
+    let systems = all["systems"].as_array().unwrap();
+    assert_eq!(values(&all, "log.burst", "front_ns_per_line"), systems.len());
+    assert_eq!(values(&all, "log.flood", "lines_per_s"), systems.len());
+    assert_eq!(values(&all, "log.burst", "lines_per_s"), 0, "its pauses are no speed");
+    assert_eq!(systems[0]["workers"], "6 processes");
+    assert_eq!(systems[0]["counts"], "lines");
 }
 
 #[test]

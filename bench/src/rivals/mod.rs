@@ -11,6 +11,7 @@ mod array_queue;
 mod bus;
 mod commonhold;
 mod commonhold_channel;
+mod commonhold_log;
 mod commonhold_queue;
 mod hashbrown;
 #[cfg(feature = "iceoryx2")]
@@ -19,12 +20,15 @@ mod iceoryx;
 mod left_out;
 mod lmdb;
 mod memcached;
+mod mutex_file;
 mod redb;
 mod redis;
 pub mod server;
 mod socket;
+mod spdlog;
 mod stream;
 mod sync_channel;
+mod tracing_appender;
 
 /// The name under which Commonhold's own results appear.
 pub const OURS: &str = "commonhold";
@@ -58,6 +62,10 @@ static CARRIERS: &[&dyn Carrier] = &[
     &bus::Broadcast,
     &stream::SOCKET,
     &stream::PIPE,
+    &commonhold_log::CommonholdLog,
+    &spdlog::Spdlog,
+    &tracing_appender::NonBlocking,
+    &mutex_file::MutexFile,
 ];
 
 /// Those that keep keys and values, Commonhold first.

@@ -17,8 +17,9 @@ use anyhow::{Context, Result, bail};
 
 const START_LIMIT: Duration = Duration::from_secs(20);
 const BETWEEN_TRIES: Duration = Duration::from_millis(2);
-// util-linux's; Debian counts it among the essential.
-const LAUNCHER: &str = "setpriv";
+/// Lets the kernel end a process with the one that started it. util-linux's; Debian counts it among
+/// the essential.
+pub const LAUNCHER: &str = "setpriv";
 
 /// A running server.
 pub struct Server {
@@ -93,7 +94,8 @@ pub fn version(program: &str) -> Result<String> {
     Ok(said.lines().next().unwrap_or("unknown").trim().to_owned())
 }
 
-fn find(program: &str) -> Option<PathBuf> {
+/// Where the program lies.
+pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }

@@ -16,6 +16,7 @@ mod broadcast;
 mod channel;
 mod decimal_loop;
 pub mod driver;
+pub mod log;
 mod map;
 pub mod message;
 mod private;
@@ -98,8 +99,8 @@ pub trait OfMessages: Workload {
     }
 }
 
-static OF_MESSAGES: [&dyn OfMessages; 3] =
-    [&channel::Channel, &broadcast::Broadcast, &queue::Queue];
+static OF_MESSAGES: [&dyn OfMessages; 4] =
+    [&channel::Channel, &broadcast::Broadcast, &queue::Queue, &log::Log];
 
 /// All of them.
 pub fn all() -> impl Iterator<Item = &'static dyn Workload> {
