@@ -17,7 +17,7 @@ pub struct CommandLine {
 
 const EXAMPLES: &str = "\
 Examples:
-  commonhold-bench run                           everything, about half an hour
+  commonhold-bench run                           everything
   commonhold-bench run map --keys 10000000 --rival lmdb-batch-1000
   commonhold-bench run channel queue log         messages only
   commonhold-bench run --json results.json       and keep the numbers

@@ -151,9 +151,10 @@ impl Port for End {
             self.element = Some(element);
             return Ok(1);
         }
+        let before = self.batch.len();
         self.take_many(most)?;
-        self.batch.iter().for_each(|element| each(&element.id().to_le_bytes()));
-        Ok(self.batch.len())
+        let new = self.batch.iter().skip(before);
+        Ok(new.map(|element| each(&element.id().to_le_bytes())).count())
     }
 
     fn flush(&mut self) -> Result<()> {

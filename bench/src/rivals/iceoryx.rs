@@ -13,10 +13,11 @@ use std::{cell::RefCell, hint, ops::Range, path::Path, thread};
 use anyhow::{Context, Result, anyhow, ensure};
 use iceoryx2::{
     node::{Node, NodeBuilder},
-    port::{
-        backpressure_strategy::BackpressureStrategy, publisher::Publisher, subscriber::Subscriber,
+    port::{publisher::Publisher, subscriber::Subscriber},
+    prelude::{
+        BackpressureStrategy, Config, FileName, LogLevel, Path as Root, SemanticString,
+        SignalHandlingMode, ipc, set_log_level,
     },
-    prelude::{Config, FileName, LogLevel, SemanticString, SignalHandlingMode, ipc, set_log_level},
     service::port_factory::publish_subscribe::PortFactory,
 };
 
@@ -144,7 +145,7 @@ impl End {
 fn config(site: &Path) -> Result<Config, Failure> {
     let mut config = Config::default();
     let root = site.to_str().ok_or("the directory's path is not UTF-8")?;
-    config.global.set_root_path(&root.try_into()?);
+    config.global.set_root_path(&Root::new(root.as_bytes())?);
     config.global.prefix = FileName::new(site::mark(site).as_bytes())?;
     Ok(config)
 }

@@ -192,7 +192,7 @@ impl Port for Driver {
         for time in answer.split_whitespace() {
             tally.record(time.parse().context("the driver's answer is not understood")?)?;
         }
-        tally.operations = lines * self.writers;
+        tally.operations += lines * self.writers;
         Ok(true)
     }
 

@@ -208,7 +208,7 @@ mod tests {
         let line = |&(writer, number): &(u64, u64)| {
             let mut line = Line::new("flood", writer);
             (0..number).for_each(|_| line.next());
-            [b"12:00 info ", &line.text[..]].concat()
+            [&b"12:00 info "[..], &line.text[..]].concat()
         };
         of.iter().flat_map(line).collect()
     }
