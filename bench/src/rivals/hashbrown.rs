@@ -68,7 +68,10 @@ impl Rival for Hashbrown {
     }
 
     fn plays(&self, workload: &str) -> bool {
-        (self.lock == Lock::None) == (workload == "private")
+        match self.lock {
+            Lock::None => workload == "private",
+            Lock::ReadWrite | Lock::Mutual => matches!(workload, "map" | "loop"),
+        }
     }
 
     fn prepare(&self, _site: &Path, _shape: &Shape) -> Result<Option<Server>> {
