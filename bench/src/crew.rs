@@ -6,7 +6,7 @@
 use std::{
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{self, Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::mpsc::{self, Receiver, Sender},
     thread,
     time::Duration,
@@ -59,6 +59,7 @@ impl Crew {
         let mut crew = Crew { members: Vec::new(), answers, name, resident_bytes: 0 };
         for first_worker in 0..processes {
             let job = Job {
+                run: process::id(),
                 rival: rival.name().to_owned(),
                 workload: workload.name().to_owned(),
                 site: PathBuf::from(site),

@@ -9,8 +9,8 @@ use std::{
     path::PathBuf,
 };
 
-use anyhow::{Context, Result};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
 use crate::{machine::resident_bytes, rival::Shape, team};
@@ -18,6 +18,8 @@ use crate::{machine::resident_bytes, rival::Shape, team};
 /// What a worker process is for. The first line it reads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
+    /// The process id of the run that started it.
+    pub run: u32,
     /// The rival's name.
     pub rival: String,
     /// The workload's name.
@@ -77,7 +79,6 @@ pub struct Done {
 /// The worker's whole life.
 pub fn main() -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("cannot bind to the parent")?;
-    // A parent that died before that call has closed our input, which ends us as well.
     if let Err(error) = serve() {
         say(&Answer::Failed(format!("{error:#}")))?;
     }
@@ -88,6 +89,9 @@ fn serve() -> Result<()> {
     let mut lines = std::io::stdin().lock().lines();
     let job = lines.next().context("a worker is started by `run`, which tells it its job")??;
     let job: Job = serde_json::from_str(&job).context("cannot understand the job")?;
+    // A run that was killed before the kernel knew of us would go unnoticed.
+    let parent = getppid().map(|pid| pid.as_raw_pid().cast_unsigned());
+    ensure!(parent == Some(job.run), "the run has ended");
     let mut team = team::open(job)?;
     say(&Answer::Ready { resident_bytes: resident_bytes(std::process::id())? })?;
 

@@ -16,6 +16,7 @@ mod commonhold_queue;
 mod hashbrown;
 #[cfg(feature = "iceoryx2")]
 mod iceoryx;
+mod leash;
 #[cfg(not(feature = "iceoryx2"))]
 mod left_out;
 mod lmdb;

@@ -1,8 +1,8 @@
 //! A server that the benchmark starts for itself, on a unix socket in the run's own directory.
 //!
-//! Invariant: it ends with the [`Server`], by its own process id, and the kernel ends it
-//! (PR_SET_PDEATHSIG, through `setpriv`) if the benchmark itself is killed. No network, no
-//! configuration file of the machine, no saving to disk. Called by the rivals that are servers.
+//! Invariant: it ends with the [`Server`], by its own process id, and by its [`leash`] if the
+//! benchmark itself is killed. No network, no configuration file of the machine, no saving to disk.
+//! Called by the rivals that are servers.
 
 use std::{
     fs,
@@ -15,11 +15,10 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
+use super::leash;
+
 const START_LIMIT: Duration = Duration::from_secs(20);
 const BETWEEN_TRIES: Duration = Duration::from_millis(2);
-/// Lets the kernel end a process with the one that started it. util-linux's; Debian counts it among
-/// the essential.
-pub const LAUNCHER: &str = "setpriv";
 
 /// A running server.
 pub struct Server {
@@ -27,18 +26,18 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts `program` and returns when it accepts connections on `socket`.
+    /// Starts `program` and returns when it accepts connections on `socket`. The thread that calls
+    /// this must outlive the server: see [`leash`].
     pub fn start(program: &str, arguments: &[String], socket: &Path) -> Result<Server> {
         let log = socket.with_extension("log");
         let output = fs::File::create(&log).context("cannot make the server's log file")?;
-        let child = Command::new(LAUNCHER)
-            .args(["--pdeathsig", "KILL", program])
+        let child = leash::command(program)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
             .spawn()
-            .with_context(|| format!("cannot start {program} through {LAUNCHER}"))?;
+            .with_context(|| format!("cannot start {program}"))?;
         let mut server = Server { child };
         server.await_connection(program, socket, &log)?;
         Ok(server)
@@ -75,15 +74,12 @@ impl Drop for Server {
 
 /// Why `program` cannot be started, with the package that brings it; `None` if it can.
 pub fn missing(program: &str, package: &str) -> Option<String> {
-    if find(LAUNCHER).is_none() {
-        return Some(format!("{LAUNCHER} is not installed: apt-get install util-linux"));
-    }
     if find(program).is_none() {
         return Some(format!(
             "{program} is not installed: apt-get install {package} (or run with --install as root)"
         ));
     }
-    None
+    leash::missing()
 }
 
 /// What `program --version` says first.

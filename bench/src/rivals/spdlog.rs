@@ -2,8 +2,8 @@
 //! writes them.
 //!
 //! A small driver beside this file plays the workload, as `unsafe` is not for a benchmark. It is
-//! compiled with g++ the first time it is needed, next to this program, and started through the same
-//! launcher as the servers, so that the kernel ends it with its worker. Its lines, its bursts and
+//! compiled with g++ the first time it is needed, next to this program, and started on a [`leash`],
+//! so that the kernel ends it with its worker. Its lines, its bursts and
 //! its pauses are those of the workload, which tells them; it answers with the times.
 
 use std::{
@@ -11,12 +11,15 @@ use std::{
     io::{BufRead, BufReader, Write},
     ops::Range,
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Stdio},
 };
 
 use anyhow::{Context, Result, ensure};
 
-use super::server::{LAUNCHER, Server, find};
+use super::{
+    leash,
+    server::{Server, find},
+};
 use crate::{
     messages::{Carrier, Port},
     rival::{Rival, Shape, Sharing},
@@ -82,9 +85,7 @@ impl Rival for Spdlog {
                 "spdlog is not installed: apt-get install libspdlog-dev {install}"
             ));
         }
-        find(LAUNCHER)
-            .is_none()
-            .then(|| format!("{LAUNCHER} is not installed: apt-get install util-linux"))
+        leash::missing()
     }
 
     fn prepare(&self, _site: &Path, _shape: &Shape) -> Result<Option<Server>> {
@@ -108,7 +109,7 @@ fn compiled() -> Result<PathBuf> {
 }
 
 fn compile(to: &Path) -> Result<()> {
-    let mut compiler = Command::new(COMPILER)
+    let mut compiler = leash::command(COMPILER)
         .args(FLAGS)
         .arg("-")
         .args(LIBRARIES)
@@ -155,9 +156,7 @@ struct Driver {
 
 impl Driver {
     fn start(site: &Path, writers: u64) -> Result<Driver> {
-        let mut child = Command::new(LAUNCHER)
-            .args(["--pdeathsig", "KILL"])
-            .arg(compiled()?)
+        let mut child = leash::command(compiled()?)
             .arg(log::file(site))
             .arg(writers.to_string())
             .stdin(Stdio::piped())

@@ -1,0 +1,93 @@
+//! Programs that end with the thread that starts them, even if it is killed.
+//!
+//! The kernel does it (PR_SET_PDEATHSIG, through `setpriv`), from that call on. A starter that is
+//! killed before the call, in the moments in which its child becomes another program, would be
+//! missed; so a shell looks afterwards whether it still is the parent, and only then becomes the
+//! program. Whoever dies before the look is noticed by it, and later by the kernel. The process is
+//! the same all the time, and so is its id.
+//!
+//! Invariant: no program started here outlives its starter. A *thread* starts it: that one must
+//! live as long as the program is needed. Called by the rivals that are programs of their own.
+
+use std::{
+    ffi::OsStr,
+    process::{self, Command},
+};
+
+use super::server::find;
+
+/// util-linux's; Debian counts it among the essential, as it does the shell.
+const LAUNCHER: &str = "setpriv";
+const LOOK: &str = r#"[ "$PPID" = "$1" ] || exit 1; shift; exec "$@""#;
+
+/// A command that runs `program`, to be given its arguments.
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    command_of(process::id(), program)
+}
+
+fn command_of(parent: u32, program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(LAUNCHER);
+    command.args(["--pdeathsig", "KILL", "sh", "-c", LOOK, "sh", &parent.to_string()]);
+    command.arg(program);
+    command
+}
+
+/// Why nothing can be started, and what to do about it; `None` if it can.
+pub fn missing() -> Option<String> {
+    let missing = find(LAUNCHER).is_none();
+    missing.then(|| format!("{LAUNCHER} is not installed: apt-get install util-linux"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Read,
+        os::unix::process::ExitStatusExt,
+        process::{Child, Stdio},
+        thread,
+    };
+
+    use super::*;
+
+    /// Says something, and then waits for the end of its input.
+    fn started(mut command: Command) -> Child {
+        command.args(["-c", "echo here; read _"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+    }
+
+    #[test]
+    fn the_program_has_its_arguments_and_the_id_of_the_child() {
+        let mut command = command("sh");
+        command.args(["-c", "echo $$ \"$1\"", "sh", "a b  'c'"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(child.wait().unwrap().success());
+        assert_eq!(said, format!("{} a b  'c'\n", child.id()));
+    }
+
+    #[test]
+    fn a_starter_that_died_before_the_kernel_was_told_is_noticed() {
+        // For the child it is the same: its parent is another one than the one that it was told.
+        let mut child = started(command_of(process::id() + 1, "sh"));
+        let mut said = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(said, "", "the program ran");
+        assert_eq!(child.wait().unwrap().code(), Some(1));
+    }
+
+    #[test]
+    fn a_program_ends_with_the_thread_that_started_it() {
+        let start = || {
+            let mut child = started(command("sh"));
+            let mut first = [0];
+            child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+            child
+        };
+        let mut child = thread::spawn(start).join().unwrap();
+        // Its input is still open: only a signal can end it.
+        let input = child.stdin.take();
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+        drop(input);
+    }
+}
