@@ -2,7 +2,7 @@
 //! told to each of its rivals in one thread, so that it says which call was wrong. Many workers at
 //! once are in `run.rs`, where every message is checked as well.
 
-use std::{fs, io::Write};
+use std::fs;
 
 use commonhold_bench::{
     messages::Port,
@@ -17,6 +17,8 @@ use commonhold_bench::{
     },
 };
 
+use crate::absent;
+
 fn shape(workload: &str) -> Shape {
     let asked = Shape {
         workers: 2,
@@ -29,16 +31,11 @@ fn shape(workload: &str) -> Shape {
     workloads::named(workload).unwrap().shape(asked)
 }
 
-/// Past libtest's capture, so that it is seen although the test passes.
-fn say_loudly(line: &str) {
-    writeln!(std::io::stderr(), "\n*** SKIPPED: {line}\n").expect("standard error takes a line");
-}
-
 /// Opens all ends and lets `story` use them, with the rival's directory.
 fn with(name: &str, workload: &str, story: impl FnOnce(&mut [Box<dyn Port>], &std::path::Path)) {
     let rival = rivals::carrier(name, workload).unwrap();
     if let Some(why) = rival.missing() {
-        return say_loudly(&format!("{name}: {why}"));
+        return absent::tell(&format!("{name}: {why}"));
     }
     let site = tempfile::Builder::new().prefix("bench-test.").tempdir_in("/dev/shm").unwrap();
     let shape = shape(workload);
@@ -136,10 +133,11 @@ fn log(name: &str) {
 }
 
 macro_rules! rivals {
-    ($($workload:ident: $($test:ident $name:literal)*;)*) => {
+    ($($workload:ident: $($(#[$which:meta])* $test:ident $name:literal)*;)*) => {
         const TESTED: &[(&str, &[&str])] = &[$((stringify!($workload), &[$($name),*])),*];
         $(mod $workload {
             $(#[test]
+            $(#[$which])*
             fn $test() {
                 super::$workload($name);
             })*
@@ -148,12 +146,28 @@ macro_rules! rivals {
 }
 
 rivals! {
-    channel: commonhold "commonhold" sync_channel "sync_channel" iceoryx2 "iceoryx2" bus "bus"
-        unix_socket "unix socket" pipe "pipe";
-    broadcast: commonhold "commonhold" iceoryx2 "iceoryx2" bus "bus";
-    queue: commonhold "commonhold" commonhold_threads "commonhold threads"
-        array_queue "crossbeam ArrayQueue" sync_channel "sync_channel";
-    log: commonhold "commonhold" spdlog "spdlog async" tracing_appender "tracing-appender"
+    channel:
+        commonhold "commonhold"
+        sync_channel "sync_channel"
+        #[cfg_attr(not(feature = "iceoryx2"), ignore = "needs --features iceoryx2")]
+        iceoryx2 "iceoryx2"
+        bus "bus"
+        unix_socket "unix socket"
+        pipe "pipe";
+    broadcast:
+        commonhold "commonhold"
+        #[cfg_attr(not(feature = "iceoryx2"), ignore = "needs --features iceoryx2")]
+        iceoryx2 "iceoryx2"
+        bus "bus";
+    queue:
+        commonhold "commonhold"
+        commonhold_threads "commonhold threads"
+        array_queue "crossbeam ArrayQueue"
+        sync_channel "sync_channel";
+    log:
+        commonhold "commonhold"
+        spdlog "spdlog async"
+        tracing_appender "tracing-appender"
         file_mutex "file mutex";
 }
 

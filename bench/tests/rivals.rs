@@ -2,15 +2,17 @@
 //!
 //! A comparison with a rival that was wrongly set up says nothing, so each must keep what it is
 //! given, overwrite it, delete it, find many at once, and do batches in order; and what one worker
-//! writes another must read. A server that is not installed is skipped, and that is said aloud.
+//! writes another must read. A server that is not installed is [`absent`].
 
-use std::{collections::BTreeMap, io::Write};
+use std::collections::BTreeMap;
 
 use commonhold_bench::{
     rival::{Order, Shape},
     rivals,
     store::{Op, Store},
 };
+
+use crate::absent;
 
 const KEYS: u32 = 500;
 
@@ -19,16 +21,11 @@ fn shape(workers: u64) -> Shape {
     Shape { workers, keys, order: Order::Own, fixed: false, in_file: false, latency: false }
 }
 
-/// Past libtest's capture, so that it is seen although the test passes.
-fn say_loudly(line: &str) {
-    writeln!(std::io::stderr(), "\n*** SKIPPED: {line}\n").expect("standard error takes a line");
-}
-
 /// Opens a fresh store for as many workers and lets `story` use them.
 fn with(name: &str, shape: &Shape, story: impl FnOnce(&mut [Box<dyn Store>])) {
     let rival = rivals::keeper(name).unwrap();
     if let Some(why) = rival.missing() {
-        return say_loudly(&format!("{name}: {why}"));
+        return absent::tell(&format!("{name}: {why}"));
     }
     let site = tempfile::Builder::new().prefix("bench-test.").tempdir_in("/dev/shm").unwrap();
     let server = rival.prepare(site.path(), shape).unwrap();
