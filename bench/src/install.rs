@@ -6,8 +6,9 @@ use anyhow::{Context, Result, ensure};
 
 const PACKAGES: [&str; 4] = ["redis-server", "memcached", "g++", "libspdlog-dev"];
 
-/// Installs the packages of both servers, and those with which spdlog's driver is compiled. The benchmark starts servers of its own; those that the
-/// packages would start as services it neither needs nor uses, so they are told not to start.
+/// Installs the packages of both servers, and those with which spdlog's driver is compiled. The
+/// benchmark starts servers of its own; those that the packages would start as services it neither
+/// needs nor uses, so they are told not to start.
 ///
 /// # Errors
 /// If not root, or if apt-get fails, which has then said why.
