@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     /// Gives out prepared messages.
-    struct Script(std::vec::IntoIter<u64>);
+    struct Script(std::array::IntoIter<u64, 4>);
 
     impl Port for Script {
         fn receive(&mut self, most: usize, each: crate::messages::Each<'_>) -> Result<usize> {
@@ -134,7 +134,7 @@ mod tests {
     fn what_is_lost_or_out_of_order_is_counted_as_wrong() {
         for (numbers, wrong) in [([0, 1, 2, 3], 0), ([0, 2, 1, 3], 2), ([0, 1, 1, 2], 2)] {
             let mut tally = Tally::new(false).unwrap();
-            let mut port = Script(numbers.to_vec().into_iter());
+            let mut port = Script(numbers.into_iter());
             receive_all(4, &mut port, &mut tally).unwrap();
             assert_eq!(tally.wrong, wrong, "{numbers:?}");
         }

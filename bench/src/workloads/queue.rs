@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     /// Gives out prepared elements and takes nothing amiss.
-    struct Script(std::vec::IntoIter<u32>);
+    struct Script(std::array::IntoIter<u32, 3>);
 
     impl Port for Script {
         fn send(&mut self, _message: &[u8]) -> Result<()> {
@@ -111,7 +111,7 @@ mod tests {
         for (numbers, wrong) in [([last, 0, 1], 0), ([last, 1, 0], 2), ([last, last, 0], 2)] {
             for most in [1, 3] {
                 let mut tally = Tally::new(false).unwrap();
-                let mut port = Script(numbers.to_vec().into_iter());
+                let mut port = Script(numbers.into_iter());
                 let first = u64::from(last);
                 pass_on(first..first + 3, most, &mut port, &mut tally).unwrap();
                 assert_eq!(tally.wrong, wrong, "{numbers:?}");
