@@ -2,7 +2,7 @@
 //!
 //! Invariant: a directory whose lock is free belongs to a run that died, and the next run removes
 //! it. So nothing stays behind on a memory file system for longer than until the next run, even
-//! after SIGKILL. Called by the rounds only.
+//! after SIGKILL. Called by the rounds, and by tests.
 
 use std::{
     fs::{self, File},

@@ -2,12 +2,13 @@
 //! told to each of its rivals in one thread, so that it says which call was wrong. Many workers at
 //! once are in `run.rs`, where every message is checked as well.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use commonhold_bench::{
     messages::Port,
     rival::{Order, Shape},
     rivals,
+    site::Site,
     workloads::{
         self,
         log::{self as lines, Line},
@@ -32,16 +33,17 @@ fn shape(workload: &str) -> Shape {
 }
 
 /// Opens all ends and lets `story` use them, with the rival's directory.
-fn with(name: &str, workload: &str, story: impl FnOnce(&mut [Box<dyn Port>], &std::path::Path)) {
+fn with(name: &str, workload: &str, story: impl FnOnce(&mut [Box<dyn Port>], &Path)) {
     let rival = rivals::carrier(name, workload).unwrap();
     if let Some(why) = rival.missing() {
         return absent::tell(&format!("{name}: {why}"));
     }
-    let site = tempfile::Builder::new().prefix("bench-test.").tempdir_in("/dev/shm").unwrap();
+    let mut site = Site::new(Path::new("/dev/shm")).unwrap();
+    let place = site.fresh().unwrap();
     let shape = shape(workload);
-    let server = rival.prepare(site.path(), &shape).unwrap();
-    let mut ports = rival.open(site.path(), &shape, 0..shape.workers).unwrap();
-    story(&mut ports, site.path());
+    let server = rival.prepare(&place, &shape).unwrap();
+    let mut ports = rival.open(&place, &shape, 0..shape.workers).unwrap();
+    story(&mut ports, &place);
     for port in ports.iter_mut().rev() {
         port.finish().unwrap();
     }

@@ -1,22 +1,31 @@
 //! iceoryx2: publish and subscribe by shared memory between processes, without a server.
 //!
 //! One service in each direction. It is set up to lose nothing: no overflow, and a publisher tries
-//! again until there is room. A subscriber has nothing to wait with but looking again, as in
+//! again until there is room. That holds for subscribers who are connected, though, and one connects
+//! when it first looks for messages: what a publisher sent before is kept up to the room there is, and
+//! lost from then on. So all connect before anything is sent. A subscriber has nothing to wait with but looking again, as in
 //! iceoryx2's own benchmark, and yields the processor now and then.
 //!
 //! Its ends serve the thread that made them, so they lie in that thread's own memory; the variant
 //! that may go to other threads takes a lock for each message. Its files and its shared memory have
 //! the name of the run's directory, by which [`crate::site`] removes those of a killed worker.
 
-use std::{cell::RefCell, hint, ops::Range, path::Path, thread};
+use std::{
+    cell::RefCell,
+    hint,
+    ops::Range,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use iceoryx2::{
     node::{Node, NodeBuilder},
-    port::{publisher::Publisher, subscriber::Subscriber},
+    port::{publisher::Publisher, subscriber::Subscriber, update_connections::UpdateConnections},
     prelude::{
-        BackpressureStrategy, Config, FileName, LogLevel, Path as Root, SemanticString,
-        SignalHandlingMode, ipc, set_log_level,
+        BackpressureStrategy, Config, FileName, LogLevel, Path as Root, PortFactory as _,
+        SemanticString, SignalHandlingMode, ipc, set_log_level,
     },
     service::port_factory::publish_subscribe::PortFactory,
 };
@@ -32,6 +41,8 @@ use crate::{
 const ROOM: usize = 4096;
 /// Looks at an empty buffer before the processor is given away.
 const LOOKS: u32 = 1000;
+const BETWEEN_TRIES: Duration = Duration::from_millis(1);
+const LIMIT: Duration = Duration::from_secs(20);
 const THERE: &str = "there";
 const BACK: &str = "back";
 
@@ -71,14 +82,18 @@ thread_local! {
 impl Carrier for Iceoryx {
     fn open(&self, site: &Path, shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
         set_log_level(LogLevel::Error);
-        let both = shape.workers == 2;
-        let mut ports: Vec<Box<dyn Port>> = Vec::new();
-        for seat in seats {
-            let end = End::open(site, seat, both).map_err(|why| anyhow!("iceoryx2: {why}"))?;
-            ENDS.with_borrow_mut(|ends| ends.push(end));
-            ports.push(Box::new(Place(ENDS.with_borrow(Vec::len) - 1)));
-        }
-        Ok(ports)
+        let open = |seat| End::open(site, seat, shape.workers);
+        let ends = seats.map(open).collect::<Result<Vec<_>, _>>();
+        let ends = ends.map_err(|why| anyhow!("iceoryx2: {why}"))?;
+        // Only when all of this process are there, as they wait for each other's.
+        ends.iter().try_for_each(End::connect)?;
+        let keep = |end| -> Box<dyn Port> {
+            ENDS.with_borrow_mut(|ends| {
+                ends.push(end);
+                Box::new(Place(ends.len() - 1))
+            })
+        };
+        Ok(ends.into_iter().map(keep).collect())
     }
 }
 
@@ -88,20 +103,23 @@ type Failure = Box<dyn std::error::Error>;
 struct End {
     publisher: Option<Publisher<ipc::Service, Message, ()>>,
     subscriber: Option<Subscriber<ipc::Service, Message, ()>>,
+    /// To whom it publishes.
+    receivers: usize,
     // They end after what was made with them.
-    _services: [Service; 2],
+    incoming: Service,
+    _outgoing: Service,
     _node: Node<ipc::Service>,
 }
 
 impl End {
-    fn open(site: &Path, seat: u64, both: bool) -> Result<End, Failure> {
+    fn open(site: &Path, seat: u64, workers: u64) -> Result<End, Failure> {
+        let both = workers == 2;
         let node = NodeBuilder::new()
             .config(&config(site)?)
             .signal_handling_mode(SignalHandlingMode::Disabled)
             .create::<ipc::Service>()?;
-        let services = [service(&node, THERE)?, service(&node, BACK)?];
-        let outgoing = &services[usize::from(seat > 0)];
-        let incoming = &services[usize::from(seat == 0)];
+        let (there, back) = (service(&node, THERE)?, service(&node, BACK)?);
+        let (outgoing, incoming) = if seat == 0 { (there, back) } else { (back, there) };
         // Without a way back, worker 0 only sends and the others only receive.
         let publisher = (both || seat == 0).then(|| {
             let strategy = BackpressureStrategy::RetryUntilDelivered;
@@ -112,9 +130,22 @@ impl End {
         Ok(End {
             publisher: publisher.transpose()?,
             subscriber: subscriber.transpose()?,
-            _services: services,
+            receivers: usize::try_from(workers - 1)?,
+            incoming,
+            _outgoing: outgoing,
             _node: node,
         })
+    }
+
+    /// Connects to the publisher, when it has come.
+    fn connect(&self) -> Result<()> {
+        let Some(subscriber) = &self.subscriber else { return Ok(()) };
+        let start = Instant::now();
+        while self.incoming.dynamic_config().number_of_publishers() == 0 {
+            ensure!(start.elapsed() < LIMIT, "iceoryx2: nobody publishes");
+            thread::sleep(BETWEEN_TRIES);
+        }
+        subscriber.update_connections().map_err(|why| anyhow!("iceoryx2: {why}"))
     }
 
     fn receive(&self, most: usize, each: Each<'_>) -> Result<usize> {
@@ -175,7 +206,7 @@ impl Port for Place {
         self.with(|end| {
             let publisher = end.publisher.as_ref().context("this worker only receives")?;
             let sent = publisher.send_copy(message).map_err(|why| anyhow!("iceoryx2: {why}"))?;
-            ensure!(sent > 0, "nobody received a message");
+            ensure!(sent == end.receivers, "{sent} of {} received a message", end.receivers);
             Ok(())
         })
     }
