@@ -13,7 +13,7 @@ use crate::sync::space::Space;
 use std::collections::HashMap;
 use std::sync::atomic::{Ordering, fence};
 
-/// One of the named queues of a [`Queue`], in figures.
+/// One of the named queues of a [`Queue`](crate::Queue), in figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct NamedQueueStat {
@@ -41,7 +41,7 @@ pub struct Holder {
     pub elements: u64,
 }
 
-/// The figures of a [`Queue`].
+/// The figures of a [`Queue`](crate::Queue).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct QueueStat {
