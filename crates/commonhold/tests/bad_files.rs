@@ -7,7 +7,7 @@
 //! number of a mutant reproduce it. The same is done to backups: what is restored is right or refused.
 
 use crate::support::ground::Ground;
-use crate::support::process::{Board, Child, End};
+use crate::support::process::{Board, Child, End, limit_address_space};
 use crate::support::shape::Shape;
 use crate::support::{Dice, long};
 use commonhold::{Error, ErrorKind, Hold, MapOptions, Queue, QueueOptions, Values};
@@ -273,7 +273,7 @@ fn mutants(
 /// A damaged number must not be able to eat the machine.
 fn limit() {
     setrlimit(Resource::RLIMIT_FSIZE, 256 << 20, 256 << 20).unwrap();
-    setrlimit(Resource::RLIMIT_AS, 8 << 30, 8 << 30).unwrap();
+    limit_address_space(8 << 30);
 }
 
 /// Overwrites the same file: a hold knows its inode.
@@ -363,7 +363,7 @@ fn salvage_of_damaged_holds() {
     let ground = Ground::file();
     let path = ground.path("it.hold");
     let original = sample(&path);
-    mutants("salvage", many(150), &original, &|n, bytes| overwrite(n, bytes), &|bytes| {
+    mutants("salvage", many(300), &original, &|n, bytes| overwrite(n, bytes), &|bytes| {
         store(&path, bytes);
         match Hold::salvage(&path) {
             Ok(report) => {

@@ -257,10 +257,10 @@ fn recoverers_are_killed_at_every_step_of_recovery() {
     {
         let scenario = scenario::by_name(name);
         for step in scenario.steps() {
-            // All pairs of steps take minutes; every fourth of them, another fourth in the next scenario.
+            // All pairs of steps take minutes; every third of them, another third in the next scenario.
             turn += 1;
             for (number, recovering) in recovering.iter().enumerate() {
-                let chosen = long() || (turn + number) % 4 == 0;
+                let chosen = long() || (turn + number) % 3 == 0;
                 if chosen && kill_recoverer(&scenario, step, recovering) {
                     killed.insert(*recovering);
                 }

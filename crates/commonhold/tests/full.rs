@@ -5,7 +5,7 @@
 //! full file system is a small tmpfs in a mount namespace of a child process.
 
 use crate::support::ground::Ground;
-use crate::support::process::{Board, Child};
+use crate::support::process::{Board, Child, limit_address_space};
 use crate::support::script::read;
 use crate::support::shape::Shape;
 use commonhold::{Error, ErrorKind, Hold, Map, Values};
@@ -346,11 +346,4 @@ fn a_limit_on_address_space_makes_the_hold_smaller() {
 
 fn shape_key(id: u32) -> Vec<u8> {
     Shape::General.key(id)
-}
-
-/// Leaves this process so many bytes more than it has now.
-fn limit_address_space(bytes: u64) {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
-    setrlimit(Resource::RLIMIT_AS, pages * 4096 + bytes, pages * 4096 + bytes).unwrap();
 }

@@ -186,9 +186,12 @@ fn every_step_of_logs_is_passed() {
     let writers = [writer_steps(), passed(crowd)].concat();
     let collectors = collector_steps(collect_to_files);
     for step in steps::ALL.iter().filter(|s| s.starts_with("log.") || s.starts_with("collect.")) {
-        // Handing back in recovery: `recoverers_are_killed`.
-        let passed = writers.contains(step) || collectors.contains(step);
-        assert!(passed || *step == "log.handed-back", "nobody passes {step}");
+        // These only after a death: `recoverers_are_killed`, `successors_are_killed_as_they_take_back`.
+        let later = ["log.handed-back", "collect.emptied", "collect.taken-back"].contains(step);
+        assert!(
+            later || writers.contains(step) || collectors.contains(step),
+            "nobody passes {step}"
+        );
     }
 }
 
@@ -255,6 +258,46 @@ fn collectors_of_files_are_killed_at_every_step() {
     kill_collectors(collect_to_files, &|_| 0);
 }
 
+#[test]
+fn successors_are_killed_as_they_take_back() {
+    for (step, time) in [("collect.emptied", 1), ("collect.emptied", 2), ("collect.taken-back", 1)]
+    {
+        let ground = Ground::memory();
+        let (path, out) = (ground.path("it.hold"), ground.path("out"));
+        let (hold, log) = open(&path);
+        write_and_leave(&path, 16, 60, &Board::new(16));
+        for (step, time) in [("collect.written", 1), (step, time)] {
+            assert!(kill_at(step, time, || collect_to_files(&path, &out)), "{step} is not passed");
+        }
+        Child::run("third", || collect_to_files(&path, &out)).finish();
+        assert_eq!(repeated(&out, &[(16, 60), (17, 60), (18, 1)], step), 0, "{step}, time {time}");
+        assert_eq!(log.stat().unwrap().waiting_bytes, 0);
+        whole(&hold, step);
+    }
+}
+
+/// How many lines are there twice; of each writer so many must be there.
+#[track_caller]
+fn repeated(out: &Path, writers: &[(u64, u64)], what: &str) -> usize {
+    let text = all_text(out);
+    let mut all: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let (who, number) = prove(line);
+        all.entry(who).or_default().push(number);
+    }
+    let mut repeated = 0;
+    for (who, count) in writers {
+        let mut numbers = all.remove(who).unwrap_or_default();
+        let len = numbers.len();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert!(numbers.iter().copied().eq(0..*count), "{what}: {who}: {numbers:?}");
+        repeated += len - numbers.len();
+    }
+    assert!(all.is_empty(), "{what}: {all:?}");
+    repeated
+}
+
 /// Kills collectors; their successors repeat so many lines after the first passage of a step, none after others.
 fn kill_collectors(collect: fn(&Path, &Path), repeats: &dyn Fn(&str) -> usize) {
     let steps = collector_steps(collect);
@@ -271,21 +314,7 @@ fn kill_collectors(collect: fn(&Path, &Path), repeats: &dyn Fn(&str) -> usize) {
             }
             // The dead one is in nobody's way, swept or not.
             Child::run("successor", || collect(&path, &out)).finish();
-            let text = all_text(&out);
-            let mut all: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-            for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-                let (who, number) = prove(line);
-                all.entry(who).or_default().push(number);
-            }
-            let mut repeated = 0;
-            for (who, count) in [(1, 5), (16, 60), (17, 60), (18, 1)] {
-                let mut numbers = all.remove(&who).unwrap_or_default();
-                let len = numbers.len();
-                numbers.sort_unstable();
-                numbers.dedup();
-                assert!(numbers.iter().copied().eq(0..count), "{step}: {who}: {numbers:?}");
-                repeated += len - numbers.len();
-            }
+            let repeated = repeated(&out, &[(1, 5), (16, 60), (17, 60), (18, 1)], step);
             // The second time that it is passed there is nothing to write.
             let wanted = if killed && time == 1 { repeats(step) } else { 0 };
             assert_eq!(repeated, wanted, "{step}, time {time}");

@@ -331,3 +331,20 @@ fn a_hold_stays_while_anybody_uses_it() {
     drop((map, hold));
     until("the hold is deleted", || !path.exists());
 }
+
+#[test]
+fn a_new_hold_is_safe_from_whoever_deletes_the_one_before_it() {
+    // Each has a reaper, which looks at the name while the next hold gets it.
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    for round in 0..if long() { 20_000 } else { 300 } {
+        let hold = Hold::options().delete_on_last_exit(true).create(&path).unwrap();
+        assert!(path.exists(), "{round}: the reaper of an earlier hold has deleted this one");
+        hold.close().unwrap();
+        if let Err(error) = Hold::drop_hold(&path, round % 2 == 0) {
+            let reapers = [ErrorKind::NotFound, ErrorKind::Busy];
+            assert!(reapers.contains(&error.kind()), "{round}: {error}");
+        }
+        until("the hold is deleted", || !path.exists());
+    }
+}

@@ -2,10 +2,12 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::handle::Hold;
+use crate::hold::open_byte;
 use crate::hold::superblock::MAGIC;
-use crate::os::byte_lock;
+use crate::os::byte_lock::{self, HeldBytes};
 use crate::os::file::HoldFile;
 use crate::os::place;
+use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -66,21 +68,47 @@ fn open_file(path: &Path) -> std::io::Result<HoldFile> {
 
 pub(crate) fn drop_hold(name: &Path, force: bool) -> Result<()> {
     let path = place::resolve(name, None)?;
-    let shown = path.display();
     let failed = |e: std::io::Error| Error::os(path.display(), &e);
-    let file = place::open_existing(&path, false).map_err(failed)?;
-    let mut magic = [0u8; 8];
-    let read = file.read_at(&mut magic, 0).map_err(failed)?;
-    if read < 8 || u64::from_le_bytes(magic) != MAGIC {
-        let text = format!("{shown}: not a hold, so it is left alone; delete it by other means");
-        return Err(Error::new(ErrorKind::NotAHold, text));
+    let (file, writable) = open_to_drop(&path).map_err(failed)?;
+    check_magic(&file, &path)?;
+    let file = HoldFile::new(file, path.clone(), writable).map_err(failed)?;
+    let _held = match force {
+        true => open_byte::share(&file, &path)?.map(|shared| shared.held),
+        false => Some(lock_unused(&file)?).filter(|_| open_byte::leads_to(&path, &file)),
     }
-    let file = HoldFile::new(file, path.clone(), false).map_err(failed)?;
-    if !force && byte_lock::in_use(&file).map_err(failed)? {
-        let text = format!(
-            "{shown}: a process has it open ('hold stat' shows which); use force to delete it"
-        );
-        return Err(Error::new(ErrorKind::Busy, text));
-    }
+    .ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
     std::fs::remove_file(&path).map_err(failed)
+}
+
+/// For writing if that is allowed: deleting needs a permission of the directory only.
+fn open_to_drop(path: &Path) -> std::io::Result<(File, bool)> {
+    let open = |writable| Ok((place::open_existing(path, writable)?, writable));
+    open(true).or_else(|_| open(false))
+}
+
+fn check_magic(file: &File, path: &Path) -> Result<()> {
+    let mut magic = [0u8; 8];
+    let read = file.read_at(&mut magic, 0).map_err(|e| Error::os(path.display(), &e))?;
+    if read == 8 && u64::from_le_bytes(magic) == MAGIC {
+        return Ok(());
+    }
+    let shown = path.display();
+    let text = format!("{shown}: not a hold, so it is left alone; delete it by other means");
+    Err(Error::new(ErrorKind::NotAHold, text))
+}
+
+/// Its open byte if nobody uses it. Who may not write it cannot keep users out, and gets the byte as one of them.
+fn lock_unused(file: &HoldFile) -> Result<HeldBytes> {
+    let held = match file.writable() {
+        true => open_byte::alone(file)?,
+        false if byte_lock::in_use(file).map_err(|e| Error::os(file.path().display(), &e))? => None,
+        false => open_byte::share(file, file.path())?.map(|shared| shared.held),
+    };
+    held.ok_or_else(|| {
+        let text = format!(
+            "{}: a process has it open ('hold stat' shows which); use force to delete it",
+            file.path().display()
+        );
+        Error::new(ErrorKind::Busy, text)
+    })
 }

@@ -5,6 +5,7 @@
 //! | the public handle and its options | [`handle`], [`options`], [`stat`] |
 //! | the first page | [`superblock`] |
 //! | opening and creating | [`open`] |
+//! | who has it open | [`open_byte`] |
 //! | recovering a dead participant as a whole | [`recover`] |
 //! | keeping writers out for a moment | [`freeze`] |
 //! | proving it whole | [`check`] |
@@ -21,6 +22,7 @@ pub(crate) mod frames;
 pub(crate) mod freeze;
 pub(crate) mod handle;
 pub(crate) mod open;
+mod open_byte;
 pub(crate) mod options;
 pub(crate) mod recover;
 pub(crate) mod restore;

@@ -2,13 +2,14 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::handle::Hold;
+use crate::hold::open_byte;
 use crate::hold::options::HoldOptions;
 use crate::hold::recover;
 use crate::hold::superblock::{DELETE_ON_LAST_EXIT, superblock};
 use crate::memory::arena::{Arena, Hooks};
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, Kind, State, growth, header};
-use crate::os::byte_lock::{HeldBytes, LockKind, OPEN_BYTE};
+use crate::os::byte_lock::HeldBytes;
 use crate::os::draft::Draft;
 use crate::os::file::HoldFile;
 use crate::os::mapping::Mapping;
@@ -22,7 +23,6 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// Extents of a new hold: the superblock with the first headers and roots, and the participants.
 const FIRST_EXTENTS: u64 = space::LEAST / EXTENT;
@@ -146,7 +146,7 @@ fn try_open(path: &Path, options: &HoldOptions) -> Result<Option<Hold>> {
     let max_bytes = first_look(path, &file)?;
     let file = HoldFile::new(file, path.to_owned(), writable).map_err(failed)?;
     let in_memory = is_in_memory(&file)?;
-    let Some(open_lock) = lock_open_byte(&file, path)? else { return Ok(None) };
+    let Some(open_lock) = open_byte::share(&file, path)? else { return Ok(None) };
     let len = file.len().map_err(failed)?;
     if len < FIRST_EXTENTS * EXTENT {
         return Err(truncated(path, len, FIRST_EXTENTS * EXTENT));
@@ -159,7 +159,7 @@ fn try_open(path: &Path, options: &HoldOptions) -> Result<Option<Hold>> {
     }
     let space = Space::new(file, mapping, in_memory);
     check_sizes(&space, path)?;
-    check_boot(&space, path, open_lock.alone, writable)?;
+    check_boot(&space, path, open_lock.was_alone, writable)?;
     let arena = Arena::new(space);
     arena.set_lock_timeout(options.lock_timeout);
     *arena.open_lock.lock().unwrap_or_else(|e| e.into_inner()) = Some(open_lock.held);
@@ -232,37 +232,6 @@ fn truncated(path: &Path, len: u64, wanted: u64) -> Error {
         path.display()
     );
     Error::new(ErrorKind::Truncated, text)
-}
-
-struct OpenLock {
-    held: HeldBytes,
-    /// Nobody else had the hold open a moment ago.
-    alone: bool,
-}
-
-/// Takes the open byte, shared. `None` if the file is gone by then.
-fn lock_open_byte(file: &HoldFile, path: &Path) -> Result<Option<OpenLock>> {
-    let failed = |e: std::io::Error| Error::os(path.display(), &e);
-    let mut alone = false;
-    for attempt in 0..500 {
-        if file.writable() && !alone {
-            let exclusive = [(OPEN_BYTE, LockKind::Exclusive)];
-            alone = HeldBytes::try_lock(file, &exclusive).map_err(failed)?.is_some();
-        }
-        let shared = [(OPEN_BYTE, LockKind::Shared)];
-        if let Some(held) = HeldBytes::try_lock(file, &shared).map_err(failed)? {
-            let same = path.metadata().is_ok_and(|now| {
-                use std::os::unix::fs::MetadataExt;
-                (now.dev(), now.ino()) == (file.dev(), file.ino())
-            });
-            return Ok(same.then_some(OpenLock { held, alone }));
-        }
-        if attempt > 10 {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-    let text = format!("{}: somebody uses it alone (salvage?); try again later", path.display());
-    Err(Error::new(ErrorKind::Busy, text))
 }
 
 fn check_sizes(space: &Space, path: &Path) -> Result<()> {
@@ -366,8 +335,7 @@ fn extend_table(arena: &Arena) -> Result<()> {
 /// After a handle was closed: the last one leaves the hold clean.
 fn closed(arena: &Arena) {
     let space = &arena.space;
-    let exclusive = [(OPEN_BYTE, LockKind::Exclusive)];
-    let Ok(Some(alone)) = HeldBytes::try_lock(space.file(), &exclusive) else { return };
+    let Ok(Some(alone)) = open_byte::alone(space.file()) else { return };
     if participant::slots(space).any(|(number, slot)| slot.user(number).is_some()) {
         return;
     }
@@ -394,8 +362,7 @@ pub(crate) fn open_for_salvage(path: &Path) -> Result<(Space, HeldBytes)> {
     }
     let file = HoldFile::new(file, path.to_owned(), true).map_err(failed)?;
     let in_memory = is_in_memory(&file)?;
-    let exclusive = [(OPEN_BYTE, LockKind::Exclusive)];
-    let Some(alone) = HeldBytes::try_lock(&file, &exclusive).map_err(failed)? else {
+    let Some(alone) = open_byte::alone(&file)?.filter(|_| open_byte::leads_to(path, &file)) else {
         return Err(crate::hold::salvage::not_alone(path));
     };
     // Whole extents only: a shorter tail cannot hold a record that is intact.

@@ -68,7 +68,7 @@ impl HoldOptions {
 
     /// How long an operation of this handle waits for a lock whose holder lives and does not let go, because it is stopped
     /// (SIGSTOP, a debugger), say; default as long as it takes. Then it is the error `TimedOut`, which names slot
-    /// and process, and has changed nothing. The holder's death ends the wait at once in any case, and reads never wait.
+    /// and process, and what waited is not done (of several keys or elements, those before are). The holder's death ends the wait at once in any case, and reads never wait.
     pub fn lock_timeout(mut self, time: Duration) -> HoldOptions {
         self.lock_timeout = Some(time);
         self

@@ -90,8 +90,9 @@ pub(crate) fn salvage(name: &Path) -> Result<SalvageReport> {
     std::fs::rename(&path, &old).map_err(failed)?;
     let written = build_aside(&path, &options, |hold| salvage.write(hold));
     if let Err(error) = written {
-        // Everything as it was.
-        std::fs::rename(&old, &path).map_err(failed)?;
+        // Everything as it was, unless somebody has made another hold of this name meanwhile.
+        std::fs::hard_link(&old, &path).map_err(failed)?;
+        std::fs::remove_file(&old).map_err(failed)?;
         return Err(error);
     }
     drop(alone);

@@ -1,6 +1,7 @@
 //! A file that begins anew when it is full.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::steps::step;
 use rapidhash::v3::{DEFAULT_RAPID_SECRETS, rapidhash_v3_seeded};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -102,10 +103,12 @@ impl RotatedFile {
         // The oldest last: killed in between, the successor finds the place again.
         for age in 0..emptied {
             shorten(&self.aged(age), 0)?;
+            step!("collect.emptied");
         }
         if let Some(age) = cut {
             shorten(&self.aged(age), place.bytes)?;
         }
+        step!("collect.taken-back");
         self.bytes = self.file.metadata()?.len();
         Ok(())
     }

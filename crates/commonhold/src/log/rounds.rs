@@ -11,7 +11,7 @@ use crate::log::merge::Cursor;
 use crate::log::rotate::Place;
 use crate::steps::step;
 use crate::sync::space::Space;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 const NOTHING: u64 = 0;
 /// Text may be in the file behind the place.
@@ -21,10 +21,15 @@ const WRITTEN: u64 = 2;
 
 /// Before anything is written to a file.
 pub(crate) fn begin(header: &Header, place: Place) {
+    // What a predecessor left behind its place is taken back already. Killed before the last store, there is no place: half
+    // of it with half of the last one would be another.
+    header.round.store(NOTHING, Ordering::Relaxed);
+    fence(Ordering::Release);
     for (word, part) in header.place.iter().zip(place.words()) {
         // Relaxed: a successor sees everything that the dead one stored.
         word.store(part, Ordering::Relaxed);
     }
+    step!("collect.placing");
     // Release: the place is whole when the word says so.
     header.round.store(PLACED, Ordering::Release);
     step!("collect.placed");

@@ -103,7 +103,8 @@ impl<'q> NamedQueue<'q> {
     /// little more than one, but not one atomic step.
     ///
     /// # Errors
-    /// As for [`push`](Self::push). `Invalid` if `from` is of another queue: then nothing was moved.
+    /// As for [`push`](Self::push). `Invalid` if `from` is of another queue: then nothing was moved. `TimedOut` of either half: the element
+    /// is in this queue if it was the pull's.
     pub fn push_pull(
         &self,
         element: Element<'_>,

@@ -171,7 +171,7 @@ impl Patience {
 
 fn timed_out(owner: Owner, peers: &impl Peers, time: Duration) -> Error {
     let text = format!(
-        "waited {time:?} for a lock that slot {} (process {}) holds, which lives (stopped?); nothing was changed",
+        "waited {time:?} for a lock that slot {} (process {}) holds, which lives (stopped?); what waited for it was not done",
         owner.slot(),
         peers.pid(owner)
     );

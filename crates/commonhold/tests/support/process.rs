@@ -12,6 +12,7 @@
 //! Board memory is only seen as atomics.
 #![allow(unsafe_code)]
 
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -393,4 +394,11 @@ pub fn wait_for_clone(pid: i32) -> End {
     let text = std::fs::File::open("/dev/null").expect("/dev/null");
     let mut child = Child { name: "clone".into(), pid: Pid::from_raw(pid), text, ended: None };
     child.wait()
+}
+
+/// Leaves this process so many bytes of address space more than it has now: a forked child has its parent's mappings.
+pub fn limit_address_space(bytes: u64) {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+    setrlimit(Resource::RLIMIT_AS, pages * 4096 + bytes, pages * 4096 + bytes).unwrap();
 }

@@ -129,8 +129,15 @@ fn test(args: &Args, json: bool) -> Result<ExitCode> {
     report.interrupted = interrupt.came();
     match done {
         Err(Trouble::ReaderGone) => return Err(Trouble::ReaderGone),
-        // One of its processes has heard of it before this one.
-        Err(Trouble::Interrupted) => (report.passed, report.interrupted) = (true, true),
+        // One of its processes has heard of it before this one, perhaps.
+        Err(Trouble::Interrupted) if interrupt.comes_within(interrupt::MOMENT) => {
+            (report.passed, report.interrupted) = (true, true);
+        }
+        Err(Trouble::Interrupted) => {
+            report
+                .problems
+                .push("a process was ended by a signal that was not meant for the run".into());
+        }
         Err(Trouble::Text(text)) => report.problems.push(text),
         Ok(()) => report.passed = true,
     }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// The exit code of a run that a signal ended, as shells give it for Ctrl-C.
 pub const EXIT_CODE: u8 = 130;
 /// Signals that come so soon after the first belong to it.
-const MOMENT: Duration = Duration::from_secs(1);
+pub const MOMENT: Duration = Duration::from_secs(1);
 
 /// Says whether the person at the terminal wants the run to end.
 #[derive(Clone, Default)]
@@ -53,6 +53,15 @@ impl Interrupt {
             }
         });
         Ok(interrupt)
+    }
+
+    /// Whether a signal has come, or comes in so short a time.
+    pub fn comes_within(&self, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        while !self.came() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.came()
     }
 
     /// Whether a signal has come.

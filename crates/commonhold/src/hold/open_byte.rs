@@ -1,0 +1,52 @@
+//! Who has the hold open: one byte beyond the data, locked by every user.
+//!
+//! Invariant: **whoever takes a hold's name away has its open byte locked** (the reaper and salvage exclusively, see
+//! [`os::reaper`](crate::os::reaper)). So a name that was seen to lead to the file leads there until it is taken away. Without that
+//! another hold could get the name in between, and lose it.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::os::byte_lock::{HeldBytes, LockKind, OPEN_BYTE};
+use crate::os::file::HoldFile;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+const EXCLUSIVE: [(u64, LockKind); 1] = [(OPEN_BYTE, LockKind::Exclusive)];
+const SHARED: [(u64, LockKind); 1] = [(OPEN_BYTE, LockKind::Shared)];
+
+/// The open byte, locked as by every user.
+pub(super) struct Shared {
+    pub(super) held: HeldBytes,
+    /// Nobody else had the hold open a moment ago.
+    pub(super) was_alone: bool,
+}
+
+/// Locks it as a user; waits a while for one who is alone. `None` if the name does not lead to the file any more.
+pub(super) fn share(file: &HoldFile, path: &Path) -> Result<Option<Shared>> {
+    let mut was_alone = false;
+    for attempt in 0..500 {
+        was_alone = was_alone || (file.writable() && alone(file)?.is_some());
+        if let Some(held) = lock(file, &SHARED)? {
+            return Ok(leads_to(path, file).then_some(Shared { held, was_alone }));
+        }
+        if attempt > 10 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    let text = format!("{}: somebody uses it alone (salvage?); try again later", path.display());
+    Err(Error::new(ErrorKind::Busy, text))
+}
+
+/// Locks it alone, for which the file must be open for writing. `None` if anybody has the hold open.
+pub(super) fn alone(file: &HoldFile) -> Result<Option<HeldBytes>> {
+    lock(file, &EXCLUSIVE)
+}
+
+/// Whether this name is that file's.
+pub(super) fn leads_to(path: &Path, file: &HoldFile) -> bool {
+    path.metadata().is_ok_and(|now| (now.dev(), now.ino()) == (file.dev(), file.ino()))
+}
+
+fn lock(file: &HoldFile, how: &[(u64, LockKind)]) -> Result<Option<HeldBytes>> {
+    HeldBytes::try_lock(file, how).map_err(|e| Error::os(file.path().display(), &e))
+}
