@@ -12,7 +12,11 @@ use crate::support::process::{Board, Child, End, until};
 use crate::support::shape::Shape;
 use crate::support::{Dice, long};
 use commonhold::{ErrorKind, Hold, MapOptions};
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::Signal;
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
 
 fn call(ask: Ask, told: Option<u64>, start: u64, end: u64) -> Call {
     Call { key: 0, ask, told, start, end }
@@ -332,19 +336,39 @@ fn a_hold_stays_while_anybody_uses_it() {
     until("the hold is deleted", || !path.exists());
 }
 
+/// The lock that every user of a hold shares, and that a reaper has alone as it looks and deletes (docs/format.md).
+fn lock_alone(path: &Path) -> File {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    let lock = libc::flock {
+        l_type: libc::F_WRLCK as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: 1 << 62,
+        l_len: 1,
+        l_pid: 0,
+    };
+    fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
+    file
+}
+
 #[test]
 fn a_new_hold_is_safe_from_whoever_deletes_the_one_before_it() {
-    // Each has a reaper, which looks at the name while the next hold gets it.
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
-    for round in 0..if long() { 20_000 } else { 300 } {
-        let hold = Hold::options().delete_on_last_exit(true).create(&path).unwrap();
-        assert!(path.exists(), "{round}: the reaper of an earlier hold has deleted this one");
-        hold.close().unwrap();
-        if let Err(error) = Hold::drop_hold(&path, round % 2 == 0) {
-            let reapers = [ErrorKind::NotFound, ErrorKind::Busy];
-            assert!(reapers.contains(&error.kind()), "{round}: {error}");
-        }
-        until("the hold is deleted", || !path.exists());
+    for force in [false, true] {
+        let ground = Ground::memory();
+        let path = ground.path("it.hold");
+        Hold::create(&path).unwrap().close().unwrap();
+        let reaper = lock_alone(&path);
+        std::thread::scope(|scope| {
+            let dropping = scope.spawn(|| Hold::drop_hold(&path, force));
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(path.exists(), "deleted behind the reaper's back");
+            std::fs::remove_file(&path).unwrap();
+            let next = Hold::create(&path).unwrap();
+            drop(reaper);
+            let kind = dropping.join().unwrap().unwrap_err().kind();
+            assert_eq!(kind, if force { ErrorKind::NotFound } else { ErrorKind::Busy });
+            assert!(path.exists(), "another hold was deleted");
+            next.close().unwrap();
+            Hold::drop_hold(&path, force).unwrap();
+        });
     }
 }
