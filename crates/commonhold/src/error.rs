@@ -53,6 +53,8 @@ pub enum ErrorKind {
     TooManyParticipants = 19,
     /// Another operating system error.
     Io = 20,
+    /// A follower was too slow: what comes next in the stream is overwritten.
+    Lapped = 21,
 }
 
 /// An error of any operation of this library.

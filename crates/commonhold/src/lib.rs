@@ -36,14 +36,15 @@ mod queue;
 #[cfg_attr(not(feature = "steps"), allow(unused))]
 #[doc(hidden)]
 pub mod steps;
+mod stream;
 mod sync;
 
 pub use channel::consumer::Consumer;
 pub use channel::handle::Channel;
 pub use channel::options::{ChannelOptions, Join, Peer, Policy, Received, Wait};
 pub use channel::producer::Producer;
+pub use channel::raw_bytes::RawBytes;
 pub use channel::reserve::Reservation;
-pub use channel::ring::RawBytes;
 pub use channel::status::{ChannelStat, ConsumerInfo, ConsumerState};
 pub use error::{Error, ErrorKind, Result};
 pub use hold::backup::BackupReport;
@@ -85,3 +86,6 @@ pub use queue::handle::Queue;
 pub use queue::named::NamedQueue;
 pub use queue::options::QueueOptions;
 pub use queue::stat::{Holder, NamedQueueStat, QueueStat};
+pub use stream::follow::Follower;
+pub use stream::frame::{ChangeKind, StreamFrame};
+pub use stream::position::StreamPosition;

@@ -4,6 +4,10 @@
 //! nothing, and that the three ways to read (one by one, many at once, iteration) agree. Widths of the
 //! fixed-length mode cover its three layouts: pairs in one word, larger pairs inline, no value at all.
 //! Errors are at the end, each by its kind.
+//!
+//! A binary of its own: `./test` runs it twice, as users build the library too, which is not to cost compiling everything twice.
+
+mod support;
 
 use crate::support::ground::Ground;
 use crate::support::shape::{COUNTER, Shape};

@@ -83,6 +83,9 @@ fn kill_at(scenario: &Scenario, step: &str, time: u32) -> bool {
     let ground = Ground::memory();
     let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
     let what = format!("'{}' killed at {step}, time {time}", scenario.name);
+    if scenario.streams {
+        scenario.prepare(&path);
+    }
     let companion = Child::run(format!("companion; {what}"), || accompany(&path, scenario, &board));
     until("the companion works", || board.get(word::PROGRESS) > 2 || companion.is_gone());
     let killed = victim(&what, &path, scenario, VICTIM, &board, word::VICTIM, step, time);
@@ -149,6 +152,11 @@ killed! {
     killed_among_mixed_pairs = "mixed pairs";
     killed_in_a_cache = "cache";
     killed_in_a_cache_that_evicts = "evicting";
+    killed_among_changes_that_are_told = "streamed";
+    killed_while_a_map_grows_whose_changes_are_told = "streamed growth";
+    killed_among_words_that_are_told = "streamed words";
+    killed_among_pairs_that_are_told = "streamed pairs";
+    killed_in_a_cache_whose_changes_are_told = "streamed cache";
     killed_while_making_and_dropping_maps = "maps";
     killed_while_moving_elements = "queue";
     killed_while_passing_messages = "channel";
@@ -231,7 +239,7 @@ fn kill_recoverer(scenario: &Scenario, step: &str, recovering: &str) -> bool {
     let ground = Ground::memory();
     let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
     let what = format!("'{}' killed at {step}, recoverer at {recovering}", scenario.name);
-    scenario::prepare(&path, scenario.shape);
+    scenario.prepare(&path);
     assert!(victim(&what, &path, scenario, VICTIM, &board, word::VICTIM, step, 1), "{what}");
     let second =
         scenario::by_name(if scenario.shape == Shape::General { "mixed" } else { scenario.name });
@@ -250,21 +258,35 @@ fn kill_recoverer(scenario: &Scenario, step: &str, recovering: &str) -> bool {
 fn recoverers_are_killed_at_every_step_of_recovery() {
     let recovering: Vec<&str> =
         steps::ALL.iter().copied().filter(|s| s.starts_with("recover.")).collect();
+    let names = [
+        "grow",
+        "mixed",
+        "large",
+        "mixed words",
+        "mixed pairs",
+        "cache",
+        "streamed",
+        "maps",
+        "empty",
+        "queue",
+    ];
+    let of = |scenario: Scenario| scenario.steps().into_iter().map(move |step| (scenario, step));
+    let deaths: Vec<_> = names.into_iter().map(scenario::by_name).flat_map(of).collect();
     let mut killed = BTreeSet::new();
-    let mut turn = 0;
-    for name in
-        ["grow", "mixed", "large", "mixed words", "mixed pairs", "cache", "maps", "empty", "queue"]
-    {
-        let scenario = scenario::by_name(name);
-        for step in scenario.steps() {
-            // All pairs of steps take minutes; every third of them, another third in the next scenario.
-            turn += 1;
-            for (number, recovering) in recovering.iter().enumerate() {
-                let chosen = long() || (turn + number) % 3 == 0;
-                if chosen && kill_recoverer(&scenario, step, recovering) {
-                    killed.insert(*recovering);
-                }
+    for (turn, (scenario, step)) in deaths.iter().enumerate() {
+        for (number, recovering) in recovering.iter().enumerate() {
+            // All pairs of steps take minutes; every third of them, another third after the next death.
+            let chosen = long() || (turn + number).is_multiple_of(3);
+            if chosen && kill_recoverer(scenario, step, recovering) {
+                killed.insert(*recovering);
             }
+        }
+    }
+    // Some steps are passed after few deaths only, none of which may have been chosen.
+    for recovering in recovering.iter().filter(|step| !killed.contains(**step)).collect::<Vec<_>>()
+    {
+        if deaths.iter().any(|(scenario, step)| kill_recoverer(scenario, step, recovering)) {
+            killed.insert(*recovering);
         }
     }
     let missed: Vec<_> = recovering.iter().filter(|s| !killed.contains(**s)).collect();
@@ -327,7 +349,7 @@ fn watch(path: &Path, shape: Shape, board: &Board) {
 fn random_kills(shape: Shape, seconds: u64) -> u32 {
     let ground = Ground::memory();
     let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
-    scenario::prepare(&path, shape);
+    Child::run("preparation", || drop(scenario::open(&path, shape))).finish();
     let judge = Child::run("judge", || judge(&path, shape, &board));
     let watcher = Child::run("watcher", || watch(&path, shape, &board));
     let mut dice = Dice::new(3);

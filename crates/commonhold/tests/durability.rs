@@ -235,6 +235,68 @@ fn salvage_keeps_what_is_intact_and_reports_what_is_not() {
 
 /// A name that two maps have, and one that no map can have, once ended the whole salvage.
 #[test]
+fn salvage_says_what_was_cut_off_and_what_is_missing() {
+    let ground = Ground::file();
+    let path = ground.path("it.hold");
+    written_by_a_victim(&path);
+    let len = std::fs::metadata(&path).unwrap().len();
+    // Half an extent too: what is left of it cannot hold anything.
+    let left = len * 2 / 3 / 65_536 * 65_536 + 32_768;
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(left).unwrap();
+    let report = Hold::salvage(&path).unwrap();
+    assert_eq!(report.cut_off, len - left, "{report:?}");
+    assert!(report.missing > 0 && report.kept > 0, "{report:?}");
+    let hold = Hold::open(&path).unwrap();
+    let kept: u64 =
+        SHAPES.iter().map(|(name, _)| hold.open_map(name).map_or(0, |m| m.len().unwrap())).sum();
+    assert_eq!(kept, report.kept, "{report:?}");
+    for (name, shape) in SHAPES.iter().filter(|(name, _)| hold.open_map(name).is_ok()) {
+        let map = hold.open_map(name).unwrap();
+        let read_all =
+            (0..PAIRS).filter_map(|id| Some(read(*shape, id, &map.get(shape.key(id)).unwrap()?)));
+        assert_eq!(
+            read_all.inspect(|version| assert_eq!(*version, shape.fit(1))).count() as u64,
+            map.len().unwrap()
+        );
+    }
+}
+
+#[test]
+fn a_killed_backup_leaves_no_file() {
+    let ground = Ground::file();
+    let path = ground.path("it.hold");
+    let hold = Hold::create(&path).unwrap();
+    fill(&hold, 1);
+    let (directory, mut dice, mut cut_short) = (ground.path("backups"), Dice::new(3), 0);
+    std::fs::create_dir(&directory).unwrap();
+    for round in 0..if long() { 500 } else { 40 } {
+        let target = directory.join(format!("{round}"));
+        let board = Board::new(1);
+        let mut victim = Child::run("backup", || {
+            let hold = Hold::open(&path).unwrap();
+            board.put(0, 1);
+            hold.backup(&target).unwrap();
+        });
+        until("it begins", || board.get(0) == 1 || victim.is_gone());
+        std::thread::sleep(std::time::Duration::from_micros(dice.below(20_000)));
+        victim.signal(Signal::SIGKILL);
+        victim.wait();
+        if target.exists() {
+            let copy = ground.path("copy.hold");
+            Hold::restore(&target, &copy).unwrap();
+            all_there(&Hold::open(&copy).unwrap(), 1);
+            std::fs::remove_file(&copy).unwrap();
+            std::fs::remove_file(&target).unwrap();
+        } else {
+            cut_short += 1;
+        }
+        let left: Vec<_> = std::fs::read_dir(&directory).unwrap().collect();
+        assert!(left.is_empty(), "round {round}: {left:?}");
+    }
+    assert!(cut_short > 0, "none was killed in the middle");
+}
+
+#[test]
 fn salvage_keeps_the_pairs_of_a_map_whose_name_is_damaged() {
     let shape = Shape::General;
     for damaged in [b"first", b"f\0rst", b"\xff\xfe\xfd\xfc\xfb"] {

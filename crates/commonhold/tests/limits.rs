@@ -22,6 +22,44 @@ fn bytes(len: usize, dice: &mut Dice) -> Vec<u8> {
     (0..len).map(|_| dice.roll() as u8).collect()
 }
 
+/// The records and extents in use, which must all be reachable.
+#[track_caller]
+fn used(hold: &Hold) -> u64 {
+    let report = hold.check().unwrap();
+    assert!(report.ok && report.allocated == report.reachable, "{report:?}");
+    hold.stat().unwrap().used_bytes
+}
+
+#[test]
+fn values_grow_into_the_room_that_was_asked_for() {
+    for room in [0u32, 2000, 200_000] {
+        let ground = Ground::memory();
+        let hold = Hold::create(ground.path("it.hold")).unwrap();
+        let map = hold.map("it", MapOptions::general().value_room(room)).unwrap();
+        for key in 0..200u32 {
+            map.set(key.to_le_bytes(), b"").unwrap();
+        }
+        let before = used(&hold);
+        for len in [1, 100, 1900] {
+            for key in 0..200u32 {
+                map.set(key.to_le_bytes(), vec![key as u8; len]).unwrap();
+                assert_eq!(map.get(key.to_le_bytes()).unwrap(), Some(vec![key as u8; len]));
+            }
+        }
+        // One class for all lengths up to the room; without it each length needs extents of its own.
+        let grown = used(&hold).saturating_sub(before);
+        assert_eq!(grown < 2 * 65_536, room > 0, "{room} bytes of room: {grown} bytes more");
+        // Another handle asks for none, and reads and changes what this one has stored.
+        let other = hold.open_map("it").unwrap();
+        assert_eq!(other.get(7u32.to_le_bytes()).unwrap(), Some(vec![7; 1900]));
+        other.set(7u32.to_le_bytes(), b"short").unwrap();
+        for key in 0..200u32 {
+            assert!(other.delete(key.to_le_bytes()).unwrap());
+        }
+        used(&hold);
+    }
+}
+
 /// Every length around which a size class, a bucket line or a page may end.
 fn lengths() -> Vec<usize> {
     let mut all: Vec<usize> = (0..700).collect();

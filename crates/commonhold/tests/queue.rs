@@ -177,6 +177,28 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
+fn figures_are_for_readers_too() {
+    let (ground, hold, queue) = make(5);
+    let [free, a2b] = ["free", "a2b"].map(|name| queue.named(name).unwrap());
+    a2b.push(free.pull().unwrap().unwrap()).unwrap();
+    let in_hand = free.pull().unwrap().unwrap();
+    hold.map("a map", MapOptions::general()).unwrap();
+    let reader = Hold::options().read_only(true).open(ground.path("it.hold")).unwrap();
+    let stat = reader.queue_stat("it").unwrap();
+    assert_eq!((stat.elements, stat.element_bytes), (5, 16));
+    let lens: Vec<(&str, u64)> = stat.queues.iter().map(|q| (&q.name[..], q.len)).collect();
+    assert_eq!(lens, [("free", 3), ("a2b", 1), ("b2a", 0)]);
+    let pid = std::process::id();
+    assert!(
+        matches!(&stat.holders[..], [h] if h.pid == pid && h.alive && h.elements == 1),
+        "{stat:?}"
+    );
+    refused(reader.queue_stat("none"), ErrorKind::NotFound, "none");
+    refused(reader.queue_stat("a map"), ErrorKind::Mismatch, "a map");
+    drop(in_hand);
+}
+
+#[test]
 fn an_element_goes_only_where_it_belongs() {
     let (_ground, hold, queue) = make(3);
     let other = hold.queue("other", options(3)).unwrap();

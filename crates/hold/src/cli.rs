@@ -3,7 +3,7 @@
 
 use crate::commands::{
     backup, channel, check, completions, del, doctor, drop, dump, get, incr, keys, list, load, log,
-    man, pop, push, queue, repair, restore, scan, set, shift, stat, unshift,
+    man, pop, push, queue, repair, restore, scan, set, shift, stat, unshift, watch,
 };
 use crate::output::{Format, Output};
 use crate::target::Directory;
@@ -29,6 +29,7 @@ Examples:
   hold queue create shop jobs; hold queue push shop jobs full 'first job'
   hold channel create shop ticks; hold channel recv shop ticks
   hold log create shop events; hold log write shop events 'the shop is open'
+  hold watch shop prices                 # changes as they happen
   hold list shop
   hold check ./shop.hold
   hold demo
@@ -136,6 +137,9 @@ pub enum Verb {
     /// Write lines from many processes, and collect them as one
     #[command(after_help = flowing(log::EXAMPLES))]
     Log(log::Args),
+    /// Print the changes of a map as they happen
+    #[command(after_help = flowing(watch::EXAMPLES))]
+    Watch(watch::Args),
     /// Copy a whole hold to a file, as it is at one instant, while others write
     #[command(after_help = flowing(backup::EXAMPLES))]
     Backup(backup::Args),

@@ -76,6 +76,23 @@ fn conditions_decide_whether_a_value_is_stored() {
 }
 
 #[test]
+fn who_waits_for_one_that_stands_still_may_give_up() {
+    let ground = Ground::new();
+    ground.ok(&["set", "shop", "prices", "apple", "3"]);
+    let hold = commonhold::Hold::open(ground.path("shop.hold")).unwrap();
+    let freeze = hold.freeze().unwrap();
+    let patient = ["--lock-timeout", "20ms"];
+    let change = ["set", "shop", "prices", "apple", "4"];
+    let err = ground.fails(3, &[&change[..], &patient].concat());
+    let holder = format!("process {}", std::process::id());
+    assert!(err.contains("waited 20ms") && err.contains(&holder), "{err}");
+    assert_eq!(ground.ok(&[&["get", "shop", "prices", "apple"], &patient[..]].concat()), "3");
+    drop(freeze);
+    ground.ok(&[&change[..], &patient].concat());
+    assert_eq!(ground.ok(&["get", "shop", "prices", "apple"]), "4");
+}
+
+#[test]
 fn uids_find_pairs() {
     let ground = Ground::new();
     let set = ground.json(&["set", "shop", "prices", "apple", "3"]);

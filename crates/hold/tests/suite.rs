@@ -12,3 +12,4 @@ mod messages;
 mod pairs;
 mod queues;
 mod runs;
+mod watch;

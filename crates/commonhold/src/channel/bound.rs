@@ -2,11 +2,11 @@
 
 use crate::channel::layout::{Head, LINE_STEP, LINES, LINES_OFFSET, Line, RING_OFFSET};
 use crate::channel::options::Peer;
-use crate::channel::ring::Ring;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::Arena;
 use crate::memory::attach::Attachment;
 use crate::memory::block::{self, Block};
+use crate::memory::ring::Ring;
 use crate::memory::roots;
 use crate::sync::owner::Owner;
 use crate::sync::space::Space;

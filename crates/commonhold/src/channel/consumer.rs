@@ -6,7 +6,7 @@ use crate::channel::join;
 use crate::channel::layout::{Mark, Use, Word};
 use crate::channel::options::{Join, Policy, Received, Wait};
 use crate::channel::producer::{Until, deadline};
-use crate::channel::ring::RawBytes;
+use crate::channel::raw_bytes::RawBytes;
 use crate::channel::seat::Seat;
 use crate::error::{Error, ErrorKind, Result};
 use crate::steps::step;
@@ -174,7 +174,7 @@ impl Consumer {
         }
         let Some(len) = self.next(until)? else { return Ok(None) };
         let bound = Arc::clone(&self.bound);
-        let message = bound.ring.raw(self.at.position + HEADER, len);
+        let message = RawBytes::new(&bound.ring, self.at.position + HEADER, len);
         let result = look(message, Received { sequence: self.at.sequence, missed: 0 });
         self.taken(len);
         Ok(Some(result))

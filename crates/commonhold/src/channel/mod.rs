@@ -15,7 +15,7 @@
 //! | [`join`] | becoming a consumer, from now or the oldest message kept |
 //! | [`seat`] | the tie of both to their participant: closed handles, forks, death |
 //! | [`status`] | who sends, who receives, who is behind |
-//! | [`bound`], [`layout`], [`frame`], [`ring`] | where the channel lies, its words, its headers, its bytes |
+//! | [`bound`], [`layout`], [`frame`], [`raw_bytes`] | where the channel lies, its words, its headers, its bytes |
 
 mod bound;
 pub(crate) mod consumer;
@@ -25,9 +25,9 @@ mod join;
 mod layout;
 pub(crate) mod options;
 pub(crate) mod producer;
+pub(crate) mod raw_bytes;
 pub(crate) mod recover;
 pub(crate) mod reserve;
-pub(crate) mod ring;
 mod room;
 mod seat;
 pub(crate) mod status;

@@ -5,6 +5,7 @@
 
 use crate::channel::frame::HEADER;
 use crate::channel::producer::Producer;
+use crate::channel::raw_bytes::RawBytes;
 use crate::error::{ErrorKind, Result};
 use crate::steps::step;
 use std::fmt;
@@ -41,7 +42,7 @@ impl<'a> Reservation<'a> {
     /// Where the bytes lie, at an address that is a multiple of 8. Valid for reads and writes as long as this value.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         let start = self.producer.position() + HEADER;
-        self.producer.bound().ring.raw(start, self.len as u64).as_mut_ptr()
+        RawBytes::new(&self.producer.bound().ring, start, self.len as u64).as_mut_ptr()
     }
 
     /// Writes `bytes` behind the first `at` ones.

@@ -27,6 +27,7 @@ use crate::os::place;
 use crate::queue::handle::{self as queue, Queue};
 use crate::queue::options::QueueOptions;
 use crate::queue::stat::{self as queue_stat, QueueStat};
+use crate::stream::own;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
 use std::fmt;
@@ -195,7 +196,24 @@ impl Hold {
         stat::maps(self)
     }
 
-    /// Opens the queue of this name, or makes it.
+    /// Gives a map a stream: from now on every change of it is told to whoever follows ([`Map::follow`]), and the last `bytes` (rounded up to a
+    /// power of two, at least 64 KiB) of what was told are kept. Writers wait for a moment. False if the map has a stream
+    /// already, which stays as it is. The stream ends with the map.
+    ///
+    /// A writer pays for it with one more lock, which all writers of the map share, and the copying of key and value.
+    ///
+    /// # Errors
+    /// `NotFound`; `Invalid` for more than 4 GiB; `Full`; those of [`freeze`](Self::freeze).
+    pub fn begin_stream(&self, map: &str, bytes: u64) -> Result<bool> {
+        let size = own::size(bytes)?;
+        let map = self.open_map(map)?;
+        let _frozen = self.freeze()?;
+        let lane = self.arena.enter()?;
+        map.bound.ensure_current(self.space())?;
+        own::begin(&lane, map.bound.stream(self.space()), size)
+    }
+
+    /// Opens an existing queue, whatever its options., or makes it.
     ///
     /// # Errors
     /// `Mismatch` if it exists with other options or as another kind of structure; `ReadOnly`; `Invalid` for bad names or

@@ -6,6 +6,7 @@ use crate::hold::open_byte;
 use crate::hold::options::HoldOptions;
 use crate::hold::recover;
 use crate::hold::superblock::{DELETE_ON_LAST_EXIT, superblock};
+use crate::map::root;
 use crate::memory::arena::{Arena, Hooks};
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, Kind, State, growth, header};
@@ -16,6 +17,7 @@ use crate::os::mapping::Mapping;
 use crate::os::place::{self, FileSystem};
 use crate::os::reaper;
 use crate::steps::step;
+use crate::stream::own;
 use crate::sync::participant::{self, TABLE_EXTENTS, table};
 use crate::sync::space::{self, Space};
 use std::fs::File;
@@ -285,10 +287,18 @@ fn check_boot(space: &Space, path: &Path, alone: bool, writable: bool) -> Result
         }
     }
     if writable && alone {
+        if own.inode.load(Ordering::Relaxed) != space.file().ino() {
+            renumber_streams(space)?;
+        }
         own.inode.store(space.file().ino(), Ordering::Relaxed);
         own.set_boot();
     }
     Ok(())
+}
+
+/// A copy of a hold has streams of its own: what is told from now on is not what the original tells.
+fn renumber_streams(space: &Space) -> Result<()> {
+    root::all(space).try_for_each(|(_, root)| own::renumber(&root.stream))
 }
 
 /// Somebody may write from now on: a file hold says so on the disk before anything else gets there.
@@ -352,8 +362,19 @@ fn closed(arena: &Arena) {
     drop(alone);
 }
 
+/// A hold in which nothing is believed.
+pub(crate) struct Damaged {
+    pub(crate) space: Space,
+    /// Nobody else opens it meanwhile.
+    pub(crate) alone: HeldBytes,
+    /// Bytes that can be looked at.
+    pub(crate) len: u64,
+    /// Bytes that the file is shorter than it says it is.
+    pub(crate) cut_off: u64,
+}
+
 /// Maps a file hold for salvage, alone: nothing in it is checked but that it is a hold.
-pub(crate) fn open_for_salvage(path: &Path) -> Result<(Space, HeldBytes)> {
+pub(crate) fn open_for_salvage(path: &Path) -> Result<Damaged> {
     let failed = |e: std::io::Error| open_error(path, true, &e);
     let file = place::open_existing(path, true).map_err(failed)?;
     match first_look(path, &file) {
@@ -376,6 +397,7 @@ pub(crate) fn open_for_salvage(path: &Path) -> Result<(Space, HeldBytes)> {
     let space = Space::new(file, mapping, in_memory);
     superblock(&space).check_identity(path)?;
     space.has_been_lengthened(len);
-    growth(&space).committed.store(len / EXTENT, Ordering::Relaxed);
-    Ok((space, alone))
+    let committed = growth(&space).committed.swap(len / EXTENT, Ordering::Relaxed);
+    let should_be = if committed <= MOST_BYTES / EXTENT { committed * EXTENT } else { 0 };
+    Ok(Damaged { space, alone, len, cut_off: should_be.saturating_sub(cut) })
 }

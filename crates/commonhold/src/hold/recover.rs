@@ -1,6 +1,6 @@
 //! Recovering a dead participant as a whole; run by who holds its byte, acting as it.
 //!
-//! Order: (1) locks that protect idempotent work are let go: growth, directories, gate, names; (2) segments, parents of
+//! Order: (1) streams are settled, and locks that protect idempotent work are let go: growth, directories, gate, names; (2) segments, parents of
 //! splits before their children; (3) locks in blocks, then what was in hand there; (4) maps and other structures half
 //! made or half dropped; (5) extents. Each part may be interrupted
 //! by the recoverer's own death and is repeated from the start by the next. A waiter that holds locks itself does only
@@ -21,6 +21,7 @@ use crate::memory::roots::{StructureKind, roots};
 use crate::memory::{attach, extents};
 use crate::queue::recover as queue;
 use crate::steps::step;
+use crate::stream::words;
 use crate::sync::owner::Owner;
 use crate::sync::participant::{self, LaneList};
 use crate::sync::robust_lock::{self, Level};
@@ -120,6 +121,9 @@ fn release_locks(arena: &Arena, owner: Owner, level: Level) {
             robust_lock::unlock(word);
         }
     };
+    for (_, root) in root::all(space) {
+        words::settle(space, &root.stream, &root.stream_head, owner);
+    }
     release(&extents::growth(space).lock, Level::Growth);
     for (_, root) in root::all(space) {
         release(&root.directory_lock, Level::Directories);

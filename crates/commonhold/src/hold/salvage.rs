@@ -7,7 +7,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::handle::Hold;
-use crate::hold::open::{LEAST_BYTES, MOST_BYTES, open_for_salvage};
+use crate::hold::open::{Damaged, LEAST_BYTES, MOST_BYTES, open_for_salvage};
 use crate::hold::restore::build_aside;
 use crate::map::bound::Bound;
 use crate::map::cache;
@@ -73,13 +73,9 @@ enum Find {
 pub(crate) fn salvage(name: &Path) -> Result<SalvageReport> {
     let path = place::resolve(name, None)?;
     let failed = |e: std::io::Error| Error::os(path.display(), &e);
-    let (space, alone) = open_for_salvage(&path)?;
+    let Damaged { space, alone, len, cut_off } = open_for_salvage(&path)?;
     let mut salvage = Salvage::new(&space);
-    let len = space.file().len().map_err(failed)?;
-    let committed = growth(&space).committed.load(Ordering::Relaxed);
-    if committed <= MOST_BYTES / EXTENT {
-        salvage.report.cut_off = (committed * EXTENT).saturating_sub(len);
-    }
+    salvage.report.cut_off = cut_off;
     salvage.search(len);
     let limit = growth(&space).max_bytes.load(Ordering::Relaxed);
     let mut options = Hold::options().mode(space.file().mode().map_err(failed)?);

@@ -7,6 +7,8 @@ use crate::map::options::MapMode;
 use crate::map::record::Shape;
 use crate::map::root::{self, Root, Status};
 use crate::map::segment::{BUCKETS, CACHE_BUCKETS, Segment};
+use crate::stream::follow::Followed;
+use crate::stream::words::Stream;
 use crate::sync::space::Space;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -69,6 +71,12 @@ impl Bound {
         space.view(self.root)
     }
 
+    /// Its stream, if it has one.
+    #[inline]
+    pub(crate) fn stream<'a>(&self, space: &'a Space) -> Stream<'a> {
+        Stream::of(space, self.root, self.incarnation)
+    }
+
     /// The last check of every operation.
     ///
     /// # Errors
@@ -103,6 +111,11 @@ impl Bound {
     #[inline]
     pub(crate) fn has_cells(&self) -> bool {
         matches!(self.inline, Some(Inline::Cells(_)))
+    }
+
+    /// The map as a follower needs to know it.
+    pub(crate) fn followed(&self) -> Followed {
+        Followed { name: self.name.clone(), root: self.root, incarnation: self.incarnation }
     }
 
     /// The same, with room for values of so many bytes at least.

@@ -25,6 +25,7 @@ use crate::memory::gate;
 use crate::memory::lane::LaneGuard;
 use crate::os::clock;
 use crate::steps::step;
+use crate::stream::frame::ChangeKind;
 use crate::sync::robust_lock::{self, Level, Peers};
 use crate::sync::space::Space;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -195,7 +196,8 @@ fn evict_from(
             visited.fetch_and(!bit, Ordering::Relaxed);
         } else if expired || over() {
             let counter = if expired { &root.expired } else { &root.evicted };
-            write::remove_at(lane, bound, segment, position)?;
+            let kind = if expired { ChangeKind::Expire } else { ChangeKind::Evict };
+            write::remove_at(lane, bound, segment, position, Some(kind))?;
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }

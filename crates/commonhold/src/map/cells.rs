@@ -315,6 +315,10 @@ impl Packing for Cells {
         bucket.head().store(changed(head, position % BUCKET_SLOTS, Some(spare)), Ordering::Release);
     }
 
+    fn commits(&self, position: u32) -> u32 {
+        position / BUCKET_SLOTS * self.bucket_words()
+    }
+
     fn clear(&self, segment: Segment<'_>, position: u32) {
         let head = self.bucket(segment, position / BUCKET_SLOTS).head();
         let changed = changed(head.load(Ordering::Relaxed), position % BUCKET_SLOTS, None);

@@ -32,6 +32,8 @@ pub(crate) struct Change<'a> {
     pub(crate) at: Option<u32>,
     pub(crate) act: Act<'a>,
     pub(crate) expiry: Expiry,
+    /// Whether the stream tells of it: a pair that only goes elsewhere is no change for who follows.
+    pub(crate) tells: bool,
 }
 
 /// Cache mode: when the pair expires.
@@ -47,7 +49,7 @@ pub(crate) enum Expiry {
 
 impl<'a> Change<'a> {
     pub(crate) fn new(key: &'a [u8], rule: Rule<'a>, act: Act<'a>) -> Change<'a> {
-        Change { key, rule, at: None, act, expiry: Expiry::Own }
+        Change { key, rule, at: None, act, expiry: Expiry::Own, tells: true }
     }
 
     /// True if the key, found at this position or not at all, is where it is to be.

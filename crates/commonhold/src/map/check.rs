@@ -43,6 +43,17 @@ pub(crate) fn check(
     for chunk in root.chunks.iter().chain([&root.first_chunk]) {
         findings.chunks.insert(chunk.load(Ordering::Acquire));
     }
+    let ring = root.stream.ring.load(Ordering::Acquire);
+    if ring != 0 && !findings.reachable.insert(ring) {
+        findings.problem(format!("map '{}': its stream shares its memory", bound.name));
+    }
+    if let Err(error) = bound.stream(space).ring() {
+        findings.problem(format!("map '{}': {error}", bound.name));
+    }
+    // Nobody writes: whoever has the lock only looks, and nothing is under way.
+    if root.stream_head.armed.load(Ordering::Acquire) != 0 {
+        findings.problem(format!("map '{}': a change of its stream is not settled", bound.name));
+    }
     let mut covered = 0u64;
     for segment in directory::segments(space, root) {
         if !is_segment(space, segment.offset) {

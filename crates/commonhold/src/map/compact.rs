@@ -118,6 +118,7 @@ fn move_away(lane: &LaneGuard<'_>, bound: &Bound, record: &Record<'_>) -> Result
         at: None,
         act: Act::Put(&value),
         expiry: Expiry::At(record.expiry()),
+        tells: false,
     };
     // The rule is checked under the lock: what was copied is what the record held, or nothing happens.
     match write::apply_once(lane, bound, &change, None) {

@@ -177,6 +177,7 @@ pub(crate) fn claim_chunk(lane: &LaneGuard<'_>, count: u64) -> Result<u64> {
 /// True if the chunk at `offset` is in use by the map of `root`.
 pub(crate) fn is_linked(root: &Root, offset: u64) -> bool {
     root.first_chunk.load(Ordering::Acquire) == offset
+        || root.stream.ring.load(Ordering::Acquire) == offset
         || root.chunks.iter().any(|chunk| chunk.load(Ordering::Acquire) == offset)
 }
 

@@ -11,6 +11,8 @@ use crate::map::read::{Hit, Place};
 use crate::map::walk::{Iter, Keys};
 use crate::map::{cache, inline, locked, read, write};
 use crate::memory::arena::Arena;
+use crate::stream::follow::Follower;
+use crate::stream::position::StreamPosition;
 use crate::sync::space::Space;
 use std::fmt;
 use std::sync::Arc;
@@ -500,6 +502,23 @@ impl Map {
         }
         let outcome = self.apply(&Change { at: Some(uid.0 & 0xff), ..change }, old)?;
         Ok(outcome.done.then_some(outcome))
+    }
+
+    /// Follows the map's changes from now on. The map needs a stream ([`Hold::begin_stream`](crate::Hold::begin_stream)).
+    ///
+    /// # Errors
+    /// `NotFound` if it has none, or was dropped; `Closed`.
+    pub fn follow(&self) -> Result<Follower> {
+        Follower::new(Arc::clone(&self.arena), self.bound.followed())
+    }
+
+    /// Follows the map's changes from a position on that a [`Follower`] gave earlier, perhaps in another process.
+    ///
+    /// # Errors
+    /// `Mismatch` if the position is not one of the map's stream, which ends with the map; `Lapped` if the stream does not reach back so
+    /// far; those of [`follow`](Self::follow).
+    pub fn follow_from(&self, position: StreamPosition) -> Result<Follower> {
+        self.follow()?.seek(position)
     }
 
     /// All pairs. Keys present throughout are seen exactly once, whatever others do meanwhile; keys that

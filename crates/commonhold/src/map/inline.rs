@@ -19,6 +19,8 @@ use crate::map::write::not_a_number;
 use crate::memory::arena::{Arena, Writer};
 use crate::memory::lane::LaneGuard;
 use crate::steps::step;
+use crate::stream::append::{self, Turn};
+use crate::stream::frame::ChangeKind;
 use crate::sync::space::Space;
 use std::sync::atomic::{Ordering, fence};
 
@@ -49,6 +51,9 @@ pub(crate) trait Packing {
 
     /// Stores a pair, under the lock; its last store is the commit point.
     fn put(&self, segment: Segment<'_>, position: u32, hash: Hash, pair: &Self::Pair);
+
+    /// The slot whose store commits a change of a position.
+    fn commits(&self, position: u32) -> u32;
 
     /// Empties a position by one store, under the lock.
     fn clear(&self, segment: Segment<'_>, position: u32);
@@ -309,12 +314,26 @@ fn apply_packed<P: Packing>(
             old.extend_from_slice(before);
         }
         let (pair, number) = result_of(packing, change, before);
+        let turn = match (&pair, &found) {
+            (Some(pair), _) => begin_frame(lane, bound, packing, segment, ChangeKind::Set, pair),
+            (None, Some((_, pair))) => {
+                begin_frame(lane, bound, packing, segment, ChangeKind::Delete, pair)
+            }
+            (None, None) => Ok(None),
+        };
+        let turn = turn.inspect_err(|_| locked::unlock(lane, segment))?;
         begin(lane, segment);
+        if let Some(turn) = &turn {
+            turn.arm(segment.slot_offset(packing.commits(position)));
+        }
         match &pair {
             Some(pair) => packing.put(segment, position, hash, pair),
             None => packing.clear(segment, position),
         }
         step!("inline.committed");
+        if let Some(turn) = turn {
+            turn.finish();
+        }
         locked::count(bound, segment, found.is_some(), pair.is_some());
         locked::unlock(lane, segment);
         return Ok(Outcome { done: true, uid: hash.directory() << 8 | position, number });
@@ -358,22 +377,58 @@ fn begin(writer: &impl Writer, segment: Segment<'_>) {
     header.mark.store(counter, Ordering::Release);
 }
 
-/// Removes the pair at a position of a locked segment; false if there is none.
+/// Writes the frame of a change of a pair that is going to be committed: `pair` is the new one, or the one that goes.
+/// `None` if the map has no stream.
+fn begin_frame<'a, P: Packing>(
+    writer: &impl Writer,
+    bound: &Bound,
+    packing: &P,
+    segment: Segment<'a>,
+    kind: ChangeKind,
+    pair: &P::Pair,
+) -> Result<Option<Turn<'a>>> {
+    let (stream, position) = (bound.stream(segment.space), &segment.header().stream_position);
+    append::begin(writer, stream, position, kind, 0, |out| {
+        let (key, value) = parts(packing, pair);
+        out.extend_from_slice(key);
+        if kind == ChangeKind::Set {
+            out.extend_from_slice(value);
+        }
+        key.len()
+    })
+}
+
+/// Removes the pair at a position of a locked segment; false if there is none. `kind` is what the stream tells; nothing,
+/// if nobody can follow any more.
+///
+/// # Errors
+/// Those of waiting for the stream.
 pub(crate) fn remove_at(
     writer: &impl Writer,
     bound: &Bound,
     inline: &Inline,
     segment: Segment<'_>,
     position: u32,
-) -> bool {
-    let used = inline.is_used(segment, position);
-    if used {
+    kind: Option<ChangeKind>,
+) -> Result<bool> {
+    packed!(inline, packing => {
+        let Some(pair) = packing.at(segment, position) else { return Ok(false) };
+        let turn = match kind {
+            Some(kind) => begin_frame(writer, bound, packing, segment, kind, &pair)?,
+            None => None,
+        };
         begin(writer, segment);
-        inline.clear(segment, position);
+        if let Some(turn) = &turn {
+            turn.arm(segment.slot_offset(packing.commits(position)));
+        }
+        packing.clear(segment, position);
         step!("inline.committed");
+        if let Some(turn) = turn {
+            turn.finish();
+        }
         locked::count(bound, segment, true, false);
-    }
-    used
+        Ok(true)
+    })
 }
 
 fn holds<P: Packing>(packing: &P, rule: Rule<'_>, found: Option<&(u32, P::Pair)>) -> bool {

@@ -22,6 +22,8 @@ use crate::memory::roots::{self, StructureKind, roots};
 use crate::memory::slab;
 use crate::os::place;
 use crate::steps::step;
+use crate::stream::frame::ChangeKind;
+use crate::stream::own;
 use crate::sync::robust_lock::{self, Level, Peers};
 use crate::sync::space::Space;
 use std::sync::atomic::Ordering;
@@ -154,7 +156,7 @@ fn demolish(writer: &impl Writer, id: u32, root: &Root) -> Result<()> {
     if let Some(bound) = bind_any(space, id) {
         for segment in directory::segments(space, root) {
             locked::lock_this(writer, segment, Level::Segments)?;
-            let emptied = empty(writer, &bound, segment);
+            let emptied = empty(writer, &bound, segment, None);
             locked::unlock(writer, segment);
             emptied?;
             step!("drop.segment-emptied");
@@ -166,16 +168,21 @@ fn demolish(writer: &impl Writer, id: u32, root: &Root) -> Result<()> {
     Ok(())
 }
 
-/// Deletes every pair of a segment; under its lock. Returns how many.
-pub(crate) fn empty(writer: &impl Writer, bound: &Bound, segment: Segment<'_>) -> Result<u64> {
+/// Deletes every pair of a segment; under its lock. `kind` is what the stream tells of it. Returns how many.
+pub(crate) fn empty(
+    writer: &impl Writer,
+    bound: &Bound,
+    segment: Segment<'_>,
+    kind: Option<ChangeKind>,
+) -> Result<u64> {
     let mut count = 0;
     if segment.map() != bound.id {
         return Ok(0);
     }
     for position in 0..bound.positions() {
         let removed = match &bound.inline {
-            Some(packing) => inline::remove_at(writer, bound, packing, segment, position),
-            None => write::remove_at(writer, bound, segment, position)?,
+            Some(packing) => inline::remove_at(writer, bound, packing, segment, position, kind)?,
+            None => write::remove_at(writer, bound, segment, position, kind)?,
         };
         count += u64::from(removed);
     }
@@ -208,6 +215,7 @@ fn undo(writer: &impl Writer, id: u32, root: &Root) {
         link.store(0, Ordering::Release);
         step!("drop.directory-freed");
     }
+    own::end(writer, &root.stream);
     root.set_status(Status::Free);
     keep_memory_if_bounded(space);
 }

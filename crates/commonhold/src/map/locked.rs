@@ -14,6 +14,8 @@ use crate::memory::arena::Writer;
 use crate::memory::gate::{is_frozen, wait_while_frozen};
 use crate::memory::lane::LaneGuard;
 use crate::steps::step;
+use crate::stream::append::{self, Turn};
+use crate::stream::frame::ChangeKind;
 use crate::sync::robust_lock::{self, Level};
 use crate::sync::space::Space;
 use std::sync::atomic::{Ordering, fence};
@@ -113,8 +115,8 @@ pub(crate) fn free_position(segment: Segment<'_>, buckets: [u32; 2]) -> Option<u
     if second.0 > first.0 { second.1 } else { first.1 }
 }
 
-/// Commits one change of a slot: `old` is what it holds now, `new` what it is to hold.
-/// Returns the sequence of the change.
+/// Commits one change of a slot: `old` is what it holds now, `new` what it is to hold. With a `turn`, the change is in the
+/// stream in the same instant. Returns the sequence of the change.
 pub(crate) fn commit(
     writer: &impl Writer,
     bound: &Bound,
@@ -122,6 +124,7 @@ pub(crate) fn commit(
     position: u32,
     old: Option<&Found<'_>>,
     new: Option<(u64, &Record<'_>)>,
+    turn: Option<Turn<'_>>,
 ) -> u64 {
     let header = segment.header();
     let (old_word, old_sequence) = old.map_or((0, 0), |f| (f.word, f.record.sequence));
@@ -145,9 +148,15 @@ pub(crate) fn commit(
         record.mark().store(sequence, Ordering::Release);
         step!("write.sequenced");
     }
+    if let Some(turn) = &turn {
+        turn.arm(segment.slot_offset(position));
+    }
     // The commit point. Pairs with the acquire of readers.
     segment.slot(position).store(new_word, Ordering::Release);
     step!("write.committed");
+    if let Some(turn) = turn {
+        turn.finish();
+    }
     count(bound, segment, old.is_some(), new.is_some());
     if old.is_some() {
         writer.retire(offset_of(old_word));
@@ -157,6 +166,31 @@ pub(crate) fn commit(
     header.armed.store(0, Ordering::Release);
     step!("write.disarmed");
     sequence
+}
+
+/// Writes the frame of a change of a record that is going to be committed: `record` is the new one, or the one that goes.
+/// `None` if the map has no stream.
+///
+/// # Errors
+/// Those of waiting for the stream.
+#[inline]
+pub(crate) fn begin_frame<'a>(
+    writer: &impl Writer,
+    bound: &Bound,
+    segment: Segment<'a>,
+    kind: ChangeKind,
+    record: &Record<'_>,
+) -> Result<Option<Turn<'a>>> {
+    let (stream, position) = (bound.stream(segment.space), &segment.header().stream_position);
+    let is_set = kind == ChangeKind::Set;
+    let expires_ms = if is_set { record.expiry() } else { 0 };
+    append::begin(writer, stream, position, kind, expires_ms, |out| {
+        record.append_key(out);
+        if is_set {
+            record.append_value(out);
+        }
+        record.key_len as usize
+    })
 }
 
 /// Keeps the segment's number of pairs, under its lock.

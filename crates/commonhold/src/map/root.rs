@@ -6,6 +6,7 @@
 
 use crate::map::options::MapMode;
 use crate::memory::roots::{self, NAME_BYTES, Name, StructureKind};
+use crate::stream::words::{self, Head, Link};
 use crate::sync::space::{Shared, Space};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -35,7 +36,8 @@ pub(crate) struct Root {
     max_bytes: AtomicU64,
     max_entries: AtomicU64,
     ttl_ms: AtomicU64,
-    spare: [AtomicU64; 4],
+    /// Its stream, if it has one.
+    pub(crate) stream: Link,
     /// Cache mode: bytes and pairs charged.
     pub(crate) used_bytes: AtomicU64,
     pub(crate) used_entries: AtomicU64,
@@ -47,12 +49,15 @@ pub(crate) struct Root {
     pub(crate) hand: AtomicU64,
     spare2: AtomicU64,
     name: Name,
-    spare3: [AtomicU64; 7],
+    pub(crate) stream_head: Head,
 }
 
 const _: () = assert!(size_of::<Root>() == 512 && std::mem::offset_of!(Root, used_bytes) == 192);
 const _: () = assert!(std::mem::offset_of!(Root, mode) == 120 && NAME_BYTES == 200);
 const _: () = assert!(std::mem::offset_of!(Root, name) == 256);
+const _: () = assert!(std::mem::offset_of!(Root, incarnation) == words::INCARNATION_AT);
+const _: () = assert!(std::mem::offset_of!(Root, stream) == words::LINK_AT);
+const _: () = assert!(std::mem::offset_of!(Root, stream_head) == words::HEAD_AT);
 
 // SAFETY: atomics only.
 #[allow(unsafe_code)]

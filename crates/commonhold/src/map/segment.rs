@@ -41,7 +41,7 @@ pub(crate) struct Header {
     pub(crate) old_sequence: AtomicU64,
     /// What the slot holds after the change.
     pub(crate) new_word: AtomicU64,
-    /// The position in the map's stream after the last change (streams come later; 0 until then).
+    /// The position in the map's stream after the last change (0 without one).
     pub(crate) stream_position: AtomicU64,
 }
 
@@ -223,7 +223,11 @@ impl<'a> Segment<'a> {
 
     #[inline]
     pub(crate) fn slot(self, position: u32) -> &'a AtomicU64 {
-        self.space.word(self.offset + 64 + u64::from(position) * 8)
+        self.space.word(self.slot_offset(position))
+    }
+
+    pub(crate) fn slot_offset(self, position: u32) -> u64 {
+        self.offset + 64 + u64::from(position) * 8
     }
 
     pub(crate) fn phase(self) -> Phase {

@@ -9,6 +9,7 @@ use crate::map::options::MapMode;
 use crate::map::{lifecycle, locked};
 use crate::memory::classes::SEGMENT_BYTES;
 use crate::os::clock;
+use crate::stream::frame::ChangeKind;
 use std::sync::atomic::Ordering;
 
 /// Iterator over the pairs of a map; see [`Map::iter`].
@@ -184,7 +185,7 @@ impl Map {
         while !cursor.is_end() {
             let bits = (cursor.0 as u32).reverse_bits() >> 8;
             let segment = locked::lock(&lane, bound, bits)?;
-            let emptied = lifecycle::empty(&lane, bound, segment);
+            let emptied = lifecycle::empty(&lane, bound, segment, Some(ChangeKind::Clear));
             let width = 1u64 << (24 - segment.phase().depth.min(24));
             locked::unlock(&lane, segment);
             count += emptied?;

@@ -111,6 +111,11 @@ impl Packing for Words {
     }
 
     #[inline]
+    fn commits(&self, position: u32) -> u32 {
+        position
+    }
+
+    #[inline]
     fn clear(&self, segment: Segment<'_>, position: u32) {
         // As in `put`; after a split, who misses here because of it sees the directory entries.
         segment.slot(position).store(0, Ordering::Release);

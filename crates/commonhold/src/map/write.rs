@@ -13,6 +13,8 @@ use crate::map::split;
 use crate::memory::arena::{Arena, Writer};
 use crate::memory::lane::LaneGuard;
 use crate::steps::step;
+use crate::stream::frame::ChangeKind;
+use std::sync::atomic::Ordering;
 
 /// A record that is written but not published.
 struct Draft<'a> {
@@ -138,15 +140,23 @@ fn publish(
             continue;
         };
         let number = sum(bound, change, fresh, draft);
-        if let (Ok(_), Some(old), Some(fresh)) = (&number, old, fresh) {
+        let turn = number.and_then(|number| {
+            let (kind, record) = match (draft, &found) {
+                (Some(draft), _) if change.tells => (ChangeKind::Set, &draft.record),
+                (None, Some(found)) => (ChangeKind::Delete, &found.record),
+                _ => return Ok((number, None)),
+            };
+            Ok((number, locked::begin_frame(lane, bound, segment, kind, record)?))
+        });
+        if let (Ok(_), Some(old), Some(fresh)) = (&turn, old, fresh) {
             old.clear();
             fresh.record.append_value(old);
         }
-        let result = number.map(|number| {
+        let result = turn.map(|(number, turn)| {
             cache::charge(bound, segment, draft.map(|d| &d.record));
             cache::count_expired(bound, segment.space, found.is_some() && fresh.is_none());
             let new = draft.map(|d| (d.word, &d.record));
-            locked::commit(lane, bound, segment, position, found.as_ref(), new);
+            locked::commit(lane, bound, segment, position, found.as_ref(), new, turn);
             if new.is_some() && bound.is_cache() {
                 cache::begin_unvisited(segment, position, found.is_some());
             }
@@ -198,14 +208,15 @@ pub(crate) fn not_a_number(bound: &Bound, len: u64) -> Error {
     Error::new(ErrorKind::Mismatch, text)
 }
 
-/// Deletes what is in a slot of a locked segment: clearing, dropping, eviction, expiry.
+/// Deletes what is in a slot of a locked segment: clearing, dropping, eviction, expiry. `kind` is what the stream tells;
+/// nothing, if nobody can follow any more.
 pub(crate) fn remove_at(
     writer: &impl Writer,
     bound: &Bound,
     segment: Segment<'_>,
     position: u32,
+    kind: Option<ChangeKind>,
 ) -> Result<bool> {
-    use std::sync::atomic::Ordering;
     let word = segment.slot(position).load(Ordering::Relaxed);
     if word == 0 {
         return Ok(false);
@@ -214,7 +225,11 @@ pub(crate) fn remove_at(
         return Err(bound.damaged("a slot names no record"));
     };
     let found = Found { position, word, record };
-    locked::commit(writer, bound, segment, position, Some(&found), None);
+    let turn = match kind {
+        Some(kind) => locked::begin_frame(writer, bound, segment, kind, &found.record)?,
+        None => None,
+    };
+    locked::commit(writer, bound, segment, position, Some(&found), None, turn);
     cache::discharge(bound, segment, Some(&found));
     Ok(true)
 }

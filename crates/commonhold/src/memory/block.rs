@@ -21,7 +21,7 @@ use crate::sync::participant;
 use crate::sync::robust_lock::{self, Level, Peers};
 use crate::sync::space::Space;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How often a dropper looks whether a dead participant has been settled, and how long it waits in between.
@@ -253,8 +253,14 @@ fn demolish(writer: &impl Writer, root: &Root) {
 
 /// Frees the block, then the root. May be repeated.
 fn undo(writer: &impl Writer, root: &Root) {
+    free_linked(writer, &root.block);
+    Status::Free.store(&root.state);
+}
+
+/// Frees the block at the offset in `link`, which nobody uses any more. May be repeated.
+pub(crate) fn free_linked(writer: &impl Writer, link: &AtomicU64) {
     let (space, me) = (&writer.arena().space, writer.me());
-    let offset = root.block.load(Ordering::Acquire);
+    let offset = link.load(Ordering::Acquire);
     let extent = offset / EXTENT;
     let mut mine = false;
     if offset != 0 && extent < committed(space) {
@@ -266,12 +272,11 @@ fn undo(writer: &impl Writer, root: &Root) {
         step!("block.taken");
     }
     // Release: from here on its owner alone accounts for the block.
-    root.block.store(0, Ordering::Release);
+    link.store(0, Ordering::Release);
     step!("block.unlinked");
     if mine {
         runs::free_claimed(space, extent);
     }
-    Status::Free.store(&root.state);
 }
 
 /// Every structure that has a block, with its root.

@@ -8,6 +8,7 @@
 //! - [`lane`]: a writing thread's place: its sequence numbers, its lists, and its [`supply`] of memory.
 //! - [`roots`]: the table of structures by name; [`gate`]: the locks over the hold as a whole.
 //! - [`block`]: one contiguous block of memory for a structure that is not a map; [`attach`]: who uses it.
+//! - [`ring`]: bytes that go round.
 //! - [`guests`]: threads that are inside a structure without a lane.
 //! - [`arena`]: one open handle's memory and registration; entering an operation.
 //! - [`recover`]: settling the extents of a dead participant.
@@ -22,6 +23,7 @@ pub(crate) mod gate;
 pub(crate) mod guests;
 pub(crate) mod lane;
 pub(crate) mod recover;
+pub(crate) mod ring;
 pub(crate) mod roots;
 pub(crate) mod runs;
 pub(crate) mod slab;

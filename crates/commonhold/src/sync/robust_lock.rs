@@ -25,7 +25,7 @@ const UNSEEN_LIMIT: u32 = 50;
 /// The same for a word that names somebody who does not list the lock.
 const UNLISTED_LIMIT: u32 = 25;
 
-/// Where a lock stands in the order of locks: names < segment < directory < growth. Whoever waits for a lock
+/// Where a lock stands in the order of locks: names < segment < directory < growth < stream. Whoever waits for a lock
 /// may settle of a dead participant what stands there or behind, and nothing before: it may hold
 /// locks of those itself (docs/concurrency.md, "Lock order").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,8 +36,17 @@ pub(crate) enum Level {
     Segments,
     /// Its directory locks too.
     Directories,
-    /// Only its growth lock.
+    /// Its growth lock too.
     Growth,
+    /// Only its locks of streams.
+    Streams,
+}
+
+impl Level {
+    /// True where a wait that fails leaves nothing half done.
+    fn may_give_up(self) -> bool {
+        matches!(self, Level::Whole | Level::Streams)
+    }
 }
 
 /// What a lock needs to know about the other participants.
@@ -66,8 +75,8 @@ pub(crate) trait Peers {
     fn waits_for(&self, word: Option<&AtomicU32>);
 }
 
-/// Takes the lock in `word`, waiting for a living owner as long as it takes; at [`Level::Whole`], where a failure leaves
-/// nothing half done, as long as the waiter is patient.
+/// Takes the lock in `word`, waiting for a living owner as long as it takes; where a failure leaves nothing half done, as
+/// long as the waiter is patient.
 ///
 /// # Errors
 /// `TimedOut`, naming slot and process; `Damaged` if the word names nobody that can exist;
@@ -117,7 +126,7 @@ fn lock_slowly(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()>
         std::hint::spin_loop();
     }
     let mut doubts = Doubts::default();
-    let patience = Patience::new(if level == Level::Whole { peers.patience() } else { None });
+    let patience = Patience::new(if level.may_give_up() { peers.patience() } else { None });
     loop {
         let seen = word.load(Ordering::Acquire);
         let Some(owner) = Owner::from_bits(seen) else {

@@ -10,8 +10,10 @@ use super::process::{Board, Child};
 use super::script::{self, Expected, Op};
 use super::shape::Shape;
 use commonhold::{
-    ChannelOptions, Hold, Join, Map, MapOptions, Policy, Queue, QueueOptions, Result,
+    ChangeKind, ChannelOptions, Hold, Join, Map, MapOptions, Policy, Queue, QueueOptions, Result,
+    StreamPosition,
 };
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -41,6 +43,8 @@ pub struct Scenario {
     pub name: &'static str,
     /// The mode of the common map.
     pub shape: Shape,
+    /// Whether the common map has a stream, which must tell the same as the map.
+    pub streams: bool,
     act: Act,
 }
 
@@ -62,6 +66,11 @@ pub const ALL: &[Scenario] = &[
     script("mixed pairs", Shape::Fixed(16, 16), mixing),
     script("cache", Shape::Cache, mixing),
     script("evicting", Shape::Evicting(300), growing),
+    streamed("streamed", Shape::General, mixing),
+    streamed("streamed growth", Shape::General, growing),
+    streamed("streamed words", Shape::Fixed(4, 4), mixing),
+    streamed("streamed pairs", Shape::Fixed(16, 16), mixing),
+    streamed("streamed cache", Shape::Evicting(300), growing),
     whole("maps", make_and_drop_maps, maps_are_whole_or_gone),
     whole("visits", open_and_close, visits_add_up),
     whole("care", care_for_the_hold, |_, _, _| ()),
@@ -72,7 +81,11 @@ pub const ALL: &[Scenario] = &[
 ];
 
 const fn script(name: &'static str, shape: Shape, plan: fn(Shape, u32) -> Vec<Op>) -> Scenario {
-    Scenario { name, shape, act: Act::Script(plan) }
+    Scenario { name, shape, streams: false, act: Act::Script(plan) }
+}
+
+const fn streamed(name: &'static str, shape: Shape, plan: fn(Shape, u32) -> Vec<Op>) -> Scenario {
+    Scenario { streams: true, ..script(name, shape, plan) }
 }
 
 const fn whole(
@@ -80,7 +93,7 @@ const fn whole(
     run: fn(&Path, &Board, usize) -> Result<()>,
     verify: fn(&Hold, &Board, usize),
 ) -> Scenario {
-    Scenario { name, shape: Shape::General, act: Act::Whole { run, verify } }
+    Scenario { name, shape: Shape::General, streams: false, act: Act::Whole { run, verify } }
 }
 
 /// The scenario of this name.
@@ -101,7 +114,7 @@ impl Scenario {
         let path = ground.path("it.hold");
         let passed: &Board = Box::leak(Box::new(Board::new(steps::ALL.len())));
         let board = Board::new(word::ALL);
-        prepare(&path, self.shape);
+        self.prepare(&path);
         let rehearsal = Child::run(format!("rehearsal of '{}'", self.name), || {
             steps::observe(|name| {
                 let number = steps::ALL.iter().position(|step| *step == name);
@@ -113,6 +126,17 @@ impl Scenario {
         let all = steps::ALL.iter().enumerate();
         let of_interest = all.filter(|(n, s)| passed.get(*n) == 1 && !s.starts_with("recover."));
         of_interest.map(|(_, step)| *step).collect()
+    }
+
+    /// A hold with the common map in it and nobody using it.
+    pub fn prepare(&self, path: &Path) {
+        Child::run("preparation", || {
+            let (hold, _map) = open(path, self.shape);
+            if self.streams {
+                assert!(hold.begin_stream(COMMON, STREAM_BYTES).unwrap());
+            }
+        })
+        .finish();
     }
 
     /// Runs it as `actor`, noting progress at word `at`.
@@ -129,6 +153,9 @@ impl Scenario {
     /// Checks what it left, however far it came.
     #[track_caller]
     pub fn verify(&self, hold: &Hold, actor: u32, board: &Board, at: usize, when: &str) {
+        if self.streams {
+            stream_tells_the_same(&hold.open_map(COMMON).unwrap(), when);
+        }
         match self.act {
             Act::Script(plan) => {
                 let map = hold.open_map(COMMON).unwrap();
@@ -141,6 +168,9 @@ impl Scenario {
     }
 }
 
+/// Nothing of a scenario is overwritten in it.
+const STREAM_BYTES: u64 = 16 << 20;
+
 /// The common map through a handle of one's own.
 pub fn open(path: &Path, shape: Shape) -> (Hold, Map) {
     let hold = Hold::open_or_create(path).unwrap();
@@ -148,9 +178,27 @@ pub fn open(path: &Path, shape: Shape) -> (Hold, Map) {
     (hold, map)
 }
 
-/// A hold with the common map in it and nobody using it.
-pub fn prepare(path: &Path, shape: Shape) {
-    Child::run("preparation", || drop(open(path, shape))).finish();
+/// Whoever has followed the map from its beginning has what the map has. Nobody writes meanwhile.
+#[track_caller]
+pub fn stream_tells_the_same(map: &Map, when: &str) {
+    let follower = map.follow().unwrap();
+    let beginning = StreamPosition { offset: 0, ..follower.position() };
+    let end = follower.end().unwrap();
+    let mut follower = map.follow_from(beginning).unwrap();
+    let mut told: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    while let Some(frame) = follower.try_recv().unwrap() {
+        match frame.kind {
+            ChangeKind::Set => drop(told.insert(frame.key.into(), frame.value.into())),
+            ChangeKind::Gap => panic!("{when}: nothing here is too large for the stream"),
+            _ => assert!(told.remove(frame.key).is_some(), "{when}: {frame:?} of an absent key"),
+        }
+    }
+    assert_eq!(follower.position(), end, "{when}");
+    let found: BTreeMap<Vec<u8>, Vec<u8>> = map.iter().map(Result::unwrap).collect();
+    for (key, value) in &found {
+        assert_eq!(told.get(key), Some(value), "{when}: {key:?}");
+    }
+    assert_eq!(told.len(), found.len(), "{when}: told of keys that are not there");
 }
 
 /// The first key number of an actor.
@@ -159,7 +207,8 @@ pub fn first(actor: u32) -> u32 {
 }
 
 fn growing(shape: Shape, actor: u32) -> Vec<Op> {
-    let mut ops: Vec<Op> = (0..3000).map(|n| Op::Set(first(actor) + n, shape.fit(1))).collect();
+    // More than the first 16 segments have slots for: whatever the hash, some are split.
+    let mut ops: Vec<Op> = (0..3600).map(|n| Op::Set(first(actor) + n, shape.fit(1))).collect();
     ops.extend((0..300).map(|n| Op::Set(first(actor) + n * 5, shape.fit(2))));
     ops.extend((0..800).map(|n| Op::Delete(first(actor) + n * 2)));
     ops
@@ -198,6 +247,9 @@ fn make_and_drop_maps(path: &Path, board: &Board, at: usize) -> Result<()> {
         let map = hold.map(&format!("own {n}"), MapOptions::general())?;
         for id in 0..KEYS {
             map.set(Shape::General.key(id), Shape::General.value(id, n))?;
+            if id == KEYS / 2 {
+                hold.begin_stream(&format!("own {n}"), 1 << 18)?;
+            }
         }
         if n % 2 == 0 {
             assert!(hold.drop_map(&format!("own {n}"))?);

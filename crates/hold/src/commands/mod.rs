@@ -4,6 +4,7 @@
 //! - lists as values: [`push`], [`unshift`], [`pop`], [`shift`], with [`ends`]
 //! - files: [`load`], [`dump`], [`backup`], [`restore`]
 //! - messages: [`queue`], [`channel`], [`log`], with verbs of their own
+//! - changes as they happen: [`watch`]
 //! - the hold as a whole: [`stat`], [`check`], [`repair`], [`mod@drop`], [`list`]
 //! - around it: [`doctor`], [`completions`], [`man`] with [`page`]
 //! - what several verbs show: [`mode`], [`table`], [`progress`], [`walk`]
@@ -43,6 +44,7 @@ pub mod stat;
 mod table;
 pub mod unshift;
 mod walk;
+pub mod watch;
 
 use crate::cli::{Cli, Verb};
 use crate::failure::{NO, Result};
@@ -68,6 +70,7 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
         Verb::Queue(args) => queue::run(args, directory, output),
         Verb::Channel(args) => channel::run(args, directory, output),
         Verb::Log(args) => log::run(args, directory, output),
+        Verb::Watch(args) => watch::run(args, directory, output),
         Verb::Backup(args) => backup::run(args, directory, output),
         Verb::Restore(args) => restore::run(args, directory, output),
         Verb::Stat(args) => stat::run(args, directory, output),

@@ -1,0 +1,85 @@
+//! The bytes of a ring, which somebody else may be writing at this very moment.
+//!
+//! # Safety
+//! A [`Ring`] is made of a range that was checked to exist and that stays mapped as long as the `Arena` that its maker
+//! keeps. Every access is masked to the ring or asserted to lie in it; what is shared is only touched by atomics and
+//! by the racing copies of `memory::copy`.
+#![allow(unsafe_code)]
+
+use crate::memory::copy;
+use crate::sync::space::Space;
+use std::sync::atomic::AtomicU64;
+
+/// A ring as one handle sees it.
+pub(crate) struct Ring {
+    base: *mut u8,
+    size: u64,
+}
+
+// SAFETY: the pointer is only used as the module says.
+unsafe impl Send for Ring {}
+// SAFETY: as above.
+unsafe impl Sync for Ring {}
+
+impl Ring {
+    /// The ring at `offset`; `None` unless it exists and its size is a power of two.
+    pub(crate) fn new(space: &Space, offset: u64, size: u64) -> Option<Ring> {
+        let sound = size.is_power_of_two() && size >= 64 && offset.is_multiple_of(64);
+        let base = space.reach(offset, size).filter(|_| sound)?;
+        Some(Ring { base, size })
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Bytes from a position to the end of its lap.
+    #[inline]
+    pub(crate) fn rest(&self, position: u64) -> u64 {
+        self.size - (position & (self.size - 1))
+    }
+
+    /// The header at a position.
+    #[inline]
+    pub(crate) fn header(&self, position: u64) -> &AtomicU64 {
+        let at = position & (self.size - 1) & !7;
+        // SAFETY: inside the ring and aligned, because the base is.
+        unsafe { &*self.base.add(at as usize).cast() }
+    }
+
+    /// Address of `len` bytes at a position, which do not straddle the end of the ring.
+    #[inline]
+    pub(crate) fn at(&self, position: u64, len: u64) -> *mut u8 {
+        assert!(len <= self.rest(position), "a frame straddles the end of the ring");
+        // SAFETY: inside the ring.
+        unsafe { self.base.add((position & (self.size - 1)) as usize) }
+    }
+
+    /// Writes bytes at a position; by who alone may write there.
+    #[inline]
+    pub(crate) fn write(&self, position: u64, bytes: &[u8]) {
+        // SAFETY: `at` has checked the range.
+        unsafe { copy::write(self.at(position, bytes.len() as u64), bytes) }
+    }
+
+    /// Copies `len` bytes at a position behind what is in `out`.
+    #[inline]
+    pub(crate) fn append(&self, position: u64, len: u64, out: &mut Vec<u8>) {
+        // SAFETY: `at` has checked the range.
+        unsafe { copy::append(self.at(position, len), len as usize, out) }
+    }
+
+    /// Writes bytes that may straddle the end of the ring; as [`write`](Self::write).
+    pub(crate) fn write_around(&self, position: u64, bytes: &[u8]) {
+        let (before, behind) = bytes.split_at(bytes.len().min(self.rest(position) as usize));
+        self.write(position, before);
+        self.write(position + before.len() as u64, behind);
+    }
+
+    /// Copies `len` bytes, at most the whole ring, that may straddle its end.
+    pub(crate) fn append_around(&self, position: u64, len: u64, out: &mut Vec<u8>) {
+        let before = len.min(self.rest(position));
+        self.append(position, before, out);
+        self.append(position + before, len - before, out);
+    }
+}

@@ -1,0 +1,123 @@
+//! Writing a change into the stream, in one step with the change itself.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::arena::Writer;
+use crate::steps::step;
+use crate::stream::frame::{self, ChangeKind};
+use crate::stream::words::Stream;
+use crate::sync::robust_lock::{self, Level};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// A frame takes this part of the ring at most.
+const LARGEST_PART: u64 = 4;
+/// What a thread keeps of the memory that it encodes frames in.
+const KEPT: usize = 1 << 20;
+
+thread_local! {
+    static FRAME: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// The stream's lock, with the frame written and not announced. The change follows at once: [`arm`](Turn::arm), the slot's store,
+/// [`finish`](Turn::finish).
+#[must_use]
+pub(crate) struct Turn<'a> {
+    stream: Stream<'a>,
+    end: u64,
+}
+
+/// Takes the stream's lock and writes the frame of a change that is certain to come; `position` is where the changed segment
+/// keeps how far the stream was. The caller has locked the segment. `None` if the map has no stream.
+///
+/// # Errors
+/// `NotFound` if the map was dropped; those of locking. Nothing is changed then.
+#[inline]
+pub(crate) fn begin<'a>(
+    writer: &impl Writer,
+    stream: Stream<'a>,
+    position: &AtomicU64,
+    kind: ChangeKind,
+    expires_ms: u64,
+    parts: impl FnOnce(&mut Vec<u8>) -> usize,
+) -> Result<Option<Turn<'a>>> {
+    // Relaxed: only whether there is a stream. One that begins waits for all who have a segment locked.
+    if stream.link.ring.load(Ordering::Relaxed) == 0 {
+        return Ok(None);
+    }
+    let mut frame = FRAME.take();
+    frame::encode(&mut frame, kind, expires_ms, parts);
+    let turn = write(writer, stream, position, &mut frame);
+    frame.shrink_to(KEPT);
+    FRAME.set(frame);
+    turn
+}
+
+fn write<'a>(
+    writer: &impl Writer,
+    stream: Stream<'a>,
+    position: &AtomicU64,
+    frame: &mut Vec<u8>,
+) -> Result<Option<Turn<'a>>> {
+    let head = stream.head;
+    robust_lock::lock(&head.lock, writer, Level::Streams)?;
+    step!("stream.locked");
+    let ring = match stream.ring() {
+        Ok(Some(ring)) if stream.is_current() => ring,
+        other => {
+            robust_lock::unlock(&head.lock);
+            other?;
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                "the map was dropped; open it again by name",
+            ));
+        }
+    };
+    if frame.len() as u64 > ring.size() / LARGEST_PART {
+        frame::encode(frame, ChangeKind::Gap, 0, |_| 0);
+    }
+    // Relaxed: under the lock nobody else changes these.
+    let tail = head.tail.load(Ordering::Relaxed);
+    let end = tail + frame.len() as u64;
+    frame::seal(frame, tail);
+    let claim = head.claim.load(Ordering::Relaxed).max(end);
+    head.claim.store(claim, Ordering::Relaxed);
+    // The claim before the bytes: who has copied one of these sees that it was lapped. Pairs with the fence of followers.
+    fence(Ordering::Release);
+    step!("stream.claimed");
+    ring.write_around(tail, frame);
+    step!("stream.written");
+    // Before the commit: it may say too much, never too little.
+    position.store(end, Ordering::Relaxed);
+    step!("stream.positioned");
+    Ok(Some(Turn { stream, end }))
+}
+
+impl Turn<'_> {
+    /// Says which slot is about to be changed; `slot` is its offset.
+    #[inline]
+    pub(crate) fn arm(&self, slot: u64) {
+        let head = self.stream.head;
+        // Relaxed: under the segment's lock nobody else changes it.
+        let old = self.stream.space.word(slot).load(Ordering::Relaxed);
+        head.old.store(old, Ordering::Relaxed);
+        head.end.store(self.end, Ordering::Relaxed);
+        step!("stream.armed-fields");
+        // Release: the fields are whole when the word is armed, and the frame and the position are there.
+        head.armed.store(slot, Ordering::Release);
+        step!("stream.armed");
+    }
+
+    /// Announces the change, which is committed now, and lets the stream go.
+    #[inline]
+    pub(crate) fn finish(self) {
+        let Stream { head, link, .. } = self.stream;
+        // Release: who sees the tail sees the frame.
+        head.tail.store(self.end, Ordering::Release);
+        step!("stream.announced");
+        head.armed.store(0, Ordering::Release);
+        step!("stream.disarmed");
+        robust_lock::unlock(&head.lock);
+        step!("stream.unlocked");
+        link.event.wake();
+    }
+}

@@ -1,0 +1,264 @@
+//! Reading a stream: every change from a position on, in order.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::arena::Arena;
+use crate::memory::ring::Ring;
+use crate::stream::frame::{self, HEADER, StreamFrame};
+use crate::stream::position::StreamPosition;
+use crate::stream::words::Stream;
+use crate::sync::robust_lock::{self, Level};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
+
+/// Who may not write shared memory cannot ask to be woken, and looks so often.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// The map that is followed.
+pub(crate) struct Followed {
+    pub(crate) name: String,
+    /// Offset of its root.
+    pub(crate) root: u64,
+    pub(crate) incarnation: u64,
+}
+
+/// Follows the changes of a map: each one after a position, in the order in which they happened to each key.
+///
+/// Following takes nothing from anybody: no writer waits for a follower, and a follower that is stopped or killed holds up nobody. One
+/// that falls behind by more than the stream keeps is told so ([`ErrorKind::Lapped`]). What a killed writer had not committed is never told;
+/// what it had is.
+///
+/// To have the whole map and stay up to date: follow, then read the map ([`Map::iter`](crate::Map::iter)), then apply what
+/// the follower gives, from its beginning. Every frame says what is so after a change, so it does no harm to apply some
+/// that the reading has seen already; at [`end`](Follower::end) as it was after the reading, what one has is what the map was.
+///
+/// ```
+/// # let dir = std::env::temp_dir().join(format!("commonhold-follow-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir).unwrap();
+/// # let path = dir.join("shop.hold");
+/// use commonhold::{ChangeKind, Hold, MapOptions};
+///
+/// let hold = Hold::open_or_create(&path)?;
+/// let prices = hold.map("prices", MapOptions::general())?;
+/// hold.begin_stream("prices", 1 << 20)?;
+/// let mut follower = prices.follow()?;
+/// prices.set("apple", "3")?;
+/// let change = follower.try_recv()?.expect("one change");
+/// assert_eq!((change.kind, change.key, change.value), (ChangeKind::Set, &b"apple"[..], &b"3"[..]));
+/// assert_eq!(follower.try_recv()?, None);
+/// # drop((follower, prices, hold));
+/// # std::fs::remove_dir_all(&dir).unwrap();
+/// # Ok::<(), commonhold::Error>(())
+/// ```
+pub struct Follower {
+    arena: Arc<Arena>,
+    map: Followed,
+    ring: Ring,
+    /// The stream's number.
+    stream: u64,
+    offset: u64,
+    frame: Vec<u8>,
+}
+
+impl fmt::Debug for Follower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let position = self.position().to_string();
+        f.debug_struct("Follower")
+            .field("map", &self.map.name)
+            .field("position", &position)
+            .finish()
+    }
+}
+
+impl Follower {
+    /// From the present on.
+    ///
+    /// # Errors
+    /// `NotFound` if the map was dropped or has no stream.
+    pub(crate) fn new(arena: Arc<Arena>, map: Followed) -> Result<Follower> {
+        arena.ensure_open()?;
+        let stream = Stream::of(&arena.space, map.root, map.incarnation);
+        let ring = stream.ring()?.ok_or_else(|| no_stream(&map))?;
+        let number = stream.link.number.load(Ordering::Relaxed);
+        // Acquire: the frames below are there. A change that is committed and not announced yet comes.
+        let offset = stream.head.tail.load(Ordering::Acquire);
+        let current = stream.is_current();
+        let follower = Follower { arena, map, ring, stream: number, offset, frame: Vec::new() };
+        if current { Ok(follower) } else { Err(follower.dropped()) }
+    }
+
+    /// From a position on.
+    ///
+    /// # Errors
+    /// `Mismatch` if it is not one of this stream; `Lapped` if the stream does not reach back so far.
+    pub(crate) fn seek(mut self, position: StreamPosition) -> Result<Follower> {
+        if position.stream != self.stream || position.offset > self.offset {
+            let text = format!(
+                "map '{}': {position} is no position in its stream, which is at {}; read the map and follow it anew",
+                self.map.name,
+                self.position()
+            );
+            return Err(Error::new(ErrorKind::Mismatch, text));
+        }
+        self.offset = position.offset;
+        self.ensure_kept()?;
+        Ok(self)
+    }
+
+    /// Where the next frame begins.
+    pub fn position(&self) -> StreamPosition {
+        StreamPosition { stream: self.stream, offset: self.offset }
+    }
+
+    /// Where the stream ends: every change that was seen in the map before this call lies before it. Waits for a change that
+    /// is being made, as a writer would.
+    ///
+    /// # Errors
+    /// Those of a writing operation; `NotFound` if the map was dropped.
+    pub fn end(&self) -> Result<StreamPosition> {
+        let lane = self.arena.enter()?;
+        let head = self.words().head;
+        robust_lock::lock(&head.lock, &lane, Level::Whole)?;
+        let offset = head.tail.load(Ordering::Relaxed);
+        robust_lock::unlock(&head.lock);
+        drop(lane);
+        self.ensure_current()?;
+        Ok(StreamPosition { offset, ..self.position() })
+    }
+
+    /// How many bytes of frames are waiting, and how many the stream can keep.
+    ///
+    /// # Errors
+    /// `NotFound` if the map was dropped.
+    pub fn lag_bytes(&self) -> Result<(u64, u64)> {
+        let tail = self.words().head.tail.load(Ordering::Acquire);
+        self.ensure_current()?;
+        Ok((tail.saturating_sub(self.offset), self.ring.size()))
+    }
+
+    /// The next change, if there is one. Never waits.
+    ///
+    /// # Errors
+    /// `Lapped`: what came next is overwritten; read the map and follow anew. `NotFound` if the map was dropped;
+    /// `Closed`; `Damaged`.
+    pub fn try_recv(&mut self) -> Result<Option<StreamFrame<'_>>> {
+        Ok(if self.fetch()? { StreamFrame::decode(&self.frame) } else { None })
+    }
+
+    /// The next change; waits for it.
+    ///
+    /// # Errors
+    /// As [`try_recv`](Self::try_recv).
+    pub fn recv(&mut self) -> Result<StreamFrame<'_>> {
+        self.wait(None)?;
+        StreamFrame::decode(&self.frame).ok_or_else(|| self.damaged())
+    }
+
+    /// The next change; waits for it so long at most.
+    ///
+    /// # Errors
+    /// As [`try_recv`](Self::try_recv).
+    pub fn recv_timeout(&mut self, time: Duration) -> Result<Option<StreamFrame<'_>>> {
+        let found = self.wait(Instant::now().checked_add(time))?;
+        Ok(if found { StreamFrame::decode(&self.frame) } else { None })
+    }
+
+    fn wait(&mut self, deadline: Option<Instant>) -> Result<bool> {
+        if self.arena.participant().is_none() {
+            return self.look_often(deadline);
+        }
+        let arena = Arc::clone(&self.arena);
+        let event = &Stream::of(&arena.space, self.map.root, self.map.incarnation).link.event;
+        // The event lies in a root, which never becomes anything else.
+        let found = event.wait(deadline, || Ok(()), |(), _| Ok(self.fetch()?.then_some(())))?;
+        Ok(found.is_some())
+    }
+
+    fn look_often(&mut self, deadline: Option<Instant>) -> Result<bool> {
+        while !self.fetch()? {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(false);
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        Ok(true)
+    }
+
+    fn words(&self) -> Stream<'_> {
+        Stream::of(&self.arena.space, self.map.root, self.map.incarnation)
+    }
+
+    /// Copies the next frame, if there is one, and goes behind it.
+    fn fetch(&mut self) -> Result<bool> {
+        self.arena.ensure_open()?;
+        // Acquire pairs with the release in `append`: frames below the tail are there.
+        let tail = self.words().head.tail.load(Ordering::Acquire);
+        if tail <= self.offset {
+            self.ensure_current()?;
+            return Ok(false);
+        }
+        self.frame.clear();
+        self.ring.append_around(self.offset, HEADER as u64, &mut self.frame);
+        let most = self.ring.size().min(tail - self.offset);
+        let len = frame::length(&self.frame, self.offset).filter(|len| *len <= most);
+        if let Some(len) = len {
+            let rest = len - HEADER as u64;
+            self.ring.append_around(self.offset + HEADER as u64, rest, &mut self.frame);
+        }
+        self.ensure_kept()?;
+        if len.is_none() || StreamFrame::decode(&self.frame).is_none() {
+            return Err(self.damaged());
+        }
+        self.offset += self.frame.len() as u64;
+        Ok(true)
+    }
+
+    /// What was copied before was not overwritten meanwhile.
+    fn ensure_kept(&self) -> Result<()> {
+        // Pairs with the fence in `append`: who has copied a new byte sees the claim that came before it.
+        fence(Ordering::Acquire);
+        self.ensure_current()?;
+        let claim = self.words().head.claim.load(Ordering::Relaxed);
+        if claim - self.offset.min(claim) > self.ring.size() {
+            Err(self.lapped(claim))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn ensure_current(&self) -> Result<()> {
+        if self.words().is_current() { Ok(()) } else { Err(self.dropped()) }
+    }
+
+    #[cold]
+    fn dropped(&self) -> Error {
+        let text = format!("map '{}' was dropped; open it again by name", self.map.name);
+        Error::new(ErrorKind::NotFound, text)
+    }
+
+    #[cold]
+    fn lapped(&self, claim: u64) -> Error {
+        let text = format!(
+            "map '{}': its stream keeps {} bytes, and this follower is {} behind; read the map and follow it anew",
+            self.map.name,
+            self.ring.size(),
+            claim - self.offset
+        );
+        Error::new(ErrorKind::Lapped, text)
+    }
+
+    #[cold]
+    fn damaged(&self) -> Error {
+        let text = format!(
+            "map '{}': its stream is damaged at {}; run 'hold check', then 'hold repair'",
+            self.map.name, self.offset
+        );
+        Error::new(ErrorKind::Damaged, text)
+    }
+}
+
+fn no_stream(map: &Followed) -> Error {
+    let text = format!("map '{}' has no stream yet; begin one ('hold watch' does)", map.name);
+    Error::new(ErrorKind::NotFound, text)
+}

@@ -1,0 +1,179 @@
+//! One change as bytes: in the ring, on the wire, in a journal.
+//!
+//! 40 bytes, all little-endian, then key, value, and zeros up to a multiple of 8:
+//!
+//! | at | | |
+//! |---|---|---|
+//! | 0 | u32 | bytes of the whole frame |
+//! | 4 | u32 | CRC-32 (IEEE) of all that follows |
+//! | 8 | u64 | position: the offset of this frame in its stream |
+//! | 16 | u64 | when the pair expires, in milliseconds since 1970; 0 for never |
+//! | 24 | u32 | bytes of the key |
+//! | 28 | u32 | bytes of the value |
+//! | 32 | u32 | kind |
+//! | 36 | u32 | 0 |
+//!
+//! A frame says what is so after the change, never what was done: it may be applied again.
+
+use crc32fast::hash as crc32;
+
+/// Bytes before the key.
+pub(crate) const HEADER: usize = 40;
+
+/// What happened to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+#[non_exhaustive]
+#[repr(u32)]
+pub enum ChangeKind {
+    /// It has this value now.
+    Set = 1,
+    /// It was deleted.
+    Delete = 2,
+    /// Its time had come (cache mode).
+    Expire = 3,
+    /// It made room for others (cache mode).
+    Evict = 4,
+    /// It was deleted as all keys were.
+    Clear = 5,
+    /// Some key was changed, in a way too large for the stream: who follows must look at the map itself.
+    Gap = 6,
+}
+
+impl ChangeKind {
+    fn from_code(code: u32) -> Option<ChangeKind> {
+        use ChangeKind::*;
+        [Set, Delete, Expire, Evict, Clear, Gap].into_iter().find(|kind| *kind as u32 == code)
+    }
+}
+
+/// One change of a map, as its stream tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamFrame<'a> {
+    /// What happened.
+    pub kind: ChangeKind,
+    /// To which key; empty for a [`Gap`](ChangeKind::Gap).
+    pub key: &'a [u8],
+    /// Its value, if it was set.
+    pub value: &'a [u8],
+    /// When the pair expires, in milliseconds since 1970; 0 for never.
+    pub expires_ms: u64,
+    /// Where in the stream the frame begins.
+    pub offset: u64,
+    /// Where it ends, and the next one begins.
+    pub end: u64,
+}
+
+/// Encodes a frame, all but what [`seal`] knows. `parts` appends the key, then the value, and returns the key's length.
+pub(crate) fn encode(
+    frame: &mut Vec<u8>,
+    kind: ChangeKind,
+    expires_ms: u64,
+    parts: impl FnOnce(&mut Vec<u8>) -> usize,
+) {
+    frame.clear();
+    frame.resize(HEADER, 0);
+    let key = parts(frame);
+    let value = frame.len() - HEADER - key;
+    frame.resize(frame.len().next_multiple_of(8), 0);
+    let len = frame.len() as u32;
+    put(frame, 0, len);
+    frame[16..24].copy_from_slice(&expires_ms.to_le_bytes());
+    put(frame, 24, key as u32);
+    put(frame, 28, value as u32);
+    put(frame, 32, kind as u32);
+}
+
+/// Completes a frame that is to begin at `offset`.
+pub(crate) fn seal(frame: &mut [u8], offset: u64) {
+    frame[8..16].copy_from_slice(&offset.to_le_bytes());
+    let sum = crc32(&frame[8..]);
+    put(frame, 4, sum);
+}
+
+fn put(frame: &mut [u8], at: usize, value: u32) {
+    frame[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+fn get(frame: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(frame[at..at + 4].try_into().unwrap_or_default())
+}
+
+fn get_long(frame: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(frame[at..at + 8].try_into().unwrap_or_default())
+}
+
+/// The length that a header states, if it is that of the frame at `offset`.
+pub(crate) fn length(header: &[u8], offset: u64) -> Option<u64> {
+    let len = u64::from(get(header, 0));
+    let sound = len >= HEADER as u64 && len.is_multiple_of(8) && get_long(header, 8) == offset;
+    sound.then_some(len)
+}
+
+impl StreamFrame<'_> {
+    /// The frame in these bytes, all of which it must be; `None` unless it is whole and sound.
+    pub fn decode(bytes: &[u8]) -> Option<StreamFrame<'_>> {
+        if bytes.len() < HEADER {
+            return None;
+        }
+        let offset = get_long(bytes, 8);
+        let whole = length(bytes, offset) == Some(bytes.len() as u64);
+        if !whole || get(bytes, 4) != crc32(&bytes[8..]) {
+            return None;
+        }
+        let (key, value) = (get(bytes, 24) as usize, get(bytes, 28) as usize);
+        let (key_end, end) =
+            (HEADER.checked_add(key)?, HEADER.checked_add(key)?.checked_add(value)?);
+        let fits = end.next_multiple_of(8) == bytes.len() && get(bytes, 36) == 0;
+        Some(StreamFrame {
+            kind: ChangeKind::from_code(get(bytes, 32)).filter(|_| fits)?,
+            key: &bytes[HEADER..key_end],
+            value: &bytes[key_end..end],
+            expires_ms: get_long(bytes, 16),
+            offset,
+            end: offset + bytes.len() as u64,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(key: &[u8], value: &[u8]) -> Vec<u8> {
+        let mut frame = Vec::new();
+        encode(&mut frame, ChangeKind::Set, 77, |out| {
+            out.extend_from_slice(key);
+            out.extend_from_slice(value);
+            key.len()
+        });
+        seal(&mut frame, 4096);
+        frame
+    }
+
+    #[test]
+    fn frames_come_back() {
+        for (key, value) in [("", ""), ("k", ""), ("", "v"), ("apple", "a value of 20 bytes!")] {
+            let bytes = frame(key.as_bytes(), value.as_bytes());
+            let found = StreamFrame::decode(&bytes).unwrap();
+            assert_eq!((found.key, found.value), (key.as_bytes(), value.as_bytes()));
+            assert_eq!((found.kind, found.expires_ms), (ChangeKind::Set, 77));
+            assert_eq!((found.offset, found.end), (4096, 4096 + bytes.len() as u64));
+            assert_eq!(length(&bytes, 4096), Some(bytes.len() as u64));
+            assert_eq!(length(&bytes, 4088), None);
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_is_noticed_wherever_it_is() {
+        let bytes = frame(b"apple", b"3");
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(StreamFrame::decode(&damaged), None, "bit {bit}");
+        }
+        for len in 0..bytes.len() {
+            assert_eq!(StreamFrame::decode(&bytes[..len]), None, "{len} bytes");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The words of a stream in its map's root, and what a recoverer does with them.
+//!
+//! A root never becomes anything else, so these words may be looked at by who has not made sure yet that the map
+//! is still there.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::classes::EXTENT;
+use crate::memory::extents::{Kind, committed, header};
+use crate::memory::ring::Ring;
+use crate::memory::runs;
+use crate::steps::step;
+use crate::sync::event::Event;
+use crate::sync::owner::Owner;
+use crate::sync::robust_lock;
+use crate::sync::space::{Shared, Space};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// What hardly ever changes, 32 bytes.
+#[repr(C)]
+pub(crate) struct Link {
+    /// Offset of the ring; 0: the map has no stream.
+    pub(crate) ring: AtomicU64,
+    /// Its size, a power of two.
+    pub(crate) ring_bytes: AtomicU64,
+    /// The stream's own number, which no other stream has.
+    pub(crate) number: AtomicU64,
+    /// Followers wait here for frames.
+    pub(crate) event: Event,
+}
+
+/// What every change changes, 56 bytes.
+#[repr(C)]
+pub(crate) struct Head {
+    /// Robust lock; taken behind that of a segment.
+    pub(crate) lock: AtomicU32,
+    spare: AtomicU32,
+    /// What lies below is committed.
+    pub(crate) tail: AtomicU64,
+    /// What lies below may have been written.
+    pub(crate) claim: AtomicU64,
+    /// 0, or the offset of the slot whose change is under way (the two words below describe it).
+    pub(crate) armed: AtomicU64,
+    /// What that slot holds before the change.
+    pub(crate) old: AtomicU64,
+    /// The tail after the change.
+    pub(crate) end: AtomicU64,
+    spare2: AtomicU64,
+}
+
+/// Where they lie in the root, and where the map's incarnation does.
+pub(crate) const LINK_AT: usize = 160;
+pub(crate) const HEAD_AT: usize = 456;
+pub(crate) const INCARNATION_AT: usize = 8;
+
+// SAFETY: atomics only.
+#[allow(unsafe_code)]
+unsafe impl Shared for Link {}
+// SAFETY: atomics only.
+#[allow(unsafe_code)]
+unsafe impl Shared for Head {}
+
+const _: () = assert!(size_of::<Link>() == 32 && size_of::<Head>() == 56);
+
+/// The stream of one map, as somebody sees who has bound the map.
+#[derive(Clone, Copy)]
+pub(crate) struct Stream<'a> {
+    pub(crate) space: &'a Space,
+    pub(crate) link: &'a Link,
+    pub(crate) head: &'a Head,
+    /// The map's incarnation, and what it has to be.
+    pub(crate) incarnation: (&'a AtomicU64, u64),
+}
+
+impl<'a> Stream<'a> {
+    /// The stream of the map with this root and incarnation.
+    pub(crate) fn of(space: &'a Space, root: u64, incarnation: u64) -> Stream<'a> {
+        Stream {
+            space,
+            link: space.view(root + LINK_AT as u64),
+            head: space.view(root + HEAD_AT as u64),
+            incarnation: (space.word(root + INCARNATION_AT as u64), incarnation),
+        }
+    }
+
+    /// True if the map is the one that was bound.
+    #[inline]
+    pub(crate) fn is_current(&self) -> bool {
+        // Acquire: what was read before belongs to the map.
+        self.incarnation.0.load(Ordering::Acquire) == self.incarnation.1
+    }
+
+    /// The ring, if there is one.
+    ///
+    /// # Errors
+    /// `Damaged` if it cannot be where the root says.
+    pub(crate) fn ring(&self) -> Result<Option<Ring>> {
+        // Acquire: the ring is there when it is named.
+        let offset = self.link.ring.load(Ordering::Acquire);
+        if offset == 0 {
+            return Ok(None);
+        }
+        let bytes = self.link.ring_bytes.load(Ordering::Relaxed);
+        let extent = offset / EXTENT;
+        let there = offset.is_multiple_of(EXTENT)
+            && extent < committed(self.space)
+            && header(self.space, extent).state().is(Kind::Block)
+            && bytes <= runs::length(self.space, extent) * EXTENT;
+        match Ring::new(self.space, offset, bytes).filter(|_| there) {
+            Some(ring) => Ok(Some(ring)),
+            // It may have been dropped meanwhile.
+            None if !self.is_current() => Ok(None),
+            None => Err(Error::new(
+                ErrorKind::Damaged,
+                "a map's root names no ring for its stream; run 'hold check', then 'hold repair'",
+            )),
+        }
+    }
+}
+
+/// Decides the change that the dead `owner` was making, if it holds the lock, by what the slot holds: as long as the
+/// segment is still locked by the dead one, that is the old word, or else the new one. Then lets the lock go. May be repeated.
+pub(crate) fn settle(space: &Space, link: &Link, head: &Head, owner: Owner) {
+    if robust_lock::holder(&head.lock) != Some(owner) {
+        return;
+    }
+    let armed = head.armed.load(Ordering::Acquire);
+    if armed != 0 {
+        if is_changed(space, head, armed) {
+            head.tail.store(head.end.load(Ordering::Relaxed), Ordering::Release);
+        }
+        step!("recover.stream-decided");
+        head.armed.store(0, Ordering::Release);
+    }
+    robust_lock::unlock(&head.lock);
+    // The dead one may not have.
+    link.event.wake_all();
+    step!("recover.stream-unlocked");
+}
+
+fn is_changed(space: &Space, head: &Head, armed: u64) -> bool {
+    let (tail, end) = (head.tail.load(Ordering::Relaxed), head.end.load(Ordering::Relaxed));
+    // Anything else is damage.
+    let sound = armed.is_multiple_of(8)
+        && armed / EXTENT < committed(space)
+        && header(space, armed / EXTENT).state().is(Kind::Segments)
+        && end >= tail
+        && end <= head.claim.load(Ordering::Relaxed);
+    sound && space.word(armed).load(Ordering::Acquire) != head.old.load(Ordering::Relaxed)
+}

@@ -1,0 +1,385 @@
+//! Following a map: every change, once, in each key's order; positions; being lapped; the map's end.
+
+use crate::support::Dice;
+use crate::support::ground::Ground;
+use crate::support::process::{Board, Child, until};
+use crate::support::shape::Shape;
+use commonhold::{ChangeKind, Error, ErrorKind, Follower, Hold, Map, MapOptions, StreamPosition};
+use nix::sys::signal::Signal;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const SHAPES: [Shape; 4] = [Shape::General, Shape::Fixed(4, 4), Shape::Fixed(16, 16), Shape::Cache];
+
+fn make(shape: Shape, bytes: u64) -> (Ground, Hold, Map) {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let map = hold.map("it", shape.options()).unwrap();
+    assert!(hold.begin_stream("it", bytes).unwrap());
+    (ground, hold, map)
+}
+
+/// What a follower has been told.
+#[derive(Default)]
+struct Told {
+    pairs: BTreeMap<Vec<u8>, Vec<u8>>,
+    frames: u64,
+}
+
+impl Told {
+    /// Takes what there is, at most up to a position.
+    fn take(&mut self, follower: &mut Follower, end: StreamPosition) -> commonhold::Result<()> {
+        while follower.position() != end {
+            let frame = follower.try_recv()?.expect("a frame before the end");
+            match frame.kind {
+                ChangeKind::Set => drop(self.pairs.insert(frame.key.into(), frame.value.into())),
+                _ => drop(self.pairs.remove(frame.key)),
+            }
+            self.frames += 1;
+        }
+        Ok(())
+    }
+}
+
+fn pairs(map: &Map) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    map.iter().map(Result::unwrap).collect()
+}
+
+#[track_caller]
+fn refused<T>(result: Result<T, Error>, kind: ErrorKind, says: &str) {
+    let error = result.err().expect("an error");
+    assert_eq!(error.kind(), kind, "{error}");
+    assert!(error.to_string().contains(says), "{error}");
+}
+
+#[test]
+fn each_kind_of_change_is_told() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let map = hold.map("it", MapOptions::general()).unwrap();
+    map.set("before", "1").unwrap();
+    refused(map.follow(), ErrorKind::NotFound, "no stream");
+    assert!(hold.begin_stream("it", 1).unwrap());
+    assert!(!hold.begin_stream("it", 1 << 20).unwrap(), "it has one already");
+    let mut follower = map.follow().unwrap();
+    assert_eq!(follower.try_recv().unwrap(), None);
+
+    map.set("a", "1").unwrap();
+    assert!(map.add("b", 5i64.to_le_bytes()).unwrap().is_some());
+    assert!(map.add("b", "2").unwrap().is_none());
+    assert!(map.replace("a", "3").unwrap().is_some());
+    assert!(map.replace("c", "3").unwrap().is_none());
+    assert!(map.compare_exchange("a", Some(b"3"), Some(b"4")).unwrap());
+    assert!(!map.compare_exchange("a", Some(b"3"), Some(b"5")).unwrap());
+    map.increment("b", 2).unwrap();
+    map.set_many(&[("d", ""), ("e", "5")]).unwrap();
+    map.update("e", |_| Some(b"6".to_vec())).unwrap();
+    assert!(map.delete("a").unwrap());
+    assert!(!map.delete("a").unwrap());
+    assert!(map.take("d").unwrap().is_some());
+    use ChangeKind::{Clear, Delete, Set};
+    let seven = 7i64.to_le_bytes();
+    for (kind, key, value) in [
+        (Set, "a", &b"1"[..]),
+        (Set, "b", &5i64.to_le_bytes()),
+        (Set, "a", b"3"),
+        (Set, "a", b"4"),
+        (Set, "b", &seven),
+        (Set, "d", b""),
+        (Set, "e", b"5"),
+        (Set, "e", b"6"),
+        (Delete, "a", b""),
+        (Delete, "d", b""),
+    ] {
+        let frame = follower.try_recv().unwrap().unwrap();
+        assert_eq!((frame.kind, frame.key, frame.value), (kind, key.as_bytes(), value));
+        assert_eq!(frame.expires_ms, 0);
+    }
+    assert_eq!(follower.try_recv().unwrap(), None);
+    assert_eq!(map.clear().unwrap(), 3);
+    let mut cleared = Vec::new();
+    while let Some(frame) = follower.try_recv().unwrap() {
+        assert_eq!(frame.kind, Clear);
+        cleared.push(frame.key.to_vec());
+    }
+    cleared.sort();
+    assert_eq!(cleared, [&b"b"[..], b"before", b"e"]);
+    assert!(hold.check().unwrap().ok);
+}
+
+#[test]
+fn caches_tell_what_they_forget() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let map = hold.map("it", MapOptions::cache().max_entries(10)).unwrap();
+    hold.begin_stream("it", 1 << 20).unwrap();
+    let mut follower = map.follow().unwrap();
+    map.set_with_ttl("short", "1", Duration::from_millis(1)).unwrap();
+    let frame = follower.try_recv().unwrap().unwrap();
+    assert!(frame.kind == ChangeKind::Set && frame.expires_ms > 1_600_000_000_000, "{frame:?}");
+    std::thread::sleep(Duration::from_millis(5));
+    let mut seen = Vec::new();
+    for n in 0..200u32 {
+        map.set(n.to_le_bytes(), "2").unwrap();
+        while let Some(frame) = follower.try_recv().unwrap() {
+            seen.push((frame.kind, frame.key.to_vec()));
+        }
+    }
+    assert_eq!(seen.iter().filter(|(kind, _)| *kind == ChangeKind::Set).count(), 200);
+    assert!(seen.contains(&(ChangeKind::Expire, b"short".to_vec())), "{seen:?}");
+    assert!(seen.iter().filter(|(kind, _)| *kind == ChangeKind::Evict).count() >= 189);
+}
+
+#[test]
+fn a_follower_has_what_the_map_has_in_every_mode() {
+    for shape in SHAPES {
+        // Smaller than what is told: the ring goes round many times.
+        let (_ground, hold, map) = make(shape, 1 << 16);
+        let (mut follower, mut told, mut dice) =
+            (map.follow().unwrap(), Told::default(), Dice::new(1));
+        for turn in 1..20_000u64 {
+            let id = dice.below(2000) as u32;
+            match dice.below(4) {
+                0 => drop(map.delete(shape.key(id)).unwrap()),
+                _ => drop(map.set(shape.key(id), shape.value(id, shape.fit(turn))).unwrap()),
+            }
+            if turn % 100 == 0 {
+                let end = follower.end().unwrap();
+                told.take(&mut follower, end).unwrap();
+            }
+        }
+        let end = follower.end().unwrap();
+        told.take(&mut follower, end).unwrap();
+        assert_eq!(told.pairs, pairs(&map), "{shape:?}");
+        assert!(end.offset > 10 << 16 && told.frames > 10_000, "{shape:?}: {end}");
+        let report = hold.check().unwrap();
+        assert!(report.ok && report.allocated == report.reachable, "{report:?}");
+    }
+}
+
+#[test]
+fn who_reads_the_map_and_then_follows_has_all_of_it() {
+    for shape in SHAPES {
+        let (ground, hold, map) = make(shape, 32 << 20);
+        let board = Board::new(1);
+        let path = ground.path("it.hold");
+        let writers: Vec<Child> = (1..3u32)
+            .map(|actor| {
+                Child::run("writer", || {
+                    let map = Hold::open(&path).unwrap().open_map("it").unwrap();
+                    let mut dice = Dice::new(actor.into());
+                    for turn in 1..30_000u64 {
+                        // Both write all keys.
+                        let id = dice.below(3000) as u32;
+                        match dice.below(5) {
+                            0 => drop(map.delete(shape.key(id)).unwrap()),
+                            _ => drop(
+                                map.set(shape.key(id), shape.value(id, shape.fit(turn))).unwrap(),
+                            ),
+                        }
+                        board.count(0, 1);
+                    }
+                })
+            })
+            .collect();
+        until("they write", || board.get(0) > 1000);
+        let mut follower = map.follow().unwrap();
+        // A reading of the map while they write, then what they did meanwhile.
+        let mut told = Told { pairs: pairs(&map), frames: 0 };
+        let end = follower.end().unwrap();
+        told.take(&mut follower, end).unwrap();
+        writers.into_iter().for_each(Child::finish);
+        let end = follower.end().unwrap();
+        told.take(&mut follower, end).unwrap();
+        assert_eq!(told.pairs, pairs(&map), "{shape:?}");
+        assert!(hold.check().unwrap().ok);
+    }
+}
+
+#[test]
+fn positions_are_kept_and_come_back_to() {
+    let (ground, hold, map) = make(Shape::General, 1 << 20);
+    let mut follower = map.follow().unwrap();
+    map.set("a", "1").unwrap();
+    map.set("b", "2").unwrap();
+    assert_eq!(follower.recv().unwrap().key, b"a");
+    let text = follower.position().to_string();
+    Child::run("another process", || {
+        let map = Hold::open(ground.path("it.hold")).unwrap().open_map("it").unwrap();
+        let mut follower = map.follow_from(text.parse().unwrap()).unwrap();
+        assert_eq!(follower.recv().unwrap().key, b"b");
+        assert_eq!(follower.recv_timeout(Duration::from_millis(10)).unwrap(), None);
+    })
+    .finish();
+    // Who may only read may follow.
+    let reader = Hold::options().read_only(true).open(ground.path("it.hold")).unwrap();
+    let mut reading = reader.open_map("it").unwrap().follow_from(follower.position()).unwrap();
+    assert_eq!(reading.recv().unwrap().key, b"b");
+    assert_eq!(reading.recv_timeout(Duration::from_millis(10)).unwrap(), None);
+    map.set("c", "3").unwrap();
+    assert_eq!(reading.recv().unwrap().key, b"c");
+
+    let here = follower.position();
+    let wrong = StreamPosition { stream: here.stream ^ 1, ..here };
+    refused(map.follow_from(wrong), ErrorKind::Mismatch, &wrong.to_string());
+    let ahead = StreamPosition { offset: 1 << 30, ..here };
+    refused(map.follow_from(ahead), ErrorKind::Mismatch, "no position");
+    // A map of the same name has another stream.
+    assert!(hold.drop_map("it").unwrap());
+    refused(follower.try_recv(), ErrorKind::NotFound, "dropped");
+    refused(follower.recv(), ErrorKind::NotFound, "dropped");
+    let map = hold.map("it", MapOptions::general()).unwrap();
+    hold.begin_stream("it", 1 << 20).unwrap();
+    refused(map.follow_from(here), ErrorKind::Mismatch, "no position");
+    // So has a copy of the hold.
+    let (stream, copy) = (map.follow().unwrap().position().stream, ground.path("copy.hold"));
+    drop((reading, reader, follower, map));
+    let path = hold.path().to_owned();
+    hold.close().unwrap();
+    std::fs::copy(&path, &copy).unwrap();
+    let of = |path| Hold::open(path).unwrap().open_map("it").unwrap().follow().unwrap().position();
+    assert_ne!(of(&copy).stream, stream);
+    assert_eq!(of(&path).stream, stream);
+}
+
+#[test]
+fn who_is_too_slow_is_told_so() {
+    let (_ground, _hold, map) = make(Shape::General, 1 << 16);
+    let mut follower = map.follow().unwrap();
+    let beginning = follower.position();
+    for id in 0..5000u32 {
+        map.set(id.to_le_bytes(), "a value").unwrap();
+    }
+    refused(follower.try_recv(), ErrorKind::Lapped, "65536 bytes");
+    refused(follower.recv(), ErrorKind::Lapped, "follow it anew");
+    refused(map.follow_from(beginning), ErrorKind::Lapped, "behind");
+    let (lag, kept) = follower.lag_bytes().unwrap();
+    assert!(lag > kept && kept == 1 << 16);
+    // What is kept is told from any frame on.
+    let mut follower = map.follow().unwrap();
+    map.set("more", "").unwrap();
+    assert_eq!(follower.recv().unwrap().key, b"more");
+}
+
+#[test]
+fn what_does_not_fit_is_a_gap() {
+    let (_ground, _hold, map) = make(Shape::General, 1 << 16);
+    let mut follower = map.follow().unwrap();
+    map.set("large", vec![1; 20_000]).unwrap();
+    map.set("small", vec![2; 10_000]).unwrap();
+    assert_eq!(map.get("large").unwrap().unwrap().len(), 20_000);
+    let frame = follower.recv().unwrap();
+    assert_eq!((frame.kind, frame.key, frame.value), (ChangeKind::Gap, &b""[..], &b""[..]));
+    assert_eq!(follower.recv().unwrap().key, b"small");
+}
+
+#[test]
+fn a_follower_that_waits_is_woken() {
+    let (ground, hold, map) = make(Shape::General, 1 << 20);
+    let (path, board) = (ground.path("it.hold"), Board::new(1));
+    let follower = Child::run("follower", || {
+        let map = Hold::open(&path).unwrap().open_map("it").unwrap();
+        let mut follower = map.follow().unwrap();
+        board.put(0, 1);
+        for n in 0..200u32 {
+            assert_eq!(follower.recv().unwrap().key, n.to_le_bytes());
+            board.put(0, n as u64 + 2);
+        }
+        let error = follower.recv().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+    });
+    for n in 0..200u32 {
+        until("it waits", || board.get(0) == n as u64 + 1 || follower.is_gone());
+        map.set(n.to_le_bytes(), "").unwrap();
+    }
+    until("all is told", || board.get(0) == 201 || follower.is_gone());
+    assert!(hold.drop_map("it").unwrap());
+    follower.finish();
+}
+
+#[test]
+fn followers_hold_up_nobody() {
+    let (ground, hold, map) = make(Shape::General, 1 << 16);
+    let path = ground.path("it.hold");
+    let followers: Vec<(Board, Child)> = (0..4)
+        .map(|_| {
+            let board = Board::new(1);
+            let child = Child::run("follower", || {
+                let map = Hold::open(&path).unwrap().open_map("it").unwrap();
+                let mut follower = map.follow().unwrap();
+                loop {
+                    board.count(0, 1);
+                    match follower.recv().map(|frame| frame.value.to_vec()) {
+                        Ok(value) => assert!(value.iter().all(|byte| *byte == value[0])),
+                        Err(error) => {
+                            assert_eq!(error.kind(), ErrorKind::Lapped);
+                            follower = map.follow().unwrap();
+                        }
+                    }
+                }
+            });
+            (board, child)
+        })
+        .collect();
+    let mut dice = Dice::new(9);
+    for (board, child) in followers {
+        until("it follows", || board.get(0) > 0 || child.is_gone());
+        for n in 0..3000u32 {
+            map.set(dice.below(100).to_le_bytes(), vec![n as u8; 1 + n as usize % 300]).unwrap();
+        }
+        child.signal(Signal::SIGSTOP);
+        for n in 0..3000u32 {
+            map.set(dice.below(100).to_le_bytes(), vec![n as u8; 1 + n as usize % 300]).unwrap();
+        }
+        child.slay();
+    }
+    hold.sweep().unwrap();
+    assert!(hold.check().unwrap().ok);
+}
+
+#[test]
+fn a_stream_that_cannot_be_is_refused() {
+    let (_ground, hold, map) = make(Shape::General, 0);
+    refused(hold.begin_stream("none", 1 << 20), ErrorKind::NotFound, "none");
+    refused(hold.begin_stream("it", 1 << 40), ErrorKind::Invalid, "4 GiB");
+    assert!(!hold.begin_stream("it", 1 << 32).unwrap());
+    let small = Ground::memory();
+    let full = Hold::options().max_bytes(4 << 20).create(small.path("it.hold")).unwrap();
+    full.map("it", MapOptions::general()).unwrap();
+    refused(full.begin_stream("it", 64 << 20), ErrorKind::Full, "");
+    assert!(full.begin_stream("it", 1 << 18).unwrap());
+    assert!(full.check().unwrap().ok);
+    drop(map);
+}
+
+#[cfg(feature = "steps")]
+#[test]
+fn a_stopped_writer_delays_the_writers_of_its_map_and_no_follower() {
+    let (ground, hold, map) = make(Shape::General, 1 << 20);
+    let mut follower = map.follow().unwrap();
+    map.set("before", "1").unwrap();
+    let mut victim = Child::run("writer", || {
+        let map = Hold::open(ground.path("it.hold")).unwrap().open_map("it").unwrap();
+        commonhold::steps::arm("stream.armed:stop").unwrap();
+        map.set("stopped", "2").unwrap();
+    });
+    assert!(victim.wait_stopped());
+    assert_eq!(follower.recv().unwrap().key, b"before");
+    assert_eq!(follower.try_recv().unwrap(), None);
+    let patient = Hold::options().lock_timeout(Duration::from_millis(50));
+    let other = patient.open(ground.path("it.hold")).unwrap().open_map("it").unwrap();
+    for n in 0..20u32 {
+        // Whichever lock it waits for.
+        refused(other.set(n.to_le_bytes(), ""), ErrorKind::TimedOut, "stopped?");
+    }
+    assert_eq!(other.get("stopped").unwrap(), None);
+    victim.signal(Signal::SIGKILL);
+    victim.wait();
+    other.set("after", "3").unwrap();
+    assert_eq!(follower.recv().unwrap().key, b"after");
+    assert_eq!(map.get("stopped").unwrap(), None);
+    drop(other);
+    hold.sweep().unwrap();
+    let report = hold.check().unwrap();
+    assert!(report.ok && report.allocated == report.reachable, "{report:?}");
+}

@@ -1,0 +1,212 @@
+//! `hold watch`: prints the changes of a map as they happen.
+
+use crate::commands::flow::Flow;
+use crate::failure::{Failure, Result, note};
+use crate::formats::{bytes, sizes};
+use crate::output::{Output, Sink};
+use crate::target::{Directory, MapName};
+use commonhold::{ChangeKind, ErrorKind, Follower, Hold, Iter, Map, StreamFrame, StreamPosition};
+use serde_json::{Value, json};
+use std::io::Stdout;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Examples of `hold watch`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold watch shop prices                       # from now on, until Ctrl-C
+  hold watch shop prices --all                 # what is there first, then what changes
+  hold watch shop prices --prefix app --count 1 --timeout 10s || echo 'nothing changed'
+  hold watch shop prices --positions           # where to go on, with each change
+  hold watch shop prices --from 53c6a9f1e08b7d24.4096
+  hold watch shop prices --format json         # {\"change\":\"set\",\"key\":\"apple\",\"value\":\"4\",...}
+
+Prints what happened (set, delete, expire, evict, clear), key, and what was set, with tabs between them;
+backslash escapes stand for control characters and for bytes that are not UTF-8. Every change is
+printed once, those of one key in their order; after --all it may be one that was seen already.
+'gap' is a change that is too large for the stream (a quarter of it): look at the map.
+
+The first to watch a map gives it a stream, which keeps the last --stream-size of changes for whoever
+comes back with --from. It stays; each change costs a little more from then on. No writer waits for who
+watches: who is too slow is told so, and ends with the exit code 3.
+
+Exit codes: 0 as many changes came as were asked for, or without --count at least one; 1 the time ran out
+before; 130 ended by a signal before --count; 2, 3 see 'hold help'. Without --count a signal is the end,
+and the code 0.";
+
+/// Options of `hold watch`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    name: MapName,
+
+    /// Print the pairs that are there first, as if they were set
+    #[arg(long, conflicts_with = "from")]
+    all: bool,
+
+    /// Begin at a position that was printed earlier
+    #[arg(long, value_name = "POSITION")]
+    from: Option<StreamPosition>,
+
+    /// Only changes of keys that begin so
+    #[arg(long, value_name = "TEXT")]
+    prefix: Option<String>,
+
+    /// Print the position behind each change, in front of it; JSON always has it
+    #[arg(long)]
+    positions: bool,
+
+    /// End after so many changes
+    #[arg(long, short = 'n', value_name = "N")]
+    count: Option<u64>,
+
+    /// End when nothing has changed for so long (0: when all is printed)
+    #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
+    timeout: Option<Duration>,
+
+    /// What the map's stream is to keep, if it has none yet
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "16MiB")]
+    stream_size: u64,
+}
+
+/// Follows and prints.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("watch")?;
+    let map = open(args, directory)?;
+    let follower = match args.from {
+        Some(position) => map.follow_from(position)?,
+        None => map.follow()?,
+    };
+    let prefix = args.prefix.as_deref().unwrap_or_default().as_bytes();
+    let pairs = args.all.then(|| map.iter());
+    let mut changes = Changes { follower, pairs, prefix };
+    let flow = Flow { count: args.count, patience: args.timeout };
+    let mut sink = Sink::stdout();
+    let code = flow.run(
+        &mut sink,
+        |time| changes.next(time),
+        |sink, change| show(sink, &change, args.positions, &output),
+    )?;
+    if !output.is_quiet() && !output.is_json() {
+        note(&format!("hold watch: '--from {}' goes on", changes.follower.position()));
+    }
+    Ok(code)
+}
+
+/// The map, which has a stream from then on. Who may not write the hold can watch what has one.
+fn open(args: &Args, directory: &Directory) -> Result<Map> {
+    let refused =
+        |e: &commonhold::Error| matches!(e.kind(), ErrorKind::Permission | ErrorKind::ReadOnly);
+    let path = directory.resolve(&args.name.hold)?;
+    let hold: Hold = match directory.options().open(&path) {
+        Err(error) if refused(&error) => return directory.map_to_read(&args.name),
+        hold => hold?,
+    };
+    if args.from.is_none() {
+        hold.begin_stream(&args.name.map, args.stream_size)?;
+    }
+    Ok(hold.open_map(&args.name.map)?)
+}
+
+/// What is to be printed.
+struct Change {
+    kind: ChangeKind,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    expires_ms: u64,
+    /// Behind it.
+    position: StreamPosition,
+}
+
+/// The pairs that were there, then the changes.
+struct Changes<'a> {
+    follower: Follower,
+    pairs: Option<Iter>,
+    prefix: &'a [u8],
+}
+
+impl Changes<'_> {
+    fn next(&mut self, time: Duration) -> Result<Option<Change>> {
+        loop {
+            let Some(change) = self.any(time)? else { return Ok(None) };
+            if change.kind == ChangeKind::Gap || change.key.starts_with(self.prefix) {
+                return Ok(Some(change));
+            }
+        }
+    }
+
+    fn any(&mut self, time: Duration) -> Result<Option<Change>> {
+        if let Some(pair) = self.pairs.as_mut().and_then(Iterator::next) {
+            let (key, value) = pair?;
+            let position = self.follower.position();
+            return Ok(Some(Change { kind: ChangeKind::Set, key, value, expires_ms: 0, position }));
+        }
+        self.pairs = None;
+        let stream = self.follower.position().stream;
+        let frame = match time.is_zero() {
+            true => self.follower.try_recv(),
+            false => self.follower.recv_timeout(time),
+        };
+        let frame = frame.map_err(|error| match error.kind() {
+            ErrorKind::Lapped => Failure::failed(format!(
+                "{error}: 'hold watch --all', on a new map with a larger --stream-size perhaps"
+            )),
+            _ => Failure::failed(error),
+        })?;
+        Ok(frame.map(|frame| Change::of(&frame, stream)))
+    }
+}
+
+impl Change {
+    fn of(frame: &StreamFrame<'_>, stream: u64) -> Change {
+        Change {
+            kind: frame.kind,
+            key: frame.key.to_vec(),
+            value: frame.value.to_vec(),
+            expires_ms: frame.expires_ms,
+            position: StreamPosition { stream, offset: frame.end },
+        }
+    }
+}
+
+fn name(kind: ChangeKind) -> &'static str {
+    match kind {
+        ChangeKind::Set => "set",
+        ChangeKind::Delete => "delete",
+        ChangeKind::Expire => "expire",
+        ChangeKind::Evict => "evict",
+        ChangeKind::Clear => "clear",
+        _ => "gap",
+    }
+}
+
+fn show(sink: &mut Sink<Stdout>, change: &Change, positions: bool, output: &Output) -> Result<()> {
+    sink.put(|out| match output.is_json() {
+        true => writeln!(out, "{}", as_json(change)),
+        false => {
+            let position = if positions { format!("{}\t", change.position) } else { String::new() };
+            write!(out, "{position}{}", name(change.kind))?;
+            if change.kind != ChangeKind::Gap {
+                write!(out, "\t{}", bytes::escaped(&change.key))?;
+            }
+            if change.kind == ChangeKind::Set {
+                write!(out, "\t{}", bytes::escaped(&change.value))?;
+            }
+            writeln!(out)
+        }
+    })
+}
+
+fn as_json(change: &Change) -> Value {
+    let mut shown = json!({ "change": name(change.kind), "position": change.position.to_string() });
+    if change.kind != ChangeKind::Gap {
+        shown["key"] = bytes::json(&change.key);
+    }
+    if change.kind == ChangeKind::Set {
+        shown["value"] = bytes::json(&change.value);
+    }
+    if change.expires_ms != 0 {
+        shown["expires_ms"] = change.expires_ms.into();
+    }
+    shown
+}

@@ -1,0 +1,82 @@
+//! Watching a map: what is printed, going on where one stopped, and what ends it.
+
+use crate::support::Ground;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+#[test]
+fn changes_are_printed_as_they_happen() {
+    let ground = Ground::new();
+    ground.ok(&["set", "shop", "prices", "apple", "3"]);
+    let mut watch = ground.command(&["watch", "shop", "prices", "--all", "--count", "6"]);
+    let mut child = watch.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    // What is there shows that it watches.
+    assert_eq!(lines.next().unwrap(), "set\tapple\t3");
+    ground.ok(&["set", "shop", "prices", "apple", "4"]);
+    assert_eq!(lines.next().unwrap(), "set\tapple\t4");
+    ground.ok(&["incr", "shop", "prices", "visits"]);
+    assert_eq!(lines.next().unwrap(), "set\tvisits\t\\x01\\0\\0\\0\\0\\0\\0\\0");
+    ground.ok(&["set", "shop", "prices", "a\tb", "c\nd"]);
+    assert_eq!(lines.next().unwrap(), "set\ta\\tb\tc\\nd");
+    ground.ok(&["del", "shop", "prices", "apple"]);
+    assert_eq!(lines.next().unwrap(), "delete\tapple");
+    ground.ok(&["push", "shop", "prices", "list", "1"]);
+    assert!(lines.next().unwrap().starts_with("set\tlist\t"));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(lines.next(), None);
+}
+
+#[test]
+fn who_comes_back_goes_on_where_it_stopped() {
+    let ground = Ground::new();
+    ground.ok(&["set", "shop", "prices", "apple", "3"]);
+    let run = ground.run(&["watch", "shop", "prices", "--timeout", "0"]);
+    assert_eq!((run.code, run.out.as_str()), (1, ""));
+    let position = run.err.split("--from ").nth(1).unwrap().split('\'').next().unwrap().to_owned();
+    ground.ok(&["set", "shop", "prices", "apple", "4"]);
+    ground.ok(&["set", "shop", "prices", "pear", "5"]);
+    let from = ["watch", "shop", "prices", "--timeout", "0", "--from", &position];
+    let run = ground.run(&from);
+    assert_eq!((run.code, run.out.as_str()), (0, "set\tapple\t4\nset\tpear\t5\n"));
+    let run = ground.run(&[&from[..], &["--format", "json", "--count", "1"]].concat());
+    let change: Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!(
+        (&change["change"], &change["key"], &change["value"]),
+        (&json!("set"), &json!("apple"), &json!("4"))
+    );
+    let next = change["position"].as_str().unwrap();
+    let then = ["watch", "shop", "prices", "--timeout", "0", "--from", next, "--positions"];
+    let out = ground.run(&then).out;
+    assert!(out.ends_with("\tset\tpear\t5\n") && out.starts_with(&position[..16]), "{out}");
+    let some = [&from[..], &["--prefix", "pe"]].concat();
+    assert_eq!(ground.run(&some).out, "set\tpear\t5\n");
+    assert_eq!(ground.json(&["check", "shop"])["ok"], true);
+}
+
+#[test]
+fn what_ends_a_watch_is_told() {
+    let ground = Ground::new();
+    let err = ground.fails(3, &["watch", "shop", "prices"]);
+    assert!(err.contains("there is no such hold"), "{err}");
+    ground.ok(&["set", "shop", "prices", "apple", "3"]);
+    let err = ground.fails(3, &["watch", "shop", "pears"]);
+    assert!(err.contains("pears"), "{err}");
+    let err = ground.fails(2, &["watch", "shop", "prices", "--from", "here"]);
+    assert!(err.contains("STREAM.OFFSET"), "{err}");
+    let err = ground.fails(2, &["watch", "shop", "prices", "--all", "--from", "1.2"]);
+    assert!(err.contains("--from"), "{err}");
+    let small = ["watch", "shop", "prices", "--stream-size", "64KiB", "--timeout", "0"];
+    let run = ground.run(&small);
+    let position = run.err.split("--from ").nth(1).unwrap().split('\'').next().unwrap().to_owned();
+    let pairs: String = (0..3000).map(|n| format!("{n},value\n")).collect();
+    ground.file("pairs.csv", pairs);
+    ground.ok(&["load", "shop", "prices", "pairs.csv", "--quiet"]);
+    let err = ground.fails(3, &["watch", "shop", "prices", "--from", &position]);
+    assert!(err.contains("65536 bytes"), "{err}");
+    ground.ok(&["drop", "shop", "prices"]);
+    ground.ok(&["set", "shop", "prices", "apple", "3"]);
+    let err = ground.fails(3, &["watch", "shop", "prices", "--from", &position]);
+    assert!(err.contains("no stream"), "{err}");
+}
