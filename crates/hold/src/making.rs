@@ -147,7 +147,7 @@ impl Making {
     /// # Errors
     /// Also if it is not there and is not to be made, or is there with other options.
     pub fn find(&self, directory: &Directory, name: &MapName) -> Result<Option<Map>> {
-        let hold = Hold::open(directory.resolve(&name.hold)?);
+        let hold = directory.options().open(directory.resolve(&name.hold)?);
         let map = match hold.and_then(|hold| hold.open_map(&name.map)) {
             Err(error) if error.is_not_found() && !self.no_create => return Ok(None),
             found => found?,

@@ -75,7 +75,7 @@ fn what_ends_a_watch_is_told() {
     ground.ok(&["load", "shop", "prices", "pairs.csv", "--quiet"]);
     let err = ground.fails(3, &["watch", "shop", "prices", "--from", &position]);
     assert!(err.contains("65536 bytes"), "{err}");
-    ground.ok(&["drop", "shop", "prices"]);
+    ground.ok(&["drop", "--yes", "shop", "prices"]);
     ground.ok(&["set", "shop", "prices", "apple", "3"]);
     let err = ground.fails(3, &["watch", "shop", "prices", "--from", &position]);
     assert!(err.contains("no stream"), "{err}");
