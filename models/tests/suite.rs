@@ -39,6 +39,7 @@ macro_rules! protocol {
 
 protocol!(record, 1);
 protocol!(split, 1);
+protocol!(stream, 2);
 protocol!(lock, 2);
 protocol!(queue, 2);
 protocol!(channel, 1);

@@ -89,3 +89,4 @@ pub use queue::stat::{Holder, NamedQueueStat, QueueStat};
 pub use stream::follow::Follower;
 pub use stream::frame::{ChangeKind, StreamFrame};
 pub use stream::position::StreamPosition;
+pub use stream::words::StreamStat;

@@ -102,6 +102,7 @@ mod active {
         "recover.begun",
         "recover.stream-decided",
         "recover.stream-unlocked",
+        "recover.adopted",
         "recover.locks-released",
         "recover.segment",
         "recover.settled",

@@ -222,6 +222,8 @@ fn positions_are_kept_and_come_back_to() {
     let here = follower.position();
     let wrong = StreamPosition { stream: here.stream ^ 1, ..here };
     refused(map.follow_from(wrong), ErrorKind::Mismatch, &wrong.to_string());
+    let between = StreamPosition { offset: here.offset - 8, ..here };
+    refused(map.follow_from(between), ErrorKind::Mismatch, "no frame");
     let ahead = StreamPosition { offset: 1 << 30, ..here };
     refused(map.follow_from(ahead), ErrorKind::Mismatch, "no position");
     // A map of the same name has another stream.

@@ -50,6 +50,11 @@ fn who_comes_back_goes_on_where_it_stopped() {
     let then = ["watch", "shop", "prices", "--timeout", "0", "--from", next, "--positions"];
     let out = ground.run(&then).out;
     assert!(out.ends_with("\tset\tpear\t5\n") && out.starts_with(&position[..16]), "{out}");
+    let stream = &ground.json(&["stat", "shop", "prices"])["stream"];
+    assert_eq!(stream["bytes"], 16 << 20);
+    assert!(stream["end"].as_str().unwrap().starts_with(&position[..16]));
+    let text = ground.ok(&["stat", "shop", "prices"]);
+    assert!(text.contains("keeps 16 MiB, "), "{text}");
     let some = [&from[..], &["--prefix", "pe"]].concat();
     assert_eq!(ground.run(&some).out, "set\tpear\t5\n");
     assert_eq!(ground.json(&["check", "shop"])["ok"], true);

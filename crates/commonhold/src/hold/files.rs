@@ -73,7 +73,7 @@ pub(crate) fn drop_hold(name: &Path, force: bool) -> Result<()> {
     check_magic(&file, &path)?;
     let file = HoldFile::new(file, path.clone(), writable).map_err(failed)?;
     let _held = match force {
-        true => open_byte::share(&file, &path)?.map(|shared| shared.held),
+        true => open_byte::share_to_remove(&file, &path)?.map(|shared| shared.held),
         false => Some(lock_unused(&file)?).filter(|_| open_byte::leads_to(&path, &file)),
     }
     .ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
@@ -102,7 +102,7 @@ fn lock_unused(file: &HoldFile) -> Result<HeldBytes> {
     let held = match file.writable() {
         true => open_byte::alone(file)?,
         false if byte_lock::in_use(file).map_err(|e| Error::os(file.path().display(), &e))? => None,
-        false => open_byte::share(file, file.path())?.map(|shared| shared.held),
+        false => open_byte::share_to_remove(file, file.path())?.map(|shared| shared.held),
     };
     held.ok_or_else(|| {
         let text = format!(

@@ -34,10 +34,15 @@ pub struct Freeze<'a> {
 /// # Errors
 /// Those of entering an operation; damage.
 pub(crate) fn freeze(arena: &Arena) -> Result<Freeze<'_>> {
-    let lane = arena.enter()?;
+    freeze_in(&arena.enter()?)
+}
+
+/// The same, in a lane entered already: behind the closed gate there may be none left, as writers wait there with theirs.
+pub(crate) fn freeze_in<'a>(lane: &LaneGuard<'a>) -> Result<Freeze<'a>> {
+    let arena = lane.arena;
     // The names lock keeps structures from being made and dropped.
-    gate::lock_names(&lane)?;
-    if let Err(error) = robust_lock::lock(&roots(&arena.space).gate, &lane, Level::Segments) {
+    gate::lock_names(lane)?;
+    if let Err(error) = robust_lock::lock(&roots(&arena.space).gate, lane, Level::Segments) {
         robust_lock::unlock(&roots(&arena.space).names_lock);
         return Err(error);
     }
@@ -49,7 +54,7 @@ pub(crate) fn freeze(arena: &Arena) -> Result<Freeze<'_>> {
     for (_, root) in root::all(&arena.space) {
         if root.status() == Status::Live {
             for segment in directory::segments(&arena.space, root) {
-                wait_for(&lane, segment)?;
+                wait_for(lane, segment)?;
             }
         }
     }

@@ -197,23 +197,35 @@ impl Hold {
     }
 
     /// Gives a map a stream: from now on every change of it is told to whoever follows ([`Map::follow`]), and the last `bytes` (rounded up to a
-    /// power of two, at least 64 KiB) of what was told are kept. Writers wait for a moment. False if the map has a stream
+    /// power of two, at least 64 KiB) of what was told are kept. Writers of the hold wait for a moment, as for a [`freeze`](Self::freeze); not if there is a stream. False if the map has a stream
     /// already, which stays as it is. The stream ends with the map.
     ///
     /// A writer pays for it with one more lock, which all writers of the map share, and the copying of key and value.
     ///
     /// # Errors
-    /// `NotFound`; `Invalid` for more than 4 GiB; `Full`; those of [`freeze`](Self::freeze).
+    /// `NotFound`; `Mismatch` if it is another kind of structure; `Invalid` for more than 4 GiB; `Full`; those of
+    /// [`freeze`](Self::freeze).
     pub fn begin_stream(&self, map: &str, bytes: u64) -> Result<bool> {
         let size = own::size(bytes)?;
         let map = self.open_map(map)?;
-        let _frozen = self.freeze()?;
+        let stream = map.bound.stream(self.space());
+        if stream.ring()?.is_some() {
+            return map.bound.ensure_current(self.space()).map(|()| false);
+        }
         let lane = self.arena.enter()?;
-        map.bound.ensure_current(self.space())?;
-        own::begin(&lane, map.bound.stream(self.space()), size)
+        let ring = own::claim(&lane, size)?;
+        let frozen = freeze::freeze_in(&lane);
+        let begun = frozen.as_ref().map_err(Clone::clone).and_then(|_| {
+            map.bound.ensure_current(self.space())?;
+            own::begin(&lane, stream, &ring)
+        });
+        if !matches!(begun, Ok(true)) {
+            own::give_up(&lane, ring);
+        }
+        begun
     }
 
-    /// Opens an existing queue, whatever its options., or makes it.
+    /// Opens the queue of this name, or makes it.
     ///
     /// # Errors
     /// `Mismatch` if it exists with other options or as another kind of structure; `ReadOnly`; `Invalid` for bad names or

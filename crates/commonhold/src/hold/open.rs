@@ -287,12 +287,19 @@ fn check_boot(space: &Space, path: &Path, alone: bool, writable: bool) -> Result
         }
     }
     if writable && alone {
-        if own.inode.load(Ordering::Relaxed) != space.file().ino() {
-            renumber_streams(space)?;
-        }
-        own.inode.store(space.file().ino(), Ordering::Relaxed);
-        own.set_boot();
+        take_over(space)?;
     }
+    Ok(())
+}
+
+/// The file is this one from now on, and this boot's.
+fn take_over(space: &Space) -> Result<()> {
+    let own = superblock(space);
+    if own.inode.load(Ordering::Relaxed) != space.file().ino() {
+        renumber_streams(space)?;
+    }
+    own.inode.store(space.file().ino(), Ordering::Relaxed);
+    own.set_boot();
     Ok(())
 }
 
@@ -305,6 +312,10 @@ fn renumber_streams(space: &Space) -> Result<()> {
 fn opened(arena: &Arena) -> Result<()> {
     let space = &arena.space;
     let own = superblock(space);
+    if own.clean.load(Ordering::Acquire) == 1 {
+        // Readers may have come first: who opened it for writing was not alone then.
+        take_over(space)?;
+    }
     if own.clean.swap(0, Ordering::AcqRel) == 1 && !space.in_memory() {
         let path = space.file().path().display();
         let synced = space.mapping().sync(0, 4096);

@@ -1,11 +1,11 @@
 //! Who has the hold open: one byte beyond the data, locked by every user.
 //!
-//! Invariant: **whoever takes a hold's name away has its open byte locked** (the reaper and salvage exclusively, see
-//! [`os::reaper`](crate::os::reaper)). So a name that was seen to lead to the file leads there until it is taken away. Without that
+//! Invariant: **whoever takes a hold's name away has its open byte locked**, alone (the reaper, see
+//! [`os::reaper`](crate::os::reaper), and salvage), or shared and then the byte of the name alone. So a name that was seen to lead to the file leads there until it is taken away. Without that
 //! another hold could get the name in between, and lose it.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::os::byte_lock::{HeldBytes, LockKind, OPEN_BYTE};
+use crate::os::byte_lock::{HeldBytes, LockKind, NAME_BYTE, OPEN_BYTE};
 use crate::os::file::HoldFile;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -13,6 +13,8 @@ use std::time::Duration;
 
 const EXCLUSIVE: [(u64, LockKind); 1] = [(OPEN_BYTE, LockKind::Exclusive)];
 const SHARED: [(u64, LockKind); 1] = [(OPEN_BYTE, LockKind::Shared)];
+const LEAVING: [(u64, LockKind); 2] =
+    [(OPEN_BYTE, LockKind::Shared), (NAME_BYTE, LockKind::Exclusive)];
 
 /// The open byte, locked as by every user.
 pub(super) struct Shared {
@@ -23,10 +25,19 @@ pub(super) struct Shared {
 
 /// Locks it as a user; waits a while for one who is alone. `None` if the name does not lead to the file any more.
 pub(super) fn share(file: &HoldFile, path: &Path) -> Result<Option<Shared>> {
+    share_as(file, path, &SHARED)
+}
+
+/// The same, and as the only one who is about to take the name away; who may not write the file cannot keep others from that.
+pub(super) fn share_to_remove(file: &HoldFile, path: &Path) -> Result<Option<Shared>> {
+    share_as(file, path, if file.writable() { &LEAVING } else { &SHARED })
+}
+
+fn share_as(file: &HoldFile, path: &Path, how: &[(u64, LockKind)]) -> Result<Option<Shared>> {
     let mut was_alone = false;
     for attempt in 0..500 {
         was_alone = was_alone || (file.writable() && alone(file)?.is_some());
-        if let Some(held) = lock(file, &SHARED)? {
+        if let Some(held) = lock(file, how)? {
             return Ok(leads_to(path, file).then_some(Shared { held, was_alone }));
         }
         if attempt > 10 {

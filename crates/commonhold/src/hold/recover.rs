@@ -17,11 +17,11 @@ use crate::map::{directory, lifecycle};
 use crate::memory::arena::{Acting, Arena};
 use crate::memory::block::{self, Block};
 use crate::memory::recover::settle_extents;
-use crate::memory::roots::{StructureKind, roots};
+use crate::memory::roots::{StructureKind, all as all_roots, roots};
 use crate::memory::{attach, extents};
 use crate::queue::recover as queue;
 use crate::steps::step;
-use crate::stream::words;
+use crate::stream::{own, words};
 use crate::sync::owner::Owner;
 use crate::sync::participant::{self, LaneList};
 use crate::sync::robust_lock::{self, Level};
@@ -121,12 +121,16 @@ fn release_locks(arena: &Arena, owner: Owner, level: Level) {
             robust_lock::unlock(word);
         }
     };
-    for (_, root) in root::all(space) {
-        words::settle(space, &root.stream, &root.stream_head, owner);
+    for offset in all_roots(space).filter_map(|(id, _)| root::root_offset(space, id)) {
+        words::settle(space, offset, owner);
     }
     release(&extents::growth(space).lock, Level::Growth);
     for (_, root) in root::all(space) {
         release(&root.directory_lock, Level::Directories);
+    }
+    if robust_lock::holder(&roots(space).names_lock) == Some(owner) && level <= Level::Whole {
+        root::all(space).for_each(|(_, root)| own::adopt(space, &root.stream, owner));
+        step!("recover.adopted");
     }
     release(&roots(space).gate, Level::Segments);
     release(&roots(space).names_lock, Level::Whole);

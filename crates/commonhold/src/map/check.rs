@@ -47,8 +47,12 @@ pub(crate) fn check(
     if ring != 0 && !findings.reachable.insert(ring) {
         findings.problem(format!("map '{}': its stream shares its memory", bound.name));
     }
-    if let Err(error) = bound.stream(space).ring() {
+    if let Err(error) = bound.stream(space).ensure_sound().and_then(|()| bound.stream(space).ring())
+    {
         findings.problem(format!("map '{}': {error}", bound.name));
+    }
+    if robust_lock::holder(&root.stream_head.lock).is_some_and(|owner| !alive(owner)) {
+        findings.problem(format!("map '{}': its stream is locked by nobody", bound.name));
     }
     // Nobody writes: whoever has the lock only looks, and nothing is under way.
     if root.stream_head.armed.load(Ordering::Acquire) != 0 {

@@ -388,14 +388,15 @@ fn begin_frame<'a, P: Packing>(
     pair: &P::Pair,
 ) -> Result<Option<Turn<'a>>> {
     let (stream, position) = (bound.stream(segment.space), &segment.header().stream_position);
-    append::begin(writer, stream, position, kind, 0, |out| {
-        let (key, value) = parts(packing, pair);
+    let (key, value) = parts(packing, pair);
+    let value = if kind == ChangeKind::Set { value } else { &[] };
+    let len = (key.len() + value.len()) as u64;
+    let parts = |out: &mut Vec<u8>| {
         out.extend_from_slice(key);
-        if kind == ChangeKind::Set {
-            out.extend_from_slice(value);
-        }
+        out.extend_from_slice(value);
         key.len()
-    })
+    };
+    append::begin(writer, stream, position, kind, 0, (len, parts))
 }
 
 /// Removes the pair at a position of a locked segment; false if there is none. `kind` is what the stream tells; nothing,

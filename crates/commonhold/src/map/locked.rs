@@ -184,13 +184,15 @@ pub(crate) fn begin_frame<'a>(
     let (stream, position) = (bound.stream(segment.space), &segment.header().stream_position);
     let is_set = kind == ChangeKind::Set;
     let expires_ms = if is_set { record.expiry() } else { 0 };
-    append::begin(writer, stream, position, kind, expires_ms, |out| {
+    let len = u64::from(record.key_len) + if is_set { u64::from(record.value_len) } else { 0 };
+    let parts = |out: &mut Vec<u8>| {
         record.append_key(out);
         if is_set {
             record.append_value(out);
         }
         record.key_len as usize
-    })
+    };
+    append::begin(writer, stream, position, kind, expires_ms, (len, parts))
 }
 
 /// Keeps the segment's number of pairs, under its lock.

@@ -10,6 +10,7 @@ use crate::map::{lifecycle, locked};
 use crate::memory::classes::SEGMENT_BYTES;
 use crate::os::clock;
 use crate::stream::frame::ChangeKind;
+use crate::stream::words::StreamStat;
 use std::sync::atomic::Ordering;
 
 /// Iterator over the pairs of a map; see [`Map::iter`].
@@ -124,6 +125,8 @@ pub struct MapStat {
     pub expired: u64,
     /// Cache mode: pairs removed to make room.
     pub evicted: u64,
+    /// Its stream, if it has one.
+    pub stream: Option<StreamStat>,
 }
 
 impl Map {
@@ -219,6 +222,7 @@ impl Map {
             }
         }
         let depth = directory::depth(root);
+        let stream = bound.stream(space).stat();
         bound.ensure_current(space)?;
         let slots = (segments * u64::from(bound.positions())).max(1);
         Ok(MapStat {
@@ -234,6 +238,7 @@ impl Map {
             misses: root.misses.load(Ordering::Relaxed) + bound.misses.load(Ordering::Relaxed),
             expired: root.expired.load(Ordering::Relaxed),
             evicted: root.evicted.load(Ordering::Relaxed),
+            stream,
         })
     }
 }

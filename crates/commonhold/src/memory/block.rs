@@ -66,6 +66,7 @@ impl Block {
         let whole = offset % EXTENT == 0
             && offset / EXTENT < committed(space)
             && header(space, offset / EXTENT).state().is(Kind::Block)
+            && header(space, offset / EXTENT).state().class() == 0
             && (ATTACHED_BYTES..=runs::length(space, offset / EXTENT) * EXTENT).contains(&bytes)
             && space.covers(offset, bytes);
         let name = root.name();
@@ -253,22 +254,22 @@ fn demolish(writer: &impl Writer, root: &Root) {
 
 /// Frees the block, then the root. May be repeated.
 fn undo(writer: &impl Writer, root: &Root) {
-    free_linked(writer, &root.block);
+    free_linked(writer, &root.block, 0);
     Status::Free.store(&root.state);
 }
 
-/// Frees the block at the offset in `link`, which nobody uses any more. May be repeated.
-pub(crate) fn free_linked(writer: &impl Writer, link: &AtomicU64) {
+/// Frees the block of this class at the offset in `link`, which nobody uses any more. May be repeated.
+pub(crate) fn free_linked(writer: &impl Writer, link: &AtomicU64, class: u8) {
     let (space, me) = (&writer.arena().space, writer.me());
     let offset = link.load(Ordering::Acquire);
     let extent = offset / EXTENT;
     let mut mine = false;
-    if offset != 0 && extent < committed(space) {
+    if offset != 0 && offset.is_multiple_of(EXTENT) && extent < committed(space) {
         let header = header(space, extent);
         let state = header.state();
-        let free = state == State::unowned(Kind::Block, 0);
-        mine = (state.is(Kind::Block) && state.owner() == Some(me))
-            || (free && header.change(state, State::owned(Kind::Block, 0, 0, me)));
+        let free = state == State::unowned(Kind::Block, class);
+        let own = state.is(Kind::Block) && state.class() == class && state.owner() == Some(me);
+        mine = own || (free && header.change(state, State::owned(Kind::Block, class, 0, me)));
         step!("block.taken");
     }
     // Release: from here on its owner alone accounts for the block.

@@ -45,7 +45,7 @@ fn settle(space: &Space, extent: u64, state: State, owner: Owner, linked: &dyn F
             header(space, extent).change(state, State::unowned(kind, 0));
         }
         Kind::Block if linked(extent * EXTENT) => {
-            header(space, extent).change(state, State::unowned(Kind::Block, 0));
+            header(space, extent).change(state, State::unowned(Kind::Block, state.class()));
         }
         Kind::Block => runs::free_claimed(space, extent),
         Kind::Claimed => runs::free_claimed(space, extent),

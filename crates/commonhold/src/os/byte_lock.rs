@@ -24,6 +24,9 @@ use std::ptr::{self, NonNull};
 /// Locked shared by every opener; exclusively by who must be alone.
 pub(crate) const OPEN_BYTE: u64 = 1 << 62;
 
+/// Locked exclusively by one of several who share the open byte and would take the hold's name away.
+pub(crate) const NAME_BYTE: u64 = OPEN_BYTE - 1;
+
 /// The byte whose exclusive lock is the life of the participant in `slot`.
 pub(crate) fn participant_byte(slot: u32) -> u64 {
     OPEN_BYTE + 1 + u64::from(slot)

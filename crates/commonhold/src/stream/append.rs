@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::Writer;
 use crate::steps::step;
-use crate::stream::frame::{self, ChangeKind};
+use crate::stream::frame::{self, ChangeKind, HEADER};
 use crate::stream::words::Stream;
 use crate::sync::robust_lock::{self, Level};
 use std::cell::Cell;
@@ -27,7 +27,7 @@ pub(crate) struct Turn<'a> {
 }
 
 /// Takes the stream's lock and writes the frame of a change that is certain to come; `position` is where the changed segment
-/// keeps how far the stream was. The caller has locked the segment. `None` if the map has no stream.
+/// keeps how far the stream was; key and value have `len` bytes together, and `parts` appends them. The caller has locked the segment. `None` if the map has no stream.
 ///
 /// # Errors
 /// `NotFound` if the map was dropped; those of locking. Nothing is changed then.
@@ -38,18 +38,27 @@ pub(crate) fn begin<'a>(
     position: &AtomicU64,
     kind: ChangeKind,
     expires_ms: u64,
-    parts: impl FnOnce(&mut Vec<u8>) -> usize,
+    (len, parts): (u64, impl FnOnce(&mut Vec<u8>) -> usize),
 ) -> Result<Option<Turn<'a>>> {
     // Relaxed: only whether there is a stream. One that begins waits for all who have a segment locked.
     if stream.link.ring.load(Ordering::Relaxed) == 0 {
         return Ok(None);
     }
-    let mut frame = FRAME.take();
-    frame::encode(&mut frame, kind, expires_ms, parts);
+    // While a thread ends there may be none: another destructor writes.
+    let mut frame = FRAME.try_with(Cell::take).unwrap_or_default();
+    match fits(HEADER as u64 + len, stream.link.ring_bytes.load(Ordering::Relaxed)) {
+        true => frame::encode(&mut frame, kind, expires_ms, parts),
+        false => frame::encode(&mut frame, ChangeKind::Gap, 0, |_| 0),
+    }
     let turn = write(writer, stream, position, &mut frame);
+    frame.clear();
     frame.shrink_to(KEPT);
-    FRAME.set(frame);
+    let _ = FRAME.try_with(|kept| kept.set(frame));
     turn
+}
+
+fn fits(len: u64, ring_bytes: u64) -> bool {
+    len.next_multiple_of(8) <= ring_bytes / LARGEST_PART
 }
 
 fn write<'a>(
@@ -61,18 +70,21 @@ fn write<'a>(
     let head = stream.head;
     robust_lock::lock(&head.lock, writer, Level::Streams)?;
     step!("stream.locked");
-    let ring = match stream.ring() {
+    let ring = match stream.ring().and_then(|ring| stream.ensure_sound().map(|()| ring)) {
         Ok(Some(ring)) if stream.is_current() => ring,
         other => {
             robust_lock::unlock(&head.lock);
-            other?;
+            if stream.is_current() {
+                other?;
+            }
             return Err(Error::new(
                 ErrorKind::NotFound,
                 "the map was dropped; open it again by name",
             ));
         }
     };
-    if frame.len() as u64 > ring.size() / LARGEST_PART {
+    if frame.len() as u64 > ring.size() {
+        // Only in a damaged hold, whose ring has become another.
         frame::encode(frame, ChangeKind::Gap, 0, |_| 0);
     }
     // Relaxed: under the lock nobody else changes these.

@@ -25,7 +25,8 @@ pub(crate) struct Followed {
 
 /// Follows the changes of a map: each one after a position, in the order in which they happened to each key.
 ///
-/// Following takes nothing from anybody: no writer waits for a follower, and a follower that is stopped or killed holds up nobody. One
+/// Receiving takes nothing from anybody: no writer waits for it, and a follower that is stopped or killed holds up nobody. (Only
+/// [`end`](Follower::end) takes the stream's lock for a moment, as a writer does.) One
 /// that falls behind by more than the stream keeps is told so ([`ErrorKind::Lapped`]). What a killed writer had not committed is never told;
 /// what it had is.
 ///
@@ -101,9 +102,14 @@ impl Follower {
             );
             return Err(Error::new(ErrorKind::Mismatch, text));
         }
-        self.offset = position.offset;
+        let tail = std::mem::replace(&mut self.offset, position.offset);
+        let is_frame = self.offset == tail || self.frame_len(tail).is_some();
         self.ensure_kept()?;
-        Ok(self)
+        if is_frame {
+            return Ok(self);
+        }
+        let text = format!("map '{}': no frame of its stream begins at {position}", self.map.name);
+        Err(Error::new(ErrorKind::Mismatch, text))
     }
 
     /// Where the next frame begins.
@@ -117,6 +123,7 @@ impl Follower {
     /// # Errors
     /// Those of a writing operation; `NotFound` if the map was dropped.
     pub fn end(&self) -> Result<StreamPosition> {
+        self.ensure_current()?;
         let lane = self.arena.enter()?;
         let head = self.words().head;
         robust_lock::lock(&head.lock, &lane, Level::Whole)?;
@@ -198,10 +205,7 @@ impl Follower {
             self.ensure_current()?;
             return Ok(false);
         }
-        self.frame.clear();
-        self.ring.append_around(self.offset, HEADER as u64, &mut self.frame);
-        let most = self.ring.size().min(tail - self.offset);
-        let len = frame::length(&self.frame, self.offset).filter(|len| *len <= most);
+        let len = self.frame_len(tail);
         if let Some(len) = len {
             let rest = len - HEADER as u64;
             self.ring.append_around(self.offset + HEADER as u64, rest, &mut self.frame);
@@ -212,6 +216,14 @@ impl Follower {
         }
         self.offset += self.frame.len() as u64;
         Ok(true)
+    }
+
+    /// The length of the frame at the position, below `tail`, if it is one; its header is copied.
+    fn frame_len(&mut self, tail: u64) -> Option<u64> {
+        self.frame.clear();
+        self.ring.append_around(self.offset, HEADER as u64, &mut self.frame);
+        let most = self.ring.size().min(tail - self.offset);
+        frame::length(&self.frame, self.offset).filter(|len| *len <= most)
     }
 
     /// What was copied before was not overwritten meanwhile.
@@ -251,7 +263,7 @@ impl Follower {
     #[cold]
     fn damaged(&self) -> Error {
         let text = format!(
-            "map '{}': its stream is damaged at {}; run 'hold check', then 'hold repair'",
+            "map '{}': its stream is damaged at {}; read the map and follow it anew, or drop it",
             self.map.name, self.offset
         );
         Error::new(ErrorKind::Damaged, text)
@@ -259,6 +271,9 @@ impl Follower {
 }
 
 fn no_stream(map: &Followed) -> Error {
-    let text = format!("map '{}' has no stream yet; begin one ('hold watch' does)", map.name);
+    let text = format!(
+        "map '{}' has no stream yet: somebody who may write begins one ('hold watch')",
+        map.name
+    );
     Error::new(ErrorKind::NotFound, text)
 }

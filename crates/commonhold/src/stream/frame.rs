@@ -131,7 +131,7 @@ impl StreamFrame<'_> {
             value: &bytes[key_end..end],
             expires_ms: get_long(bytes, 16),
             offset,
-            end: offset + bytes.len() as u64,
+            end: offset.checked_add(bytes.len() as u64)?,
         })
     }
 }

@@ -9,8 +9,10 @@ use crate::memory::lane::LaneGuard;
 use crate::memory::runs;
 use crate::os::place;
 use crate::steps::step;
-use crate::stream::words::{Link, Stream};
+use crate::stream::words::{Link, RING, Stream};
+use crate::sync::owner::Owner;
 use crate::sync::robust_lock::Peers;
+use crate::sync::space::Space;
 use std::sync::atomic::Ordering;
 
 /// The smallest ring of a stream, and the largest.
@@ -29,33 +31,66 @@ pub(crate) fn size(bytes: u64) -> Result<u64> {
     Ok(bytes.max(LEAST).next_power_of_two())
 }
 
-/// Gives the map a stream of `bytes`, a [`size`]. Nobody writes to the map meanwhile, and nobody drops it. False if it
-/// has one already.
+/// Memory for a ring, in nobody's way yet.
+pub(crate) struct Claimed {
+    first: u64,
+    bytes: u64,
+}
+
+/// Claims memory for a ring of `bytes`, a [`size`], and zeroes it.
 ///
 /// # Errors
 /// `Full`.
-pub(crate) fn begin(lane: &LaneGuard<'_>, stream: Stream<'_>, bytes: u64) -> Result<bool> {
-    let (space, link, head) = (lane.space(), stream.link, stream.head);
-    if link.ring.load(Ordering::Acquire) != 0 {
-        return Ok(false);
-    }
-    renumber(link)?;
+pub(crate) fn claim(lane: &LaneGuard<'_>, bytes: u64) -> Result<Claimed> {
+    let space = lane.space();
     let first = runs::claim(space, lane, lane.lane(), bytes / EXTENT)?;
-    header(space, first).set(State::owned(Kind::Block, 0, lane.lane(), lane.me()));
+    header(space, first).set(State::owned(Kind::Block, RING, lane.lane(), lane.me()));
     step!("stream.claimed-memory");
     for extent in first..first + bytes / EXTENT {
         extents::zero(space, extent, 0, EXTENT);
     }
+    Ok(Claimed { first, bytes })
+}
+
+/// Frees it again.
+pub(crate) fn give_up(lane: &LaneGuard<'_>, ring: Claimed) {
+    runs::free_claimed(lane.space(), ring.first);
+}
+
+/// Gives the map a stream in this memory. The gate is closed and the names lock held, so nobody writes to the map and nobody
+/// drops it. False if it has one already.
+///
+/// # Errors
+/// Those of drawing a number.
+pub(crate) fn begin(lane: &LaneGuard<'_>, stream: Stream<'_>, ring: &Claimed) -> Result<bool> {
+    let (link, head) = (stream.link, stream.head);
+    if link.ring.load(Ordering::Acquire) != 0 {
+        return Ok(false);
+    }
+    renumber(link)?;
     for word in [&head.tail, &head.claim, &head.armed] {
         word.store(0, Ordering::Relaxed);
     }
-    link.ring_bytes.store(bytes, Ordering::Relaxed);
+    link.ring_bytes.store(ring.bytes, Ordering::Relaxed);
     // Release: the stream is whole when it is named.
-    link.ring.store(first * EXTENT, Ordering::Release);
+    link.ring.store(ring.first * EXTENT, Ordering::Release);
     step!("stream.linked");
-    header(space, first).set(State::unowned(Kind::Block, 0));
+    header(lane.space(), ring.first).set(State::unowned(Kind::Block, RING));
     step!("stream.begun");
     Ok(true)
+}
+
+/// What the dead `owner` had linked and not given up is the map's. Before its names lock is let go: whoever drops the map
+/// frees what the map alone has.
+pub(crate) fn adopt(space: &Space, link: &Link, owner: Owner) {
+    let extent = link.ring.load(Ordering::Acquire) / EXTENT;
+    if extent != 0 && extent < extents::committed(space) {
+        let header = header(space, extent);
+        let state = header.state();
+        if state.is(Kind::Block) && state.class() == RING && state.owner() == Some(owner) {
+            header.change(state, State::unowned(Kind::Block, RING));
+        }
+    }
 }
 
 /// Draws a number for a stream: it has nothing in common with any other from now on. Nobody follows it yet.
@@ -70,5 +105,5 @@ pub(crate) fn renumber(link: &Link) -> Result<()> {
 
 /// Frees the memory of a stream whose map is gone for everybody. May be repeated.
 pub(crate) fn end(writer: &impl Writer, link: &Link) {
-    block::free_linked(writer, &link.ring);
+    block::free_linked(writer, &link.ring, RING);
 }

@@ -7,11 +7,18 @@ use std::str::FromStr;
 /// A place in the stream of a map, which can be kept and come back to, also by another process, as long as the stream
 /// still holds it. As text: `STREAM.OFFSET`, the first in 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(into = "String"))]
 pub struct StreamPosition {
     /// The stream's own number, drawn at random when it was begun: no other stream anywhere has it.
     pub stream: u64,
     /// Bytes from its beginning.
     pub offset: u64,
+}
+
+impl From<StreamPosition> for String {
+    fn from(position: StreamPosition) -> String {
+        position.to_string()
+    }
 }
 
 impl fmt::Display for StreamPosition {

@@ -9,11 +9,18 @@ use crate::memory::extents::{Kind, committed, header};
 use crate::memory::ring::Ring;
 use crate::memory::runs;
 use crate::steps::step;
+use crate::stream::position::StreamPosition;
 use crate::sync::event::Event;
 use crate::sync::owner::Owner;
 use crate::sync::robust_lock;
 use crate::sync::space::{Shared, Space};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// The class of the block that a ring is: other structures' blocks have 0.
+pub(crate) const RING: u8 = 1;
+
+/// No stream gets so far in a lifetime.
+const FARTHEST: u64 = 1 << 62;
 
 /// What hardly ever changes, 32 bytes.
 #[repr(C)]
@@ -104,6 +111,7 @@ impl<'a> Stream<'a> {
         let there = offset.is_multiple_of(EXTENT)
             && extent < committed(self.space)
             && header(self.space, extent).state().is(Kind::Block)
+            && header(self.space, extent).state().class() == RING
             && bytes <= runs::length(self.space, extent) * EXTENT;
         match Ring::new(self.space, offset, bytes).filter(|_| there) {
             Some(ring) => Ok(Some(ring)),
@@ -111,15 +119,55 @@ impl<'a> Stream<'a> {
             None if !self.is_current() => Ok(None),
             None => Err(Error::new(
                 ErrorKind::Damaged,
-                "a map's root names no ring for its stream; run 'hold check', then 'hold repair'",
+                "a map's root names no ring for its stream; drop the map",
             )),
         }
     }
 }
 
+impl Stream<'_> {
+    /// Whether tail and claim can be what they are; under the stream's lock, or while nobody writes.
+    ///
+    /// # Errors
+    /// `Damaged`.
+    pub(crate) fn ensure_sound(&self) -> Result<()> {
+        let bytes = self.link.ring_bytes.load(Ordering::Relaxed);
+        let (tail, claim) =
+            (self.head.tail.load(Ordering::Relaxed), self.head.claim.load(Ordering::Relaxed));
+        if tail <= claim && claim < FARTHEST && claim - tail <= bytes {
+            return Ok(());
+        }
+        let text = "the words of a map's stream contradict each other; drop the map";
+        Err(Error::new(ErrorKind::Damaged, text))
+    }
+}
+
+/// The figures of a map's stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct StreamStat {
+    /// Bytes of changes that it keeps.
+    pub bytes: u64,
+    /// Where it ends; the offset is the bytes that were told since it began.
+    pub end: StreamPosition,
+}
+
+impl Stream<'_> {
+    /// Its figures, if there is one.
+    pub(crate) fn stat(&self) -> Option<StreamStat> {
+        let ring = self.ring().ok().flatten()?;
+        let stream = self.link.number.load(Ordering::Relaxed);
+        let offset = self.head.tail.load(Ordering::Acquire);
+        Some(StreamStat { bytes: ring.size(), end: StreamPosition { stream, offset } })
+    }
+}
+
 /// Decides the change that the dead `owner` was making, if it holds the lock, by what the slot holds: as long as the
 /// segment is still locked by the dead one, that is the old word, or else the new one. Then lets the lock go. May be repeated.
-pub(crate) fn settle(space: &Space, link: &Link, head: &Head, owner: Owner) {
+/// The root may be another kind of structure's meanwhile: who asks for the end of a stream locks it before it looks whether the
+/// map is still there.
+pub(crate) fn settle(space: &Space, root: u64, owner: Owner) {
+    let Stream { link, head, .. } = Stream::of(space, root, 0);
     if robust_lock::holder(&head.lock) != Some(owner) {
         return;
     }

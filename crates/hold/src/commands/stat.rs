@@ -182,6 +182,13 @@ fn map_text(stat: &MapStat) -> String {
         table.fact("expired", count(stat.expired));
         table.fact("evicted", count(stat.evicted));
     }
+    if let Some(stream) = &stat.stream {
+        let told = shown(stream.end.offset);
+        table.fact(
+            "stream",
+            format!("keeps {}, {told} told, to {}", shown(stream.bytes), stream.end),
+        );
+    }
     table.text()
 }
 
@@ -203,6 +210,9 @@ fn map_json(stat: &MapStat) -> Value {
             "expired": stat.expired,
             "evicted": stat.evicted,
         });
+    }
+    if let Some(stream) = &stat.stream {
+        json["stream"] = json!({ "bytes": stream.bytes, "end": stream.end.to_string() });
     }
     json
 }

@@ -9,7 +9,10 @@ use commonhold::{ChangeKind, ErrorKind, Follower, Hold, Iter, Map, StreamFrame, 
 use serde_json::{Value, json};
 use std::io::Stdout;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// So many changes of other keys are passed over in a row.
+const MOST_PASSED_OVER: u32 = 10_000;
 
 /// Examples of `hold watch`.
 pub const EXAMPLES: &str = "\
@@ -126,13 +129,17 @@ struct Changes<'a> {
 }
 
 impl Changes<'_> {
+    /// The next that is wanted, waited for at most so long. Now and then none though there are: what was found meanwhile is to be shown.
     fn next(&mut self, time: Duration) -> Result<Option<Change>> {
-        loop {
-            let Some(change) = self.any(time)? else { return Ok(None) };
+        let end = Instant::now() + time;
+        for _ in 0..MOST_PASSED_OVER {
+            let left = end.saturating_duration_since(Instant::now());
+            let Some(change) = self.any(left)? else { return Ok(None) };
             if change.kind == ChangeKind::Gap || change.key.starts_with(self.prefix) {
                 return Ok(Some(change));
             }
         }
+        Ok(None)
     }
 
     fn any(&mut self, time: Duration) -> Result<Option<Change>> {
