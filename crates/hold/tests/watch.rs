@@ -54,7 +54,7 @@ fn who_comes_back_goes_on_where_it_stopped() {
     assert_eq!(stream["bytes"], 16 << 20);
     assert!(stream["end"].as_str().unwrap().starts_with(&position[..16]));
     let text = ground.ok(&["stat", "shop", "prices"]);
-    assert!(text.contains("keeps 16 MiB, "), "{text}");
+    assert!(text.contains("keeps 16.00 MiB, "), "{text}");
     let some = [&from[..], &["--prefix", "pe"]].concat();
     assert_eq!(ground.run(&some).out, "set\tpear\t5\n");
     assert_eq!(ground.json(&["check", "shop"])["ok"], true);
