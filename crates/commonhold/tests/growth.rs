@@ -1,6 +1,6 @@
 //! Growing, shrinking, and the memory that goes with it.
 //!
-//! From nothing to two million keys (half a million where nothing is given back): every key is found, walked exactly once, and keeps its uid through
+//! From nothing to two million keys: every key is found, walked exactly once, and keeps its uid through
 //! growth and updates; deleting them gives the memory back. Then the bounds on memory: values that grow
 //! byte by byte, values that shrink, and churn.
 
@@ -8,24 +8,19 @@ use crate::support::ground::Ground;
 use crate::support::process::until;
 use crate::support::script::read;
 use crate::support::shape::Shape;
-use crate::support::{Dice, long, mix};
+use crate::support::{Dice, mix};
 use commonhold::{Hold, Map, MapOptions, Uid};
 
 const MANY: u32 = 2_000_000;
 
-/// Where nothing is given back, so many are enough to grow by.
-fn many() -> u32 {
-    if long() { MANY } else { MANY / 4 }
-}
-
-/// Grows from nothing to so many keys and back.
-fn grow(shape: Shape, keys: u32, back_below: impl Fn(u64) -> u64) {
+/// Grows from nothing to [`MANY`] keys and back.
+fn grow(shape: Shape, back_below: impl Fn(u64) -> u64) {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
     let map = hold.map("it", shape.options()).unwrap();
     let empty = hold.stat().unwrap().memory_bytes;
     let mut uids: Vec<(u32, Uid)> = Vec::new();
-    for id in 0..keys {
+    for id in 0..MANY {
         let uid = map.set(shape.key(id), shape.value(id, shape.fit(1))).unwrap();
         if id % 1000 == 0 {
             uids.push((id, uid));
@@ -35,15 +30,15 @@ fn grow(shape: Shape, keys: u32, back_below: impl Fn(u64) -> u64) {
             assert_eq!(map.len().unwrap(), id as u64 + 1);
         }
     }
-    for id in (0..keys).step_by(7) {
+    for id in (0..MANY).step_by(7) {
         map.set(shape.key(id), shape.value(id, shape.fit(2))).unwrap();
     }
     same_uids(&map, shape, &uids);
-    walk_once(&map, shape, keys);
+    walk_once(&map, shape);
     let report = hold.check().unwrap();
     assert!(report.ok, "{:?}", report.problems);
     let full = hold.stat().unwrap().memory_bytes;
-    for id in 0..keys {
+    for id in 0..MANY {
         assert!(map.delete(shape.key(id)).unwrap(), "key {id} is gone");
     }
     assert_eq!((map.len().unwrap(), map.iter().count()), (0, 0));
@@ -67,8 +62,8 @@ fn same_uids(map: &Map, shape: Shape, uids: &[(u32, Uid)]) {
     }
 }
 
-fn walk_once(map: &Map, shape: Shape, keys: u32) {
-    let mut seen = vec![false; keys as usize];
+fn walk_once(map: &Map, shape: Shape) {
+    let mut seen = vec![false; MANY as usize];
     for pair in map.iter() {
         let (key, value) = pair.unwrap();
         let id = shape.id(&key).unwrap();
@@ -82,23 +77,23 @@ fn walk_once(map: &Map, shape: Shape, keys: u32) {
 #[test]
 fn two_million_keys_come_and_give_their_memory_back() {
     // The index stays (its memory is reused by maps only), the records' memory goes back.
-    grow(Shape::General, MANY, |full| full / 4);
+    grow(Shape::General, |full| full / 4);
 }
 
 #[test]
-fn many_pairs_come_and_go_in_a_cache() {
+fn two_million_pairs_come_and_go_in_a_cache() {
     // A cache keeps its memory.
-    grow(Shape::Cache, many(), |full| full);
+    grow(Shape::Cache, |full| full);
 }
 
 #[test]
-fn many_words_come_and_go() {
-    grow(Shape::Fixed(4, 4), many(), |full| full);
+fn two_million_words_come_and_go() {
+    grow(Shape::Fixed(4, 4), |full| full);
 }
 
 #[test]
-fn many_inline_pairs_come_and_go() {
-    grow(Shape::Fixed(8, 8), many(), |full| full);
+fn two_million_inline_pairs_come_and_go() {
+    grow(Shape::Fixed(8, 8), |full| full);
 }
 
 /// Stated bound: what is held is at most twice what is stored (key, value, 64 bytes each) and 16 MiB.

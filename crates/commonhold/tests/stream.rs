@@ -385,3 +385,24 @@ fn a_stopped_writer_delays_the_writers_of_its_map_and_no_follower() {
     let report = hold.check().unwrap();
     assert!(report.ok && report.allocated == report.reachable, "{report:?}");
 }
+
+#[cfg(feature = "steps")]
+#[test]
+fn a_check_beside_one_who_begins_a_stream_finds_nothing_wrong() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let map = hold.map("it", MapOptions::general()).unwrap();
+    let mut beginner = Child::run("beginner", || {
+        let hold = Hold::open(ground.path("it.hold")).unwrap();
+        commonhold::steps::arm("stream.claimed-memory:stop").unwrap();
+        assert!(hold.begin_stream("it", 1 << 20).unwrap());
+    });
+    assert!(beginner.wait_stopped());
+    let report = hold.check().unwrap();
+    assert!(report.ok && report.allocated == report.reachable, "{report:?}");
+    map.set("nobody", "waits").unwrap();
+    beginner.signal(Signal::SIGCONT);
+    beginner.finish();
+    assert_eq!(map.follow().unwrap().try_recv().unwrap(), None);
+    assert!(hold.check().unwrap().ok);
+}

@@ -44,7 +44,7 @@ pub(crate) struct Claimed {
 pub(crate) fn claim(lane: &LaneGuard<'_>, bytes: u64) -> Result<Claimed> {
     let space = lane.space();
     let first = runs::claim(space, lane, lane.lane(), bytes / EXTENT)?;
-    header(space, first).set(State::owned(Kind::Block, RING, lane.lane(), lane.me()));
+    // It stays CLAIMED until it is linked: a check that comes meanwhile looks for no structure that uses it.
     step!("stream.claimed-memory");
     for extent in first..first + bytes / EXTENT {
         extents::zero(space, extent, 0, EXTENT);
@@ -72,10 +72,12 @@ pub(crate) fn begin(lane: &LaneGuard<'_>, stream: Stream<'_>, ring: &Claimed) ->
         word.store(0, Ordering::Relaxed);
     }
     link.ring_bytes.store(ring.bytes, Ordering::Relaxed);
+    let head = header(lane.space(), ring.first);
+    head.set(State::owned(Kind::Block, RING, lane.lane(), lane.me()));
     // Release: the stream is whole when it is named.
     link.ring.store(ring.first * EXTENT, Ordering::Release);
     step!("stream.linked");
-    header(lane.space(), ring.first).set(State::unowned(Kind::Block, RING));
+    head.set(State::unowned(Kind::Block, RING));
     step!("stream.begun");
     Ok(true)
 }
