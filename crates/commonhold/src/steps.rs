@@ -132,6 +132,10 @@ mod active {
         "drop.segment-freed",
         "drop.directory-freed",
         "drop.done",
+        "succeed.claimed",
+        "succeed.committed",
+        "succeed.renamed",
+        "succeed.named",
         // Blocks of the other structures.
         "block.claimed",
         "block.linked",

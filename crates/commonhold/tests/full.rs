@@ -4,17 +4,15 @@
 //! or changed; reading, iterating, deleting and checking go on; what is deleted can be filled again. The
 //! full file system is a small tmpfs in a mount namespace of a child process.
 
+use crate::support::disk::on_small_tmpfs;
 use crate::support::ground::Ground;
-use crate::support::process::{Board, Child, limit_address_space};
+use crate::support::process::{Child, limit_address_space};
 use crate::support::script::read;
 use crate::support::shape::Shape;
 use commonhold::{Error, ErrorKind, Hold, Map, Values};
-use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, setrlimit};
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::Path;
 
 const SHAPES: [Shape; 5] =
     [Shape::General, Shape::Big, Shape::Fixed(4, 4), Shape::Fixed(8, 8), Shape::Cache];
@@ -168,44 +166,6 @@ fn a_limit_too_small_for_anything_is_refused_clearly() {
             Err(e) => assert!(matches!(e.kind(), ErrorKind::Full | ErrorKind::Invalid), "{e:?}"),
         }
     }
-}
-
-/// Runs `body` in a child that sees a tmpfs of so many MiB at the ground's directory. Returns false
-/// (and says so) where mounting is not possible.
-fn on_small_tmpfs(mebibytes: u32, ground: &Ground, body: impl FnOnce(&Path)) -> bool {
-    let board = Board::new(1);
-    let child = Child::run("in a mount namespace", || {
-        if !mount_tmpfs(ground.dir(), mebibytes) {
-            return board.put(0, 1);
-        }
-        body(ground.dir());
-    });
-    child.finish();
-    let mounted = board.get(0) == 0;
-    if !mounted {
-        // Past the test harness, which shows nothing of a test that passes.
-        let told = b"NOT COVERED HERE: a tmpfs cannot be mounted; only limits of other kinds are\n";
-        std::io::stderr().write_all(told).unwrap();
-    }
-    mounted
-}
-
-fn mount_tmpfs(at: &Path, mebibytes: u32) -> bool {
-    let (uid, gid) = (nix::unistd::getuid(), nix::unistd::getgid());
-    if unshare(CloneFlags::CLONE_NEWNS).is_err() {
-        if unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS).is_err() {
-            return false;
-        }
-        let write = |file: &str, text: String| std::fs::write(format!("/proc/self/{file}"), text);
-        let _ = write("setgroups", "deny".into());
-        let _ = write("uid_map", format!("0 {uid} 1"));
-        let _ = write("gid_map", format!("0 {gid} 1"));
-    }
-    let none: Option<&str> = None;
-    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-    let size = format!("size={mebibytes}m");
-    mount(none, "/", none, private, none).is_ok()
-        && mount(Some("tmpfs"), at, Some("tmpfs"), MsFlags::empty(), Some(size.as_str())).is_ok()
 }
 
 #[test]

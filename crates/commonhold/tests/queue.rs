@@ -2,8 +2,9 @@
 
 use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, Watchdog, until};
+use crate::support::refused;
 use crate::support::{Dice, mix};
-use commonhold::{Error, ErrorKind, Hold, MapOptions, Queue, QueueOptions, StructureKind};
+use commonhold::{ErrorKind, Hold, MapOptions, Queue, QueueOptions, StructureKind};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use std::os::fd::AsFd;
@@ -31,13 +32,6 @@ fn whole(hold: &Hold) {
     let report = hold.check().unwrap();
     assert!(report.ok, "{:?}", report.problems);
     assert_eq!(report.allocated, report.reachable);
-}
-
-#[track_caller]
-fn refused<T>(result: Result<T, Error>, kind: ErrorKind, says: &str) {
-    let error = result.err().expect("an error");
-    assert_eq!(error.kind(), kind, "{error}");
-    assert!(error.to_string().contains(says), "{error}");
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use crate::support::Dice;
 use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, until};
+use crate::support::refused;
 use crate::support::shape::Shape;
-use commonhold::{ChangeKind, Error, ErrorKind, Follower, Hold, Map, MapOptions, StreamPosition};
+use commonhold::{ChangeKind, ErrorKind, Follower, Hold, Map, MapOptions, StreamPosition};
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -43,13 +44,6 @@ impl Told {
 
 fn pairs(map: &Map) -> BTreeMap<Vec<u8>, Vec<u8>> {
     map.iter().map(Result::unwrap).collect()
-}
-
-#[track_caller]
-fn refused<T>(result: Result<T, Error>, kind: ErrorKind, says: &str) {
-    let error = result.err().expect("an error");
-    assert_eq!(error.kind(), kind, "{error}");
-    assert!(error.to_string().contains(says), "{error}");
 }
 
 #[test]

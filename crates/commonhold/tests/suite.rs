@@ -24,6 +24,7 @@ mod log_processes;
 mod model;
 mod processes;
 mod queue;
+mod replica;
 mod smoke;
 mod stopped;
 mod stream;

@@ -19,6 +19,7 @@ use crate::map::compact::{self, Wanted};
 use crate::map::handle::Map;
 use crate::map::lifecycle;
 use crate::map::options::MapOptions;
+use crate::map::succession;
 use crate::memory::arena::Arena;
 use crate::memory::lane::LaneGuard;
 use crate::memory::roots::{self, StructureKind};
@@ -33,6 +34,7 @@ use crate::sync::space::Space;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// One file of memory that many processes share, and the handle on it.
 ///
@@ -147,6 +149,57 @@ impl Hold {
     /// (see [`HoldOptions::lock_timeout`]); `Damaged`.
     pub fn drop_map(&self, name: &str) -> Result<bool> {
         lifecycle::drop_map(&self.arena, name)
+    }
+
+    /// Opens a map that only this replica writes, or makes it: the handle may write it, all others of the map may only read it and
+    /// get `ReadOnly`. Which program is its replica is a matter between programs; there should be one.
+    ///
+    /// # Errors
+    /// `Mismatch` if it exists as a map that everybody may write, or with other options; those of [`map`](Self::map).
+    pub fn replica_map(&self, name: &str, options: MapOptions) -> Result<Map> {
+        let map = self.map(name, MapOptions { replica: true, ..options })?;
+        if map.is_replica() { Ok(map.for_replica()) } else { Err(succession::not_a_replica(name)) }
+    }
+
+    /// An empty replica's map called `next`, with the options of the one called `name`, to be filled and then to
+    /// [take its place](Self::succeed_map). One that is there already is dropped.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no map `name`; `Mismatch` if one of them is no replica's; those of [`replica_map`](Self::replica_map).
+    pub fn begin_successor(&self, next: &str, name: &str) -> Result<Map> {
+        let map = self.open_map(name)?;
+        if !map.is_replica() {
+            return Err(succession::not_a_replica(name));
+        }
+        match self.open_map(next) {
+            Ok(old) if old.is_replica() => drop(self.drop_map(next)?),
+            Ok(_) => return Err(succession::not_a_replica(next)),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+        let seed = Some(map.bound.root(self.space()).seed.load(Ordering::Relaxed));
+        self.replica_map(next, MapOptions { seed, ..map.options().clone() })
+    }
+
+    /// Gives the replica's map `next` the name of the replica's map `name`, in one step; what was called so is dropped. Handles on it
+    /// go on with the new map from their next reading operation on (writing is the error `NotFound`: the replica has a handle on the new
+    /// one): whoever reads sees all of the old or all of the new, and a walk ([`Map::iter`])
+    /// that was under way goes on in the new one. Followers of the old one's stream get `NotFound`. If the process dies
+    /// meanwhile, it has happened or it has not.
+    ///
+    /// # Errors
+    /// `NotFound`; `Mismatch` if one of them is no replica's or if they have different modes; those of [`drop_map`](Self::drop_map).
+    pub fn succeed_map(&self, next: &str, name: &str) -> Result<()> {
+        succession::succeed(&self.arena, next, name)
+    }
+
+    /// Makes a replica's map one that everybody may write from now on: its origin is gone for good, or what it was to be rebuilt from is
+    /// read. False if everybody may already.
+    ///
+    /// # Errors
+    /// `NotFound`; those of [`drop_map`](Self::drop_map).
+    pub fn promote_map(&self, name: &str) -> Result<bool> {
+        succession::promote(&self.arena, name)
     }
 
     /// Opens the channel of this name, or makes it.

@@ -11,12 +11,14 @@
 //! | proving it whole | [`check`] |
 //! | copies | [`backup`], [`restore`] |
 //! | after a crash of the system | [`salvage`] |
+//! | what is safe in a journal: [`Map::sync`](crate::Map::sync) | [`durable`] |
 //! | holds as files | [`files`] |
 
 pub(crate) mod backup;
 #[cfg(test)]
 mod block_tests;
 pub(crate) mod check;
+pub(crate) mod durable;
 pub(crate) mod files;
 pub(crate) mod frames;
 pub(crate) mod freeze;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// "COMMHOLD", little-endian.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"COMMHOLD");
 /// The format this version reads and writes.
-pub(crate) const FORMAT: u32 = 3;
+pub(crate) const FORMAT: u32 = 4;
 /// Flag: delete the file when its last user ends.
 pub(crate) const DELETE_ON_LAST_EXIT: u32 = 1;
 

@@ -7,6 +7,7 @@ use crate::map::options::MapMode;
 use crate::map::record::Shape;
 use crate::map::root::{self, Root, Status};
 use crate::map::segment::{BUCKETS, CACHE_BUCKETS, Segment};
+use crate::memory::roots;
 use crate::stream::follow::Followed;
 use crate::stream::words::Stream;
 use crate::sync::space::Space;
@@ -19,6 +20,8 @@ pub(crate) struct Bound {
     pub(crate) incarnation: u64,
     pub(crate) hasher: Hasher,
     pub(crate) mode: MapMode,
+    /// Only its replica writes it.
+    pub(crate) replica: bool,
     /// Values get room for so many bytes at least; the handle's own.
     pub(crate) value_room: u32,
     pub(crate) shape: Shape,
@@ -56,6 +59,7 @@ impl Bound {
             incarnation,
             hasher,
             mode,
+            replica: root.is_replica(),
             value_room: 0,
             shape: Shape { expiry: cache, checksum: !space.in_memory() },
             buckets: inline.as_ref().map_or(slots, Inline::buckets),
@@ -83,10 +87,13 @@ impl Bound {
     /// `NotFound` if the map was dropped since it was opened.
     #[inline]
     pub(crate) fn ensure_current(&self, space: &Space) -> Result<()> {
-        if self.root(space).incarnation.load(Ordering::Acquire) == self.incarnation {
-            return Ok(());
-        }
-        Err(self.dropped())
+        if self.is_current(space) { Ok(()) } else { Err(self.dropped()) }
+    }
+
+    /// True unless the map was dropped since it was opened.
+    #[inline]
+    pub(crate) fn is_current(&self, space: &Space) -> bool {
+        self.root(space).incarnation.load(Ordering::Acquire) == self.incarnation
     }
 
     #[cold]
@@ -214,11 +221,14 @@ pub(crate) fn open(space: &Space, name: &str) -> Result<Option<Bound>> {
         }
         let bound = Bound::new(space, id, root);
         fence(Ordering::Acquire);
+        let called_so = roots::root(space, id).is_some_and(|r| roots::is_called(space, r, name));
         let same = root.status() == Status::Live
-            && root.name() == name
+            && called_so
             && root.incarnation.load(Ordering::Acquire) == incarnation;
         if same {
-            return bound.map(|bound| Some(Bound { incarnation, ..bound }));
+            // Its name may be changing at this very moment.
+            let name = name.to_owned();
+            return bound.map(|bound| Some(Bound { incarnation, name, ..bound }));
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What a mutation asks for: one rule, one act, so that every operation is the same few steps.
 
+use crate::stream::frame::ChangeKind;
+
 /// When the act happens.
 #[derive(Clone, Copy)]
 pub(crate) enum Rule<'a> {
@@ -34,6 +36,8 @@ pub(crate) struct Change<'a> {
     pub(crate) expiry: Expiry,
     /// Whether the stream tells of it: a pair that only goes elsewhere is no change for who follows.
     pub(crate) tells: bool,
+    /// What the stream calls it if the key goes.
+    pub(crate) removal: ChangeKind,
 }
 
 /// Cache mode: when the pair expires.
@@ -49,7 +53,8 @@ pub(crate) enum Expiry {
 
 impl<'a> Change<'a> {
     pub(crate) fn new(key: &'a [u8], rule: Rule<'a>, act: Act<'a>) -> Change<'a> {
-        Change { key, rule, at: None, act, expiry: Expiry::Own, tells: true }
+        let (expiry, removal) = (Expiry::Own, ChangeKind::Delete);
+        Change { key, rule, at: None, act, expiry, tells: true, removal }
     }
 
     /// True if the key, found at this position or not at all, is where it is to be.

@@ -15,6 +15,7 @@ use crate::memory::classes::{EXTENT, geometry};
 use crate::memory::extents::{self, Kind, State, header};
 use crate::memory::lane::LaneGuard;
 use crate::memory::{slab, supply};
+use crate::stream::frame::ChangeKind;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
 use std::collections::{BinaryHeap, HashMap};
@@ -119,6 +120,7 @@ fn move_away(lane: &LaneGuard<'_>, bound: &Bound, record: &Record<'_>) -> Result
         act: Act::Put(&value),
         expiry: Expiry::At(record.expiry()),
         tells: false,
+        removal: ChangeKind::Delete,
     };
     // The rule is checked under the lock: what was copied is what the record held, or nothing happens.
     match write::apply_once(lane, bound, &change, None) {

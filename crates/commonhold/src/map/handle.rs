@@ -1,6 +1,7 @@
 //! [`Map`]: the public handle; every operation of a map.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::map::binding::Binding;
 use crate::map::bound::Bound;
 use crate::map::change::{Act, Change, Expiry, Outcome, Rule};
 use crate::map::hash::Hash;
@@ -51,8 +52,10 @@ const AHEAD: usize = 4;
 #[derive(Clone)]
 pub struct Map {
     pub(crate) arena: Arc<Arena>,
-    pub(crate) bound: Arc<Bound>,
+    pub(crate) bound: Arc<Binding>,
     options: MapOptions,
+    /// Whether it may write a replica's map.
+    applies: bool,
 }
 
 impl fmt::Debug for Map {
@@ -66,7 +69,32 @@ impl fmt::Debug for Map {
 impl Map {
     pub(crate) fn new(arena: Arc<Arena>, bound: Bound) -> Map {
         let options = MapOptions { value_room: bound.value_room, ..bound.mode.into() };
-        Map { arena, bound: Arc::new(bound), options }
+        Map { arena, bound: Arc::new(Binding::new(bound)), options, applies: false }
+    }
+
+    /// The same, as the replica itself has it.
+    pub(crate) fn for_replica(self) -> Map {
+        Map { applies: true, ..self }
+    }
+
+    /// # Errors
+    /// `ReadOnly` if the map is a replica's.
+    #[inline]
+    pub(crate) fn ensure_may_write(&self) -> Result<()> {
+        // It may have been made one that everybody may write since.
+        if self.bound.replica && !self.applies && self.bound.root(self.space()).is_replica() {
+            return Err(self.written_by_replica());
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn written_by_replica(&self) -> Error {
+        let text = format!(
+            "map '{}' is a replica: only its origin's changes are written to it; write at the origin",
+            self.name()
+        );
+        Error::new(ErrorKind::ReadOnly, text)
     }
 
     #[inline]
@@ -104,9 +132,10 @@ impl Map {
     pub fn get_into(&self, key: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Result<bool> {
         let key = key.as_ref();
         self.begin_read(key)?;
-        out.clear();
-        let hash = self.bound.hasher.hash(key);
-        let present = self.append(hash, key, None, out)?;
+        let present = self.bound.read(self.space(), |bound| {
+            out.clear();
+            self.append(bound, bound.hasher.hash(key), key, None, out)
+        })?;
         if !present {
             out.clear();
         }
@@ -123,9 +152,10 @@ impl Map {
             self.bound.check_lengths(key.as_ref(), None)?;
         }
         self.arena.ensure_open()?;
-        let (space, bound) = (self.space(), &*self.bound);
-        many::get_many(space, bound, keys, out, |hash, key, seen, out| {
-            self.append(hash, key, seen, out.buffer())
+        self.bound.read(self.space(), |bound| {
+            many::get_many(self.space(), bound, keys, out, |hash, key, seen, out| {
+                self.append(bound, hash, key, seen, out.buffer())
+            })
         })
     }
 
@@ -139,18 +169,19 @@ impl Map {
     #[inline]
     fn append(
         &self,
+        bound: &Bound,
         hash: Hash,
         key: &[u8],
         seen: Option<Place<'_>>,
         out: &mut Vec<u8>,
     ) -> Result<bool> {
-        if let Some(packing) = &self.bound.inline {
+        if let Some(packing) = &bound.inline {
             let take = |_, value: &[u8]| out.extend_from_slice(value);
-            let found = inline::find(self.space(), &self.bound, packing, (hash, key), seen, take)?;
+            let found = inline::find(self.space(), bound, packing, (hash, key), seen, take)?;
             return Ok(found.is_some());
         }
         let start = out.len();
-        let found = self.lookup(hash, key, seen, |hit| {
+        let found = self.lookup(bound, hash, key, seen, |hit| {
             out.truncate(start);
             hit.record.append_value(out);
         })?;
@@ -161,12 +192,13 @@ impl Map {
     #[inline]
     fn lookup<R>(
         &self,
+        bound: &Bound,
         hash: Hash,
         key: &[u8],
         seen: Option<Place<'_>>,
         mut copy: impl FnMut(&Hit<'_>) -> R,
     ) -> Result<Option<R>> {
-        let (space, bound) = (self.space(), &*self.bound);
+        let space = self.space();
         if !bound.is_cache() {
             return read::find(space, bound, (hash, key), seen, copy);
         }
@@ -199,15 +231,17 @@ impl Map {
     pub fn uid(&self, key: impl AsRef<[u8]>) -> Result<Option<Uid>> {
         let key = key.as_ref();
         self.begin_read(key)?;
-        let hash = self.bound.hasher.hash(key);
-        let position = match &self.bound.inline {
-            Some(packing) => {
-                let take = |position, _: &[u8]| position;
-                inline::find(self.space(), &self.bound, packing, (hash, key), None, take)?
-            }
-            None => self.lookup(hash, key, None, |hit| hit.position)?,
-        };
-        Ok(position.map(|position| Uid(hash.directory() << 8 | position)))
+        self.bound.read(self.space(), |bound| {
+            let hash = bound.hasher.hash(key);
+            let position = match &bound.inline {
+                Some(packing) => {
+                    let take = |position, _: &[u8]| position;
+                    inline::find(self.space(), bound, packing, (hash, key), None, take)?
+                }
+                None => self.lookup(bound, hash, key, None, |hit| hit.position)?,
+            };
+            Ok(position.map(|position| Uid(hash.directory() << 8 | position)))
+        })
     }
 
     /// Sets the value of a key, present or not. Returns its uid.
@@ -245,6 +279,7 @@ impl Map {
     /// # Errors
     /// As [`set`](Self::set).
     pub fn set_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: &[(K, V)]) -> Result<()> {
+        self.ensure_may_write()?;
         let lane = self.arena.enter()?;
         for (at, (key, value)) in pairs.iter().enumerate() {
             if let Some((later, _)) = pairs.get(at + AHEAD) {
@@ -260,7 +295,8 @@ impl Map {
     }
 
     #[inline]
-    fn apply(&self, change: &Change<'_>, old: Option<&mut Vec<u8>>) -> Result<Outcome> {
+    pub(crate) fn apply(&self, change: &Change<'_>, old: Option<&mut Vec<u8>>) -> Result<Outcome> {
+        self.ensure_may_write()?;
         match &self.bound.inline {
             Some(packing) => inline::apply(&self.arena, &self.bound, packing, change, old),
             None => write::apply(&self.arena, &self.bound, change, old),
@@ -373,10 +409,12 @@ impl Map {
             return Ok(self.get(key)?.map(|value| (value, 0)));
         }
         self.begin_read(key)?;
-        self.lookup(self.bound.hasher.hash(key), key, None, |hit| {
-            let mut value = Vec::new();
-            hit.record.append_value(&mut value);
-            (value, hit.record.sequence)
+        self.bound.read(self.space(), |bound| {
+            self.lookup(bound, bound.hasher.hash(key), key, None, |hit| {
+                let mut value = Vec::new();
+                hit.record.append_value(&mut value);
+                (value, hit.record.sequence)
+            })
         })
     }
 
@@ -400,7 +438,7 @@ impl Map {
             return Ok(None);
         }
         let noted = Noted { directory, position };
-        iterate::resolve(self.space(), &self.bound, &noted, true)
+        self.bound.read(self.space(), |bound| iterate::resolve(self.space(), bound, &noted, true))
     }
 
     /// Sets the value of the key that a uid names, if it still names `expected_key`; false if not.
@@ -509,7 +547,8 @@ impl Map {
     /// # Errors
     /// `NotFound` if it has none, or was dropped; `Closed`.
     pub fn follow(&self) -> Result<Follower> {
-        Follower::new(Arc::clone(&self.arena), self.bound.followed())
+        self.bound
+            .read(self.space(), |bound| Follower::new(Arc::clone(&self.arena), bound.followed()))
     }
 
     /// Follows the map's changes from a position on that a [`Follower`] gave earlier, perhaps in another process.

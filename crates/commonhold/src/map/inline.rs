@@ -317,7 +317,7 @@ fn apply_packed<P: Packing>(
         let turn = match (&pair, &found) {
             (Some(pair), _) => begin_frame(lane, bound, packing, segment, ChangeKind::Set, pair),
             (None, Some((_, pair))) => {
-                begin_frame(lane, bound, packing, segment, ChangeKind::Delete, pair)
+                begin_frame(lane, bound, packing, segment, change.removal, pair)
             }
             (None, None) => Ok(None),
         };

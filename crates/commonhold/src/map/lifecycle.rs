@@ -93,9 +93,14 @@ fn create(lane: &LaneGuard<'_>, name: &str, options: &MapOptions) -> Result<Boun
 
 fn build(lane: &LaneGuard<'_>, id: u32, root: &Root, options: &MapOptions) -> Result<()> {
     let space = lane.space();
-    let random = place::random_bytes::<8>().map_err(|e| Error::os("random seed", &e))?;
-    root.seed.store(u64::from_le_bytes(random), Ordering::Relaxed);
-    root.set_mode(options.mode);
+    let seed = match options.seed {
+        Some(seed) => seed,
+        None => u64::from_le_bytes(
+            place::random_bytes::<8>().map_err(|e| Error::os("random seed", &e))?,
+        ),
+    };
+    root.seed.store(seed, Ordering::Relaxed);
+    root.set_mode(options.mode, options.replica);
     root.depth.store(FIRST_DEPTH, Ordering::Relaxed);
     for chunk in &root.chunks {
         chunk.store(0, Ordering::Relaxed);
@@ -148,7 +153,7 @@ pub(crate) fn drop_map(arena: &Arena, name: &str) -> Result<bool> {
 }
 
 /// Empties and frees a map that is DROPPING; may be repeated from the start.
-fn demolish(writer: &impl Writer, id: u32, root: &Root) -> Result<()> {
+pub(crate) fn demolish(writer: &impl Writer, id: u32, root: &Root) -> Result<()> {
     let space = &writer.arena().space;
     // Before anything is freed, whoever does it: a predecessor may have died before its own bump.
     root.incarnation.fetch_add(1, Ordering::AcqRel);
@@ -247,6 +252,7 @@ pub(crate) fn recover(acting: &Acting<'_>) -> Result<()> {
     }
     let names = &roots(space).names_lock;
     robust_lock::lock(names, acting, Level::Whole)?;
+    roots::settle_claims(space);
     let result = finish_all(acting, space);
     robust_lock::unlock(names);
     result

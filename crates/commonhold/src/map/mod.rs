@@ -3,14 +3,16 @@
 //!
 //! | idea | file |
 //! |---|---|
-//! | the public handle | [`handle`], [`walk`] (iterators, statistics), [`typed`] views, [`list`]s as values, [`options`] |
+//! | the public handle | [`handle`], [`walk`] (iterators, statistics), [`typed`] views, [`list`]s as values, [`options`]; which map it means: [`binding`] |
 //! | where things are in memory | [`root`], [`directory`], [`segment`], [`record`], [`hash`] |
 //! | reading | [`read`], [`many`], [`iterate`] |
 //! | writing | [`change`] (what is asked), [`write`], [`locked`] (the commit), [`split`], [`lifecycle`] |
+//! | maps that only a replica writes | [`replica`], [`succession`] (one takes the place of another) |
 //! | memory and copies | [`compact`] (sparse extents), [`image`] (segments for backups) |
 //! | other modes | [`inline`] (fixed-length pairs in the index: [`words`], [`cells`]), [`cache`] |
 //! | after a death; proving it | [`recover`], [`check`] |
 
+pub(crate) mod binding;
 pub(crate) mod bound;
 pub(crate) mod cache;
 pub(crate) mod cells;
@@ -31,9 +33,11 @@ pub(crate) mod options;
 pub(crate) mod read;
 pub(crate) mod record;
 pub(crate) mod recover;
+pub(crate) mod replica;
 pub(crate) mod root;
 pub(crate) mod segment;
 pub(crate) mod split;
+pub(crate) mod succession;
 pub(crate) mod typed;
 pub(crate) mod walk;
 pub(crate) mod words;

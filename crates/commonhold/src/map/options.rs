@@ -10,6 +10,10 @@ use std::time::Duration;
 pub struct MapOptions {
     pub(crate) mode: MapMode,
     pub(crate) value_room: u32,
+    /// Only its replica writes it.
+    pub(crate) replica: bool,
+    /// The seed of another map, whose cursors are good for this one, too.
+    pub(crate) seed: Option<u64>,
 }
 
 /// What kind of map it is.
@@ -111,7 +115,7 @@ impl MapOptions {
 
 impl From<MapMode> for MapOptions {
     fn from(mode: MapMode) -> MapOptions {
-        MapOptions { mode, value_room: 0 }
+        MapOptions { mode, ..MapOptions::default() }
     }
 }
 

@@ -5,7 +5,7 @@
 //! checks it last.
 
 use crate::map::options::MapMode;
-use crate::memory::roots::{self, NAME_BYTES, Name, StructureKind};
+use crate::memory::roots::{self, NAME_BYTES, Name, REPLICA, StructureKind};
 use crate::stream::words::{self, Head, Link};
 use crate::sync::space::{Shared, Space};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -47,7 +47,8 @@ pub(crate) struct Root {
     pub(crate) evicted: AtomicU64,
     /// Cache mode: where the clock's hand stands.
     pub(crate) hand: AtomicU64,
-    spare2: AtomicU64,
+    /// See `memory::roots::Root`.
+    pub(crate) claims: AtomicU64,
     name: Name,
     pub(crate) stream_head: Head,
 }
@@ -77,7 +78,7 @@ impl Root {
     }
 
     pub(crate) fn mode(&self) -> Option<MapMode> {
-        match self.mode.load(Ordering::Relaxed) {
+        match self.mode.load(Ordering::Relaxed) & !REPLICA {
             0 => Some(MapMode::General),
             1 => Some(MapMode::Fixed {
                 key_bytes: self.key_bytes.load(Ordering::Relaxed),
@@ -92,7 +93,18 @@ impl Root {
         }
     }
 
-    pub(crate) fn set_mode(&self, mode: MapMode) {
+    /// True if only its replica writes it.
+    pub(crate) fn is_replica(&self) -> bool {
+        self.mode.load(Ordering::Relaxed) & REPLICA != 0
+    }
+
+    /// From now on everybody may write it.
+    pub(crate) fn promote(&self) {
+        // Release: what its replica wrote is there.
+        self.mode.fetch_and(!REPLICA, Ordering::Release);
+    }
+
+    pub(crate) fn set_mode(&self, mode: MapMode, replica: bool) {
         let (number, lengths, limits) = match mode {
             MapMode::General => (0, [0; 2], [0; 3]),
             MapMode::Fixed { key_bytes, value_bytes } => (1, [key_bytes, value_bytes], [0; 3]),
@@ -100,7 +112,7 @@ impl Root {
                 (2, [0; 2], [max_bytes, max_entries, ttl_ms])
             }
         };
-        self.mode.store(number, Ordering::Relaxed);
+        self.mode.store(number | if replica { REPLICA } else { 0 }, Ordering::Relaxed);
         self.key_bytes.store(lengths[0], Ordering::Relaxed);
         self.value_bytes.store(lengths[1], Ordering::Relaxed);
         for (word, limit) in [&self.max_bytes, &self.max_entries, &self.ttl_ms].iter().zip(limits) {
@@ -130,5 +142,7 @@ pub(crate) fn all(space: &Space) -> impl Iterator<Item = (u32, &Root)> {
 
 /// The live map of this name.
 pub(crate) fn find<'a>(space: &'a Space, name: &str) -> Option<(u32, &'a Root)> {
-    all(space).find(|(_, root)| root.status() == Status::Live && root.name() == name)
+    let (id, found) = roots::find(space, name)?;
+    let is_map = found.kind().is_none_or(|kind| kind == StructureKind::Map);
+    Some((id, root(space, id).filter(|_| is_map)?))
 }

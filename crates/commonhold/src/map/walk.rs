@@ -1,6 +1,7 @@
 //! Walking a map: iterators, random pairs, counting, clearing, statistics.
 
 use crate::error::Result;
+use crate::map::bound::Bound;
 use crate::map::cache;
 use crate::map::directory;
 use crate::map::handle::Map;
@@ -53,8 +54,10 @@ impl Iter {
     fn advance(&mut self) -> Result<Option<Pair>> {
         loop {
             while let Some(noted) = self.noted.pop() {
-                let (space, bound) = (self.map.space(), &self.map.bound);
-                if let Some(pair) = iterate::resolve(space, bound, &noted, self.with_values)? {
+                let found = self.map.bound.read(self.map.space(), |bound| {
+                    iterate::resolve(self.map.space(), bound, &noted, self.with_values)
+                })?;
+                if let Some(pair) = found {
                     return Ok(Some(pair));
                 }
             }
@@ -62,9 +65,11 @@ impl Iter {
             if self.next.is_end() {
                 return Ok(None);
             }
-            let (space, bound) = (self.map.space(), &self.map.bound);
             self.begin = self.next;
-            self.next = iterate::note(space, bound, self.begin, &mut self.noted)?;
+            let noted = &mut self.noted;
+            self.next = self.map.bound.read(self.map.space(), |bound| {
+                iterate::note(self.map.space(), bound, self.begin, noted)
+            })?;
             iterate::skip_before(self.begin, &mut self.noted);
         }
     }
@@ -127,6 +132,8 @@ pub struct MapStat {
     pub evicted: u64,
     /// Its stream, if it has one.
     pub stream: Option<StreamStat>,
+    /// Whether only a replica writes it.
+    pub replica: bool,
 }
 
 impl Map {
@@ -137,10 +144,12 @@ impl Map {
     /// `Closed`; `NotFound` if the map was dropped.
     pub fn len(&self) -> Result<u64> {
         self.arena.ensure_open()?;
-        let root = self.bound.root(self.space());
-        let pairs = directory::segments(self.space(), root).map(|s| u64::from(s.pairs())).sum();
-        self.bound.ensure_current(self.space())?;
-        Ok(pairs)
+        let space = self.space();
+        self.bound.read(space, |bound| {
+            let segments = directory::segments(space, bound.root(space));
+            let pairs = segments.map(|s| u64::from(s.pairs())).sum();
+            bound.ensure_current(space).map(|()| pairs)
+        })
     }
 
     /// True if there are no pairs.
@@ -162,13 +171,14 @@ impl Map {
         for _ in 0..64 {
             random = next_random(random);
             let cursor = Cursor(random >> 40);
-            iterate::note(self.space(), &self.bound, cursor, &mut noted)?;
-            if !noted.is_empty() {
-                let chosen = (next_random(random) >> 33) as usize % noted.len();
-                let chosen = &noted[chosen];
-                if let Some(pair) = iterate::resolve(self.space(), &self.bound, chosen, true)? {
-                    return Ok(Some(pair));
-                }
+            let pair = self.bound.read(self.space(), |bound| {
+                iterate::note(self.space(), bound, cursor, &mut noted)?;
+                let number = (next_random(random) >> 33) as usize % noted.len().max(1);
+                let Some(chosen) = noted.get(number) else { return Ok(None) };
+                iterate::resolve(self.space(), bound, chosen, true)
+            })?;
+            if pair.is_some() {
+                return Ok(pair);
             }
         }
         // Very few keys: take the first.
@@ -181,8 +191,9 @@ impl Map {
     /// # Errors
     /// As [`delete`](Self::delete); what was deleted before stays so.
     pub fn clear(&self) -> Result<u64> {
+        self.ensure_may_write()?;
         let lane = self.arena.enter()?;
-        let bound = &*self.bound;
+        let bound: &Bound = &self.bound;
         let mut count = 0;
         let mut cursor = Cursor::START;
         while !cursor.is_end() {
@@ -203,7 +214,11 @@ impl Map {
     /// As [`len`](Self::len).
     pub fn stat(&self) -> Result<MapStat> {
         self.arena.ensure_open()?;
-        let (space, bound) = (self.space(), &*self.bound);
+        self.bound.read(self.space(), |bound| self.stat_of(bound))
+    }
+
+    fn stat_of(&self, bound: &Bound) -> Result<MapStat> {
+        let space = self.space();
         if self.arena.participant().is_some() {
             cache::flush_counters(space, bound);
         }
@@ -239,6 +254,7 @@ impl Map {
             expired: root.expired.load(Ordering::Relaxed),
             evicted: root.evicted.load(Ordering::Relaxed),
             stream,
+            replica: bound.replica,
         })
     }
 }

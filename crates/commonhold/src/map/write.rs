@@ -143,7 +143,7 @@ fn publish(
         let turn = number.and_then(|number| {
             let (kind, record) = match (draft, &found) {
                 (Some(draft), _) if change.tells => (ChangeKind::Set, &draft.record),
-                (None, Some(found)) => (ChangeKind::Delete, &found.record),
+                (None, Some(found)) => (change.removal, &found.record),
                 _ => return Ok((number, None)),
             };
             Ok((number, locked::begin_frame(lane, bound, segment, kind, record)?))

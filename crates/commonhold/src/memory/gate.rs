@@ -4,7 +4,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::lane::{self, LaneGuard};
-use crate::memory::roots::roots;
+use crate::memory::roots::{self, roots};
 use crate::sync::robust_lock::{self, Level, Peers};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -32,7 +32,9 @@ pub(crate) fn wait_while_frozen(lane: &LaneGuard<'_>) -> Result<()> {
 pub(crate) fn lock_names(lane: &LaneGuard<'_>) -> Result<()> {
     let names = &roots(lane.space()).names_lock;
     refuse_own_freeze(lane, names)?;
-    robust_lock::lock(names, lane, Level::Whole)
+    robust_lock::lock(names, lane, Level::Whole)?;
+    roots::settle_claims(lane.space());
+    Ok(())
 }
 
 #[inline]

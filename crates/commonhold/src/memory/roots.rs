@@ -13,7 +13,7 @@ use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::space::{Shared, Space};
 use std::fmt;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Where [`Roots`] lies, in the superblock page.
 pub(crate) const ROOTS_OFFSET: u64 = 1024;
@@ -55,7 +55,9 @@ pub(crate) struct Root {
     code: AtomicU32,
     own3: [AtomicU32; 2],
     name_len: AtomicU32,
-    own4: [AtomicU64; 15],
+    own4: [AtomicU64; 14],
+    /// 0, or 1 + the number of the map whose name this map takes over as soon as that one is gone.
+    claims: AtomicU64,
     name: Name,
     own5: [AtomicU64; 7],
 }
@@ -65,7 +67,11 @@ pub(crate) type Name = [AtomicU64; NAME_BYTES / 8];
 
 const _: () = assert!(size_of::<Root>() == 512 && std::mem::offset_of!(Root, code) == 120);
 const _: () = assert!(std::mem::offset_of!(Root, name) == 256);
+const _: () = assert!(std::mem::offset_of!(Root, claims) == 248);
 const _: () = assert!(size_of::<Roots>() == 256);
+
+/// A map's code has this bit if only its replica writes it.
+pub(crate) const REPLICA: u32 = 1 << 8;
 
 // SAFETY: atomics only.
 #[allow(unsafe_code)]
@@ -93,7 +99,7 @@ impl StructureKind {
     /// The kind of this code; `None` for damage.
     fn from_code(code: u32) -> Option<StructureKind> {
         match code {
-            0..=2 => Some(StructureKind::Map),
+            0..=2 | REPLICA..=0x102 => Some(StructureKind::Map),
             16 => Some(StructureKind::Queue),
             17 => Some(StructureKind::Channel),
             18 => Some(StructureKind::Log),
@@ -175,20 +181,23 @@ impl Status {
 
 /// Reads a name that may be changing or damaged.
 pub(crate) fn read_name(words: &Name, len: &AtomicU32) -> String {
-    let len = (len.load(Ordering::Relaxed) as usize).min(NAME_BYTES);
+    // Acquire pairs with the release in `write_name`.
+    let len = (len.load(Ordering::Acquire) as usize).min(NAME_BYTES);
     let bytes: Vec<u8> =
         words.iter().flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes()).collect();
     String::from_utf8_lossy(&bytes[..len]).into_owned()
 }
 
-/// Writes a name, which is valid.
+/// Writes a name, which is valid. Whoever stops in the middle leaves the empty one, which nothing has.
 pub(crate) fn write_name(words: &Name, len: &AtomicU32, name: &str) {
     let mut bytes = [0u8; NAME_BYTES];
     bytes[..name.len()].copy_from_slice(name.as_bytes());
+    len.store(0, Ordering::Relaxed);
+    fence(Ordering::Release);
     for (word, part) in words.iter().zip(bytes.chunks_exact(8)) {
         word.store(u64::from_le_bytes(part.try_into().unwrap_or_default()), Ordering::Relaxed);
     }
-    len.store(name.len() as u32, Ordering::Relaxed);
+    len.store(name.len() as u32, Ordering::Release);
 }
 
 impl Root {
@@ -210,6 +219,7 @@ impl Root {
         self.code.store(kind.code(), Ordering::Relaxed);
         // A map's depth and directory lock: whose it was is gone with the map.
         self.own.store(0, Ordering::Relaxed);
+        self.claims.store(0, Ordering::Relaxed);
         write_name(&self.name, &self.name_len, name);
         Status::Creating(Some(me)).store(&self.state);
         // A handle bound to the structure that was here before must not pass for one of this.
@@ -245,7 +255,45 @@ pub(crate) fn all(space: &Space) -> impl Iterator<Item = (u32, &Root)> {
 
 /// The live structure of this name, of whatever kind.
 pub(crate) fn find<'a>(space: &'a Space, name: &str) -> Option<(u32, &'a Root)> {
-    all(space).find(|(_, root)| root.status() == Status::Live && root.name() == name)
+    let live = || all(space).filter(|(_, root)| root.status() == Status::Live);
+    // Whoever takes a name over has its claim before the other is gone, and the name before the claim is withdrawn: who looks
+    // meanwhile may miss the first and the second, not the third.
+    live()
+        .find(|(_, root)| root.name() == name)
+        .or_else(|| live().find(|(_, root)| has_taken_over(space, root, name)))
+        .or_else(|| live().find(|(_, root)| root.name() == name))
+}
+
+/// True if the live structure is called so.
+pub(crate) fn is_called(space: &Space, root: &Root, name: &str) -> bool {
+    root.name() == name || has_taken_over(space, root, name) || root.name() == name
+}
+
+/// True if a live map claims the name of one that has it no longer.
+fn has_taken_over(space: &Space, root: &Root, name: &str) -> bool {
+    claimed(space, root).is_some_and(|old| old.status() != Status::Live && old.name() == name)
+}
+
+/// The root whose name a map claims.
+fn claimed<'a>(space: &'a Space, of: &Root) -> Option<&'a Root> {
+    // Acquire: what was stored before the claim is seen.
+    let claim = of.claims.load(Ordering::Acquire);
+    root(space, u32::try_from(claim.checked_sub(1)?).ok()?)
+}
+
+/// Gives the names that were taken over, and withdraws claims on maps that live. Under the names lock, before anything else;
+/// may be repeated.
+pub(crate) fn settle_claims(space: &Space) {
+    for (_, root) in all(space).filter(|(_, root)| root.claims.load(Ordering::Relaxed) != 0) {
+        let live = root.status() == Status::Live && root.kind() == Some(StructureKind::Map);
+        let gone = claimed(space, root).filter(|old| live && old.status() != Status::Live);
+        if let Some(old) = gone {
+            write_name(&root.name, &root.name_len, &old.name());
+            step!("succeed.renamed");
+        }
+        // Release: the name is there before the claim is gone.
+        root.claims.store(0, Ordering::Release);
+    }
 }
 
 /// A free root, from a new extent if need be; under the names lock.

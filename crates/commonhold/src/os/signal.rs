@@ -4,8 +4,9 @@
 //! One system call without pointers.
 #![allow(unsafe_code)]
 
-/// Sends `signal` to this process; returns when it has been delivered and, for SIGSTOP, continued.
+/// Sends `signal` to this thread, which stops or ends its process; returns when it has been delivered and, for SIGSTOP,
+/// continued. Sent to the process, another thread may take it, and this one goes on until that stops it.
 pub(crate) fn signal_self(signal: i32) {
-    // SAFETY: no pointers; a process may always signal itself.
-    unsafe { libc::kill(libc::getpid(), signal) };
+    // SAFETY: no pointers; a thread may always signal itself.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), signal) };
 }

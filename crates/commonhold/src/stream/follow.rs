@@ -3,10 +3,11 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::Arena;
 use crate::memory::ring::Ring;
+use crate::stream::feed::Feed;
 use crate::stream::frame::{self, HEADER, StreamFrame};
 use crate::stream::position::StreamPosition;
 use crate::stream::words::Stream;
-use crate::sync::robust_lock::{self, Level};
+use crate::sync::robust_lock::{self, Level, Peers};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -184,6 +185,69 @@ impl Follower {
 
     fn look_often(&mut self, deadline: Option<Instant>) -> Result<bool> {
         while !self.fetch()? {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(false);
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        Ok(true)
+    }
+
+    /// The same stream as bytes to be sent on, from here.
+    pub fn into_feed(self) -> Feed {
+        Feed::new(self)
+    }
+
+    pub(crate) fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    pub(crate) fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    pub(crate) fn try_end(&self) -> Result<Option<u64>> {
+        self.ensure_current()?;
+        let lane = self.arena.enter()?;
+        let head = self.words().head;
+        if !robust_lock::try_lock(&head.lock, lane.me()) {
+            return Ok(None);
+        }
+        let offset = head.tail.load(Ordering::Relaxed);
+        robust_lock::unlock(&head.lock);
+        drop(lane);
+        self.ensure_current()?;
+        Ok(Some(offset))
+    }
+
+    pub(crate) fn tail(&self) -> u64 {
+        // Acquire: the frames below are there.
+        self.words().head.tail.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn skip(&mut self, bytes: u64) {
+        self.offset += bytes;
+    }
+
+    /// # Errors
+    /// `Lapped` if what comes next may be overwritten; `NotFound`; `Closed`.
+    pub(crate) fn ensure_readable(&self) -> Result<()> {
+        self.arena.ensure_open()?;
+        self.ensure_kept()
+    }
+
+    pub(crate) fn wait_beyond(&self, offset: u64, time: Duration) -> Result<bool> {
+        let look = || {
+            self.arena.ensure_open()?;
+            self.ensure_current()?;
+            Ok((self.tail() > offset).then_some(()))
+        };
+        let deadline = Instant::now().checked_add(time);
+        if self.arena.participant().is_some() {
+            let found = self.words().link.event.wait(deadline, || Ok(()), |(), _| look())?;
+            return Ok(found.is_some());
+        }
+        while look()?.is_none() {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Ok(false);
             }

@@ -15,6 +15,7 @@
 //!
 //! A frame says what is so after the change, never what was done: it may be applied again.
 
+use crate::error::{Error, ErrorKind, Result};
 use crc32fast::hash as crc32;
 
 /// Bytes before the key.
@@ -110,9 +111,64 @@ pub(crate) fn length(header: &[u8], offset: u64) -> Option<u64> {
     sound.then_some(len)
 }
 
-impl StreamFrame<'_> {
+/// A frame whatever it says: a change, or, between an origin and a replica, anything else. `docs/wire.md` has the codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawFrame<'a> {
+    /// What it says; a [`ChangeKind`]'s number, or another one from 256 on.
+    pub code: u32,
+    /// The first part.
+    pub key: &'a [u8],
+    /// The second part.
+    pub value: &'a [u8],
+    /// When a pair expires, in milliseconds since 1970; 0 for never.
+    pub expires_ms: u64,
+    /// Where in the stream the frame begins.
+    pub offset: u64,
+}
+
+impl RawFrame<'_> {
+    /// Bytes before the key.
+    pub const HEADER: usize = HEADER;
+
+    /// Bytes of the whole frame, as its header, of which the first four bytes are enough, says; `None` if no frame has
+    /// so many.
+    pub fn stated_length(header: &[u8]) -> Option<usize> {
+        let len = u32::from_le_bytes(header.get(..4)?.try_into().ok()?);
+        (len >= HEADER as u32 && len.is_multiple_of(8)).then_some(len as usize)
+    }
+
+    /// Whether a frame, of which the header is enough, tells a change.
+    pub fn tells_change(header: &[u8]) -> bool {
+        header.len() >= HEADER && ChangeKind::from_code(get(header, 32)).is_some()
+    }
+
+    /// Appends the frame.
+    ///
+    /// # Errors
+    /// `TooLarge` if it would have 2^32 bytes or more.
+    pub fn encode_into(&self, out: &mut Vec<u8>) -> Result<()> {
+        let len = HEADER as u64 + self.key.len() as u64 + self.value.len() as u64;
+        let Ok(len) = u32::try_from(len.next_multiple_of(8)) else {
+            let text = format!("a pair of {len} bytes is too large for a frame of a stream");
+            return Err(Error::new(ErrorKind::TooLarge, text));
+        };
+        let start = out.len();
+        out.resize(start + HEADER, 0);
+        out.extend_from_slice(self.key);
+        out.extend_from_slice(self.value);
+        out.resize(start + len as usize, 0);
+        let frame = &mut out[start..];
+        put(frame, 0, len);
+        frame[16..24].copy_from_slice(&self.expires_ms.to_le_bytes());
+        put(frame, 24, self.key.len() as u32);
+        put(frame, 28, self.value.len() as u32);
+        put(frame, 32, self.code);
+        seal(frame, self.offset);
+        Ok(())
+    }
+
     /// The frame in these bytes, all of which it must be; `None` unless it is whole and sound.
-    pub fn decode(bytes: &[u8]) -> Option<StreamFrame<'_>> {
+    pub fn decode(bytes: &[u8]) -> Option<RawFrame<'_>> {
         if bytes.len() < HEADER {
             return None;
         }
@@ -125,14 +181,35 @@ impl StreamFrame<'_> {
         let (key_end, end) =
             (HEADER.checked_add(key)?, HEADER.checked_add(key)?.checked_add(value)?);
         let fits = end.next_multiple_of(8) == bytes.len() && get(bytes, 36) == 0;
-        Some(StreamFrame {
-            kind: ChangeKind::from_code(get(bytes, 32)).filter(|_| fits)?,
+        fits.then(|| RawFrame {
+            code: get(bytes, 32),
             key: &bytes[HEADER..key_end],
             value: &bytes[key_end..end],
             expires_ms: get_long(bytes, 16),
             offset,
-            end: offset.checked_add(bytes.len() as u64)?,
         })
+    }
+}
+
+impl<'a> RawFrame<'a> {
+    /// The change that it tells, if it does.
+    pub fn change(&self) -> Option<StreamFrame<'a>> {
+        let len = (HEADER + self.key.len() + self.value.len()).next_multiple_of(8);
+        Some(StreamFrame {
+            kind: ChangeKind::from_code(self.code)?,
+            key: self.key,
+            value: self.value,
+            expires_ms: self.expires_ms,
+            offset: self.offset,
+            end: self.offset.checked_add(len as u64)?,
+        })
+    }
+}
+
+impl StreamFrame<'_> {
+    /// The frame in these bytes, all of which it must be; `None` unless it is whole and sound.
+    pub fn decode(bytes: &[u8]) -> Option<StreamFrame<'_>> {
+        RawFrame::decode(bytes)?.change()
     }
 }
 
@@ -162,6 +239,18 @@ mod tests {
             assert_eq!(length(&bytes, 4096), Some(bytes.len() as u64));
             assert_eq!(length(&bytes, 4088), None);
         }
+    }
+
+    #[test]
+    fn frames_of_other_kinds_come_back_and_tell_no_change() {
+        let frame =
+            RawFrame { code: 0x201, key: b"one", value: b"and two", expires_ms: 5, offset: 64 };
+        let mut bytes = vec![1, 2, 3];
+        frame.encode_into(&mut bytes).unwrap();
+        let bytes = &bytes[3..];
+        assert_eq!(RawFrame::stated_length(bytes), Some(bytes.len()));
+        assert_eq!(RawFrame::decode(bytes), Some(frame));
+        assert_eq!((frame.change(), StreamFrame::decode(bytes)), (None, None));
     }
 
     #[test]

@@ -12,10 +12,11 @@
 //! | where a stream is read from | [`position`] |
 //! | its words in the map's root; settling them after a death | [`words`] |
 //! | writing | [`append`] |
-//! | reading | [`follow`] |
+//! | reading | [`follow`]; sending it on as it is: [`feed`] |
 //! | its memory | [`own`] |
 
 pub(crate) mod append;
+pub(crate) mod feed;
 pub(crate) mod follow;
 pub(crate) mod frame;
 pub(crate) mod own;

@@ -121,9 +121,10 @@ pub fn unexplained_unsafe(module: &[String], text: &str) -> Vec<String> {
     }
 }
 
-/// Outside the library nobody maps memory or steps out of safe Rust.
-pub fn shared_memory(text: &str) -> Vec<String> {
-    let is_mapping = |w: &str| w == "unsafe" || w == "libc" || w.to_lowercase().contains("mmap");
+/// Outside the library nobody maps memory or steps out of safe Rust; `libc` has only who knows sockets.
+pub fn shared_memory(text: &str, sockets: bool) -> Vec<String> {
+    let is_mapping =
+        |w: &str| w == "unsafe" || (w == "libc" && !sockets) || w.to_lowercase().contains("mmap");
     words(text, is_mapping, "belongs into crate commonhold only")
 }
 

@@ -99,9 +99,11 @@ fn unsafe_code_without_its_reason_is_caught() {
 
 #[test]
 fn shared_memory_outside_the_library_is_caught() {
-    assert_eq!(layers::shared_memory("unsafe { x() }").len(), 1);
-    assert_eq!(layers::shared_memory("use memmap2::Mmap;").len(), 2);
-    assert!(layers::shared_memory("#![forbid(unsafe_code)] // mmap").is_empty());
+    assert_eq!(layers::shared_memory("unsafe { x() }", true).len(), 1);
+    assert_eq!(layers::shared_memory("libc::read(x)", false).len(), 1);
+    assert!(layers::shared_memory("libc::EAGAIN", true).is_empty());
+    assert_eq!(layers::shared_memory("use memmap2::Mmap;", true).len(), 2);
+    assert!(layers::shared_memory("#![forbid(unsafe_code)] // mmap", false).is_empty());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! | module | idea |
 //! |---|---|
 //! | [`ground`] | a directory of one's own for holds, gone when the test ends |
+//! | [`disk`] | a small disk, which is soon full |
 //! | [`process`] | real child processes with a watchdog, and memory shared with them |
 //! | [`shape`] | keys and values that prove where they come from, for every mode of a map |
 //! | [`script`] | operations, the model that says what they answer, and running them |
@@ -12,6 +13,7 @@
 //! Every test binary compiles these for itself and uses some of them.
 #![allow(dead_code)]
 
+pub mod disk;
 pub mod ground;
 pub mod history;
 pub mod process;
@@ -57,4 +59,12 @@ pub fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+/// The operation is refused with an error of this kind, whose text has this in it.
+#[track_caller]
+pub fn refused<T>(result: commonhold::Result<T>, kind: commonhold::ErrorKind, says: &str) {
+    let error = result.err().expect("an error");
+    assert_eq!(error.kind(), kind, "{error}");
+    assert!(error.to_string().contains(says), "{error}");
 }

@@ -13,7 +13,7 @@ use commonhold::{
     ChangeKind, ChannelOptions, Hold, Join, Map, MapOptions, Policy, Queue, QueueOptions, Result,
     StreamPosition,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -72,6 +72,7 @@ pub const ALL: &[Scenario] = &[
     streamed("streamed pairs", Shape::Fixed(16, 16), mixing),
     streamed("streamed cache", Shape::Evicting(300), growing),
     whole("maps", make_and_drop_maps, maps_are_whole_or_gone),
+    whole("succession", succeed_one_another, one_of_them_is_whole),
     whole("visits", open_and_close, visits_add_up),
     whole("care", care_for_the_hold, |_, _, _| ()),
     whole("empty", fill_and_empty, whatever_is_left_is_right),
@@ -283,6 +284,47 @@ fn maps_are_whole_or_gone(hold: &Hold, board: &Board, at: usize) {
     let again = hold.map("own 2", MapOptions::general()).unwrap();
     again.set("a", "b").unwrap();
     assert!(hold.drop_map("own 2").unwrap());
+}
+
+const FOLLOWED: &str = "a map with a name longer than a word";
+const NEXT: &str = ".next/a map with a name longer than a word";
+
+/// A replica's map is built anew beside the old one and takes its place.
+fn succeed_one_another(path: &Path, board: &Board, at: usize) -> Result<()> {
+    let hold = Hold::open(path)?;
+    hold.replica_map(FOLLOWED, MapOptions::general())?;
+    for n in 1..=MAPS {
+        let next = hold.begin_successor(NEXT, FOLLOWED)?;
+        for id in 0..KEYS {
+            next.set(Shape::General.key(id), Shape::General.value(id, n))?;
+        }
+        board.put(at, n);
+        hold.succeed_map(NEXT, FOLLOWED)?;
+        board.put(at + 1, n);
+    }
+    Ok(())
+}
+
+fn one_of_them_is_whole(hold: &Hold, board: &Board, at: usize) {
+    let (begun, done) = (board.get(at), board.get(at + 1));
+    let Ok(map) = hold.open_map(FOLLOWED) else {
+        assert_eq!(begun, 0, "the name leads nowhere");
+        return;
+    };
+    assert_eq!(map.name(), FOLLOWED);
+    let pairs: Vec<_> = map.iter().map(Result::unwrap).collect();
+    let version = |(key, value): &(Vec<u8>, Vec<u8>)| {
+        Shape::General.version(Shape::General.id(key).unwrap(), value).unwrap()
+    };
+    let versions: BTreeSet<u64> = pairs.iter().map(version).collect();
+    assert!(versions.len() <= 1, "{versions:?}");
+    assert_eq!(pairs.len(), if versions.is_empty() { 0 } else { KEYS as usize });
+    let version = versions.first().copied().unwrap_or(0);
+    assert!((done..=begun).contains(&version), "{done} <= {version} <= {begun}");
+    // Whoever comes next can begin anew.
+    hold.begin_successor(NEXT, FOLLOWED).unwrap().set("a", "b").unwrap();
+    assert!(hold.drop_map(NEXT).unwrap() && hold.drop_map(FOLLOWED).unwrap());
+    assert!(hold.maps().unwrap().iter().all(|map| map.name == COMMON));
 }
 
 const VISITS: &[u8] = b"visits";

@@ -1,0 +1,153 @@
+//! What is safe on a disk: a journal says how far it has got, and whoever has changed a map waits until that is far enough.
+//!
+//! Kept in the hold beside the map: a small map with what the journal said last, and a channel whose producer is the journal. So there is one
+//! journal at a time, it is known whether it lives, and who waits is told at once when it has got further.
+
+use crate::channel::consumer::Consumer;
+use crate::channel::options::{ChannelOptions, Join, Policy};
+use crate::channel::producer::Producer;
+use crate::error::{Error, ErrorKind, Result};
+use crate::hold::handle::Hold;
+use crate::map::handle::Map;
+use crate::map::options::MapOptions;
+use crate::stream::position::StreamPosition;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Who waits looks so often whether the journal lives.
+const LOOK: Duration = Duration::from_millis(50);
+const DURABLE: &[u8] = b"durable";
+const FAILED: &[u8] = b"failed";
+
+fn said_name(map: &str) -> String {
+    format!(".journal/{map}")
+}
+
+fn seat_name(map: &str) -> String {
+    format!(".durable/{map}")
+}
+
+/// The place of a map's journal: as long as it lives there is no other.
+#[derive(Debug)]
+pub struct JournalSeat {
+    said: Map,
+    seat: Producer,
+}
+
+impl Hold {
+    /// Takes the place of the journal of a map.
+    ///
+    /// # Errors
+    /// `Busy`, naming slot and process, if it is taken; those of making a map and a channel.
+    pub fn take_journal_seat(&self, map: &str) -> Result<JournalSeat> {
+        let said = self.map(&said_name(map), MapOptions::general())?;
+        let seat = self.channel(&seat_name(map), ChannelOptions::new(4 << 10))?.producer();
+        let mut seat = seat.map_err(|error| match error.kind() {
+            ErrorKind::Busy => {
+                Error::new(ErrorKind::Busy, format!("map '{map}' has a journal already: {error}"))
+            }
+            _ => error,
+        })?;
+        // What the one before said, was about its file.
+        said.delete(DURABLE)?;
+        said.delete(FAILED)?;
+        seat.try_send(&[])?;
+        Ok(JournalSeat { said, seat })
+    }
+}
+
+impl JournalSeat {
+    /// Says that everything before a position of the map's stream is durable, and that all is well.
+    ///
+    /// # Errors
+    /// Those of writing a map.
+    pub fn durable(&mut self, position: StreamPosition) -> Result<()> {
+        self.said.set(DURABLE, position.to_string())?;
+        self.said.delete(FAILED)?;
+        self.tell()
+    }
+
+    /// Says why nothing is becoming durable.
+    ///
+    /// # Errors
+    /// Those of writing a map.
+    pub fn failed(&mut self, why: &str) -> Result<()> {
+        self.said.set(FAILED, why)?;
+        self.tell()
+    }
+
+    /// Whoever waits looks again. The lossy do not hold it up.
+    fn tell(&mut self) -> Result<()> {
+        self.seat.try_send(&[]).map(drop)
+    }
+}
+
+impl Map {
+    /// Waits until every change of the map that was made before this call is in its journal and safe on the disk; for so long at
+    /// most. Returns up to where that is.
+    ///
+    /// # Errors
+    /// `NotFound` if the map has no journal that lives, or no stream; `Io` with what the journal says, if it cannot write; `TimedOut`; those of a
+    /// writing operation. After an error it is not known how much of it is safe.
+    pub fn sync(&self, time: Duration) -> Result<StreamPosition> {
+        let end = self.follow()?.end()?;
+        let hold = Hold::new(Arc::clone(&self.arena));
+        let deadline = Instant::now().checked_add(time);
+        let mut news = self.join_journal(&hold)?;
+        let mut message = Vec::new();
+        loop {
+            if self.is_durable(&hold, end)? {
+                return Ok(end);
+            }
+            let left = deadline.map_or(LOOK, |end| end.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return Err(self.not_in_time(time));
+            }
+            if news.recv_timeout(&mut message, left.min(LOOK))?.is_none() {
+                self.ensure_journal_lives(&hold)?;
+            }
+        }
+    }
+
+    fn join_journal(&self, hold: &Hold) -> Result<Consumer> {
+        self.ensure_journal_lives(hold)?;
+        hold.open_channel(&seat_name(self.name()))?.consumer(Join::Now, Policy::Lossy)
+    }
+
+    fn ensure_journal_lives(&self, hold: &Hold) -> Result<()> {
+        let seat = hold.open_channel(&seat_name(self.name()));
+        match seat.and_then(|seat| seat.stat()) {
+            Ok(stat) if stat.producer.is_some() => Ok(()),
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => {
+                let text = format!(
+                    "map '{}' has no journal that runs ('hold journal'): nothing of it is durable from now on",
+                    self.name()
+                );
+                Err(Error::new(ErrorKind::NotFound, text))
+            }
+        }
+    }
+
+    fn is_durable(&self, hold: &Hold, end: StreamPosition) -> Result<bool> {
+        let said = hold.open_map(&said_name(self.name()))?;
+        if let Some(why) = said.get(FAILED)? {
+            let why = String::from_utf8_lossy(&why).into_owned();
+            let text = format!("map '{}': its journal cannot write: {why}", self.name());
+            return Err(Error::new(ErrorKind::Io, text));
+        }
+        let Some(position) = said.get(DURABLE)? else { return Ok(false) };
+        let position: StreamPosition = String::from_utf8_lossy(&position).parse()?;
+        Ok(position.stream == end.stream && position.offset >= end.offset)
+    }
+
+    #[cold]
+    fn not_in_time(&self, time: Duration) -> Error {
+        let text = format!(
+            "map '{}': its journal has not made everything durable within {} ms",
+            self.name(),
+            time.as_millis()
+        );
+        Error::new(ErrorKind::TimedOut, text)
+    }
+}

@@ -1,0 +1,247 @@
+//! Maps that only a replica writes, and how one takes the place of another under its readers.
+
+use crate::support::ground::Ground;
+use crate::support::process::{Board, Child, until};
+use crate::support::refused;
+use commonhold::{ChangeKind, ErrorKind, Hold, Map, MapOptions, Result, Values};
+use nix::sys::signal::Signal;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const SHAPES: [fn() -> MapOptions; 3] =
+    [MapOptions::general, || MapOptions::fixed(4, 4), || MapOptions::fixed(4, 16)];
+
+fn key(id: u32) -> [u8; 4] {
+    id.to_be_bytes()
+}
+
+/// The value of a version, as long as the map wants it.
+fn value(map: &Map, version: u64) -> Vec<u8> {
+    let len = match map.options().mode() {
+        commonhold::MapMode::Fixed { value_bytes, .. } => value_bytes as usize,
+        _ => 24,
+    };
+    let mut value = (version as u32).to_le_bytes().to_vec();
+    value.resize(len, version as u8);
+    value
+}
+
+fn version(value: &[u8]) -> u32 {
+    u32::from_le_bytes(value[..4].try_into().unwrap())
+}
+
+/// Builds a version of `len` pairs beside the map and lets it take its place.
+fn renew(hold: &Hold, name: &str, number: u64, len: u32) -> Result<()> {
+    let next = hold.begin_successor("next", name)?;
+    for id in 0..len {
+        next.set(key(id), value(&next, number))?;
+    }
+    hold.succeed_map("next", name)
+}
+
+#[test]
+fn only_the_replica_writes() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let own = hold.replica_map("it", MapOptions::general()).unwrap();
+    own.set("a", "1").unwrap();
+    let other = hold.map("it", MapOptions::general()).unwrap();
+    assert!(other.is_replica() && other.stat().unwrap().replica);
+    assert_eq!(other.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+    let read_only = |result: Result<()>| refused(result, ErrorKind::ReadOnly, "is a replica");
+    read_only(other.set("a", "2").map(drop));
+    read_only(other.add("b", "2").map(drop));
+    read_only(other.replace("a", "2").map(drop));
+    read_only(other.delete("a").map(drop));
+    read_only(other.take("a").map(drop));
+    read_only(other.increment("n", 1).map(drop));
+    read_only(other.compare_exchange("a", Some(b"1"), None).map(drop));
+    read_only(other.update("a", |_| None).map(drop));
+    read_only(other.set_many(&[("a", "2")]));
+    read_only(other.clear().map(drop));
+    read_only(other.as_lists().push("l", "x").map(drop));
+    assert_eq!(other.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+    own.clear().unwrap();
+
+    hold.map("plain", MapOptions::general()).unwrap();
+    let plain = |result: Result<()>| refused(result, ErrorKind::Mismatch, "'plain' is no replica");
+    plain(hold.replica_map("plain", MapOptions::general()).map(drop));
+    plain(hold.begin_successor("next", "plain").map(drop));
+    plain(hold.begin_successor("plain", "it").map(drop));
+    plain(hold.succeed_map("it", "plain"));
+    plain(hold.succeed_map("plain", "it"));
+    refused(hold.succeed_map("next", "it"), ErrorKind::NotFound, "no map 'next'");
+    hold.replica_map("other", MapOptions::fixed(4, 4)).unwrap();
+    refused(hold.succeed_map("other", "it"), ErrorKind::Mismatch, "different modes");
+    refused(hold.replica_map("other", MapOptions::general()), ErrorKind::Mismatch, "exists as");
+    assert!(hold.check().unwrap().ok);
+}
+
+#[test]
+fn frames_are_applied_and_told_on() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let from = hold.map("from", MapOptions::cache().max_entries(4)).unwrap();
+    let to = hold.replica_map("to", MapOptions::general()).unwrap();
+    for name in ["from", "to"] {
+        hold.begin_stream(name, 1 << 16).unwrap();
+    }
+    let (mut told, mut told_on) = (from.follow().unwrap(), to.follow().unwrap());
+    for n in 0..40u32 {
+        from.set(key(n), n.to_le_bytes()).unwrap();
+    }
+    from.delete(key(39)).unwrap();
+    from.clear().unwrap();
+    from.set("last", "x".repeat(40_000)).unwrap();
+    let mut kinds = Vec::new();
+    while let Some(frame) = told.try_recv().unwrap() {
+        if frame.kind == ChangeKind::Gap {
+            refused(to.apply_frame(&frame), ErrorKind::Mismatch, "gap");
+            break;
+        }
+        kinds.push((frame.kind, frame.key.to_vec()));
+        to.apply_frame(&frame).unwrap();
+        to.apply_frame(&frame).unwrap();
+    }
+    assert!(kinds.iter().any(|(kind, _)| *kind == ChangeKind::Evict));
+    assert!(kinds.iter().any(|(kind, _)| *kind == ChangeKind::Clear));
+    assert!(to.is_empty().unwrap());
+    // Applied twice, a setting is told twice; what is gone goes once.
+    for (kind, key) in kinds {
+        for _ in 0..if kind == ChangeKind::Set { 2 } else { 1 } {
+            let frame = told_on.recv().unwrap();
+            assert_eq!((frame.kind, frame.key), (kind, &key[..]));
+        }
+    }
+    assert_eq!(told_on.try_recv().unwrap(), None);
+}
+
+#[test]
+fn handles_go_on_with_the_successor() {
+    for options in SHAPES {
+        let ground = Ground::memory();
+        let hold = Hold::create(ground.path("it.hold")).unwrap();
+        let first = hold.replica_map("it", options()).unwrap();
+        first.set(key(7), value(&first, 1)).unwrap();
+        let first_to_write = hold.replica_map("it", options()).unwrap();
+        let reader = Hold::options().read_only(true).open(ground.path("it.hold")).unwrap();
+        for (number, eyes) in [(2, &hold), (3, &reader)] {
+            // Every operation is the first to find out, on a handle of its own.
+            let finders: [fn(&Map) -> usize; 7] = [
+                |map| map.get(key(7)).unwrap().iter().len(),
+                |map| map.get_many(&[key(7), key(8)], &mut Values::new()).unwrap(),
+                |map| usize::from(map.contains(key(7)).unwrap()),
+                |map| map.iter().map(Result::unwrap).count(),
+                |map| map.len().unwrap() as usize,
+                |map| map.random_pair().unwrap().iter().len(),
+                |map| map.stat().unwrap().len as usize,
+            ];
+            let maps: Vec<Map> = finders.iter().map(|_| eyes.open_map("it").unwrap()).collect();
+            let walks: Vec<_> = (0..2).map(|_| eyes.open_map("it").unwrap().iter()).collect();
+            renew(&hold, "it", number, 9).unwrap();
+            for (n, (finder, map)) in finders.iter().zip(&maps).enumerate() {
+                let found = finder(map);
+                assert!([1, 2, 9].contains(&found), "operation {n}: {found}");
+                assert_eq!(map.get(key(8)).unwrap().map(|v| v.len()), Some(value(map, 1).len()));
+                assert_eq!(map.name(), "it");
+            }
+            for walk in walks {
+                assert_eq!(walk.map(Result::unwrap).count(), 9);
+            }
+        }
+        // Whoever writes knows which map it means: the replica goes on with its handle on the successor.
+        refused(first_to_write.set(key(1), value(&first, 9)), ErrorKind::NotFound, "was dropped");
+        assert_eq!(first.get(key(8)).unwrap().map(|v| version(&v)), Some(3));
+        assert!(hold.check().unwrap().ok);
+        // Dropped and made anew as something else, it is gone.
+        assert!(hold.drop_map("it").unwrap());
+        refused(first.get(key(7)), ErrorKind::NotFound, "was dropped");
+        hold.map("it", options()).unwrap();
+        refused(first.get(key(7)), ErrorKind::NotFound, "was dropped");
+    }
+}
+
+/// Readers see each version whole: never an older one after a newer one, and never a key missing.
+#[test]
+fn readers_see_one_after_the_other() {
+    for options in SHAPES {
+        let ground = Ground::memory();
+        let path = ground.path("it.hold");
+        let hold = Hold::create(&path).unwrap();
+        hold.replica_map("it", options()).unwrap();
+        renew(&hold, "it", 1, 50).unwrap();
+        let board = Board::new(2);
+        let reader = Child::run("reader", || {
+            let hold = Hold::options().read_only(true).open(&path).unwrap();
+            let map = hold.open_map("it").unwrap();
+            let mut last = 1;
+            while board.get(0) == 0 {
+                for id in 0..50 {
+                    let found = map.get(key(id)).unwrap().expect("it is in every version");
+                    assert!(version(&found) >= last, "{} after {last}", version(&found));
+                    last = version(&found);
+                    let fresh = hold.open_map("it").unwrap();
+                    let found = fresh.get(key(id)).unwrap().expect("it is in every version");
+                    assert!(version(&found) >= last, "{} after {last}", version(&found));
+                }
+                board.count(1, 1);
+            }
+            assert!(last > 1);
+        });
+        let mut number = 1;
+        while number < 60 || board.get(1) < 20 {
+            number += 1;
+            renew(&hold, "it", number, 50).unwrap();
+        }
+        board.put(0, 1);
+        reader.finish();
+        assert!(hold.check().unwrap().ok);
+    }
+}
+
+/// Where a succession is stopped, the name leads to the old map or the new one, for all alike.
+#[cfg(feature = "steps")]
+#[test]
+fn a_stopped_succession_hides_neither() {
+    for (step, expected) in [
+        ("succeed.claimed", 1),
+        ("succeed.committed", 2),
+        ("succeed.renamed", 2),
+        ("succeed.named", 2),
+        ("drop.segment-emptied", 2),
+    ] {
+        let ground = Ground::memory();
+        let path = ground.path("it.hold");
+        let hold = Hold::create(&path).unwrap();
+        hold.replica_map("it", MapOptions::general()).unwrap();
+        renew(&hold, "it", 1, 9).unwrap();
+        let old = hold.open_map("it").unwrap();
+        let mut victim = Child::run("victim", || {
+            let hold = Hold::open(&path).unwrap();
+            let next = hold.begin_successor("next", "it").unwrap();
+            for id in 0..9 {
+                next.set(key(id), value(&next, 2)).unwrap();
+            }
+            commonhold::steps::arm(&format!("{step}:stop")).unwrap();
+            hold.succeed_map("next", "it").unwrap();
+        });
+        assert!(victim.wait_stopped(), "{step}");
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let read = scope.spawn(|| {
+                let fresh = hold.open_map("it").unwrap();
+                let found = (fresh.get(key(3)).unwrap(), old.get(key(3)).unwrap());
+                done.store(true, Ordering::Release);
+                found
+            });
+            until("a reader to find it", || done.load(Ordering::Acquire) || read.is_finished());
+            let (fresh, old) = read.join().unwrap();
+            assert_eq!(fresh.map(|v| version(&v)), Some(expected), "{step}");
+            assert!(old.is_some(), "{step}");
+        });
+        victim.signal(Signal::SIGKILL);
+        victim.wait();
+        hold.sweep().unwrap();
+        assert_eq!(old.get(key(3)).unwrap().map(|v| version(&v)), Some(expected), "{step}");
+        assert!(hold.check().unwrap().ok, "{step}");
+    }
+}
