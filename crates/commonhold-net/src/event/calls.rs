@@ -1,0 +1,189 @@
+//! One system call on one socket, as a job that any thread can do.
+//!
+//! Invariant: no call here blocks, raises a signal, or moves more than [`MOST`] bytes.
+//!
+//! # Safety
+//! Unsafe to receive into memory that is not initialized, to send from addresses, and to use a descriptor that the table of
+//! sockets keeps open.
+#![allow(unsafe_code)]
+
+use super::driver::SocketId;
+use super::outgoing::Outgoing;
+use rustix::io::retry_on_intr;
+use rustix::net::SocketFlags;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+/// Bytes that one call moves at most: less than the kernel's own limit, which is not one that a full buffer has set.
+pub(super) const MOST: usize = 1 << 30;
+
+/// A buffer to receive into, at most `at_most` bytes behind what it contains.
+///
+/// Invariant: `buffer` has that much capacity to spare. Only [`received`](Self::received) changes it.
+#[derive(Debug)]
+pub struct Receive {
+    buffer: Vec<u8>,
+    at_most: usize,
+}
+
+impl Receive {
+    /// # Errors
+    /// `EINVAL` for at most nothing, `ENOMEM`; with the buffer as it was.
+    pub(super) fn new(
+        mut buffer: Vec<u8>,
+        at_most: usize,
+    ) -> Result<Receive, (Vec<u8>, io::Error)> {
+        let at_most = at_most.min(MOST);
+        if at_most == 0 {
+            return Err((buffer, io::Error::from_raw_os_error(libc::EINVAL)));
+        }
+        match buffer.try_reserve(at_most) {
+            Ok(()) => Ok(Receive { buffer, at_most }),
+            Err(_) => Err((buffer, io::Error::from_raw_os_error(libc::ENOMEM))),
+        }
+    }
+
+    /// Where to receive, and how much: writable as long as this value lives, wherever it is moved to.
+    pub(super) fn space(&mut self) -> (*mut u8, usize) {
+        (self.buffer.spare_capacity_mut().as_mut_ptr().cast(), self.at_most)
+    }
+
+    /// # Safety
+    /// `len` bytes, at most those of [`space`](Self::space), were written there.
+    pub(super) unsafe fn received(&mut self, len: usize) {
+        // SAFETY: within the capacity by the type's invariant, and initialized by the caller's word.
+        unsafe { self.buffer.set_len(self.buffer.len() + len) };
+        self.at_most -= len;
+    }
+
+    pub(super) fn at_most(&self) -> usize {
+        self.at_most
+    }
+
+    pub(super) fn into_buffer(self) -> Vec<u8> {
+        self.buffer
+    }
+}
+
+/// What a job is to do, and what it does it with.
+pub enum Work<P> {
+    /// Holds the connection once it has one.
+    Accept(Option<OwnedFd>),
+    Receive(Receive),
+    Send(P),
+}
+
+/// A call on a socket. The result is the number of bytes.
+pub struct Job<P> {
+    pub(super) socket: SocketId,
+    /// Open while the job is not settled: the table closes no socket that has a job running.
+    pub(super) fd: RawFd,
+    pub(super) work: Work<P>,
+    pub(super) result: io::Result<usize>,
+    /// It moved fewer bytes than it could have.
+    pub(super) short: bool,
+}
+
+impl<P: Outgoing> Job<P> {
+    pub(super) fn new(socket: SocketId, fd: RawFd, work: Work<P>) -> Job<P> {
+        Job { socket, fd, work, result: Ok(0), short: false }
+    }
+
+    /// Makes the call, again if a signal came.
+    pub(super) fn run(&mut self) {
+        // SAFETY: the descriptor is open while the job is not settled.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
+        self.result = match &mut self.work {
+            Work::Accept(connection) => accept(fd).map(|fd| *connection = Some(fd)).map(|()| 0),
+            Work::Receive(into) => {
+                let most = into.at_most();
+                receive(fd, into).inspect(|&len| self.short = len > 0 && len < most)
+            }
+            Work::Send(payload) => {
+                let parts = clipped(payload.parts());
+                let most = parts[0].iov_len + parts[1].iov_len;
+                // SAFETY: the payload lives, and says that its parts are readable.
+                unsafe { send(fd, parts) }.inspect(|&len| self.short = len < most)
+            }
+        };
+    }
+}
+
+fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    Ok(retry_on_intr(|| rustix::net::accept_with(listener, flags))?)
+}
+
+/// Whether an accept met a connection that its peer gave up before it was taken: the next is as good.
+pub(super) fn is_passed_over(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ECONNABORTED | libc::EPROTO | libc::EINTR))
+}
+
+fn receive(socket: BorrowedFd<'_>, into: &mut Receive) -> io::Result<usize> {
+    let (space, most) = into.space();
+    // SAFETY: `space` is writable for `most` bytes.
+    let len = repeated(|| unsafe {
+        libc::recv(socket.as_raw_fd(), space.cast(), most, libc::MSG_DONTWAIT)
+    })?;
+    // SAFETY: the kernel wrote so many, at most `most`.
+    unsafe { into.received(len) };
+    Ok(len)
+}
+
+/// # Safety
+/// The parts are readable.
+unsafe fn send(socket: BorrowedFd<'_>, mut parts: [libc::iovec; 2]) -> io::Result<usize> {
+    let message = message(&mut parts);
+    // SAFETY: the message and its parts live; the bytes are readable by the caller's word.
+    repeated(|| unsafe {
+        libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+    })
+}
+
+/// The parts, at most [`MOST`] bytes of them.
+pub(super) fn clipped([mut first, mut second]: [libc::iovec; 2]) -> [libc::iovec; 2] {
+    first.iov_len = first.iov_len.min(MOST);
+    second.iov_len = second.iov_len.min(MOST - first.iov_len);
+    [first, second]
+}
+
+/// A message of these parts, for nobody in particular. It points to them.
+pub(super) fn message(parts: *mut [libc::iovec; 2]) -> libc::msghdr {
+    // SAFETY: numbers and pointers, for which zero is a value.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = parts.cast();
+    message.msg_iovlen = 2;
+    message
+}
+
+fn repeated(mut call: impl FnMut() -> isize) -> io::Result<usize> {
+    loop {
+        if let Ok(len) = usize::try_from(call()) {
+            return Ok(len);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Process and user at the other end of a unix socket, as they were when it connected; the process is 0 if it is of another
+/// namespace. `None` if the system does not know.
+pub(crate) fn peer_of_unix(socket: BorrowedFd<'_>) -> Option<(i32, u32)> {
+    let mut found = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `found`, which has so many and outlives the call; any bytes are a `ucred`.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut found).cast(),
+            &raw mut len,
+        )
+    };
+    let known = result == 0 && len as usize == size_of::<libc::ucred>();
+    (known && found.uid != libc::uid_t::MAX).then_some((found.pid, found.uid))
+}

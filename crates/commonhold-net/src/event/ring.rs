@@ -1,0 +1,309 @@
+//! The two queues between a thread and the kernel: operations go in as entries, completions come out.
+//!
+//! Each entry carries its [`Task`], which names the socket by its place: a place is not taken again while anything of it is on
+//! the way. An operation is *on the way* from its entry until the completion that says that there will be no more.
+//!
+//! A send's message (which says where the bytes are) is needed only until the kernel has taken the entry: it says so
+//! (`IORING_FEAT_SUBMIT_STABLE`). So there are as many messages as entries, and they go round as the entries do.
+//!
+//! # Safety
+//! Unsafe to tell the kernel of memory. Who does has to keep it until the operation is no longer on the way, also when the
+//! socket is shut and when everything is dropped ([`Ring::drain`]).
+#![allow(unsafe_code)]
+
+use super::calls::{clipped, message};
+use super::table::failed;
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::time::Duration;
+
+/// Completions that there is room for, per entry; the kernel keeps what is beyond.
+const COMPLETIONS: u32 = 4;
+/// How often, and how long each time, the end of all operations is awaited.
+const DRAINS: (usize, Duration) = (100, Duration::from_millis(100));
+
+/// Whose an entry is, with the place of its socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    Wake,
+    Accept(u32),
+    Receive(u32),
+    Send(u32),
+    /// Cancels the accept.
+    Pause(u32),
+    /// Cancels all of a socket.
+    Cancel(u32),
+    /// Cancels all that there is.
+    CancelAll,
+}
+
+impl Task {
+    /// Bits 0-7 the kind, bits 8-39 the place.
+    fn to_bits(self) -> u64 {
+        let (kind, place) = match self {
+            Task::Wake => (0, 0),
+            Task::Accept(place) => (1, place),
+            Task::Receive(place) => (2, place),
+            Task::Send(place) => (3, place),
+            Task::Pause(place) => (4, place),
+            Task::Cancel(place) => (5, place),
+            Task::CancelAll => (6, 0),
+        };
+        u64::from(place) << 8 | kind
+    }
+
+    fn from_bits(bits: u64) -> Task {
+        let place = (bits >> 8) as u32;
+        match bits & 0xff {
+            0 => Task::Wake,
+            1 => Task::Accept(place),
+            2 => Task::Receive(place),
+            3 => Task::Send(place),
+            4 => Task::Pause(place),
+            5 => Task::Cancel(place),
+            _ => Task::CancelAll,
+        }
+    }
+}
+
+/// What the kernel says about a task.
+#[derive(Debug)]
+pub(super) struct Completion {
+    pub(super) task: Task,
+    /// Of a receive and a send the number of bytes.
+    pub(super) result: io::Result<usize>,
+    /// Of an accept that succeeded.
+    pub(super) connection: Option<OwnedFd>,
+    /// There will be others of the same entry.
+    pub(super) more: bool,
+}
+
+struct Message {
+    header: libc::msghdr,
+    parts: [libc::iovec; 2],
+}
+
+/// An io_uring of one thread: the addresses in its messages keep it there.
+pub(super) struct Ring {
+    ring: IoUring,
+    /// As many as the queue has entries; the n-th entry ever has the n-th, modulo their number.
+    messages: Vec<Message>,
+    entries_ever: usize,
+    on_the_way: usize,
+}
+
+impl Ring {
+    /// # Errors
+    /// Those of `io_uring_setup`; `Unsupported` if the kernel's io_uring lacks something. The message says what to do.
+    pub(super) fn new(entries: u32) -> io::Result<Ring> {
+        let ring = build(entries.clamp(1, 32_768)).and_then(checked).map_err(|error| {
+            io::Error::new(error.kind(), format!("io_uring is not available: {}", cause(&error)))
+        })?;
+        let none = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+        let mut messages = Vec::new();
+        messages.resize_with(ring.params().sq_entries() as usize, || Message {
+            header: message(ptr::null_mut()),
+            parts: [none; 2],
+        });
+        Ok(Ring { ring, messages, entries_ever: 0, on_the_way: 0 })
+    }
+
+    /// Makes room for an entry, if need be by giving the kernel all there are.
+    ///
+    /// # Errors
+    /// Those of `io_uring_enter`; `EBUSY` if the kernel took none.
+    pub(super) fn make_room(&mut self) -> io::Result<()> {
+        if self.ring.submission().is_full() {
+            self.ring.submit()?;
+        }
+        if self.ring.submission().is_full() { Err(failed(libc::EBUSY)) } else { Ok(()) }
+    }
+
+    /// Completes once when `fd` is readable. As with all operations here there is room, by [`make_room`](Self::make_room).
+    pub(super) fn watch(&mut self, fd: BorrowedFd<'_>) {
+        let entry = opcode::PollAdd::new(Fd(fd.as_raw_fd()), libc::POLLIN as u32).build();
+        // SAFETY: no memory.
+        unsafe { self.push(Task::Wake, entry) }
+    }
+
+    /// Completes for each connection.
+    pub(super) fn accept(&mut self, place: u32, listener: RawFd) {
+        let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        let entry = opcode::AcceptMulti::new(Fd(listener)).flags(flags).build();
+        // SAFETY: no memory.
+        unsafe { self.push(Task::Accept(place), entry) }
+    }
+
+    /// # Safety
+    /// `space` is writable for `most` bytes, and nobody else's, while the operation is on the way.
+    pub(super) unsafe fn receive(
+        &mut self,
+        place: u32,
+        socket: RawFd,
+        (space, most): (*mut u8, usize),
+    ) {
+        // No more than `calls::MOST`, which fits.
+        let entry = opcode::Recv::new(Fd(socket), space, most as u32).build();
+        // SAFETY: the caller keeps the memory.
+        unsafe { self.push(Task::Receive(place), entry) }
+    }
+
+    /// # Safety
+    /// The parts are readable while the operation is on the way.
+    pub(super) unsafe fn send(&mut self, place: u32, socket: RawFd, parts: [libc::iovec; 2]) {
+        let at = self.entries_ever % self.messages.len();
+        // SAFETY: within the vector. The entry that had this message was taken: there were as many since as the queue holds.
+        // No reference to it: the kernel has the addresses of others beside it.
+        let header = unsafe {
+            let slot = self.messages.as_mut_ptr().add(at);
+            (&raw mut (*slot).parts).write(clipped(parts));
+            (&raw mut (*slot).header).write(message(&raw mut (*slot).parts));
+            &raw const (*slot).header
+        };
+        // Without MSG_DONTWAIT: waiting is for the kernel to do.
+        let flags = libc::MSG_NOSIGNAL as u32;
+        let entry = opcode::SendMsg::new(Fd(socket), header).flags(flags).build();
+        // SAFETY: the message stays as it is until the entry is taken; the caller keeps the bytes.
+        unsafe { self.push(Task::Send(place), entry) }
+    }
+
+    /// Cancels the accept of a place.
+    pub(super) fn pause(&mut self, place: u32) {
+        self.cancel_by(Task::Pause(place), CancelBuilder::user_data(Task::Accept(place).to_bits()));
+    }
+
+    /// Cancels whatever is on the way of a socket; it stays open until this has completed.
+    pub(super) fn cancel(&mut self, place: u32, socket: RawFd) {
+        self.cancel_by(Task::Cancel(place), CancelBuilder::fd(Fd(socket)).all());
+    }
+
+    fn cancel_by(&mut self, task: Task, which: CancelBuilder) {
+        // SAFETY: no memory.
+        unsafe { self.push(task, opcode::AsyncCancel2::new(which).build()) }
+    }
+
+    /// # Safety
+    /// What the entry points to is kept while the operation is on the way.
+    unsafe fn push(&mut self, task: Task, entry: squeue::Entry) {
+        let entry = entry.user_data(task.to_bits());
+        // SAFETY: the caller keeps the memory.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        assert!(pushed.is_ok(), "an operation without room for it");
+        self.entries_ever = self.entries_ever.wrapping_add(1);
+        self.on_the_way += 1;
+    }
+
+    /// Gives the kernel the entries and waits for a completion, for `timeout` at most; signals end it earlier.
+    ///
+    /// # Errors
+    /// Those of `io_uring_enter`, for want of memory. What was not taken stays in the queue.
+    pub(super) fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let submitter = self.ring.submitter();
+        let entered = match timeout {
+            None => submitter.submit_and_wait(1),
+            Some(timeout) => {
+                let timeout = Timespec::from(timeout);
+                submitter.submit_with_args(1, &SubmitArgs::new().timespec(&timeout))
+            }
+        };
+        match entered {
+            Err(error) if !matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR)) => {
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Appends the completions that are there.
+    pub(super) fn completions(&mut self, into: &mut Vec<Completion>) {
+        let before = into.len();
+        into.extend(self.ring.completion().map(|entry| completion(&entry)));
+        let last = into[before..].iter().filter(|completion| !completion.more).count();
+        self.on_the_way -= last;
+    }
+
+    /// Cancels all operations and waits until none is on the way. `false` if some are still: their memory must stay forever.
+    #[must_use]
+    pub(super) fn drain(&mut self) -> bool {
+        let (rounds, patience) = DRAINS;
+        let mut ended = Vec::new();
+        for _ in 0..rounds {
+            if self.on_the_way == 0 {
+                break;
+            }
+            if self.make_room().is_ok() {
+                self.cancel_by(Task::CancelAll, CancelBuilder::any());
+            }
+            // If it fails, what was complete already makes room for another try.
+            let _ = self.enter(Some(patience));
+            self.completions(&mut ended);
+            ended.clear();
+        }
+        self.on_the_way == 0
+    }
+}
+
+fn completion(entry: &cqueue::Entry) -> Completion {
+    let task = Task::from_bits(entry.user_data());
+    let result = usize::try_from(entry.result()).map_err(|_| failed(-entry.result()));
+    let connection = match task {
+        // SAFETY: the descriptor is new and nobody else's.
+        Task::Accept(_) if result.is_ok() => Some(unsafe { OwnedFd::from_raw_fd(entry.result()) }),
+        _ => None,
+    };
+    Completion { task, result, connection, more: cqueue::more(entry.flags()) }
+}
+
+/// Prefers completions that are worked on in `enter` alone (Linux 6.1); without, at the end of any system call.
+fn build(entries: u32) -> io::Result<IoUring> {
+    let completions = entries * COMPLETIONS;
+    let mut builder = IoUring::builder();
+    builder.setup_clamp().setup_cqsize(completions).setup_submit_all();
+    let mut deferring = builder.clone();
+    match deferring.setup_single_issuer().setup_defer_taskrun().build(entries) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            builder.setup_coop_taskrun().build(entries)
+        }
+        other => other,
+    }
+}
+
+/// # Errors
+/// `Unsupported` if something is missing.
+fn checked(ring: IoUring) -> io::Result<IoUring> {
+    let params = ring.params();
+    let features = params.is_feature_nodrop()
+        && params.is_feature_submit_stable()
+        && params.is_feature_fast_poll()
+        && params.is_feature_ext_arg();
+    let mut probe = Probe::new();
+    ring.submitter().register_probe(&mut probe)?;
+    let codes = [
+        opcode::PollAdd::CODE,
+        opcode::Recv::CODE,
+        opcode::SendMsg::CODE,
+        opcode::AcceptMulti::CODE,
+        opcode::AsyncCancel2::CODE,
+        // Not used: it came with accepting more than once and cancelling by descriptor, which cannot be asked for.
+        opcode::Socket::CODE,
+    ];
+    match features && codes.iter().all(|&code| probe.is_supported(code)) {
+        true => Ok(ring),
+        false => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+fn cause(error: &io::Error) -> String {
+    let hint = match error.raw_os_error() {
+        Some(libc::ENOSYS) => "the kernel was built without it",
+        Some(libc::EPERM | libc::EACCES) => {
+            "forbidden by the sysctl kernel.io_uring_disabled or by a seccomp filter"
+        }
+        Some(libc::ENOMEM) => "no memory, or RLIMIT_MEMLOCK is too low",
+        _ => "Linux 5.19 or later is needed",
+    };
+    format!("{error} ({hint})")
+}

@@ -1,0 +1,305 @@
+//! The file of a journal: 16 bytes that say what it is, then frames as an origin sends them (`docs/journal.md`).
+//!
+//! Invariant: what lies before `written` are whole frames, in order. After a crash of the system any part that was not synced may
+//! be missing or be anything: every frame has a checksum and its position, so the first that is not what it must be is the end.
+
+use crate::replicate::inbox::Inbox;
+use crate::replicate::wire::{Note, Welcome};
+use commonhold::{ChangeKind, Error, ErrorKind, RawFrame, Result, StreamPosition};
+use rustix::fs::{FlockOperation, fcntl_lock};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The first bytes.
+const MAGIC: &[u8; 16] = b"COMMONHOLD-JNL1\n";
+/// Bytes that are read at a time.
+const READ: usize = 256 << 10;
+
+/// An error of the system on a journal.
+pub(crate) fn failed(path: &Path, doing: &str, error: &io::Error) -> Error {
+    let kind = match error.kind() {
+        io::ErrorKind::NotFound => ErrorKind::NotFound,
+        io::ErrorKind::PermissionDenied => ErrorKind::Permission,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            ErrorKind::Full
+        }
+        _ => ErrorKind::Io,
+    };
+    Error::new(kind, format!("{}: {doing}: {error}", path.display()))
+}
+
+fn damaged(path: &Path, what: &str) -> Error {
+    Error::new(ErrorKind::Damaged, format!("{}: {what}", path.display()))
+}
+
+/// A journal that is written.
+#[derive(Debug)]
+pub(crate) struct JournalFile {
+    file: File,
+    pub(crate) path: PathBuf,
+    pub(crate) written: u64,
+    /// Bytes that are durable.
+    synced: u64,
+}
+
+impl JournalFile {
+    /// A new one, which begins with what an origin would announce. Replaces what has the path.
+    ///
+    /// # Errors
+    /// `Busy` if another process writes it; those of files.
+    pub(crate) fn create(path: &Path, welcome: &Welcome) -> Result<JournalFile> {
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .read(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(|e| failed(path, "cannot write", &e))?;
+        lock(&file, path)?;
+        file.set_len(0).map_err(|e| failed(path, "cannot write", &e))?;
+        let mut first = MAGIC.to_vec();
+        welcome.put(&mut first);
+        let mut this = JournalFile { file, path: path.to_owned(), written: 0, synced: 0 };
+        this.append(&first).map_err(|e| failed(path, "cannot write", &e))?;
+        Ok(this)
+    }
+
+    /// The one that a reader has read to its end: goes on there.
+    ///
+    /// # Errors
+    /// `Busy` if another process writes it; those of files.
+    pub(crate) fn go_on(reader: Reader) -> Result<JournalFile> {
+        let (path, sound) = (&reader.path.clone(), reader.sound);
+        // To close a file lets go all locks that the process has on it.
+        drop(reader);
+        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = file.map_err(|e| failed(path, "cannot write", &e))?;
+        lock(&file, path)?;
+        // What a crash left behind the end would pass for what comes next.
+        file.set_len(sound).map_err(|e| failed(path, "cannot write", &e))?;
+        // The one before may have been killed before its name was durable.
+        sync_directory(path).map_err(|e| failed(path, "cannot sync its directory", &e))?;
+        Ok(JournalFile { file, path: path.clone(), written: sound, synced: 0 })
+    }
+
+    /// Appends whole frames; all of them or none.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn append(&mut self, frames: &[u8]) -> io::Result<()> {
+        let result = self.file.write_all_at(frames, self.written);
+        match result {
+            Ok(()) => self.written += frames.len() as u64,
+            // What was written of them is no part of it.
+            Err(_) => drop(self.file.set_len(self.written)),
+        }
+        result
+    }
+
+    /// Makes all that was appended durable.
+    ///
+    /// # Errors
+    /// Those of the system: what was appended since the last time may be lost, and must not be believed to be there.
+    pub(crate) fn sync(&mut self) -> io::Result<()> {
+        let result = self.file.sync_data();
+        match result {
+            Ok(()) => self.synced = self.written,
+            // The system may still show what never came to the disk: nobody is to believe it, a next process least of all.
+            Err(_) => drop(self.file.set_len(self.synced)),
+        }
+        result
+    }
+
+    /// Whether the path still leads to it.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        let identity = |m: std::fs::Metadata| (m.dev(), m.ino());
+        let (own, there) =
+            (self.file.metadata().map(identity), std::fs::metadata(path).map(identity));
+        matches!((own, there), (Ok(own), Ok(there)) if own == there)
+    }
+
+    /// Gives it another path, durably; what had that is replaced in one step.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn rename(&mut self, to: &Path) -> io::Result<()> {
+        std::fs::rename(&self.path, to)?;
+        self.path = to.to_owned();
+        sync_directory(to)
+    }
+}
+
+/// Makes the names in a file's directory durable.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// A lock of the process: unlike one of the open file, a forked child does not keep it.
+fn lock(file: &File, path: &Path) -> Result<()> {
+    fcntl_lock(file, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
+        if matches!(error, rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) {
+            let text = format!("{}: another process writes this journal", path.display());
+            return Error::new(ErrorKind::Busy, text);
+        }
+        failed(path, "cannot lock", &error.into())
+    })
+}
+
+/// What the next frame of a journal says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Entry<'a> {
+    /// A pair of the map, or a change of it.
+    Frame(RawFrame<'a>),
+    /// The pairs are complete: from the end that was stated on, the map is what it was.
+    Complete,
+}
+
+/// A journal that is read, frame by frame, to the first that is not sound.
+pub(crate) struct Reader {
+    file: File,
+    path: PathBuf,
+    inbox: Inbox,
+    /// Bytes of the file.
+    len: u64,
+    /// Bytes that were received into the inbox.
+    read: u64,
+    /// Bytes up to the end of the last sound frame.
+    sound: u64,
+    pub(crate) welcome: Welcome,
+    pub(crate) position: StreamPosition,
+    /// Where it becomes what the map was, once that is stated.
+    end: Option<u64>,
+    over: bool,
+}
+
+impl Reader {
+    /// Opens a journal.
+    ///
+    /// # Errors
+    /// `NotFound`; `Damaged` if it is none, or its beginning is lost; those of files.
+    pub(crate) fn open(path: &Path) -> Result<Reader> {
+        let file = File::open(path).map_err(|e| failed(path, "cannot read", &e))?;
+        let len = file.metadata().map_err(|e| failed(path, "cannot read", &e))?.len();
+        let position = StreamPosition { stream: 0, offset: 0 };
+        let mode = commonhold::MapMode::General;
+        let name = String::new();
+        let welcome = Welcome { proof: Vec::new(), position, whole: true, mode, name };
+        let (path, inbox) = (path.to_owned(), Inbox::default());
+        let (read, sound, end, over) = (0, 0, None, false);
+        let mut this = Reader { file, path, inbox, len, read, sound, welcome, position, end, over };
+        this.begin()?;
+        Ok(this)
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        self.more()?;
+        if self.inbox.rest().get(..MAGIC.len()) != Some(MAGIC) {
+            return Err(damaged(&self.path, "is no journal"));
+        }
+        self.inbox.advance(MAGIC.len());
+        let welcome = self.inbox.next(READ - MAGIC.len());
+        let welcome = welcome.ok().flatten().and_then(|frame| Welcome::read(&frame));
+        let Some(welcome) = welcome else {
+            return Err(damaged(&self.path, "the beginning of this journal is damaged"));
+        };
+        self.position = welcome.position;
+        self.welcome = welcome;
+        self.sound = self.read - self.inbox.rest().len() as u64;
+        Ok(())
+    }
+
+    /// Receives more; false at the end of the file.
+    fn more(&mut self) -> Result<bool> {
+        let mut buffer = self.inbox.take();
+        let read = (&self.file).take(READ as u64).read_to_end(&mut buffer);
+        self.inbox.put(buffer);
+        let read = read.map_err(|e| failed(&self.path, "cannot read", &e))?;
+        self.read += read as u64;
+        Ok(read > 0)
+    }
+
+    /// Whether it is a whole map: all pairs, and the changes up to where these were the map.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.end.is_some_and(|end| self.position.offset >= end)
+    }
+
+    /// Bytes behind the last sound frame.
+    pub(crate) fn cut_off(&self) -> u64 {
+        self.len.saturating_sub(self.sound)
+    }
+
+    /// The next entry; `None` at the end, which is where the first frame is not sound.
+    ///
+    /// # Errors
+    /// Those of reading files.
+    pub(crate) fn next(&mut self) -> Result<Option<Entry<'_>>> {
+        while !self.over && !self.is_whole() {
+            if !self.more()? {
+                self.over = true;
+            }
+        }
+        Ok(self.entry())
+    }
+
+    /// True if all of the next frame is in the inbox, or there is none.
+    fn is_whole(&self) -> bool {
+        let rest = self.inbox.rest();
+        let left = self.len.saturating_sub(self.sound);
+        match RawFrame::stated_length(rest) {
+            Some(len) => len <= rest.len() || len as u64 > left,
+            None => rest.len() >= 4,
+        }
+    }
+
+    fn entry(&mut self) -> Option<Entry<'_>> {
+        if self.over && self.inbox.rest().len() < RawFrame::HEADER {
+            return None;
+        }
+        let before = self.inbox.rest().len();
+        let expected = self.position.offset;
+        let (sound, end) = (&mut self.sound, &mut self.end);
+        let frame = self
+            .inbox
+            .next_if(|frame| frame.offset == expected && kind_of(frame, end.is_some()).is_some());
+        let Some(frame) = frame else {
+            self.over = true;
+            return None;
+        };
+        let len = (RawFrame::HEADER + frame.key.len() + frame.value.len()).next_multiple_of(8);
+        debug_assert!(before >= len);
+        *sound += len as u64;
+        match kind_of(&frame, end.is_some()) {
+            Some(Kind::Complete(at)) => {
+                *end = Some(at);
+                Some(Entry::Complete)
+            }
+            Some(Kind::Change(to)) => {
+                self.position.offset = to;
+                Some(Entry::Frame(frame))
+            }
+            _ => Some(Entry::Frame(frame)),
+        }
+    }
+}
+
+enum Kind {
+    Pair,
+    Change(u64),
+    Complete(u64),
+}
+
+/// What a frame is, if it may stand in a journal: where the pairs are complete there are none any more. A gap is an end: behind it nobody knows.
+fn kind_of(frame: &RawFrame<'_>, complete: bool) -> Option<Kind> {
+    if let Some(change) = frame.change() {
+        return (change.kind != ChangeKind::Gap).then_some(Kind::Change(change.end));
+    }
+    match Note::read(frame)? {
+        Note::Pair if !complete => Some(Kind::Pair),
+        Note::Complete { end } if !complete => Some(Kind::Complete(end)),
+        _ => None,
+    }
+}

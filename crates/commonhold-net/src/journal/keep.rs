@@ -1,0 +1,504 @@
+//! The thread that keeps a journal: brings what the stream tells into the file, and writes the file anew when it has grown.
+//!
+//! There is always at most one *current* file, which has the journal's path and is a whole map with what changed since, and at most
+//! one *next* one beside it, which is to become that. Only when the next one is whole and durable does it take the path, in one step. So
+//! whenever the system crashes, what has the path is a whole map up to some position, and no earlier one than was said to be durable.
+
+use crate::journal::file::{JournalFile, Reader, failed};
+use crate::journal::rebuild::was_rebuilt_from;
+use crate::journal::{JournalOptions, JournalStatus, SyncPolicy};
+use crate::replicate::delivery::Delivery;
+use crate::replicate::payload::Payload;
+use crate::replicate::wire::{Note, Welcome};
+use commonhold::{
+    ChangeKind, Error, ErrorKind, Hold, JournalSeat, Map, RawFrame, Result, StreamPosition,
+};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Bytes that are taken from the stream before they are written.
+const BATCH: usize = 1 << 20;
+/// A journal that cannot write tries again so often.
+const RETRY: Duration = Duration::from_secs(1);
+/// Nobody means to wait longer for a sync.
+const LONGEST: Duration = Duration::from_secs(3600);
+/// The pause while the end of a walk is not known.
+const SHORT: Duration = Duration::from_millis(1);
+
+/// How far frames bring a file.
+#[derive(Clone, Copy)]
+struct Mark {
+    position: StreamPosition,
+    /// Where it becomes a whole map, once that is known.
+    end: Option<u64>,
+    /// It has come to a gap: what follows is of no use.
+    gap: bool,
+}
+
+impl Mark {
+    fn note(&mut self, frame: &RawFrame<'_>) {
+        if let Some(change) = frame.change() {
+            self.gap |= change.kind == ChangeKind::Gap;
+            if !self.gap {
+                self.position.offset = change.end;
+            }
+        }
+        if let (Some(Note::Complete { end }), None) = (Note::read(frame), self.end) {
+            self.end = Some(end);
+        }
+    }
+}
+
+/// A file and where it stands in the stream.
+struct Track {
+    delivery: Delivery,
+    /// Taken from the stream, and not written yet.
+    buffer: Vec<u8>,
+    file: JournalFile,
+    /// How far what is written brings it.
+    mark: Mark,
+    /// Up to where it is durable.
+    synced: Option<StreamPosition>,
+}
+
+/// What went wrong with a track.
+enum Trouble {
+    /// It could not write, and may try again: nothing is lost.
+    Write(Error),
+    /// It is of no use any more.
+    Lost(Error),
+}
+
+impl Track {
+    fn new(delivery: Delivery, file: JournalFile, end: Option<u64>) -> Track {
+        let mark = Mark { position: delivery.position(), end, gap: false };
+        Track { delivery, buffer: Vec::new(), file, mark, synced: None }
+    }
+
+    /// A new file that begins with a walk.
+    fn begin(map: &Map, path: &Path) -> Result<Track> {
+        let delivery = Delivery::begin(map, None)?.without_time();
+        let welcome = Welcome {
+            proof: Vec::new(),
+            position: delivery.position(),
+            whole: true,
+            mode: map.options().mode(),
+            name: map.name().to_owned(),
+        };
+        let file = JournalFile::create(path, &welcome)?;
+        Ok(Track::new(delivery, file, None))
+    }
+
+    /// Goes on with a file that was read to its end. `None` if the stream has no longer what comes next.
+    fn go_on(map: &Map, reader: Reader) -> Result<Option<Track>> {
+        let position = reader.position;
+        let delivery = Delivery::begin(map, Some(position))?.without_time();
+        if delivery.is_walking() || !reader.is_complete() {
+            return Ok(None);
+        }
+        Ok(Some(Track::new(delivery, JournalFile::go_on(reader)?, Some(position.offset))))
+    }
+
+    fn is_whole(&self) -> bool {
+        let Mark { position, end, gap } = self.mark;
+        end.is_some_and(|end| position.offset >= end) && !gap
+    }
+
+    /// Brings what there is into the file, at most a batch or one frame; true if there was something.
+    fn pump(&mut self) -> std::result::Result<bool, Trouble> {
+        if self.next_frame(0).map_err(Trouble::Lost)?.is_none() {
+            self.fetch().map_err(Trouble::Lost)?;
+        }
+        let (mut mark, mut frames, mut used) = (self.mark, Vec::new(), 0);
+        while let Some(frame) = self.next_frame(used).map_err(Trouble::Lost)?.filter(|_| !mark.gap)
+        {
+            if frame.offset != mark.position.offset {
+                return Err(Trouble::Lost(unsound("does not go on where it was")));
+            }
+            // One that goes on is told where it is the map, which its file has said already.
+            let is_end = matches!(Note::read(&frame), Some(Note::Complete { .. }));
+            let said = is_end && mark.end.is_some();
+            mark.note(&frame);
+            let len = (RawFrame::HEADER + frame.key.len() + frame.value.len()).next_multiple_of(8);
+            if !mark.gap && !said {
+                frames.extend_from_slice(&self.buffer[used..used + len]);
+            }
+            used += len;
+        }
+        let written = self.file.append(&frames);
+        written.map_err(|e| Trouble::Write(failed(&self.file.path, "cannot write", &e)))?;
+        self.mark = mark;
+        self.buffer.drain(..used);
+        Ok(used > 0)
+    }
+
+    /// The frame at a place of the buffer, if all of it is there.
+    fn next_frame(&self, at: usize) -> Result<Option<RawFrame<'_>>> {
+        let rest = &self.buffer[at..];
+        match RawFrame::stated_length(rest) {
+            Some(len) if len <= rest.len() => match RawFrame::decode(&rest[..len]) {
+                Some(frame) => Ok(Some(frame)),
+                None => Err(unsound("has a frame whose checksum is wrong")),
+            },
+            None if rest.len() >= 4 => Err(unsound("has what is no frame")),
+            _ => Ok(None),
+        }
+    }
+
+    /// Takes a batch from the stream.
+    fn fetch(&mut self) -> Result<()> {
+        let most = self.buffer.len() + BATCH;
+        while self.buffer.len() < most {
+            match self.delivery.next(u64::MAX, Instant::now())? {
+                Some(Payload::Words(words)) => self.buffer.extend_from_slice(words.rest()),
+                Some(Payload::Stream(ring)) => {
+                    ring.append_to(&mut self.buffer);
+                    self.delivery.sent(ring.len())?;
+                }
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes what is written durable.
+    fn sync(&mut self) -> Result<()> {
+        self.file.sync().map_err(|e| failed(&self.file.path, "cannot sync", &e))?;
+        self.synced = Some(self.mark.position);
+        Ok(())
+    }
+}
+
+#[cold]
+fn unsound(what: &str) -> Error {
+    Error::new(ErrorKind::Damaged, format!("the map's stream {what}"))
+}
+
+/// See the module.
+pub(crate) struct Keeper {
+    hold: Hold,
+    map: Map,
+    path: PathBuf,
+    options: JournalOptions,
+    seat: JournalSeat,
+    current: Option<Track>,
+    next: Option<Track>,
+    /// The file is written anew when it has so many bytes.
+    compact_at: u64,
+    sync_due: Instant,
+    /// Not before is the file written anew.
+    renew_at: Instant,
+    retry_at: Option<Instant>,
+    pub(crate) status: JournalStatus,
+}
+
+impl Keeper {
+    /// Goes on with the file, if it is of this map's stream; else begins a new one beside it.
+    ///
+    /// # Errors
+    /// `Mismatch` if the file is of another stream, unless it may be replaced; those of files.
+    pub(crate) fn new(
+        hold: &Hold,
+        map: Map,
+        path: &Path,
+        options: JournalOptions,
+        seat: JournalSeat,
+    ) -> Result<Keeper> {
+        let status = JournalStatus::new(path, options.sync);
+        let mut this = Keeper {
+            hold: hold.clone(),
+            map,
+            path: path.to_owned(),
+            options,
+            seat,
+            current: None,
+            next: None,
+            compact_at: 0,
+            sync_due: Instant::now(),
+            renew_at: Instant::now(),
+            retry_at: None,
+            status,
+        };
+        this.current = this.existing()?;
+        if this.current.is_none() {
+            this.next = Some(Track::begin(&this.map, &this.next_path())?);
+        } else {
+            // Of one that was killed while it wrote the file anew.
+            let _ = std::fs::remove_file(this.next_path());
+        }
+        this.plan();
+        if this.options.sync == SyncPolicy::Never {
+            this.seat
+                .failed("it runs with --sync never, and says of nothing that it is durable")?;
+        }
+        Ok(this)
+    }
+
+    fn existing(&self) -> Result<Option<Track>> {
+        let mut reader = match Reader::open(&self.path) {
+            Ok(reader) => reader,
+            Err(error) if error.is_not_found() || self.options.replace => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let (stream, from) = (self.map.follow()?.position().stream, reader.welcome.position.stream);
+        if from != stream {
+            let known = was_rebuilt_from(&self.hold, self.map.name(), stream, from)?;
+            return match known || self.options.replace {
+                true => Ok(None),
+                false => Err(self.of_another_life()),
+            };
+        }
+        while reader.next()?.is_some() {}
+        // Old contents of a file hold that were put back keep the stream's number.
+        let is_ahead = reader.position.offset > self.map.follow()?.end()?.offset;
+        if is_ahead && !self.options.replace {
+            return Err(self.of_another_life());
+        }
+        Track::go_on(&self.map, reader)
+    }
+
+    #[cold]
+    fn of_another_life(&self) -> commonhold::Error {
+        let text = format!(
+            "{}: this journal is not of map '{}' as it is now: rebuild the map from it, or move it away",
+            self.path.display(),
+            self.map.name()
+        );
+        commonhold::Error::new(ErrorKind::Mismatch, text)
+    }
+
+    fn next_path(&self) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(".next");
+        path.into()
+    }
+
+    /// When the file is written anew: when it has twice the bytes of one that has just been.
+    fn plan(&mut self) {
+        let now = self.current.as_ref().map_or(0, |track| track.file.written);
+        self.compact_at = now.saturating_mul(2).max(self.options.compact_bytes);
+    }
+
+    /// Does what there is to do; sleeps up to `time` if there is nothing.
+    ///
+    /// # Errors
+    /// `NotFound` if the map is gone: the journal ends.
+    pub(crate) fn turn(&mut self, time: Duration) -> Result<()> {
+        if let Some(at) = self.retry_at {
+            let left = at.saturating_duration_since(Instant::now());
+            std::thread::sleep(left.min(time));
+            if !left.is_zero() {
+                return Ok(());
+            }
+            self.retry_at = None;
+        }
+        match self.work() {
+            Ok(true) => Ok(()),
+            Ok(false) => self.wait(time),
+            Err(error) => self.cope(error),
+        }
+    }
+
+    /// An error is one of the current file, or, if there is none, of the next.
+    fn work(&mut self) -> Result<bool> {
+        let mut busy = self.pump_current()?;
+        match self.renew() {
+            Ok(more) => busy |= more,
+            Err(error) if self.current.is_none() => {
+                self.give_up_next();
+                return Err(error);
+            }
+            // The current one is well: nothing is lost but time.
+            Err(_) => {
+                self.give_up_next();
+                self.renew_at = Instant::now() + RETRY;
+            }
+        }
+        self.sync_if_due()?;
+        self.show();
+        Ok(busy)
+    }
+
+    fn pump_current(&mut self) -> Result<bool> {
+        let Some(current) = self.current.as_mut().filter(|track| !track.mark.gap) else {
+            return Ok(false);
+        };
+        match current.pump() {
+            Ok(busy) => Ok(busy),
+            Err(Trouble::Write(error)) => Err(error),
+            Err(Trouble::Lost(error)) => {
+                self.current = None;
+                Err(error)
+            }
+        }
+    }
+
+    /// Goes on with the next file, or begins it if there has to be one.
+    fn renew(&mut self) -> Result<bool> {
+        let wanted = self
+            .current
+            .as_ref()
+            .is_none_or(|track| track.mark.gap || track.file.written > self.compact_at);
+        if self.next.is_none() {
+            if !wanted || Instant::now() < self.renew_at {
+                return Ok(false);
+            }
+            self.next = Some(Track::begin(&self.map, &self.next_path())?);
+            self.status.compactions += u64::from(self.current.is_some());
+        }
+        let Some(next) = &mut self.next else { return Ok(false) };
+        let busy = match next.pump() {
+            Ok(busy) => busy,
+            Err(Trouble::Write(error) | Trouble::Lost(error)) => return Err(error),
+        };
+        if next.mark.gap {
+            // The walk may have missed that change: another one.
+            self.give_up_next();
+        }
+        self.switch()?;
+        Ok(busy)
+    }
+
+    fn give_up_next(&mut self) {
+        if self.next.take().is_some() {
+            // By the name that it was made with: it may have taken the journal's own before an error, and is the journal then.
+            let _ = std::fs::remove_file(self.next_path());
+        }
+    }
+
+    /// Lets the next file take the path, if it is whole and no older than what is durable.
+    fn switch(&mut self) -> Result<()> {
+        let Some(next) = self.next.as_mut().filter(|next| next.is_whole()) else { return Ok(()) };
+        let durable = self.current.as_ref().and_then(|track| track.synced);
+        if durable.is_some_and(|durable| next.mark.position.offset < durable.offset) {
+            return Ok(());
+        }
+        next.sync()?;
+        let renamed = next.file.rename(&self.path);
+        let renamed = renamed.map_err(|e| failed(&self.path, "cannot rename to", &e));
+        // Whether it has happened or not, the one before is not to be believed any more.
+        self.current = None;
+        renamed?;
+        self.current = self.next.take();
+        self.plan();
+        self.announce()
+    }
+
+    fn sync_if_due(&mut self) -> Result<()> {
+        let Some(current) = &mut self.current else { return Ok(()) };
+        let due = match self.options.sync {
+            SyncPolicy::Always => true,
+            SyncPolicy::Every(_) => Instant::now() >= self.sync_due,
+            SyncPolicy::Never => false,
+        };
+        let is_new = current.synced != Some(current.mark.position);
+        if !due || !(is_new || self.status.error.is_some()) {
+            return Ok(());
+        }
+        if let Err(error) = current.sync() {
+            // What was written since the last time may be gone, and another sync would not say so: only a new file helps.
+            self.current = None;
+            return Err(error);
+        }
+        if let SyncPolicy::Every(time) = self.options.sync {
+            self.sync_due = Instant::now() + time.min(LONGEST);
+        }
+        self.announce()
+    }
+
+    fn announce(&mut self) -> Result<()> {
+        let Some(current) = &self.current else { return Ok(()) };
+        if !current.file.is_at(&self.path) {
+            let text = format!("{}: this journal was moved away or replaced", self.path.display());
+            self.current = None;
+            return Err(Error::new(ErrorKind::Io, text));
+        }
+        let Some(durable) = current.synced else { return Ok(()) };
+        if self.options.sync != SyncPolicy::Never {
+            self.seat.durable(durable)?;
+            self.status.durable = Some(durable);
+        }
+        self.status.error = None;
+        Ok(())
+    }
+
+    fn show(&mut self) {
+        if let Some(track) = self.current.as_ref().or(self.next.as_ref()) {
+            self.status.position = Some(track.mark.position);
+            self.status.bytes = track.file.written;
+        }
+    }
+
+    fn wait(&mut self, time: Duration) -> Result<()> {
+        let unsynced =
+            self.current.as_ref().is_some_and(|track| track.synced != Some(track.mark.position));
+        let time = match self.options.sync {
+            SyncPolicy::Every(_) if unsynced => {
+                let due = self.sync_due.saturating_duration_since(Instant::now());
+                time.min(due.max(Duration::from_millis(1)))
+            }
+            _ => time,
+        };
+        let whole = self.current.as_ref().filter(|track| !track.mark.gap);
+        match whole.or(self.next.as_ref()) {
+            Some(track) if track.delivery.is_end_due() => {
+                // A change is being made, perhaps a dead one's.
+                std::thread::sleep(SHORT);
+                // Where that fails, whoever meets the dead one settles it.
+                let _ = self.hold.sweep();
+                Ok(())
+            }
+            Some(track) => match track.delivery.wait(time) {
+                Ok(_) => Ok(()),
+                Err(error) => self.cope(error),
+            },
+            None => {
+                std::thread::sleep(time);
+                Ok(())
+            }
+        }
+    }
+
+    /// Says what is wrong, and does what helps: a new file if the stream has gone on without it, else another try later.
+    fn cope(&mut self, error: Error) -> Result<()> {
+        match error.kind() {
+            ErrorKind::Lapped => {
+                self.current = None;
+                self.give_up_next();
+                return Ok(());
+            }
+            ErrorKind::NotFound | ErrorKind::Closed if self.map.len().is_err() => {
+                let _ = self.seat.failed(&error.to_string());
+                return Err(error);
+            }
+            _ => {}
+        }
+        self.status.error = Some(error.to_string());
+        // Where not even that can be said, the next time.
+        let _ = self.seat.failed(&error.to_string());
+        self.retry_at = Some(Instant::now() + RETRY);
+        Ok(())
+    }
+
+    /// Brings everything that there is into the file, and makes it durable.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        let end = self.map.follow()?.end()?;
+        let reached = |this: &Keeper| {
+            let track = this.current.as_ref();
+            track.is_some_and(|track| track.mark.position.offset >= end.offset && !track.mark.gap)
+        };
+        while !reached(self) && self.retry_at.is_none() {
+            self.turn(Duration::from_millis(10))?;
+        }
+        match &mut self.current {
+            Some(track) => track.sync(),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.give_up_next();
+    }
+}

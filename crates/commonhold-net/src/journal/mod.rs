@@ -1,0 +1,235 @@
+//! A journal: a replica that is a file, from which a map is rebuilt after a crash of the system.
+//!
+//! | idea | file |
+//! |---|---|
+//! | the file: frames with checksums and positions | `file` |
+//! | the thread that keeps it, and writes it anew when it has grown | `keep` |
+//! | a map from a journal | `rebuild` |
+//!
+//! What survives what is said in `docs/durability.md`. Whoever has changed a map and must know that it is safe calls
+//! [`Map::sync`](commonhold::Map::sync).
+
+pub(crate) mod file;
+pub(crate) mod keep;
+mod rebuild;
+
+pub use rebuild::{Rebuilt, ensure_whole, rebuild};
+
+use crate::replicate::report::Reporter;
+use commonhold::{Error, ErrorKind, Hold, MapMode, Result, StreamPosition};
+use keep::Keeper;
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A keeper looks so often whether it is to end.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// When what was written is made durable (`fdatasync`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SyncPolicy {
+    /// Whenever something was written; what comes meanwhile is written and made durable together.
+    Always,
+    /// At most so long after something was written.
+    Every(Duration),
+    /// When the system finds time. A crash of the system may then lose any part of the end; [`Map::sync`](commonhold::Map::sync) is an error.
+    Never,
+}
+
+impl fmt::Display for SyncPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SyncPolicy::Always => f.write_str("always"),
+            SyncPolicy::Every(time) => write!(f, "every-ms {}", time.as_millis()),
+            SyncPolicy::Never => f.write_str("never"),
+        }
+    }
+}
+
+impl FromStr for SyncPolicy {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<SyncPolicy> {
+        let every = || {
+            let number = text.strip_prefix("every-ms")?.trim_start_matches(['=', ' ']);
+            let ms = number.parse().ok().filter(|ms| (1..=3_600_000).contains(ms))?;
+            Some(SyncPolicy::Every(Duration::from_millis(ms)))
+        };
+        match text {
+            "always" => Ok(SyncPolicy::Always),
+            "never" => Ok(SyncPolicy::Never),
+            _ => every().ok_or_else(|| {
+                let text = format!(
+                    "'{text}': want always, never, or every-ms=N, with N from 1 to 3600000"
+                );
+                Error::new(ErrorKind::Invalid, text)
+            }),
+        }
+    }
+}
+
+/// How a journal is kept.
+#[derive(Clone, Debug)]
+pub struct JournalOptions {
+    /// When what was written is made durable.
+    pub sync: SyncPolicy,
+    /// Bytes of changes that the map's stream keeps, if it has none yet: how far the journal may fall behind before it has to
+    /// begin anew.
+    pub stream_bytes: u64,
+    /// The file is written anew when it has twice the bytes that it had after the last time, but not below so many.
+    pub compact_bytes: u64,
+    /// A file that is of another map, or of this one's earlier life, is replaced instead of refused.
+    pub replace: bool,
+}
+
+impl Default for JournalOptions {
+    fn default() -> JournalOptions {
+        let sync = SyncPolicy::Always;
+        JournalOptions { sync, stream_bytes: 64 << 20, compact_bytes: 16 << 20, replace: false }
+    }
+}
+
+/// How a journal is.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct JournalStatus {
+    /// Its process.
+    pub pid: u32,
+    /// Its file.
+    pub file: String,
+    /// When it syncs.
+    pub sync: String,
+    /// Up to where in the stream it is written.
+    pub position: Option<StreamPosition>,
+    /// Up to where it is durable.
+    pub durable: Option<StreamPosition>,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// How often it was written anew.
+    pub compactions: u64,
+    /// Why nothing is becoming durable, if nothing is.
+    pub error: Option<String>,
+}
+
+impl JournalStatus {
+    pub(crate) fn new(file: &Path, sync: SyncPolicy) -> JournalStatus {
+        JournalStatus {
+            pid: std::process::id(),
+            file: file.display().to_string(),
+            sync: sync.to_string(),
+            position: None,
+            durable: None,
+            bytes: 0,
+            compactions: 0,
+            error: None,
+        }
+    }
+}
+
+/// Keeps the journal of a map, in a thread of its own.
+///
+/// Any process may write the map, and wait for what it wrote to be durable ([`Map::sync`](commonhold::Map::sync)). If the journal's process
+/// is killed, the next one goes on with the file. A disk that is full, or fails, is told by `sync` and by
+/// [`status`](Self::status); the journal goes on as soon as it can.
+///
+/// Dropping it writes what there is, makes it durable, and ends.
+pub struct Journal {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    end: AtomicBool,
+    status: Mutex<JournalStatus>,
+}
+
+impl fmt::Debug for Journal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Journal").field("status", &self.status()).finish_non_exhaustive()
+    }
+}
+
+impl Journal {
+    /// Begins to keep the journal of a map, which gets a stream if it has none. A journal that is there is gone on with, if it
+    /// is of this map as it is now, or this map was rebuilt from it.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such map; `Mismatch` if it is a cache, or if the file is another map's or of this one's
+    /// earlier life: [`rebuild`] from it first, or move it away; `Busy` if the map, or the file, has a journal already; those of
+    /// files and of [`Hold::begin_stream`].
+    pub fn start(
+        hold: &Hold,
+        map: &str,
+        file: impl AsRef<Path>,
+        options: JournalOptions,
+    ) -> Result<Journal> {
+        let name = map;
+        // It is found again, wherever the process goes.
+        let file = &std::path::absolute(file.as_ref())
+            .map_err(|e| file::failed(file.as_ref(), "cannot find", &e))?;
+        let map = hold.open_map(name)?;
+        if map.is_replica() {
+            let text = format!("map '{name}' is a replica: keep the journal at its origin");
+            return Err(Error::new(ErrorKind::Mismatch, text));
+        }
+        if matches!(map.options().mode(), MapMode::Cache { .. }) {
+            let text = format!("map '{name}' is a cache, which may forget at any time: no journal");
+            return Err(Error::new(ErrorKind::Mismatch, text));
+        }
+        let seat = hold.take_journal_seat(name)?;
+        hold.begin_stream(name, options.stream_bytes)?;
+        let keeper = Keeper::new(hold, map, file, options, seat)?;
+        let status = Mutex::new(keeper.status.clone());
+        let shared = Arc::new(Shared { end: AtomicBool::new(false), status });
+        let reporter = Reporter::new(hold, "journal", name).ok();
+        let seen = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("journal".into());
+        let thread = thread.spawn(move || keep(keeper, &seen, reporter));
+        let thread =
+            thread.map_err(|e| Error::new(ErrorKind::Io, format!("cannot make a thread: {e}")))?;
+        Ok(Journal { shared, thread: Some(thread) })
+    }
+
+    /// How it is.
+    pub fn status(&self) -> JournalStatus {
+        self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// True if it has ended by itself: its map is gone.
+    pub fn is_over(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.shared.end.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn keep(mut keeper: Keeper, shared: &Shared, mut reporter: Option<Reporter>) {
+    let mut show = |status: &JournalStatus| {
+        *shared.status.lock().unwrap_or_else(PoisonError::into_inner) = status.clone();
+        if let Some(reporter) = &mut reporter {
+            reporter.report(false, || status.clone());
+        }
+    };
+    while !shared.end.load(Ordering::Acquire) {
+        let over = keeper.turn(LOOK).is_err();
+        show(&keeper.status);
+        if over {
+            return;
+        }
+    }
+    if let Err(error) = keeper.finish() {
+        keeper.status.error = Some(error.to_string());
+    }
+    show(&keeper.status);
+}

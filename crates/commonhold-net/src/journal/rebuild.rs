@@ -1,0 +1,148 @@
+//! A map from its journal, after the system has crashed: exactly what it was at some position of its stream, no earlier one than was
+//! said to be durable.
+//!
+//! It is built beside, as a replica's is, and can be written only when it is whole: killed on the way, one begins again.
+
+use crate::journal::JournalOptions;
+use crate::journal::file::{Entry, Reader};
+use crate::replicate::place::{bounds, next_name};
+use commonhold::{Error, ErrorKind, Hold, Map, MapOptions, Result, StreamPosition};
+use std::path::Path;
+
+/// What was rebuilt.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Rebuilt {
+    /// Up to where in the stream that was: the map is what it was there.
+    pub position: StreamPosition,
+    /// Pairs that the journal began with.
+    pub pairs: u64,
+    /// Changes behind them.
+    pub changes: u64,
+    /// Bytes at the end of the file that are no sound part of it: what had not become durable.
+    pub cut_off_bytes: u64,
+}
+
+/// Where a hold notes which journals its maps were rebuilt from.
+const REBUILT: &str = ".rebuilt";
+
+/// Notes that the map was rebuilt from a journal of the stream `from`.
+fn note(hold: &Hold, map: &str, from: u64) -> Result<()> {
+    let stream = hold.open_map(map)?.follow()?.position().stream;
+    let notes = hold.map(REBUILT, MapOptions::general())?;
+    notes.set(map, [stream.to_le_bytes(), from.to_le_bytes()].concat()).map(drop)
+}
+
+/// Whether the map whose stream is `stream` was rebuilt from a journal of the stream `from`: then it has all that is in that.
+pub(crate) fn was_rebuilt_from(hold: &Hold, map: &str, stream: u64, from: u64) -> Result<bool> {
+    match hold.open_map(REBUILT) {
+        Ok(notes) => {
+            let expected = [stream.to_le_bytes(), from.to_le_bytes()].concat();
+            Ok(notes.get(map)?.is_some_and(|noted| noted == expected))
+        }
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Rebuilds a map that is not there from its journal. The map gets a stream, and a journal may go on from then on
+/// with the same file, which it writes anew.
+///
+/// # Errors
+/// `Exists` if there is a map of this name; `Damaged` if the file is no journal, or too much of it is lost for it to be a whole map;
+/// `Full`; those of files.
+pub fn rebuild(
+    hold: &Hold,
+    map: &str,
+    path: impl AsRef<Path>,
+    options: &JournalOptions,
+) -> Result<Rebuilt> {
+    let path = path.as_ref();
+    ensure_whole(path)?;
+    // Nobody else rebuilds it, or writes its journal, meanwhile.
+    let _seat = hold.take_journal_seat(map)?;
+    let mut reader = Reader::open(path)?;
+    match hold.open_map(map) {
+        // Somebody was killed while rebuilding it; unless it is a replica.
+        Ok(half) if half.is_replica() && !is_followed(hold, map)? => drop(hold.drop_map(map)?),
+        Ok(_) => {
+            let text =
+                format!("map '{map}' is there: drop it first, or rebuild under another name");
+            return Err(Error::new(ErrorKind::Exists, text));
+        }
+        Err(error) if error.is_not_found() => {}
+        Err(error) => return Err(error),
+    }
+    hold.replica_map(map, MapOptions::from(reader.welcome.mode))?;
+    let from = reader.position.stream;
+    let result = fill(hold, map, &mut reader).and_then(|rebuilt| {
+        hold.begin_stream(map, options.stream_bytes)?;
+        note(hold, map, from).map(|()| rebuilt)
+    });
+    if result.is_err() {
+        hold.drop_map(&next_name(map))?;
+        hold.drop_map(map)?;
+        return result;
+    }
+    hold.promote_map(map)?;
+    result
+}
+
+/// Reads a journal to its end, to see whether it is a whole map.
+///
+/// # Errors
+/// `Damaged` if it is none; `NotFound`; those of files.
+pub fn ensure_whole(path: impl AsRef<Path>) -> Result<()> {
+    let mut reader = Reader::open(path.as_ref())?;
+    while reader.next()?.is_some() {}
+    if reader.is_complete() {
+        return Ok(());
+    }
+    let text = format!(
+        "{}: this journal ends before it is a whole map: {} bytes of it are damaged",
+        path.as_ref().display(),
+        reader.cut_off()
+    );
+    Err(Error::new(ErrorKind::Damaged, text))
+}
+
+/// Whether some replica has been at this map.
+fn is_followed(hold: &Hold, map: &str) -> Result<bool> {
+    match bounds(hold, map) {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn fill(hold: &Hold, name: &str, reader: &mut Reader) -> Result<Rebuilt> {
+    let next = hold.begin_successor(&next_name(name), name)?;
+    let (pairs, changes) = apply_all(&next, reader)?;
+    if !reader.is_complete() {
+        let text = format!(
+            "the journal of map '{name}' ends before it is a whole map: {} bytes of it are damaged",
+            reader.cut_off()
+        );
+        return Err(Error::new(ErrorKind::Damaged, text));
+    }
+    hold.succeed_map(&next_name(name), name)?;
+    let (position, cut_off_bytes) = (reader.position, reader.cut_off());
+    Ok(Rebuilt { position, pairs, changes, cut_off_bytes })
+}
+
+fn apply_all(map: &Map, reader: &mut Reader) -> Result<(u64, u64)> {
+    let (mut pairs, mut changes) = (0, 0);
+    while let Some(entry) = reader.next()? {
+        let Entry::Frame(frame) = entry else { continue };
+        match frame.change() {
+            Some(change) => {
+                map.apply_frame(&change)?;
+                changes += 1;
+            }
+            None => {
+                map.set(frame.key, frame.value)?;
+                pairs += 1;
+            }
+        }
+    }
+    Ok((pairs, changes))
+}

@@ -1,0 +1,290 @@
+//! Where an origin is: listening there, and connecting to it.
+
+use crate::event::peer_of_unix;
+use commonhold::{Error, ErrorKind, Result};
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// An address: `unix:PATH`, `tcp:HOST:PORT`, or `tcp:PORT` on the loopback interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A socket in the file system, with the mode 0600.
+    Unix(PathBuf),
+    /// Host and port. What goes over it is not encrypted.
+    Tcp(String, u16),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Tcp(host, port) if host.contains(':') => write!(f, "tcp:[{host}]:{port}"),
+            Address::Tcp(host, port) => write!(f, "tcp:{host}:{port}"),
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Address> {
+        parse(text).ok_or_else(|| {
+            let text = format!(
+                "'{}': not an address; want unix:PATH, tcp:HOST:PORT, or tcp:PORT for the loopback interface",
+                text.escape_default()
+            );
+            Error::new(ErrorKind::Invalid, text)
+        })
+    }
+}
+
+fn parse(text: &str) -> Option<Address> {
+    if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+        return Some(Address::Unix(path.into()));
+    }
+    let rest = text.strip_prefix("tcp:")?;
+    let (host, port) = rest.rsplit_once(':').unwrap_or(("127.0.0.1", rest));
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let host =
+        bare.filter(|host| host.contains(':')).or((!host.contains([':', '['])).then_some(host));
+    Some(Address::Tcp(host.filter(|host| !host.is_empty())?.to_owned(), port.parse().ok()?))
+}
+
+/// An error of the system on an address.
+fn failed(address: &Address, doing: &str, error: &io::Error) -> Error {
+    let kind = match error.kind() {
+        io::ErrorKind::AddrInUse => ErrorKind::Busy,
+        io::ErrorKind::PermissionDenied => ErrorKind::Permission,
+        io::ErrorKind::NotFound => ErrorKind::NotFound,
+        io::ErrorKind::TimedOut => ErrorKind::TimedOut,
+        _ => ErrorKind::Io,
+    };
+    Error::new(kind, format!("{address}: {doing}: {error}"))
+}
+
+/// A socket in the file system, as one that was bound there left it.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    fn of(address: &Address) -> Option<SocketFile> {
+        let Address::Unix(path) = address else { return None };
+        Some(SocketFile { path: path.clone(), identity: identity(path)? })
+    }
+
+    /// Removes it, unless it is somebody else's by now.
+    pub(crate) fn remove(&self) {
+        if identity(&self.path) == Some(self.identity) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Device and inode.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let metadata = std::fs::symlink_metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+/// A socket that listens.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) socket: OwnedFd,
+    pub(crate) address: Address,
+    /// To be removed when it no longer listens.
+    pub(crate) file: Option<SocketFile>,
+}
+
+impl Address {
+    /// Listens.
+    ///
+    /// # Errors
+    /// `Busy` if somebody listens there; `Permission`; `Io`.
+    pub(crate) fn listen(&self) -> Result<Listener> {
+        let listening = match self {
+            Address::Unix(path) => listen_unix(path).map(|socket| (socket, self.clone())),
+            Address::Tcp(host, port) => listen_tcp(host, *port),
+        };
+        let (socket, address) = listening.map_err(|e| failed(self, "cannot listen", &e))?;
+        let file = SocketFile::of(&address);
+        Ok(Listener { socket, address, file })
+    }
+
+    /// Connects; waits at most so long.
+    ///
+    /// # Errors
+    /// `NotFound`, `Permission`, `TimedOut`, `Io`.
+    pub fn connect(&self, patience: Duration) -> Result<OwnedFd> {
+        let connected = match self {
+            Address::Unix(path) => connect_unix(path, patience),
+            Address::Tcp(host, port) => connect_tcp(host, *port, patience),
+        };
+        connected.map_err(|e| failed(self, "cannot connect", &e))
+    }
+}
+
+fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
+    remove_stale(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // The file is made with the socket's own mode: there is no moment at which others could connect.
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// Removes the socket of somebody who is gone.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
+    let refused = |e: io::Error| e.kind() == io::ErrorKind::ConnectionRefused;
+    if is_socket && UnixStream::connect(path).is_err_and(refused) {
+        std::fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+fn listen_tcp(host: &str, port: u16) -> io::Result<(OwnedFd, Address)> {
+    let listener = TcpListener::bind((host, port))?;
+    let port = listener.local_addr()?.port();
+    net::listen(&listener, BACKLOG)?;
+    Ok((listener.into(), Address::Tcp(host.to_owned(), port)))
+}
+
+fn connect_unix(path: &Path, patience: Duration) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // Where too many wait to be accepted, connecting waits as long as sending would.
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(patience))?;
+    net::connect(&socket, &SocketAddrUnix::new(path)?).map_err(|error| match error {
+        Errno::AGAIN => io::Error::new(io::ErrorKind::TimedOut, "nobody accepts it"),
+        error => error.into(),
+    })?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, None)?;
+    Ok(socket)
+}
+
+fn connect_tcp(host: &str, port: u16, patience: Duration) -> io::Result<OwnedFd> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, patience) {
+            Ok(stream) => return stream.set_nodelay(true).map(|()| stream.into()),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+impl Listener {
+    /// One that somebody else made, as systemd does.
+    pub(crate) fn given(socket: OwnedFd) -> Result<Listener> {
+        let address = match name_of(socket.as_fd()) {
+            Some(Local::Tcp(address)) => Address::Tcp(address.ip().to_string(), address.port()),
+            Some(Local::Unix(path)) => Address::Unix(path),
+            None => {
+                let text = "the socket that was given is neither TCP nor unix";
+                return Err(Error::new(ErrorKind::Invalid, text));
+            }
+        };
+        Ok(Listener { socket, address, file: None })
+    }
+}
+
+enum Local {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+fn name_of(socket: BorrowedFd<'_>) -> Option<Local> {
+    let any = net::getsockname(socket).ok()?;
+    if let Ok(address) = SocketAddr::try_from(any.clone()) {
+        return Some(Local::Tcp(address));
+    }
+    let unix = SocketAddrUnix::try_from(any).ok()?;
+    let path = unix.path_bytes().unwrap_or_default().to_vec();
+    Some(Local::Unix(PathBuf::from(String::from_utf8_lossy(&path).into_owned())))
+}
+
+/// Who is at the other end, for display, and the user, if the system knows.
+pub(crate) fn peer(socket: BorrowedFd<'_>) -> (String, Option<u32>) {
+    if let Some(address) =
+        net::getpeername(socket).ok().and_then(|any| SocketAddr::try_from(any?).ok())
+    {
+        return (format!("tcp:{address}"), None);
+    }
+    // Of another kind of socket the system may say something all the same, which means nothing.
+    let is_unix = sockopt::socket_domain(socket) == Ok(AddressFamily::UNIX);
+    match peer_of_unix(socket).filter(|_| is_unix) {
+        Some((pid, uid)) => (format!("unix:pid {pid}"), Some(uid)),
+        None => ("unknown".to_owned(), None),
+    }
+}
+
+/// True if only this machine can reach it.
+pub(crate) fn is_local(address: &Address) -> bool {
+    match address {
+        Address::Unix(_) => true,
+        Address::Tcp(host, _) => {
+            host == "localhost"
+                || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+                || *host == Ipv4Addr::LOCALHOST.to_string()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn addresses_are_read_as_they_are_written() {
+        for text in ["unix:/run/a b", "tcp:example.org:80", "tcp:127.0.0.1:7400", "tcp:[::1]:7400"]
+        {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+        assert_eq!("tcp:7400".parse::<Address>().unwrap().to_string(), "tcp:127.0.0.1:7400");
+        for wrong in ["", "unix:", "tcp:", "tcp:x", "tcp:h:70000", "tcp::1", "tcp:::1:5", "/run/a"]
+        {
+            let error = wrong.parse::<Address>().unwrap_err();
+            assert!(error.to_string().contains("want unix:PATH"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_socket_file_is_its_owners_and_a_stale_one_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let address = Address::Unix(directory.path().join("it"));
+        let first = address.listen().unwrap();
+        let mode = std::fs::metadata(directory.path().join("it")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600);
+        assert_eq!(address.listen().unwrap_err().kind(), ErrorKind::Busy);
+        drop(first);
+        let second = address.listen().unwrap();
+        let there = address.connect(Duration::from_secs(1)).unwrap();
+        let given = Listener::given(second.socket.try_clone().unwrap()).unwrap();
+        assert_eq!(given.address, address);
+        let (who, uid) = peer(there.as_fd());
+        assert!(who.starts_with("unix:pid ") && uid.is_some(), "{who}");
+        std::fs::write(directory.path().join("file"), "mine").unwrap();
+        let file = Address::Unix(directory.path().join("file"));
+        assert_eq!(file.listen().unwrap_err().kind(), ErrorKind::Busy);
+        assert_eq!(std::fs::read(directory.path().join("file")).unwrap(), b"mine");
+    }
+}

@@ -1,0 +1,264 @@
+//! What the threads of an origin share: the map, who is served, who waits for the stream to go on.
+
+use crate::event::Waker;
+use crate::replicate::address::{Address, SocketFile};
+use crate::replicate::origin::{OriginOptions, Transmission};
+use crate::replicate::session::{Figures, ReplicaState};
+use commonhold::{Error, Hold, Map};
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What a serving thread is asked to do.
+pub(crate) enum Order {
+    /// Accept from a socket that listens.
+    Listen(OwnedFd),
+    /// Serve the replica at the other end.
+    Serve { id: u64, socket: OwnedFd },
+    /// Let a replica go.
+    Dismiss(u64),
+    /// Send everybody what there is, for so long at most, then end.
+    Finish(Duration),
+}
+
+/// One serving thread, as the others see it.
+pub(crate) struct Post {
+    pub(crate) orders: Sender<Order>,
+    pub(crate) waker: Waker,
+}
+
+/// A replica that an origin serves.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ReplicaInfo {
+    /// Names it, for [`Origin::detach`](crate::replicate::Origin::detach).
+    pub id: u64,
+    /// Where it comes from.
+    pub peer: String,
+    /// How far it has come.
+    pub state: ReplicaState,
+    /// The offset up to which it was sent everything.
+    pub sent: u64,
+    /// The offset up to which it says it has applied everything.
+    pub applied: u64,
+    /// How many bytes of the stream it has not applied yet.
+    pub lag_bytes: u64,
+    /// For how long it is connected.
+    pub connected_ms: u64,
+}
+
+/// An origin, as `hold stat` shows it.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct OriginReport {
+    /// Its process.
+    pub pid: u32,
+    /// Where it listens.
+    pub listens: Vec<String>,
+    /// Whom it serves.
+    pub replicas: Vec<ReplicaInfo>,
+}
+
+/// See the module.
+pub(crate) struct Desk {
+    pub(crate) hold: Hold,
+    /// The map's name.
+    pub(crate) name: String,
+    map: Mutex<Map>,
+    pub(crate) options: OriginOptions,
+    /// Of the stream, nothing beyond is sent.
+    limit: AtomicU64,
+    served: Mutex<BTreeMap<u64, Arc<Figures>>>,
+    next_id: AtomicU64,
+    posts: Mutex<Vec<Post>>,
+    pub(crate) addresses: Mutex<Vec<Address>>,
+    /// Sockets in the file system that are to be removed in the end.
+    pub(crate) files: Mutex<Vec<SocketFile>>,
+    waiting: Mutex<Waiting>,
+    asked: Condvar,
+}
+
+/// Which threads wait for the stream to go beyond which offset.
+#[derive(Default)]
+struct Waiting {
+    beyond: Vec<Option<u64>>,
+    over: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Desk {
+    pub(crate) fn new(hold: &Hold, map: Map, options: OriginOptions) -> Result<Desk, Error> {
+        let limit = match options.transmission {
+            Transmission::Automatic { .. } => u64::MAX,
+            Transmission::Explicit => map.follow()?.position().offset,
+        };
+        Ok(Desk {
+            hold: hold.clone(),
+            name: map.name().to_owned(),
+            map: Mutex::new(map),
+            options,
+            limit: AtomicU64::new(limit),
+            served: Mutex::default(),
+            next_id: AtomicU64::new(1),
+            posts: Mutex::default(),
+            addresses: Mutex::default(),
+            files: Mutex::default(),
+            waiting: Mutex::default(),
+            asked: Condvar::new(),
+        })
+    }
+
+    pub(crate) fn map(&self) -> Map {
+        lock(&self.map).clone()
+    }
+
+    /// If the map is gone, goes on with what is called so now: a relay's, whose origin has another one.
+    pub(crate) fn renew(&self) {
+        if self.map().follow().is_ok() {
+            return;
+        }
+        let begun = self.hold.begin_stream(&self.name, self.options.stream_bytes);
+        if let Ok(map) = begun.and_then(|_| self.hold.open_map(&self.name)) {
+            *lock(&self.map) = map;
+        }
+    }
+
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Lets everything before `limit` go out.
+    pub(crate) fn raise_limit(&self, limit: u64) {
+        self.limit.fetch_max(limit, Ordering::Relaxed);
+        self.wake_all();
+    }
+
+    pub(crate) fn open_post(&self, post: Post) {
+        lock(&self.posts).push(post);
+        lock(&self.waiting).beyond.push(None);
+    }
+
+    /// Gives an order to one thread; to another one with each number.
+    pub(crate) fn order(&self, number: u64, order: Order) {
+        let posts = lock(&self.posts);
+        if let Some(post) = posts.get(number as usize % posts.len().max(1)) {
+            // If the thread has ended, there is nobody to serve.
+            let _ = post.orders.send(order);
+            post.waker.wake();
+        }
+    }
+
+    pub(crate) fn order_all(&self, order: impl Fn() -> Order) {
+        let posts = lock(&self.posts).len() as u64;
+        (0..posts).for_each(|number| self.order(number, order()));
+    }
+
+    fn wake_all(&self) {
+        lock(&self.posts).iter().for_each(|post| post.waker.wake());
+    }
+
+    /// Registers a replica, unless there are as many as there may be.
+    pub(crate) fn admit(&self, peer: String) -> Option<u64> {
+        let mut served = lock(&self.served);
+        if served.len() >= self.options.most_replicas {
+            return None;
+        }
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        served.insert(id, Arc::new(Figures::new(peer)));
+        Some(id)
+    }
+
+    pub(crate) fn figures(&self, id: u64) -> Option<Arc<Figures>> {
+        lock(&self.served).get(&id).cloned()
+    }
+
+    pub(crate) fn dismissed(&self, id: u64) -> Option<Arc<Figures>> {
+        lock(&self.served).remove(&id)
+    }
+
+    /// Everybody who is served, as of now.
+    pub(crate) fn replicas(&self) -> Vec<ReplicaInfo> {
+        let tail = self.map().follow().map_or(0, |follower| follower.position().offset);
+        let info = |(id, figures): (&u64, &Arc<Figures>)| {
+            let applied = figures.applied.load(Ordering::Relaxed);
+            ReplicaInfo {
+                id: *id,
+                peer: figures.peer.clone(),
+                state: figures.state(),
+                sent: figures.sent.load(Ordering::Relaxed),
+                applied,
+                lag_bytes: tail.saturating_sub(applied),
+                connected_ms: figures.since.elapsed().as_millis() as u64,
+            }
+        };
+        lock(&self.served).iter().map(info).collect()
+    }
+
+    /// The offset that the slowest was sent everything up to.
+    pub(crate) fn sent_to_all(&self) -> Option<u64> {
+        let served = lock(&self.served);
+        let known = served.values().filter(|figures| figures.state() != ReplicaState::Joining);
+        known.map(|figures| figures.sent.load(Ordering::Relaxed)).min()
+    }
+
+    /// What the hold is told of it.
+    pub(crate) fn report(&self) -> OriginReport {
+        let listens = lock(&self.addresses).iter().map(ToString::to_string).collect();
+        OriginReport { pid: std::process::id(), listens, replicas: self.replicas() }
+    }
+
+    /// Says something to whoever keeps the log.
+    pub(crate) fn note(&self, text: &str) {
+        if let Some(notice) = &self.options.notice {
+            notice(text);
+        }
+    }
+
+    /// Thread `number` wants to be woken when the stream goes beyond an offset.
+    pub(crate) fn ask(&self, number: usize, offset: u64) {
+        let mut waiting = lock(&self.waiting);
+        if let Some(beyond) = waiting.beyond.get_mut(number) {
+            *beyond = Some(beyond.map_or(offset, |before| before.min(offset)));
+            self.asked.notify_one();
+        }
+    }
+
+    /// The offset that somebody waits for; waits so long for somebody to ask. `None` when all is over.
+    pub(crate) fn asked(&self, time: Duration) -> Option<Option<u64>> {
+        let waiting = lock(&self.waiting);
+        let none = |waiting: &mut Waiting| {
+            !waiting.over && waiting.beyond.iter().all(|beyond| beyond.is_none())
+        };
+        let (waiting, _) = self
+            .asked
+            .wait_timeout_while(waiting, time, none)
+            .unwrap_or_else(PoisonError::into_inner);
+        (!waiting.over).then(|| waiting.beyond.iter().flatten().min().copied())
+    }
+
+    /// Wakes those who wait for the stream to get there; all of them, if it is another stream.
+    pub(crate) fn reached(&self, tail: Option<u64>) {
+        let mut waiting = lock(&self.waiting);
+        let posts = lock(&self.posts);
+        for (beyond, post) in waiting.beyond.iter_mut().zip(posts.iter()) {
+            if beyond.is_some_and(|beyond| tail.is_none_or(|tail| tail > beyond)) {
+                *beyond = None;
+                post.waker.wake();
+            }
+        }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        lock(&self.waiting).over
+    }
+
+    /// Nobody waits for anything any more.
+    pub(crate) fn close(&self) {
+        lock(&self.waiting).over = true;
+        self.asked.notify_all();
+    }
+}

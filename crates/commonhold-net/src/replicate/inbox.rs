@@ -1,0 +1,132 @@
+//! Bytes as they come from the other side, and the frames in them.
+//!
+//! Invariant: never more memory than what came, doubled, and one receive.
+
+use crate::replicate::wire::{Broken, broken};
+use commonhold::RawFrame;
+use std::ops::Range;
+
+/// What was received and not yet used.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    bytes: Vec<u8>,
+    used: usize,
+}
+
+impl Inbox {
+    /// The buffer, to receive more behind what it has; [`put`](Self::put) brings it back.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        self.bytes.drain(..self.used);
+        self.used = 0;
+        std::mem::take(&mut self.bytes)
+    }
+
+    pub(crate) fn put(&mut self, buffer: Vec<u8>) {
+        self.bytes = buffer;
+    }
+
+    /// What was not used yet.
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.bytes[self.used..]
+    }
+
+    /// Goes behind so many bytes.
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        self.used = (self.used + bytes).min(self.bytes.len());
+    }
+
+    /// The next frame, if all of it is there; goes behind it.
+    ///
+    /// # Errors
+    /// No frame begins so; or it has more than `most` bytes.
+    pub(crate) fn next(&mut self, most: usize) -> Result<Option<RawFrame<'_>>, Broken> {
+        let Some(range) = self.whole(most)? else { return Ok(None) };
+        self.used = range.end;
+        match RawFrame::decode(&self.bytes[range]) {
+            Some(frame) => Ok(Some(frame)),
+            None => broken("sent a frame whose checksum is wrong"),
+        }
+    }
+
+    /// Bytes of the changes among the whole frames that are there.
+    pub(crate) fn change_bytes(&self) -> usize {
+        let (mut rest, mut bytes) = (self.rest(), 0);
+        while let Some(len) = RawFrame::stated_length(rest).filter(|len| *len <= rest.len()) {
+            let (frame, behind) = rest.split_at(len);
+            bytes += if RawFrame::tells_change(frame) { len } else { 0 };
+            rest = behind;
+        }
+        bytes
+    }
+
+    /// The next frame, if all of it is there and it is sound and wanted; goes behind it.
+    pub(crate) fn next_if(
+        &mut self,
+        wanted: impl FnOnce(&RawFrame<'_>) -> bool,
+    ) -> Option<RawFrame<'_>> {
+        let range = self.whole(usize::MAX).ok().flatten()?;
+        let frame = RawFrame::decode(&self.bytes[range.clone()]).filter(wanted)?;
+        self.used = range.end;
+        Some(frame)
+    }
+
+    fn whole(&self, most: usize) -> Result<Option<Range<usize>>, Broken> {
+        let rest = self.rest();
+        if rest.len() < 4 {
+            return Ok(None);
+        }
+        match RawFrame::stated_length(rest) {
+            None => broken("sent what is no frame"),
+            Some(len) if len > most => {
+                broken(format!("announces a frame of {len} bytes, where {most} are the most"))
+            }
+            Some(len) => Ok((len <= rest.len()).then(|| self.used..self.used + len)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(key: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let frame = RawFrame { code: 1, key, value: b"v", expires_ms: 0, offset: 8 };
+        frame.encode_into(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn frames_come_in_any_pieces() {
+        let all = [frame(b"a"), frame(b"bb"), frame(&[7; 100])].concat();
+        for piece in 1..all.len() {
+            let (mut inbox, mut keys) = (Inbox::default(), Vec::new());
+            for part in all.chunks(piece) {
+                let mut buffer = inbox.take();
+                buffer.extend_from_slice(part);
+                inbox.put(buffer);
+                while let Some(frame) = inbox.next(1000).unwrap() {
+                    keys.push(frame.key.to_vec());
+                }
+            }
+            assert_eq!(keys, [b"a".to_vec(), b"bb".to_vec(), vec![7; 100]]);
+            assert!(inbox.rest().is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_no_frame_breaks() {
+        let with = |bytes: &[u8]| {
+            let mut inbox = Inbox::default();
+            inbox.put(bytes.to_vec());
+            inbox.next(64).map(|frame| frame.is_some())
+        };
+        assert!(with(&[0; 4]).unwrap_err().0.contains("no frame"));
+        assert!(with(&[41, 0, 0, 0]).unwrap_err().0.contains("no frame"));
+        assert!(with(&[72, 0, 0, 0]).unwrap_err().0.contains("72 bytes, where 64"));
+        assert_eq!(with(&[64, 0, 0, 0]), Ok(false));
+        let mut damaged = frame(b"a");
+        damaged[44] ^= 1;
+        assert!(with(&damaged).unwrap_err().0.contains("checksum"));
+    }
+}

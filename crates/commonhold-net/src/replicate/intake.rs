@@ -1,0 +1,309 @@
+//! What a replica does with what it is sent: applies changes to its map, or builds a new one beside it and lets that take its place.
+//!
+//! Invariant: the map that is read is always one that existed at the origin, or lies between two such by changes applied in their
+//! order. A map that is being built is not read.
+
+use crate::replicate::place::{self, Place};
+use crate::replicate::regain::Regain;
+use crate::replicate::wire::{Broken, Note, Welcome, broken};
+use commonhold::{
+    ChangeKind, ErrorKind, Hold, Map, MapMode, MapOptions, RawFrame, Result, StreamFrame,
+    StreamPosition,
+};
+
+/// What happened to the map that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect<'a> {
+    /// Nothing that anybody could see.
+    None,
+    /// A change.
+    Changed(StreamFrame<'a>),
+    /// The origin said where its stream ends, and when.
+    Time { tail: u64, now_ms: u64 },
+}
+
+/// See the module.
+pub(crate) struct Intake {
+    hold: Hold,
+    name: String,
+    pub(crate) place: Place,
+    /// The map that is read, as its replica has it.
+    map: Option<Map>,
+    /// The one that is being built.
+    building: Option<Map>,
+    /// How far the map that is read, or else the one being built, has come.
+    position: Option<StreamPosition>,
+    /// What is stored of that.
+    settled: Option<StreamPosition>,
+    /// Where in the stream it is what the origin's map was after the connection was made, once the origin has said so.
+    end: Option<u64>,
+    /// It has come there.
+    arrived: bool,
+    /// It was killed in the middle of applying, and does not know yet where.
+    regain: Option<Regain>,
+}
+
+impl Intake {
+    /// Where the replica was when it ended last.
+    ///
+    /// # Errors
+    /// `Busy` if there is one; `Mismatch` if the map is no replica's.
+    pub(crate) fn open(hold: &Hold, name: &str) -> Result<Intake> {
+        let map = match hold.open_map(name) {
+            Ok(map) => Some(hold.replica_map(name, map.options().clone())?),
+            Err(error) if error.is_not_found() => None,
+            Err(error) => return Err(error),
+        };
+        let place = Place::take(hold, name)?;
+        let position = if map.is_some() { place.applied()? } else { None };
+        let (hold, name) = (hold.clone(), name.to_owned());
+        let (building, settled, end, arrived) = (None, None, None, false);
+        let mut this = Intake {
+            hold,
+            name,
+            place,
+            map,
+            building,
+            position,
+            settled,
+            end,
+            arrived,
+            regain: None,
+        };
+        this.look_back()?;
+        Ok(this)
+    }
+
+    /// Finds out whether what is stored says exactly where it is.
+    fn look_back(&mut self) -> Result<()> {
+        let may_be = self.place.may_be_applied()?;
+        let bounds = self.position.filter(|_| self.building.is_none()).zip(may_be);
+        self.regain = bounds.and_then(|(applied, may_be)| Regain::new(applied, may_be));
+        Ok(())
+    }
+
+    /// Looks whether the map is still there, before anything is said of it.
+    ///
+    /// # Errors
+    /// Those of reading the hold.
+    pub(crate) fn look(&mut self) -> Result<()> {
+        match self.hold.open_map(&self.name) {
+            Err(error) if error.is_not_found() => {
+                (self.map, self.position, self.settled) = (None, None, None);
+                self.regain = None;
+                self.place.forget()
+            }
+            other => other.map(drop),
+        }
+    }
+
+    /// How far the map that is read has come; `None` before it is ready, and while a new one is built.
+    pub(crate) fn position(&self) -> Option<StreamPosition> {
+        self.position.filter(|_| self.building.is_none())
+    }
+
+    /// The offset up to which everything was applied, to whichever map.
+    pub(crate) fn offset(&self) -> u64 {
+        self.position.map_or(0, |position| position.offset)
+    }
+
+    /// Begins with what the origin has announced.
+    ///
+    /// # Errors
+    /// What is wrong with it, or with the hold.
+    pub(crate) fn begin(&mut self, welcome: &Welcome) -> std::result::Result<(), Broken> {
+        (self.end, self.arrived) = (None, false);
+        if !welcome.whole {
+            let known = self.position() == Some(welcome.position) && self.map.is_some();
+            return if known { Ok(()) } else { broken("goes on where this replica never was") };
+        }
+        self.build(welcome.mode).map_err(failed)?;
+        self.regain = None;
+        self.position = Some(welcome.position);
+        Ok(())
+    }
+
+    fn build(&mut self, mode: MapMode) -> Result<()> {
+        let (options, next) = (MapOptions::from(mode), place::next_name(&self.name));
+        let map = if self.has_another_mode(mode) {
+            // What is read stays, also if such a map cannot be made, or never gets whole.
+            self.hold.drop_map(&next)?;
+            self.hold.replica_map(&next, options)?
+        } else {
+            self.map = Some(self.hold.replica_map(&self.name, options)?);
+            self.hold.begin_successor(&next, &self.name)?
+        };
+        self.building = Some(map);
+        Ok(())
+    }
+
+    fn has_another_mode(&self, mode: MapMode) -> bool {
+        self.map.as_ref().is_some_and(|map| map.options().mode() != mode)
+    }
+
+    /// Gives up what is being built.
+    pub(crate) fn abandon(&mut self) {
+        if self.building.take().is_some() {
+            // If it stays, the next one that is built drops it.
+            let _ = self.hold.drop_map(&place::next_name(&self.name));
+        } else if self.regain.is_none() {
+            return;
+        }
+        self.position = self.place.applied().ok().flatten();
+        // What cannot be read now cannot be written either: nothing goes on.
+        let _ = self.look_back();
+    }
+
+    /// Says that it may apply up to so many bytes from here.
+    pub(crate) fn announce(&mut self, bytes: usize) -> Result<()> {
+        if bytes == 0 || self.regain.is_some() {
+            return Ok(());
+        }
+        let Some(position) = self.position() else { return Ok(()) };
+        // The origin may have said any position.
+        let offset = position.offset.saturating_add(bytes as u64);
+        // To be taken back even if nothing of it is applied.
+        self.settled = None;
+        self.place.applying(StreamPosition { offset, ..position })
+    }
+
+    /// Stores how far it has come, and that it goes no further for now.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        let unsettled = self.regain.is_none() && self.settled != self.position;
+        let Some(position) = self.position().filter(|_| unsettled) else {
+            return Ok(());
+        };
+        self.place.reached(position)?;
+        self.place.applying(position)?;
+        self.settled = Some(position);
+        Ok(())
+    }
+
+    /// Applies one frame.
+    ///
+    /// # Errors
+    /// What is wrong with it, or with the hold.
+    pub(crate) fn take<'a>(
+        &mut self,
+        frame: &RawFrame<'a>,
+    ) -> std::result::Result<Effect<'a>, Broken> {
+        let Some(position) = self.position.filter(|p| p.offset == frame.offset) else {
+            return broken(format!("sent offset {} after {}", frame.offset, self.offset()));
+        };
+        if let Some(change) = frame.change() {
+            return self.change(position, change);
+        }
+        match (Note::read(frame), &mut self.building) {
+            (Some(Note::Time { tail, now_ms }), _) => return Ok(Effect::Time { tail, now_ms }),
+            (Some(Note::Pair), Some(map)) if self.end.is_none() => {
+                map.set(frame.key, frame.value).map_err(failed)?;
+            }
+            (Some(Note::Complete { end }), _) if self.end.is_none() => {
+                self.end = Some(end.max(position.offset));
+            }
+            _ => return broken(format!("said what was not its turn (code {:#x})", frame.code)),
+        }
+        Ok(Effect::None)
+    }
+
+    fn change<'a>(
+        &mut self,
+        position: StreamPosition,
+        change: StreamFrame<'a>,
+    ) -> std::result::Result<Effect<'a>, Broken> {
+        if change.kind == ChangeKind::Gap {
+            // Only the whole map helps.
+            self.place.forget().map_err(failed)?;
+            self.position = None;
+            return broken("has a change that is too large for its stream: wants the whole map");
+        }
+        if let Some(regain) = &mut self.regain {
+            let last = regain.collect(&change);
+            self.position = Some(StreamPosition { offset: change.end, ..position });
+            if let (true, Some(map), Some(regain)) = (last, &self.map, self.regain.take())
+                && let Err(error) = regain.finish(map)
+            {
+                // What is not applied must not count as such.
+                self.position = self.place.applied().map_err(failed)?;
+                self.look_back().map_err(failed)?;
+                return Err(failed(error));
+            }
+            return Ok(Effect::Changed(change));
+        }
+        if let Some(map) = self.building.as_ref().or(self.map.as_ref())
+            && let Err(error) = map.apply_frame(&change)
+        {
+            if error.is_not_found() {
+                // It was dropped, perhaps made anew by others: from the beginning.
+                (self.map, self.position) = (None, None);
+                self.place.forget().map_err(failed)?;
+            }
+            return Err(failed(error));
+        }
+        self.position = Some(StreamPosition { offset: change.end, ..position });
+        match self.building {
+            None => Ok(Effect::Changed(change)),
+            Some(_) => Ok(Effect::None),
+        }
+    }
+
+    /// True if changes go into the map that is read, so that it has to be said before how far they may go.
+    pub(crate) fn is_visible(&self) -> bool {
+        self.building.is_none() && self.regain.is_none()
+    }
+
+    /// Whether it has arrived by this connection.
+    pub(crate) fn has_arrived(&self) -> bool {
+        self.arrived
+    }
+
+    /// True once for each connection: when the map is what the origin's was after the connection was made. One that was built takes
+    /// its place then.
+    ///
+    /// # Errors
+    /// Those of the hold.
+    pub(crate) fn arrive(&mut self) -> std::result::Result<bool, Broken> {
+        let known = !self.arrived && self.regain.is_none();
+        let Some(position) = self.position.filter(|_| known) else { return Ok(false) };
+        if self.end.is_none_or(|end| position.offset < end) {
+            return Ok(false);
+        }
+        if self.building.is_some() {
+            self.succeed(position).map_err(failed)?;
+        }
+        self.arrived = true;
+        Ok(true)
+    }
+
+    fn succeed(&mut self, position: StreamPosition) -> Result<()> {
+        let next = place::next_name(&self.name);
+        if let Some(bytes) = self.stream_bytes()? {
+            self.hold.begin_stream(&next, bytes)?;
+        }
+        // Killed behind this, the replica begins anew: better than with a position that its map is ahead of.
+        self.place.forget()?;
+        let mode = self.building.as_ref().map(|map| map.options().mode());
+        if let Some(mode) = mode.filter(|mode| self.has_another_mode(*mode)) {
+            // Such a one cannot take its place under its readers: they have to open it anew.
+            self.hold.drop_map(&self.name)?;
+            self.map = Some(self.hold.replica_map(&self.name, MapOptions::from(mode))?);
+        }
+        self.hold.succeed_map(&next, &self.name)?;
+        self.map = self.building.take();
+        self.place.applying(position)?;
+        self.place.reached(position)
+    }
+
+    /// What the stream of the map that is read keeps, if it has one: its successor keeps as much.
+    fn stream_bytes(&self) -> Result<Option<u64>> {
+        match self.hold.open_map(&self.name)?.follow() {
+            Ok(follower) => Ok(Some(follower.lag_bytes()?.1)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn failed(error: commonhold::Error) -> Broken {
+    Broken(error.to_string())
+}

@@ -1,0 +1,237 @@
+//! The writable side: serves a map's changes to replicas.
+
+use crate::event::LoopKind;
+use crate::replicate::address::{self, Address, Listener};
+use crate::replicate::desk::{Desk, Order, ReplicaInfo};
+use crate::replicate::secret::Secret;
+use crate::replicate::{serve, watch};
+use commonhold::{Error, ErrorKind, Hold, Result};
+use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// When changes are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transmission {
+    /// As they happen; but while less than `watermark` bytes wait, up to `delay` later. With 0, at once.
+    Automatic {
+        /// Bytes of the stream.
+        watermark: u64,
+        /// How long fewer bytes may wait.
+        delay: Duration,
+    },
+    /// When [`Origin::transmit`] is called.
+    Explicit,
+}
+
+/// Who is told what happens: one line of text at a time, from any thread. It must not call the origin.
+pub type Notice = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// How an origin serves.
+#[derive(Clone)]
+pub struct OriginOptions {
+    /// Bytes of changes that the map's stream keeps, if it has none yet. A replica that was away for longer is sent the whole map.
+    pub stream_bytes: u64,
+    /// Threads that serve; 1 to 64.
+    pub io_threads: usize,
+    /// How they wait.
+    pub kind: LoopKind,
+    /// When changes are sent.
+    pub transmission: Transmission,
+    /// Replicas have to know it; so does the origin.
+    pub secret: Option<Secret>,
+    /// Whose processes may connect over unix sockets that [`Origin::listen`] made; `None` for whoever can open the socket.
+    pub allowed_uids: Option<Vec<u32>>,
+    /// Connections at most; more are closed at once.
+    pub most_replicas: usize,
+    /// Who is told what happens.
+    pub notice: Option<Notice>,
+}
+
+impl Default for OriginOptions {
+    fn default() -> OriginOptions {
+        OriginOptions {
+            stream_bytes: 64 << 20,
+            io_threads: 1,
+            kind: LoopKind::Epoll,
+            transmission: Transmission::Automatic { watermark: 0, delay: Duration::ZERO },
+            secret: None,
+            allowed_uids: None,
+            most_replicas: 8192,
+            notice: None,
+        }
+    }
+}
+
+impl fmt::Debug for OriginOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OriginOptions")
+            .field("io_threads", &self.io_threads)
+            .field("kind", &self.kind)
+            .field("transmission", &self.transmission)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Serves one map to replicas: over addresses where it listens, and over sockets that are attached.
+///
+/// Writers of the map do not know of it: any process may write, before, while and after an origin runs, and an origin that is killed
+/// and started again serves replicas on from where they are. A replica that is slow, stopped or malicious costs one
+/// socket's memory and holds up nobody; one that falls behind by more than the stream keeps is disconnected, and sent the whole
+/// map when it comes again. Several origins may serve one map.
+///
+/// Dropping it ends its threads and closes the connections, between two system calls; [`finish`](Self::finish) sends first
+/// what there is.
+pub struct Origin {
+    desk: Arc<Desk>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    watcher: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Origin").field("map", &self.desk.name).finish_non_exhaustive()
+    }
+}
+
+impl Origin {
+    /// Begins to serve a map, which gets a stream if it has none.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such map; those of [`Hold::begin_stream`]; `Invalid` for a number of threads that cannot be; `Io` if
+    /// threads or loops cannot be made.
+    pub fn start(hold: &Hold, map: &str, options: OriginOptions) -> Result<Origin> {
+        let threads = options.io_threads;
+        if !(1..=64).contains(&threads) {
+            let text = format!("{threads} threads to serve replicas: want 1 to 64");
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        hold.begin_stream(map, options.stream_bytes)?;
+        let desk = Arc::new(Desk::new(hold, hold.open_map(map)?, options)?);
+        // Who may not write the hold cannot say from where on a replica is the map.
+        desk.map().follow()?.end()?;
+        let origin = Origin { desk, threads: Mutex::default(), watcher: Mutex::default() };
+        for number in 0..threads {
+            let thread = serve::start(&origin.desk, number).map_err(|e| no_thread(&e))?;
+            lock(&origin.threads).push(thread);
+        }
+        let desk = Arc::clone(&origin.desk);
+        let named = std::thread::Builder::new().name("origin watch".into());
+        let watcher = named.spawn(move || watch::run(&desk)).map_err(|e| no_thread(&e))?;
+        *lock(&origin.watcher) = Some(watcher);
+        Ok(origin)
+    }
+
+    /// Listens at an address; returns it, with the port that the system chose if it was 0. The socket of a unix address has the mode 0600,
+    /// and is removed when the origin ends.
+    ///
+    /// # Errors
+    /// `Busy` if somebody else listens there; `Permission`; `Io`.
+    pub fn listen(&self, address: &Address) -> Result<Address> {
+        let listener = address.listen()?;
+        if !address::is_local(address) {
+            let text = format!(
+                "{address}: other machines can connect, and what they are sent is not encrypted"
+            );
+            self.desk.note(&text);
+        }
+        lock(&self.desk.addresses).push(listener.address.clone());
+        lock(&self.desk.files).extend(listener.file);
+        self.desk.order(0, Order::Listen(listener.socket));
+        Ok(listener.address)
+    }
+
+    /// Accepts from a socket that listens already, as systemd hands them over; returns its address. Its file is not removed.
+    ///
+    /// # Errors
+    /// `Invalid` if it is neither TCP nor unix.
+    pub fn listen_on(&self, socket: OwnedFd) -> Result<Address> {
+        let listener = Listener::given(socket)?;
+        lock(&self.desk.addresses).push(listener.address.clone());
+        self.desk.order(0, Order::Listen(listener.socket));
+        Ok(listener.address)
+    }
+
+    /// Serves the replica at the other end of a connected stream socket, also one of a pair. Returns a number for
+    /// [`detach`](Self::detach). The socket is made nonblocking, and TCP sends without delay.
+    ///
+    /// # Errors
+    /// `Full` if there are as many as there may be.
+    pub fn attach(&self, socket: OwnedFd) -> Result<u64> {
+        let (peer, _) = address::peer(socket.as_fd());
+        let Some(id) = self.desk.admit(peer) else {
+            let most = self.desk.options.most_replicas;
+            let text = format!("map '{}' has {most} replicas, the most it may", self.desk.name);
+            return Err(Error::new(ErrorKind::Full, text));
+        };
+        self.desk.order(id, Order::Serve { id, socket });
+        Ok(id)
+    }
+
+    /// Closes the connection to a replica; false if there is none of this number.
+    pub fn detach(&self, id: u64) -> bool {
+        let known = self.desk.figures(id).is_some();
+        self.desk.order(id, Order::Dismiss(id));
+        known
+    }
+
+    /// With [`Transmission::Explicit`]: sends every change that was made before this call. Does not wait for it.
+    ///
+    /// # Errors
+    /// `NotFound` if the map was dropped; those of a writing operation.
+    pub fn transmit(&self) -> Result<()> {
+        let end = self.desk.map().follow()?.end()?;
+        self.desk.raise_limit(end.offset);
+        Ok(())
+    }
+
+    /// Who is served.
+    pub fn replicas(&self) -> Vec<ReplicaInfo> {
+        self.desk.replicas()
+    }
+
+    /// The offset of the stream that all replicas were sent everything up to; `None` if there are none that are served.
+    pub fn sent_to_all(&self) -> Option<u64> {
+        self.desk.sent_to_all()
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> Vec<Address> {
+        lock(&self.desk.addresses).clone()
+    }
+
+    /// Accepts nobody any more, sends everybody what there is, for so long at most, and ends.
+    pub fn finish(self, time: Duration) {
+        self.desk.raise_limit(u64::MAX);
+        self.end(time);
+    }
+
+    fn end(&self, time: Duration) {
+        // Before anybody who comes next finds the socket deaf.
+        lock(&self.desk.files).drain(..).for_each(|file| file.remove());
+        serve::end(&self.desk, time);
+        for thread in lock(&self.threads).drain(..) {
+            let _ = thread.join();
+        }
+        self.desk.close();
+        if let Some(watcher) = lock(&self.watcher).take() {
+            let _ = watcher.join();
+        }
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        self.end(Duration::ZERO);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn no_thread(error: &std::io::Error) -> Error {
+    Error::new(ErrorKind::Io, format!("cannot serve replicas: {error}"))
+}

@@ -1,0 +1,29 @@
+//! What an origin sends: words of its own, or bytes straight from the memory of a stream.
+//!
+//! # Safety
+//! [`RingBytes`] keeps the memory mapped that it points to, and points nowhere else as long as it lives; [`Bytes`] makes the same
+//! promise itself.
+#![allow(unsafe_code)]
+
+use crate::event::{Bytes, Outgoing};
+use commonhold::RingBytes;
+
+/// Bytes on their way to a replica.
+pub(crate) enum Payload {
+    /// Of the origin's own.
+    Words(Bytes),
+    /// Of the stream.
+    Stream(RingBytes),
+}
+
+// SAFETY: the ranges are those of the two kinds, which stay readable as long as the values in them live, from any thread.
+unsafe impl Outgoing for Payload {
+    fn parts(&self) -> [libc::iovec; 2] {
+        match self {
+            Payload::Words(bytes) => bytes.parts(),
+            Payload::Stream(bytes) => bytes
+                .parts()
+                .map(|(at, len)| libc::iovec { iov_base: at.cast_mut().cast(), iov_len: len }),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Where a replica stands, kept in the hold beside its data: how far it has come, and that there is only one of it.
+//!
+//! The position is stored behind the data: after a kill the replica may have applied more than it says, which does no harm, because to apply
+//! a frame again leaves the same. What it is about to apply is said before: so whoever compares the replica with its origin
+//! knows between which two positions it is, and so does the replica itself when it comes back (`regain`).
+
+use commonhold::{
+    ChannelOptions, Error, ErrorKind, Hold, Map, MapOptions, Producer, Result, StreamPosition,
+};
+
+/// Names of what is kept beside the map of this name.
+fn beside(what: &str, map: &str) -> String {
+    format!(".{what}/{map}")
+}
+
+/// The map that is built beside the one that is read.
+pub(crate) fn next_name(map: &str) -> String {
+    beside("next", map)
+}
+
+const APPLIED: &[u8; 8] = b"applied\0";
+const APPLYING: &[u8; 8] = b"applying";
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Place {
+    positions: Map,
+    /// As long as it lives there is no other: a channel has one producer.
+    _seat: Producer,
+}
+
+impl Place {
+    /// Takes the place of the replica of this name.
+    ///
+    /// # Errors
+    /// `Busy`, naming slot and process, if it is taken.
+    pub(crate) fn take(hold: &Hold, map: &str) -> Result<Place> {
+        let seat = hold.channel(&beside("replica", map), ChannelOptions::new(4 << 10))?;
+        let seat = seat.producer().map_err(|error| match error.kind() {
+            ErrorKind::Busy => {
+                let text = format!("map '{map}' has a replica already: {error}");
+                Error::new(ErrorKind::Busy, text)
+            }
+            _ => error,
+        })?;
+        Ok(Place { positions: open(hold, map)?, _seat: seat })
+    }
+
+    /// Up to where everything is applied, if anything is.
+    pub(crate) fn applied(&self) -> Result<Option<StreamPosition>> {
+        read(&self.positions, APPLIED)
+    }
+
+    /// Up to where something may be applied.
+    pub(crate) fn may_be_applied(&self) -> Result<Option<StreamPosition>> {
+        read(&self.positions, APPLYING)
+    }
+
+    /// Says up to where it may apply from now on.
+    pub(crate) fn applying(&self, position: StreamPosition) -> Result<()> {
+        self.positions.set(APPLYING, bytes(position)).map(drop)
+    }
+
+    /// Says up to where it has applied.
+    pub(crate) fn reached(&self, position: StreamPosition) -> Result<()> {
+        self.positions.set(APPLIED, bytes(position)).map(drop)
+    }
+
+    /// From now on it is nowhere.
+    pub(crate) fn forget(&self) -> Result<()> {
+        self.positions.delete(APPLIED)?;
+        self.positions.delete(APPLYING).map(drop)
+    }
+}
+
+fn open(hold: &Hold, map: &str) -> Result<Map> {
+    hold.map(&beside("applied", map), MapOptions::fixed(8, 16))
+}
+
+/// Between which two positions of its origin's stream a replica is; `None` if it is nowhere.
+///
+/// # Errors
+/// `NotFound` if there is no replica of this name.
+pub(crate) fn bounds(hold: &Hold, map: &str) -> Result<Option<(StreamPosition, StreamPosition)>> {
+    let positions = hold.open_map(&beside("applied", map)).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => {
+            let text = format!("map '{map}' is no replica of anything here");
+            Error::new(ErrorKind::NotFound, text)
+        }
+        _ => error,
+    })?;
+    let from = read(&positions, APPLIED)?;
+    let to = read(&positions, APPLYING)?;
+    Ok(from.zip(to).filter(|(from, to)| from.stream == to.stream))
+}
+
+fn bytes(position: StreamPosition) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&position.stream.to_le_bytes());
+    bytes[8..].copy_from_slice(&position.offset.to_le_bytes());
+    bytes
+}
+
+fn read(positions: &Map, key: &[u8; 8]) -> Result<Option<StreamPosition>> {
+    let Some(value) = positions.get(key)? else { return Ok(None) };
+    let half = |at: usize| value.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
+    Ok(half(0).zip(half(8)).map(|(stream, offset)| StreamPosition { stream, offset }))
+}

@@ -1,0 +1,134 @@
+//! Where a replica was when it was killed in the middle of applying.
+//!
+//! A replica stores its position once for many changes: it had applied at least up to where it said, and at most up to where it said that it would. To apply all in
+//! between again would take its readers back to what was before. So the changes in between are collected first, and compared with the map: every state that the map went through was
+//! the one behind one of them, and the map still is what it was when the replica was killed, because nobody else writes it. The last of them
+//! behind which the map would be what it is, is where it goes on; if there are several, they differ in nothing.
+
+use commonhold::{ChangeKind, Map, Result, StreamFrame, StreamPosition};
+use std::collections::HashMap;
+
+/// A change that may have been applied.
+struct Change {
+    kind: ChangeKind,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    offset: u64,
+    end: u64,
+}
+
+impl Change {
+    fn frame(&self) -> StreamFrame<'_> {
+        let Change { kind, ref key, ref value, offset, end } = *self;
+        StreamFrame { kind, key, value, expires_ms: 0, offset, end }
+    }
+
+    /// What the key has behind it.
+    fn value(&self) -> Option<&[u8]> {
+        (self.kind == ChangeKind::Set).then_some(&self.value)
+    }
+}
+
+/// See the module.
+pub(crate) struct Regain {
+    /// The last that may have been applied ends here.
+    until: u64,
+    changes: Vec<Change>,
+}
+
+impl Regain {
+    /// What lies between what was applied for certain and what may have been; `None` if that is nothing.
+    pub(crate) fn new(applied: StreamPosition, applying: StreamPosition) -> Option<Regain> {
+        let open = applied.stream == applying.stream && applied.offset < applying.offset;
+        open.then(|| Regain { until: applying.offset, changes: Vec::new() })
+    }
+
+    /// Collects a change; true if it was the last.
+    pub(crate) fn collect(&mut self, change: &StreamFrame<'_>) -> bool {
+        let StreamFrame { kind, key, value, offset, end, .. } = *change;
+        self.changes.push(Change { kind, key: key.to_vec(), value: value.to_vec(), offset, end });
+        end >= self.until
+    }
+
+    /// Applies to the map those that it has not seen; `applied` is told of each.
+    ///
+    /// # Errors
+    /// Those of reading and writing the map.
+    pub(crate) fn finish(self, map: &Map) -> Result<()> {
+        let seen = self.seen(map)?;
+        self.changes[seen..].iter().try_for_each(|change| map.apply_frame(&change.frame()))
+    }
+
+    /// How many of the changes the map has seen.
+    fn seen(&self, map: &Map) -> Result<usize> {
+        // Of each key: what it would have, and whether that is what it has.
+        let mut keys: HashMap<&[u8], (Option<Vec<u8>>, bool)> = HashMap::new();
+        let (mut wrong, mut seen) = (0usize, 0);
+        for (number, change) in self.changes.iter().enumerate() {
+            if !keys.contains_key(&*change.key) {
+                keys.insert(&change.key, (map.get(&change.key)?, true));
+            }
+            if let Some((has, right)) = keys.get_mut(&*change.key) {
+                let before = *right;
+                *right = has.as_deref() == change.value();
+                wrong = wrong + usize::from(!*right) - usize::from(!before);
+            }
+            if wrong == 0 {
+                seen = number + 1;
+            }
+        }
+        Ok(seen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use commonhold::{Hold, MapOptions};
+
+    /// Killed behind any of the changes, the map goes on as if it had not been, and never goes back.
+    #[test]
+    fn wherever_it_was_it_goes_on_from_there() {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let hold = Hold::create(directory.path().join("it.hold")).unwrap();
+        let changes: [(&str, Option<&str>); 9] = [
+            ("a", Some("1")),
+            ("b", Some("1")),
+            ("a", Some("2")),
+            ("a", Some("1")),
+            ("c", None),
+            ("b", None),
+            ("a", Some("2")),
+            ("b", Some("1")),
+            ("d", Some("")),
+        ];
+        let frame = |number: usize| {
+            let (key, value) = changes[number];
+            let kind = if value.is_some() { ChangeKind::Set } else { ChangeKind::Delete };
+            let (offset, end) = (number as u64 * 8, number as u64 * 8 + 8);
+            let value = value.unwrap_or_default().as_bytes();
+            StreamFrame { kind, key: key.as_bytes(), value, expires_ms: 0, offset, end }
+        };
+        for killed in 0..=changes.len() {
+            let name = format!("{killed}");
+            let map = hold.replica_map(&name, MapOptions::general()).unwrap();
+            map.set("c", "before").unwrap();
+            (0..killed).for_each(|number| map.apply_frame(&frame(number)).unwrap());
+            let at = |offset| StreamPosition { stream: 1, offset };
+            let mut regain = Regain::new(at(0), at(changes.len() as u64 * 8)).unwrap();
+            for number in 0..changes.len() {
+                let last = regain.collect(&frame(number));
+                assert_eq!(last, number + 1 == changes.len());
+            }
+            let seen = regain.seen(&map).unwrap();
+            assert!(seen >= killed, "{seen} of {killed}");
+            regain.finish(&map).unwrap();
+            let found: Vec<_> = map.iter().map(Result::unwrap).collect();
+            assert_eq!(found.len(), 3);
+            assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"2"[..]));
+            assert_eq!(map.get("b").unwrap().as_deref(), Some(&b"1"[..]));
+        }
+        let at = |offset| StreamPosition { stream: 1, offset };
+        assert!(Regain::new(at(8), at(8)).is_none() && Regain::new(at(8), at(0)).is_none());
+    }
+}

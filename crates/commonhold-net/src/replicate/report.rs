@@ -1,0 +1,89 @@
+//! What origins, replicas and journals tell of themselves to everybody who has the hold open (`hold stat`): one line of JSON each, in a map of the
+//! hold that forgets who has not said anything for a while.
+
+use commonhold::{Hold, Map, MapOptions, Result};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// The map of the reports.
+pub const REPORTS: &str = ".reports";
+/// How often each says something.
+const EVERY: Duration = Duration::from_secs(1);
+/// Who has not said anything for so long is gone.
+const FORGET: Duration = Duration::from_secs(4);
+
+/// Says things for one of them; takes them back when it goes.
+pub(crate) struct Reporter {
+    map: Map,
+    key: String,
+    due: Instant,
+}
+
+impl Reporter {
+    /// `what` is `origin`, `replica` or `journal`.
+    pub(crate) fn new(hold: &Hold, what: &str, map: &str) -> Result<Reporter> {
+        let reports = hold.map(REPORTS, MapOptions::cache().ttl(FORGET))?;
+        // The number: one process may have several.
+        let number = fastrand::u32(..);
+        let key = format!("{what} {map} {} {number:08x}", std::process::id());
+        Ok(Reporter { map: reports, key, due: Instant::now() })
+    }
+
+    /// Says what `report` makes, if it is time; at once, if asked to.
+    pub(crate) fn report<R: Serialize>(&mut self, at_once: bool, report: impl FnOnce() -> R) {
+        let now = Instant::now();
+        if now < self.due && !at_once {
+            return;
+        }
+        self.due = now + EVERY;
+        // A report that cannot be written is one that nobody sees.
+        if let Ok(text) = serde_json::to_vec(&report()) {
+            let _ = self.map.set(&self.key, text);
+        }
+    }
+}
+
+impl Drop for Reporter {
+    fn drop(&mut self) {
+        let _ = self.map.delete(&self.key);
+    }
+}
+
+/// What somebody has reported.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// `origin`, `replica` or `journal`.
+    pub what: String,
+    /// The map that it is about.
+    pub map: String,
+    /// What it says: an [`OriginReport`](crate::replicate::OriginReport), a [`ReplicaStatus`](crate::replicate::ReplicaStatus).
+    pub says: serde_json::Value,
+}
+
+/// What origins, replicas and journals of a hold have said of themselves in the last seconds, by kind, then map.
+///
+/// # Errors
+/// Those of reading a map.
+pub fn reports(hold: &Hold) -> Result<Vec<Report>> {
+    let map = match hold.open_map(REPORTS) {
+        Ok(map) => map,
+        Err(error) if error.is_not_found() => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut reports = Vec::new();
+    for pair in map.iter() {
+        let (key, value) = pair?;
+        let key = String::from_utf8_lossy(&key).into_owned();
+        // `what MAP pid number`; a map's name may have spaces.
+        let parts = key.split_once(' ').and_then(|(what, rest)| {
+            let (rest, _number) = rest.rsplit_once(' ')?;
+            let (map, _pid) = rest.rsplit_once(' ')?;
+            Some((what, map))
+        });
+        if let (Some((what, map)), Ok(says)) = (parts, serde_json::from_slice(&value)) {
+            reports.push(Report { what: what.to_owned(), map: map.to_owned(), says });
+        }
+    }
+    reports.sort_by(|a, b| (&a.what, &a.map).cmp(&(&b.what, &b.map)));
+    Ok(reports)
+}

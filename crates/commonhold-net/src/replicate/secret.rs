@@ -1,0 +1,102 @@
+//! A secret that origin and replica share, and how each proves to the other that it knows it.
+//!
+//! Challenge and response by HMAC-SHA-256 (RFC 2104; FIPS 180-4): each side draws a random number, and proves with the numbers of
+//! both, so that no proof is good twice. The bytes that follow are neither encrypted nor authenticated: for that there are
+//! tunnels (`docs/replication.md`).
+
+use crate::replicate::wire::{Hello, NONCE};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use std::fmt;
+
+/// What both sides know and nobody else.
+#[derive(Clone)]
+pub struct Secret(Vec<u8>);
+
+/// Who proves.
+#[derive(Clone, Copy)]
+pub(crate) enum Side {
+    Replica,
+    Origin,
+}
+
+impl Secret {
+    /// Any bytes; at least 16 random ones are hard to guess.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Secret {
+        Secret(bytes.into())
+    }
+
+    fn mac(&self, side: Side, challenge: &[u8; NONCE], hello: &Hello) -> Option<Hmac<Sha256>> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).ok()?;
+        mac.update(match side {
+            Side::Replica => b"commonhold replica 1",
+            Side::Origin => b"commonhold origin 1\0",
+        });
+        mac.update(challenge);
+        mac.update(&hello.nonce);
+        mac.update(&hello.position_bytes());
+        Some(mac)
+    }
+
+    /// What proves to the other side that this one knows the secret.
+    pub(crate) fn prove(&self, side: Side, challenge: &[u8; NONCE], hello: &Hello) -> Vec<u8> {
+        // A key may have any length: there is no other error.
+        let mac = self.mac(side, challenge, hello);
+        mac.map(|mac| mac.finalize().into_bytes().to_vec()).unwrap_or_default()
+    }
+
+    /// Whether that proves it; takes as long for a wrong proof as for a right one.
+    pub(crate) fn is_proof(
+        &self,
+        side: Side,
+        challenge: &[u8; NONCE],
+        hello: &Hello,
+        proof: &[u8],
+    ) -> bool {
+        let mac = self.mac(side, challenge, hello);
+        mac.is_some_and(|mac| mac.verify_slice(proof).is_ok())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// A number that nobody has had before.
+///
+/// # Errors
+/// Those of asking the system.
+pub(crate) fn nonce() -> std::io::Result<[u8; NONCE]> {
+    let mut bytes = [0; NONCE];
+    let mut filled = 0;
+    while filled < NONCE {
+        filled +=
+            rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_is_good_for_one_side_one_challenge_and_one_secret() {
+        let secret = Secret::new("open sesame, and some more");
+        let hello = Hello { nonce: [1; NONCE], position: None };
+        let proof = secret.prove(Side::Replica, &[2; NONCE], &hello);
+        assert_eq!(proof.len(), 32);
+        assert!(secret.is_proof(Side::Replica, &[2; NONCE], &hello, &proof));
+        assert!(!secret.is_proof(Side::Origin, &[2; NONCE], &hello, &proof));
+        assert!(!secret.is_proof(Side::Replica, &[3; NONCE], &hello, &proof));
+        let other = Hello { nonce: [9; NONCE], ..hello.clone() };
+        assert!(!secret.is_proof(Side::Replica, &[2; NONCE], &other, &proof));
+        assert!(!Secret::new("").is_proof(Side::Replica, &[2; NONCE], &hello, &proof));
+        assert!(!secret.is_proof(Side::Replica, &[2; NONCE], &hello, &proof[..31]));
+        assert!(!secret.is_proof(Side::Replica, &[2; NONCE], &hello, &[]));
+        assert_ne!(nonce().unwrap(), nonce().unwrap());
+        assert_eq!(format!("{secret:?}"), "Secret");
+    }
+}

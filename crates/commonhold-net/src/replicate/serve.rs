@@ -1,0 +1,325 @@
+//! A thread of an origin: its driver, and the replicas that it serves.
+//!
+//! Each replica has at most one send and one receive outstanding. Whoever has taken what it was sent gets more at once; the others, to
+//! whom there was nothing to say, are looked at when the stream has gone on (`watch`), and a few times a second.
+
+use crate::event::{self, Chosen, Done, Driver, SocketId, WithDriver};
+use crate::replicate::address;
+use crate::replicate::desk::{Desk, Order, Post};
+use crate::replicate::payload::Payload;
+use crate::replicate::session::{Figures, Session};
+use crate::replicate::wire::{Broken, broken};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Bytes that are received at a time: replicas say little.
+const RECEIVE: usize = 1 << 10;
+/// How often everybody is looked at.
+const TICK: Duration = Duration::from_millis(100);
+/// The same, while the end of a walk is not known because a change is being made.
+const SHORT_TICK: Duration = Duration::from_millis(2);
+/// Descriptors had run out: accepting goes on after so long.
+const RETRY_ACCEPT: Duration = Duration::from_millis(500);
+
+/// Nobody means to wait longer for the end.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// Starts thread `number` of an origin.
+///
+/// # Errors
+/// Those of making threads and loops.
+pub(crate) fn start(desk: &Arc<Desk>, number: usize) -> io::Result<JoinHandle<()>> {
+    let (orders, ordered) = mpsc::channel();
+    let (made, ready) = mpsc::channel();
+    let serving = Serving { desk: Arc::clone(desk), number, ordered, orders, made: made.clone() };
+    let thread = std::thread::Builder::new().name(format!("origin {number}")).spawn(move || {
+        let options = event::Options::default();
+        if let Err(error) = event::choose(serving.desk.options.kind, &options, serving) {
+            let _ = made.send(Err(error));
+        }
+    })?;
+    match ready.recv() {
+        Ok(Ok(())) => Ok(thread),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(io::Error::other("the thread has ended")),
+    }
+}
+
+/// Ends all threads; before that, they send what there is, for so long at most.
+pub(crate) fn end(desk: &Desk, time: Duration) {
+    desk.order_all(|| Order::Finish(time));
+}
+
+/// What a thread begins with.
+struct Serving {
+    desk: Arc<Desk>,
+    number: usize,
+    ordered: Receiver<Order>,
+    orders: mpsc::Sender<Order>,
+    made: mpsc::Sender<io::Result<()>>,
+}
+
+impl WithDriver<Payload> for Serving {
+    type Output = ();
+
+    fn run<D: Driver<Payload>>(self, driver: D, chosen: Chosen) {
+        if chosen.instead.is_some() && self.number == 0 {
+            self.desk.note(&format!("serves by {chosen}"));
+        }
+        self.desk.open_post(Post { orders: self.orders, waker: driver.waker() });
+        let _ = self.made.send(Ok(()));
+        let server = Server {
+            driver,
+            desk: self.desk,
+            number: self.number,
+            ordered: self.ordered,
+            listeners: Vec::new(),
+            sessions: HashMap::new(),
+            idle: HashSet::new(),
+            waiting: 0,
+            accept_again: None,
+            finish_by: None,
+        };
+        server.run();
+    }
+}
+
+/// One replica of this thread.
+struct Served {
+    session: Session,
+    figures: Arc<Figures>,
+}
+
+struct Server<D> {
+    driver: D,
+    desk: Arc<Desk>,
+    number: usize,
+    ordered: Receiver<Order>,
+    listeners: Vec<SocketId>,
+    sessions: HashMap<SocketId, Served>,
+    /// Those to whom there was nothing to say.
+    idle: HashSet<SocketId>,
+    /// How many of these wait to be told from where on they are the map.
+    waiting: usize,
+    accept_again: Option<Instant>,
+    finish_by: Option<Instant>,
+}
+
+impl<D: Driver<Payload>> Server<D> {
+    fn run(mut self) {
+        let mut done = Vec::new();
+        let mut tick = Instant::now();
+        while !self.is_over() {
+            if let Err(error) = self.driver.wait(Some(self.pause(tick)), &mut done) {
+                self.desk.note(&format!("its sockets cannot be waited for: {error}; tries again"));
+                std::thread::sleep(TICK);
+            }
+            let mut woken = false;
+            for done in done.drain(..) {
+                woken |= matches!(done, Done::Woken);
+                self.handle(done);
+            }
+            if woken {
+                self.obey();
+            }
+            let now = Instant::now();
+            if now >= tick {
+                tick = now + if self.waiting > 0 { SHORT_TICK } else { TICK };
+                self.tick(now);
+                woken = true;
+            }
+            if woken {
+                self.talk_to_idle();
+            }
+        }
+    }
+
+    /// How long to sleep, if nothing happens. Asks to be woken when the stream goes on.
+    fn pause(&self, tick: Instant) -> Duration {
+        let offsets = self.idle.iter().filter_map(|id| self.sessions.get(id)?.session.offset());
+        if let Some(offset) = offsets.min() {
+            self.desk.ask(self.number, offset);
+        }
+        tick.saturating_duration_since(Instant::now())
+    }
+
+    /// True when everything was sent that was to be.
+    fn is_over(&self) -> bool {
+        let late = |by: Instant| Instant::now() >= by;
+        self.finish_by.is_some_and(|by| late(by) || self.idle.len() == self.sessions.len())
+    }
+
+    fn obey(&mut self) {
+        while let Ok(order) = self.ordered.try_recv() {
+            match order {
+                Order::Listen(socket) => match self.driver.add(socket) {
+                    Ok(listener) => {
+                        self.listeners.push(listener);
+                        self.driver.accept(listener);
+                    }
+                    Err(error) => self.desk.note(&format!("cannot listen: {error}")),
+                },
+                Order::Serve { id, socket } => self.serve(id, socket),
+                Order::Dismiss(id) => {
+                    let of = |(socket, served): (&SocketId, &Served)| {
+                        (served.session.id == id).then_some(*socket)
+                    };
+                    if let Some(socket) = self.sessions.iter().find_map(of) {
+                        self.dismiss(socket, "detached");
+                    }
+                }
+                Order::Finish(time) => {
+                    self.listeners.drain(..).for_each(|listener| self.driver.shut(listener));
+                    let now = Instant::now();
+                    self.finish_by = Some(now.checked_add(time).unwrap_or(now + LONGEST));
+                }
+            }
+        }
+    }
+
+    fn handle(&mut self, done: Done<Payload>) {
+        match done {
+            Done::Accepted { result: Ok(socket), .. } => self.admit(socket),
+            Done::Accepted { result: Err(error), .. } if self.finish_by.is_none() => {
+                self.desk.note(&format!("cannot accept connections: {error}; tries again"));
+                self.accept_again = Some(Instant::now() + RETRY_ACCEPT);
+            }
+            Done::Received { socket, buffer, result } => self.received(socket, buffer, result),
+            Done::Sent { socket, payload, result } => self.sent(socket, payload, result),
+            Done::Accepted { .. } | Done::Woken => {}
+        }
+    }
+
+    /// Somebody has connected to where the origin listens.
+    fn admit(&mut self, socket: OwnedFd) {
+        let (peer, uid) = address::peer(socket.as_fd());
+        // Over TCP nobody knows whose a process is; over a unix socket, who is not known is refused.
+        let wrong = |uids: &Vec<u32>| uid.is_none_or(|uid| !uids.contains(&uid));
+        let is_unix = !peer.starts_with("tcp:");
+        if is_unix && self.desk.options.allowed_uids.as_ref().is_some_and(wrong) {
+            let of = uid.map_or("nobody known".to_owned(), |uid| format!("user {uid}"));
+            return self.desk.note(&format!("{peer}: refused: it is of {of}"));
+        }
+        match self.desk.admit(peer.clone()) {
+            Some(id) => self.desk.order(id, Order::Serve { id, socket }),
+            None => self.desk.note(&format!("{peer}: refused: there are as many as there may be")),
+        }
+    }
+
+    fn serve(&mut self, id: u64, socket: OwnedFd) {
+        let Some(figures) = self.desk.figures(id) else { return };
+        match self.driver.add(socket) {
+            Ok(socket) => {
+                self.sessions.insert(socket, Served { session: Session::new(id), figures });
+                self.idle.insert(socket);
+                self.driver.receive(socket, Vec::new(), RECEIVE);
+            }
+            Err(error) => {
+                self.desk.dismissed(id);
+                self.desk.note(&format!("{}: cannot be served: {error}", figures.peer));
+            }
+        }
+    }
+
+    fn received(&mut self, socket: SocketId, buffer: Vec<u8>, result: io::Result<usize>) {
+        let Some(Served { session, figures }) = self.sessions.get_mut(&socket) else { return };
+        let (map, secret) = (&self.desk.map(), self.desk.options.secret.as_ref());
+        let used = match result {
+            Ok(0) => broken("has gone"),
+            Ok(_) => {
+                session.inbox.put(buffer);
+                session.received(map, secret, figures)
+            }
+            Err(error) => broken(error.to_string()),
+        };
+        match used {
+            Ok(()) => {
+                let buffer = session.inbox.take();
+                self.driver.receive(socket, buffer, RECEIVE);
+                self.talk(socket);
+            }
+            Err(Broken(why)) => self.dismiss(socket, &why),
+        }
+    }
+
+    fn sent(&mut self, socket: SocketId, payload: Payload, result: io::Result<usize>) {
+        let Some(Served { session, figures }) = self.sessions.get_mut(&socket) else { return };
+        session.sending = false;
+        let rest = match result {
+            Ok(bytes) => session.sent(payload, bytes, figures),
+            Err(error) => broken(error.to_string()),
+        };
+        match rest {
+            Ok(Some(rest)) => {
+                session.sending = true;
+                self.driver.send(socket, rest);
+            }
+            Ok(None) => self.talk(socket),
+            Err(Broken(why)) => self.dismiss(socket, &why),
+        }
+    }
+
+    /// Says to a replica what there is to say, unless it is being sent something.
+    fn talk(&mut self, socket: SocketId) {
+        let Some(Served { session, .. }) = self.sessions.get_mut(&socket) else { return };
+        if session.sending {
+            return;
+        }
+        match session.next(self.desk.limit(), Instant::now()) {
+            Ok(Some(payload)) => {
+                session.sending = true;
+                self.idle.remove(&socket);
+                self.driver.send(socket, payload);
+            }
+            Ok(None) => drop(self.idle.insert(socket)),
+            Err(Broken(why)) => self.dismiss(socket, &why),
+        }
+    }
+
+    fn talk_to_idle(&mut self) {
+        for socket in self.idle.iter().copied().collect::<Vec<_>>() {
+            self.talk(socket);
+        }
+        let waits = |id: &&SocketId| self.sessions.get(id).is_some_and(|s| s.session.is_end_due());
+        self.waiting = self.idle.iter().filter(waits).count();
+        if self.waiting > 0 {
+            // It may be a dead one's change that hides the end.
+            let _ = self.desk.hold.sweep();
+        }
+    }
+
+    fn tick(&mut self, now: Instant) {
+        if self.accept_again.is_some_and(|at| now >= at) {
+            self.accept_again = None;
+            self.listeners.iter().for_each(|listener| self.driver.accept(*listener));
+        }
+        let overdue = |(socket, served): (&SocketId, &Served)| {
+            served.session.is_overdue(now).then_some(*socket)
+        };
+        for socket in self.sessions.iter().filter_map(overdue).collect::<Vec<_>>() {
+            self.dismiss(socket, "has not said in time who it is");
+        }
+        // Those that take nothing would otherwise stay for ever.
+        let left_behind = |(socket, served): (&SocketId, &Served)| {
+            let kept = served.session.ensure_kept();
+            kept.err().map(|Broken(why)| (*socket, why))
+        };
+        for (socket, why) in self.sessions.iter().filter_map(left_behind).collect::<Vec<_>>() {
+            self.dismiss(socket, &why);
+        }
+    }
+
+    fn dismiss(&mut self, socket: SocketId, why: &str) {
+        self.driver.shut(socket);
+        self.idle.remove(&socket);
+        if let Some(Served { session, figures }) = self.sessions.remove(&socket) {
+            self.desk.dismissed(session.id);
+            self.desk.note(&format!("{}: {why}", figures.peer));
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! One replica as its origin sees it: who it says it is, then what it is sent and how far it has come.
+//!
+//! Does no I/O itself: the bytes come and go through a driver (`serve`). Memory per replica: what it sends before it is known, at most a
+//! kilobyte, what it says later, at most the same, and one piece of the walk on its way ([`crate::replicate::delivery`]).
+
+use crate::event::Bytes;
+use crate::replicate::delivery::Delivery;
+use crate::replicate::inbox::Inbox;
+use crate::replicate::payload::Payload;
+use crate::replicate::secret::{self, Secret, Side};
+use crate::replicate::wire::{
+    self, Broken, HANDSHAKE_FRAME, Hello, NONCE, PREFACE, Welcome, broken, code,
+};
+use commonhold::{Map, MapMode, MapOptions};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Whoever has not said who it is by then is sent away.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How far a replica has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+#[repr(u8)]
+pub enum ReplicaState {
+    /// It has not said yet who it is.
+    Joining = 0,
+    /// It is sent the whole map, and what changes meanwhile.
+    Walking = 1,
+    /// It is sent what changes.
+    Following = 2,
+}
+
+/// What everybody may know of a replica, kept up to date by the thread that serves it.
+pub(crate) struct Figures {
+    pub(crate) peer: String,
+    pub(crate) since: Instant,
+    state: AtomicU8,
+    pub(crate) sent: AtomicU64,
+    pub(crate) applied: AtomicU64,
+}
+
+impl Figures {
+    pub(crate) fn new(peer: String) -> Figures {
+        let (sent, applied) = (AtomicU64::new(0), AtomicU64::new(0));
+        Figures { peer, since: Instant::now(), state: AtomicU8::new(0), sent, applied }
+    }
+
+    pub(crate) fn state(&self) -> ReplicaState {
+        match self.state.load(Ordering::Relaxed) {
+            0 => ReplicaState::Joining,
+            1 => ReplicaState::Walking,
+            _ => ReplicaState::Following,
+        }
+    }
+}
+
+enum Stage {
+    Preface,
+    Hello,
+    Proof { hello: Hello, challenge: [u8; NONCE] },
+    Known(Box<Delivery>),
+}
+
+/// See the module.
+pub(crate) struct Session {
+    pub(crate) inbox: Inbox,
+    stage: Stage,
+    /// To be said before anything else.
+    words: Vec<u8>,
+    /// A send is outstanding.
+    pub(crate) sending: bool,
+    pub(crate) id: u64,
+    deadline: Instant,
+}
+
+impl Session {
+    pub(crate) fn new(id: u64) -> Session {
+        Session {
+            inbox: Inbox::default(),
+            stage: Stage::Preface,
+            words: Vec::new(),
+            sending: false,
+            id,
+            deadline: Instant::now() + PATIENCE,
+        }
+    }
+
+    /// True if it has not said in time who it is.
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+        !matches!(self.stage, Stage::Known(_)) && now > self.deadline
+    }
+
+    /// The offset that it has been sent everything up to, if it is being sent anything.
+    pub(crate) fn offset(&self) -> Option<u64> {
+        match &self.stage {
+            Stage::Known(delivery) => Some(delivery.position().offset),
+            _ => None,
+        }
+    }
+
+    /// True if it is to be told from where on it is the map.
+    pub(crate) fn is_end_due(&self) -> bool {
+        matches!(&self.stage, Stage::Known(delivery) if delivery.is_end_due())
+    }
+
+    /// Uses what has come.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn received(
+        &mut self,
+        map: &Map,
+        secret: Option<&Secret>,
+        figures: &Figures,
+    ) -> Result<(), Broken> {
+        if matches!(self.stage, Stage::Preface) {
+            if !wire::check_preface(self.inbox.rest())? {
+                return Ok(());
+            }
+            self.inbox.advance(PREFACE);
+            self.stage = Stage::Hello;
+        }
+        while let Some(frame) = self.inbox.next(HANDSHAKE_FRAME)? {
+            match &self.stage {
+                Stage::Known(_) if frame.code == code::APPLIED => {
+                    let sent = figures.sent.load(Ordering::Relaxed);
+                    figures.applied.fetch_max(frame.offset.min(sent), Ordering::Relaxed);
+                }
+                Stage::Hello => {
+                    let Some(hello) = Hello::read(&frame) else { return unexpected(frame.code) };
+                    self.greet(map, secret, hello, figures)?;
+                }
+                Stage::Proof { hello, challenge } if frame.code == code::PROOF => {
+                    let right = secret.is_some_and(|secret| {
+                        secret.is_proof(Side::Replica, challenge, hello, frame.key)
+                    });
+                    if !right {
+                        return broken("does not know the secret");
+                    }
+                    let (hello, challenge) = (hello.clone(), *challenge);
+                    self.welcome(map, secret, &hello, &challenge, figures)?;
+                }
+                _ => return unexpected(frame.code),
+            }
+        }
+        Ok(())
+    }
+
+    fn greet(
+        &mut self,
+        map: &Map,
+        secret: Option<&Secret>,
+        hello: Hello,
+        figures: &Figures,
+    ) -> Result<(), Broken> {
+        self.words.extend_from_slice(&wire::preface());
+        if secret.is_none() {
+            return self.welcome(map, None, &hello, &[0; NONCE], figures);
+        }
+        let challenge = secret::nonce().map_err(|e| Broken(format!("no random numbers: {e}")))?;
+        wire::put_challenge(&mut self.words, &challenge);
+        self.stage = Stage::Proof { hello, challenge };
+        Ok(())
+    }
+
+    fn welcome(
+        &mut self,
+        map: &Map,
+        secret: Option<&Secret>,
+        hello: &Hello,
+        challenge: &[u8; NONCE],
+        figures: &Figures,
+    ) -> Result<(), Broken> {
+        let delivery = Delivery::begin(map, hello.position).map_err(over)?;
+        let mode = match map.options().mode() {
+            mode @ MapMode::Fixed { .. } => mode,
+            // What expires and is evicted is the origin's affair.
+            _ => MapOptions::general().mode(),
+        };
+        let proof = secret.map(|secret| secret.prove(Side::Origin, challenge, hello));
+        let welcome = Welcome {
+            proof: proof.unwrap_or_default(),
+            position: delivery.position(),
+            whole: delivery.is_walking(),
+            mode,
+            name: map.name().to_owned(),
+        };
+        welcome.put(&mut self.words);
+        self.stage = Stage::Known(Box::new(delivery));
+        self.publish(figures);
+        Ok(())
+    }
+
+    /// What is to be sent next, and of the stream nothing beyond `limit`; `None` if there is nothing now.
+    ///
+    /// # Errors
+    /// The replica has to begin anew.
+    pub(crate) fn next(&mut self, limit: u64, now: Instant) -> Result<Option<Payload>, Broken> {
+        if !self.words.is_empty() {
+            return Ok(Some(Payload::Words(Bytes::from(std::mem::take(&mut self.words)))));
+        }
+        match &mut self.stage {
+            Stage::Known(delivery) => delivery.next(limit, now).map_err(over),
+            _ => Ok(None),
+        }
+    }
+
+    /// Looks after one that has not taken what it was sent.
+    ///
+    /// # Errors
+    /// The stream has gone on without it.
+    pub(crate) fn ensure_kept(&self) -> Result<(), Broken> {
+        match &self.stage {
+            Stage::Known(delivery) => delivery.ensure_kept().map_err(over),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes back what was sent, of which the system took so many bytes; what is still to be sent of it.
+    ///
+    /// # Errors
+    /// The replica has to begin anew.
+    pub(crate) fn sent(
+        &mut self,
+        payload: Payload,
+        bytes: usize,
+        figures: &Figures,
+    ) -> Result<Option<Payload>, Broken> {
+        let rest = match payload {
+            Payload::Words(mut words) => {
+                words.advance(bytes);
+                (!words.rest().is_empty()).then_some(Payload::Words(words))
+            }
+            Payload::Stream(ring) => {
+                // What the rest is may have changed: it is asked for anew.
+                drop(ring);
+                if let Stage::Known(delivery) = &mut self.stage {
+                    delivery.sent(bytes).map_err(over)?;
+                }
+                None
+            }
+        };
+        self.publish(figures);
+        Ok(rest)
+    }
+
+    fn publish(&self, figures: &Figures) {
+        if let Stage::Known(delivery) = &self.stage {
+            let state = match delivery.is_walking() {
+                true => ReplicaState::Walking,
+                false => ReplicaState::Following,
+            };
+            figures.state.store(state as u8, Ordering::Relaxed);
+            figures.sent.store(delivery.position().offset, Ordering::Relaxed);
+        }
+    }
+}
+
+fn over(error: commonhold::Error) -> Broken {
+    Broken(error.to_string())
+}
+
+fn unexpected<T>(code: u32) -> Result<T, Broken> {
+    broken(format!("said what was not its turn (code {code:#x})"))
+}

@@ -1,0 +1,128 @@
+//! A replica that only reads: it takes what an origin sends as fast as it comes, and does nothing with it.
+//!
+//! For benchmarks of origins, which a thousand real replicas on the same machine would hide. Speaks version 1 without a secret.
+
+use crate::replicate::address::Address;
+use crate::replicate::inbox::Inbox;
+use crate::replicate::secret;
+use crate::replicate::wire::{self, Broken, HANDSHAKE_FRAME, Hello, PREFACE, Welcome};
+use commonhold::{Error, ErrorKind, RawFrame, Result};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// Of what was read, so much of the end is kept.
+const KEPT: usize = 4 << 10;
+/// Bytes that are received at a time while saying hello: what belongs to the stream is hardly ever among them.
+const GREETING: usize = 256;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Tap {
+    socket: OwnedFd,
+    bytes: u64,
+    last: Vec<u8>,
+}
+
+impl Tap {
+    /// Connects, and says that it has nothing; blocking.
+    ///
+    /// # Errors
+    /// Those of connecting; `Invalid` if there is no origin at the other end.
+    pub fn connect(origin: &Address, patience: Duration) -> Result<Tap> {
+        let socket = origin.connect(patience)?;
+        let failed =
+            |e: &dyn std::fmt::Display| Error::new(ErrorKind::Io, format!("{origin}: {e}"));
+        let nonce = secret::nonce().map_err(|e| failed(&e))?;
+        let mut words = wire::preface().to_vec();
+        Hello { nonce, position: None }.put(&mut words);
+        // A new socket takes so few bytes at once.
+        send(&socket, &words, SendFlags::NOSIGNAL).map_err(|e| failed(&e))?;
+        let mut inbox = Inbox::default();
+        let mut greeted = false;
+        loop {
+            let mut buffer = inbox.take();
+            buffer.reserve(GREETING);
+            let spare = rustix::buffer::spare_capacity(&mut buffer);
+            let read = recv(&socket, spare, RecvFlags::empty());
+            inbox.put(buffer);
+            if matches!(read.map_err(|e| failed(&e))?, (0, _)) {
+                return Err(failed(&"closed the connection"));
+            }
+            greeted = greeted || greet(&mut inbox).map_err(|Broken(why)| failed(&why))?;
+            if greeted && welcome(&mut inbox).map_err(|Broken(why)| failed(&why))? {
+                let bytes = inbox.rest().len() as u64;
+                return Ok(Tap { socket, bytes, last: inbox.rest().to_vec() });
+            }
+        }
+    }
+
+    /// To wait for more.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Takes what is there, up to the buffer's length; how much, 0 at the end, `None` if there is nothing now.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn drain(&mut self, buffer: &mut [u8]) -> std::io::Result<Option<usize>> {
+        match recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT) {
+            Ok((len, _)) => {
+                self.bytes += len as u64;
+                self.keep(&buffer[..len]);
+                Ok(Some(len))
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn keep(&mut self, read: &[u8]) {
+        if read.len() >= KEPT {
+            self.last.clear();
+        }
+        self.last.extend_from_slice(&read[read.len().saturating_sub(KEPT)..]);
+        let excess = self.last.len().saturating_sub(2 * KEPT);
+        self.last.drain(..excess);
+    }
+
+    /// Bytes behind the hello.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Where the last change ends that was read, if there is one among the last bytes: what was read is whole up to there.
+    pub fn offset(&self) -> Option<u64> {
+        // Frames begin at multiples of 8 of the connection's bytes, and so does nothing else that has the checksum.
+        let mut last = None;
+        let mut at = (self.last.len() as u64).wrapping_sub(self.bytes) as usize % 8;
+        while let Some(rest) = self.last.get(at..) {
+            let len = RawFrame::stated_length(rest).filter(|len| *len <= rest.len());
+            match len.and_then(|len| RawFrame::decode(&rest[..len])) {
+                Some(frame) => {
+                    last = frame.change().map(|change| change.end).or(last);
+                    at += len.unwrap_or(8);
+                }
+                None => at += 8,
+            }
+        }
+        last
+    }
+}
+
+fn greet(inbox: &mut Inbox) -> std::result::Result<bool, Broken> {
+    let whole = wire::check_preface(inbox.rest())?;
+    if whole {
+        inbox.advance(PREFACE);
+    }
+    Ok(whole)
+}
+
+fn welcome(inbox: &mut Inbox) -> std::result::Result<bool, Broken> {
+    match inbox.next(HANDSHAKE_FRAME)? {
+        None => Ok(false),
+        Some(frame) if Welcome::read(&frame).is_some() => Ok(true),
+        Some(_) => wire::broken("wants a secret to be proved"),
+    }
+}

@@ -1,0 +1,308 @@
+//! Whether a replica is what its origin is: pair by pair, at one position of the origin's stream, while both go on.
+//!
+//! Whoever verifies follows the origin too, with a copy of its own, and notes which keys change where. Then it reads the keys in question from
+//! both, the copy and the replica, and knows between which positions both were meanwhile: a key that differs and was not
+//! changed between them is different for certain; one that was changed is looked at again. What is left becomes less with
+//! every round, because fewer keys take less time.
+
+use crate::replicate::address::Address;
+use crate::replicate::place;
+use crate::replicate::replica::{Replica, ReplicaEvents, ReplicaOptions};
+use commonhold::{Error, ErrorKind, Hold, Map, Result, StreamFrame, StreamPosition};
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The name of the copy, in a hold of its own.
+const COPY: &str = "copy";
+
+/// What was found.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Verified {
+    /// The position of the origin's stream at which they were compared; keys that changed meanwhile, a little later.
+    pub position: StreamPosition,
+    /// Pairs that the replica has.
+    pub pairs: u64,
+    /// The digest of the origin's pairs; see [`digest`].
+    pub origin_digest: String,
+    /// The digest of the replica's.
+    pub replica_digest: String,
+    /// Keys that differ, in order; at most as many as were asked for.
+    pub differing: Vec<Vec<u8>>,
+    /// How many keys differ.
+    pub different: u64,
+    /// How many keys changed all the time, so that it is not known.
+    pub undecided: u64,
+    /// How often keys were looked at.
+    pub rounds: u32,
+}
+
+impl Verified {
+    /// True if the replica is what the origin is.
+    pub fn is_equal(&self) -> bool {
+        self.different == 0 && self.undecided == 0
+    }
+}
+
+/// The digest of a set of pairs, in whatever order: the sum, modulo 2^128, of the first 16 bytes of each pair's SHA-256 (of the
+/// key's length as 8 bytes, the key, the value). Two maps with the same pairs have the same digest, also on different machines.
+///
+/// # Errors
+/// Those of reading the map.
+pub fn digest(map: &Map) -> Result<String> {
+    let mut sum = Sum::default();
+    for pair in map.iter() {
+        let (key, value) = pair?;
+        sum.add(Sum::of(&key, Some(&value)));
+    }
+    Ok(sum.to_string())
+}
+
+#[derive(Clone, Copy, Default)]
+struct Sum(u128);
+
+impl Sum {
+    /// That of one pair; of an absent key, nothing.
+    fn of(key: &[u8], value: Option<&[u8]>) -> Sum {
+        let Some(value) = value else { return Sum(0) };
+        let mut hash = Sha256::new();
+        hash.update((key.len() as u64).to_le_bytes());
+        hash.update(key);
+        hash.update(value);
+        let hash = hash.finalize();
+        Sum(hash[..16].try_into().map_or(0, u128::from_le_bytes))
+    }
+
+    fn add(&mut self, other: Sum) {
+        self.0 = self.0.wrapping_add(other.0);
+    }
+}
+
+impl std::fmt::Display for Sum {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// Where each key was changed last.
+#[derive(Clone, Default)]
+struct Changes(Arc<Mutex<HashMap<Vec<u8>, u64>>>);
+
+impl ReplicaEvents for Changes {
+    fn changed(&mut self, change: &StreamFrame<'_>) {
+        let mut changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        changes.insert(change.key.to_vec(), change.offset);
+    }
+}
+
+impl Changes {
+    /// True if the key was changed at `from` or behind it.
+    fn since(&self, key: &[u8], from: u64) -> bool {
+        let changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        changes.get(key).is_some_and(|offset| *offset >= from)
+    }
+}
+
+/// Compares the replica `name` in `hold` with the origin at an address. Needs memory for a copy of the map, in the directory of holds with bare
+/// names. Takes as long as a first synchronisation; for keys that change all the time it tries up to `time`. Names at most `most` keys that
+/// differ.
+///
+/// # Errors
+/// `NotFound` if there is no replica of this name, or it is not ready; `Mismatch` if it follows another stream than this origin has;
+/// `TimedOut` if the origin cannot be reached, or the replica does not come to where the copy is.
+pub fn verify(
+    hold: &Hold,
+    name: &str,
+    origin: &Address,
+    options: ReplicaOptions,
+    (time, most): (Duration, usize),
+) -> Result<Verified> {
+    let deadline = Instant::now() + time;
+    let directory = tempfile_like()?;
+    let copy_hold = Hold::options().delete_on_last_exit(true).create(&directory)?;
+    let changes = Changes::default();
+    let replica = Replica::connect(&copy_hold, COPY, origin, options, changes.clone())?;
+    if !replica.wait_ready(time) {
+        let why = replica.status().last_error.unwrap_or_else(|| "it is not ready".to_owned());
+        return Err(Error::new(
+            ErrorKind::TimedOut,
+            format!("{origin}: no copy of the map: {why}"),
+        ));
+    }
+    let mut comparison = Comparison {
+        copy: Side { hold: copy_hold.clone(), name: COPY.to_owned() },
+        checked: Side { hold: hold.clone(), name: name.to_owned() },
+        replica: &replica,
+        changes,
+        deadline,
+        rounds: 0,
+    };
+    comparison.run(most)
+}
+
+/// A name for the copy's hold that nobody has.
+fn tempfile_like() -> Result<String> {
+    let number = crate::replicate::secret::nonce()
+        .map_err(|e| Error::new(ErrorKind::Io, format!("no random numbers: {e}")))?;
+    let number = u64::from_le_bytes(number[..8].try_into().unwrap_or_default());
+    Ok(format!("verify-{}-{number:016x}", std::process::id()))
+}
+
+/// A replica's map, and where it is.
+struct Side {
+    hold: Hold,
+    name: String,
+}
+
+impl Side {
+    fn bounds(&self) -> Result<(StreamPosition, StreamPosition)> {
+        place::bounds(&self.hold, &self.name)?.ok_or_else(|| {
+            let text = format!("map '{}' is no replica that is ready", self.name);
+            Error::new(ErrorKind::NotFound, text)
+        })
+    }
+
+    fn map(&self) -> Result<Map> {
+        self.hold.open_map(&self.name)
+    }
+}
+
+struct Comparison<'a> {
+    copy: Side,
+    checked: Side,
+    replica: &'a Replica,
+    changes: Changes,
+    deadline: Instant,
+    rounds: u32,
+}
+
+/// What a round has found.
+#[derive(Default)]
+struct Round {
+    different: BTreeSet<Vec<u8>>,
+    undecided: Vec<Vec<u8>>,
+    /// Of the pairs that are decided, at the origin and at the replica.
+    sums: [Sum; 2],
+}
+
+impl Round {
+    fn count(&mut self, pairs: [Sum; 2]) {
+        self.sums.iter_mut().zip(pairs).for_each(|(sum, pair)| sum.add(pair));
+    }
+}
+
+impl Comparison<'_> {
+    fn run(&mut self, most: usize) -> Result<Verified> {
+        self.catch_up()?;
+        let (origin, checked) = (self.copy.map()?, self.checked.map()?);
+        let mut keys: Vec<Vec<u8>> = origin.keys().collect::<Result<_>>()?;
+        for key in checked.keys() {
+            let key = key?;
+            if !origin.contains(&key)? {
+                keys.push(key);
+            }
+        }
+        let mut different = BTreeSet::new();
+        let mut sums = [Sum::default(); 2];
+        let position = loop {
+            let (round, position) = self.look(&origin, &checked, &keys)?;
+            different.extend(round.different);
+            keys = round.undecided;
+            sums.iter_mut().zip(round.sums).for_each(|(sum, more)| sum.add(more));
+            if keys.is_empty() || Instant::now() >= self.deadline {
+                break position;
+            }
+        };
+        Ok(Verified {
+            position,
+            pairs: checked.len()?,
+            origin_digest: sums[0].to_string(),
+            replica_digest: sums[1].to_string(),
+            differing: different.iter().take(most).cloned().collect(),
+            different: different.len() as u64,
+            undecided: keys.len() as u64,
+            rounds: self.rounds,
+        })
+    }
+
+    /// Waits until the replica has come to where the copy has begun to note changes.
+    fn catch_up(&self) -> Result<()> {
+        let (begin, _) = self.copy.bounds()?;
+        loop {
+            let (at, _) = self.checked.bounds()?;
+            if at.stream != begin.stream {
+                let text = format!(
+                    "map '{}' follows another stream than this origin has: it has not been synchronised with it",
+                    self.checked.name
+                );
+                return Err(Error::new(ErrorKind::Mismatch, text));
+            }
+            if at.offset >= begin.offset {
+                return Ok(());
+            }
+            if Instant::now() >= self.deadline {
+                let text = format!(
+                    "map '{}' is {} bytes behind its origin, and does not come nearer",
+                    self.checked.name,
+                    begin.offset - at.offset
+                );
+                return Err(Error::new(ErrorKind::TimedOut, text));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Looks at some keys on both sides, and decides which differ.
+    fn look(
+        &mut self,
+        origin: &Map,
+        checked: &Map,
+        keys: &[Vec<u8>],
+    ) -> Result<(Round, StreamPosition)> {
+        self.rounds += 1;
+        let from = self.copy.bounds()?.0.offset.min(self.checked.bounds()?.0.offset);
+        let (mut round, mut suspects) = (Round::default(), Vec::new());
+        for key in keys {
+            let values = [origin.get(key)?, checked.get(key)?];
+            let pairs = values.each_ref().map(|v| Sum::of(key, v.as_deref()));
+            match values[0] == values[1] {
+                true => round.count(pairs),
+                false => suspects.push((key, pairs)),
+            }
+        }
+        let (copy_end, checked_end) = (self.copy.bounds()?.1, self.checked.bounds()?.1);
+        let offset = copy_end.offset.max(checked_end.offset);
+        // What changed up to there has to be known.
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let end = StreamPosition { offset, ..copy_end };
+        let known = self.replica.wait_for(end, left.max(Duration::from_millis(100)));
+        for (key, pairs) in suspects {
+            if known && !self.changes.since(key, from) {
+                round.different.insert(key.clone());
+                round.count(pairs);
+            } else {
+                round.undecided.push(key.clone());
+            }
+        }
+        Ok((round, end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_depends_on_the_pairs_and_on_nothing_else() {
+        let sum = |pairs: &[(&str, &str)]| {
+            let mut sum = Sum::default();
+            pairs.iter().for_each(|(k, v)| sum.add(Sum::of(k.as_bytes(), Some(v.as_bytes()))));
+            sum.to_string()
+        };
+        assert_eq!(sum(&[]), "0".repeat(32));
+        assert_eq!(sum(&[("a", "1"), ("b", "2")]), sum(&[("b", "2"), ("a", "1")]));
+        assert_ne!(sum(&[("a", "1"), ("b", "2")]), sum(&[("a", "2"), ("b", "1")]));
+        assert_ne!(sum(&[("ab", "c")]), sum(&[("a", "bc")]));
+    }
+}

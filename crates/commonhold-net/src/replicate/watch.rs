@@ -1,0 +1,69 @@
+//! The thread that waits for the stream to go on, on behalf of those who serve replicas: they sleep in their drivers, where only
+//! descriptors wake them.
+//!
+//! It waits only while somebody asks it to, so that writers pay for waking it only when all that there was has been sent.
+
+use crate::replicate::desk::Desk;
+use crate::replicate::origin::Transmission;
+use crate::replicate::report::Reporter;
+use commonhold::Feed;
+use std::time::{Duration, Instant};
+
+/// It looks so often whether all is over.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Nobody means to wait longer.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// Runs until all is over.
+pub(crate) fn run(desk: &Desk) {
+    let mut feed = follow(desk);
+    let mut reporter = Reporter::new(&desk.hold, "origin", &desk.name).ok();
+    while let Some(asked) = desk.asked(LOOK) {
+        if let Some(reporter) = &mut reporter {
+            reporter.report(false, || desk.report());
+        }
+        if desk.options.transmission == Transmission::Explicit {
+            // Whoever transmits wakes them.
+            std::thread::sleep(LOOK);
+            continue;
+        }
+        let Some(beyond) = asked else { continue };
+        match feed.as_ref().map(|feed| feed.wait_beyond(beyond, LOOK)) {
+            Some(Ok(false)) => {}
+            Some(Ok(true)) => {
+                let tail = feed.as_ref().map(|feed| collect(desk, feed, beyond));
+                desk.reached(tail);
+            }
+            // Dropped, or another map has taken its place: those who serve find out themselves.
+            Some(Err(_)) | None => {
+                feed = follow(desk);
+                desk.reached(None);
+                if feed.is_none() {
+                    std::thread::sleep(LOOK);
+                }
+            }
+        }
+    }
+}
+
+fn follow(desk: &Desk) -> Option<Feed> {
+    desk.renew();
+    Some(desk.map().follow().ok()?.into_feed())
+}
+
+/// Waits until there is enough to be worth sending; where the stream ends then.
+fn collect(desk: &Desk, feed: &Feed, beyond: u64) -> u64 {
+    if let Transmission::Automatic { watermark, delay } = desk.options.transmission {
+        let now = Instant::now();
+        let end = now.checked_add(delay).unwrap_or(now + LONGEST);
+        let enough = beyond.saturating_add(watermark.saturating_sub(1));
+        while feed.tail() <= enough && Instant::now() < end && !desk.is_over() {
+            let left = end.saturating_duration_since(Instant::now());
+            if feed.wait_beyond(enough, left.min(LOOK)).is_err() {
+                break;
+            }
+        }
+    }
+    feed.tail()
+}

@@ -1,0 +1,198 @@
+//! Very many replicas, and replicas that join while writers run at full speed.
+
+use crate::cast::{Complaint, Play, Row, cast, digest, raise_file_limit, scribble, word};
+use crate::party::{LONG, eager};
+use crate::stairs;
+use crate::support::Dice;
+use crate::support::process::{Child, until};
+use commonhold::{Hold, MapOptions, StreamFrame, StreamPosition};
+use commonhold_net::event::LoopKind;
+use commonhold_net::replicate::{Replica, ReplicaEvents};
+
+const KEYS: u64 = 500;
+/// Small: what writers at full speed say, many replicas on few processors cannot all follow. They are lapped and begin anew,
+/// until the writers end.
+const STREAM: u64 = 1 << 20;
+const ORIGIN: usize = 0;
+const CROWD: usize = 1;
+/// The first of several.
+const WRITER: usize = 2;
+const WRITERS: usize = 3;
+const REPLICA: usize = WRITER + WRITERS;
+
+fn writers(play: &Play) -> Vec<Child> {
+    let writer = |number: usize| {
+        let mut dice = Dice::new(number as u64);
+        play.writer(WRITER + number, move |map, _| scribble(map, &mut dice, KEYS))
+    };
+    (0..WRITERS).map(writer).collect()
+}
+
+/// What a process has for itself, in bytes.
+fn private_bytes(pid: i32) -> u64 {
+    let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap();
+    let mut pages = statm.split(' ').skip(1).map(|n| n.parse::<u64>().unwrap());
+    let (resident, shared) = (pages.next().unwrap(), pages.next().unwrap());
+    (resident - shared) * 4096
+}
+
+/// What an origin may need for each replica: a piece of the walk on its way, and what it keeps of the connection.
+const PER_REPLICA: u64 = 256 << 10;
+const THOUSAND: usize = 1024;
+/// What the crowd is told when writers run.
+const JOIN: u64 = 1;
+
+#[test]
+fn a_thousand_replicas_of_one_process_converge() {
+    let play = Play::new(MapOptions::general(), REPLICA);
+    play.hold.begin_stream("it", STREAM).unwrap();
+    let origin = play.origin(ORIGIN, |_| raise_file_limit());
+    let before = private_bytes(origin.pid());
+    let row = play.row(CROWD);
+    let crowd = cast("the crowd", || follow_with(&play, THOUSAND));
+    until("all have holds", || row.get(word::COUNT) == THOUSAND as u64 || crowd.is_gone());
+    let writers = writers(&play);
+    row.put(word::ORDER, JOIN);
+    let mut most = 0;
+    until("all have joined", || {
+        most = most.max(private_bytes(origin.pid()));
+        row.get(word::UP) == THOUSAND as u64 || crowd.is_gone()
+    });
+    play.board.put(word::ENOUGH, 1);
+    writers.into_iter().for_each(Child::finish);
+    play.curtain();
+    until("all have converged", || {
+        most = most.max(private_bytes(origin.pid()));
+        crowd.is_gone()
+    });
+    crowd.finish();
+    let grown = most.saturating_sub(before);
+    let limit = PER_REPLICA * THOUSAND as u64;
+    assert!(grown <= limit, "the origin has grown by {grown} bytes, more than {limit}");
+    play.board.put(word::OVER, 2);
+    origin.finish();
+}
+
+/// So many replicas in this process; shows how many were ready, and compares at the end.
+fn follow_with(play: &Play, count: usize) {
+    raise_file_limit();
+    let row = play.row(CROWD);
+    let make = |number| {
+        let path = play.ground.path(&format!("crowd{number}.hold"));
+        row.count();
+        Hold::options().max_bytes(16 << 20).create(path).unwrap()
+    };
+    let holds: Vec<Hold> = (0..count).map(make).collect();
+    until("told to join", || row.get(word::ORDER) == JOIN);
+    let join = |hold: Hold| {
+        let replica = Replica::connect(&hold, "it", &play.address, eager(), ()).unwrap();
+        (hold, replica)
+    };
+    let copies: Vec<(Hold, Replica)> = holds.into_iter().map(join).collect();
+    for (joined, (_, replica)) in (1..).zip(&copies) {
+        assert!(replica.wait(LONG, |status| status.connections > 0), "{:?}", replica.status());
+        row.put(word::UP, joined);
+    }
+    until("all is written", || play.board.get(word::OVER) != 0);
+    let (stream, offset) = (play.board.get(word::STREAM), play.board.get(word::OFFSET));
+    for (number, (hold, replica)) in copies.iter().enumerate() {
+        let there = replica.wait_for(StreamPosition { stream, offset }, LONG);
+        assert!(there, "replica {number}: {:?}", replica.status());
+        let found = digest(&hold.open_map("it").unwrap());
+        assert_eq!(found, play.board.get(word::DIGEST), "replica {number}");
+    }
+}
+
+#[test]
+fn two_hundred_replica_processes_converge() {
+    const COUNT: usize = 200;
+    let play = Play::new(MapOptions::fixed(4, 12), REPLICA + COUNT);
+    play.hold.begin_stream("it", STREAM).unwrap();
+    let origin = play.origin(ORIGIN, |options| {
+        options.kind = LoopKind::Uring;
+        options.io_threads = 2;
+    });
+    let writers = writers(&play);
+    let join = |number| play.replica(REPLICA + number, &play.address);
+    let replicas: Vec<Child> = (0..COUNT).map(join).collect();
+    let is_ready = |number| play.row(REPLICA + number).get(word::READY) == 1;
+    until("all are ready", || (0..COUNT).all(is_ready) || replicas.iter().any(Child::is_gone));
+    play.finish(writers, replicas, [origin]);
+}
+
+/// Checks the replica's map whenever it is told that it is whole or was changed.
+struct Inspector {
+    hold: Hold,
+    row: Row,
+    complaint: Complaint,
+}
+
+impl Inspector {
+    fn inspect(&self, when: impl FnOnce() -> String) {
+        let map = self.hold.open_map("it").unwrap();
+        if let Err(text) = stairs::check(&map) {
+            self.complaint.file(format!("{}: {text}", when()));
+        }
+        self.row.count();
+    }
+}
+
+impl ReplicaEvents for Inspector {
+    fn ready(&mut self, position: StreamPosition) {
+        self.inspect(|| format!("ready at {position}"));
+    }
+    fn changed(&mut self, change: &StreamFrame<'_>) {
+        self.inspect(|| format!("changed at {}", change.offset));
+    }
+}
+
+fn snapshots(options: MapOptions, filling: usize) {
+    const JOINS: usize = 6;
+    let play = Play::new(options, REPLICA + JOINS);
+    stairs::fill(&play.map, 5000, filling);
+    let origin = play.origin(ORIGIN, |options| options.stream_bytes = 8 << 20);
+    let writer = play.writer(WRITER, |map, _| stairs::climb(map));
+    let writes = play.row(WRITER);
+    let join = |number: usize| {
+        let row = play.row(REPLICA + number);
+        let inspector = |hold: &Hold, complaint| Inspector { hold: hold.clone(), row, complaint };
+        play.replica_told(REPLICA + number, &play.address, inspector)
+    };
+    let mut replicas = Vec::new();
+    for number in 0..JOINS {
+        let replica = join(number);
+        writes.goes_on("the writer goes on while a replica joins", 1, &writer);
+        let row = play.row(REPLICA + number);
+        until("the replica is ready and has changed", || {
+            row.get(word::READY) == 1 && row.get(word::COUNT) > 100 || replica.is_gone()
+        });
+        replicas.push(replica);
+    }
+    play.finish([writer], replicas, [origin]);
+}
+
+#[test]
+fn snapshots_are_states_that_were() {
+    snapshots(MapOptions::general(), 100);
+    snapshots(MapOptions::fixed(8, 8), 8);
+}
+
+/// The whole map is being sent for as long as one likes: to one that has stopped in the middle.
+#[cfg(feature = "steps")]
+#[test]
+fn writers_go_on_while_the_whole_map_is_sent() {
+    use nix::sys::signal::Signal;
+    let play = Play::new(MapOptions::general(), REPLICA + 1);
+    stairs::fill(&play.map, 20_000, 200);
+    let origin = play.origin(ORIGIN, |options| options.stream_bytes = 8 << 20);
+    let writer = play.writer(WRITER, |map, _| stairs::climb(map));
+    let writes = play.row(WRITER);
+    let mut replica = play.replica_armed(REPLICA, &play.address, "write.locked:stop:300");
+    assert!(replica.wait_stopped(), "it builds its map");
+    let walking = || play.row(ORIGIN).get(word::CONNECTIONS) == 1;
+    until("the origin knows that it sends the whole map", walking);
+    writes.goes_on("the writer goes on", 1000, &writer);
+    assert_eq!(play.row(REPLICA).get(word::READY), 0);
+    replica.signal(Signal::SIGCONT);
+    play.finish([writer], [replica], [origin]);
+}

@@ -1,0 +1,128 @@
+//! What comes over the wire may be anything. Whoever sends it hurts nobody but himself: he is sent away, a line says why, and those
+//! who are honest are served as before.
+//!
+//! | module | idea |
+//! |---|---|
+//! | [`words`] | the protocol's words, right and wrong, made by hand as `docs/wire.md` has them |
+//! | [`to_origin`] | peers that say to an origin what they should not |
+//! | [`crowds`] | many of them, and what they leave behind: memory, threads, descriptors |
+//! | [`slow`] | peers that read slowly, or never, or leave in the middle |
+//! | [`to_replica`] | origins that lie |
+//! | [`deceived`] | the replica that they lie to |
+
+mod crowds;
+mod deceived;
+mod slow;
+mod to_origin;
+mod to_replica;
+mod words;
+
+use crate::party::{Copy, LONG, Source, eager};
+use crate::support::process::{Watchdog, until};
+use commonhold::{Hold, MapOptions};
+use commonhold_net::replicate::{Address, OriginOptions, Replica, ReplicaOptions, Secret};
+use std::process::Command;
+use words::Peer;
+
+/// An origin with an honest replica, and what others do to it meanwhile.
+struct Besieged {
+    source: Source,
+    honest: Copy,
+    /// Lines of the origin's that were looked at.
+    seen: usize,
+    round: u32,
+}
+
+impl Besieged {
+    fn new() -> Besieged {
+        Besieged::with(None, |_| ())
+    }
+
+    fn with(secret: Option<Secret>, change: impl FnOnce(&mut OriginOptions)) -> Besieged {
+        let source = Source::with(MapOptions::general(), |options| {
+            options.secret = secret.clone();
+            change(options);
+        });
+        for id in 0..100u32 {
+            source.map.set(id.to_be_bytes(), [7; 20]).unwrap();
+        }
+        let honest = follow(&source, "honest.hold", &source.address, secret);
+        honest.agrees(&source);
+        Besieged { source, honest, seen: 0, round: 0 }
+    }
+
+    fn peer(&self) -> Peer {
+        Peer::of(&self.source.address)
+    }
+
+    /// Says something to the origin; waits until it is sent away for it, with a line that says why.
+    #[track_caller]
+    fn refuses(&mut self, words: &[u8], why: &str) {
+        let mut peer = self.peer();
+        peer.say(words);
+        peer.is_sent_away();
+        self.is_told(why);
+    }
+
+    /// The origin has one more line to say, which has this in it.
+    #[track_caller]
+    fn is_told(&mut self, why: &str) {
+        let said = &self.source.said;
+        until("the origin to say why", || said.lock().unwrap().len() > self.seen);
+        let line = said.lock().unwrap()[self.seen].clone();
+        self.seen += 1;
+        assert!(line.contains(why), "'{line}', where '{why}' was awaited");
+    }
+
+    /// The origin has so many more lines to say.
+    #[track_caller]
+    fn is_told_often(&mut self, lines: usize) {
+        let said = &self.source.said;
+        until("the origin to say all", || said.lock().unwrap().len() >= self.seen + lines);
+        self.seen += lines;
+    }
+
+    /// The honest replica is served as before: what is written now comes to it, by the connection that it always had.
+    #[track_caller]
+    fn holds(&mut self) {
+        self.round += 1;
+        self.source.map.set("round", self.round.to_le_bytes()).unwrap();
+        self.honest.agrees(&self.source);
+        let status = self.honest.replica.status();
+        assert_eq!((status.connections, status.synchronisations), (1, 1), "{status:?}");
+    }
+
+    /// As [`holds`](Self::holds); and there is room for another one, and nobody left but these two.
+    #[track_caller]
+    fn has_held(mut self, secret: Option<Secret>) {
+        self.holds();
+        let late = follow(&self.source, "late.hold", &self.source.address, secret);
+        late.agrees(&self.source);
+        until("all others to be gone", || self.source.origin().replicas().len() == 2);
+        assert_eq!(self.source.said.lock().unwrap().len(), self.seen, "{:?}", self.source.said);
+    }
+}
+
+fn follow(source: &Source, name: &str, address: &Address, secret: Option<Secret>) -> Copy {
+    let hold = Hold::open_or_create(source.ground.path(name)).unwrap();
+    let options = ReplicaOptions { secret, ..eager() };
+    let replica = Replica::connect(&hold, "it", address, options, ()).unwrap();
+    let copy = Copy { hold, replica };
+    assert!(copy.replica.wait_ready(LONG), "{:?}", copy.replica.status());
+    copy
+}
+
+/// Runs a part of the test of this name in a process of its own, which nobody else's memory, threads and descriptors are in.
+#[track_caller]
+fn alone(test: &str, body: impl FnOnce()) {
+    const ALONE: &str = "COMMONHOLD_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        let _watchdog = Watchdog::new("a test alone", 2 * LONG);
+        return body();
+    }
+    // Not forked: what other tests have open and locked would live on in it.
+    let program = std::env::current_exe().unwrap();
+    let output = Command::new(program).args(["--exact", test]).env(ALONE, "1").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}

@@ -1,0 +1,123 @@
+//! Many at once, and what they leave behind: memory, threads, descriptors.
+
+use super::words::{APPLIED, Peer, frame, greeting, preface};
+use super::{Besieged, alone, follow};
+use crate::party::Source;
+use crate::support::process::until;
+use commonhold::MapOptions;
+use commonhold_net::event::LoopKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+#[test]
+fn more_than_there_may_be_are_closed_at_once() {
+    let mut origin = Besieged::with(None, |options| options.most_replicas = 4);
+    let mut three: Vec<Peer> = (0..3).map(|_| origin.peer()).collect();
+    three.iter_mut().for_each(|peer| peer.say(&greeting(None)));
+    until("four to be served", || origin.source.origin().replicas().len() == 4);
+    for round in 0..200 {
+        let mut peer = origin.peer();
+        if round % 2 == 0 {
+            peer.say(&greeting(None));
+        }
+        assert_eq!(peer.is_sent_away(), 0, "it was told something");
+        origin.is_told("refused: there are as many as there may be");
+    }
+    origin.holds();
+    for peer in three {
+        drop(peer);
+        origin.is_told("unix:pid");
+    }
+    origin.has_held(None);
+}
+
+#[test]
+fn who_connects_and_goes_is_forgotten() {
+    let mut origin = Besieged::new();
+    for round in 0..500 {
+        drop(origin.peer());
+        if round % 100 == 0 {
+            origin.holds();
+        }
+    }
+    origin.is_told_often(500);
+    origin.has_held(None);
+}
+
+/// What this process has: pages of memory in use, threads, descriptors.
+fn possessions() -> (usize, usize, usize) {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap();
+    let pages = read("/proc/self/statm").split(' ').nth(1).unwrap().parse().unwrap();
+    let status = read("/proc/self/status");
+    let threads = status.lines().find_map(|line| line.strip_prefix("Threads:")).unwrap();
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().count();
+    (pages, threads.trim().parse().unwrap(), descriptors)
+}
+
+/// What bad peers say, each in its own way.
+fn bad_words() -> Vec<Vec<u8>> {
+    let mut damaged = greeting(None);
+    damaged[50] ^= 1;
+    let mut large = [greeting(None), preface()].concat();
+    large.resize(5000, 0xff);
+    vec![
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        Vec::new(),
+        preface(),
+        greeting(None)[..100].to_vec(),
+        damaged,
+        greeting(None),
+        [greeting(None), frame(0x999, 0, &[], &[])].concat(),
+        [greeting(None), frame(APPLIED, u64::MAX, &[1; 900], &[])].concat(),
+        large,
+    ]
+}
+
+#[test]
+fn ten_thousand_leave_nothing_behind() {
+    alone("hostile::crowds::ten_thousand_leave_nothing_behind", || {
+        LoopKind::ALL.into_iter().for_each(besiege);
+    });
+}
+
+fn besiege(kind: LoopKind) {
+    let lines = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&lines);
+    let source = Source::with(MapOptions::general(), |options| {
+        options.kind = kind;
+        options.notice = Some(Arc::new(move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }));
+    });
+    for id in 0..20u32 {
+        source.map.set(id.to_be_bytes(), [7; 20]).unwrap();
+    }
+    let honest = follow(&source, "honest.hold", &source.address, None);
+    let words = bad_words();
+    let mut visitors = 0;
+    let mut visit = |times: usize| {
+        for round in 0..times {
+            let mut peer = Peer::of(&source.address);
+            peer.say(&words[round % words.len()]);
+            if round % 2 == 0 {
+                peer.say_no_more();
+                peer.is_sent_away();
+            }
+        }
+        visitors += times;
+        until("all to be gone", || source.origin().replicas().len() == 1);
+        until("all to be told of", || lines.load(Ordering::SeqCst) == visitors);
+        source.map.set("visitors", visitors.to_le_bytes()).unwrap();
+        honest.agrees(&source);
+    };
+    visit(1000);
+    let before = possessions();
+    visit(10_000);
+    until("descriptors and threads to be given back", || {
+        let (_, threads, descriptors) = possessions();
+        (threads, descriptors) == (before.1, before.2)
+    });
+    let grown = possessions().0.saturating_sub(before.0) * 4096;
+    assert!(grown < 4 << 20, "{kind:?}: {grown} bytes more than before");
+    assert_eq!(honest.replica.status().connections, 1);
+}

@@ -1,0 +1,55 @@
+//! Peers that read slowly, or never, or leave in the middle.
+
+use super::Besieged;
+use super::words::{Peer, greeting};
+use commonhold_net::event::LoopKind;
+
+/// Bytes of a value; with them a walk is longer than what sockets take.
+const VALUE: usize = 400;
+const KEYS: u32 = 3000;
+/// Changes that the stream keeps all of.
+const PORTION: u32 = 600;
+
+fn write(origin: &Besieged, keys: impl Iterator<Item = u32>, with: u8) {
+    for id in keys {
+        origin.source.map.set(id.to_be_bytes(), [with; VALUE]).unwrap();
+    }
+}
+
+#[test]
+fn who_reads_slowly_or_never_holds_up_nobody() {
+    for kind in LoopKind::ALL {
+        let mut origin = Besieged::with(None, |options| {
+            (options.kind, options.stream_bytes) = (kind, 1 << 20);
+        });
+        // In portions: the honest one is never lapped.
+        for portion in 0..KEYS / PORTION {
+            write(&origin, portion * PORTION..(portion + 1) * PORTION, 1);
+            origin.holds();
+        }
+        let mut slow: Vec<Peer> = (0..4).map(|_| origin.peer()).collect();
+        slow.iter_mut().for_each(|peer| peer.say(&greeting(None)));
+        let [_never, never_a_word, ..] = &mut slow[..] else { unreachable!() };
+        never_a_word.say_no_more();
+        for round in 0..12 {
+            write(&origin, 0..PORTION, round);
+            origin.holds();
+            // One byte at a time.
+            slow[2..].iter_mut().for_each(|peer| drop(peer.hear(1)));
+            // Some come, read as far as the middle of a frame, and go.
+            let mut hasty = origin.peer();
+            hasty.say(&greeting(None));
+            hasty.hear(5001);
+        }
+        // The hasty ones, the one who had ended one half of the connection, and those whom the stream has gone on without.
+        origin.is_told_often(16);
+        let said = origin.source.said.lock().unwrap().clone();
+        let lapped = said.iter().filter(|line| line.contains("its stream keeps")).count();
+        assert_eq!(lapped, 3, "{said:?}");
+        for peer in &mut slow[2..] {
+            peer.is_sent_away();
+        }
+        drop(slow);
+        origin.has_held(None);
+    }
+}

@@ -1,0 +1,297 @@
+//! Peers that say to an origin what they should not.
+
+use super::words::{self, APPLIED, HELLO, PROOF, Peer, SET, WELCOME, frame, greeting, preface};
+use super::{Besieged, follow};
+use crate::party::{Copy, Source};
+use crate::support::Dice;
+use crate::support::process::until;
+use commonhold::{MapOptions, StreamPosition};
+use commonhold_net::replicate::Secret;
+use std::time::{Duration, Instant};
+
+#[test]
+fn who_speaks_something_else_is_sent_away() {
+    let mut origin = Besieged::new();
+    let other = "does not speak the protocol of replicas";
+    let mut version = preface();
+    version[12] = 2;
+    let tls = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
+    for (words, why) in [
+        (&b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"[..], other),
+        (b"\n", other),
+        (b"COMMONHOLD-Q\x01\0\0\0", other),
+        (b"COMMHOLD", other),
+        (&tls, other),
+        (&version, "speaks version 2 of the protocol, not 1"),
+        (b"COMMONHOLD-R\xff\xff\xff\xff", "speaks version 4294967295"),
+    ] {
+        origin.refuses(words, why);
+    }
+    origin.has_held(None);
+}
+
+/// A frame's first words that say how long it is, and more bytes than any frame may have here.
+fn of_length(bytes: u32) -> Vec<u8> {
+    let mut words = frame(APPLIED, 0, &[], &[]);
+    words[..4].copy_from_slice(&bytes.to_le_bytes());
+    words.resize(1200, 0);
+    words
+}
+
+#[test]
+fn frames_that_cannot_be_are_refused_before_and_after_the_hello() {
+    let mut origin = Besieged::new();
+    for before in [preface(), greeting(None)] {
+        for bytes in [0, 1, 8, 32, 39, 41, 44, 63, 97, 1023, u32::MAX] {
+            let words = [before.clone(), of_length(bytes)].concat();
+            origin.refuses(&words, "sent what is no frame");
+        }
+        for bytes in [1032u32, 4096, 1 << 31, u32::MAX - 7] {
+            let words = [before.clone(), of_length(bytes)].concat();
+            let why = format!("announces a frame of {bytes} bytes, where 1024 are the most");
+            origin.refuses(&words, &why);
+        }
+        for bytes in [48, 1024] {
+            let words = [before.clone(), of_length(bytes)].concat();
+            origin.refuses(&words, "whose checksum is wrong");
+        }
+        // Lengths of the parts that are not those of the whole.
+        for (at, len) in [(24, 1u32), (24, u32::MAX), (28, u32::MAX - 39), (36, 1)] {
+            let mut words = frame(APPLIED, 0, &[], &[]);
+            words[at..at + 4].copy_from_slice(&len.to_le_bytes());
+            words::seal(&mut words);
+            origin.refuses(&[before.clone(), words].concat(), "checksum is wrong");
+        }
+        let mut dice = Dice::new(1);
+        let garbage: Vec<u8> = (0..1000).map(|_| dice.roll() as u8).collect();
+        origin.refuses(&[before, garbage].concat(), "frame");
+    }
+    origin.has_held(None);
+}
+
+#[test]
+fn words_out_of_turn_are_refused() {
+    let mut origin = Besieged::new();
+    let turn = |code: u32| format!("said what was not its turn (code {code:#x})");
+    let codes = [0, SET, 6, 7, 0xff, 0x101, WELCOME, 0x110, 0x111, 0x112, 0x121, 0x999, u32::MAX];
+    for code in [PROOF, APPLIED].into_iter().chain(codes) {
+        let words = [preface(), frame(code, 0, &[1; 32], &[0; 24])].concat();
+        origin.refuses(&words, &turn(code));
+    }
+    for code in [HELLO, PROOF].into_iter().chain(codes) {
+        let words = [greeting(None), frame(code, 0, &[1; 32], &[0; 24])].concat();
+        origin.refuses(&words, &turn(code));
+    }
+    let mut known = words::place(None);
+    known[16] = 2;
+    for (key, value) in [
+        (&[1; 31][..], &[0; 24][..]),
+        (&[1; 33], &[0; 24]),
+        (&[1; 32], &[0; 23]),
+        (&[1; 32], &known),
+        (&[], &[]),
+    ] {
+        let words = [preface(), frame(HELLO, 0, key, value)].concat();
+        origin.refuses(&words, &turn(HELLO));
+    }
+    origin.has_held(None);
+}
+
+#[test]
+fn who_ends_in_the_middle_is_forgotten() {
+    let mut origin = Besieged::new();
+    let words = [greeting(None), frame(APPLIED, 8, &[], &[])].concat();
+    for len in 0..=words.len() {
+        // One half of the connection: the other is ended by the origin.
+        let mut peer = origin.peer();
+        peer.say(&words[..len]);
+        peer.say_no_more();
+        peer.is_sent_away();
+        origin.is_told("has gone");
+        // All of it.
+        let mut peer = origin.peer();
+        peer.say(&words[..len]);
+        drop(peer);
+        // What was on its way to it says how it went.
+        origin.is_told("unix:pid");
+    }
+    origin.has_held(None);
+}
+
+#[test]
+fn a_flipped_bit_in_a_hello_is_noticed_wherever_it_is() {
+    let mut origin = Besieged::new();
+    let words = greeting(Some(origin.source.end()));
+    for bit in 0..words.len() * 8 {
+        let mut damaged = words.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        // However long it says it is: all of it is there.
+        damaged.resize(1200, 0);
+        let why = match bit / 8 {
+            0..12 => "does not speak",
+            12..16 => "speaks version",
+            16..20 => "frame",
+            _ => "checksum is wrong",
+        };
+        origin.refuses(&damaged, why);
+    }
+    origin.has_held(None);
+}
+
+#[test]
+fn positions_that_never_were_get_the_whole_map() {
+    let mut origin = Besieged::new();
+    let end = origin.source.end();
+    let follower = origin.source.map.follow().unwrap();
+    let beside = [end.stream ^ 1, 0, u64::MAX].map(|stream| StreamPosition { stream, ..end });
+    let offsets = (0..end.offset + 50).step_by(7).chain([1 << 32, u64::MAX - 7, u64::MAX]);
+    let within = offsets.map(|offset| StreamPosition { offset, ..end });
+    for position in beside.into_iter().chain(within) {
+        let mut peer = origin.peer();
+        peer.say(&greeting(Some(position)));
+        // Preface and welcome; a word of the welcome says which of the two it is.
+        let heard = peer.hear(16 + 80);
+        let whole = u32::from_le_bytes(heard[16 + 40 + 16..][..4].try_into().unwrap()) == 1;
+        let may_go_on = origin.source.map.follow_from(position).is_ok();
+        assert_eq!(whole, !may_go_on, "{position}");
+        drop(peer);
+        origin.is_told("unix:pid");
+    }
+    drop(follower);
+    origin.has_held(None);
+}
+
+#[test]
+fn whatever_is_applied_by_its_own_word_changes_nothing() {
+    let mut origin = Besieged::new();
+    let mut peer = origin.peer();
+    peer.say(&greeting(None));
+    let mut dice = Dice::new(2);
+    for round in 0..50 {
+        let words: Vec<u8> = (0..100)
+            .flat_map(|_| {
+                let offset = [0, u64::MAX, dice.roll(), dice.below(9000)][dice.below(4) as usize];
+                frame(APPLIED, offset, &[3; 20], &[4; 20])
+            })
+            .collect();
+        peer.say(&words);
+        if round % 10 == 0 {
+            origin.holds();
+        }
+    }
+    let tail = origin.source.end().offset;
+    until("what it says to be heard", || {
+        let replicas = origin.source.origin().replicas();
+        assert!(replicas.iter().all(|it| it.applied <= it.sent && it.sent <= tail), "{replicas:?}");
+        replicas.iter().all(|it| it.applied > 0)
+    });
+    peer.say_no_more();
+    peer.is_sent_away();
+    origin.is_told("has gone");
+    origin.has_held(None);
+}
+
+/// Damages a conversation somewhere; sometimes so that the checksums are right.
+fn mutate(frames: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
+    let mut frames = frames.to_vec();
+    for _ in 0..=dice.below(3) {
+        let which = dice.below(frames.len() as u64) as usize;
+        let at = dice.below(frames[which].len() as u64) as usize;
+        match dice.below(5) {
+            0 => frames[which].truncate(at.max(1)),
+            1 => frames.insert(which, frames[which].clone()),
+            2 => frames.swap(0, which),
+            3 => frames[which][at] ^= 1 << dice.below(8),
+            _ => {
+                frames[which][at] = dice.roll() as u8;
+                if frames[which].len() >= 40 {
+                    words::seal(&mut frames[which]);
+                }
+            }
+        }
+    }
+    frames.concat()
+}
+
+#[test]
+fn conversations_that_were_damaged_at_random_end() {
+    let mut origin = Besieged::new();
+    let end = origin.source.end();
+    for seed in 0..400 {
+        let mut dice = Dice::new(seed);
+        let greeting = greeting([None, Some(end)][dice.below(2) as usize]);
+        let applied = |offset| frame(APPLIED, offset, &[], &[]);
+        let frames =
+            [preface(), greeting[16..].to_vec(), applied(0), applied(end.offset), applied(1 << 40)];
+        let mut peer = origin.peer();
+        peer.say(&mutate(&frames, &mut dice));
+        peer.say_no_more();
+        peer.is_sent_away();
+        origin.is_told("unix:pid");
+    }
+    origin.has_held(None);
+}
+
+#[test]
+fn who_takes_his_time_to_say_who_he_is_is_sent_away() {
+    let secret = || Some(Secret::new("the secret"));
+    let mut origin = Besieged::with(secret(), |_| ());
+    let began = Instant::now();
+    // Some say nothing, some a byte now and then, some all but the proof.
+    let mut slow: Vec<Peer> = (0..12).map(|_| origin.peer()).collect();
+    slow[8..].iter_mut().for_each(|peer| peer.say(&greeting(None)));
+    let words = greeting(None);
+    let (mut said, mut next) = (0, Instant::now());
+    until("all to be sent away", || {
+        if Instant::now() >= next {
+            slow.iter_mut().take(4).for_each(|peer| peer.say(&words[said..=said]));
+            (said, next) = (said + 1, Instant::now() + Duration::from_millis(200));
+        }
+        slow.retain_mut(|peer| !peer.has_been_sent_away());
+        assert!(slow.len() == 12 || began.elapsed() > Duration::from_secs(4), "it has no patience");
+        slow.is_empty()
+    });
+    for _ in 0..12 {
+        origin.is_told("has not said in time who it is");
+    }
+    // Those who do not know the secret, and those who try what they have heard.
+    let mut peer = origin.peer();
+    peer.say(&greeting(None));
+    let challenge = peer.hear(16 + 72)[16 + 40..].to_vec();
+    peer.say(&frame(PROOF, 0, &challenge, &[]));
+    peer.is_sent_away();
+    origin.is_told("does not know the secret");
+    for proof in [&[][..], &[0; 31], &[0; 32], &[0; 33]] {
+        let words = [greeting(None), frame(PROOF, 0, proof, &[])].concat();
+        origin.refuses(&words, "does not know the secret");
+    }
+    let words = [greeting(None), frame(APPLIED, 0, &[], &[])].concat();
+    origin.refuses(&words, "not its turn (code 0x120)");
+    origin.has_held(secret());
+}
+
+#[test]
+fn users_who_are_not_allowed_are_refused() {
+    let me = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap());
+    let mut source = Source::with(MapOptions::general(), |options| {
+        options.allowed_uids = Some(vec![me + 1, me + 2]);
+    });
+    source.map.set("a", "1").unwrap();
+    // TCP knows no users.
+    let tcp = source.origin().listen(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
+    let honest = Copy::at(&source, "honest.hold", &tcp);
+    honest.agrees(&source);
+    for _ in 0..20 {
+        let mut peer = Peer::of(&source.address);
+        peer.say(&greeting(None));
+        assert_eq!(peer.is_sent_away(), 0, "it was told something");
+    }
+    let why = format!("refused: it is of user {me}");
+    let lines = || source.said.lock().unwrap().iter().filter(|line| line.contains(&why)).count();
+    until("all to be told of", || lines() == 20);
+    source.map.set("a", "2").unwrap();
+    honest.agrees(&source);
+    source.origin = None;
+    source.begin(|options| options.allowed_uids = Some(vec![me + 1, me]));
+    follow(&source, "allowed.hold", &source.address, None).agrees(&source);
+}

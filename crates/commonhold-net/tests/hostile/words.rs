@@ -1,0 +1,155 @@
+//! The protocol's words, right and wrong, made by hand as `docs/wire.md` has them.
+
+use crate::party::LONG;
+use commonhold::{MapMode, RawFrame, StreamPosition};
+use commonhold_net::replicate::Address;
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+
+pub const SET: u32 = 1;
+pub const DELETE: u32 = 2;
+pub const GAP: u32 = 6;
+pub const HELLO: u32 = 0x100;
+pub const CHALLENGE: u32 = 0x101;
+pub const PROOF: u32 = 0x102;
+pub const WELCOME: u32 = 0x103;
+pub const PAIR: u32 = 0x110;
+pub const COMPLETE: u32 = 0x111;
+pub const TIME: u32 = 0x112;
+pub const APPLIED: u32 = 0x120;
+
+/// Bytes of a preface and a hello.
+pub const GREETING: usize = 16 + 96;
+
+pub fn preface() -> Vec<u8> {
+    [&b"COMMONHOLD-R"[..], &[1, 0, 0, 0]].concat()
+}
+
+pub fn frame(code: u32, offset: u64, key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    RawFrame { code, key, value, expires_ms: 0, offset }.encode_into(&mut bytes).unwrap();
+    bytes
+}
+
+/// Makes a frame's checksum right again.
+pub fn seal(frame: &mut [u8]) {
+    let sum = crc32(&frame[8..]);
+    frame[4..8].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// CRC-32 (IEEE), bit by bit.
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |sum: u32, _| if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 };
+    !bytes.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), step))
+}
+
+/// Where a replica says it was.
+pub fn place(position: Option<StreamPosition>) -> Vec<u8> {
+    let StreamPosition { stream, offset } =
+        position.unwrap_or(StreamPosition { stream: 0, offset: 0 });
+    let known = u64::from(position.is_some());
+    [stream, offset, known].map(u64::to_le_bytes).concat()
+}
+
+/// What a replica says first.
+pub fn greeting(position: Option<StreamPosition>) -> Vec<u8> {
+    let bytes = [preface(), frame(HELLO, 0, &[0x5a; 32], &place(position))].concat();
+    assert_eq!(bytes.len(), GREETING);
+    bytes
+}
+
+/// What an origin says first.
+#[derive(Clone, Copy)]
+pub struct Welcome {
+    pub position: StreamPosition,
+    pub whole: u32,
+    /// The kind, and the lengths of keys and values.
+    pub mode: [u32; 3],
+}
+
+impl Welcome {
+    pub fn to(mode: MapMode, position: StreamPosition) -> Welcome {
+        let mode = match mode {
+            MapMode::Fixed { key_bytes, value_bytes } => [1, key_bytes, value_bytes],
+            _ => [0; 3],
+        };
+        Welcome { position, whole: 1, mode }
+    }
+
+    pub fn value(&self) -> Vec<u8> {
+        let position = [self.position.stream, self.position.offset].map(u64::to_le_bytes).concat();
+        let [mode, key, value] = self.mode;
+        [position, [self.whole, mode, key, value].map(u32::to_le_bytes).concat(), b"it".to_vec()]
+            .concat()
+    }
+
+    /// Preface and frame.
+    pub fn words(&self) -> Vec<u8> {
+        [preface(), frame(WELCOME, self.position.offset, &[], &self.value())].concat()
+    }
+}
+
+/// Somebody at the other end of an origin's socket.
+pub struct Peer(pub UnixStream);
+
+impl Peer {
+    pub fn of(address: &Address) -> Peer {
+        let Address::Unix(path) = address else { panic!("it listens at a path") };
+        let stream = UnixStream::connect(path).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.set_write_timeout(Some(LONG)).unwrap();
+        Peer(stream)
+    }
+
+    /// Says as much of it as is listened to.
+    pub fn say(&mut self, words: &[u8]) {
+        match self.0.write_all(words) {
+            Ok(()) => {}
+            Err(error) if is_end(&error) => {}
+            Err(error) => panic!("nobody listens: {error}"),
+        }
+    }
+
+    pub fn say_no_more(&self) {
+        let _ = self.0.shutdown(Shutdown::Write);
+    }
+
+    /// Reads to the end, which has to come; how much there was.
+    #[track_caller]
+    pub fn is_sent_away(&mut self) -> usize {
+        let (mut count, mut buffer) = (0, [0; 64 << 10]);
+        loop {
+            match self.0.read(&mut buffer) {
+                Ok(0) => return count,
+                Ok(len) => count += len,
+                Err(error) if is_end(&error) => return count,
+                Err(error) => panic!("it is not sent away: {error}"),
+            }
+        }
+    }
+
+    /// Whether it was sent away, as far as is known now. Forgets what it was sent.
+    pub fn has_been_sent_away(&mut self) -> bool {
+        self.0.set_nonblocking(true).unwrap();
+        let read = self.0.read(&mut [0; 4096]);
+        self.0.set_nonblocking(false).unwrap();
+        match read {
+            Ok(len) => len == 0,
+            Err(error) => is_end(&error),
+        }
+    }
+
+    /// Reads so many bytes.
+    #[track_caller]
+    pub fn hear(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.0.read_exact(&mut bytes).unwrap();
+        bytes
+    }
+}
+
+/// The other side has closed.
+fn is_end(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+}

@@ -1,0 +1,413 @@
+//! Journals: what is durable comes back, exactly as it was at some moment, whatever part of the file is lost.
+
+use crate::support::Dice;
+use crate::support::disk::on_small_tmpfs;
+use crate::support::ground::Ground;
+use crate::support::process::{Board, Child, until};
+use crate::support::refused;
+use commonhold::{ErrorKind, Hold, Map, MapOptions, StreamPosition};
+use commonhold_net::journal::{Journal, JournalOptions, Rebuilt, SyncPolicy, rebuild};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(60);
+
+type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+struct Kept {
+    ground: Ground,
+    hold: Hold,
+    map: Map,
+    file: PathBuf,
+}
+
+impl Kept {
+    fn new(options: MapOptions) -> Kept {
+        let ground = Ground::memory();
+        let hold = Hold::create(ground.path("it.hold")).unwrap();
+        let map = hold.map("it", options).unwrap();
+        let file = ground.path("it.journal");
+        Kept { ground, hold, map, file }
+    }
+
+    fn start(&self, change: impl FnOnce(&mut JournalOptions)) -> Journal {
+        let mut options = JournalOptions { stream_bytes: 1 << 20, ..JournalOptions::default() };
+        change(&mut options);
+        Journal::start(&self.hold, "it", &self.file, options).unwrap()
+    }
+
+    /// What is rebuilt from a file.
+    fn rebuilt(&self, file: &Path) -> commonhold::Result<(Rebuilt, Pairs)> {
+        let path = self.ground.path("again.hold");
+        let hold = Hold::create(&path).unwrap();
+        let rebuilt = rebuild(&hold, "it", file, &small());
+        let result = rebuilt.map(|rebuilt| {
+            let map = hold.open_map("it").unwrap();
+            assert!(!map.is_replica());
+            (rebuilt, pairs(&map))
+        });
+        let half = |map: &commonhold::MapInfo| !map.name.starts_with('.');
+        let left = hold.maps().unwrap().iter().any(half);
+        assert!(result.is_ok() || !left, "half a map is left");
+        drop(hold);
+        std::fs::remove_file(path).unwrap();
+        result
+    }
+}
+
+fn small() -> JournalOptions {
+    JournalOptions { stream_bytes: 64 << 10, ..JournalOptions::default() }
+}
+
+fn pairs(map: &Map) -> Pairs {
+    map.iter().map(Result::unwrap).collect()
+}
+
+fn stir(map: &Map, dice: &mut Dice, changes: u64) {
+    for number in 0..changes {
+        let key = (dice.below(300) as u32).to_be_bytes();
+        match dice.below(8) {
+            0 => drop(map.delete(key).unwrap()),
+            _ => drop(map.set(key, (number as u32).to_le_bytes()).unwrap()),
+        }
+    }
+}
+
+#[test]
+fn what_is_synced_is_rebuilt() {
+    for options in [MapOptions::general(), MapOptions::fixed(4, 4)] {
+        for sync in [SyncPolicy::Always, SyncPolicy::Every(Duration::from_millis(5))] {
+            let kept = Kept::new(options.clone());
+            let mut dice = Dice::new(1);
+            stir(&kept.map, &mut dice, 500);
+            let journal = kept.start(|options| options.sync = sync);
+            for _ in 0..5 {
+                stir(&kept.map, &mut dice, 300);
+                let position = kept.map.sync(LONG).unwrap();
+                let (rebuilt, found) = kept.rebuilt(&kept.file).unwrap();
+                assert_eq!(found, pairs(&kept.map));
+                assert!(rebuilt.position.offset >= position.offset);
+                assert_eq!(rebuilt.cut_off_bytes, 0);
+            }
+            // What was not synced is written when it ends.
+            stir(&kept.map, &mut dice, 300);
+            drop(journal);
+            assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
+            // Another one goes on with the same file.
+            stir(&kept.map, &mut dice, 300);
+            let journal = kept.start(|options| options.sync = sync);
+            kept.map.sync(LONG).unwrap();
+            assert_eq!(journal.status().compactions, 0);
+            assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
+        }
+    }
+}
+
+/// Every state that the map had, by position.
+struct States(BTreeMap<u64, Pairs>);
+
+impl States {
+    /// Makes changes one by one.
+    fn of(map: &Map, dice: &mut Dice, changes: u64) -> States {
+        let mut states = BTreeMap::new();
+        let mut note = || {
+            let end = map.follow().unwrap().end().unwrap();
+            states.insert(end.offset, pairs(map));
+        };
+        note();
+        for _ in 0..changes {
+            stir(map, dice, 1);
+            note();
+        }
+        States(states)
+    }
+
+    #[track_caller]
+    fn contain(&self, position: StreamPosition, found: &Pairs, when: &str) {
+        assert_eq!(self.0.get(&position.offset), Some(found), "{when}");
+    }
+}
+
+#[test]
+fn cut_anywhere_it_is_a_state_that_was() {
+    let kept = Kept::new(MapOptions::general());
+    let mut dice = Dice::new(2);
+    stir(&kept.map, &mut dice, 6);
+    let journal = kept.start(|_| ());
+    kept.map.sync(LONG).unwrap();
+    let whole = std::fs::metadata(&kept.file).unwrap().len() as usize;
+    let states = States::of(&kept.map, &mut dice, 12);
+    kept.map.sync(LONG).unwrap();
+    drop(journal);
+    let bytes = std::fs::read(&kept.file).unwrap();
+    let cut = kept.ground.path("cut");
+    let mut last = 0;
+    for len in 0..=bytes.len() {
+        std::fs::write(&cut, &bytes[..len]).unwrap();
+        match kept.rebuilt(&cut) {
+            Ok((rebuilt, found)) => {
+                assert!(len >= whole, "{len} bytes are no whole map");
+                states.contain(rebuilt.position, &found, &format!("{len} bytes"));
+                assert!(rebuilt.position.offset >= last, "more bytes, an earlier state");
+                last = rebuilt.position.offset;
+            }
+            Err(error) => {
+                assert!(len < whole, "{len} bytes are a whole map: {error}");
+                assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
+            }
+        }
+    }
+    assert_eq!(Some(&last), states.0.keys().last());
+}
+
+/// After a crash of the system, what was not synced may be there or not, piece by piece.
+#[test]
+fn lost_and_reordered_writes_lose_nothing_that_was_durable() {
+    const SECTOR: usize = 512;
+    let kept = Kept::new(MapOptions::general());
+    let mut dice = Dice::new(3);
+    let journal = kept.start(|_| ());
+    stir(&kept.map, &mut dice, 20);
+    let durable = kept.map.sync(LONG).unwrap();
+    let synced = std::fs::read(&kept.file).unwrap();
+    let states = States::of(&kept.map, &mut dice, 120);
+    kept.map.sync(LONG).unwrap();
+    drop(journal);
+    let written = std::fs::read(&kept.file).unwrap();
+    assert_eq!(&written[..synced.len()], &synced[..]);
+    let crashed = kept.ground.path("crashed");
+    for round in 0..400 {
+        let mut bytes = written.clone();
+        bytes.truncate(
+            synced.len() + dice.below((written.len() - synced.len()) as u64 + 1) as usize,
+        );
+        for (number, sector) in bytes.chunks_mut(SECTOR).enumerate() {
+            let from = (number * SECTOR).max(synced.len()) - number * SECTOR;
+            if from < sector.len() && dice.below(4) == 0 {
+                let junk = if round % 2 == 0 { 0 } else { dice.below(256) as u8 };
+                sector[from..].fill(junk);
+            }
+        }
+        std::fs::write(&crashed, &bytes).unwrap();
+        let (rebuilt, found) = kept.rebuilt(&crashed).unwrap();
+        assert!(rebuilt.position.offset >= durable.offset, "round {round}");
+        states.contain(rebuilt.position, &found, &format!("round {round}"));
+    }
+}
+
+#[test]
+fn damaged_bytes_are_never_believed() {
+    let kept = Kept::new(MapOptions::general());
+    let mut dice = Dice::new(4);
+    let journal = kept.start(|_| ());
+    let states = States::of(&kept.map, &mut dice, 30);
+    kept.map.sync(LONG).unwrap();
+    drop(journal);
+    let bytes = std::fs::read(&kept.file).unwrap();
+    let damaged = kept.ground.path("damaged");
+    for round in 0..600 {
+        let mut copy = bytes.clone();
+        let bit = dice.below(copy.len() as u64 * 8) as usize;
+        copy[bit / 8] ^= 1 << (bit % 8);
+        std::fs::write(&damaged, &copy).unwrap();
+        match kept.rebuilt(&damaged) {
+            Ok((rebuilt, found)) => states.contain(rebuilt.position, &found, &format!("{round}")),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Damaged, "bit {bit}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn it_is_written_anew_while_it_runs() {
+    let kept = Kept::new(MapOptions::general());
+    let mut dice = Dice::new(5);
+    let journal = kept.start(|options| options.compact_bytes = 64 << 10);
+    for _ in 0..60 {
+        stir(&kept.map, &mut dice, 500);
+        kept.map.sync(LONG).unwrap();
+        assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
+    }
+    until("it to be written anew", || journal.status().compactions > 3);
+    kept.map.sync(LONG).unwrap();
+    drop(journal);
+    assert!(std::fs::metadata(&kept.file).unwrap().len() < 512 << 10);
+    assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
+    assert!(!kept.ground.path("it.journal.next").exists());
+}
+
+#[test]
+fn what_is_too_large_for_the_stream_is_durable_all_the_same() {
+    let kept = Kept::new(MapOptions::general());
+    let journal = kept.start(|_| ());
+    kept.map.set("small", "1").unwrap();
+    kept.map.set("large", vec![7; 2 << 20]).unwrap();
+    kept.map.set("behind", "2").unwrap();
+    kept.map.sync(LONG).unwrap();
+    assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
+    drop(journal);
+    for round in 0..20 {
+        let journal = kept.start(|_| ());
+        // While it walks, too.
+        kept.map.set("large", vec![round; 2 << 20]).unwrap();
+        kept.map.sync(LONG).unwrap();
+        drop(journal);
+    }
+    assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
+}
+
+#[test]
+fn a_change_larger_than_a_batch_is_written() {
+    let kept = Kept::new(MapOptions::general());
+    let journal = kept.start(|options| options.stream_bytes = 32 << 20);
+    for round in 0..3 {
+        kept.map.set("large", vec![round; 3 << 20]).unwrap();
+        kept.map.set("small", [round]).unwrap();
+        kept.map.sync(LONG).unwrap();
+        assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
+    }
+    drop(journal);
+    assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
+}
+
+/// A journal that was moved away under its keeper is no place for what is to be durable.
+#[test]
+fn a_journal_that_was_moved_is_written_anew() {
+    let kept = Kept::new(MapOptions::general());
+    let journal = kept.start(|_| ());
+    kept.map.set("a", "1").unwrap();
+    kept.map.sync(LONG).unwrap();
+    std::fs::rename(&kept.file, kept.ground.path("elsewhere")).unwrap();
+    kept.map.set("b", "2").unwrap();
+    until("it to be there again", || kept.map.sync(LONG).is_ok());
+    assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
+    drop(journal);
+}
+
+#[test]
+fn a_journal_that_fell_behind_begins_anew() {
+    let kept = Kept::new(MapOptions::general());
+    drop(kept.start(|options| options.stream_bytes = 64 << 10));
+    stir(&kept.map, &mut Dice::new(6), 5000);
+    let journal = kept.start(|_| ());
+    kept.map.sync(LONG).unwrap();
+    assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
+    drop(journal);
+}
+
+#[test]
+fn sync_says_when_nothing_is_durable() {
+    let kept = Kept::new(MapOptions::general());
+    let none = |text: &str| refused(kept.map.sync(LONG), ErrorKind::NotFound, text);
+    none("no stream");
+    let journal = kept.start(|_| ());
+    kept.map.sync(LONG).unwrap();
+    let second = Journal::start(&kept.hold, "it", kept.ground.path("b"), JournalOptions::default());
+    refused(second, ErrorKind::Busy, "has a journal already");
+    drop(journal);
+    none("no journal that runs");
+    let journal = kept.start(|options| options.sync = SyncPolicy::Never);
+    refused(kept.map.sync(LONG), ErrorKind::Io, "--sync never");
+    drop(journal);
+    kept.hold.map("cache", MapOptions::cache()).unwrap();
+    let cache =
+        Journal::start(&kept.hold, "cache", kept.ground.path("c"), JournalOptions::default());
+    refused(cache, ErrorKind::Mismatch, "is a cache");
+    // The file of another life of the map is not overwritten.
+    let other = Kept::new(MapOptions::general());
+    let refusal = Journal::start(&other.hold, "it", &kept.file, JournalOptions::default());
+    refused(refusal, ErrorKind::Mismatch, "rebuild the map from it");
+    let replace = JournalOptions { replace: true, ..JournalOptions::default() };
+    let journal = Journal::start(&other.hold, "it", &kept.file, replace).unwrap();
+    other.map.sync(LONG).unwrap();
+    drop(journal);
+    refused(rebuild(&other.hold, "it", &kept.file, &small()), ErrorKind::Exists, "drop it first");
+    std::fs::write(kept.ground.path("no"), "nothing of the kind").unwrap();
+    refused(kept.rebuilt(&kept.ground.path("no")), ErrorKind::Damaged, "is no journal");
+}
+
+/// Rebuilt, the map goes on with the same file; made anew by somebody else, it does not.
+#[test]
+fn a_rebuilt_map_goes_on_with_its_journal() {
+    let kept = Kept::new(MapOptions::general());
+    let journal = kept.start(|_| ());
+    kept.map.set("a", "1").unwrap();
+    kept.map.sync(LONG).unwrap();
+    drop(journal);
+    let hold = Hold::create(kept.ground.path("new.hold")).unwrap();
+    for round in 0..3u8 {
+        rebuild(&hold, "it", &kept.file, &small()).unwrap();
+        let map = hold.open_map("it").unwrap();
+        // Also if it is killed before it has written the file anew.
+        drop(Journal::start(&hold, "it", kept.ground.path("another"), small()).unwrap());
+        let journal = Journal::start(&hold, "it", &kept.file, small()).unwrap();
+        map.set([round], "more").unwrap();
+        map.sync(LONG).unwrap();
+        drop(journal);
+        assert_eq!(kept.rebuilt(&kept.file).unwrap().1.len(), usize::from(round) + 2);
+        assert!(hold.drop_map("it").unwrap());
+    }
+    hold.map("it", MapOptions::general()).unwrap();
+    let other = Journal::start(&hold, "it", &kept.file, small());
+    refused(other, ErrorKind::Mismatch, "rebuild the map from it");
+}
+
+/// A killed journal is told at once, and the next one goes on with its file.
+#[test]
+fn a_killed_journal_loses_nothing_that_was_durable() {
+    let kept = Kept::new(MapOptions::general());
+    let mut dice = Dice::new(7);
+    kept.hold.begin_stream("it", 1 << 20).unwrap();
+    for round in 0..15 {
+        let board = Board::new(1);
+        let (path, file) = (kept.ground.path("it.hold"), kept.file.clone());
+        let victim = Child::run("journal", || {
+            let hold = Hold::open(&path).unwrap();
+            let options = JournalOptions { compact_bytes: 16 << 10, ..JournalOptions::default() };
+            let _journal = Journal::start(&hold, "it", &file, options).unwrap();
+            board.put(0, 1);
+            loop {
+                crate::support::process::pause();
+            }
+        });
+        until("the journal to begin", || board.get(0) == 1);
+        let mut synced = BTreeMap::new();
+        for _ in 0..dice.below(6) {
+            stir(&kept.map, &mut dice, 50);
+            kept.map.sync(LONG).unwrap();
+            synced = pairs(&kept.map);
+        }
+        drop(victim.slay());
+        refused(kept.map.sync(LONG), ErrorKind::NotFound, "no journal that runs");
+        if !synced.is_empty() {
+            assert_eq!(kept.rebuilt(&kept.file).unwrap().1, synced, "round {round}");
+        }
+    }
+    assert!(kept.hold.check().unwrap().ok);
+}
+
+/// A disk that is full is told, and when there is room again all becomes durable.
+#[test]
+fn a_full_disk_is_told_and_gone_on_from() {
+    let ground = Ground::memory();
+    on_small_tmpfs(1, &ground, |disk| {
+        let kept = Kept::new(MapOptions::general());
+        let file = disk.join("it.journal");
+        let options = JournalOptions { stream_bytes: 8 << 20, ..JournalOptions::default() };
+        let journal = Journal::start(&kept.hold, "it", &file, options).unwrap();
+        kept.map.set("a", "1").unwrap();
+        kept.map.sync(LONG).unwrap();
+        std::fs::write(disk.join("ballast"), vec![0; 800 << 10]).unwrap();
+        kept.map.set("b", vec![7; 300 << 10]).unwrap();
+        refused(kept.map.sync(LONG), ErrorKind::Io, "cannot write");
+        until("the status to say so", || {
+            journal.status().error.is_some_and(|error| error.contains("No space left"))
+        });
+        // What was durable is.
+        assert_eq!(kept.rebuilt(&file).unwrap().1.len(), 1);
+        std::fs::remove_file(disk.join("ballast")).unwrap();
+        until("all to become durable", || kept.map.sync(LONG).is_ok());
+        drop(journal);
+        assert_eq!(kept.rebuilt(&file).unwrap().1, pairs(&kept.map));
+    });
+}

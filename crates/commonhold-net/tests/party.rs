@@ -1,0 +1,110 @@
+//! Origins and replicas with holds of their own, and whether they agree.
+
+use crate::support::ground::Ground;
+use commonhold::{Hold, Map, MapOptions};
+use commonhold_net::replicate::{Address, Origin, OriginOptions, Replica, ReplicaOptions};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Longer than anything takes here, unless it hangs.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// A map with an origin.
+pub struct Source {
+    pub ground: Ground,
+    pub hold: Hold,
+    pub map: Map,
+    pub origin: Option<Origin>,
+    pub address: Address,
+    /// What the origin had to say.
+    pub said: Arc<Mutex<Vec<String>>>,
+}
+
+pub const SMALL_STREAM: u64 = 64 << 10;
+
+impl Source {
+    pub fn new(map: MapOptions) -> Source {
+        Source::with(map, |_| ())
+    }
+
+    pub fn with(map: MapOptions, change: impl FnOnce(&mut OriginOptions)) -> Source {
+        let ground = Ground::memory();
+        let hold = Hold::create(ground.path("origin.hold")).unwrap();
+        let map = hold.map("it", map).unwrap();
+        let address = Address::Unix(ground.path("socket"));
+        let said = Arc::default();
+        let mut source = Source { ground, hold, map, origin: None, address, said };
+        source.begin(change);
+        source
+    }
+
+    /// Starts an origin and listens.
+    pub fn begin(&mut self, change: impl FnOnce(&mut OriginOptions)) {
+        let said = Arc::clone(&self.said);
+        let mut options = OriginOptions {
+            stream_bytes: 4 << 20,
+            notice: Some(Arc::new(move |text: &str| said.lock().unwrap().push(text.to_owned()))),
+            ..OriginOptions::default()
+        };
+        change(&mut options);
+        let origin = Origin::start(&self.hold, "it", options).unwrap();
+        origin.listen(&self.address).unwrap();
+        self.origin = Some(origin);
+    }
+
+    pub fn origin(&self) -> &Origin {
+        self.origin.as_ref().expect("it runs")
+    }
+
+    /// Where the stream ends.
+    pub fn end(&self) -> commonhold::StreamPosition {
+        self.map.follow().unwrap().end().unwrap()
+    }
+
+    pub fn has_said(&self, text: &str) -> bool {
+        self.said.lock().unwrap().iter().any(|line| line.contains(text))
+    }
+}
+
+/// A map that follows.
+pub struct Copy {
+    pub hold: Hold,
+    pub replica: Replica,
+}
+
+impl Copy {
+    pub fn of(source: &Source, name: &str) -> Copy {
+        Copy::at(source, name, &source.address)
+    }
+
+    pub fn at(source: &Source, name: &str, address: &Address) -> Copy {
+        let hold = Hold::open_or_create(source.ground.path(name)).unwrap();
+        let replica = Replica::connect(&hold, "it", address, eager(), ()).unwrap();
+        Copy { hold, replica }
+    }
+
+    pub fn pairs(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        pairs(&self.hold.open_map("it").unwrap())
+    }
+
+    /// Waits until it has all that the source has, and compares.
+    #[track_caller]
+    pub fn agrees(&self, source: &Source) {
+        let ready = self.replica.wait_ready(LONG);
+        assert!(ready, "{:?}, the origin said {:?}", self.replica.status(), source.said.lock());
+        let there = self.replica.wait_for(source.end(), LONG);
+        assert!(there, "{:?}, the origin said {:?}", self.replica.status(), source.said.lock());
+        assert_eq!(self.pairs(), pairs(&source.map));
+    }
+}
+
+/// Does not wait long before it tries again.
+pub fn eager() -> ReplicaOptions {
+    let (first_pause, longest_pause) = (Duration::from_millis(5), Duration::from_millis(50));
+    ReplicaOptions { first_pause, longest_pause, ..ReplicaOptions::default() }
+}
+
+pub fn pairs(map: &Map) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    map.iter().map(Result::unwrap).collect()
+}

@@ -1,0 +1,17 @@
+//! The tests of replication as its users see it: origins, replicas, relays, with real sockets and real processes.
+
+#[path = "../../commonhold/tests/support/mod.rs"]
+mod support;
+
+mod cast;
+mod crowds;
+mod hostile;
+mod journal;
+mod kills;
+mod links;
+mod party;
+mod replicate;
+mod stairs;
+mod stalls;
+mod verify;
+mod wire;

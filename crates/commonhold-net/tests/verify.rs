@@ -1,0 +1,95 @@
+//! Whether a replica is what its origin is: found out while both go on.
+
+use crate::party::{Copy, LONG, Source, eager};
+use crate::support::Dice;
+use crate::support::refused;
+use commonhold::{ErrorKind, MapOptions};
+use commonhold_net::replicate::{Verified, digest, verify};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+fn compare(copy: &Copy, source: &Source) -> commonhold::Result<Verified> {
+    verify(&copy.hold, "it", &source.address, eager(), (LONG, 10))
+}
+
+/// What the replica's own process would write by mistake.
+fn spoil(copy: &Copy, key: &str, value: Option<&str>) {
+    let own = copy.hold.replica_map("it", MapOptions::general()).unwrap();
+    match value {
+        Some(value) => drop(own.set(key, value).unwrap()),
+        None => assert!(own.delete(key).unwrap()),
+    }
+}
+
+#[test]
+fn differences_are_named() {
+    let source = Source::new(MapOptions::general());
+    for id in 0..2000 {
+        source.map.set(format!("key {id}"), "value").unwrap();
+    }
+    let copy = Copy::of(&source, "copy.hold");
+    copy.agrees(&source);
+    let found = compare(&copy, &source).unwrap();
+    assert!(found.is_equal(), "{found:?}");
+    assert_eq!((found.pairs, found.rounds), (2000, 1));
+    assert_eq!(found.origin_digest, found.replica_digest);
+    assert_eq!(found.origin_digest, digest(&source.map).unwrap());
+    assert_eq!(found.position, source.end());
+
+    spoil(&copy, "key 7", Some("another"));
+    spoil(&copy, "key 8", None);
+    spoil(&copy, "too many", Some(""));
+    let found = compare(&copy, &source).unwrap();
+    assert_eq!(found.differing, [b"key 7".to_vec(), b"key 8".to_vec(), b"too many".to_vec()]);
+    assert_eq!((found.different, found.undecided), (3, 0));
+    assert_ne!(found.origin_digest, found.replica_digest);
+}
+
+#[test]
+fn changes_meanwhile_are_no_differences() {
+    let source = Source::new(MapOptions::general());
+    for id in 0..3000 {
+        source.map.set(format!("{id}"), "value").unwrap();
+    }
+    let copy = Copy::of(&source, "copy.hold");
+    copy.agrees(&source);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut dice = Dice::new(1);
+            while !over.load(Ordering::Relaxed) {
+                source.map.set(format!("{}", dice.below(3000)), dice.below(9).to_string()).unwrap();
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        });
+        for round in 0..6 {
+            if round == 3 {
+                spoil(&copy, "never written", Some(""));
+            }
+            let found = compare(&copy, &source).unwrap();
+            assert_eq!(found.undecided, 0, "{found:?}");
+            assert_eq!(found.different, u64::from(round >= 3), "{found:?}");
+        }
+        over.store(true, Ordering::Relaxed);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let source = Source::new(MapOptions::general());
+    let other = Source::new(MapOptions::general());
+    let copy = Copy::of(&source, "copy.hold");
+    copy.agrees(&source);
+    refused(compare(&copy, &other), ErrorKind::Mismatch, "another stream");
+    let own = verify(&source.hold, "it", &source.address, eager(), (LONG, 10));
+    refused(own, ErrorKind::NotFound, "is no replica");
+    let none = verify(
+        &copy.hold,
+        "it",
+        &"unix:/nowhere".parse().unwrap(),
+        eager(),
+        (Duration::from_millis(50), 10),
+    );
+    refused(none, ErrorKind::TimedOut, "cannot connect");
+}
