@@ -1,6 +1,7 @@
 //! The verbs of `hold` and their options: the one definition from which parsing, `--help`, shell
 //! completions and man pages are made.
 
+use crate::commands::replication::{journal, origin, relay, replica, sync, verify};
 use crate::commands::{
     backup, channel, check, completions, del, doctor, drop, dump, get, incr, keys, list, load, log,
     man, pop, push, queue, repair, restore, scan, set, shift, stat, unshift, watch,
@@ -30,6 +31,8 @@ Examples:
   hold channel create shop ticks; hold channel recv shop ticks
   hold log create shop events; hold log write shop events 'the shop is open'
   hold watch shop prices                 # changes as they happen
+  hold origin shop prices --listen unix:./prices.sock
+  hold replica unix:./prices.sock copy prices
   hold list shop
   hold check ./shop.hold
   hold demo
@@ -140,6 +143,24 @@ pub enum Verb {
     /// Print the changes of a map as they happen
     #[command(after_help = flowing(watch::EXAMPLES))]
     Watch(watch::Args),
+    /// Serve a map to replicas, on this machine and on others
+    #[command(after_help = flowing(origin::EXAMPLES))]
+    Origin(origin::Args),
+    /// Keep a map what a map elsewhere is, or copy it once
+    #[command(after_help = flowing(replica::EXAMPLES))]
+    Replica(replica::Args),
+    /// Be the replica of one origin and the origin of others
+    #[command(after_help = flowing(relay::EXAMPLES))]
+    Relay(relay::Args),
+    /// Compare a replica with its origin, pair by pair, while both go on
+    #[command(after_help = flowing(verify::EXAMPLES))]
+    Verify(verify::Args),
+    /// Keep a file from which a map is rebuilt after a crash of the system
+    #[command(after_help = flowing(journal::EXAMPLES))]
+    Journal(journal::Args),
+    /// Wait until a map's journal has made everything durable
+    #[command(after_help = flowing(sync::EXAMPLES))]
+    Sync(sync::Args),
     /// Copy a whole hold to a file, as it is at one instant, while others write
     #[command(after_help = flowing(backup::EXAMPLES))]
     Backup(backup::Args),

@@ -56,6 +56,12 @@ impl NewHold {
         self.open_or_create(directory, &name.hold)
     }
 
+    /// Opens the hold, or makes it for a map of this name that comes later.
+    pub fn open_or_create_for_map(&self, directory: &Directory, name: &MapName) -> Result<Hold> {
+        ensure_name(StructureKind::Map, &name.map)?;
+        self.open_or_create(directory, &name.hold)
+    }
+
     fn open_or_create(&self, directory: &Directory, name: &Path) -> Result<Hold> {
         Ok(self.with(directory.options()).open_or_create(directory.resolve(name)?)?)
     }

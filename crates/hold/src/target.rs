@@ -40,6 +40,11 @@ impl MapName {
     }
 }
 
+/// Whether this is a name of Commonhold's own (`.reports`, `.applied/prices`), which lists leave out.
+pub fn is_own(name: &str) -> bool {
+    name.starts_with('.')
+}
+
 /// The queue, channel or log that a verb is about.
 #[derive(clap::Args, Debug, Clone)]
 pub struct StructureName {

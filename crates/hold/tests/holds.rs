@@ -52,9 +52,10 @@ fn lists_show_holds_and_maps() {
     assert!(holds[1]["problem"].is_string());
     let text = ground.ok(&["list"]);
     assert!(text.starts_with("HOLD"), "{text}");
-    let maps =
-        json!([{"kind": "map", "name": "prices", "mode": {"kind": "general"}, "pairs": 1000}]);
-    assert_eq!(ground.json(&["list", "shop"]), maps);
+    let mode = json!({"kind": "general"});
+    let map =
+        json!({"kind": "map", "name": "prices", "mode": mode, "pairs": 1000, "replica": false});
+    assert_eq!(ground.json(&["list", "shop"]), json!([map]));
     assert!(ground.ok(&["ls", "shop"]).contains("prices  general  1,000"));
     let empty = Ground::new();
     assert_eq!(empty.ok(&["list"]), "no holds\n");

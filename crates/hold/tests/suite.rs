@@ -11,5 +11,6 @@ mod logs;
 mod messages;
 mod pairs;
 mod queues;
+mod replication;
 mod runs;
 mod watch;

@@ -5,7 +5,7 @@
 //! run. Whoever shows them must say so: [`NOTE`].
 
 /// What every table with these figures must say.
-pub const NOTE: &str = "* SharedHashFile's, Localmemcache's and Olive's figures are from another \
+pub const NOTE: &str = "* SharedHashFile's, Localmemcache's, Olive's and libworld's figures are from another \
                         machine (2 virtual EPYC\n  cores); the ratio to them is a hint. Ratios \
                         from one run on one machine come from the project's\n  bench/ folder.";
 
@@ -62,6 +62,16 @@ pub const OLIVE: Goal = Goal { theirs: 9.3e6, ratio: 5.0 };
 pub const QUEUE: Goal = Goal { theirs: 90e6, ratio: 5.0 };
 /// The same in one process alone.
 pub const QUEUE_ALONE: Goal = Goal { theirs: 132e6, ratio: 5.0 };
+
+/// libworld's sets per second without replicas, or its bytes per second with so many that only read: 16-byte keys, 64-byte data.
+pub fn replication(replicas: usize) -> Option<Goal> {
+    match replicas {
+        0 => Some(Goal { theirs: 3.25e6, ratio: 3.0 }),
+        16 => Some(Goal { theirs: 580e6, ratio: 5.0 }),
+        1024 => Some(Goal { theirs: 760e6, ratio: 5.0 }),
+        _ => None,
+    }
+}
 
 /// A figure beside the goal for it: theirs, the ratio, the goal; dashes if there is none.
 pub fn compare(goal: Option<Goal>, ours: f64, sign: &str, text: fn(f64) -> String) -> [String; 3] {

@@ -6,6 +6,7 @@
 //! - [`channel`]: messages from one process to others, throughput and latency
 //! - [`queue`]: elements that two processes move, SharedHashFile's own definition
 //! - [`log`]: lines of many processes, collected by one
+//! - [`replicate`]: a map's changes, sent to many replicas; libworld's own benchmark
 //! - [`goals`]: the forerunners' figures and the goals; [`table`]: how results are shown
 //! - [`crew`]: the processes of a run, and that none is waited for in vain
 //! - [`pace`], [`timeline`], [`percentiles`]: a rate, what happened when, how latency is told; [`plot`]: curves of it
@@ -24,6 +25,7 @@ mod percentiles;
 mod plot;
 mod private;
 mod queue;
+mod replicate;
 mod table;
 mod timeline;
 
@@ -56,6 +58,9 @@ enum Workload {
     /// Lines that many processes write and one collects: their cost, their rate
     #[command(after_help = flowing(log::EXAMPLES))]
     Log(log::Args),
+    /// A map's changes, sent to many replicas
+    #[command(after_help = flowing(replicate::EXAMPLES))]
+    Replicate(replicate::Args),
 }
 
 /// Measures, or does the work of one measured process.
@@ -71,6 +76,7 @@ pub fn run(args: &Args, json: bool) -> crate::failure::Result<ExitCode> {
         Workload::Channel(args) => channel::run(args, json),
         Workload::Queue(args) => queue::run(args, json),
         Workload::Log(args) => log::run(args, json),
+        Workload::Replicate(args) => replicate::run(args, json),
     };
     done.map(|()| ExitCode::SUCCESS).map_err(Trouble::into_failure)
 }

@@ -5,7 +5,7 @@ use super::table::Table;
 use crate::failure::Result;
 use crate::formats::sizes::{count, shown};
 use crate::output::Output;
-use crate::target::Directory;
+use crate::target::{Directory, is_own};
 use commonhold::{Hold, Listed, MapInfo, StructureInfo};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -16,8 +16,12 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold list                                     # all holds with bare names
   hold list shop                                # what is in one
+  hold list shop --all                          # Commonhold's own, too
   hold list --directory ./holds
-  hold list --format json | jq -r '.[].name'";
+  hold list --format json | jq -r '.[].name'
+
+Names that begin with a dot are Commonhold's own: what origins and replicas tell of themselves ('.reports'), where a
+replica stands. They are listed with --all only; other verbs take them as any name.";
 
 /// Options of `hold list`.
 #[derive(clap::Args, Debug)]
@@ -25,13 +29,17 @@ pub struct Args {
     /// The hold whose maps and other structures are listed: a bare name, or a path
     #[arg(value_name = "HOLD")]
     hold: Option<PathBuf>,
+
+    /// Also names that begin with a dot, which are Commonhold's own
+    #[arg(long, short, requires = "hold")]
+    all: bool,
 }
 
 /// Lists holds, or what is in one.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("list")?;
     match &args.hold {
-        Some(hold) => list_maps(hold, directory, &output)?,
+        Some(hold) => list_maps(hold, args.all, directory, &output)?,
         None => list_holds(directory, &output)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -70,12 +78,21 @@ fn hold_json(hold: &Listed) -> Value {
     })
 }
 
-fn list_maps(hold: &Path, directory: &Directory, output: &Output) -> Result<()> {
+fn list_maps(hold: &Path, all: bool, directory: &Directory, output: &Output) -> Result<()> {
     let hold = directory.open_to_read(hold)?;
-    let (maps, others) = (hold.maps()?, hold.others()?);
+    let shown = |name: &str| all || !is_own(name);
+    let maps: Vec<_> = hold.maps()?.into_iter().filter(|map| shown(&map.name)).collect();
+    let others: Vec<_> = hold.others()?.into_iter().filter(|other| shown(&other.name)).collect();
+    // It was dropped since the list was made: as if it had been no replica.
+    let is_replica = |map: &MapInfo| hold.open_map(&map.name).is_ok_and(|map| map.is_replica());
     if output.is_json() {
-        return output
-            .json(&maps.iter().map(map_json).chain(others.iter().map(other_json)).collect());
+        return output.json(
+            &maps
+                .iter()
+                .map(|map| map_json(map, is_replica(map)))
+                .chain(others.iter().map(other_json))
+                .collect(),
+        );
     }
     if maps.is_empty() && others.is_empty() {
         return if output.is_quiet() { Ok(()) } else { output.text("no maps") };
@@ -83,7 +100,11 @@ fn list_maps(hold: &Path, directory: &Directory, output: &Output) -> Result<()> 
     if !maps.is_empty() {
         let mut table = Table::new(&["map", "mode", "pairs>"]);
         for map in &maps {
-            table.row([map.name.clone(), mode::text(&map.mode), count(map.len)]);
+            table.row([
+                map.name.clone(),
+                mode::text_of(&map.mode, is_replica(map)),
+                count(map.len),
+            ]);
         }
         output.text(&table.text())?;
     }
@@ -113,6 +134,12 @@ pub(super) fn other_json(other: &StructureInfo) -> Value {
     })
 }
 
-fn map_json(map: &MapInfo) -> Value {
-    json!({ "name": map.name, "kind": "map", "mode": mode::json(&map.mode), "pairs": map.len })
+fn map_json(map: &MapInfo, is_replica: bool) -> Value {
+    json!({
+        "name": map.name,
+        "kind": "map",
+        "mode": mode::json(&map.mode),
+        "pairs": map.len,
+        "replica": is_replica,
+    })
 }

@@ -5,6 +5,7 @@
 //! - files: [`load`], [`dump`], [`backup`], [`restore`]
 //! - messages: [`queue`], [`channel`], [`log`], with verbs of their own
 //! - changes as they happen: [`watch`]
+//! - maps over the network: [`replication`], with `origin`, `replica`, `relay`, `verify`, `journal` and `sync`
 //! - the hold as a whole: [`stat`], [`check`], [`repair`], [`mod@drop`], [`list`]
 //! - around it: [`doctor`], [`completions`], [`man`] with [`page`]
 //! - what several verbs show: [`mode`], [`table`], [`progress`], [`walk`]
@@ -35,6 +36,7 @@ mod progress;
 pub mod push;
 pub mod queue;
 pub mod repair;
+pub mod replication;
 pub mod restore;
 mod room;
 pub mod scan;
@@ -46,6 +48,7 @@ pub mod unshift;
 mod walk;
 pub mod watch;
 
+use self::replication::{journal, origin, relay, replica, sync, verify};
 use crate::cli::{Cli, Verb};
 use crate::failure::{NO, Result};
 use crate::{bench, crashtest, demo};
@@ -71,6 +74,12 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
         Verb::Channel(args) => channel::run(args, directory, output),
         Verb::Log(args) => log::run(args, directory, output),
         Verb::Watch(args) => watch::run(args, directory, output),
+        Verb::Origin(args) => origin::run(args, directory, output),
+        Verb::Replica(args) => replica::run(args, directory, output),
+        Verb::Relay(args) => relay::run(args, directory, output),
+        Verb::Verify(args) => verify::run(args, directory, output),
+        Verb::Journal(args) => journal::run(args, directory, output),
+        Verb::Sync(args) => sync::run(args, directory, output),
         Verb::Backup(args) => backup::run(args, directory, output),
         Verb::Restore(args) => restore::run(args, directory, output),
         Verb::Stat(args) => stat::run(args, directory, output),

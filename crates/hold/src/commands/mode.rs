@@ -5,8 +5,8 @@ use commonhold::MapMode;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The mode for people: `general`, `fixed 4,8`, `cache of 64.00 MiB, 5m`.
-pub fn text(mode: &MapMode) -> String {
+/// For people: `general`, `fixed 4,8`, `cache of 64.00 MiB, 5m`.
+fn text(mode: &MapMode) -> String {
     match *mode {
         MapMode::Fixed { key_bytes, value_bytes } => format!("fixed {key_bytes},{value_bytes}"),
         MapMode::Cache { max_bytes, max_entries, ttl_ms } => {
@@ -27,6 +27,12 @@ pub fn text(mode: &MapMode) -> String {
         }
         MapMode::General => "general".to_owned(),
     }
+}
+
+/// The mode for people, and whether only a replica writes the map.
+pub fn text_of(mode: &MapMode, replica: bool) -> String {
+    let replica = if replica { ", replica" } else { "" };
+    format!("{}{replica}", text(mode))
 }
 
 /// The mode in JSON; limits that there are not are null.

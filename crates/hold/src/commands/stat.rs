@@ -3,12 +3,13 @@
 
 use super::drop::{kind_of, nothing_called};
 use super::list::{other_json, others_table};
+use super::replication::reports::Parties;
 use super::table::Table;
 use super::{channel, log, mode, queue};
 use crate::failure::{Failure, Result};
 use crate::formats::sizes::{count, shown};
 use crate::output::Output;
-use crate::target::{Directory, StructureName};
+use crate::target::{Directory, StructureName, is_own};
 use commonhold::{Hold, HoldKind, HoldStat, MapMode, MapStat, ParticipantInfo, StructureKind};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -20,7 +21,14 @@ Examples:
   hold stat shop
   hold stat shop prices                         # a map, queue, channel or log
   hold stat shop --format json | jq .hold.memory_bytes
-  hold list shop                                # only what is in it";
+  hold stat shop --all                          # Commonhold's own maps and channels, too
+  hold list shop                                # only what is in it
+
+A map that an origin serves is shown with its replicas, the one that is farthest behind first; a replica with its
+origin and how far behind it is. They say so themselves, once a second: what was killed is shown for some seconds more.
+'bytes behind' are those of changes that were not applied yet.
+
+Names that begin with a dot are Commonhold's own, and shown with --all or by name only.";
 
 /// Options of `hold stat`.
 #[derive(clap::Args, Debug)]
@@ -32,6 +40,10 @@ pub struct Args {
     /// Only this map, queue, channel or log
     #[arg(value_name = "NAME")]
     name: Option<String>,
+
+    /// Also names that begin with a dot, which are Commonhold's own
+    #[arg(long, short, conflicts_with = "name")]
+    all: bool,
 }
 
 /// Shows the figures.
@@ -40,7 +52,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let hold = directory.open_to_read(&args.hold)?;
     match &args.name {
         Some(name) => show_one(&hold, name, args, directory, &output)?,
-        None => show_hold(&hold, &output)?,
+        None => show_hold(&hold, args.all, &output)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -60,33 +72,41 @@ fn show_one(
         Some(StructureKind::Log) => log::stat::show(&named, directory, output),
         Some(_) => {
             let stat = hold.open_map(name)?.stat()?;
-            match output.is_json() {
-                true => output.json(&map_json(&stat)),
-                false => output.text(&map_text(&stat)),
+            let parties = Parties::of_map(hold, name)?;
+            if output.is_json() {
+                let mut json = map_json(&stat);
+                parties.put(&mut json);
+                return output.json(&json);
             }
+            output.text(&map_text(&stat))?;
+            parties.show(output)
         }
     }
 }
 
-fn show_hold(hold: &Hold, output: &Output) -> Result<()> {
+fn show_hold(hold: &Hold, all: bool, output: &Output) -> Result<()> {
+    let shown = |name: &str| all || !is_own(name);
     let stat = hold.stat()?;
     let participants = hold.participants()?;
     let mut maps = Vec::new();
-    for map in hold.maps()? {
+    for map in hold.maps()?.into_iter().filter(|map| shown(&map.name)) {
         match hold.open_map(&map.name).and_then(|map| map.stat()) {
             // It was dropped since the list was made.
             Err(e) if e.is_not_found() => {}
             stat => maps.push(stat?),
         }
     }
-    let others = hold.others()?;
+    let others: Vec<_> = hold.others()?.into_iter().filter(|other| shown(&other.name)).collect();
+    let parties = Parties::of_hold(hold)?;
     if output.is_json() {
-        return output.json(&json!({
+        let mut json = json!({
             "hold": hold_json(&stat),
             "maps": maps.iter().map(map_json).collect::<Vec<_>>(),
             "others": others.iter().map(other_json).collect::<Vec<_>>(),
             "participants": participants.iter().map(participant_json).collect::<Vec<_>>(),
-        }));
+        });
+        parties.put(&mut json);
+        return output.json(&json);
     }
     output.text(&hold_text(&stat))?;
     if !maps.is_empty() {
@@ -95,6 +115,7 @@ fn show_hold(hold: &Hold, output: &Output) -> Result<()> {
     if !others.is_empty() {
         output.text(&format!("\n{}", others_table(&others).text()))?;
     }
+    parties.show(output)?;
     if !participants.is_empty() {
         output.text(&format!("\n{}", participants_table(&participants).text()))?;
     }
@@ -148,7 +169,7 @@ fn maps_table(maps: &[MapStat]) -> Table {
     for map in maps {
         table.row([
             map.name.clone(),
-            mode::text(&map.mode),
+            mode::text_of(&map.mode, map.replica),
             count(map.len),
             shown(map.index_bytes),
             shown(map.record_bytes),
@@ -169,7 +190,7 @@ fn bytes_per_pair(map: &MapStat) -> String {
 fn map_text(stat: &MapStat) -> String {
     let mut table = Table::of_facts();
     table.fact("map", &*stat.name);
-    table.fact("mode", mode::text(&stat.mode));
+    table.fact("mode", mode::text_of(&stat.mode, stat.replica));
     table.fact("pairs", count(stat.len));
     table.fact("segments", format!("{}, {:.0}% full", count(stat.segments), stat.load * 100.0));
     table.fact("depth", stat.depth.to_string());
@@ -202,6 +223,7 @@ fn map_json(stat: &MapStat) -> Value {
         "index_bytes": stat.index_bytes,
         "record_bytes": stat.record_bytes,
         "load": stat.load,
+        "replica": stat.replica,
     });
     if matches!(stat.mode, MapMode::Cache { .. }) {
         json["cache"] = json!({

@@ -4,7 +4,7 @@ use super::{Ground, Run};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A process that goes on beside the test; it is killed if the test fails.
@@ -17,7 +17,13 @@ pub struct Beside {
 impl Beside {
     pub fn start(ground: &Ground, args: &[&str]) -> Beside {
         let mut command = ground.command(args);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::piped());
+        Beside::run(command)
+    }
+
+    /// Starts a command of which the input is as the test has set it.
+    pub fn run(mut command: Command) -> Beside {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("hold starts");
         let input = child.stdin.take();
         let out = BufReader::new(child.stdout.take().expect("a pipe"));

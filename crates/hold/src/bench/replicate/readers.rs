@@ -1,0 +1,148 @@
+//! The process of the replicas: one thread that reads them all, or real ones that apply.
+
+use super::super::crew;
+use crate::workload::{
+    Result, Trouble,
+    clock::now_ns,
+    latency::{Latencies, Packed},
+};
+use commonhold::{Hold, StreamFrame};
+use commonhold_net::replicate::{Address, Replica, ReplicaEvents, ReplicaOptions, Tap, digest};
+use rustix::event::epoll;
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Bytes that are read at a time.
+const READ: usize = 256 << 10;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the process is told.
+#[derive(Serialize, Deserialize)]
+pub struct Job {
+    pub address: String,
+    pub replicas: usize,
+    pub apply: bool,
+}
+
+/// What it says.
+#[derive(Serialize, Deserialize)]
+pub struct Read {
+    /// Where each stands in the end.
+    offsets: Vec<u64>,
+    /// What their maps add up to, if they apply.
+    digests: Vec<String>,
+    /// How old changes were when they were applied.
+    staleness: Option<Packed>,
+}
+
+impl Read {
+    /// # Errors
+    /// Trouble unless every replica has come to the end.
+    pub fn check(&self, end: u64, replicas: usize) -> Result<()> {
+        let there = self.offsets.iter().filter(|offset| **offset == end).count();
+        if there != replicas {
+            let text = format!("{there} of {replicas} replicas have come to the end of the stream");
+            return Err(Trouble::new(text));
+        }
+        match self.digests.iter().all(|digest| *digest == self.digests[0]) {
+            true => Ok(()),
+            false => Err(Trouble::new("the replicas' maps differ")),
+        }
+    }
+
+    /// How old changes were when they were applied.
+    pub fn staleness(&self) -> Option<Latencies> {
+        let mut latencies = Latencies::new();
+        latencies.add(self.staleness.as_ref()?);
+        Some(latencies)
+    }
+}
+
+/// Does the replicas' part.
+pub fn run(order: &str) -> Result<()> {
+    let job: Job = crew::job(order)?;
+    let address: Address = job.address.parse()?;
+    more_descriptors();
+    if job.apply { apply(&job, &address) } else { read(&job, &address) }
+}
+
+/// A thousand replicas need more than the usual limit.
+fn more_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // What is missing then shows when they connect.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+fn read(job: &Job, address: &Address) -> Result<()> {
+    let connect = |_| Tap::connect(address, PATIENCE);
+    let mut taps: Vec<Tap> = (0..job.replicas).map(connect).collect::<commonhold::Result<_>>()?;
+    let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io)?;
+    for (number, tap) in taps.iter().enumerate() {
+        let data = epoll::EventData::new_u64(number as u64);
+        epoll::add(&poll, tap.socket(), data, epoll::EventFlags::IN).map_err(io)?;
+    }
+    crew::perform(|_| {
+        let mut buffer = vec![0; READ];
+        let mut events = Vec::with_capacity(256);
+        let mut left = taps.len();
+        while left > 0 {
+            events.clear();
+            epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), None).map_err(io)?;
+            for event in &events {
+                let tap = &mut taps[event.data.u64() as usize];
+                if tap.drain(&mut buffer)? == Some(0) {
+                    epoll::delete(&poll, tap.socket()).map_err(io)?;
+                    left -= 1;
+                }
+            }
+        }
+        let offsets = taps.iter().map(|tap| tap.offset().unwrap_or(0)).collect();
+        Ok(Read { offsets, digests: Vec::new(), staleness: None })
+    })
+}
+
+fn io(error: rustix::io::Errno) -> std::io::Error {
+    error.into()
+}
+
+/// Notes how old changes are.
+#[derive(Clone)]
+struct Ages(Arc<Mutex<Latencies>>);
+
+impl ReplicaEvents for Ages {
+    fn changed(&mut self, change: &StreamFrame<'_>) {
+        let set = change.value.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        let mut ages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Only values that say when they were set: at a rate.
+        let age = set.map(|set| now_ns().wrapping_sub(set)).filter(|age| *age < 1 << 40);
+        age.into_iter().for_each(|age| ages.record(age));
+    }
+}
+
+fn apply(job: &Job, address: &Address) -> Result<()> {
+    let ages = Ages(Arc::new(Mutex::new(Latencies::new())));
+    let mut replicas = Vec::new();
+    for number in 0..job.replicas {
+        let name = format!("bench-replica-{}-{number}", std::process::id());
+        let hold = Hold::options().delete_on_last_exit(true).create(name)?;
+        let options = ReplicaOptions::default();
+        let replica = Replica::connect(&hold, super::MAP, address, options, ages.clone())?;
+        if !replica.wait_ready(PATIENCE) {
+            return Err(Trouble::new(format!("a replica is not ready: {:?}", replica.status())));
+        }
+        replicas.push((hold, replica));
+    }
+    crew::perform(|_| {
+        let mut read = Read { offsets: Vec::new(), digests: Vec::new(), staleness: None };
+        for (hold, replica) in &replicas {
+            replica.wait(Duration::from_secs(3600), |status| !status.connected);
+            read.offsets.push(replica.status().position.map_or(0, |position| position.offset));
+            read.digests.push(digest(&hold.open_map(super::MAP)?)?);
+        }
+        let mut ages = ages.0.lock().unwrap_or_else(PoisonError::into_inner);
+        read.staleness = (ages.count() > 0).then(|| ages.pack());
+        Ok(read)
+    })
+}

@@ -1,0 +1,168 @@
+//! The side that follows: what is followed, how the map is made, and what is said of it.
+
+use super::secret::SecretFile;
+use super::service::Service;
+use crate::failure::{Failure, Result, note};
+use crate::formats::printable;
+use crate::making::NewHold;
+use crate::output::Output;
+use crate::target::{Directory, MapName};
+use commonhold::{Hold, StreamPosition};
+use commonhold_net::replicate::{Address, Replica, ReplicaEvents, ReplicaOptions};
+use serde_json::json;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What is followed, and where to.
+#[derive(clap::Args, Debug)]
+pub struct Follow {
+    /// Where the origin listens: unix:PATH, tcp:HOST:PORT, or tcp:PORT on this machine
+    #[arg(value_name = "ADDRESS")]
+    origin: Address,
+
+    #[command(flatten)]
+    name: MapName,
+
+    #[command(flatten)]
+    secret: SecretFile,
+
+    #[command(flatten)]
+    #[command(next_help_heading = "If the hold is not there yet")]
+    hold: NewHold,
+}
+
+/// A replica that runs.
+pub struct Following {
+    pub hold: Hold,
+    pub replica: Replica,
+    pub service: Service,
+    shared: Arc<Shared>,
+    map: String,
+    /// Whether the map was missing when it was last looked at.
+    missing: Cell<bool>,
+}
+
+/// What the replica's thread and the others tell each other.
+#[derive(Default)]
+struct Shared {
+    /// The map was what the origin's is since this program began.
+    ready: AtomicBool,
+    /// The replica is being ended: what it says of that is no news.
+    ending: AtomicBool,
+}
+
+impl Follow {
+    /// The map's name.
+    pub fn map(&self) -> &str {
+        &self.name.map
+    }
+
+    /// The map and its origin, for people.
+    pub fn shown(&self) -> String {
+        format!("map {} of {}", self.name.shown(), self.origin)
+    }
+
+    /// What each side has to prove.
+    pub fn secret(&self) -> &SecretFile {
+        &self.secret
+    }
+
+    /// Begins to follow.
+    pub fn begin(&self, verb: &'static str, dir: &Directory, out: &Output) -> Result<Following> {
+        let secret = self.secret.read()?;
+        let hold = self.hold.open_or_create_for_map(dir, &self.name)?;
+        // Before anybody hears that it is ready, and ends it.
+        let service = Service::begin(&hold)?;
+        let shared = Arc::default();
+        let voice = Voice {
+            verb,
+            origin: self.origin.to_string(),
+            output: *out,
+            shared: Arc::clone(&shared),
+            said: None,
+        };
+        let options = ReplicaOptions { secret, ..ReplicaOptions::default() };
+        let replica = Replica::connect(&hold, self.map(), &self.origin, options, voice)?;
+        let (map, missing) = (self.map().to_owned(), Cell::new(false));
+        Ok(Following { hold, replica, service, shared, map, missing })
+    }
+}
+
+impl Following {
+    /// Whether the map was what the origin's is since this program began.
+    pub fn is_ready(&self) -> bool {
+        // Relaxed: what it tells of is read through the hold.
+        self.shared.ready.load(Ordering::Relaxed)
+    }
+
+    /// Fails if the map was dropped under the replica, which then cannot go on. Missing once it may be because the
+    /// replica makes it anew, with the mode of another origin's map.
+    pub fn ensure_map(&self) -> Result<()> {
+        let missing = self.is_ready()
+            && self.hold.open_map(&self.map).is_err_and(|error| error.is_not_found());
+        match self.missing.replace(missing) && missing {
+            false => Ok(()),
+            true => Err(Failure::failed(format!(
+                "map {} was dropped: start again to have it sent anew",
+                printable(&self.map)
+            ))),
+        }
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        // Relaxed: the thread that reads it is told by a system call to end, later.
+        self.shared.ending.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Says what happens to a replica.
+struct Voice {
+    verb: &'static str,
+    origin: String,
+    output: Output,
+    shared: Arc<Shared>,
+    /// Why it was lost last, until it is ready again: the same reason is said once.
+    said: Option<String>,
+}
+
+impl Voice {
+    fn say(&self, event: &serde_json::Value, text: &str) {
+        if self.output.is_json() {
+            // Who no longer reads the events may still want the map.
+            let _ = self.output.json_line(event);
+        } else if !self.output.is_quiet() {
+            note(&format!("hold {}: {text}", self.verb));
+        }
+    }
+}
+
+impl ReplicaEvents for Voice {
+    fn ready(&mut self, position: StreamPosition) {
+        // Relaxed: as above.
+        let before = self.shared.ready.swap(true, Ordering::Relaxed);
+        self.said = None;
+        let again = if before { " again" } else { "" };
+        self.say(
+            &json!({ "event": "ready", "position": position.to_string() }),
+            &format!("ready{again}: the map is what {} had at {position}", self.origin),
+        );
+    }
+
+    fn lost(&mut self, why: &str) {
+        // Relaxed: see where they are set.
+        if self.said.as_deref() == Some(why) || self.shared.ending.load(Ordering::Relaxed) {
+            return;
+        }
+        let what = if self.shared.ready.load(Ordering::Relaxed) { "lost" } else { "not connected" };
+        // Errors of connecting begin with the address.
+        let reason = why.strip_prefix(&format!("{}: ", self.origin)).unwrap_or(why);
+        self.say(
+            &json!({ "event": "lost", "why": why }),
+            &format!("{what}: {}: {}; tries again", self.origin, printable(reason)),
+        );
+        self.said = Some(why.to_owned());
+    }
+}

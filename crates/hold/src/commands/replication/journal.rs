@@ -1,0 +1,199 @@
+//! `hold journal`: keeps a file from which a map is rebuilt after a crash of the system; rebuilds it.
+
+use super::service::Service;
+use crate::failure::{Failure, Result, note};
+use crate::formats::sizes;
+use crate::making::NewHold;
+use crate::output::Output;
+use crate::target::{Directory, MapName};
+use commonhold::Hold;
+use commonhold_net::journal::{
+    Journal, JournalOptions, Rebuilt, SyncPolicy, ensure_whole, rebuild,
+};
+use serde_json::json;
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Examples of `hold journal`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold journal shop prices prices.journal                    # as soon as the disk has it
+  hold journal shop prices prices.journal --sync every-ms 5  # some milliseconds later
+  hold journal shop prices prices.journal --rebuild-only     # the map from the file
+  hold stat shop prices                                      # how far it is, what is wrong
+
+Any program goes on writing the map, and does not know of it; one that must know that a change is safe
+asks ('Map::sync' in the library). If the map is missing and the file is there, as after a crash of the
+system, the map is first rebuilt from it: exactly as it was at some moment, with every change that had
+been confirmed.
+
+A file that is of another map, or of this one before it was made anew, is refused: --rebuild drops the map
+and takes what is in the file, --replace keeps the map and begins a new file. The file is written anew
+beside itself (FILE.next) when it has grown, which takes room for both.
+
+A disk that is full, or fails, is told; the map goes on, and the journal as soon as it can. A signal ends it,
+after it has written and synced what there is.
+
+Exit codes: 0 ended by a signal, or rebuilt; 2, 3 see 'hold help'";
+
+/// Options of `hold journal`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    name: MapName,
+
+    /// The file of the journal
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Behind '--sync every-ms'
+    #[arg(value_name = "N", hide = true)]
+    milliseconds: Option<u64>,
+
+    /// When what was written is made durable: always, 'every-ms N', never
+    #[arg(long, value_name = "WHEN", default_value = "always")]
+    sync: String,
+
+    /// What the map's stream is to keep, if it has none yet: how far the journal may fall behind
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "64MiB")]
+    stream_size: u64,
+
+    /// The file is written anew when it has doubled, but not below this size
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "16MiB")]
+    compact_size: u64,
+
+    /// Drop the map if it is there, and rebuild it from the file
+    #[arg(long, conflicts_with = "replace")]
+    rebuild: bool,
+
+    /// As --rebuild if the map is missing; then end
+    #[arg(long, conflicts_with = "replace")]
+    rebuild_only: bool,
+
+    /// Begin a new file, whatever is in the one that is there
+    #[arg(long)]
+    replace: bool,
+
+    // Last: its options are under a heading of their own.
+    #[command(flatten)]
+    #[command(next_help_heading = "If the hold is not there yet")]
+    hold: NewHold,
+}
+
+impl Args {
+    fn policy(&self) -> Result<SyncPolicy> {
+        let text = match (&*self.sync, self.milliseconds) {
+            ("every-ms", Some(number)) => format!("every-ms={number}"),
+            (_, Some(number)) => {
+                let text = format!("'{number}' is one argument too many: HOLD MAP FILE");
+                return Err(Failure::usage(text));
+            }
+            (text, None) => text.to_owned(),
+        };
+        text.parse().map_err(|error| Failure::usage(format!("--sync: {error}")))
+    }
+}
+
+/// Rebuilds if there is something to rebuild, then keeps the journal.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("journal")?;
+    let sync = args.policy()?;
+    let hold = open(args, directory)?;
+    let service = Service::begin(&hold)?;
+    let options = JournalOptions {
+        sync,
+        stream_bytes: args.stream_size,
+        compact_bytes: args.compact_size,
+        replace: args.replace,
+    };
+    rebuild_if_missing(args, &hold, &options, &output)?;
+    if args.rebuild_only {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let journal = Journal::start(&hold, &args.name.map, &args.file, options)?;
+    let begun = json!({ "event": "journal", "file": args.file, "sync": sync.to_string() });
+    let shown = format!("{}, {sync}", args.file.display());
+    tell(&output, &begun, &shown)?;
+    let said = RefCell::new(None);
+    service.run(|| watch(&journal, &said, &output))?;
+    let status = || journal.status();
+    let error = status().error;
+    drop(journal);
+    error.map_or(Ok(ExitCode::SUCCESS), |why| Err(Failure::failed(why)))
+}
+
+/// The hold; made only if there is a file to rebuild the map from.
+fn open(args: &Args, directory: &Directory) -> Result<Hold> {
+    if args.file.exists() {
+        return args.hold.open_or_create_for_map(directory, &args.name);
+    }
+    directory.open_to_write(&args.name.hold)
+}
+
+fn rebuild_if_missing(
+    args: &Args,
+    hold: &Hold,
+    options: &JournalOptions,
+    output: &Output,
+) -> Result<()> {
+    let name = &args.name.map;
+    let is_there = match hold.open_map(name) {
+        // Half rebuilt by one that was killed.
+        Ok(map) => !map.is_replica(),
+        Err(error) if error.is_not_found() => false,
+        Err(error) => return Err(error.into()),
+    };
+    let wanted = args.rebuild || args.rebuild_only || !is_there;
+    if !wanted || args.replace || !(args.file.exists() || args.rebuild || args.rebuild_only) {
+        return Ok(());
+    }
+    if is_there && args.rebuild {
+        ensure_whole(&args.file)?;
+        hold.drop_map(name)?;
+    }
+    let rebuilt = rebuild(hold, name, &args.file, options)?;
+    let Rebuilt { position, pairs, changes, cut_off_bytes } = &rebuilt;
+    let event = json!({ "event": "rebuilt", "position": position.to_string(), "pairs": pairs,
+        "changes": changes, "cut_off_bytes": cut_off_bytes });
+    let end = match cut_off_bytes {
+        0 => String::new(),
+        bytes => format!("; {} at the end had not become durable", sizes::shown(*bytes)),
+    };
+    let text = format!(
+        "map {} rebuilt: {}, {}{end}",
+        args.name.shown(),
+        sizes::things(*pairs, "pair", "pairs"),
+        sizes::things(*changes, "change since", "changes since")
+    );
+    tell(output, &event, &text)
+}
+
+/// Says what is wrong, once, and that it is over.
+fn watch(journal: &Journal, said: &RefCell<Option<String>>, output: &Output) -> Result<()> {
+    let error = journal.status().error;
+    if journal.is_over() {
+        let why = error.unwrap_or_else(|| "the map is gone".to_owned());
+        return Err(Failure::failed(why));
+    }
+    if error == *said.borrow() {
+        return Ok(());
+    }
+    let text = match &error {
+        Some(why) => format!("nothing is becoming durable: {why}; tries again"),
+        None => "everything is becoming durable again".to_owned(),
+    };
+    tell(output, &json!({ "event": "trouble", "why": error }), &text)?;
+    said.replace(error);
+    Ok(())
+}
+
+fn tell(output: &Output, event: &serde_json::Value, text: &str) -> Result<()> {
+    if output.is_json() {
+        return output.json_line(event);
+    }
+    if !output.is_quiet() {
+        note(&format!("hold journal: {text}"));
+    }
+    Ok(())
+}

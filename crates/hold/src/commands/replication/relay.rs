@@ -1,0 +1,51 @@
+//! `hold relay`: a replica and an origin over the same map, so that one connection brings what many want.
+
+use super::following::Follow;
+use super::serving::Serve;
+use crate::failure::Result;
+use crate::output::Output;
+use crate::target::Directory;
+use std::process::ExitCode;
+
+/// Examples of `hold relay`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold relay tcp:db.example:7400 copy prices --listen unix:/run/prices.sock
+  hold replica unix:/run/prices.sock second prices          # follows the relay
+
+A replica (see 'hold replica --help') that is the origin of others (see 'hold origin --help'). It listens once its map
+has been what its own origin's is; from then on it goes on serving what it has while that is away. If it has to
+begin anew, those that follow it do, too. --secret-file is for both sides of it.
+
+Exit codes: 0 ended by a signal; 2, 3 see 'hold help'";
+
+/// Options of `hold relay`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    serving: Serve,
+
+    // Last: its options are under a heading of their own.
+    #[command(flatten)]
+    following: Follow,
+}
+
+/// Follows and serves.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("relay")?;
+    let places = args.serving.places("relay")?;
+    let following = args.following.begin("relay", directory, &output)?;
+    if !following.service.until(None, |time| following.replica.wait_ready(time))? {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let secret = args.following.secret().read()?;
+    let hold = &following.hold;
+    let serving = args.serving.begin("relay", hold, args.following.map(), secret, &output)?;
+    let serving = serving.listen(places, &output)?;
+    let check = || following.ensure_map().and_then(|()| serving.ensure_map());
+    let served = following.service.run(check);
+    // What comes from now on is for the next one.
+    drop(following);
+    serving.finish();
+    served.map(|()| ExitCode::SUCCESS)
+}

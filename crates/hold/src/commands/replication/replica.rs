@@ -1,0 +1,77 @@
+//! `hold replica`: keeps a map what an origin's map is, or copies it once.
+
+use super::following::{Follow, Following};
+use crate::commands::answer;
+use crate::failure::{Result, complain};
+use crate::formats::sizes;
+use crate::output::Output;
+use crate::target::Directory;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Examples of `hold replica`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold replica unix:/run/prices.sock copy prices            # until Ctrl-C
+  hold replica tcp:db.example:7400 copy prices --secret-file ~/.prices.secret
+  hold replica tcp:7400 ./copy.hold prices --once --timeout 1m || echo 'not in time'
+  hold replica tcp:7400 copy prices --format json           # {\"event\":\"ready\",\"position\":...}
+  hold stat copy prices                                     # how far behind it is
+
+The hold and the map are made if they are not there. Everybody may read the map, as any other; writing
+it is an error: write at the origin. A first copy, or a new one, is built beside and shown as a whole.
+
+If the origin is not there, or goes away, the map stays as it is and the replica tries again, after at most some
+seconds each time; it goes on from where it was, also after it was killed. So it may be started before
+its origin. What was lost and found again is told on standard error. One replica at a time writes a map.
+
+--once ends as soon as the map is what the origin's was when it was asked; the copy stays, and can be brought up
+to date by the same command.
+
+Exit codes: 0 ended by a signal, or with --once the copy is there; 1 with --once and --timeout the time ran out
+before; 130 with --once a signal came before; 2, 3 see 'hold help'. What tcp brings is not encrypted: between machines
+use a tunnel.";
+
+/// Options of `hold replica`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Copy the map once, and end
+    #[arg(long)]
+    once: bool,
+
+    /// How long the copy may take [default: as long as it takes]
+    #[arg(long, value_name = "TIME", value_parser = sizes::wait, requires = "once")]
+    timeout: Option<Duration>,
+
+    // Last: its options are under a heading of their own.
+    #[command(flatten)]
+    following: Follow,
+}
+
+/// Follows.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("replica")?;
+    let following = args.following.begin("replica", directory, &output)?;
+    if args.once {
+        return once(args, &following, &output);
+    }
+    following.service.run(|| following.ensure_map())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn once(args: &Args, following: &Following, output: &Output) -> Result<ExitCode> {
+    let (replica, service) = (&following.replica, &following.service);
+    let begun = Instant::now();
+    let left = || args.timeout.map(|time| time.saturating_sub(begun.elapsed()));
+    let is_ready = |time| replica.wait(time, |_| following.is_ready());
+    let is_there = service.until(left(), is_ready)?;
+    if service.is_over() && !is_there {
+        return Ok(crate::workload::interrupt::EXIT_CODE.into());
+    }
+    if !is_there && !output.is_quiet() {
+        let why = replica.status().last_error;
+        let why = why.map_or(String::new(), |why| format!(": {why}"));
+        complain(&format!("{}: no copy in time{why}", args.following.shown()));
+    }
+    Ok(answer(is_there))
+}

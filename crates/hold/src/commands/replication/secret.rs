@@ -1,0 +1,77 @@
+//! The file with the secret that an origin and its replicas know.
+//!
+//! A secret in an argument would be seen by everybody (`ps`), so there is no such option.
+
+use crate::failure::{Failure, Result};
+use commonhold_net::replicate::Secret;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Fewer bytes are guessed too easily.
+const SHORTEST: usize = 16;
+/// More are no secret, but the wrong file.
+const LONGEST: usize = 64 << 10;
+/// What others may do with a file.
+const OTHERS: u32 = 0o007;
+
+/// Where the secret stands.
+#[derive(clap::Args, Debug, Clone, Default)]
+pub struct SecretFile {
+    /// Each side has to prove that it knows what is in this file (16 bytes or more, a line end left out)
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+}
+
+impl SecretFile {
+    /// The secret, if there is to be one.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is too short or too long, or is open to everybody.
+    pub fn read(&self) -> Result<Option<Secret>> {
+        let secret = self.secret_file.as_deref().map(read);
+        Ok(secret.transpose()?.map(Secret::new))
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let shown = path.display();
+    let io = |e: std::io::Error| Failure::failed(format!("{shown}: {e}"));
+    let file = File::open(path).map_err(io)?;
+    let mode = file.metadata().map_err(io)?.permissions().mode();
+    if mode & OTHERS != 0 {
+        return Err(Failure::failed(format!(
+            "{shown}: everybody may read or change this secret; 'chmod 600 {shown}'"
+        )));
+    }
+    let mut bytes = Vec::new();
+    file.take(LONGEST as u64 + 1).read_to_end(&mut bytes).map_err(io)?;
+    let kept = without_line_end(&bytes);
+    if !(SHORTEST..=LONGEST).contains(&kept.len()) {
+        return Err(Failure::failed(format!(
+            "{shown}: a secret has {SHORTEST} bytes to 64 KiB; \
+             'head -c 32 /dev/urandom | base64 > FILE' makes one"
+        )));
+    }
+    Ok(kept.to_vec())
+}
+
+/// Editors and `echo` put one at the end.
+fn without_line_end(bytes: &[u8]) -> &[u8] {
+    let kept = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    kept.strip_suffix(b"\r").unwrap_or(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_end_is_no_part_of_a_secret() {
+        for text in [&b"a secret"[..], b"a secret\n", b"a secret\r\n"] {
+            assert_eq!(without_line_end(text), b"a secret");
+        }
+        assert_eq!(without_line_end(b"a\n\n"), b"a\n");
+    }
+}

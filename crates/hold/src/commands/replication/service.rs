@@ -1,0 +1,89 @@
+//! What runs until a signal comes: it looks now and then whether there is still something to serve.
+//!
+//! A hold may be deleted under a program that has it open (`hold drop --force`, logind's RemoveIPC): the program would go
+//! on with what nobody else can see. So would an origin whose map was dropped. Both end instead, and say so.
+
+use crate::failure::{Failure, Result};
+use crate::workload::interrupt::Interrupt;
+use commonhold::Hold;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How often it looks.
+const LOOK: Duration = Duration::from_secs(1);
+/// The same, while somebody waits for a condition.
+const TURN: Duration = Duration::from_millis(50);
+
+/// Something that runs on a hold until it is told to end.
+pub struct Service {
+    interrupt: Interrupt,
+    path: PathBuf,
+    /// Device and inode.
+    identity: Option<(u64, u64)>,
+}
+
+impl Service {
+    /// Begins to watch for signals, and over the hold's file.
+    pub fn begin(hold: &Hold) -> Result<Service> {
+        let path = hold.path().to_owned();
+        let identity = identity(&path);
+        Ok(Service { interrupt: Interrupt::watch()?, path, identity })
+    }
+
+    /// Runs until a signal comes.
+    ///
+    /// # Errors
+    /// If the hold is gone; those of `check`, which is asked once a second.
+    pub fn run(&self, check: impl Fn() -> Result<()>) -> Result<()> {
+        while !self.interrupt.wait(LOOK) {
+            self.ensure_hold()?;
+            check()?;
+        }
+        Ok(())
+    }
+
+    /// Waits with `wait`, which is told how long and says whether it has come about; false if a signal came before, or if the time
+    /// ran out.
+    ///
+    /// # Errors
+    /// If the hold is gone.
+    pub fn until(
+        &self,
+        patience: Option<Duration>,
+        wait: impl Fn(Duration) -> bool,
+    ) -> Result<bool> {
+        // Beyond what a clock can say: for ever.
+        let end = patience.and_then(|patience| Instant::now().checked_add(patience));
+        loop {
+            let left = end.map_or(TURN, |end| end.saturating_duration_since(Instant::now()));
+            if wait(left.min(TURN)) {
+                return Ok(true);
+            }
+            if left.is_zero() || self.is_over() {
+                return Ok(false);
+            }
+            self.ensure_hold()?;
+        }
+    }
+
+    /// Whether a signal has come.
+    pub fn is_over(&self) -> bool {
+        self.interrupt.came()
+    }
+
+    fn ensure_hold(&self) -> Result<()> {
+        match identity(&self.path) == self.identity {
+            true => Ok(()),
+            false => Err(Failure::failed(format!(
+                "{}: this hold was deleted or replaced; start again with the one that is there now",
+                self.path.display()
+            ))),
+        }
+    }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}

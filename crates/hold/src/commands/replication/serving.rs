@@ -1,0 +1,240 @@
+//! The side that serves: where it listens, how, and what is said of it.
+
+use crate::failure::{Failure, Result, note};
+use crate::formats::{printable, sizes};
+use crate::output::Output;
+use clap::ValueEnum;
+use commonhold::{Hold, Map};
+use commonhold_net::event::LoopKind;
+use commonhold_net::replicate::{Address, Notice, Origin, OriginOptions, Secret, Transmission};
+use listenfd::ListenFd;
+use rustix::net::sockopt::socket_acceptconn;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::json;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the end may take.
+const GRACE: Duration = Duration::from_secs(5);
+/// Descriptors that an origin needs beside one for each replica.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// Where and how is listened.
+#[derive(clap::Args, Debug)]
+pub struct Serve {
+    /// Where replicas connect: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any. More than once if need be
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<Address>,
+
+    /// Threads that serve replicas
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u8).range(1..=64))]
+    io_threads: u8,
+
+    /// How these threads wait for the network
+    #[arg(long = "loop", value_enum, default_value_t = Loop::Epoll)]
+    kind: Loop,
+
+    /// What the map's stream is to keep, if it has none yet
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "64MiB")]
+    stream_size: u64,
+
+    /// Send when so many bytes of changes wait, or after --delay, instead of at once
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, requires = "delay")]
+    watermark: Option<u64>,
+
+    /// How long fewer bytes than --watermark may wait
+    #[arg(long, value_name = "TIME", value_parser = sizes::wait, requires = "watermark")]
+    delay: Option<Duration>,
+
+    /// Only processes of these users may connect to unix sockets, as far as the sockets' files let them
+    #[arg(long, value_name = "UID", value_delimiter = ',')]
+    allow_uid: Vec<u32>,
+
+    /// Connections at most
+    #[arg(long, value_name = "N", default_value_t = 8192,
+        value_parser = clap::value_parser!(u32).range(1..))]
+    max_replicas: u32,
+}
+
+/// How threads wait for the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Loop {
+    /// One call of the system for each replica, by the thread itself
+    Epoll,
+    /// The same, with a pool of more threads for the calls
+    Pool,
+    /// io_uring, one call for many; epoll where the system has none
+    Uring,
+}
+
+impl From<Loop> for LoopKind {
+    fn from(kind: Loop) -> LoopKind {
+        match kind {
+            Loop::Epoll => LoopKind::Epoll,
+            Loop::Pool => LoopKind::Pool,
+            Loop::Uring => LoopKind::Uring,
+        }
+    }
+}
+
+/// Where is listened: at addresses, and at sockets that were handed over.
+pub struct Places {
+    addresses: Vec<Address>,
+    sockets: Vec<OwnedFd>,
+}
+
+impl Serve {
+    /// Where is to be listened.
+    ///
+    /// # Errors
+    /// Usage, if that is nowhere; if what was handed over are no stream sockets.
+    pub fn places(&self, verb: &str) -> Result<Places> {
+        let sockets = handed_over()?;
+        if sockets.is_empty() && self.listen.is_empty() {
+            return Err(Failure::usage(format!(
+                "'hold {verb}' has nowhere to listen: add --listen unix:/path/of/socket or --listen tcp:PORT \
+                 (this machine), --listen tcp:ADDRESS:PORT (others, too), or start it by a systemd socket"
+            )));
+        }
+        Ok(Places { addresses: self.listen.clone(), sockets })
+    }
+
+    /// Begins to serve; nobody can connect yet.
+    pub fn begin(
+        &self,
+        verb: &'static str,
+        hold: &Hold,
+        map: &str,
+        secret: Option<Secret>,
+        output: &Output,
+    ) -> Result<Serving> {
+        allow_descriptors(u64::from(self.max_replicas) + OTHER_DESCRIPTORS);
+        let voice = Voice { verb, quiet: output.is_quiet() };
+        let has_secret = secret.is_some();
+        let options = OriginOptions {
+            stream_bytes: self.stream_size,
+            io_threads: self.io_threads.into(),
+            kind: self.kind.into(),
+            transmission: Transmission::Automatic {
+                watermark: self.watermark.unwrap_or_default(),
+                delay: self.delay.unwrap_or_default(),
+            },
+            secret,
+            allowed_uids: (!self.allow_uid.is_empty()).then(|| self.allow_uid.clone()),
+            most_replicas: usize::try_from(self.max_replicas).unwrap_or(usize::MAX),
+            notice: Some(voice.as_notice()),
+        };
+        let origin = Origin::start(hold, map, options)?;
+        Ok(Serving { origin, map: hold.open_map(map)?, voice, has_secret })
+    }
+}
+
+/// An origin that runs.
+pub struct Serving {
+    origin: Origin,
+    map: Map,
+    voice: Voice,
+    has_secret: bool,
+}
+
+impl Serving {
+    /// Listens, and says where.
+    pub fn listen(self, places: Places, output: &Output) -> Result<Serving> {
+        let mut listening = Vec::new();
+        for socket in places.sockets {
+            listening.push(self.origin.listen_on(socket)?);
+        }
+        for address in &places.addresses {
+            listening.push(self.origin.listen(address)?);
+        }
+        if !self.has_secret && listening.iter().any(|a| matches!(a, Address::Tcp(..))) {
+            self.voice.say("whoever can connect over tcp is sent the map: see --secret-file");
+        }
+        let names: Vec<String> = listening.iter().map(ToString::to_string).collect();
+        match output.is_json() {
+            true => output.json_line(&json!({ "listening": names }))?,
+            false => self.voice.say(&format!(
+                "map {}: listens at {}",
+                printable(self.map.name()),
+                names.join(", ")
+            )),
+        }
+        Ok(self)
+    }
+
+    /// Fails if the map was dropped: there will be nothing to serve any more.
+    pub fn ensure_map(&self) -> Result<()> {
+        match self.map.follow() {
+            Err(error) if error.is_not_found() => Err(Failure::failed(format!(
+                "map {} was dropped, or is another one now: start again to serve that",
+                printable(self.map.name())
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends what there is, and ends.
+    pub fn finish(self) {
+        self.origin.finish(GRACE);
+    }
+}
+
+/// Says what happens to an origin.
+#[derive(Clone, Copy)]
+struct Voice {
+    verb: &'static str,
+    quiet: bool,
+}
+
+impl Voice {
+    fn say(self, text: &str) {
+        if !self.quiet {
+            note(&format!("hold {}: {text}", self.verb));
+        }
+    }
+
+    fn as_notice(self) -> Notice {
+        Arc::new(move |text: &str| self.say(&printable(text)))
+    }
+}
+
+/// The sockets that whoever started this process has handed over, as systemd does.
+fn handed_over() -> Result<Vec<OwnedFd>> {
+    let mut given = ListenFd::from_env();
+    let mut sockets = Vec::new();
+    for index in 0..given.len() {
+        if let Ok(Some(socket)) = given.take_unix_listener(index) {
+            sockets.push(socket.into());
+            continue;
+        }
+        let socket = given.take_tcp_listener(index).map_err(|_| {
+            strange(index, "neither a unix nor a TCP stream socket: see ListenStream= of its unit")
+        })?;
+        sockets.extend(socket.map(OwnedFd::from));
+    }
+    for (index, socket) in sockets.iter().enumerate() {
+        if !socket_acceptconn(socket).unwrap_or(false) {
+            return Err(strange(
+                index,
+                "a connection, not one that listens: see Accept=no of its unit",
+            ));
+        }
+    }
+    Ok(sockets)
+}
+
+fn strange(index: usize, what: &str) -> Failure {
+    Failure::failed(format!("socket {index} of those handed over (LISTEN_FDS) is {what}"))
+}
+
+/// Lets this process have so many descriptors, or as many as it may have.
+fn allow_descriptors(wanted: u64) {
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(u64::MAX).min(wanted);
+    if limit.current.is_some_and(|current| current < most) {
+        // If it cannot be, connections beyond the limit wait, which the origin says.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit });
+    }
+}

@@ -1,0 +1,52 @@
+//! `hold sync`: waits until a map's journal has made every change durable.
+
+use crate::failure::{NO, Result, complain};
+use crate::formats::sizes;
+use crate::output::Output;
+use crate::target::{Directory, MapName};
+use commonhold::ErrorKind;
+use serde_json::json;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Examples of `hold sync`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold set shop prices apple 4 && hold sync shop prices && echo 'safe'
+  hold sync shop prices --timeout 100ms || echo 'not known to be safe'
+
+Waits until every change of the map that was made before is in its journal ('hold journal') and on the disk.
+
+Exit codes: 0 all of it is; 1 not within the time; 3 no journal runs, or it cannot write; a message says why";
+
+/// Options of `hold sync`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    name: MapName,
+
+    /// How long to wait
+    #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "10s")]
+    timeout: Duration,
+}
+
+/// Waits.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("sync")?;
+    let map = directory.map_to_write(&args.name)?;
+    match map.sync(args.timeout) {
+        Ok(position) => {
+            if output.is_json() {
+                output.json_line(&json!({ "durable": position.to_string() }))?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) if error.kind() == ErrorKind::TimedOut => {
+            if !output.is_quiet() {
+                complain(&error.to_string());
+            }
+            Ok(NO.into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,111 @@
+//! `hold verify`: compares a replica with its origin, pair by pair, while both go on.
+
+use super::secret::SecretFile;
+use crate::commands::answer;
+use crate::failure::Result;
+use crate::formats::{bytes, shown, sizes};
+use crate::output::Output;
+use crate::target::{Directory, MapName};
+use commonhold_net::replicate::{Address, ReplicaOptions, Verified, verify};
+use serde_json::json;
+use std::fmt::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Examples of `hold verify`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold verify tcp:7400 copy prices && echo 'the same'
+  hold verify unix:/run/prices.sock copy prices --most 1000 --format json
+
+Compares every pair at one position of the origin's stream, while writers go on, and names the keys that
+differ. Takes the map from the origin once more, into memory; keys that change meanwhile are looked at
+again. The digests of equal maps are equal, also on different machines.
+
+Exit codes: 0 the same; 1 keys differ, or changed all the time so that it is not known; 2, 3 see 'hold help'";
+
+/// Options of `hold verify`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Where the origin listens: unix:PATH, tcp:HOST:PORT, or tcp:PORT on this machine
+    #[arg(value_name = "ADDRESS")]
+    origin: Address,
+
+    #[command(flatten)]
+    name: MapName,
+
+    #[command(flatten)]
+    secret: SecretFile,
+
+    /// How long it may take
+    #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "1m")]
+    timeout: Duration,
+
+    /// Name so many keys at most
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    most: usize,
+}
+
+/// Compares.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("verify")?;
+    let options = ReplicaOptions { secret: args.secret.read()?, ..ReplicaOptions::default() };
+    let hold = directory.open_to_read(&args.name.hold)?;
+    let how = (args.timeout, args.most);
+    let found = verify(&hold, &args.name.map, &args.origin, options, how)?;
+    if output.is_json() {
+        output.json(&as_json(&found))?;
+    } else {
+        output.text(&as_text(&found, args))?;
+    }
+    Ok(answer(found.is_equal()))
+}
+
+fn as_json(found: &Verified) -> serde_json::Value {
+    json!({
+        "equal": found.is_equal(),
+        "position": found.position.to_string(),
+        "pairs": found.pairs,
+        "origin_digest": found.origin_digest,
+        "replica_digest": found.replica_digest,
+        "different": found.different,
+        "undecided": found.undecided,
+        "differing": found.differing.iter().map(|key| bytes::json(key)).collect::<Vec<_>>(),
+    })
+}
+
+fn as_text(found: &Verified, args: &Args) -> String {
+    let mut text = String::new();
+    let mut line = |line: String| {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{line}");
+    };
+    for key in &found.differing {
+        line(format!("differs: {}", shown(key)));
+    }
+    let more = found.different - found.differing.len() as u64;
+    if more > 0 {
+        line(format!("and {} more", sizes::things(more, "key", "keys")));
+    }
+    if found.undecided > 0 {
+        let keys = sizes::things(found.undecided, "key", "keys");
+        line(format!("{keys} changed all the time: not known; give more --timeout"));
+    }
+    if found.is_equal() {
+        line(format!(
+            "map {} is what {} has: {}, digest {}, at {}",
+            args.name.shown(),
+            args.origin,
+            sizes::things(found.pairs, "pair", "pairs"),
+            found.replica_digest,
+            found.position
+        ));
+    } else {
+        line(format!(
+            "digest at the origin {}, here {}",
+            found.origin_digest, found.replica_digest
+        ));
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
