@@ -4,9 +4,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-const PACKAGES: [&str; 4] = ["redis-server", "memcached", "g++", "libspdlog-dev"];
+const PACKAGES: [&str; 5] = ["redis-server", "memcached", "nats-server", "g++", "libspdlog-dev"];
 
-/// Installs the packages of both servers, and those with which spdlog's driver is compiled. The
+/// Installs the packages of the servers, and those with which spdlog's driver is compiled. The
 /// benchmark starts servers of its own; those that the packages would start as services it neither
 /// needs nor uses, so they are told not to start.
 ///

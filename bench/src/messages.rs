@@ -43,7 +43,8 @@ pub trait Port: Send {
         bail!("this worker does not receive")
     }
 
-    /// Of the last worker in `log`: returns when so many lines more are in the file.
+    /// Of the last worker: in `log`, returns when so many lines more are in the file; in
+    /// `replicate`, when so many changes more have come to all that follow.
     fn deliver(&mut self, _lines: u64) -> Result<()> {
         bail!("this worker does not deliver")
     }

@@ -14,6 +14,7 @@ use commonhold_bench::{
         log::{self as lines, Line},
         message::message,
         queue::ELEMENTS,
+        replicate::FOLLOWERS,
         tally::Tally,
     },
 };
@@ -134,6 +135,18 @@ fn log(name: &str) {
     });
 }
 
+fn replicate(name: &str) {
+    with(name, "replicate", |ports, _| {
+        let mut tally = Tally::new(false).unwrap();
+        let workload = workloads::of_messages("replicate").unwrap();
+        let shape = shape("replicate");
+        for (seat, port) in (0..).zip(ports.iter_mut()) {
+            workload.run("stream", seat, &shape, port.as_mut(), &mut tally).unwrap();
+        }
+        assert_eq!(tally.operations, shape.keys * FOLLOWERS);
+    });
+}
+
 macro_rules! rivals {
     ($($workload:ident: $($(#[$which:meta])* $test:ident $name:literal)*;)*) => {
         const TESTED: &[(&str, &[&str])] = &[$((stringify!($workload), &[$($name),*])),*];
@@ -171,6 +184,10 @@ rivals! {
         spdlog "spdlog async"
         tracing_appender "tracing-appender"
         file_mutex "file mutex";
+    replicate:
+        commonhold "commonhold"
+        redis_replicas "redis replicas"
+        nats "nats";
 }
 
 #[test]

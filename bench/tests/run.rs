@@ -75,6 +75,7 @@ fn every_workload_runs_over_every_rival() {
         "private.load",
         "queue.many",
         "queue.one",
+        "replicate.stream",
     ];
     assert_eq!(workloads, BTreeSet::from(expected));
     for result in all["results"].as_array().unwrap() {
@@ -112,7 +113,8 @@ fn values(all: &Value, workload: &str, metric: &str) -> usize {
 
 #[test]
 fn messages_pass_between_many_workers() {
-    let all = results(&["channel", "broadcast", "queue", "--keys", "20000", "--rounds", "1"]);
+    let workloads = ["channel", "broadcast", "queue", "replicate"];
+    let all = results(&[&workloads[..], &["--keys", "20000", "--rounds", "1"]].concat());
     let systems = |workload: &str| {
         let systems = all["systems"].as_array().unwrap().iter();
         systems.filter(|one| one["workload"] == workload).count()
@@ -124,6 +126,7 @@ fn messages_pass_between_many_workers() {
         ("broadcast.stream", "messages_per_s"),
         ("queue.one", "moves_per_s"),
         ("queue.many", "moves_per_s"),
+        ("replicate.stream", "messages_per_s"),
     ] {
         let workload = phase.split('.').next().unwrap();
         assert_eq!(values(&all, phase, metric), systems(workload), "{phase} {metric}");

@@ -12,7 +12,9 @@ mod bus;
 mod commonhold;
 mod commonhold_channel;
 mod commonhold_log;
+mod commonhold_origin;
 mod commonhold_queue;
+mod followers;
 mod hashbrown;
 #[cfg(feature = "iceoryx2")]
 mod iceoryx;
@@ -22,8 +24,10 @@ mod left_out;
 mod lmdb;
 mod memcached;
 mod mutex_file;
+mod nats;
 mod redb;
 mod redis;
+mod redis_replicas;
 pub mod server;
 mod socket;
 mod spdlog;
@@ -67,6 +71,9 @@ static CARRIERS: &[&dyn Carrier] = &[
     &spdlog::Spdlog,
     &tracing_appender::NonBlocking,
     &mutex_file::MutexFile,
+    &commonhold_origin::CommonholdOrigin,
+    &redis_replicas::Replicas,
+    &nats::Nats,
 ];
 
 /// Those that keep keys and values, Commonhold first.

@@ -29,8 +29,18 @@ impl Server {
     /// Starts `program` and returns when it accepts connections on `socket`. The thread that calls
     /// this must outlive the server: see [`leash`].
     pub fn start(program: &str, arguments: &[String], socket: &Path) -> Result<Server> {
-        let log = socket.with_extension("log");
-        let output = fs::File::create(&log).context("cannot make the server's log file")?;
+        let answers = || UnixStream::connect(socket).is_ok();
+        Server::start_when(program, arguments, &socket.with_extension("log"), &answers)
+    }
+
+    /// The same, when `answers` says that it does; what it says goes to the file `log`.
+    pub fn start_when(
+        program: &str,
+        arguments: &[String],
+        log: &Path,
+        answers: &dyn Fn() -> bool,
+    ) -> Result<Server> {
+        let output = fs::File::create(log).context("cannot make the server's log file")?;
         let child = leash::command(program)
             .args(arguments)
             .stdin(Stdio::null())
@@ -39,19 +49,24 @@ impl Server {
             .spawn()
             .with_context(|| format!("cannot start {program}"))?;
         let mut server = Server { child };
-        server.await_connection(program, socket, &log)?;
+        server.await_answer(program, log, answers)?;
         Ok(server)
     }
 
-    /// Neither server can tell an unrelated process that it listens, so this asks until it does.
-    fn await_connection(&mut self, program: &str, socket: &Path, log: &Path) -> Result<()> {
+    /// No server can tell an unrelated process that it listens, so this asks until it does.
+    fn await_answer(
+        &mut self,
+        program: &str,
+        log: &Path,
+        answers: &dyn Fn() -> bool,
+    ) -> Result<()> {
         let start = Instant::now();
-        while UnixStream::connect(socket).is_err() {
+        while !answers() {
             let ended = self.child.try_wait().context("cannot ask after the server")?;
             if ended.is_some() || start.elapsed() > START_LIMIT {
                 let what = ended.map_or("does not answer".to_owned(), |s| format!("ended: {s}"));
                 let said = fs::read_to_string(log).unwrap_or_default();
-                bail!("{program} on {} {what}; it said:\n{said}", socket.display());
+                bail!("{program} {what}; it said:\n{said}");
             }
             thread::sleep(BETWEEN_TRIES);
         }

@@ -21,6 +21,7 @@ mod map;
 pub mod message;
 mod private;
 pub mod queue;
+pub mod replicate;
 pub mod tally;
 
 /// What all workloads have in common.
@@ -99,8 +100,8 @@ pub trait OfMessages: Workload {
     }
 }
 
-static OF_MESSAGES: [&dyn OfMessages; 4] =
-    [&channel::Channel, &broadcast::Broadcast, &queue::Queue, &log::Log];
+static OF_MESSAGES: [&dyn OfMessages; 5] =
+    [&channel::Channel, &broadcast::Broadcast, &queue::Queue, &log::Log, &replicate::Replicate];
 
 /// All of them.
 pub fn all() -> impl Iterator<Item = &'static dyn Workload> {

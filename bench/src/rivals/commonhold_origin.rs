@@ -1,0 +1,163 @@
+//! Commonhold's origin, through its public API and nothing else: a map with a stream, replicas over a unix socket.
+
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use commonhold::{Hold, Map, MapOptions};
+use commonhold_net::replicate::{Address, Origin, OriginOptions, Tap};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::OURS;
+use crate::{
+    messages::{Carrier, Port},
+    rival::{Rival, Shape, Sharing},
+    rivals::server::Server,
+    workloads::replicate::{FOLLOWERS, KEY, VALUE},
+};
+
+const HOLD: &str = "bench";
+const MAP: &str = "table";
+const STREAM_BYTES: u64 = 64 << 20;
+/// Bytes of a change in the stream.
+const FRAME: u64 = 40 + (KEY + VALUE) as u64;
+/// The writer is so many changes ahead of the slowest replica at most, far less than the stream keeps.
+const AHEAD: u64 = 16_384;
+const PATIENCE: Duration = Duration::from_secs(20);
+const READ_BYTES: usize = 256 << 10;
+
+/// See the module.
+pub struct CommonholdOrigin;
+
+fn address(site: &Path) -> PathBuf {
+    site.join("origin.sock")
+}
+
+impl Rival for CommonholdOrigin {
+    fn name(&self) -> &'static str {
+        OURS
+    }
+
+    fn version(&self) -> Result<String> {
+        super::locked_version("commonhold")
+    }
+
+    fn settings(&self) -> &'static str {
+        "memory hold, a stream of 64 MiB, one thread that sends (epoll), unix sockets; the writer at most 16384 changes ahead"
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::Processes
+    }
+
+    fn plays(&self, workload: &str) -> bool {
+        workload == "replicate"
+    }
+
+    fn prepare(&self, site: &Path, _shape: &Shape) -> Result<Option<Server>> {
+        let hold = Hold::options().directory(site).create(HOLD);
+        let hold = hold.context("cannot create the hold")?;
+        hold.map(MAP, MapOptions::general()).context("cannot make the map")?;
+        hold.begin_stream(MAP, STREAM_BYTES).context("cannot make the stream")?;
+        hold.close().context("cannot close the hold")?;
+        Ok(None)
+    }
+}
+
+impl Carrier for CommonholdOrigin {
+    fn open(&self, site: &Path, _shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
+        let open = |seat| -> Result<Box<dyn Port>> {
+            match seat {
+                0 => Ok(Box::new(Writer::open(site)?)),
+                _ => Ok(Box::new(Replicas::open(site)?)),
+            }
+        };
+        seats.map(open).collect()
+    }
+}
+
+struct Writer {
+    origin: Origin,
+    map: Map,
+    /// How many changes it may make without looking.
+    budget: u64,
+}
+
+impl Writer {
+    fn open(site: &Path) -> Result<Writer> {
+        let hold = Hold::options().directory(site).open(HOLD).context("cannot open the hold")?;
+        let origin = Origin::start(&hold, MAP, OriginOptions::default())?;
+        origin.listen(&Address::Unix(address(site)))?;
+        Ok(Writer { origin, map: hold.open_map(MAP)?, budget: 0 })
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        while self.budget == 0 {
+            let tail = self.map.follow()?.position().offset;
+            let sent = self.origin.sent_to_all().unwrap_or(0);
+            self.budget = AHEAD.saturating_sub(tail.saturating_sub(sent) / FRAME);
+            if self.budget == 0 {
+                std::thread::sleep(Duration::from_micros(20));
+            }
+        }
+        self.budget -= 1;
+        Ok(())
+    }
+}
+
+impl Port for Writer {
+    fn send(&mut self, message: &[u8]) -> Result<()> {
+        self.wait()?;
+        let (key, value) = message.split_at(KEY);
+        self.map.set(key, value)?;
+        Ok(())
+    }
+}
+
+struct Replicas {
+    taps: Vec<Tap>,
+    offset: u64,
+}
+
+impl Replicas {
+    fn open(site: &Path) -> Result<Replicas> {
+        let address = Address::Unix(address(site));
+        let start = Instant::now();
+        let connect = |_| loop {
+            match Tap::connect(&address, PATIENCE) {
+                Ok(tap) => return Ok(tap),
+                Err(error) if start.elapsed() > PATIENCE => bail!("no origin: {error}"),
+                // The other worker is about to listen.
+                Err(_) => std::thread::sleep(Duration::from_millis(2)),
+            }
+        };
+        let taps = (0..FOLLOWERS).map(connect).collect::<Result<Vec<_>>>()?;
+        Ok(Replicas { taps, offset: 0 })
+    }
+}
+
+impl Port for Replicas {
+    fn deliver(&mut self, changes: u64) -> Result<()> {
+        self.offset += changes * FRAME;
+        let (end, mut buffer) = (self.offset, vec![0; READ_BYTES]);
+        let mut waiting: Vec<&mut Tap> = self.taps.iter_mut().collect();
+        while !waiting.is_empty() {
+            let sockets = waiting.iter().map(|tap| tap.socket().try_clone_to_owned());
+            let sockets = sockets.collect::<std::io::Result<Vec<_>>>()?;
+            let mut polled: Vec<_> =
+                sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+            poll(&mut polled, None).context("cannot wait for changes")?;
+            for (tap, polled) in waiting.iter_mut().zip(&polled) {
+                if !polled.revents().is_empty() && tap.drain(&mut buffer)? == Some(0) {
+                    bail!("the origin has closed a connection");
+                }
+            }
+            // Beside changes a little is said of the time: only the last of them tells.
+            waiting.retain(|tap| tap.bytes() < end || tap.offset() != Some(end));
+        }
+        Ok(())
+    }
+}
