@@ -13,5 +13,6 @@ mod party;
 mod replicate;
 mod stairs;
 mod stalls;
+mod store;
 mod verify;
 mod wire;
