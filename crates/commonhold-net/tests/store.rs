@@ -75,7 +75,7 @@ fn version(key: u64, seen: &[u8]) -> u64 {
 fn look<S: Store>(store: &S, key: u64) -> Option<Vec<u8>> {
     let found = store.get(&key.to_le_bytes())?;
     let copy = found.as_ref().to_vec();
-    store.recycle(found);
+    store.recycle(found.into());
     Some(copy)
 }
 

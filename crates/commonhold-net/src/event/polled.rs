@@ -266,6 +266,10 @@ impl<P: Outgoing, C: Calls<P>> Driver<P> for Polled<P, C> {
         }
     }
 
+    fn finish(&mut self, socket: SocketId) {
+        self.table.finish(socket);
+    }
+
     fn shut(&mut self, id: SocketId) {
         let Some(socket) = self.table.open(id) else { return };
         // By hand: a duplicate in another process would keep it registered. It can only fail because it is not.

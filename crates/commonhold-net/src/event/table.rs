@@ -211,6 +211,14 @@ impl<P> Table<P> {
         false
     }
 
+    /// Ends the sending direction.
+    pub(super) fn finish(&mut self, id: SocketId) {
+        if let Some(socket) = self.open(id) {
+            // It can only fail because there is no connection any more.
+            let _ = rustix::net::shutdown(&socket.fd, rustix::net::Shutdown::Write);
+        }
+    }
+
     /// Cancels what was given and is not running, of a socket that was shut; closes it if nothing is left.
     pub(super) fn cancel(&mut self, id: SocketId) {
         let Some(socket) = self.places.get_mut(id.index as usize).and_then(|at| at.socket.as_mut())

@@ -13,7 +13,7 @@
 //! Unsafe to lend the kernel a buffer and a payload, and to believe it how much it received; the invariant is the reason.
 #![allow(unsafe_code)]
 
-use super::calls::is_passed_over;
+use super::calls::{flags, is_passed_over, send_file};
 use super::choose::Options;
 use super::deadline::Deadline;
 use super::driver::{Done, Driver, SocketId};
@@ -77,8 +77,12 @@ impl<P: Outgoing> Uring<P> {
             Task::Send(place) => {
                 let Some((_, socket)) = at(table, place) else { return };
                 let Some(payload) = &socket.send.given else { return };
-                // SAFETY: the table keeps the payload while the side is running, and its parts are readable as long.
-                unsafe { ring.send(place, socket.fd.as_raw_fd(), payload.parts()) }
+                let fd = socket.fd.as_raw_fd();
+                match payload.file() {
+                    Some(_) => ring.watch_room(place, fd),
+                    // SAFETY: the table keeps the payload while the side is running, and its parts are readable as long.
+                    None => unsafe { ring.send(place, fd, payload.parts(), flags(payload)) },
+                }
             }
             Task::Pause(place) => ring.pause(place),
             Task::Cancel(place) => {
@@ -163,14 +167,22 @@ fn received<P>(
     false
 }
 
-/// Notes the completion of a send; whether it is to be repeated.
-fn sent<P>(
+/// Notes the completion of a send; whether it is to be repeated. A file is only sent now.
+fn sent<P: Outgoing>(
     socket: &mut Socket<P>,
     id: SocketId,
     result: io::Result<usize>,
     done: &mut Vec<Done<P>>,
 ) -> bool {
     if is_repeated(&result, socket) {
+        return true;
+    }
+    let file = socket.send.given.as_ref().and_then(Outgoing::file);
+    let result = match file.filter(|_| result.is_ok() && !socket.shut) {
+        Some(part) => send_file(socket.fd.as_fd(), part),
+        None => result,
+    };
+    if matches!(&result, Err(error) if error.kind() == io::ErrorKind::WouldBlock) && !socket.shut {
         return true;
     }
     socket.send.running = false;
@@ -248,6 +260,10 @@ impl<P: Outgoing> Driver<P> for Uring<P> {
             socket.send.running = true;
             self.tasks.push_back(Task::Send(id.index));
         }
+    }
+
+    fn finish(&mut self, socket: SocketId) {
+        self.table.finish(socket);
     }
 
     fn shut(&mut self, id: SocketId) {

@@ -31,7 +31,7 @@ pub(crate) mod verify;
 pub(crate) mod watch;
 pub(crate) mod wire;
 
-pub use address::Address;
+pub use address::{Address, Listener};
 pub use desk::{OriginReport, ReplicaInfo};
 pub use origin::{Notice, Origin, OriginOptions, Transmission};
 pub use replica::{Replica, ReplicaEvents, ReplicaOptions, ReplicaStatus};

@@ -144,7 +144,7 @@ every_store! {
         for (key, pinned) in (1..).zip(pinned) {
             if let Some(pinned) = pinned {
                 assert_eq!(version(key, pinned.as_ref()), 1, "{kinds:?}");
-                store.recycle(pinned);
+                store.recycle(pinned.into());
             }
         }
     }

@@ -9,6 +9,7 @@ use super::contract::{Store, StoreStat};
 use super::eviction::Eviction;
 use super::tag::Tag;
 use super::tally::{Event, Tally};
+use crate::files::payload::Contents;
 use std::sync::Arc;
 
 /// What an entry counts besides the bytes of its key and of its value: its places in tables and queues, and what the allocator
@@ -132,8 +133,8 @@ impl<E: Eviction, C: Cache<E::Mark>> Store for Bounded<C, E> {
         self.forget(key);
     }
 
-    fn recycle(&self, pinned: C::Pinned) {
-        self.cache.recycle(pinned);
+    fn recycle(&self, contents: Contents) {
+        self.cache.recycle(contents);
     }
 
     fn stat(&self) -> StoreStat {

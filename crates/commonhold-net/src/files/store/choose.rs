@@ -8,8 +8,6 @@ use super::contract::Store;
 use super::evicting::Evicting;
 use super::eviction::{Eviction, Lru, NoEviction, S3Fifo};
 use commonhold::{Error, ErrorKind, Hold, Result};
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 /// Where entries are kept.
@@ -25,30 +23,7 @@ pub enum CacheKind {
     Hold,
 }
 
-impl CacheKind {
-    /// All of them.
-    pub const ALL: [CacheKind; 4] =
-        [CacheKind::None, CacheKind::Std, CacheKind::Hashbrown, CacheKind::Hold];
-}
-
-impl fmt::Display for CacheKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            CacheKind::None => "none",
-            CacheKind::Std => "std",
-            CacheKind::Hashbrown => "hashbrown",
-            CacheKind::Hold => "hold",
-        })
-    }
-}
-
-impl FromStr for CacheKind {
-    type Err = UnknownChoice;
-
-    fn from_str(word: &str) -> std::result::Result<CacheKind, UnknownChoice> {
-        named(&CacheKind::ALL, word)
-    }
-}
+crate::choices::words!(CacheKind { None => "none", Std => "std", Hashbrown => "hashbrown", Hold => "hold" });
 
 /// Which entries go when there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,50 +36,7 @@ pub enum EvictionKind {
     Lockfree,
 }
 
-impl EvictionKind {
-    /// All of them.
-    pub const ALL: [EvictionKind; 3] =
-        [EvictionKind::None, EvictionKind::Mutex, EvictionKind::Lockfree];
-}
-
-impl fmt::Display for EvictionKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            EvictionKind::None => "none",
-            EvictionKind::Mutex => "mutex",
-            EvictionKind::Lockfree => "lockfree",
-        })
-    }
-}
-
-impl FromStr for EvictionKind {
-    type Err = UnknownChoice;
-
-    fn from_str(word: &str) -> std::result::Result<EvictionKind, UnknownChoice> {
-        named(&EvictionKind::ALL, word)
-    }
-}
-
-/// A word that names no cache, or no eviction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownChoice {
-    word: String,
-    wanted: Vec<String>,
-}
-
-impl fmt::Display for UnknownChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}': want one of {}", self.word, self.wanted.join(", "))
-    }
-}
-
-impl std::error::Error for UnknownChoice {}
-
-fn named<K: Copy + fmt::Display>(all: &[K], word: &str) -> std::result::Result<K, UnknownChoice> {
-    let wanted = || all.iter().map(K::to_string);
-    let named = all.iter().copied().find(|kind| kind.to_string() == word);
-    named.ok_or_else(|| UnknownChoice { word: word.to_owned(), wanted: wanted().collect() })
-}
+crate::choices::words!(EvictionKind { None => "none", Mutex => "mutex", Lockfree => "lockfree" });
 
 /// What uses a store, whichever it is.
 pub trait WithStore {

@@ -1,6 +1,7 @@
 //! [`Store`]: what a store is to those who serve files from it.
 
-use serde::Serialize;
+use crate::files::payload::Contents;
+use serde::{Deserialize, Serialize};
 
 /// Contents of files by key, bounded in bytes, shared by all worker threads of a process or, in a hold, by all processes.
 ///
@@ -9,7 +10,7 @@ use serde::Serialize;
 pub trait Store: Send + Sync + 'static {
     /// A look-up's result. It stays as it is while it lives, whatever becomes of the entry; a value that is pinned and was
     /// evicted or removed is not counted in the store's bytes any more.
-    type Pinned: AsRef<[u8]> + Send + 'static;
+    type Pinned: AsRef<[u8]> + Into<Contents> + Send + 'static;
 
     /// The value of a key.
     fn get(&self, key: &[u8]) -> Option<Self::Pinned>;
@@ -23,8 +24,8 @@ pub trait Store: Send + Sync + 'static {
     fn remove(&self, key: &[u8]);
 
     /// Takes a result back, whose memory may be used again.
-    fn recycle(&self, pinned: Self::Pinned) {
-        drop(pinned);
+    fn recycle(&self, contents: Contents) {
+        drop(contents);
     }
 
     /// Counts. Of a hold this reads all of the map's index.
@@ -35,7 +36,7 @@ pub trait Store: Send + Sync + 'static {
 /// counts begin with 0 and are this process's own, but `evicted` of a map that evicts by itself, which are the map's.
 ///
 /// While nobody else changes it, a store that is not shared has `entries == added - evicted - removed`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreStat {
     /// Entries.
     pub entries: u64,

@@ -5,6 +5,7 @@ use super::bounded::bytes_of;
 use super::cache::{SharedMap, shared_map};
 use super::contract::{Store, StoreStat};
 use super::tally::{Event, Tally};
+use crate::files::payload::Contents;
 use commonhold::{Hold, MapOptions, Result};
 
 /// A store of all processes that open it. Writers that arrive together may exceed the limit by one entry each.
@@ -72,8 +73,10 @@ impl Store for Evicting {
         self.forget(key);
     }
 
-    fn recycle(&self, pinned: Vec<u8>) {
-        self.shared.recycle(pinned);
+    fn recycle(&self, contents: Contents) {
+        if let Contents::Own(bytes) = contents {
+            self.shared.recycle(bytes);
+        }
     }
 
     fn stat(&self) -> StoreStat {

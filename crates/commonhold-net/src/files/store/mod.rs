@@ -58,7 +58,7 @@ mod tally;
 
 pub use bounded::{Bounded, ENTRY_BYTES};
 pub use cache::Cache;
-pub use choose::{CacheKind, EvictionKind, UnknownChoice, WithStore, choose_store};
+pub use choose::{CacheKind, EvictionKind, WithStore, choose_store};
 pub use contract::{Store, StoreStat};
 pub use evicting::Evicting;
 pub use eviction::Eviction;

@@ -201,7 +201,7 @@ impl Voice {
 }
 
 /// The sockets that whoever started this process has handed over, as systemd does.
-fn handed_over() -> Result<Vec<OwnedFd>> {
+pub fn handed_over() -> Result<Vec<OwnedFd>> {
     let mut given = ListenFd::from_env();
     let mut sockets = Vec::new();
     for index in 0..given.len() {
@@ -230,7 +230,7 @@ fn strange(index: usize, what: &str) -> Failure {
 }
 
 /// Lets this process have so many descriptors, or as many as it may have.
-fn allow_descriptors(wanted: u64) {
+pub fn allow_descriptors(wanted: u64) {
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.unwrap_or(u64::MAX).min(wanted);
     if limit.current.is_some_and(|current| current < most) {

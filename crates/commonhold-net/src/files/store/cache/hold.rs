@@ -9,6 +9,7 @@
 
 use super::interface::{Cache, Inserted, Old, Taken};
 use super::shared_map::{self, SharedMap};
+use crate::files::payload::Contents;
 use crate::files::store::bounded::bytes_of;
 use crate::files::store::tag::Tag;
 use commonhold::{Hold, Map, MapOptions, Result};
@@ -179,8 +180,10 @@ impl Cache<()> for HoldCache {
         Some(Tag::new(&key, bytes_of(&key, value.len())))
     }
 
-    fn recycle(&self, pinned: Vec<u8>) {
-        self.shared.recycle(pinned);
+    fn recycle(&self, contents: Contents) {
+        if let Contents::Own(bytes) = contents {
+            self.shared.recycle(bytes);
+        }
     }
 
     fn entries(&self) -> u64 {

@@ -1,12 +1,13 @@
 //! [`Cache`]: what a place for entries can do.
 
+use crate::files::payload::Contents;
 use crate::files::store::tag::Tag;
 use std::sync::Arc;
 
 /// A place for entries, whose tags carry marks `M` of an eviction. From any thread.
 pub trait Cache<M>: Send + Sync + 'static {
     /// A look-up's result, which stays as it is.
-    type Pinned: AsRef<[u8]> + Send + 'static;
+    type Pinned: AsRef<[u8]> + Into<Contents> + Send + 'static;
 
     /// Whether other processes add and remove entries, too.
     const SHARED: bool = false;
@@ -35,8 +36,8 @@ pub trait Cache<M>: Send + Sync + 'static {
     }
 
     /// Takes a result back.
-    fn recycle(&self, pinned: Self::Pinned) {
-        drop(pinned);
+    fn recycle(&self, contents: Contents) {
+        drop(contents);
     }
 
     /// Entries.

@@ -2,6 +2,7 @@
 //! that goes stays with those who are sending it.
 
 use super::interface::{Cache, Inserted, Old, Taken};
+use crate::files::payload::Contents;
 use crate::files::store::bounded::bytes_of;
 use crate::files::store::tag::Tag;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +16,12 @@ impl Content {
     /// Without a copy, if the vector has no room to spare.
     fn new(value: Vec<u8>) -> Content {
         Content(Arc::new(value.into_boxed_slice()))
+    }
+}
+
+impl From<Content> for Contents {
+    fn from(content: Content) -> Contents {
+        Contents::Shared(content.0)
     }
 }
 
