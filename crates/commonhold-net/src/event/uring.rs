@@ -175,6 +175,7 @@ fn sent<P>(
     }
     socket.send.running = false;
     let payload = socket.send.given.take();
+    socket.finish_if_due();
     done.extend(payload.map(|payload| Done::Sent { socket: id, payload, result }));
     false
 }
@@ -248,6 +249,10 @@ impl<P: Outgoing> Driver<P> for Uring<P> {
             socket.send.running = true;
             self.tasks.push_back(Task::Send(id.index));
         }
+    }
+
+    fn finish(&mut self, socket: SocketId) {
+        self.table.finish(socket);
     }
 
     fn shut(&mut self, id: SocketId) {
