@@ -259,7 +259,8 @@ impl<P> Table<P> {
 
     /// Closes a socket that was shut, if nothing is outstanding on it.
     pub(super) fn close_if_idle(&mut self, id: SocketId) {
-        if self.get(id).is_some_and(|socket| socket.shut && socket.is_idle()) {
+        if let Some(socket) = self.get(id).filter(|socket| socket.shut && socket.is_idle()) {
+            socket.finish_if_due();
             self.vacate(id);
         }
     }

@@ -14,6 +14,7 @@ suite![
     finish_waits_for_the_send_that_is_outstanding,
     finish_is_harmless_where_there_is_nothing_to_finish,
     a_finished_tcp_socket_loses_nothing,
+    what_was_to_be_finished_is_when_it_is_shut,
     shut_gives_back_what_is_outstanding,
     shut_before_a_turn_gives_back_what_was_given,
     shut_without_operations_closes_at_once,
@@ -179,6 +180,26 @@ fn a_finished_tcp_socket_loses_nothing<D: Driver<Parts>>(mut driver: D) {
     }
     driver.shut(ours);
     assert_eq!(reader.join().unwrap().unwrap(), taken);
+}
+
+fn what_was_to_be_finished_is_when_it_is_shut<D: Driver<Parts>>(mut driver: D) {
+    let (ours, mut theirs) = pair();
+    // As a forked child has one.
+    let _copy = ours.try_clone().unwrap();
+    let ours = driver.add(ours).unwrap();
+    let taken = fill(&mut driver, ours);
+    driver.finish(ours);
+    driver.shut(ours);
+    assert_eq!(code(&sent_result(one(&mut driver))), libc::ECANCELED);
+    nothing(&mut driver);
+    let mut all = Vec::new();
+    theirs.read_to_end(&mut all).unwrap();
+    assert_eq!(all.len(), taken);
+}
+
+fn sent_result(done: Done<Parts>) -> io::Result<usize> {
+    let Done::Sent { result, .. } = done else { panic!("{done:?}") };
+    result
 }
 
 fn shut_gives_back_what_is_outstanding<D: Driver<Parts>>(mut driver: D) {
