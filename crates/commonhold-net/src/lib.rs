@@ -32,3 +32,4 @@
 pub mod event;
 pub mod journal;
 pub mod replicate;
+mod threads;
