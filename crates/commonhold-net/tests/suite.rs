@@ -5,6 +5,7 @@ mod support;
 
 mod cast;
 mod crowds;
+mod fork;
 mod hostile;
 mod journal;
 mod kills;
