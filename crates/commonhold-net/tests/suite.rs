@@ -5,6 +5,7 @@ mod support;
 
 mod cast;
 mod crowds;
+mod expiry;
 mod fork;
 mod hostile;
 mod journal;
