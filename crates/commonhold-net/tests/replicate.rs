@@ -343,7 +343,7 @@ fn who_joins_and_leaves_is_said() {
     copy.agrees(&source);
     let beginning = StreamPosition { offset: 0, ..source.end() };
     until("its joining is said", || source.has_said("is sent the whole map"));
-    let said = source.said.lock().unwrap().join("\n");
+    let said = source.joined.lock().unwrap().join("\n");
     assert!(said.contains("joined at ") && said.contains("unix:"), "{said}");
     let end = source.end();
     until("it has told how far it is", || source.origin().replicas()[0].applied == end.offset);

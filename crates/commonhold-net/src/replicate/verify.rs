@@ -21,6 +21,8 @@ const COPY: &str = "copy";
 const ATTEMPTS: u32 = 5;
 /// While there is nothing to do but to wait.
 const PAUSE: Duration = Duration::from_millis(5);
+/// A replica that is nowhere for so long is not ready.
+const NOWHERE: Duration = Duration::from_secs(2);
 /// A pair that has expired is at once absent to all who read the origin's map, and to who walks over it; its replicas are told
 /// a little later (`expiry`). Within this they are, and this for each pair longer.
 const TOLD_LATE: Duration = Duration::from_secs(3);
@@ -294,8 +296,11 @@ impl Comparison<'_> {
     /// meanwhile.
     fn catch_up(&self) -> Result<bool> {
         let Some((begin, _)) = self.copy.bounds()? else { return Ok(false) };
+        let begun = Instant::now();
         loop {
             let late = Instant::now() >= self.deadline;
+            // Just now a new map may be taking the old one's place.
+            let never = late || (self.is_first && begun.elapsed() > NOWHERE);
             let name = &self.checked.name;
             match self.checked.bounds()?.map(|(at, _)| at) {
                 Some(at) if at.stream == begin.stream && at.offset >= begin.offset => {
@@ -314,7 +319,7 @@ impl Comparison<'_> {
                     );
                     return Err(Error::new(ErrorKind::Mismatch, text));
                 }
-                None if self.is_first || late => {
+                None if never => {
                     let text = format!("map '{name}' is no replica that is ready");
                     return Err(Error::new(ErrorKind::NotFound, text));
                 }
