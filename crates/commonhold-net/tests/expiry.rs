@@ -12,9 +12,12 @@ const SHORT: Duration = Duration::from_millis(200);
 /// Within this it is told (docs/replication.md), with much to spare for a machine that has other things to do.
 const TOLD: Duration = Duration::from_secs(20);
 
+/// How, and which key.
+type Removal = (ChangeKind, Vec<u8>);
+
 /// What was told of removals.
 #[derive(Clone, Default)]
-struct Removals(Arc<Mutex<Vec<(ChangeKind, Vec<u8>)>>>);
+struct Removals(Arc<Mutex<Vec<Removal>>>);
 
 impl ReplicaEvents for Removals {
     fn changed(&mut self, change: &StreamFrame<'_>) {
