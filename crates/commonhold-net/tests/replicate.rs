@@ -7,7 +7,7 @@ use crate::support::refused;
 use commonhold::{ChangeKind, ErrorKind, Hold, MapOptions, StreamFrame, StreamPosition};
 use commonhold_net::event::LoopKind;
 use commonhold_net::replicate::{
-    Address, Origin, OriginOptions, Replica, ReplicaEvents, Secret, Transmission,
+    Address, Origin, OriginOptions, Replica, ReplicaEvents, Secret, Tap, Transmission,
 };
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Sender, channel};
@@ -406,11 +406,16 @@ fn an_origin_that_finishes_over_tcp_loses_nothing() {
 #[test]
 fn an_origin_that_finishes_waits_for_nobody_for_ever() {
     let mut source = Source::new(MapOptions::general());
+    // One that has not said who it is, and one that never closes.
     let Address::Unix(path) = &source.address else { panic!("it is a path") };
     let mute = UnixStream::connect(path).unwrap();
     until("it is there", || source.origin().replicas().len() == 1);
+    source.origin.take().unwrap().finish(Duration::MAX);
+    assert!(source.has_said("had not said yet who it is"));
+    source.begin(|_| ());
+    let tap = Tap::connect(&source.address, LONG).unwrap();
     source.origin.take().unwrap().finish(Duration::from_millis(50));
-    drop(mute);
+    drop((mute, tap));
 }
 
 #[test]

@@ -222,11 +222,12 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
             if !end.is_empty() {
                 return Ok(false);
             }
-            if self.deadline.is_some_and(|deadline| Instant::now() > deadline) {
-                return broken("the origin has not said in time who it is");
-            }
+            // Also after the deadline: it may be this process that was stopped.
             if ready.intersects(wanted | PollFlags::HUP | PollFlags::ERR) {
                 return Ok(true);
+            }
+            if self.deadline.is_some_and(|deadline| Instant::now() > deadline) {
+                return broken("the origin has not said in time who it is");
             }
             if self.deadline.is_some() {
                 // It is not its turn to tell anything yet.

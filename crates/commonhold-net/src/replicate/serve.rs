@@ -296,12 +296,22 @@ impl<D: Driver<Payload>> Server<D> {
             Ok(None) => {
                 self.idle.insert(socket);
                 if self.finish_by.is_some() && !session.is_end_due() {
-                    // It closes the connection when it has read this far; who closed it here might destroy what is on its way.
-                    session.finished = true;
-                    self.driver.finish(socket);
+                    self.let_go(socket);
                 }
             }
             Err(Broken(why)) => self.dismiss(socket, &why),
+        }
+    }
+
+    /// It was sent everything, and there will be no more.
+    fn let_go(&mut self, socket: SocketId) {
+        match self.sessions.get_mut(&socket).map(|served| &mut served.session) {
+            Some(session) if session.offset().is_some() => {
+                // It closes the connection when it has read this far; who closed it here might destroy what is on its way.
+                session.finished = true;
+                self.driver.finish(socket);
+            }
+            _ => self.dismiss(socket, "had not said yet who it is"),
         }
     }
 
