@@ -34,3 +34,4 @@ pub mod event;
 pub mod files;
 pub mod journal;
 pub mod replicate;
+mod threads;

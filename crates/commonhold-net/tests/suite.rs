@@ -5,6 +5,8 @@ mod support;
 
 mod cast;
 mod crowds;
+mod expiry;
+mod fork;
 mod hostile;
 mod journal;
 mod kills;

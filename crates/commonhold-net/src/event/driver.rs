@@ -95,8 +95,10 @@ pub trait Driver<P: Outgoing>: Sized {
     /// Sends what the kernel takes of `payload`, once. A socket has one send at a time; it may have a receive as well.
     fn send(&mut self, socket: SocketId, payload: P);
 
-    /// Tells the peer that nothing more is sent, after what the kernel has taken; receiving goes on. Nothing happens if the id
-    /// names no socket or the connection is gone. Not to be called while a send is outstanding.
+    /// Ends the sending direction, behind the bytes that sends have achieved: at once, or when the send that is outstanding
+    /// completes. Who reads at the other end gets what was sent, then the end of the stream; sends to come fail with `EPIPE`. It
+    /// still receives, and is to be [`shut`](Self::shut) when the peer has ended, too, or nobody means to wait longer: who shuts a
+    /// TCP socket at once may destroy what the peer has not read yet. Does nothing if the id names no socket, or its peer is gone.
     fn finish(&mut self, socket: SocketId);
 
     /// Ends the socket. Its outstanding operations complete with `ECANCELED`, or with what they had achieved, and so does an

@@ -26,10 +26,11 @@ use std::fmt;
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::process;
 use std::time::Duration;
 
 /// io_uring, one call per turn. It stays in the thread that made it: the kernel takes entries from no other. A forked child
-/// shares the queues and must not touch it, nor drop it.
+/// shares the queues and must not use it; dropping it there closes the child's copies of the descriptors and nothing else.
 pub struct Uring<P: Outgoing> {
     ring: Ring,
     table: Table<P>,
@@ -37,6 +38,8 @@ pub struct Uring<P: Outgoing> {
     /// What is to become entries, in order.
     tasks: VecDeque<Task>,
     completions: Vec<Completion>,
+    /// Whose operations they are.
+    process: u32,
 }
 
 impl<P: Outgoing> Uring<P> {
@@ -48,7 +51,7 @@ impl<P: Outgoing> Uring<P> {
     pub fn new(options: &Options) -> io::Result<Uring<P>> {
         let (ring, waker) = (Ring::new(options.ring_entries)?, Waker::new()?);
         let (table, tasks) = (Table::default(), VecDeque::from([Task::Wake]));
-        Ok(Uring { ring, table, waker, tasks, completions: Vec::new() })
+        Ok(Uring { ring, table, waker, tasks, completions: Vec::new(), process: process::id() })
     }
 
     /// Makes entries of the tasks; more calls only if there are more than the queue holds.
@@ -187,6 +190,7 @@ fn sent<P: Outgoing>(
     }
     socket.send.running = false;
     let payload = socket.send.given.take();
+    socket.finish_if_due();
     done.extend(payload.map(|payload| Done::Sent { socket: id, payload, result }));
     false
 }
@@ -308,7 +312,8 @@ impl<P: Outgoing> Driver<P> for Uring<P> {
 
 impl<P: Outgoing> Drop for Uring<P> {
     fn drop(&mut self) {
-        if !self.ring.drain() {
+        // In a forked child nothing is on the way to this memory, and the queues are the parent's.
+        if self.process == process::id() && !self.ring.drain() {
             // The kernel would not let go: it keeps what it was lent.
             mem::forget(mem::take(&mut self.table));
         }
