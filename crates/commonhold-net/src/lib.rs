@@ -29,9 +29,11 @@
 //! [`replicate`] has origins and replicas, [`journal`] the file, [`event`] the sockets, [`files`] the file server. `docs/replication.md`, `docs/journal.md` and
 //! `docs/wire.md` are the guides.
 
+mod address;
 mod choices;
 pub mod event;
 pub mod files;
 pub mod journal;
 pub mod replicate;
+mod report;
 mod threads;

@@ -43,6 +43,9 @@ pub(crate) struct Connection<H> {
     /// Received and not yet dealt with, from `taken` on. The driver has it while it receives.
     pub(crate) input: Vec<u8>,
     pub(crate) taken: usize,
+    pub(crate) is_receiving: bool,
+    /// Bytes that came after the last answer.
+    pub(crate) forgotten: usize,
     /// The peer sends nothing more.
     pub(crate) ended: bool,
     /// It has spoken HTTP before.
@@ -71,6 +74,8 @@ impl<H> Connection<H> {
         Connection {
             input: Vec::new(),
             taken: 0,
+            is_receiving: false,
+            forgotten: 0,
             ended: false,
             is_http: false,
             phase: Phase::Idle,

@@ -94,6 +94,11 @@ impl Payload {
         self
     }
 
+    /// Whether nothing is left to send.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.left == 0
+    }
+
     /// Notes that `len` more bytes are sent; how many are left.
     pub(crate) fn advance(&mut self, len: usize) -> u64 {
         self.left = self.left.saturating_sub(len as u64);

@@ -19,7 +19,7 @@ use super::worker::{Rules, Signal, Worker};
 use crate::event::{
     Chosen, Driver, LoopKind, Options, Waker, WithDriver, block_broken_pipes, choose,
 };
-use crate::replicate::report::Reporter;
+use crate::report::Reporter;
 use commonhold::{Error, ErrorKind, Hold, Log, Result};
 use std::io;
 use std::os::fd::OwnedFd;

@@ -186,7 +186,7 @@ where
         let mut connection = Connection::new(self.desk.now, &self.rules.patience);
         connection.peer = peer;
         self.connections.insert(id, connection);
-        self.driver.receive(id, Vec::new(), RECEIVE);
+        self.receive(id);
         if self.connections.len() >= self.rules.most_connections {
             self.pause();
         }
@@ -251,6 +251,7 @@ where
 
     fn received(&mut self, socket: SocketId, mut buffer: Vec<u8>, result: io::Result<usize>) {
         let Some(connection) = self.connections.get(socket) else { return };
+        connection.is_receiving = false;
         match result {
             Err(_) => return self.close(socket),
             Ok(0) => connection.ended = true,
@@ -267,13 +268,14 @@ where
             }
             // It was given up while it received; this is dealt with when the answer is sent.
             Phase::Sending => connection.input = buffer,
-            Phase::Closing if connection.ended || connection.taken > MOST_FORGOTTEN => {
+            Phase::Closing if connection.ended || connection.forgotten > MOST_FORGOTTEN => {
                 self.close(socket);
             }
             Phase::Closing => {
-                connection.taken += buffer.len();
+                connection.forgotten += buffer.len();
                 buffer.clear();
-                self.driver.receive(socket, buffer, RECEIVE);
+                connection.input = buffer;
+                self.receive(socket);
             }
         }
     }
@@ -323,8 +325,12 @@ where
 
     fn receive(&mut self, socket: SocketId) {
         let Some(connection) = self.connections.get(socket) else { return };
-        let input = connection.lend_input();
-        self.driver.receive(socket, input, RECEIVE);
+        // Who took too long is answered while more is being received.
+        if !connection.is_receiving {
+            connection.is_receiving = true;
+            let input = connection.lend_input();
+            self.driver.receive(socket, input, RECEIVE);
+        }
     }
 
     /// Begins to send an answer.
@@ -420,19 +426,23 @@ where
     }
 }
 
-/// The next piece as a payload; `None` after the last.
+/// The next piece that is not empty, as a payload; `None` after the last.
 fn payload<F: Source>(connection: &mut Connection<F::Handle>, source: &F) -> Made {
-    let Some(piece) = connection.next_piece() else { return Ok(None) };
-    let Piece::Open { handle, range } = piece else {
-        let Piece::Ready(payload) = piece else { return Ok(None) };
-        return Ok(Some(payload));
-    };
-    let bytes = next(source, &handle, &range)?;
-    let (len, rest) = (bytes.len(), range.start + bytes.len() as u64..range.end);
-    if !rest.is_empty() {
-        connection.put_back(Piece::Open { handle, range: rest });
+    while let Some(piece) = connection.next_piece() {
+        match piece {
+            Piece::Ready(payload) if payload.is_empty() => {}
+            Piece::Ready(payload) => return Ok(Some(payload)),
+            Piece::Open { handle, range } => {
+                let bytes = next(source, &handle, &range)?;
+                let (len, rest) = (bytes.len(), range.start + bytes.len() as u64..range.end);
+                if !rest.is_empty() {
+                    connection.put_back(Piece::Open { handle, range: rest });
+                }
+                return Ok(Some(Payload::contents(Vec::new(), bytes.into(), 0..len)));
+            }
+        }
     }
-    Ok(Some(Payload::contents(Vec::new(), bytes.into(), 0..len)))
+    Ok(None)
 }
 
 fn log_of(has_log: bool, text: impl FnOnce() -> String) -> String {

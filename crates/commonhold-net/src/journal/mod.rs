@@ -15,7 +15,7 @@ mod rebuild;
 
 pub use rebuild::{Rebuilt, ensure_whole, rebuild};
 
-use crate::replicate::report::Reporter;
+use crate::report::Reporter;
 use crate::threads::Threads;
 use commonhold::{Error, ErrorKind, Hold, MapMode, Result, StreamPosition};
 use keep::Keeper;

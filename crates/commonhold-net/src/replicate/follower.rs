@@ -2,12 +2,12 @@
 //!
 //! Invariant: between two conversations nothing is half applied, and what is known of the position is stored.
 
-use crate::replicate::address::Address;
+use crate::address::Address;
 use crate::replicate::conversation::Conversation;
 use crate::replicate::delivery::now_ms;
 use crate::replicate::intake::{Effect, Intake};
 use crate::replicate::replica::{ReplicaEvents, ReplicaOptions, Shared};
-use crate::replicate::report::Reporter;
+use crate::report::Reporter;
 use crate::replicate::wire::{Broken, broken};
 use commonhold::RawFrame;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

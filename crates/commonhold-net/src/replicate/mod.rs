@@ -7,12 +7,11 @@
 //! | the threads of an origin: those that serve, the one that waits for the stream, and removes what has expired; what they share | `serve`, `trouble`, `watch`, `expiry`, `desk` |
 //! | the reading side, and its options; its thread, one connection of it; what it does with what comes, where it stands, where it was killed | `replica`, `follower`, `conversation`, `intake`, `place`, `regain` |
 //! | what both say to each other; bytes as they come | `wire`, `inbox` |
-//! | where an origin is; who knows the secret | `address`, `secret` |
+//! | where an origin is; who knows the secret | `crate::address`, `secret` |
 //! | whether a replica is what its origin is | `verify` |
-//! | what `hold stat` is told | `report` |
+//! | what `hold stat` is told | `crate::report` |
 //! | a replica that only reads, for benchmarks | `tap` |
 
-pub(crate) mod address;
 pub(crate) mod conversation;
 pub(crate) mod delivery;
 pub(crate) mod desk;
@@ -25,7 +24,6 @@ pub(crate) mod payload;
 pub(crate) mod place;
 pub(crate) mod regain;
 pub(crate) mod replica;
-pub(crate) mod report;
 pub(crate) mod secret;
 pub(crate) mod serve;
 pub(crate) mod session;
@@ -35,11 +33,11 @@ pub(crate) mod verify;
 pub(crate) mod watch;
 pub(crate) mod wire;
 
-pub use address::{Address, Listener};
+pub use crate::address::{Address, Listener};
 pub use desk::{OriginReport, ReplicaInfo};
 pub use origin::{Notice, Origin, OriginOptions, Transmission};
 pub use replica::{Replica, ReplicaEvents, ReplicaOptions, ReplicaStatus};
-pub use report::{REPORTS, Report, reports};
+pub use crate::report::{REPORTS, Report, reports};
 pub use secret::Secret;
 pub use session::ReplicaState;
 pub use tap::Tap;

@@ -1,9 +1,9 @@
 //! The reading side: keeps a map of this machine's what a map elsewhere is.
 
-use crate::replicate::address::Address;
+use crate::address::Address;
 use crate::replicate::follower::{Follower, Source};
 use crate::replicate::intake::Intake;
-use crate::replicate::report::Reporter;
+use crate::report::Reporter;
 use crate::replicate::secret::Secret;
 use crate::threads::Threads;
 use commonhold::{Error, ErrorKind, Hold, Result, StreamFrame, StreamPosition};

@@ -4,7 +4,7 @@
 //! whom there was nothing to say, are looked at when the stream has gone on (`watch`), and a few times a second.
 
 use crate::event::{self, Chosen, Done, Driver, SocketId, WithDriver};
-use crate::replicate::address;
+use crate::address;
 use crate::replicate::desk::{Desk, Order, Post};
 use crate::replicate::payload::Payload;
 use crate::replicate::session::{Figures, Session};

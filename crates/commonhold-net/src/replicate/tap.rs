@@ -2,7 +2,7 @@
 //!
 //! For benchmarks of origins, which a thousand real replicas on the same machine would hide. Speaks version 1 without a secret.
 
-use crate::replicate::address::Address;
+use crate::address::Address;
 use crate::replicate::inbox::Inbox;
 use crate::replicate::secret;
 use crate::replicate::wire::{self, Broken, HANDSHAKE_FRAME, Hello, PREFACE, Welcome};

@@ -6,7 +6,7 @@
 //! every round, because fewer keys take less time. Positions of another stream cannot be compared, and who was sent the whole map
 //! has not noted what changed: then all begins anew.
 
-use crate::replicate::address::Address;
+use crate::address::Address;
 use crate::replicate::place;
 use crate::replicate::replica::{Replica, ReplicaEvents, ReplicaOptions};
 use commonhold::{Error, ErrorKind, Hold, Map, Result, StreamFrame, StreamPosition};

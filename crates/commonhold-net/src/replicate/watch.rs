@@ -6,7 +6,7 @@
 use crate::replicate::desk::Desk;
 use crate::replicate::expiry::Expiry;
 use crate::replicate::origin::Transmission;
-use crate::replicate::report::Reporter;
+use crate::report::Reporter;
 use commonhold::Feed;
 use std::time::{Duration, Instant};
 

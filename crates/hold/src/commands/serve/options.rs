@@ -4,7 +4,7 @@ use crate::commands::choice::choice;
 use crate::failure::{Failure, Result};
 use crate::formats::sizes;
 use crate::target::Directory;
-use commonhold::{Hold, LogOptions};
+use commonhold::{Hold, LogOptions, Overflow};
 use commonhold_net::event::LoopKind;
 use commonhold_net::files::source::Symlinks;
 use commonhold_net::files::store::{CacheKind, EvictionKind};
@@ -175,7 +175,8 @@ impl Args {
     pub(super) fn server(&self, hold: &Hold, listens: Vec<String>) -> Result<ServerOptions> {
         let (limits, choices, cache) = (&self.limits, &self.choices, &self.cache);
         let log = match &self.access_log {
-            Some(name) => Some(hold.log(name, LogOptions::new())?),
+            // The last requests, if nobody collects them.
+            Some(name) => Some(hold.log(name, LogOptions::new().overflow(Overflow::Overwrite))?),
             None => None,
         };
         let mut options = ServerOptions::new(&self.place);
