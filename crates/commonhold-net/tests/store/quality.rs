@@ -76,12 +76,12 @@ fn hit_ratio(kinds: Kinds, trace: Trace, share: f64) -> f64 {
 fn the_lock_free_eviction_is_no_worse_than_exact_lru() {
     for trace in Trace::ALL {
         for share in [0.02, 0.2] {
-            let of = |eviction| {
-                let kinds = Kinds { cache: CacheKind::Hashbrown, eviction };
-                hit_ratio(kinds, trace, share)
-            };
-            let (lru, lockfree) = (of(EvictionKind::Mutex), of(EvictionKind::Lockfree));
-            assert!(lockfree >= lru, "{trace:?}, room for {share}: {lockfree} to {lru}");
+            let of = |cache, eviction| hit_ratio(Kinds { cache, eviction }, trace, share);
+            let lru = of(CacheKind::Hashbrown, EvictionKind::Mutex);
+            for cache in [CacheKind::Hashbrown, CacheKind::Hold] {
+                let lockfree = of(cache, EvictionKind::Lockfree);
+                assert!(lockfree >= lru, "{cache}, {trace:?}, {share}: {lockfree} to {lru}");
+            }
         }
     }
 }
