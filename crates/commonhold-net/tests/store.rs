@@ -3,7 +3,9 @@
 #[cfg(feature = "steps")]
 mod broken;
 mod every;
+mod quality;
 mod shared;
+mod trace;
 
 use crate::support::ground::Ground;
 use commonhold::Hold;

@@ -331,6 +331,28 @@ fn a_cache_keeps_its_limits_and_what_is_used() {
     assert!(hold.check().unwrap().ok);
 }
 
+/// The hand once took the visited bits of a whole segment for each pair that had to go, so it forgot uses a hundred times as fast as it
+/// evicted.
+#[test]
+fn what_is_used_now_and_then_outlives_what_is_not() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let map = hold.map("it", MapOptions::cache().max_entries(10_000)).unwrap();
+    for used in 0..500u64 {
+        map.set(used.to_le_bytes(), "used").unwrap();
+    }
+    for round in 1..=10u64 {
+        for used in 0..500u64 {
+            assert!(map.get(used.to_le_bytes()).unwrap().is_some(), "{used} evicted, in {round}");
+        }
+        // Half of what there is room for.
+        for new in 0..5_000u64 {
+            map.set((round << 32 | new).to_le_bytes(), "once").unwrap();
+        }
+    }
+    assert!(map.stat().unwrap().evicted > 40_000);
+}
+
 #[test]
 fn a_closed_hold_answers_closed() {
     let ground = Ground::memory();

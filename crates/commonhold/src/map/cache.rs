@@ -3,7 +3,8 @@
 //! Every pair has a visited bit in its segment, set by readers when it is clear. The hand sweeps the
 //! segments in directory order; a pair that was visited is spared once, another is evicted. This is
 //! CLOCK (Corbató, 1968) with new pairs unvisited, as in SIEVE (Zhang et al., NSDI 2024). Room is made
-//! before any lock is taken, and the hand only try-locks.
+//! before any lock is taken, and the hand only try-locks. It counts positions, and stands where there was room
+//! enough: a bit that it took without need would be a use forgotten.
 //!
 //! Bytes and pairs are charged to the map before a pair is committed and discharged after one is gone. Room is
 //! asked for before the charge, so writers that arrive together may exceed a limit by one pair each. A process killed in between leaves at most its own pair charged too much, which
@@ -143,7 +144,7 @@ pub(crate) fn make_room(lane: &LaneGuard<'_>, bound: &Bound, len: u64) -> Result
     Ok(())
 }
 
-/// Passes one segment: evicts what was not visited, until there is room.
+/// Passes positions of one segment: evicts what was not visited, until there is room, and stands there.
 fn advance_hand(
     lane: &LaneGuard<'_>,
     bound: &Bound,
@@ -151,9 +152,18 @@ fn advance_hand(
     over: &impl Fn() -> bool,
 ) -> Result<()> {
     let space = lane.space();
-    let index = root.hand.fetch_add(1, Ordering::Relaxed) as u32 & mask(directory::depth(root));
+    let positions = u64::from(bound.positions());
+    let hand = root.hand.load(Ordering::Relaxed);
+    let from = (hand % positions) as u32;
+    let index = (hand / positions) as u32 & mask(directory::depth(root));
+    // Where two pass at once one of them moves the hand.
+    let move_to = |next: u32| {
+        let next = hand - u64::from(from) + u64::from(next);
+        let _ = root.hand.compare_exchange(hand, next, Ordering::Relaxed, Ordering::Relaxed);
+    };
     let segment = directory::lookup_checked(space, bound, index)?;
     if segment.phase().prefix != index {
+        move_to(bound.positions());
         return Ok(());
     }
     lane.list().segment.store(segment.offset, Ordering::Relaxed);
@@ -161,47 +171,56 @@ fn advance_hand(
         let frozen = gate::is_frozen(lane);
         let result = match bound.ensure_current(space) {
             Ok(()) if segment.map() == bound.id && !frozen => {
-                evict_from(lane, bound, segment, over)
+                evict_from(lane, bound, segment, from, over).map(&move_to)
             }
-            result => result,
+            result => {
+                move_to(bound.positions());
+                result
+            }
         };
         locked::unlock(lane, segment);
         return if frozen { gate::wait_while_frozen(lane) } else { result };
     }
     lane.list().segment.store(0, Ordering::Release);
+    move_to(bound.positions());
     if let Some(owner) = robust_lock::holder(&segment.header().lock).filter(|&o| lane.is_dead(o)) {
         lane.recover(owner, Level::Whole)?;
     }
     Ok(())
 }
 
+/// Returns the position where it stopped.
 fn evict_from(
     lane: &LaneGuard<'_>,
     bound: &Bound,
     segment: Segment<'_>,
+    from: u32,
     over: &impl Fn() -> bool,
-) -> Result<()> {
+) -> Result<u32> {
     let now = tick(segment.space);
     let root = bound.root(segment.space);
-    for position in 0..bound.positions() {
+    for position in from..bound.positions() {
         let word = segment.slot(position).load(Ordering::Relaxed);
         if word == 0 {
             continue;
         }
         let expiry = bound.shape.open(segment.space, word).map_or(0, |r| r.expiry());
         let expired = expiry != 0 && expiry <= now;
+        if !expired && !over() {
+            return Ok(position);
+        }
         let bit = 1u64 << (position % 64);
         let visited = segment.visited(position / 64);
         if !expired && visited.load(Ordering::Relaxed) & bit != 0 {
             visited.fetch_and(!bit, Ordering::Relaxed);
-        } else if expired || over() {
+        } else {
             let counter = if expired { &root.expired } else { &root.evicted };
             let kind = if expired { ChangeKind::Expire } else { ChangeKind::Evict };
             write::remove_at(lane, bound, segment, position, Some(kind))?;
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
-    Ok(())
+    Ok(bound.positions())
 }
 
 /// Sets the charges to what is really there, if nothing changes meanwhile.
