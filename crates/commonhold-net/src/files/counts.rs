@@ -12,8 +12,10 @@ pub struct Counts {
     pub requests: u64,
     /// Of these, contents that had been kept.
     pub hits: u64,
-    /// Contents that had not.
+    /// Contents that had not, and could have been.
     pub misses: u64,
+    /// Contents that are too large to be kept.
+    pub direct: u64,
     /// Ids that nothing was under.
     pub not_found: u64,
     /// Other answers with an error (status 400 and above).

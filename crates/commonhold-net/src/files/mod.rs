@@ -38,7 +38,7 @@
 //! | [`layout`] | how ids name files |
 //! | [`source`] | where files are; `stamp`: which version of one |
 //! | [`store`] | contents in memory; `packed`: as they are kept there |
-//! | `shelf` | the two together: what is kept, as long as it is fresh, or the source |
+//! | `shelf` | the two together: what is kept, as long as it is fresh, or the source; `looks`: what it remembers of files |
 //! | `protocol`, `http` | what a client asks for |
 //! | `reply`, `payload` | what it gets, and as what the driver sends it |
 //! | [`requests`], `connection` | what is known of each connection |
@@ -49,6 +49,7 @@ mod connection;
 mod counts;
 mod http;
 pub mod layout;
+mod looks;
 mod packed;
 mod payload;
 mod protocol;
@@ -65,6 +66,7 @@ pub use crate::choices::UnknownChoice;
 pub use connection::Patience;
 pub use counts::{Counts, ServerReport};
 pub use layout::LayoutKind;
+pub use looks::MOST_OPEN;
 pub use payload::Contents;
 pub use protocol::ProtocolKind;
 pub use requests::RequestsKind;

@@ -5,9 +5,10 @@ use super::http::conditions::{Verdict, range_holds, verdict};
 use super::http::head::{Head, Method, Wrong};
 use super::http::range::{Part, part};
 use super::layout::Layout;
+use super::looks::OpenFile;
 use super::packed::Packed;
 use super::payload::{Contents, Payload};
-use super::shelf::{Shelf, Stock};
+use super::shelf::{Origin, Shelf, Stock};
 use super::source::{Coding, Source};
 use super::store::Store;
 use std::collections::VecDeque;
@@ -43,15 +44,13 @@ pub(crate) struct Reply<H> {
     pub(crate) status: u16,
     /// Whether the connection goes on afterwards.
     pub(crate) keep: bool,
-    /// Contents were sent that had been kept.
-    pub(crate) hit: bool,
-    /// Contents were looked for and found.
-    pub(crate) found: bool,
+    /// Where the contents came from, if some were found.
+    pub(crate) origin: Option<Origin>,
 }
 
 impl<H> Reply<H> {
     fn of(status: u16, keep: bool) -> Reply<H> {
-        Reply { pieces: VecDeque::new(), status, keep, hit: false, found: false }
+        Reply { pieces: VecDeque::new(), status, keep, origin: None }
     }
 
     fn with(mut self, payload: Payload) -> Reply<H> {
@@ -175,14 +174,12 @@ impl Desk {
         let Some(id) = self.layout.id(&head.path) else { return Ok(None) };
         let Some(seen) = shelf.look(&id, self.now)? else { return Ok(None) };
         let coding = seen.coding(|coding| head.accepts(coding));
-        let Some(taken) = shelf.take(&id, &seen, coding)? else { return Ok(None) };
-        let mut reply = match taken.stock {
+        let Some((stock, origin)) = shelf.take(&id, &seen, coding)? else { return Ok(None) };
+        let mut reply = match stock {
             Stock::Packed(contents) => self.packed(head, keep, contents),
-            Stock::Open { handle, len, modified, lines } => {
-                self.open(head, keep, &handle, len, modified, &lines, shelf.source())?
-            }
+            Stock::Open(file) => self.open(head, keep, &file, shelf.source())?,
         };
-        (reply.hit, reply.found) = (taken.hit, true);
+        reply.origin = Some(origin);
         Ok(Some(reply))
     }
 
@@ -217,18 +214,16 @@ impl Desk {
     }
 
     /// Answers with contents of the source.
-    #[allow(clippy::too_many_arguments)]
     fn open<F: Source>(
         &mut self,
         head: &Head<'_>,
         keep: bool,
-        handle: &F::Handle,
-        len: u64,
-        modified: SystemTime,
-        lines: &Lines<'_>,
+        file: &OpenFile<F::Handle>,
         source: &F,
     ) -> io::Result<Reply<F::Handle>> {
-        match self.decide(head, lines, modified, len) {
+        let OpenFile { handle, len, modified, lines } = file;
+        let len = *len;
+        match self.decide(head, lines, *modified, len) {
             Sent::Nothing(status) => Ok(self.without(head, status, keep, lines, len)),
             Sent::Whole => {
                 let mut text = self.begin(200, keep, is_old(head, keep));
@@ -346,19 +341,21 @@ impl Desk {
     ) -> io::Result<Option<Reply<F::Handle>>> {
         let Some(id) = self.layout.id(id) else { return Ok(None) };
         let Some(seen) = shelf.look(&id, self.now)? else { return Ok(None) };
-        let Some(taken) = shelf.take(&id, &seen, Coding::Plain)? else { return Ok(None) };
+        let Some((stock, origin)) = shelf.take(&id, &seen, Coding::Plain)? else {
+            return Ok(None);
+        };
         let mut reply = Reply::of(200, false);
-        match taken.stock {
+        match stock {
             Stock::Packed(contents) => {
                 let Some(packed) = Packed::of(contents.as_ref()) else { return Ok(None) };
                 let range = packed.range(&(0..packed.len as u64));
                 reply = reply.with(Payload::contents(Vec::new(), contents, range));
             }
-            Stock::Open { handle, len, .. } => {
-                push(&mut reply, Vec::new(), &handle, 0..len, shelf.source())?;
+            Stock::Open(file) => {
+                push(&mut reply, Vec::new(), &file.handle, 0..file.len, shelf.source())?;
             }
         }
-        (reply.hit, reply.found) = (taken.hit, true);
+        reply.origin = Some(origin);
         Ok(Some(reply))
     }
 }

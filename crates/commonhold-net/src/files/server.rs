@@ -321,7 +321,7 @@ fn serve_from<S: Store, F: Source>(
     choose(options.kind, &Options::default(), OnDriver { plan, shelf, listeners, tell })?
 }
 
-struct OnDriver<'a, S, F> {
+struct OnDriver<'a, S, F: Source> {
     plan: &'a Plan,
     shelf: Shelf<S, F>,
     listeners: Vec<OwnedFd>,
@@ -363,18 +363,20 @@ impl<S: Store, F: Source> OnDriver<'_, S, F> {
         }
         // Who no longer listens has ended: the signal says so.
         let _ = tell.send((waker, chosen));
-        let place = options.place.display().to_string();
-        let reporter = options.hold.as_ref().map(|hold| Reporter::new(hold, "server", &place));
-        // A report that cannot be made is one that nobody sees.
-        let mut reporter = reporter.and_then(Result::ok);
-        worker.run(|report| {
-            if let Some(reporter) = &mut reporter {
-                reporter.report(false, || ServerReport {
-                    listens: options.listens.clone(),
-                    serves: options.words(),
-                    ..report
-                });
-            }
-        })
+        worker.run(&mut *reporting(options))
     }
+}
+
+/// Puts what a worker reports where everybody sees it who has the hold open.
+fn reporting(options: &ServerOptions) -> Box<dyn FnMut(ServerReport) + '_> {
+    let place = options.place.display().to_string();
+    let reporter = options.hold.as_ref().map(|hold| Reporter::new(hold, "server", &place));
+    // A report that cannot be made is one that nobody sees.
+    let mut reporter = reporter.and_then(Result::ok);
+    Box::new(move |report| {
+        if let Some(reporter) = &mut reporter {
+            let (listens, serves) = (options.listens.clone(), options.words());
+            reporter.report(false, || ServerReport { listens, serves, ..report });
+        }
+    })
 }

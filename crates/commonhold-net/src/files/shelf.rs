@@ -1,32 +1,34 @@
 //! Where a worker takes contents from: what is kept, as long as it is known to be fresh, or the source.
 //!
-//! Freshness is the worker's own affair: it remembers for each id which version the source had when it last looked, and looks
-//! again when that is longer ago than the bound. Kept contents are used only if they are of that version. So no worker serves
-//! anything that was replaced or removed longer ago than the bound, whoever keeps it, and for whomever it was kept.
+//! Freshness is the worker's own affair: it remembers for each id which version the source had when it last looked
+//! ([`Looks`]), and looks again when that is longer ago than the bound. Kept contents, and files that are open, are used only if
+//! they are of that version. So no worker serves anything that was replaced or removed longer ago than the bound, whoever
+//! keeps it, and for whomever it was kept.
 //!
 //! Contents are read after the look that gives them their version, and kept only if they had been quiet by then
-//! ([`Stamp::is_settled`]): kept contents are never older than the version they are kept under.
+//! ([`Stamp::is_settled`](super::Stamp)): kept contents are never older than the version they are kept under.
 
 use super::http::answer::{Facts, Lines};
 use super::http::types;
+use super::looks::{Looks, OpenFile, Seen};
 use super::packed::{Packed, pack};
 use super::payload::Contents;
-use super::source::{Coding, Found, Opened, Source};
-use super::stamp::{Stamp, mixed};
+use super::source::{Coding, Opened, Source};
+use super::stamp::Stamp;
 use super::store::Store;
 use sha2::{Digest, Sha256};
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-/// Looks that a worker remembers; two ids for one place push each other out. Each takes 40 bytes.
-const PLACES: usize = 8192;
+/// Of contents of at most so many bytes the entity tag is made from the contents, even if they are not kept.
+const MOST_READ: u64 = 1 << 20;
 
 /// What a worker serves from.
-pub(crate) struct Shelf<S, F> {
+pub(crate) struct Shelf<S, F: Source> {
     store: Arc<S>,
     source: F,
-    looks: Vec<Look>,
+    looks: Looks<F::Handle>,
     /// Looks are believed so long.
     bound: Duration,
     /// Contents of more bytes are never kept.
@@ -35,54 +37,28 @@ pub(crate) struct Shelf<S, F> {
     key: Vec<u8>,
 }
 
-/// A look at the source.
-#[derive(Clone, Copy, Debug)]
-struct Look {
-    id: u64,
-    at: Instant,
-    seen: Seen,
-}
-
-/// What is there under an id.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
-    version: u64,
-    /// In the order of [`Coding::BESIDE`].
-    beside: [bool; 2],
-}
-
-impl Seen {
-    fn of(found: &Found) -> Seen {
-        Seen { version: found.to_bits(), beside: found.beside.map(|stamp| stamp.is_some()) }
-    }
-
-    /// The best coding that is there and wanted.
-    pub(crate) fn coding(&self, wanted: impl Fn(Coding) -> bool) -> Coding {
-        let mut beside = Coding::BESIDE.into_iter().zip(self.beside);
-        let best = beside.find(|&(coding, there)| there && wanted(coding));
-        best.map_or(Coding::Plain, |(coding, _)| coding)
-    }
-}
-
 /// Contents that can be sent.
 pub(crate) enum Stock<H> {
     /// Kept, or read whole: [`Packed`].
     Packed(Contents),
     /// To be sent from the source.
-    Open { handle: H, len: u64, modified: SystemTime, lines: Lines<'static> },
+    Open(Arc<OpenFile<H>>),
 }
 
-/// Contents, and whether they had been kept.
-pub(crate) struct Taken<H> {
-    pub(crate) stock: Stock<H>,
-    pub(crate) hit: bool,
+/// Where contents came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// They had been kept.
+    Kept,
+    /// They had not, and could have been.
+    Read,
+    /// They are too large to be kept.
+    Source,
 }
 
 impl<S: Store, F: Source> Shelf<S, F> {
     pub(crate) fn new(store: Arc<S>, source: F, bound: Duration, most_kept: u64) -> Shelf<S, F> {
-        let never =
-            Look { id: 0, at: Instant::now(), seen: Seen { version: 0, beside: [false; 2] } };
-        Shelf { store, source, looks: vec![never; PLACES], bound, most_kept, key: Vec::new() }
+        Shelf { store, source, looks: Looks::new(), bound, most_kept, key: Vec::new() }
     }
 
     pub(crate) fn source(&self) -> &F {
@@ -98,30 +74,25 @@ impl<S: Store, F: Source> Shelf<S, F> {
         self.store.recycle(contents);
     }
 
+    /// Closes files that nobody has asked for in a while.
+    pub(crate) fn tidy(&mut self, now: Instant) {
+        self.looks.close_unused(now);
+    }
+
     /// What is there under an id, as far as is known.
     pub(crate) fn look(&mut self, id: &[u8], now: Instant) -> io::Result<Option<Seen>> {
-        let hash = mixed(id) | 1;
-        let place = (hash >> 32) as usize % PLACES;
-        let look = &self.looks[place];
-        if look.id == hash && now.saturating_duration_since(look.at) < self.bound {
-            return Ok(Some(look.seen));
+        if let Some(seen) = self.looks.recall(id, now, self.bound) {
+            return Ok(Some(seen));
         }
         // The time before the look: what changes after it may go unnoticed until `bound` after that.
         let at = Instant::now();
-        match self.source.look(id)? {
-            Some(found) => {
-                let seen = Seen::of(&found);
-                self.looks[place] = Look { id: hash, at, seen };
-                Ok(Some(seen))
-            }
-            None => {
-                if look.id == hash {
-                    self.looks[place].id = 0;
-                    self.forget(id);
-                }
-                Ok(None)
-            }
+        let found = self.source.look(id)?;
+        match &found {
+            Some(found) => self.looks.note(id, at, Seen::of(found)),
+            None if self.looks.forget(id) => self.forget(id),
+            None => {}
         }
+        Ok(found.as_ref().map(Seen::of))
     }
 
     /// Drops what is kept under an id that is gone.
@@ -132,27 +103,33 @@ impl<S: Store, F: Source> Shelf<S, F> {
         }
     }
 
-    /// The contents in one coding; `None` if they are gone meanwhile.
+    /// The contents in one coding, and where they come from; `None` if they are gone meanwhile.
     pub(crate) fn take(
         &mut self,
         id: &[u8],
         seen: &Seen,
         coding: Coding,
-    ) -> io::Result<Option<Taken<F::Handle>>> {
+    ) -> io::Result<Option<(Stock<F::Handle>, Origin)>> {
+        if let Some(file) = self.looks.file(id, seen, coding) {
+            return Ok(Some((Stock::Open(file), Origin::Source)));
+        }
         set_key(&mut self.key, id, coding);
         if let Some(kept) = self.store.get(&self.key) {
             let contents = kept.into();
             if Packed::of(contents.as_ref()).is_some_and(|packed| packed.version == seen.version) {
-                return Ok(Some(Taken { stock: Stock::Packed(contents), hit: true }));
+                return Ok(Some((Stock::Packed(contents), Origin::Kept)));
             }
         }
         let Some(opened) = self.source.open(id, coding)? else { return Ok(None) };
-        let varies = seen.beside.contains(&true);
-        let stock = match opened.stamp.len <= self.most_kept {
-            true => self.read(seen, coding, varies, &opened)?,
-            false => open(opened, coding, varies),
-        };
-        Ok(Some(Taken { stock, hit: false }))
+        if opened.stamp.len <= self.most_kept {
+            return Ok(Some((self.read(seen, coding, &opened)?, Origin::Read)));
+        }
+        let is_settled = opened.stamp.is_settled();
+        let file = Arc::new(self.open(seen, coding, opened)?);
+        if is_settled {
+            self.looks.keep(id, seen, coding, &file);
+        }
+        Ok(Some((Stock::Open(file), Origin::Source)))
     }
 
     /// Reads contents whole, and keeps them.
@@ -160,7 +137,6 @@ impl<S: Store, F: Source> Shelf<S, F> {
         &mut self,
         seen: &Seen,
         coding: Coding,
-        varies: bool,
         opened: &Opened<F::Handle>,
     ) -> io::Result<Stock<F::Handle>> {
         let stamp = &opened.stamp;
@@ -172,7 +148,7 @@ impl<S: Store, F: Source> Shelf<S, F> {
             etag: tag_of_contents(&contents),
             modified: stamp.modified(),
             coding,
-            varies,
+            varies: seen.varies(),
         });
         let packed = pack(seen.version, stamp.modified(), &lines, &contents);
         if contents.len() as u64 == stamp.len && stamp.is_settled() {
@@ -180,21 +156,24 @@ impl<S: Store, F: Source> Shelf<S, F> {
         }
         Ok(Stock::Packed(packed.into()))
     }
-}
 
-/// Contents that are sent from the source: too large to be kept.
-fn open<H>(opened: Opened<H>, coding: Coding, varies: bool) -> Stock<H> {
-    let Opened { handle, stamp, name } = opened;
-    let modified = stamp.modified();
-    let lines = Lines::new(&Facts {
-        len: stamp.len,
-        kind: &types::of(&name),
-        etag: tag_of_version(&stamp),
-        modified,
-        coding,
-        varies,
-    });
-    Stock::Open { handle, len: stamp.len, modified, lines }
+    /// Describes contents that are sent from the source.
+    fn open(
+        &self,
+        seen: &Seen,
+        coding: Coding,
+        opened: Opened<F::Handle>,
+    ) -> io::Result<OpenFile<F::Handle>> {
+        let Opened { handle, stamp, name } = opened;
+        let (len, modified) = (stamp.len, stamp.modified());
+        let etag = match len <= MOST_READ {
+            true => tag_of_contents(&self.source.read(&handle, 0, len as usize)?),
+            false => tag_of_version(&stamp),
+        };
+        let (kind, varies) = (&*types::of(&name), seen.varies());
+        let lines = Lines::new(&Facts { len, kind, etag, modified, coding, varies });
+        Ok(OpenFile { handle, len, modified, lines })
+    }
 }
 
 /// Under which contents are kept: a coding, then the id.

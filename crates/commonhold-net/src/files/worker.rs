@@ -18,7 +18,7 @@ use super::payload::Payload;
 use super::protocol::{Beginning, ProtocolKind, begin};
 use super::reply::{Desk, Piece, Reply, next};
 use super::requests::Requests;
-use super::shelf::Shelf;
+use super::shelf::{Origin, Shelf};
 use super::source::Source;
 use super::store::Store;
 use crate::event::{Done, Driver, SocketId};
@@ -128,7 +128,7 @@ where
     }
 
     /// Serves until it is told to end. `report` is called about twice a second.
-    pub(crate) fn run(mut self, mut report: impl FnMut(ServerReport)) -> io::Result<()> {
+    pub(crate) fn run(mut self, report: &mut dyn FnMut(ServerReport)) -> io::Result<()> {
         let (mut done, mut due) = (Vec::new(), Instant::now() + TICK);
         while !self.is_over() {
             let left = due.saturating_duration_since(Instant::now());
@@ -212,6 +212,7 @@ where
 
     fn tick(&mut self) {
         let now = self.desk.now;
+        self.shelf.tidy(now);
         let mut late = Vec::new();
         self.connections.each(|socket, connection| {
             if connection.deadline <= now {
@@ -341,9 +342,12 @@ where
         match reply.status {
             404 => counts.not_found += 1,
             400.. => counts.refused += 1,
-            _ if reply.hit => counts.hits += 1,
-            _ if reply.found => counts.misses += 1,
-            _ => {}
+            _ => match reply.origin {
+                Some(Origin::Kept) => counts.hits += 1,
+                Some(Origin::Read) => counts.misses += 1,
+                Some(Origin::Source) => counts.direct += 1,
+                None => {}
+            },
         }
         connection.begin(reply, self.desk.now);
         self.send_next(socket);
@@ -412,17 +416,9 @@ where
 
     /// Notes an answer in the log.
     fn note(&mut self, socket: SocketId, how: &str) {
-        let (Some(log), Some(connection)) = (&self.rules.log, self.connections.get(socket)) else {
-            return;
-        };
-        let answer = &connection.answer;
-        let took = self.desk.now.saturating_duration_since(answer.began).as_micros();
-        let (peer, asked) = (&connection.peer, &connection.asked);
-        // A log that takes no lines loses them, and counts that.
-        let _ = log.print(
-            LogLevel::Info,
-            format_args!("{peer} \"{asked}\" {} {} {took}us{how}", answer.status, answer.bytes),
-        );
+        if let (Some(log), Some(connection)) = (&self.rules.log, self.connections.get(socket)) {
+            print(log, connection, self.desk.now, how);
+        }
     }
 }
 
@@ -443,6 +439,15 @@ fn payload<F: Source>(connection: &mut Connection<F::Handle>, source: &F) -> Mad
         }
     }
     Ok(None)
+}
+
+fn print<H>(log: &Log, connection: &Connection<H>, now: Instant, how: &str) {
+    let Connection { peer, asked, answer, .. } = connection;
+    let took = now.saturating_duration_since(answer.began).as_micros();
+    let (status, bytes) = (answer.status, answer.bytes);
+    // A log that takes no lines loses them, and counts that.
+    let _ = log
+        .print(LogLevel::Info, format_args!("{peer} \"{asked}\" {status} {bytes} {took}us{how}"));
 }
 
 fn log_of(has_log: bool, text: impl FnOnce() -> String) -> String {

@@ -1,7 +1,7 @@
 //! What the threads of an origin share: the map, who is served, who waits for the stream to go on.
 
-use crate::event::Waker;
 use crate::address::{Address, SocketFile};
+use crate::event::Waker;
 use crate::replicate::origin::{OriginOptions, Transmission};
 use crate::replicate::session::{Figures, ReplicaState};
 use commonhold::{Error, Hold, Map};

@@ -34,10 +34,10 @@ pub(crate) mod watch;
 pub(crate) mod wire;
 
 pub use crate::address::{Address, Listener};
+pub use crate::report::{REPORTS, Report, reports};
 pub use desk::{OriginReport, ReplicaInfo};
 pub use origin::{Notice, Origin, OriginOptions, Transmission};
 pub use replica::{Replica, ReplicaEvents, ReplicaOptions, ReplicaStatus};
-pub use crate::report::{REPORTS, Report, reports};
 pub use secret::Secret;
 pub use session::ReplicaState;
 pub use tap::Tap;

@@ -1,7 +1,7 @@
 //! The writable side: serves a map's changes to replicas.
 
-use crate::event::LoopKind;
 use crate::address::{self, Address, Listener};
+use crate::event::LoopKind;
 use crate::replicate::desk::{Desk, Order, ReplicaInfo};
 use crate::replicate::secret::Secret;
 use crate::replicate::{serve, watch};

@@ -3,8 +3,8 @@
 use crate::address::Address;
 use crate::replicate::follower::{Follower, Source};
 use crate::replicate::intake::Intake;
-use crate::report::Reporter;
 use crate::replicate::secret::Secret;
+use crate::report::Reporter;
 use crate::threads::Threads;
 use commonhold::{Error, ErrorKind, Hold, Result, StreamFrame, StreamPosition};
 use rustix::event::{EventfdFlags, eventfd};

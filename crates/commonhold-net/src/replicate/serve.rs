@@ -3,8 +3,8 @@
 //! Each replica has at most one send and one receive outstanding. Whoever has taken what it was sent gets more at once; the others, to
 //! whom there was nothing to say, are looked at when the stream has gone on (`watch`), and a few times a second.
 
-use crate::event::{self, Chosen, Done, Driver, SocketId, WithDriver};
 use crate::address;
+use crate::event::{self, Chosen, Done, Driver, SocketId, WithDriver};
 use crate::replicate::desk::{Desk, Order, Post};
 use crate::replicate::payload::Payload;
 use crate::replicate::session::{Figures, Session};

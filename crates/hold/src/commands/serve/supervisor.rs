@@ -7,6 +7,7 @@ use crate::failure::{Failure, Result, note};
 use crate::output::Output;
 use crate::target::Directory;
 use commonhold::Hold;
+use commonhold_net::files::MOST_OPEN;
 use commonhold_net::replicate::{Address, Listener};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -24,8 +25,8 @@ use std::time::{Duration, Instant};
 const DEFAULT_PORT: u16 = 8080;
 /// How long a worker may take until it serves.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Descriptors of a worker beside one for each connection.
-const OTHER_DESCRIPTORS: u64 = 256;
+/// Descriptors of a worker beside one for each connection: open files among them.
+const OTHER_DESCRIPTORS: u64 = 256 + MOST_OPEN as u64;
 /// How long a worker that died at once is waited with, the first time; twice as long each time after, up to the last.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LAST_WAIT: Duration = Duration::from_secs(5);
