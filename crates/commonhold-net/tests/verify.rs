@@ -96,15 +96,17 @@ fn maps_that_are_sent_anew_meanwhile_are_not_taken_for_different() {
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        for _ in 0..10 {
-            let patience = Duration::from_secs(5);
-            match verify(&copy.hold, "it", &source.address, eager(), (patience, 10)) {
+        let patience = Duration::from_secs(5);
+        let look = |_| verify(&copy.hold, "it", &source.address, eager(), (patience, 10));
+        let found: Vec<_> = (0..10).map(look).collect();
+        over.store(true, Ordering::Relaxed);
+        writer.join().unwrap();
+        for found in found {
+            match found {
                 Ok(found) => assert_eq!(found.different, 0, "{found:?}"),
                 Err(error) => assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}"),
             }
         }
-        over.store(true, Ordering::Relaxed);
-        writer.join().unwrap();
     });
     assert!(copy.replica.status().synchronisations > 2);
     let found = compare(&copy, &source).unwrap();

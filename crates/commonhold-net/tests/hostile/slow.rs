@@ -1,8 +1,15 @@
 //! Peers that read slowly, or never, or leave in the middle.
 
 use super::Besieged;
-use super::words::{Peer, greeting};
+use super::words::{APPLIED, Peer, frame, greeting};
+use crate::party::{LONG, Source};
+use commonhold::MapOptions;
 use commonhold_net::event::LoopKind;
+use commonhold_net::replicate::Tap;
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Bytes of a value; with them a walk is longer than what sockets take.
 const VALUE: usize = 400;
@@ -51,5 +58,46 @@ fn who_reads_slowly_or_never_holds_up_nobody() {
         }
         drop(slow);
         origin.has_held(None);
+    }
+}
+
+#[test]
+fn what_is_on_its_way_is_not_lost_to_who_talks_all_the_while() {
+    for kind in LoopKind::ALL {
+        let mut source = Source::with(MapOptions::general(), |options| options.kind = kind);
+        let address = source.origin().listen(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
+        let mut tap = Tap::connect(&address, LONG).unwrap();
+        for id in 0..20_000u32 {
+            source.map.set(id.to_be_bytes(), [7; 100]).unwrap();
+        }
+        let (end, over) = (source.end().offset, AtomicBool::new(false));
+        let words = TcpStream::from(tap.socket().try_clone_to_owned().unwrap());
+        words.set_write_timeout(Some(Duration::from_millis(10))).unwrap();
+        std::thread::scope(|scope| {
+            // More than the origin reads: were it to close the connection, the system would reset it.
+            let talker = scope.spawn(|| {
+                let said = frame(APPLIED, 0, &[], &[]);
+                let (many, mut at) = (said.repeat(100), 0);
+                while !over.load(Ordering::Relaxed) {
+                    at = (at + (&words).write(&many[at..]).unwrap_or(0)) % said.len();
+                }
+            });
+            let origin = source.origin.take().unwrap();
+            let finishing = scope.spawn(|| origin.finish(LONG));
+            let mut buffer = vec![0; 4 << 10];
+            let ended = loop {
+                match tap.drain(&mut buffer) {
+                    Ok(Some(0)) => break Ok(()),
+                    Ok(_) => std::thread::sleep(Duration::from_micros(100)),
+                    Err(error) => break Err(error),
+                }
+            };
+            over.store(true, Ordering::Relaxed);
+            talker.join().unwrap();
+            let _ = words.shutdown(Shutdown::Both);
+            finishing.join().unwrap();
+            assert!(ended.is_ok(), "{ended:?}");
+            assert_eq!(tap.offset(), Some(end), "{kind}");
+        });
     }
 }
