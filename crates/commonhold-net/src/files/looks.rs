@@ -1,9 +1,11 @@
 //! What a worker remembers of files: which version it saw when it last looked, and files that it has open.
 //!
 //! A table by the hash of the id: two ids for one place push each other out. Files are kept open only as long as somebody asks for
-//! them: an open file takes its room on the disk also when its name is gone.
+//! them: an open file takes its room on the disk also when its name is gone. Contents that a store gave as a copy are at hand until the
+//! next look; then the store is asked again, and so knows what is used.
 
 use super::http::answer::Lines;
+use super::payload::Contents;
 use super::source::{Coding, Found};
 use super::stamp::mixed;
 use std::sync::Arc;
@@ -13,6 +15,8 @@ use std::time::{Duration, Instant, SystemTime};
 const PLACES: usize = 4096;
 /// Files that are kept open; when there are more, all are closed.
 pub const MOST_OPEN: usize = 1024;
+/// Bytes of contents that are at hand; when there are more, all are dropped.
+pub const MOST_AT_HAND: usize = 32 << 20;
 /// Files that nobody asked for in so long are closed.
 const UNUSED: Duration = Duration::from_secs(10);
 
@@ -56,13 +60,18 @@ struct Look<H> {
     at: Instant,
     used: Instant,
     seen: Seen,
+    /// By coding, as the next.
     open: [Option<Arc<OpenFile<H>>>; 3],
+    at_hand: [Option<Contents>; 3],
 }
 
 /// See the module.
 pub(crate) struct Looks<H> {
     places: Vec<Option<Look<H>>>,
+    /// Files.
     open: usize,
+    /// Bytes.
+    at_hand: usize,
 }
 
 fn place(id: &[u8]) -> usize {
@@ -70,14 +79,21 @@ fn place(id: &[u8]) -> usize {
 }
 
 impl<H> Look<H> {
-    fn count(&self) -> usize {
+    fn new(id: &[u8], at: Instant, seen: Seen) -> Look<H> {
+        let (open, at_hand) = ([None, None, None], [None, None, None]);
+        Look { id: id.into(), at, used: at, seen, open, at_hand }
+    }
+
+    fn is(&self, id: &[u8], seen: &Seen) -> bool {
+        *self.id == *id && self.seen == *seen
+    }
+
+    fn files(&self) -> usize {
         self.open.iter().flatten().count()
     }
 
-    fn close(&mut self) -> usize {
-        let count = self.count();
-        self.open = [None, None, None];
-        count
+    fn bytes(&self) -> usize {
+        self.at_hand.iter().flatten().map(|contents| contents.as_ref().len()).sum()
     }
 }
 
@@ -85,7 +101,7 @@ impl<H> Looks<H> {
     pub(crate) fn new() -> Looks<H> {
         let mut places = Vec::new();
         places.resize_with(PLACES, || None);
-        Looks { places, open: 0 }
+        Looks { places, open: 0, at_hand: 0 }
     }
 
     /// What was seen under an id, if that is not longer ago than `bound`.
@@ -97,30 +113,56 @@ impl<H> Looks<H> {
 
     /// Notes a look that was made at `at`. Files of the same version stay open.
     pub(crate) fn note(&mut self, id: &[u8], at: Instant, seen: Seen) {
-        let slot = &mut self.places[place(id)];
-        match slot {
-            Some(look) if *look.id == *id && look.seen == seen => look.at = at,
-            _ => {
-                let open = [None, None, None];
-                let look = Look { id: id.into(), at, used: at, seen, open };
-                let before = slot.replace(look);
-                self.open -= before.map_or(0, |look| look.count());
-            }
+        let mut look = self.take(id, |_| true).unwrap_or_else(|| Look::new(id, at, seen));
+        if look.is(id, &seen) {
+            (look.at, look.at_hand) = (at, [None, None, None]);
+            self.open += look.files();
+        } else {
+            look = Look::new(id, at, seen);
         }
+        self.places[place(id)] = Some(look);
+    }
+
+    /// Takes out what is in an id's place, and no longer counts it.
+    fn take(&mut self, id: &[u8], which: impl FnOnce(&Look<H>) -> bool) -> Option<Look<H>> {
+        let look = self.places[place(id)].take_if(|look| which(look))?;
+        self.open -= look.files();
+        self.at_hand -= look.bytes();
+        Some(look)
     }
 
     /// Notes that nothing is there. Whether something was.
     pub(crate) fn forget(&mut self, id: &[u8]) -> bool {
-        let before = self.places[place(id)].take_if(|look| *look.id == *id);
-        self.open -= before.as_ref().map_or(0, Look::count);
-        before.is_some()
+        self.take(id, |look| *look.id == *id).is_some()
     }
 
     /// The file of this version, if it is open.
     pub(crate) fn file(&self, id: &[u8], seen: &Seen, coding: Coding) -> Option<Arc<OpenFile<H>>> {
-        let look = self.places[place(id)].as_ref()?;
-        let same = *look.id == *id && look.seen == *seen;
-        look.open[coding as usize].clone().filter(|_| same)
+        let look = self.places[place(id)].as_ref().filter(|look| look.is(id, seen))?;
+        look.open[coding as usize].clone()
+    }
+
+    /// The contents of this version, if they are at hand.
+    pub(crate) fn contents(&self, id: &[u8], seen: &Seen, coding: Coding) -> Option<Contents> {
+        let look = self.places[place(id)].as_ref().filter(|look| look.is(id, seen))?;
+        look.at_hand[coding as usize].clone()
+    }
+
+    /// Keeps contents of this version at hand, of which a clone is no copy.
+    pub(crate) fn lay(&mut self, id: &[u8], seen: &Seen, coding: Coding, contents: &Contents) {
+        let len = contents.as_ref().len();
+        if self.at_hand + len > MOST_AT_HAND {
+            for look in self.places.iter_mut().flatten() {
+                look.at_hand = [None, None, None];
+            }
+            self.at_hand = 0;
+        }
+        let look = self.places[place(id)].as_mut();
+        if let Some(look) = look.filter(|look| look.is(id, seen) && len <= MOST_AT_HAND) {
+            let before = look.at_hand[coding as usize].replace(contents.clone());
+            self.at_hand += len;
+            self.at_hand -= before.map_or(0, |before| before.as_ref().len());
+        }
     }
 
     /// Keeps a file of this version open.
@@ -129,7 +171,7 @@ impl<H> Looks<H> {
             self.close(|_| true);
         }
         let look = self.places[place(id)].as_mut();
-        if let Some(look) = look.filter(|look| *look.id == *id && look.seen == *seen)
+        if let Some(look) = look.filter(|look| look.is(id, seen))
             && look.open[coding as usize].replace(Arc::clone(file)).is_none()
         {
             self.open += 1;
@@ -145,7 +187,8 @@ impl<H> Looks<H> {
 
     fn close(&mut self, which: impl Fn(&Look<H>) -> bool) {
         for look in self.places.iter_mut().flatten().filter(|look| which(look)) {
-            self.open -= look.close();
+            self.open -= look.files();
+            look.open = [None, None, None];
         }
     }
 }
@@ -205,8 +248,34 @@ mod tests {
             looks.note(&id, Instant::now(), ONE);
             looks.keep(&id, &ONE, Coding::Plain, &file());
             assert!(looks.open <= MOST_OPEN);
-            let really: usize = looks.places.iter().flatten().map(Look::count).sum();
+            let really: usize = looks.places.iter().flatten().map(Look::files).sum();
             assert!(number % 997 != 0 || really == looks.open);
         }
+    }
+
+    #[test]
+    fn contents_are_at_hand_until_the_next_look() {
+        let mut looks = Looks::<u8>::new();
+        let now = Instant::now();
+        let contents = |len| Contents::Own(vec![7; len]).into_shared();
+        looks.lay(b"a", &ONE, Coding::Plain, &contents(10));
+        assert_eq!(looks.at_hand, 0, "nobody looked");
+        looks.note(b"a", now, ONE);
+        looks.lay(b"a", &ONE, Coding::Plain, &contents(10));
+        looks.lay(b"a", &ONE, Coding::Plain, &contents(20));
+        assert!(looks.contents(b"a", &ONE, Coding::Plain).is_some() && looks.at_hand == 20);
+        assert!(looks.contents(b"a", &OTHER, Coding::Plain).is_none());
+        assert!(looks.contents(b"a", &ONE, Coding::Gzip).is_none());
+        looks.note(b"a", now, ONE);
+        assert!(looks.contents(b"a", &ONE, Coding::Plain).is_none() && looks.at_hand == 0);
+        for number in 0..100u32 {
+            let id = number.to_le_bytes();
+            looks.note(&id, now, ONE);
+            looks.lay(&id, &ONE, Coding::Plain, &contents(MOST_AT_HAND / 10));
+            assert!(looks.at_hand <= MOST_AT_HAND);
+            assert!(looks.contents(&id, &ONE, Coding::Plain).is_some());
+        }
+        let really: usize = looks.places.iter().flatten().map(Look::bytes).sum();
+        assert_eq!(really, looks.at_hand);
     }
 }

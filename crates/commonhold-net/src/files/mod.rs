@@ -66,7 +66,7 @@ pub use crate::choices::UnknownChoice;
 pub use connection::Patience;
 pub use counts::{Counts, ServerReport};
 pub use layout::LayoutKind;
-pub use looks::MOST_OPEN;
+pub use looks::{MOST_AT_HAND, MOST_OPEN};
 pub use payload::Contents;
 pub use protocol::ProtocolKind;
 pub use requests::RequestsKind;

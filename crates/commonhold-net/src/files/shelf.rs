@@ -113,10 +113,17 @@ impl<S: Store, F: Source> Shelf<S, F> {
         if let Some(file) = self.looks.file(id, seen, coding) {
             return Ok(Some((Stock::Open(file), Origin::Source)));
         }
+        if let Some(contents) = self.looks.contents(id, seen, coding) {
+            return Ok(Some((Stock::Packed(contents), Origin::Kept)));
+        }
         set_key(&mut self.key, id, coding);
         if let Some(kept) = self.store.get(&self.key) {
-            let contents = kept.into();
+            let mut contents: Contents = kept.into();
             if Packed::of(contents.as_ref()).is_some_and(|packed| packed.version == seen.version) {
+                if let Contents::Own(_) = contents {
+                    contents = contents.into_shared();
+                    self.looks.lay(id, seen, coding, &contents);
+                }
                 return Ok(Some((Stock::Packed(contents), Origin::Kept)));
             }
         }
