@@ -1,9 +1,11 @@
 //! `hold bench files` beside a small server of the test's own: what is right is measured, what is wrong is found and named.
 
 use super::support::file_server::{FileServer, Manner};
-use super::support::{Ground, Run};
+use super::support::{Ground, Run, beside::Beside};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 /// Files of three sizes in `try`, and a server of them.
 fn served(protocol: &str, layout: &str, manner: Manner) -> (Ground, FileServer) {
@@ -271,10 +273,34 @@ fn a_server_that_was_started_ends_with_a_run_that_fails() {
     assert_is_gone(&ground);
 }
 
+#[test]
+fn a_server_that_was_started_dies_with_the_run() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::KILL, -1)] {
+        let (ground, server) = served("http", "tree", Manner::Plain);
+        let program = stand_in(&ground, &server, "echo $$ > pid");
+        let run = Beside::start(&ground, &["bench", "files", "try", "--program", &program]);
+        let patience = Instant::now() + Duration::from_secs(60);
+        while server.requests() == 0 {
+            assert!(Instant::now() < patience, "nothing is asked for");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        run.signal(signal);
+        let run = run.end();
+        assert_eq!(run.code, code, "{run:?}");
+        assert_is_gone(&ground);
+    }
+}
+
+/// Or goes in a moment: who was killed has nobody that waits for the server.
 fn assert_is_gone(ground: &Ground) {
     let pid = String::from_utf8(ground.read("pid")).expect("a number");
-    let there = std::path::Path::new("/proc").join(pid.trim()).exists();
-    assert!(!there, "the server is still there");
+    let status = std::path::Path::new("/proc").join(pid.trim()).join("stat");
+    let patience = Instant::now() + Duration::from_secs(10);
+    // A zombie is as gone as its new parent lets it be.
+    while std::fs::read_to_string(&status).is_ok_and(|stat| !stat.contains(") Z ")) {
+        assert!(Instant::now() < patience, "the server is still there");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::ask::{Asking, Requests};
 use super::cpu::Family;
 use super::pause::Pause;
-use super::requestor::{self, Done, Job};
+use super::requestor::{Done, Job, Requestor};
 use super::schedule::Schedule;
 use super::target::Target;
 use crate::bench::{
@@ -13,21 +13,25 @@ use crate::bench::{
 use crate::workload::{
     Result, Trouble,
     clock::now_ns,
+    descriptors,
     interrupt::Interrupt,
     pin::{self, Cpus},
 };
 use commonhold_net::replicate::Address;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Barrier, OnceLock};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 /// How long is measured unless told otherwise, and in a matrix.
 const SECONDS: f64 = 10.0;
 const MATRIX_SECONDS: f64 = 2.0;
-/// All begin this long after they are started.
+/// All begin this long after the last of them is ready.
 const LEAD_NS: u64 = 5_000_000;
 /// How often to look whether a thread has failed.
 const LOOK: Duration = Duration::from_millis(20);
+/// Descriptors of a thread beside one for each connection.
+const OTHER_DESCRIPTORS: u64 = 16;
 /// A time that no run takes: 100 years, in nanoseconds.
 const NEVER_NS: u64 = 100 * 365 * 86_400 * 1_000_000_000;
 
@@ -105,6 +109,12 @@ pub struct Plan {
     total: Option<u64>,
     rate: u64,
     cpus: Cpus,
+}
+
+/// The instant at which all begin, once all are ready.
+struct Start {
+    ready: Barrier,
+    instant_ns: OnceLock<u64>,
 }
 
 /// What came out of a run.
@@ -224,16 +234,17 @@ impl Plan {
         family: Option<&Family>,
         interrupt: &Interrupt,
     ) -> Result<Measured> {
+        descriptors::allow(self.threads * (self.connections + OTHER_DESCRIPTORS));
         let target = &Target::find(&self.address)?;
-        let stop = &AtomicBool::new(false);
-        let start_ns = now_ns() + LEAD_NS;
+        let (stop, start) = (&AtomicBool::new(false), &Start::new(self.threads));
         thread::scope(|scope| {
             let threads: Vec<ScopedJoinHandle<Result<Done>>> = (0..self.threads)
                 .map(|number| {
-                    let job = Job { number, plan: self, target, requests, stop, start_ns };
-                    scope.spawn(move || self.perform(job))
+                    let job = Job { number, plan: self, target, requests, stop };
+                    scope.spawn(move || self.perform(job, start))
                 })
                 .collect();
+            let start_ns = start.await_all();
             let watched = self.watch(start_ns, family, interrupt, stop, &threads);
             if watched.is_err() {
                 // Relaxed: a lone flag that orders nothing else.
@@ -245,10 +256,13 @@ impl Plan {
         })
     }
 
-    fn perform(&self, job: Job) -> Result<Done> {
-        self.cpus.of(job.number as usize).map_or(Ok(()), pin::pin)?;
+    fn perform(&self, job: Job, start: &Start) -> Result<Done> {
         let stop = job.stop;
-        let done = requestor::run(job);
+        let pinned = self.cpus.of(job.number as usize).map_or(Ok(()), pin::pin);
+        let requestor = pinned.and_then(|()| Requestor::new(job));
+        // Whoever cannot take part is waited for all the same.
+        let start_ns = start.await_all();
+        let done = requestor.and_then(|requestor| requestor.run(start_ns));
         if done.is_err() {
             // Relaxed: as above.
             stop.store(true, Ordering::Relaxed);
@@ -296,7 +310,7 @@ impl Plan {
     ) -> Result<Measured> {
         let mut timeline = Timeline::new(self.span);
         done.iter().for_each(|one| timeline.merge(&one.timeline));
-        let last_ns = done.iter().map(|one| one.last_ns).max().unwrap_or(start_ns);
+        let last_ns = done.iter().map(|one| one.last_ns).fold(start_ns, u64::max);
         let seconds = match self.total {
             Some(_) => (last_ns - start_ns) as f64 / 1e9,
             None => self.span.seconds(),
@@ -317,6 +331,18 @@ impl Plan {
             server_seconds,
             timeline,
         })
+    }
+}
+
+impl Start {
+    /// For so many threads and the one that started them.
+    fn new(threads: u64) -> Start {
+        Start { ready: Barrier::new(threads as usize + 1), instant_ns: OnceLock::new() }
+    }
+
+    fn await_all(&self) -> u64 {
+        self.ready.wait();
+        *self.instant_ns.get_or_init(|| now_ns() + LEAD_NS)
     }
 }
 

@@ -12,7 +12,10 @@ use super::schedule::Schedule;
 use super::target::Target;
 use super::timer::Timer;
 use crate::bench::timeline::Timeline;
-use crate::workload::{Result, Trouble, clock::now_ns};
+use crate::workload::{
+    Result, Trouble,
+    clock::{now_ns, spin_until},
+};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventFlags};
 use rustix::io::Errno;
@@ -67,12 +70,12 @@ pub struct Job<'a> {
     pub requests: &'a Requests,
     /// Set when all are to end.
     pub stop: &'a AtomicBool,
-    /// The common start.
-    pub start_ns: u64,
 }
 
-struct Requestor<'a> {
+/// One thread's connections and what goes over them.
+pub struct Requestor<'a> {
     job: Job<'a>,
+    start_ns: u64,
     poll: OwnedFd,
     timer: Timer,
     schedule: Schedule,
@@ -88,17 +91,9 @@ struct Requestor<'a> {
     done: Done,
 }
 
-/// Does one thread's part.
-pub fn run(job: Job) -> Result<Done> {
-    let mut requestor = Requestor::new(job)?;
-    requestor.perform()?;
-    requestor.done.unsent = requestor.schedule.unsent();
-    requestor.done.reopened = requestor.connections.iter().map(|c| c.reopened).sum();
-    Ok(requestor.done)
-}
-
 impl<'a> Requestor<'a> {
-    fn new(job: Job<'a>) -> Result<Requestor<'a>> {
+    /// Ready to begin: all memory is there.
+    pub fn new(job: Job<'a>) -> Result<Requestor<'a>> {
         let plan = job.plan;
         let poll = epoll::create(CreateFlags::CLOEXEC).map_err(std::io::Error::from)?;
         let timer = Timer::new(poll.as_fd())?;
@@ -112,10 +107,11 @@ impl<'a> Requestor<'a> {
             unknown: 0,
             unsent: 0,
             reopened: 0,
-            last_ns: job.start_ns,
+            last_ns: 0,
         };
         Ok(Requestor {
-            schedule: plan.schedule(job.number, job.start_ns),
+            start_ns: 0,
+            schedule: plan.schedule(job.number, 0),
             pause: plan.pause,
             rng: fastrand::Rng::with_seed(plan.seed(job.number)),
             later: BinaryHeap::new(),
@@ -130,10 +126,20 @@ impl<'a> Requestor<'a> {
         })
     }
 
+    /// Does the thread's part, from the common start on.
+    pub fn run(mut self, start_ns: u64) -> Result<Done> {
+        self.start_ns = start_ns;
+        self.schedule = self.job.plan.schedule(self.job.number, start_ns);
+        spin_until(start_ns);
+        self.perform()?;
+        self.done.unsent = self.schedule.unsent();
+        self.done.reopened = self.connections.iter().map(|c| c.reopened).sum();
+        Ok(self.done)
+    }
+
     fn perform(&mut self) -> Result<()> {
         let (mut scratch, mut news) = (vec![0; SCRATCH], Vec::new());
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
-        crate::workload::clock::spin_until(self.job.start_ns);
         loop {
             let now = now_ns();
             self.wake(now)?;
@@ -252,10 +258,10 @@ impl<'a> Requestor<'a> {
     }
 
     fn answered(&mut self, now: u64, asked: Asked, bytes: u64) {
-        let Job { plan, start_ns, requests, .. } = &self.job;
+        let Job { plan, requests, .. } = &self.job;
         self.done.last_ns = now;
-        let end_ns = plan.span.end_ns(*start_ns);
-        let Some(interval) = self.done.timeline.at(*start_ns, now) else { return };
+        let end_ns = plan.span.end_ns(self.start_ns);
+        let Some(interval) = self.done.timeline.at(self.start_ns, now) else { return };
         interval.latencies.record(now - asked.due_ns);
         // What comes after the end was late, but is no part of what was done in this time.
         if now < end_ns {
