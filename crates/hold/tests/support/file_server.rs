@@ -30,6 +30,8 @@ pub enum Manner {
     ClosesAtOnce,
     /// Throws the connection away.
     Resets,
+    /// Right, but its twentieth answer takes 400 ms.
+    Pauses,
     /// Says nothing.
     Stalls,
     /// Answers, and does not close where it must.
@@ -96,10 +98,11 @@ impl Serving {
         let mut reader = BufReader::new(stream.try_clone()?);
         let mut served = 0;
         while let Some((id, closes)) = self.read(&mut reader)? {
-            self.requests.fetch_add(1, Ordering::Relaxed);
+            let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
             served += 1;
             match self.manner {
                 Manner::ClosesAtOnce => return stream.shutdown(Shutdown::Both),
+                Manner::Pauses if number == 20 => std::thread::sleep(Duration::from_millis(400)),
                 Manner::Stalls => std::thread::sleep(Duration::from_secs(600)),
                 Manner::Resets => {
                     // What is not read when a socket is closed makes a reset of the end.
@@ -115,7 +118,9 @@ impl Serving {
                 std::thread::sleep(Duration::from_secs(600));
             }
             if ends || self.manner == Manner::ClosesSilently || self.manner == Manner::Truncated {
-                return stream.shutdown(Shutdown::Both);
+                stream.shutdown(Shutdown::Write)?;
+                // What is thrown away unread would make a reset of the end, and that may overtake the answer.
+                return std::io::copy(&mut reader, &mut std::io::sink()).map(drop);
             }
         }
         Ok(())
