@@ -186,10 +186,11 @@ impl Load {
     /// The load in a few words.
     pub fn shown(&self) -> String {
         let things = crate::formats::sizes::things;
-        let mut words = vec![
-            things(self.threads, "thread", "threads"),
-            format!("{} each", things(self.connections, "connection", "connections")),
-        ];
+        let connections = things(self.connections, "connection", "connections");
+        let mut words = match self.threads {
+            1 => vec![connections],
+            threads => vec![format!("{threads} threads"), format!("{connections} each")],
+        };
         if self.pipeline > 1 {
             words.push(format!("{} pipelined", self.pipeline));
         }

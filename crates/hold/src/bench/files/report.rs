@@ -65,7 +65,7 @@ pub fn title(args: &Args, requests: &Requests) -> String {
     };
     let kept = if asking.keeps_alive() { "connections kept" } else { "a connection each" };
     format!(
-        "{} of {} ({}), {}, {kept}, {order}, {}",
+        "{}, {} ({}), {}, {kept}, {order}, {}",
         sizes::things(requests.files() as u64, "file", "files"),
         sizes::shown(requests.bytes),
         asking.layout.name(),

@@ -60,7 +60,7 @@ pub struct Serving {
     program: Option<PathBuf>,
 
     /// More options of 'hold serve', as they are
-    #[arg(last = true, value_name = "OPTIONS")]
+    #[arg(last = true, value_name = "SERVE-OPTION")]
     more: Vec<String>,
 }
 

@@ -88,6 +88,8 @@ impl Axis {
             }
             Axis::Seconds => format!("{place} s"),
             Axis::Rate => short(place),
+            // There is nothing between two places.
+            Axis::Ranks if place.fract().abs() > 1e-6 => String::new(),
             Axis::Ranks => format!("{place:.0}"),
         }
     }
@@ -111,7 +113,8 @@ impl Axis {
     fn labels(self, range: &Range<f64>, room: usize) -> usize {
         match self {
             Axis::Percentiles | Axis::Latency => (range.end - range.start).ceil() as usize + 1,
-            Axis::Seconds | Axis::Rate | Axis::Ranks => room,
+            Axis::Seconds | Axis::Rate => room,
+            Axis::Ranks => room.min((range.end - range.start).ceil() as usize + 1),
         }
     }
 }
@@ -232,6 +235,7 @@ mod tests {
         assert_eq!(Axis::Latency.label(7.0), "10 ms");
         assert_eq!(Axis::Rate.label(2.5e6), "2.5 M");
         assert_eq!(Axis::Seconds.label(0.5), "0.5 s");
+        assert_eq!([Axis::Ranks.label(2.0), Axis::Ranks.label(2.5)], ["2", ""]);
         assert_eq!(Axis::Latency.range(2.3, 2.4), 2.0..4.0);
     }
 }
