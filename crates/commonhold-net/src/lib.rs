@@ -26,9 +26,12 @@
 //! # Ok::<(), commonhold::Error>(())
 //! ```
 //!
-//! [`replicate`] has origins and replicas, [`journal`] the file, [`event`] the sockets. `docs/replication.md`, `docs/journal.md` and
+//! [`replicate`] has origins and replicas, [`journal`] the file, [`event`] the sockets, [`files`] the file server. `docs/replication.md`, `docs/journal.md` and
 //! `docs/wire.md` are the guides.
 
+mod choices;
 pub mod event;
+pub mod files;
 pub mod journal;
 pub mod replicate;
+mod threads;

@@ -17,8 +17,10 @@ pub struct Source {
     pub map: Map,
     pub origin: Option<Origin>,
     pub address: Address,
-    /// What the origin had to say.
+    /// What the origin had to say, but for who has joined.
     pub said: Arc<Mutex<Vec<String>>>,
+    /// Who has joined, and how.
+    pub joined: Arc<Mutex<Vec<String>>>,
 }
 
 pub const SMALL_STREAM: u64 = 64 << 10;
@@ -33,18 +35,21 @@ impl Source {
         let hold = Hold::create(ground.path("origin.hold")).unwrap();
         let map = hold.map("it", map).unwrap();
         let address = Address::Unix(ground.path("socket"));
-        let said = Arc::default();
-        let mut source = Source { ground, hold, map, origin: None, address, said };
+        let (said, joined) = Default::default();
+        let mut source = Source { ground, hold, map, origin: None, address, said, joined };
         source.begin(change);
         source
     }
 
     /// Starts an origin and listens.
     pub fn begin(&mut self, change: impl FnOnce(&mut OriginOptions)) {
-        let said = Arc::clone(&self.said);
+        let [said, joined] = [&self.said, &self.joined].map(Arc::clone);
         let mut options = OriginOptions {
             stream_bytes: 4 << 20,
-            notice: Some(Arc::new(move |text: &str| said.lock().unwrap().push(text.to_owned()))),
+            notice: Some(Arc::new(move |text: &str| {
+                let to = if is_of_joining(text) { &joined } else { &said };
+                to.lock().unwrap().push(text.to_owned());
+            })),
             ..OriginOptions::default()
         };
         change(&mut options);
@@ -63,8 +68,16 @@ impl Source {
     }
 
     pub fn has_said(&self, text: &str) -> bool {
-        self.said.lock().unwrap().iter().any(|line| line.contains(text))
+        let has = |lines: &Mutex<Vec<String>>| {
+            lines.lock().unwrap().iter().any(|line| line.contains(text))
+        };
+        has(&self.said) || has(&self.joined)
     }
+}
+
+/// Whether a line of an origin's says that somebody has joined.
+pub fn is_of_joining(line: &str) -> bool {
+    line.contains(": joined at ")
 }
 
 /// A map that follows.

@@ -7,11 +7,11 @@ use crate::support::refused;
 use commonhold::{ChangeKind, ErrorKind, Hold, MapOptions, StreamFrame, StreamPosition};
 use commonhold_net::event::LoopKind;
 use commonhold_net::replicate::{
-    Address, Origin, OriginOptions, Replica, ReplicaEvents, Secret, Transmission,
+    Address, Origin, OriginOptions, Replica, ReplicaEvents, Secret, Tap, Transmission,
 };
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SHAPES: [fn() -> MapOptions; 4] = [
     MapOptions::general,
@@ -333,6 +333,89 @@ fn what_cannot_be_is_refused() {
     let none = Origin::start(&source.hold, "none", OriginOptions::default());
     refused(none, ErrorKind::NotFound, "no map 'none'");
     refused(source.origin().listen(&source.address), ErrorKind::Busy, "cannot listen");
+}
+
+#[test]
+fn who_joins_and_leaves_is_said() {
+    let mut source = Source::new(MapOptions::general());
+    source.map.set("a", "1").unwrap();
+    let copy = Copy::of(&source, "copy.hold");
+    copy.agrees(&source);
+    let beginning = StreamPosition { offset: 0, ..source.end() };
+    until("its joining is said", || source.has_said("is sent the whole map"));
+    let said = source.joined.lock().unwrap().join("\n");
+    assert!(said.contains("joined at ") && said.contains("unix:"), "{said}");
+    let end = source.end();
+    until("it has told how far it is", || source.origin().replicas()[0].applied == end.offset);
+    drop(copy);
+    until("its leaving is said", || source.has_said(&format!("left at {end}: has gone")));
+    source.origin = None;
+    source.map.set("a", "2").unwrap();
+    source.begin(|_| ());
+    let copy = Copy::of(&source, "copy.hold");
+    copy.agrees(&source);
+    until("its joining is said", || source.has_said(&format!("joined at {end}: goes on")));
+    assert!(source.end().offset > end.offset && end.offset > beginning.offset);
+}
+
+#[test]
+fn what_a_replica_has_gets_older_while_the_connection_is_lost() {
+    let mut source = Source::new(MapOptions::general());
+    source.map.set("a", "1").unwrap();
+    let copy = Copy::of(&source, "copy.hold");
+    copy.agrees(&source);
+    source.origin = None;
+    assert!(copy.replica.wait(LONG, |status| !status.connected));
+    let lag = || copy.replica.status().lag_ms;
+    let begun = Instant::now();
+    until("it gets older", || lag() > 300);
+    let before = lag();
+    until("it goes on getting older", || lag() > before + 300);
+    assert!(begun.elapsed() > Duration::from_millis(300));
+    // What all others are told of it does, too.
+    let told = || {
+        let reports = commonhold_net::replicate::reports(&copy.hold).unwrap();
+        let replica = reports.iter().find(|report| report.what == "replica");
+        replica.and_then(|report| report.says["lag_ms"].as_u64()).unwrap_or(0)
+    };
+    until("it is reported to be older", || told() > 700);
+    source.begin(|_| ());
+    copy.agrees(&source);
+    until("it is as young as ever", || lag() < 300);
+}
+
+#[test]
+fn an_origin_that_finishes_over_tcp_loses_nothing() {
+    for kind in LoopKind::ALL {
+        let mut source = Source::with(MapOptions::general(), |options| options.kind = kind);
+        let address = source.origin().listen(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
+        let copies = ["one", "two"].map(|name| Copy::at(&source, name, &address));
+        copies.iter().for_each(|copy| copy.agrees(&source));
+        // What a replica says at the same time must not make the system destroy what is on its way to it.
+        stir(&source, &mut Dice::new(4), 20_000);
+        source.origin.take().unwrap().finish(LONG);
+        let end = source.end();
+        for copy in &copies {
+            // There is nobody any more who could send it.
+            assert!(copy.replica.wait_for(end, LONG), "{:?}", copy.replica.status());
+            assert_eq!(copy.pairs(), pairs(&source.map));
+        }
+    }
+}
+
+#[test]
+fn an_origin_that_finishes_waits_for_nobody_for_ever() {
+    let mut source = Source::new(MapOptions::general());
+    // One that has not said who it is, and one that never closes.
+    let Address::Unix(path) = &source.address else { panic!("it is a path") };
+    let mute = UnixStream::connect(path).unwrap();
+    until("it is there", || source.origin().replicas().len() == 1);
+    source.origin.take().unwrap().finish(Duration::MAX);
+    assert!(source.has_said("had not said yet who it is"));
+    source.begin(|_| ());
+    let tap = Tap::connect(&source.address, LONG).unwrap();
+    source.origin.take().unwrap().finish(Duration::from_millis(50));
+    drop((mute, tap));
 }
 
 #[test]

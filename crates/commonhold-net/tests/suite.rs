@@ -5,6 +5,8 @@ mod support;
 
 mod cast;
 mod crowds;
+mod expiry;
+mod fork;
 mod hostile;
 mod journal;
 mod kills;
@@ -13,5 +15,6 @@ mod party;
 mod replicate;
 mod stairs;
 mod stalls;
+mod store;
 mod verify;
 mod wire;

@@ -1,6 +1,6 @@
 //! Whether a replica is what its origin is: found out while both go on.
 
-use crate::party::{Copy, LONG, Source, eager};
+use crate::party::{Copy, LONG, SMALL_STREAM, Source, eager};
 use crate::support::Dice;
 use crate::support::refused;
 use commonhold::{ErrorKind, MapOptions};
@@ -73,6 +73,42 @@ fn changes_meanwhile_are_no_differences() {
         over.store(true, Ordering::Relaxed);
         writer.join().unwrap();
     });
+}
+
+#[test]
+fn maps_that_are_sent_anew_meanwhile_are_not_taken_for_different() {
+    let source = Source::with(MapOptions::general(), |options| options.stream_bytes = SMALL_STREAM);
+    for id in 0..3000 {
+        source.map.set(format!("{id}"), "value").unwrap();
+    }
+    let copy = Copy::of(&source, "copy.hold");
+    copy.agrees(&source);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut dice = Dice::new(1);
+            while !over.load(Ordering::Relaxed) {
+                // Too large to be told: the replica and the copy need the whole map.
+                source.map.set("large", vec![dice.roll() as u8; SMALL_STREAM as usize]).unwrap();
+                for _ in 0..50 {
+                    source.map.set(dice.below(3000).to_string(), dice.roll().to_string()).unwrap();
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        for _ in 0..10 {
+            let patience = Duration::from_secs(5);
+            match verify(&copy.hold, "it", &source.address, eager(), (patience, 10)) {
+                Ok(found) => assert_eq!(found.different, 0, "{found:?}"),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}"),
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        writer.join().unwrap();
+    });
+    assert!(copy.replica.status().synchronisations > 2);
+    let found = compare(&copy, &source).unwrap();
+    assert!(found.is_equal(), "{found:?}");
 }
 
 #[test]

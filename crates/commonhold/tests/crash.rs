@@ -152,6 +152,7 @@ killed! {
     killed_among_mixed_pairs = "mixed pairs";
     killed_in_a_cache = "cache";
     killed_in_a_cache_that_evicts = "evicting";
+    killed_while_pairs_expire = "expiring";
     killed_among_changes_that_are_told = "streamed";
     killed_while_a_map_grows_whose_changes_are_told = "streamed growth";
     killed_among_words_that_are_told = "streamed words";

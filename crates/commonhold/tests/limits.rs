@@ -3,8 +3,8 @@
 use crate::support::ground::Ground;
 use crate::support::process::{Zeros, until};
 use crate::support::{Dice, long};
-use commonhold::{ErrorKind, Hold, MapOptions, Result};
-use std::collections::HashMap;
+use commonhold::{ChangeKind, Cursor, ErrorKind, Hold, MapOptions, Result};
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 #[track_caller]
@@ -262,6 +262,51 @@ fn time_to_live_ends() {
     assert!(hold.check().unwrap().ok);
     let plain = hold.map("plain", MapOptions::general()).unwrap();
     assert!(plain.set_with_ttl("a", "b", hour).is_err(), "only a cache forgets");
+}
+
+#[test]
+fn what_has_expired_is_removed_and_told_when_it_is_asked_for() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let hour = Duration::from_secs(3600);
+    let map = hold.map("it", MapOptions::cache().ttl(hour)).unwrap();
+    hold.begin_stream("it", 4 << 20).unwrap();
+    // Enough for some growth.
+    for id in 0..6000u32 {
+        let time = if id % 3 == 0 { hour } else { Duration::from_millis(1 + u64::from(id % 20)) };
+        map.set_with_ttl(id.to_le_bytes(), [1; 20], time).unwrap();
+    }
+    until("all that is to expire has", || map.iter().count() == 2000);
+    assert_eq!(map.len().unwrap(), 6000, "nobody removes them");
+    let mut follower = map.follow().unwrap();
+    // A few at a time.
+    let (mut cursor, mut removed, mut calls) = (Cursor::START, 0, 0);
+    while !cursor.is_end() {
+        let some = map.try_expire(&mut cursor, 1000).unwrap();
+        assert!(some <= 1000 + 216, "{some} at once");
+        (removed, calls) = (removed + some, calls + 1);
+    }
+    assert!(removed == 4000 && calls > 5, "{removed} in {calls} calls");
+    assert_eq!((map.len().unwrap(), map.stat().unwrap().expired), (2000, 4000));
+    let mut told = HashSet::new();
+    while let Some(frame) = follower.try_recv().unwrap() {
+        assert_eq!(frame.kind, ChangeKind::Expire);
+        assert!(told.insert(u32::from_le_bytes(frame.key.try_into().unwrap())));
+    }
+    assert!(told.len() == 4000 && told.iter().all(|id| id % 3 != 0));
+    // Nothing more comes of it, also behind the end; what was used lately is left alone.
+    for mut cursor in [Cursor::START, Cursor::END] {
+        assert_eq!(map.try_expire(&mut cursor, u64::MAX).unwrap(), 0);
+        assert!(cursor.is_end());
+    }
+    assert_eq!(map.iter().count(), 2000);
+    let mut cursor = Cursor::START;
+    let plain = hold.map("plain", MapOptions::general()).unwrap();
+    assert_eq!(plain.try_expire(&mut cursor, 1).unwrap(), 0);
+    assert!(cursor.is_end(), "in other modes there is nothing to do");
+    let view = Hold::options().read_only(true).open(ground.path("it.hold")).unwrap();
+    refused(view.open_map("it").unwrap().try_expire(&mut cursor, 1), ErrorKind::ReadOnly);
+    used(&hold);
 }
 
 #[test]

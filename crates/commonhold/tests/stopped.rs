@@ -6,12 +6,13 @@
 //! and everything is right and whole.
 #![cfg(feature = "steps")]
 
+use crate::support::expiry;
 use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, until};
 use crate::support::scenario::{self, Scenario, word};
 use crate::support::script::{Expected, Op, read};
 use crate::support::shape::Shape;
-use commonhold::{ErrorKind, Hold, Map, QueueOptions, Values, steps};
+use commonhold::{Cursor, ErrorKind, Hold, Map, QueueOptions, Values, steps};
 use nix::sys::signal::Signal;
 use std::path::Path;
 
@@ -132,6 +133,7 @@ stopped! {
     readers_go_on_among_mixed_pairs = "mixed pairs";
     readers_go_on_in_a_cache = "cache";
     readers_go_on_in_a_cache_that_evicts = "evicting";
+    readers_go_on_while_pairs_expire = "expiring";
     readers_go_on_while_maps_come_and_go = "maps";
     readers_go_on_while_elements_move = "queue";
     readers_go_on_while_messages_pass = "channel";
@@ -189,6 +191,51 @@ fn stop_recoverer(scenario: &Scenario, step: &str, recovering: &str) {
     recoverer.finish();
     board.put(word::ORDER, 2);
     keeper.finish();
+}
+
+#[test]
+fn who_removes_what_has_expired_waits_for_nobody() {
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    Child::run("preparation", || {
+        let map = expiry::open(&Hold::create(&path).unwrap()).unwrap();
+        expiry::set_pairs(&map, 1).unwrap();
+    })
+    .finish();
+    let all = u64::from(expiry::STAYING + expiry::GOING);
+    for step in ["freeze.closed", "stream.locked", "write.locked"] {
+        let mut victim = Child::run(format!("stopped at {step}"), || {
+            let hold = Hold::open(&path).unwrap();
+            let map = expiry::open(&hold).unwrap();
+            steps::arm(&format!("{step}:stop")).unwrap();
+            // One that has expired.
+            let id = expiry::STAYING;
+            map.set(Shape::Cache.key(id), Shape::Cache.value(id, 2)).unwrap();
+            drop(hold.freeze().unwrap());
+        });
+        assert!(victim.wait_stopped(), "{step}");
+        let sweeper = Child::run(format!("sweeps while one is stopped at {step}"), || {
+            let hold = Hold::open(&path).unwrap();
+            let map = hold.open_map(expiry::PASSING).unwrap();
+            let mut cursor = Cursor::START;
+            let removed = map.try_expire(&mut cursor, u64::MAX).unwrap();
+            match step {
+                // All but those of one segment.
+                "write.locked" => assert!(cursor.is_end() && (100..200).contains(&removed)),
+                _ => assert!(!cursor.is_end() && removed == 0, "{step}: {removed}"),
+            }
+            assert!(map.len().unwrap() == all - removed, "{step}");
+        });
+        sweeper.finish();
+        victim.signal(Signal::SIGCONT);
+        assert_eq!(victim.wait(), End::Well, "{step}");
+    }
+    let hold = Hold::open(&path).unwrap();
+    let map = hold.open_map(expiry::PASSING).unwrap();
+    expiry::go_round(&map).unwrap();
+    assert_eq!(map.len().unwrap(), u64::from(expiry::STAYING) + 1);
+    let report = hold.check().unwrap();
+    assert!(report.ok && report.allocated == report.reachable, "{report:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use crate::commands::replication::{journal, origin, relay, replica, sync, verify};
 use crate::commands::{
     backup, channel, check, completions, del, doctor, drop, dump, get, incr, keys, list, load, log,
-    man, pop, push, queue, repair, restore, scan, set, shift, stat, unshift, watch,
+    man, pop, push, queue, repair, restore, scan, serve, set, shift, stat, unshift, watch,
 };
 use crate::output::{Format, Output};
 use crate::target::Directory;
@@ -161,6 +161,12 @@ pub enum Verb {
     /// Wait until a map's journal has made everything durable
     #[command(after_help = flowing(sync::EXAMPLES))]
     Sync(sync::Args),
+    /// Serve a directory of files, over HTTP and a protocol as simple as can be
+    #[command(after_help = flowing(serve::EXAMPLES))]
+    Serve(serve::Args),
+    /// Make a database of a directory, for 'hold serve --files sqlite'
+    #[command(after_help = flowing(serve::import::EXAMPLES))]
+    ServeImport(serve::import::Args),
     /// Copy a whole hold to a file, as it is at one instant, while others write
     #[command(after_help = flowing(backup::EXAMPLES))]
     Backup(backup::Args),

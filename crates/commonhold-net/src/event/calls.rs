@@ -1,6 +1,7 @@
 //! One system call on one socket, as a job that any thread can do.
 //!
-//! Invariant: no call here blocks, raises a signal, or moves more than [`MOST`] bytes.
+//! Invariant: no call here waits for a peer, or moves more than [`MOST`] bytes; a file that is sent may have to be read from a
+//! disk first. None raises a signal, where [`block_broken_pipes`] was called if files are sent.
 //!
 //! # Safety
 //! Unsafe to receive into memory that is not initialized, to send from addresses, and to use a descriptor that the table of
@@ -8,12 +9,13 @@
 #![allow(unsafe_code)]
 
 use super::driver::SocketId;
-use super::outgoing::Outgoing;
+use super::outgoing::{FilePart, Outgoing};
 use rustix::io::retry_on_intr;
 use rustix::net::SocketFlags;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::ptr;
 
 /// Bytes that one call moves at most: less than the kernel's own limit, which is not one that a full buffer has set.
 pub(super) const MOST: usize = 1 << 30;
@@ -100,12 +102,17 @@ impl<P: Outgoing> Job<P> {
                 let most = into.at_most();
                 receive(fd, into).inspect(|&len| self.short = len > 0 && len < most)
             }
-            Work::Send(payload) => {
-                let parts = clipped(payload.parts());
-                let most = parts[0].iov_len + parts[1].iov_len;
-                // SAFETY: the payload lives, and says that its parts are readable.
-                unsafe { send(fd, parts) }.inspect(|&len| self.short = len < most)
-            }
+            Work::Send(payload) => match payload.file() {
+                // Fewer bytes may as well mean that the file has ended: never short.
+                Some(part) => send_file(fd, part),
+                None => {
+                    let parts = clipped(payload.parts());
+                    let most = parts[0].iov_len + parts[1].iov_len;
+                    // SAFETY: the payload lives, and says that its parts are readable.
+                    unsafe { send(fd, parts, flags(payload)) }
+                        .inspect(|&len| self.short = len < most)
+                }
+            },
         };
     }
 }
@@ -133,12 +140,41 @@ fn receive(socket: BorrowedFd<'_>, into: &mut Receive) -> io::Result<usize> {
 
 /// # Safety
 /// The parts are readable.
-unsafe fn send(socket: BorrowedFd<'_>, mut parts: [libc::iovec; 2]) -> io::Result<usize> {
+unsafe fn send(
+    socket: BorrowedFd<'_>,
+    mut parts: [libc::iovec; 2],
+    flags: i32,
+) -> io::Result<usize> {
     let message = message(&mut parts);
     // SAFETY: the message and its parts live; the bytes are readable by the caller's word.
-    repeated(|| unsafe {
-        libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
-    })
+    repeated(|| unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags | libc::MSG_DONTWAIT) })
+}
+
+/// How a payload's ranges are sent.
+pub(super) fn flags<P: Outgoing>(payload: &P) -> i32 {
+    libc::MSG_NOSIGNAL | if payload.is_followed() { libc::MSG_MORE } else { 0 }
+}
+
+/// Sends what the socket takes of a part of a file; 0 if the file ends before it.
+pub(super) fn send_file(socket: BorrowedFd<'_>, part: FilePart<'_>) -> io::Result<usize> {
+    let most = part.len.min(MOST);
+    let sent = retry_on_intr(|| {
+        let mut offset = part.offset;
+        rustix::fs::sendfile(socket, part.file, Some(&mut offset), most)
+    });
+    Ok(sent?)
+}
+
+/// Keeps SIGPIPE from this thread and those that it starts. `sendfile` has no flag for that: a thread that sends files to a
+/// peer who is gone must have called this.
+pub(crate) fn block_broken_pipes() {
+    // SAFETY: the set is this function's own, and initialized by `sigemptyset`; both calls cannot fail on valid arguments.
+    unsafe {
+        let mut set: libc::sigset_t = mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGPIPE);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, ptr::null_mut());
+    }
 }
 
 /// The parts, at most [`MOST`] bytes of them.

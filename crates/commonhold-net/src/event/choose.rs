@@ -10,7 +10,6 @@ use super::uring::Uring;
 use std::fmt;
 use std::io;
 use std::num::NonZeroUsize;
-use std::str::FromStr;
 use std::thread;
 
 /// Which driver is wanted.
@@ -24,42 +23,7 @@ pub enum LoopKind {
     Uring,
 }
 
-impl LoopKind {
-    /// All of them.
-    pub const ALL: [LoopKind; 3] = [LoopKind::Epoll, LoopKind::Pool, LoopKind::Uring];
-}
-
-impl fmt::Display for LoopKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            LoopKind::Epoll => "epoll",
-            LoopKind::Pool => "pool",
-            LoopKind::Uring => "uring",
-        })
-    }
-}
-
-/// A word that names no driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownLoop(String);
-
-impl fmt::Display for UnknownLoop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [first, second, third] = LoopKind::ALL;
-        write!(f, "'{}': want one of {first}, {second}, {third}", self.0)
-    }
-}
-
-impl std::error::Error for UnknownLoop {}
-
-impl FromStr for LoopKind {
-    type Err = UnknownLoop;
-
-    fn from_str(word: &str) -> Result<LoopKind, UnknownLoop> {
-        let named = LoopKind::ALL.into_iter().find(|kind| kind.to_string() == word);
-        named.ok_or_else(|| UnknownLoop(word.to_owned()))
-    }
-}
+crate::choices::words!(LoopKind { Epoll => "epoll", Pool => "pool", Uring => "uring" });
 
 /// How drivers are made.
 #[derive(Clone, Debug)]

@@ -70,7 +70,7 @@ pub enum Done<P> {
 /// A thread's socket I/O. Operations may be given at any time; system calls on sockets happen in [`wait`](Self::wait) (and in
 /// threads that it sets going), a bounded number of bytes and one call per operation and turn.
 ///
-/// Only [`wait`](Self::wait) blocks. Nothing here raises SIGPIPE. Dropping a driver ends its operations, then its threads, and
+/// Only [`wait`](Self::wait) blocks. Nothing here raises SIGPIPE, save in a thread that sends files and did not block it. Dropping a driver ends its operations, then its threads, and
 /// closes its sockets; buffers and payloads that have not come back are dropped.
 ///
 /// Sockets are connected stream sockets (TCP, Unix) or listeners of such.
@@ -94,6 +94,12 @@ pub trait Driver<P: Outgoing>: Sized {
 
     /// Sends what the kernel takes of `payload`, once. A socket has one send at a time; it may have a receive as well.
     fn send(&mut self, socket: SocketId, payload: P);
+
+    /// Ends the sending direction, behind the bytes that sends have achieved: at once, or when the send that is outstanding
+    /// completes. Who reads at the other end gets what was sent, then the end of the stream; sends to come fail with `EPIPE`. It
+    /// still receives, and is to be [`shut`](Self::shut) when the peer has ended, too, or nobody means to wait longer: who shuts a
+    /// TCP socket at once may destroy what the peer has not read yet. Does nothing if the id names no socket, or its peer is gone.
+    fn finish(&mut self, socket: SocketId);
 
     /// Ends the socket. Its outstanding operations complete with `ECANCELED`, or with what they had achieved, and so does an
     /// accept; when the last has, the descriptor is closed: in a `wait` to come, or at once if there are none. The id names

@@ -64,11 +64,12 @@ mod tests;
 mod uring;
 mod waker;
 
-pub(crate) use calls::peer_of_unix;
-pub use choose::{Chosen, LoopKind, Options, UnknownLoop, WithDriver, choose};
+pub use crate::choices::UnknownChoice;
+pub(crate) use calls::{block_broken_pipes, peer_of_unix};
+pub use choose::{Chosen, LoopKind, Options, WithDriver, choose};
 pub use driver::{Done, Driver, SocketId};
 pub use epoll::Epoll;
-pub use outgoing::{Bytes, Outgoing};
+pub use outgoing::{Bytes, FilePart, Outgoing};
 pub use polled::Polled;
 pub use pool::Pool;
 pub use uring::Uring;

@@ -7,6 +7,7 @@
 //! Unsafe to implement, because the kernel reads wherever it is told to.
 #![allow(unsafe_code)]
 
+use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::Arc;
 
@@ -23,6 +24,28 @@ pub unsafe trait Outgoing: Send + 'static {
     /// The ranges, in the order in which they are sent; the second is often empty. A range that is empty may have any address.
     /// Must not panic.
     fn parts(&self) -> [libc::iovec; 2];
+
+    /// A part of a file that is sent instead of the ranges; `None` for the ranges. Must not panic.
+    fn file(&self) -> Option<FilePart<'_>> {
+        None
+    }
+
+    /// Whether more will be sent at once: then TCP may wait with a last packet that is not full.
+    fn is_followed(&self) -> bool {
+        false
+    }
+}
+
+/// A part of a file, which the kernel sends from where it keeps it. If the file ends earlier, a send of it moves fewer bytes,
+/// none in the end.
+#[derive(Clone, Copy, Debug)]
+pub struct FilePart<'a> {
+    /// The file, open for reading.
+    pub file: BorrowedFd<'a>,
+    /// Where the part begins, in bytes.
+    pub offset: u64,
+    /// How many bytes it has.
+    pub len: usize,
 }
 
 /// Bytes in this process's own memory, shared among as many sends as one likes, of which some may be sent already.

@@ -195,6 +195,7 @@ fn settle<P>(socket: &mut Socket<P>, job: Job<P>, done: &mut Vec<Done<P>>) -> Op
         Work::Send(payload) => {
             if let Some((payload, result)) = socket.send.stop(payload, result, !short, socket.shut)
             {
+                socket.finish_if_due();
                 done.push(Done::Sent { socket: id, payload, result });
             }
             Operation::Send
@@ -264,6 +265,10 @@ impl<P: Outgoing, C: Calls<P>> Driver<P> for Polled<P, C> {
         if self.table.begin_send(socket, payload) {
             self.queue(socket, Operation::Send);
         }
+    }
+
+    fn finish(&mut self, socket: SocketId) {
+        self.table.finish(socket);
     }
 
     fn shut(&mut self, id: SocketId) {

@@ -10,11 +10,12 @@ use super::choose::Options;
 use super::outgoing::Outgoing;
 use super::polled::{Calls, Polled};
 use super::waker::Waker;
+use crate::threads::Threads;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 
 /// Jobs that a thread takes at once, at most.
 const SHARE: usize = 32;
@@ -22,10 +23,10 @@ const SHARE: usize = 32;
 /// Epoll, with threads that make the system calls on sockets.
 pub type Pool<P> = Polled<P, Workers<P>>;
 
-/// Threads that do jobs; they end when this is dropped, after the call that each is at.
+/// Threads that do jobs; they end when this is dropped, after the call that each is at. In a forked child there are none.
 pub struct Workers<P> {
     shared: Arc<Shared<P>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Threads,
 }
 
 struct Shared<P> {
@@ -58,7 +59,7 @@ impl<P: Outgoing> Workers<P> {
         let (filled, done, bell) = (Condvar::new(), Mutex::default(), Waker::new()?);
         let shared = Arc::new(Shared { queue, filled, done, bell, threads });
         // If one does not start, dropping this ends the others.
-        let mut workers = Workers { shared, threads: Vec::with_capacity(threads) };
+        let mut workers = Workers { shared, threads: Threads::default() };
         for _ in 0..threads {
             let shared = Arc::clone(&workers.shared);
             let thread = thread::Builder::new().name("socket-calls".into());
@@ -121,11 +122,10 @@ impl<P: Outgoing> Calls<P> for Workers<P> {
 
 impl<P> Drop for Workers<P> {
     fn drop(&mut self) {
-        locked(&self.shared.queue).over = true;
-        self.shared.filled.notify_all();
-        for thread in self.threads.drain(..) {
-            // It can only fail because a payload panicked, which it must not.
-            let _ = thread.join();
+        if self.threads.are_here() {
+            locked(&self.shared.queue).over = true;
+            self.shared.filled.notify_all();
+            self.threads.join();
         }
     }
 }

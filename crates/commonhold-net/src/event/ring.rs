@@ -153,7 +153,13 @@ impl Ring {
 
     /// # Safety
     /// The parts are readable while the operation is on the way.
-    pub(super) unsafe fn send(&mut self, place: u32, socket: RawFd, parts: [libc::iovec; 2]) {
+    pub(super) unsafe fn send(
+        &mut self,
+        place: u32,
+        socket: RawFd,
+        parts: [libc::iovec; 2],
+        flags: i32,
+    ) {
         let at = self.entries_ever % self.messages.len();
         // SAFETY: within the vector. The entry that had this message was taken: there were as many since as the queue holds.
         // No reference to it: the kernel has the addresses of others beside it.
@@ -164,9 +170,15 @@ impl Ring {
             &raw const (*slot).header
         };
         // Without MSG_DONTWAIT: waiting is for the kernel to do.
-        let flags = libc::MSG_NOSIGNAL as u32;
-        let entry = opcode::SendMsg::new(Fd(socket), header).flags(flags).build();
+        let entry = opcode::SendMsg::new(Fd(socket), header).flags(flags as u32).build();
         // SAFETY: the message stays as it is until the entry is taken; the caller keeps the bytes.
+        unsafe { self.push(Task::Send(place), entry) }
+    }
+
+    /// Completes the place's send when the socket takes bytes: io_uring itself cannot send files.
+    pub(super) fn watch_room(&mut self, place: u32, socket: RawFd) {
+        let entry = opcode::PollAdd::new(Fd(socket), libc::POLLOUT as u32).build();
+        // SAFETY: no memory.
         unsafe { self.push(Task::Send(place), entry) }
     }
 

@@ -9,6 +9,7 @@
 use super::calls::Receive;
 use super::driver::{Done, SocketId};
 use rustix::io::ioctl_fionbio;
+use rustix::net::Shutdown;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -91,12 +92,24 @@ pub(super) struct Socket<P> {
     pub(super) ended: bool,
     /// Cancellations that the kernel has not answered; they name the descriptor.
     pub(super) cancels: u32,
+    /// The sending direction is to end when nothing is being sent.
+    pub(super) finishing: bool,
 }
 
 impl<P> Socket<P> {
     fn new(fd: OwnedFd) -> Socket<P> {
         let (accept, receive, send) = (Side::new(), Side::new(), Side::new());
-        Socket { fd, accept, receive, send, shut: false, ended: false, cancels: 0 }
+        let (shut, ended, finishing) = (false, false, false);
+        Socket { fd, accept, receive, send, shut, ended, cancels: 0, finishing }
+    }
+
+    /// Ends the sending direction if that is to be, and nothing is being sent: after each send.
+    pub(super) fn finish_if_due(&mut self) {
+        if self.finishing && self.send.is_idle() {
+            self.finishing = false;
+            // It can only fail because it is a listener, or its peer is gone.
+            let _ = rustix::net::shutdown(&self.fd, Shutdown::Write);
+        }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -211,6 +224,14 @@ impl<P> Table<P> {
         false
     }
 
+    /// Ends the sending direction of a socket, behind a send that is outstanding.
+    pub(super) fn finish(&mut self, id: SocketId) {
+        if let Some(socket) = self.open(id) {
+            socket.finishing = true;
+            socket.finish_if_due();
+        }
+    }
+
     /// Cancels what was given and is not running, of a socket that was shut; closes it if nothing is left.
     pub(super) fn cancel(&mut self, id: SocketId) {
         let Some(socket) = self.places.get_mut(id.index as usize).and_then(|at| at.socket.as_mut())
@@ -238,7 +259,8 @@ impl<P> Table<P> {
 
     /// Closes a socket that was shut, if nothing is outstanding on it.
     pub(super) fn close_if_idle(&mut self, id: SocketId) {
-        if self.get(id).is_some_and(|socket| socket.shut && socket.is_idle()) {
+        if let Some(socket) = self.get(id).filter(|socket| socket.shut && socket.is_idle()) {
+            socket.finish_if_due();
             self.vacate(id);
         }
     }

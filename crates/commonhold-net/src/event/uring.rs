@@ -13,7 +13,7 @@
 //! Unsafe to lend the kernel a buffer and a payload, and to believe it how much it received; the invariant is the reason.
 #![allow(unsafe_code)]
 
-use super::calls::is_passed_over;
+use super::calls::{flags, is_passed_over, send_file};
 use super::choose::Options;
 use super::deadline::Deadline;
 use super::driver::{Done, Driver, SocketId};
@@ -26,10 +26,11 @@ use std::fmt;
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::process;
 use std::time::Duration;
 
 /// io_uring, one call per turn. It stays in the thread that made it: the kernel takes entries from no other. A forked child
-/// shares the queues and must not touch it, nor drop it.
+/// shares the queues and must not use it; dropping it there closes the child's copies of the descriptors and nothing else.
 pub struct Uring<P: Outgoing> {
     ring: Ring,
     table: Table<P>,
@@ -37,6 +38,8 @@ pub struct Uring<P: Outgoing> {
     /// What is to become entries, in order.
     tasks: VecDeque<Task>,
     completions: Vec<Completion>,
+    /// Whose operations they are.
+    process: u32,
 }
 
 impl<P: Outgoing> Uring<P> {
@@ -48,7 +51,7 @@ impl<P: Outgoing> Uring<P> {
     pub fn new(options: &Options) -> io::Result<Uring<P>> {
         let (ring, waker) = (Ring::new(options.ring_entries)?, Waker::new()?);
         let (table, tasks) = (Table::default(), VecDeque::from([Task::Wake]));
-        Ok(Uring { ring, table, waker, tasks, completions: Vec::new() })
+        Ok(Uring { ring, table, waker, tasks, completions: Vec::new(), process: process::id() })
     }
 
     /// Makes entries of the tasks; more calls only if there are more than the queue holds.
@@ -77,8 +80,12 @@ impl<P: Outgoing> Uring<P> {
             Task::Send(place) => {
                 let Some((_, socket)) = at(table, place) else { return };
                 let Some(payload) = &socket.send.given else { return };
-                // SAFETY: the table keeps the payload while the side is running, and its parts are readable as long.
-                unsafe { ring.send(place, socket.fd.as_raw_fd(), payload.parts()) }
+                let fd = socket.fd.as_raw_fd();
+                match payload.file() {
+                    Some(_) => ring.watch_room(place, fd),
+                    // SAFETY: the table keeps the payload while the side is running, and its parts are readable as long.
+                    None => unsafe { ring.send(place, fd, payload.parts(), flags(payload)) },
+                }
             }
             Task::Pause(place) => ring.pause(place),
             Task::Cancel(place) => {
@@ -163,8 +170,8 @@ fn received<P>(
     false
 }
 
-/// Notes the completion of a send; whether it is to be repeated.
-fn sent<P>(
+/// Notes the completion of a send; whether it is to be repeated. A file is only sent now.
+fn sent<P: Outgoing>(
     socket: &mut Socket<P>,
     id: SocketId,
     result: io::Result<usize>,
@@ -173,8 +180,17 @@ fn sent<P>(
     if is_repeated(&result, socket) {
         return true;
     }
+    let file = socket.send.given.as_ref().and_then(Outgoing::file);
+    let result = match file.filter(|_| result.is_ok() && !socket.shut) {
+        Some(part) => send_file(socket.fd.as_fd(), part),
+        None => result,
+    };
+    if matches!(&result, Err(error) if error.kind() == io::ErrorKind::WouldBlock) && !socket.shut {
+        return true;
+    }
     socket.send.running = false;
     let payload = socket.send.given.take();
+    socket.finish_if_due();
     done.extend(payload.map(|payload| Done::Sent { socket: id, payload, result }));
     false
 }
@@ -250,6 +266,10 @@ impl<P: Outgoing> Driver<P> for Uring<P> {
         }
     }
 
+    fn finish(&mut self, socket: SocketId) {
+        self.table.finish(socket);
+    }
+
     fn shut(&mut self, id: SocketId) {
         let Some(socket) = self.table.open(id) else { return };
         socket.shut = true;
@@ -292,7 +312,8 @@ impl<P: Outgoing> Driver<P> for Uring<P> {
 
 impl<P: Outgoing> Drop for Uring<P> {
     fn drop(&mut self) {
-        if !self.ring.drain() {
+        // In a forked child nothing is on the way to this memory, and the queues are the parent's.
+        if self.process == process::id() && !self.ring.drain() {
             // The kernel would not let go: it keeps what it was lent.
             mem::forget(mem::take(&mut self.table));
         }

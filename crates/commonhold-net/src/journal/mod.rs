@@ -16,6 +16,7 @@ mod rebuild;
 pub use rebuild::{Rebuilt, ensure_whole, rebuild};
 
 use crate::replicate::report::Reporter;
+use crate::threads::Threads;
 use commonhold::{Error, ErrorKind, Hold, MapMode, Result, StreamPosition};
 use keep::Keeper;
 use std::fmt;
@@ -23,7 +24,6 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A keeper looks so often whether it is to end.
@@ -136,10 +136,11 @@ impl JournalStatus {
 /// is killed, the next one goes on with the file. A disk that is full, or fails, is told by `sync` and by
 /// [`status`](Self::status); the journal goes on as soon as it can.
 ///
-/// Dropping it writes what there is, makes it durable, and ends.
+/// Dropping it writes what there is, makes it durable, and ends. A forked child may drop it, which does nothing: the thread is the
+/// parent's. It must not do anything else with it.
 pub struct Journal {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    threads: Threads,
 }
 
 struct Shared {
@@ -191,7 +192,9 @@ impl Journal {
         let thread = thread.spawn(move || keep(keeper, &seen, reporter));
         let thread =
             thread.map_err(|e| Error::new(ErrorKind::Io, format!("cannot make a thread: {e}")))?;
-        Ok(Journal { shared, thread: Some(thread) })
+        let mut threads = Threads::default();
+        threads.push(thread);
+        Ok(Journal { shared, threads })
     }
 
     /// How it is.
@@ -201,16 +204,14 @@ impl Journal {
 
     /// True if it has ended by itself: its map is gone.
     pub fn is_over(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        self.threads.have_ended()
     }
 }
 
 impl Drop for Journal {
     fn drop(&mut self) {
         self.shared.end.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.threads.join();
     }
 }
 

@@ -104,7 +104,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 
 /// A socket that listens.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub struct Listener {
     pub(crate) socket: OwnedFd,
     pub(crate) address: Address,
     /// To be removed when it no longer listens.
@@ -116,7 +116,7 @@ impl Address {
     ///
     /// # Errors
     /// `Busy` if somebody listens there; `Permission`; `Io`.
-    pub(crate) fn listen(&self) -> Result<Listener> {
+    pub fn listen(&self) -> Result<Listener> {
         let listening = match self {
             Address::Unix(path) => listen_unix(path).map(|socket| (socket, self.clone())),
             Address::Tcp(host, port) => listen_tcp(host, *port),
@@ -192,8 +192,28 @@ fn connect_tcp(host: &str, port: u16, patience: Duration) -> io::Result<OwnedFd>
 }
 
 impl Listener {
+    /// The socket.
+    #[must_use]
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Where it listens: with the port that the system chose, if it was to.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Removes its file, if it has one and that is still its own. It can go on listening; nobody finds it.
+    pub fn remove_file(&self) {
+        self.file.iter().for_each(SocketFile::remove);
+    }
+
     /// One that somebody else made, as systemd does.
-    pub(crate) fn given(socket: OwnedFd) -> Result<Listener> {
+    ///
+    /// # Errors
+    /// `Invalid` if it is no socket with such an address.
+    pub fn given(socket: OwnedFd) -> Result<Listener> {
         let address = match name_of(socket.as_fd()) {
             Some(Local::Tcp(address)) => Address::Tcp(address.ip().to_string(), address.port()),
             Some(Local::Unix(path)) => Address::Unix(path),

@@ -180,6 +180,10 @@ impl Desk {
         lock(&self.served).remove(&id)
     }
 
+    pub(crate) fn serves_nobody(&self) -> bool {
+        lock(&self.served).is_empty()
+    }
+
     /// Everybody who is served, as of now.
     pub(crate) fn replicas(&self) -> Vec<ReplicaInfo> {
         let tail = self.map().follow().map_or(0, |follower| follower.position().offset);

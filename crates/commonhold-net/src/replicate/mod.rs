@@ -4,8 +4,8 @@
 //! |---|---|
 //! | the writable side, and its options | `origin` |
 //! | one replica, as its origin sees it; what it is sent | `session`, `delivery`, `payload` |
-//! | the threads of an origin: those that serve, the one that waits for the stream; what they share | `serve`, `watch`, `desk` |
-//! | the reading side: its thread, what it does with what comes, where it stands, where it was killed | `replica`, `intake`, `place`, `regain` |
+//! | the threads of an origin: those that serve, the one that waits for the stream, and removes what has expired; what they share | `serve`, `trouble`, `watch`, `expiry`, `desk` |
+//! | the reading side, and its options; its thread, one connection of it; what it does with what comes, where it stands, where it was killed | `replica`, `follower`, `conversation`, `intake`, `place`, `regain` |
 //! | what both say to each other; bytes as they come | `wire`, `inbox` |
 //! | where an origin is; who knows the secret | `address`, `secret` |
 //! | whether a replica is what its origin is | `verify` |
@@ -13,8 +13,11 @@
 //! | a replica that only reads, for benchmarks | `tap` |
 
 pub(crate) mod address;
+pub(crate) mod conversation;
 pub(crate) mod delivery;
 pub(crate) mod desk;
+pub(crate) mod expiry;
+pub(crate) mod follower;
 pub(crate) mod inbox;
 pub(crate) mod intake;
 pub(crate) mod origin;
@@ -27,11 +30,12 @@ pub(crate) mod secret;
 pub(crate) mod serve;
 pub(crate) mod session;
 pub(crate) mod tap;
+pub(crate) mod trouble;
 pub(crate) mod verify;
 pub(crate) mod watch;
 pub(crate) mod wire;
 
-pub use address::Address;
+pub use address::{Address, Listener};
 pub use desk::{OriginReport, ReplicaInfo};
 pub use origin::{Notice, Origin, OriginOptions, Transmission};
 pub use replica::{Replica, ReplicaEvents, ReplicaOptions, ReplicaStatus};

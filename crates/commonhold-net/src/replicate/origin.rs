@@ -5,11 +5,11 @@ use crate::replicate::address::{self, Address, Listener};
 use crate::replicate::desk::{Desk, Order, ReplicaInfo};
 use crate::replicate::secret::Secret;
 use crate::replicate::{serve, watch};
+use crate::threads::Threads;
 use commonhold::{Error, ErrorKind, Hold, Result};
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// When changes are sent.
@@ -83,11 +83,13 @@ impl fmt::Debug for OriginOptions {
 /// map when it comes again. Several origins may serve one map.
 ///
 /// Dropping it ends its threads and closes the connections, between two system calls; [`finish`](Self::finish) sends first
-/// what there is.
+/// what there is. A forked child may drop it, which does nothing: the threads and the connections are the parent's, and the
+/// child's copies of the descriptors are closed when it ends or executes another program. It must not do anything else with it.
 pub struct Origin {
     desk: Arc<Desk>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-    watcher: Mutex<Option<JoinHandle<()>>>,
+    /// Those that serve.
+    threads: Threads,
+    watcher: Threads,
 }
 
 impl fmt::Debug for Origin {
@@ -112,15 +114,15 @@ impl Origin {
         let desk = Arc::new(Desk::new(hold, hold.open_map(map)?, options)?);
         // Who may not write the hold cannot say from where on a replica is the map.
         desk.map().follow()?.end()?;
-        let origin = Origin { desk, threads: Mutex::default(), watcher: Mutex::default() };
+        let mut origin = Origin { desk, threads: Threads::default(), watcher: Threads::default() };
         for number in 0..threads {
             let thread = serve::start(&origin.desk, number).map_err(|e| no_thread(&e))?;
-            lock(&origin.threads).push(thread);
+            origin.threads.push(thread);
         }
         let desk = Arc::clone(&origin.desk);
         let named = std::thread::Builder::new().name("origin watch".into());
         let watcher = named.spawn(move || watch::run(&desk)).map_err(|e| no_thread(&e))?;
-        *lock(&origin.watcher) = Some(watcher);
+        origin.watcher.push(watcher);
         Ok(origin)
     }
 
@@ -202,23 +204,25 @@ impl Origin {
         lock(&self.desk.addresses).clone()
     }
 
-    /// Accepts nobody any more, sends everybody what there is, for so long at most, and ends.
-    pub fn finish(self, time: Duration) {
-        self.desk.raise_limit(u64::MAX);
+    /// Accepts nobody any more, sends everybody what there is, waits until they have taken it and closed the connection, for so long
+    /// at most, and ends. What a replica has not taken by then it is sent when there is an origin again.
+    pub fn finish(mut self, time: Duration) {
         self.end(time);
     }
 
-    fn end(&self, time: Duration) {
+    fn end(&mut self, time: Duration) {
+        if !self.threads.are_here() {
+            return;
+        }
+        if !time.is_zero() {
+            self.desk.raise_limit(u64::MAX);
+        }
         // Before anybody who comes next finds the socket deaf.
         lock(&self.desk.files).drain(..).for_each(|file| file.remove());
         serve::end(&self.desk, time);
-        for thread in lock(&self.threads).drain(..) {
-            let _ = thread.join();
-        }
+        self.threads.join();
         self.desk.close();
-        if let Some(watcher) = lock(&self.watcher).take() {
-            let _ = watcher.join();
-        }
+        self.watcher.join();
     }
 }
 

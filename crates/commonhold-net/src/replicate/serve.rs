@@ -8,6 +8,7 @@ use crate::replicate::address;
 use crate::replicate::desk::{Desk, Order, Post};
 use crate::replicate::payload::Payload;
 use crate::replicate::session::{Figures, Session};
+use crate::replicate::trouble::Trouble;
 use crate::replicate::wire::{Broken, broken};
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -84,6 +85,7 @@ impl WithDriver<Payload> for Serving {
             waiting: 0,
             accept_again: None,
             finish_by: None,
+            trouble: Trouble::default(),
         };
         server.run();
     }
@@ -107,7 +109,10 @@ struct Server<D> {
     /// How many of these wait to be told from where on they are the map.
     waiting: usize,
     accept_again: Option<Instant>,
+    /// When it ends at the latest. Until then whoever was sent everything is told that this was all.
     finish_by: Option<Instant>,
+    /// What is wrong with the driver.
+    trouble: Trouble,
 }
 
 impl<D: Driver<Payload>> Server<D> {
@@ -115,9 +120,9 @@ impl<D: Driver<Payload>> Server<D> {
         let mut done = Vec::new();
         let mut tick = Instant::now();
         while !self.is_over() {
-            if let Err(error) = self.driver.wait(Some(self.pause(tick)), &mut done) {
-                self.desk.note(&format!("its sockets cannot be waited for: {error}; tries again"));
-                std::thread::sleep(TICK);
+            match self.driver.wait(Some(self.pause(tick)), &mut done) {
+                Ok(()) => self.trouble.goes(),
+                Err(error) => self.cope(&error.to_string()),
             }
             let mut woken = false;
             for done in done.drain(..) {
@@ -137,6 +142,16 @@ impl<D: Driver<Payload>> Server<D> {
                 self.talk_to_idle();
             }
         }
+        // Also where a forked child has copies of the sockets.
+        self.sessions.keys().for_each(|socket| self.driver.finish(*socket));
+    }
+
+    #[cold]
+    fn cope(&mut self, error: &str) {
+        if self.trouble.comes(error, Instant::now()) {
+            self.desk.note(&format!("its sockets cannot be waited for: {error}; tries again"));
+        }
+        std::thread::sleep(self.trouble.pause());
     }
 
     /// How long to sleep, if nothing happens. Asks to be woken when the stream goes on.
@@ -148,10 +163,9 @@ impl<D: Driver<Payload>> Server<D> {
         tick.saturating_duration_since(Instant::now())
     }
 
-    /// True when everything was sent that was to be.
+    /// True when everybody has taken what was to be sent, and gone.
     fn is_over(&self) -> bool {
-        let late = |by: Instant| Instant::now() >= by;
-        self.finish_by.is_some_and(|by| late(by) || self.idle.len() == self.sessions.len())
+        self.finish_by.is_some_and(|by| self.sessions.is_empty() || Instant::now() >= by)
     }
 
     fn obey(&mut self) {
@@ -239,6 +253,9 @@ impl<D: Driver<Payload>> Server<D> {
         };
         match used {
             Ok(()) => {
+                if let Some(joined) = session.take_joined() {
+                    self.desk.note(&format!("{}: {joined}", figures.peer));
+                }
                 let buffer = session.inbox.take();
                 self.driver.receive(socket, buffer, RECEIVE);
                 self.talk(socket);
@@ -267,7 +284,7 @@ impl<D: Driver<Payload>> Server<D> {
     /// Says to a replica what there is to say, unless it is being sent something.
     fn talk(&mut self, socket: SocketId) {
         let Some(Served { session, .. }) = self.sessions.get_mut(&socket) else { return };
-        if session.sending {
+        if session.sending || session.finished {
             return;
         }
         match session.next(self.desk.limit(), Instant::now()) {
@@ -276,8 +293,25 @@ impl<D: Driver<Payload>> Server<D> {
                 self.idle.remove(&socket);
                 self.driver.send(socket, payload);
             }
-            Ok(None) => drop(self.idle.insert(socket)),
+            Ok(None) => {
+                self.idle.insert(socket);
+                if self.finish_by.is_some() && !session.is_end_due() {
+                    self.let_go(socket);
+                }
+            }
             Err(Broken(why)) => self.dismiss(socket, &why),
+        }
+    }
+
+    /// It was sent everything, and there will be no more.
+    fn let_go(&mut self, socket: SocketId) {
+        match self.sessions.get_mut(&socket).map(|served| &mut served.session) {
+            Some(session) if session.offset().is_some() => {
+                // It closes the connection when it has read this far; who closed it here might destroy what is on its way.
+                session.finished = true;
+                self.driver.finish(socket);
+            }
+            _ => self.dismiss(socket, "had not said yet who it is"),
         }
     }
 
@@ -315,11 +349,14 @@ impl<D: Driver<Payload>> Server<D> {
     }
 
     fn dismiss(&mut self, socket: SocketId, why: &str) {
+        // A forked child may have the socket, too: its connection ends all the same.
+        self.driver.finish(socket);
         self.driver.shut(socket);
         self.idle.remove(&socket);
         if let Some(Served { session, figures }) = self.sessions.remove(&socket) {
             self.desk.dismissed(session.id);
-            self.desk.note(&format!("{}: {why}", figures.peer));
+            let left = session.left(&figures).unwrap_or_default();
+            self.desk.note(&format!("{}: {left}{why}", figures.peer));
         }
     }
 }

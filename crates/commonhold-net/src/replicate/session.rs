@@ -11,7 +11,7 @@ use crate::replicate::secret::{self, Secret, Side};
 use crate::replicate::wire::{
     self, Broken, HANDSHAKE_FRAME, Hello, NONCE, PREFACE, Welcome, broken, code,
 };
-use commonhold::{Map, MapMode, MapOptions};
+use commonhold::{Map, MapMode, MapOptions, StreamPosition};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -70,6 +70,10 @@ pub(crate) struct Session {
     words: Vec<u8>,
     /// A send is outstanding.
     pub(crate) sending: bool,
+    /// It was told that this was all.
+    pub(crate) finished: bool,
+    /// What is to be said of its joining, until it was.
+    joined: Option<String>,
     pub(crate) id: u64,
     deadline: Instant,
 }
@@ -81,6 +85,8 @@ impl Session {
             stage: Stage::Preface,
             words: Vec::new(),
             sending: false,
+            finished: false,
+            joined: None,
             id,
             deadline: Instant::now() + PATIENCE,
         }
@@ -89,6 +95,18 @@ impl Session {
     /// True if it has not said in time who it is.
     pub(crate) fn is_overdue(&self, now: Instant) -> bool {
         !matches!(self.stage, Stage::Known(_)) && now > self.deadline
+    }
+
+    /// How it has joined, for the log; once, when it has.
+    pub(crate) fn take_joined(&mut self) -> Option<String> {
+        self.joined.take()
+    }
+
+    /// Up to where it has come, for the log, if it had joined.
+    pub(crate) fn left(&self, figures: &Figures) -> Option<String> {
+        let Stage::Known(delivery) = &self.stage else { return None };
+        let offset = figures.applied.load(Ordering::Relaxed);
+        Some(format!("left at {}: ", StreamPosition { offset, ..delivery.position() }))
     }
 
     /// The offset that it has been sent everything up to, if it is being sent anything.
@@ -187,6 +205,11 @@ impl Session {
             name: map.name().to_owned(),
         };
         welcome.put(&mut self.words);
+        let how = if welcome.whole { "is sent the whole map" } else { "goes on" };
+        self.joined = Some(format!("joined at {}: {how}", welcome.position));
+        if !welcome.whole {
+            figures.applied.fetch_max(welcome.position.offset, Ordering::Relaxed);
+        }
         self.stage = Stage::Known(Box::new(delivery));
         self.publish(figures);
         Ok(())
@@ -212,7 +235,7 @@ impl Session {
     /// The stream has gone on without it.
     pub(crate) fn ensure_kept(&self) -> Result<(), Broken> {
         match &self.stage {
-            Stage::Known(delivery) => delivery.ensure_kept().map_err(over),
+            Stage::Known(delivery) if !self.finished => delivery.ensure_kept().map_err(over),
             _ => Ok(()),
         }
     }

@@ -3,7 +3,8 @@
 //! Whoever verifies follows the origin too, with a copy of its own, and notes which keys change where. Then it reads the keys in question from
 //! both, the copy and the replica, and knows between which positions both were meanwhile: a key that differs and was not
 //! changed between them is different for certain; one that was changed is looked at again. What is left becomes less with
-//! every round, because fewer keys take less time.
+//! every round, because fewer keys take less time. Positions of another stream cannot be compared, and who was sent the whole map
+//! has not noted what changed: then all begins anew.
 
 use crate::replicate::address::Address;
 use crate::replicate::place;
@@ -16,6 +17,16 @@ use std::time::{Duration, Instant};
 
 /// The name of the copy, in a hold of its own.
 const COPY: &str = "copy";
+/// How often it is begun.
+const ATTEMPTS: u32 = 5;
+/// While there is nothing to do but to wait.
+const PAUSE: Duration = Duration::from_millis(5);
+/// A replica that is nowhere for so long is not ready.
+const NOWHERE: Duration = Duration::from_secs(2);
+/// A pair that has expired is at once absent to all who read the origin's map, and to who walks over it; its replicas are told
+/// a little later (`expiry`). Within this they are, and this for each pair longer.
+const TOLD_LATE: Duration = Duration::from_secs(3);
+const TOLD_LATE_EACH: Duration = Duration::from_micros(10);
 
 /// What was found.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -105,12 +116,14 @@ impl Changes {
 }
 
 /// Compares the replica `name` in `hold` with the origin at an address. Needs memory for a copy of the map, in the directory of holds with bare
-/// names. Takes as long as a first synchronisation; for keys that change all the time it tries up to `time`. Names at most `most` keys that
-/// differ.
+/// names. Takes as long as a first synchronisation, and a few seconds longer if the replica has pairs that the origin has not: they may
+/// have expired there, which is told late. For keys that change all the time it tries up to `time`. If the replica, or the copy, is
+/// sent the whole map meanwhile, it starts over, a few times. Names at most `most` keys that differ.
 ///
 /// # Errors
 /// `NotFound` if there is no replica of this name, or it is not ready; `Mismatch` if it follows another stream than this origin has;
-/// `TimedOut` if the origin cannot be reached, or the replica does not come to where the copy is.
+/// `TimedOut` if the origin cannot be reached, if the replica does not come to where the copy is, or if maps are sent anew all the
+/// time.
 pub fn verify(
     hold: &Hold,
     name: &str,
@@ -119,26 +132,50 @@ pub fn verify(
     (time, most): (Duration, usize),
 ) -> Result<Verified> {
     let deadline = Instant::now() + time;
+    for attempt in 0..ATTEMPTS {
+        let checked = Side { hold: hold.clone(), name: name.to_owned() };
+        let found = attempt_at(checked, origin, options.clone(), (attempt, deadline))?;
+        if let Some(found) = found {
+            return Ok(found.limited_to(most));
+        }
+    }
+    let text =
+        format!("map '{name}' and its origin: sent anew {ATTEMPTS} times while they were compared");
+    Err(Error::new(ErrorKind::TimedOut, text))
+}
+
+/// Compares with a copy that is made for it; `None` if either side was sent the whole map meanwhile, so that nothing is certain.
+fn attempt_at(
+    checked: Side,
+    origin: &Address,
+    options: ReplicaOptions,
+    (attempt, deadline): (u32, Instant),
+) -> Result<Option<Found>> {
     let directory = tempfile_like()?;
     let copy_hold = Hold::options().delete_on_last_exit(true).create(&directory)?;
     let changes = Changes::default();
     let replica = Replica::connect(&copy_hold, COPY, origin, options, changes.clone())?;
-    if !replica.wait_ready(time) {
+    if !replica.wait_ready(deadline.saturating_duration_since(Instant::now())) {
         let why = replica.status().last_error.unwrap_or_else(|| "it is not ready".to_owned());
         return Err(Error::new(
             ErrorKind::TimedOut,
             format!("{origin}: no copy of the map: {why}"),
         ));
     }
+    let copy = Side { hold: copy_hold.clone(), name: COPY.to_owned() };
+    let Some(stream) = copy.bounds()?.map(|(at, _)| at.stream) else { return Ok(None) };
     let mut comparison = Comparison {
-        copy: Side { hold: copy_hold.clone(), name: COPY.to_owned() },
-        checked: Side { hold: hold.clone(), name: name.to_owned() },
+        copy,
+        checked,
         replica: &replica,
         changes,
+        stream,
+        is_first: attempt == 0,
         deadline,
+        told_by: deadline,
         rounds: 0,
     };
-    comparison.run(most)
+    comparison.run()
 }
 
 /// A name for the copy's hold that nobody has.
@@ -156,11 +193,9 @@ struct Side {
 }
 
 impl Side {
-    fn bounds(&self) -> Result<(StreamPosition, StreamPosition)> {
-        place::bounds(&self.hold, &self.name)?.ok_or_else(|| {
-            let text = format!("map '{}' is no replica that is ready", self.name);
-            Error::new(ErrorKind::NotFound, text)
-        })
+    /// Between which two positions it is; `None` if it is nowhere at this moment.
+    fn bounds(&self) -> Result<Option<(StreamPosition, StreamPosition)>> {
+        place::bounds(&self.hold, &self.name)
     }
 
     fn map(&self) -> Result<Map> {
@@ -173,7 +208,13 @@ struct Comparison<'a> {
     checked: Side,
     replica: &'a Replica,
     changes: Changes,
+    /// The stream by whose positions they are compared.
+    stream: u64,
+    /// Nothing was sent anew yet: who follows another stream does so for good.
+    is_first: bool,
     deadline: Instant,
+    /// By then what had expired at the origin is told.
+    told_by: Instant,
     rounds: u32,
 }
 
@@ -182,6 +223,8 @@ struct Comparison<'a> {
 struct Round {
     different: BTreeSet<Vec<u8>>,
     undecided: Vec<Vec<u8>>,
+    /// These are only such as may have expired at the origin and not be told yet.
+    only_late: bool,
     /// Of the pairs that are decided, at the origin and at the replica.
     sums: [Sum; 2],
 }
@@ -192,11 +235,28 @@ impl Round {
     }
 }
 
+/// What was found, with all keys that differ.
+struct Found {
+    verified: Verified,
+    different: BTreeSet<Vec<u8>>,
+}
+
+impl Found {
+    fn limited_to(self, most: usize) -> Verified {
+        let differing = self.different.into_iter().take(most).collect();
+        Verified { differing, ..self.verified }
+    }
+}
+
 impl Comparison<'_> {
-    fn run(&mut self, most: usize) -> Result<Verified> {
-        self.catch_up()?;
+    /// `None` if either side was sent the whole map meanwhile.
+    fn run(&mut self) -> Result<Option<Found>> {
+        if !self.catch_up()? {
+            return Ok(None);
+        }
         let (origin, checked) = (self.copy.map()?, self.checked.map()?);
         let mut keys: Vec<Vec<u8>> = origin.keys().collect::<Result<_>>()?;
+        self.told_by = Instant::now() + TOLD_LATE + keys.len() as u32 * TOLD_LATE_EACH;
         for key in checked.keys() {
             let key = key?;
             if !origin.contains(&key)? {
@@ -206,86 +266,123 @@ impl Comparison<'_> {
         let mut different = BTreeSet::new();
         let mut sums = [Sum::default(); 2];
         let position = loop {
-            let (round, position) = self.look(&origin, &checked, &keys)?;
+            let Some((round, position)) = self.look(&origin, &checked, &keys)? else {
+                return Ok(None);
+            };
             different.extend(round.different);
             keys = round.undecided;
             sums.iter_mut().zip(round.sums).for_each(|(sum, more)| sum.add(more));
             if keys.is_empty() || Instant::now() >= self.deadline {
                 break position;
             }
+            if round.only_late {
+                std::thread::sleep(PAUSE);
+            }
         };
-        Ok(Verified {
+        let verified = Verified {
             position,
             pairs: checked.len()?,
             origin_digest: sums[0].to_string(),
             replica_digest: sums[1].to_string(),
-            differing: different.iter().take(most).cloned().collect(),
+            differing: Vec::new(),
             different: different.len() as u64,
             undecided: keys.len() as u64,
             rounds: self.rounds,
-        })
+        };
+        Ok(Some(Found { verified, different }))
     }
 
-    /// Waits until the replica has come to where the copy has begun to note changes.
-    fn catch_up(&self) -> Result<()> {
-        let (begin, _) = self.copy.bounds()?;
+    /// Waits until the replica has come to where the copy has begun to note changes; false if either was sent the whole map
+    /// meanwhile.
+    fn catch_up(&self) -> Result<bool> {
+        let Some((begin, _)) = self.copy.bounds()? else { return Ok(false) };
+        let begun = Instant::now();
         loop {
-            let (at, _) = self.checked.bounds()?;
-            if at.stream != begin.stream {
-                let text = format!(
-                    "map '{}' follows another stream than this origin has: it has not been synchronised with it",
-                    self.checked.name
-                );
-                return Err(Error::new(ErrorKind::Mismatch, text));
+            let late = Instant::now() >= self.deadline;
+            // Just now a new map may be taking the old one's place.
+            let never = late || (self.is_first && begun.elapsed() > NOWHERE);
+            let name = &self.checked.name;
+            match self.checked.bounds()?.map(|(at, _)| at) {
+                Some(at) if at.stream == begin.stream && at.offset >= begin.offset => {
+                    return Ok(true);
+                }
+                Some(at) if at.stream == begin.stream && late => {
+                    let behind = begin.offset - at.offset;
+                    let text = format!(
+                        "map '{name}' is {behind} bytes behind its origin, and does not come nearer"
+                    );
+                    return Err(Error::new(ErrorKind::TimedOut, text));
+                }
+                Some(at) if at.stream != begin.stream && (self.is_first || late) => {
+                    let text = format!(
+                        "map '{name}' follows another stream than this origin has: it has not been synchronised with it"
+                    );
+                    return Err(Error::new(ErrorKind::Mismatch, text));
+                }
+                None if never => {
+                    let text = format!("map '{name}' is no replica that is ready");
+                    return Err(Error::new(ErrorKind::NotFound, text));
+                }
+                _ if !self.is_sound()? => return Ok(false),
+                _ => std::thread::sleep(PAUSE),
             }
-            if at.offset >= begin.offset {
-                return Ok(());
-            }
-            if Instant::now() >= self.deadline {
-                let text = format!(
-                    "map '{}' is {} bytes behind its origin, and does not come nearer",
-                    self.checked.name,
-                    begin.offset - at.offset
-                );
-                return Err(Error::new(ErrorKind::TimedOut, text));
-            }
-            std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Looks at some keys on both sides, and decides which differ.
+    /// True as long as the copy has noted all changes since it began.
+    fn is_sound(&self) -> Result<bool> {
+        let same = self.copy.bounds()?.is_some_and(|(at, _)| at.stream == self.stream);
+        Ok(same && self.replica.status().synchronisations == 1)
+    }
+
+    /// Between which positions each of the two is; `None` if that cannot be compared any more.
+    fn bounds(&self) -> Result<Option<[(StreamPosition, StreamPosition); 2]>> {
+        let both = self.copy.bounds()?.zip(self.checked.bounds()?);
+        let same = both.filter(|(_, (at, _))| at.stream == self.stream);
+        Ok(if self.is_sound()? { same.map(<[_; 2]>::from) } else { None })
+    }
+
+    /// Looks at some keys on both sides, and decides which differ; `None` if either was sent the whole map meanwhile.
     fn look(
         &mut self,
         origin: &Map,
         checked: &Map,
         keys: &[Vec<u8>],
-    ) -> Result<(Round, StreamPosition)> {
+    ) -> Result<Option<(Round, StreamPosition)>> {
         self.rounds += 1;
-        let from = self.copy.bounds()?.0.offset.min(self.checked.bounds()?.0.offset);
+        let Some(before) = self.bounds()? else { return Ok(None) };
+        let from = before[0].0.offset.min(before[1].0.offset);
         let (mut round, mut suspects) = (Round::default(), Vec::new());
+        let may_be_late = Instant::now() < self.told_by;
         for key in keys {
             let values = [origin.get(key)?, checked.get(key)?];
             let pairs = values.each_ref().map(|v| Sum::of(key, v.as_deref()));
             match values[0] == values[1] {
                 true => round.count(pairs),
-                false => suspects.push((key, pairs)),
+                false => suspects.push((key, pairs, may_be_late && values[0].is_none())),
             }
         }
-        let (copy_end, checked_end) = (self.copy.bounds()?.1, self.checked.bounds()?.1);
-        let offset = copy_end.offset.max(checked_end.offset);
+        let Some(after) = self.bounds()? else { return Ok(None) };
+        let offset = after[0].1.offset.max(after[1].1.offset);
         // What changed up to there has to be known.
         let left = self.deadline.saturating_duration_since(Instant::now());
-        let end = StreamPosition { offset, ..copy_end };
+        let end = StreamPosition { offset, stream: self.stream };
         let known = self.replica.wait_for(end, left.max(Duration::from_millis(100)));
-        for (key, pairs) in suspects {
-            if known && !self.changes.since(key, from) {
+        if !self.is_sound()? {
+            return Ok(None);
+        }
+        round.only_late = true;
+        for (key, pairs, late) in suspects {
+            let certain = known && !self.changes.since(key, from);
+            if certain && !late {
                 round.different.insert(key.clone());
                 round.count(pairs);
             } else {
                 round.undecided.push(key.clone());
+                round.only_late &= certain;
             }
         }
-        Ok((round, end))
+        Ok(Some((round, end)))
     }
 }
 

@@ -1,9 +1,10 @@
 //! The thread that waits for the stream to go on, on behalf of those who serve replicas: they sleep in their drivers, where only
-//! descriptors wake them.
+//! descriptors wake them. Beside that it removes what has expired (`expiry`).
 //!
 //! It waits only while somebody asks it to, so that writers pay for waking it only when all that there was has been sent.
 
 use crate::replicate::desk::Desk;
+use crate::replicate::expiry::Expiry;
 use crate::replicate::origin::Transmission;
 use crate::replicate::report::Reporter;
 use commonhold::Feed;
@@ -19,7 +20,9 @@ const LONGEST: Duration = Duration::from_secs(3600);
 pub(crate) fn run(desk: &Desk) {
     let mut feed = follow(desk);
     let mut reporter = Reporter::new(&desk.hold, "origin", &desk.name).ok();
+    let mut expiry = Expiry::new();
     while let Some(asked) = desk.asked(LOOK) {
+        expiry.turn(desk);
         if let Some(reporter) = &mut reporter {
             reporter.report(false, || desk.report());
         }
@@ -32,7 +35,7 @@ pub(crate) fn run(desk: &Desk) {
         match feed.as_ref().map(|feed| feed.wait_beyond(beyond, LOOK)) {
             Some(Ok(false)) => {}
             Some(Ok(true)) => {
-                let tail = feed.as_ref().map(|feed| collect(desk, feed, beyond));
+                let tail = feed.as_ref().map(|feed| collect(desk, feed, beyond, &mut expiry));
                 desk.reached(tail);
             }
             // Dropped, or another map has taken its place: those who serve find out themselves.
@@ -53,7 +56,7 @@ fn follow(desk: &Desk) -> Option<Feed> {
 }
 
 /// Waits until there is enough to be worth sending; where the stream ends then.
-fn collect(desk: &Desk, feed: &Feed, beyond: u64) -> u64 {
+fn collect(desk: &Desk, feed: &Feed, beyond: u64, expiry: &mut Expiry) -> u64 {
     if let Transmission::Automatic { watermark, delay } = desk.options.transmission {
         let now = Instant::now();
         let end = now.checked_add(delay).unwrap_or(now + LONGEST);
@@ -63,6 +66,7 @@ fn collect(desk: &Desk, feed: &Feed, beyond: u64) -> u64 {
             if feed.wait_beyond(enough, left.min(LOOK)).is_err() {
                 break;
             }
+            expiry.turn(desk);
         }
     }
     feed.tail()

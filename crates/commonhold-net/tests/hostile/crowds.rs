@@ -2,7 +2,7 @@
 
 use super::words::{APPLIED, Peer, frame, greeting, preface};
 use super::{Besieged, alone, follow};
-use crate::party::Source;
+use crate::party::{Source, is_of_joining};
 use crate::support::process::until;
 use commonhold::MapOptions;
 use commonhold_net::event::LoopKind;
@@ -85,8 +85,8 @@ fn besiege(kind: LoopKind) {
     let counted = Arc::clone(&lines);
     let source = Source::with(MapOptions::general(), |options| {
         options.kind = kind;
-        options.notice = Some(Arc::new(move |_| {
-            counted.fetch_add(1, Ordering::SeqCst);
+        options.notice = Some(Arc::new(move |line: &str| {
+            counted.fetch_add(usize::from(!is_of_joining(line)), Ordering::SeqCst);
         }));
     });
     for id in 0..20u32 {

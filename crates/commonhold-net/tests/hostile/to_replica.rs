@@ -300,6 +300,26 @@ fn a_conversation_that_ends_anywhere_leaves_a_whole_map() {
 }
 
 #[test]
+fn an_origin_that_takes_its_time_to_say_who_it_is_is_left() {
+    let mut replica = Deceived::new(MapOptions::general());
+    let (words, begun) = (replica.welcome().words(), Instant::now());
+    let told = |replica: &Replica| replica.status().last_error.unwrap_or_default();
+    let (why, mut said) = ("has not said in time who it is", 0);
+    // Never silent for long, and never done.
+    until("the replica leaves", || {
+        if begun.elapsed() > Duration::from_millis(200) * said as u32 && said < words.len() - 1 {
+            replica.say(&words[said..=said]);
+            said += 1;
+        }
+        told(&replica.replica).contains(why)
+    });
+    assert!(said > 5, "it has left after {said} bytes");
+    replica.comes_again();
+    replica.is_as_it_was(why);
+    replica.finds_back();
+}
+
+#[test]
 fn positions_at_the_end_of_all_numbers_are_numbers() {
     let mut replica = Deceived::new(MapOptions::general());
     for offset in [u64::MAX - 47, u64::MAX - 40, u64::MAX] {

@@ -41,7 +41,7 @@ pub(crate) fn now(space: &Space) -> u64 {
 }
 
 /// The same for writers, who keep it from going backwards.
-fn tick(space: &Space) -> u64 {
+pub(crate) fn tick(space: &Space) -> u64 {
     let real = clock::realtime_ms();
     real.max(space.word(CLOCK_OFFSET).fetch_max(real, Ordering::Relaxed))
 }

@@ -30,6 +30,17 @@ impl Cursor {
     pub fn is_end(self) -> bool {
         self.0 >= Cursor::END.0
     }
+
+    /// The directory bits of the hashes that come next.
+    pub(crate) fn directory(self) -> u32 {
+        reverse(self.0 as u32)
+    }
+
+    /// The cursor behind a segment of this depth.
+    pub(crate) fn behind(self, depth: u32) -> Cursor {
+        let width = 1u64 << (MAX_DEPTH - depth.min(MAX_DEPTH));
+        Cursor((self.0 / width + 1) * width)
+    }
 }
 
 /// A position that held a pair when its segment was noted, and the 24 directory bits of the pair's key.
@@ -49,7 +60,7 @@ pub(crate) fn note(
     cursor: Cursor,
     noted: &mut Vec<Noted>,
 ) -> Result<Cursor> {
-    let bits = reverse(cursor.0 as u32);
+    let bits = cursor.directory();
     for _ in 0..TRIES {
         noted.clear();
         let segment = directory::lookup_checked(space, bound, bits)?;
@@ -67,8 +78,7 @@ pub(crate) fn note(
         let again = directory::lookup_checked(space, bound, bits)?;
         if again.offset == segment.offset && segment.phase() == seen {
             bound.ensure_current(space)?;
-            let width = 1u64 << (MAX_DEPTH - phase.depth);
-            return Ok(Cursor((cursor.0 / width + 1) * width));
+            return Ok(cursor.behind(phase.depth));
         }
     }
     bound.ensure_current(space)?;

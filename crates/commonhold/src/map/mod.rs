@@ -9,7 +9,7 @@
 //! | writing | [`change`] (what is asked), [`write`], [`locked`] (the commit), [`split`], [`lifecycle`] |
 //! | maps that only a replica writes | [`replica`], [`succession`] (one takes the place of another) |
 //! | memory and copies | [`compact`] (sparse extents), [`image`] (segments for backups) |
-//! | other modes | [`inline`] (fixed-length pairs in the index: [`words`], [`cells`]), [`cache`] |
+//! | other modes | [`inline`] (fixed-length pairs in the index: [`words`], [`cells`]), [`cache`], [`expire`] |
 //! | after a death; proving it | [`recover`], [`check`] |
 
 pub(crate) mod binding;
@@ -20,6 +20,7 @@ pub(crate) mod change;
 pub(crate) mod check;
 pub(crate) mod compact;
 pub(crate) mod directory;
+pub(crate) mod expire;
 pub(crate) mod handle;
 pub(crate) mod hash;
 pub(crate) mod image;

@@ -1,4 +1,4 @@
-//! Walking a map: iterators, random pairs, counting, clearing, statistics.
+//! Walking a map: iterators, random pairs, counting, clearing, removing what has expired, statistics.
 
 use crate::error::Result;
 use crate::map::bound::Bound;
@@ -7,7 +7,7 @@ use crate::map::directory;
 use crate::map::handle::Map;
 use crate::map::iterate::{self, Cursor, Noted, Pair};
 use crate::map::options::MapMode;
-use crate::map::{lifecycle, locked};
+use crate::map::{expire, lifecycle, locked};
 use crate::memory::classes::SEGMENT_BYTES;
 use crate::os::clock;
 use crate::stream::frame::ChangeKind;
@@ -197,15 +197,52 @@ impl Map {
         let mut count = 0;
         let mut cursor = Cursor::START;
         while !cursor.is_end() {
-            let bits = (cursor.0 as u32).reverse_bits() >> 8;
-            let segment = locked::lock(&lane, bound, bits)?;
+            let segment = locked::lock(&lane, bound, cursor.directory())?;
             let emptied = lifecycle::empty(&lane, bound, segment, Some(ChangeKind::Clear));
-            let width = 1u64 << (24 - segment.phase().depth.min(24));
+            let behind = cursor.behind(segment.phase().depth);
             locked::unlock(&lane, segment);
             count += emptied?;
-            cursor = Cursor((cursor.0 / width + 1) * width);
+            cursor = behind;
         }
         Ok(count)
+    }
+
+    /// Removes pairs of a cache that have expired, and tells those who follow; returns how many. Without it they are absent to
+    /// everybody who reads, and stay where they are until their room is needed or their key is set.
+    ///
+    /// Looks at `places` places for pairs, rounded up to a segment (216 places, about two thirds of them in use), and moves the cursor
+    /// behind them: from [`Cursor::START`] until it [is at the end](Cursor::is_end), a few at a time. Keys present throughout are met in
+    /// each round. **Does not wait** for locks: what a living process has locked, perhaps a stopped one, is passed over until the next
+    /// round; and where it is the stream that is locked, or the hold that is frozen, the cursor stays. What a killed one has locked is
+    /// settled, and it may be killed itself, as everywhere. Several may do so at once. In other modes nothing expires.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("commonhold-doc-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&dir).unwrap();
+    /// # let path = dir.join("expiry.hold");
+    /// use commonhold::{Cursor, Hold, MapOptions};
+    /// use std::time::Duration;
+    ///
+    /// let hold = Hold::open_or_create(&path)?;
+    /// let cache = hold.map("cache", MapOptions::cache().ttl(Duration::from_millis(1)))?;
+    /// cache.set("a", "1")?;
+    /// std::thread::sleep(Duration::from_millis(3));
+    /// let (mut cursor, mut removed) = (Cursor::START, 0);
+    /// while !cursor.is_end() {
+    ///     removed += cache.try_expire(&mut cursor, 10_000)?;
+    /// }
+    /// assert_eq!((removed, cache.len()?), (1, 0));
+    /// # drop((cache, hold));
+    /// # std::fs::remove_dir_all(&dir).unwrap();
+    /// # Ok::<(), commonhold::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`delete`](Self::delete), but for `TimedOut`; what was removed before stays so.
+    pub fn try_expire(&self, cursor: &mut Cursor, places: u64) -> Result<u64> {
+        self.ensure_may_write()?;
+        let lane = self.arena.enter()?.impatient();
+        expire::expire(&lane, &self.bound, cursor, places)
     }
 
     /// Statistics. Reads every segment.

@@ -116,6 +116,8 @@ pub(crate) struct LaneGuard<'a> {
     participant: &'a Participant,
     number: usize,
     list: &'a LaneList,
+    /// It waits for nobody who lives.
+    impatient: bool,
 }
 
 impl Drop for LaneGuard<'_> {
@@ -146,7 +148,7 @@ impl Peers for LaneGuard<'_> {
         })
     }
     fn patience(&self) -> Option<Duration> {
-        self.arena.lock_timeout()
+        if self.impatient { Some(Duration::ZERO) } else { self.arena.lock_timeout() }
     }
     fn pid(&self, owner: Owner) -> u32 {
         pid(&self.arena.space, owner.slot())
@@ -206,7 +208,8 @@ pub(crate) fn enter<'a>(
     if tries > 0 {
         PREFERRED.with(|p| p.set(number));
     }
-    Ok(LaneGuard { arena, participant, number, list: &participant.list(&arena.space)[number] })
+    let list = &participant.list(&arena.space)[number];
+    Ok(LaneGuard { arena, participant, number, list, impatient: false })
 }
 
 impl Writer for LaneGuard<'_> {
@@ -247,6 +250,14 @@ impl Writer for LaneGuard<'_> {
 }
 
 impl<'a> LaneGuard<'a> {
+    /// The same, for an operation that waits for nobody who lives: locks that somebody has are `TimedOut`, after the few spins
+    /// in which a running holder lets go. What a dead one holds is settled, as ever.
+    pub(crate) fn impatient(self) -> LaneGuard<'a> {
+        let mut this = self;
+        this.impatient = true;
+        this
+    }
+
     /// The mapped file.
     #[inline]
     pub(crate) fn space(&self) -> &'a Space {

@@ -8,12 +8,15 @@
 //! | [`shape`] | keys and values that prove where they come from, for every mode of a map |
 //! | [`script`] | operations, the model that says what they answer, and running them |
 //! | [`history`] | what several processes did to few keys, and whether any order explains it |
+//! | [`expiry`] | pairs that expire and are removed on the way |
 //! | [`scenario`] | what a victim does on its way to the step where it is stopped or killed |
 //!
 //! Every test binary compiles these for itself and uses some of them.
 #![allow(dead_code)]
 
 pub mod disk;
+#[cfg(feature = "steps")]
+pub mod expiry;
 pub mod ground;
 pub mod history;
 pub mod process;

@@ -6,6 +6,7 @@
 //! and says itself what must be found afterwards.
 
 use super::Dice;
+use super::expiry;
 use super::process::{Board, Child};
 use super::script::{self, Expected, Op};
 use super::shape::Shape;
@@ -76,6 +77,7 @@ pub const ALL: &[Scenario] = &[
     whole("visits", open_and_close, visits_add_up),
     whole("care", care_for_the_hold, |_, _, _| ()),
     whole("empty", fill_and_empty, whatever_is_left_is_right),
+    whole("expiring", expiry::let_expire, expiry::the_rest_expires),
     whole("queue", move_elements, elements_are_conserved),
     whole("channel", pass_messages, messages_are_whole),
     whole("tables", outgrow_the_tables, all_in_the_tables),

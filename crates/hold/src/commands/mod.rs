@@ -6,6 +6,7 @@
 //! - messages: [`queue`], [`channel`], [`log`], with verbs of their own
 //! - changes as they happen: [`watch`]
 //! - maps over the network: [`replication`], with `origin`, `replica`, `relay`, `verify`, `journal` and `sync`
+//! - files over the network: [`serve`]
 //! - the hold as a whole: [`stat`], [`check`], [`repair`], [`mod@drop`], [`list`]
 //! - around it: [`doctor`], [`completions`], [`man`] with [`page`]
 //! - what several verbs show: [`mode`], [`table`], [`progress`], [`walk`]
@@ -14,6 +15,7 @@
 pub mod backup;
 pub mod channel;
 pub mod check;
+mod choice;
 pub mod completions;
 pub mod del;
 pub mod doctor;
@@ -40,6 +42,7 @@ pub mod replication;
 pub mod restore;
 mod room;
 pub mod scan;
+pub mod serve;
 pub mod set;
 pub mod shift;
 pub mod stat;
@@ -80,6 +83,8 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
         Verb::Verify(args) => verify::run(args, directory, output),
         Verb::Journal(args) => journal::run(args, directory, output),
         Verb::Sync(args) => sync::run(args, directory, output),
+        Verb::Serve(args) => serve::run(args, directory, output),
+        Verb::ServeImport(args) => serve::import::run(args, output),
         Verb::Backup(args) => backup::run(args, directory, output),
         Verb::Restore(args) => restore::run(args, directory, output),
         Verb::Stat(args) => stat::run(args, directory, output),

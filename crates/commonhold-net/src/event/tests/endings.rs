@@ -10,6 +10,11 @@ suite![
     tells_that_a_peer_has_reset,
     sending_to_one_who_left_is_an_error_and_no_signal,
     a_peer_that_leaves_ends_a_waiting_send,
+    finish_ends_one_direction_behind_what_was_sent,
+    finish_waits_for_the_send_that_is_outstanding,
+    finish_is_harmless_where_there_is_nothing_to_finish,
+    a_finished_tcp_socket_loses_nothing,
+    what_was_to_be_finished_is_when_it_is_shut,
     shut_gives_back_what_is_outstanding,
     shut_before_a_turn_gives_back_what_was_given,
     shut_without_operations_closes_at_once,
@@ -83,6 +88,118 @@ fn a_peer_that_leaves_ends_a_waiting_send<D: Driver<Parts>>(mut driver: D) {
     drop(theirs);
     let Done::Sent { result, .. } = one(&mut driver) else { panic!() };
     assert!([libc::EPIPE, libc::ECONNRESET].contains(&code(&result)), "{result:?}");
+}
+
+fn finish_ends_one_direction_behind_what_was_sent<D: Driver<Parts>>(mut driver: D) {
+    let (ours, mut theirs) = pair();
+    let ours = driver.add(ours).unwrap();
+    driver.receive(ours, Vec::new(), 100);
+    driver.send(ours, Parts::new("last"));
+    assert!(matches!(one(&mut driver), Done::Sent { result: Ok(4), .. }));
+    driver.finish(ours);
+    let mut all = Vec::new();
+    theirs.read_to_end(&mut all).unwrap();
+    assert_eq!(all, b"last");
+    driver.send(ours, Parts::new("too late"));
+    let Done::Sent { result, .. } = one(&mut driver) else { panic!() };
+    assert_eq!(code(&result), libc::EPIPE);
+    // The other direction is as it was.
+    theirs.write_all(b"answer").unwrap();
+    let Done::Received { buffer, .. } = one(&mut driver) else { panic!() };
+    assert_eq!(buffer, b"answer");
+    drop(theirs);
+    driver.receive(ours, Vec::new(), 100);
+    let Done::Received { result, .. } = one(&mut driver) else { panic!() };
+    assert_eq!(result.unwrap(), 0);
+}
+
+fn finish_waits_for_the_send_that_is_outstanding<D: Driver<Parts>>(mut driver: D) {
+    let (ours, mut theirs) = pair();
+    let ours = driver.add(ours).unwrap();
+    // Given and not begun.
+    driver.send(ours, Parts::new("all of it"));
+    driver.finish(ours);
+    assert!(matches!(one(&mut driver), Done::Sent { result: Ok(9), .. }));
+    let mut all = Vec::new();
+    theirs.read_to_end(&mut all).unwrap();
+    assert_eq!(all, b"all of it");
+    // Begun, and waiting for the peer.
+    let (ours, mut theirs) = pair();
+    let ours = driver.add(ours).unwrap();
+    let taken = fill(&mut driver, ours);
+    driver.finish(ours);
+    let reader = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        theirs.read_to_end(&mut all).map(|_| all.len())
+    });
+    let Done::Sent { result, .. } = one(&mut driver) else { panic!() };
+    let more = result.unwrap();
+    assert!(more > 0);
+    assert_eq!(reader.join().unwrap().unwrap(), taken + more);
+}
+
+fn finish_is_harmless_where_there_is_nothing_to_finish<D: Driver<Parts>>(mut driver: D) {
+    let (ours, theirs) = pair();
+    let ours = driver.add(ours).unwrap();
+    drop(theirs);
+    driver.finish(ours);
+    driver.finish(ours);
+    driver.shut(ours);
+    driver.finish(ours);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let listener = driver.add(listener.into()).unwrap();
+    driver.accept(listener);
+    driver.finish(listener);
+    let _theirs = TcpStream::connect(address).unwrap();
+    assert!(matches!(one(&mut driver), Done::Accepted { result: Ok(_), .. }));
+}
+
+fn a_finished_tcp_socket_loses_nothing<D: Driver<Parts>>(mut driver: D) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    theirs.set_read_timeout(Some(PATIENCE)).unwrap();
+    let ours = driver.add(listener.accept().unwrap().0.into()).unwrap();
+    // What nobody receives would make the system reset the connection if it were closed now.
+    theirs.write_all(b"unread").unwrap();
+    let taken = fill(&mut driver, ours);
+    driver.finish(ours);
+    let reader = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        theirs.read_to_end(&mut all).map(|_| all.len())
+    });
+    let Done::Sent { result, .. } = one(&mut driver) else { panic!() };
+    let taken = taken + result.unwrap();
+    // Until the peer ends, too.
+    loop {
+        driver.receive(ours, Vec::new(), 100);
+        let Done::Received { result, .. } = one(&mut driver) else { panic!() };
+        if result.unwrap() == 0 {
+            break;
+        }
+    }
+    driver.shut(ours);
+    assert_eq!(reader.join().unwrap().unwrap(), taken);
+}
+
+fn what_was_to_be_finished_is_when_it_is_shut<D: Driver<Parts>>(mut driver: D) {
+    let (ours, mut theirs) = pair();
+    // As a forked child has one.
+    let _copy = ours.try_clone().unwrap();
+    let ours = driver.add(ours).unwrap();
+    let taken = fill(&mut driver, ours);
+    driver.finish(ours);
+    driver.shut(ours);
+    assert_eq!(code(&sent_result(one(&mut driver))), libc::ECANCELED);
+    nothing(&mut driver);
+    let mut all = Vec::new();
+    theirs.read_to_end(&mut all).unwrap();
+    assert_eq!(all.len(), taken);
+}
+
+fn sent_result(done: Done<Parts>) -> io::Result<usize> {
+    let Done::Sent { result, .. } = done else { panic!("{done:?}") };
+    result
 }
 
 fn shut_gives_back_what_is_outstanding<D: Driver<Parts>>(mut driver: D) {

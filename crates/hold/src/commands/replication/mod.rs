@@ -18,6 +18,6 @@ pub mod replica;
 pub mod reports;
 mod secret;
 mod service;
-mod serving;
+pub mod serving;
 pub mod sync;
 pub mod verify;

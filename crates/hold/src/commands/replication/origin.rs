@@ -20,13 +20,14 @@ Examples:
   hold stat shop prices                                     # who follows, who is behind
 
 Any program goes on writing the map, before, while and after an origin runs, and waits for no replica. A
-replica that falls behind by more than the stream keeps is sent the whole map anew.
+replica that falls behind by more than the stream keeps is sent the whole map anew. Standard error has a line for
+each that joins, and from where on, and one when it leaves, and why; --quiet leaves them out.
 
 A unix socket is its owner's (mode 0600). Over tcp anybody who can connect is served unless there is a
 --secret-file, and nothing is encrypted: between machines use a tunnel (WireGuard, ssh -L).
 
 Under systemd, or whatever hands over sockets that listen (LISTEN_FDS), --listen may be left out.
-A signal ends it, after it has sent what there is, for at most 5 seconds; a second one ends it at once.
+A signal ends it, after replicas have taken what there is, for at most 5 seconds; a second one ends it at once.
 
 Exit codes: 0 ended by a signal; 2, 3 see 'hold help'";
 

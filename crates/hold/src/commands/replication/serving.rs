@@ -201,7 +201,7 @@ impl Voice {
 }
 
 /// The sockets that whoever started this process has handed over, as systemd does.
-fn handed_over() -> Result<Vec<OwnedFd>> {
+pub fn handed_over() -> Result<Vec<OwnedFd>> {
     let mut given = ListenFd::from_env();
     let mut sockets = Vec::new();
     for index in 0..given.len() {

@@ -1,0 +1,56 @@
+//! Choices by name, as they stand on a command line.
+
+use std::fmt;
+
+/// A word that names none of the choices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownChoice {
+    pub(crate) word: String,
+    pub(crate) valid: Vec<&'static str>,
+}
+
+impl fmt::Display for UnknownChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}': want one of {}", self.word.escape_debug(), self.valid.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownChoice {}
+
+/// Gives each variant its word, and the type a list of them.
+macro_rules! words {
+    ($kind:ident { $($variant:ident => $word:literal),+ $(,)? }) => {
+        impl $kind {
+            /// All of them.
+            pub const ALL: [$kind; [$($word),+].len()] = [$($kind::$variant),+];
+
+            /// Its word.
+            #[must_use]
+            pub fn word(self) -> &'static str {
+                match self { $($kind::$variant => $word),+ }
+            }
+        }
+
+        impl ::std::fmt::Display for $kind {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.pad(self.word())
+            }
+        }
+
+        impl ::std::str::FromStr for $kind {
+            type Err = $crate::choices::UnknownChoice;
+
+            fn from_str(word: &str) -> ::std::result::Result<$kind, Self::Err> {
+                match word {
+                    $($word => Ok($kind::$variant),)+
+                    _ => Err($crate::choices::UnknownChoice {
+                        word: word.to_owned(),
+                        valid: vec![$($word),+],
+                    }),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use words;

@@ -1,0 +1,126 @@
+//! What is known of one connection.
+
+use super::payload::Payload;
+use super::reply::{Piece, Reply};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// How long peers may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// From the first byte of a request, or from the connection's beginning, to the end of the request's head.
+    pub head: Duration,
+    /// Between requests.
+    pub idle: Duration,
+    /// For any byte of an answer to be taken.
+    pub send: Duration,
+    /// For closing, after the answer.
+    pub close: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        let seconds = Duration::from_secs;
+        Patience { head: seconds(10), idle: seconds(60), send: seconds(60), close: seconds(5) }
+    }
+}
+
+/// What a connection is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// No byte of the next request is there.
+    Idle,
+    /// A request comes.
+    Receiving,
+    /// An answer goes.
+    Sending,
+    /// The answer is sent; the peer has not closed.
+    Closing,
+}
+
+/// See the module.
+pub(crate) struct Connection<H> {
+    /// Received and not yet dealt with, from `taken` on. The driver has it while it receives.
+    pub(crate) input: Vec<u8>,
+    pub(crate) taken: usize,
+    /// The peer sends nothing more.
+    pub(crate) ended: bool,
+    /// It has spoken HTTP before.
+    pub(crate) is_http: bool,
+    pub(crate) phase: Phase,
+    /// When it is given up.
+    pub(crate) deadline: Instant,
+    pieces: VecDeque<Piece<H>>,
+    pub(crate) answer: Answer,
+    /// For the log: who asked for what. Empty if there is no log.
+    pub(crate) peer: String,
+    pub(crate) asked: String,
+}
+
+/// What is said of an answer when it is sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) began: Instant,
+    pub(crate) status: u16,
+    pub(crate) keep: bool,
+    pub(crate) bytes: u64,
+}
+
+impl<H> Connection<H> {
+    pub(crate) fn new(now: Instant, patience: &Patience) -> Connection<H> {
+        Connection {
+            input: Vec::new(),
+            taken: 0,
+            ended: false,
+            is_http: false,
+            phase: Phase::Idle,
+            deadline: now + patience.head,
+            pieces: VecDeque::new(),
+            answer: Answer { began: now, status: 0, keep: false, bytes: 0 },
+            peer: String::new(),
+            asked: String::new(),
+        }
+    }
+
+    /// What was received and not dealt with.
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.input[self.taken.min(self.input.len())..]
+    }
+
+    /// Notes that a request of so many bytes was dealt with.
+    pub(crate) fn take(&mut self, len: usize) {
+        self.taken += len;
+        if self.taken >= self.input.len() {
+            self.input.clear();
+            self.taken = 0;
+        }
+    }
+
+    /// The buffer to receive more into, without what was dealt with.
+    pub(crate) fn lend_input(&mut self) -> Vec<u8> {
+        let mut input = std::mem::take(&mut self.input);
+        input.drain(..self.taken.min(input.len()));
+        self.taken = 0;
+        input
+    }
+
+    /// Begins an answer.
+    pub(crate) fn begin(&mut self, reply: Reply<H>, now: Instant) {
+        self.answer = Answer { began: now, status: reply.status, keep: reply.keep, bytes: 0 };
+        self.pieces = reply.pieces;
+        self.phase = Phase::Sending;
+    }
+
+    /// The next piece of the answer.
+    pub(crate) fn next_piece(&mut self) -> Option<Piece<H>> {
+        self.pieces.pop_front()
+    }
+
+    /// Puts the rest of a piece back in front.
+    pub(crate) fn put_back(&mut self, piece: Piece<H>) {
+        self.pieces.push_front(piece);
+    }
+}
+
+/// A payload that was made from a piece, if it could be.
+pub(crate) type Made = std::io::Result<Option<Payload>>;

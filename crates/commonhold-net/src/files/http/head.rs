@@ -1,0 +1,291 @@
+//! A request's head.
+
+use crate::files::source::Coding;
+use httparse::{EMPTY_HEADER, Header, Request, Status};
+use std::borrow::Cow;
+
+/// Bytes that a head has at most.
+pub(crate) const MOST_BYTES: usize = 16 << 10;
+/// Fields that a head has at most.
+const MOST_FIELDS: usize = 100;
+
+/// What is wrong with a head; the connection ends after the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    /// No HTTP/1 at all, or not allowed by it.
+    Malformed,
+    /// Too many bytes, or fields.
+    TooLarge,
+    /// Another version than 1.0 and 1.1.
+    Version,
+}
+
+/// How a request is to be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    Get,
+    Head,
+    /// Any other.
+    Other,
+}
+
+/// What a request asks for; it refers to the bytes that were received.
+#[derive(Clone, Debug)]
+pub(crate) struct Head<'a> {
+    pub(crate) method: Method,
+    pub(crate) method_name: &'a str,
+    /// The path, percent-decoded, with the slash in front; without what follows a question mark.
+    pub(crate) path: Cow<'a, [u8]>,
+    /// As it was received, for the log and for redirections.
+    pub(crate) target: &'a str,
+    /// Whether the connection is to be kept.
+    pub(crate) keep: bool,
+    /// Of HTTP/1.0.
+    pub(crate) is_old: bool,
+    /// Bytes that follow the head and belong to the request; `None` if only the peer knows.
+    pub(crate) body: Option<u64>,
+    pub(crate) range: Option<&'a [u8]>,
+    pub(crate) if_range: Option<&'a [u8]>,
+    pub(crate) if_match: Option<&'a [u8]>,
+    pub(crate) if_none_match: Option<&'a [u8]>,
+    pub(crate) if_modified_since: Option<&'a [u8]>,
+    pub(crate) if_unmodified_since: Option<&'a [u8]>,
+    accept_encoding: Option<&'a [u8]>,
+    pub(crate) user_agent: Option<&'a [u8]>,
+    pub(crate) referer: Option<&'a [u8]>,
+}
+
+/// Reads the head that `input` begins with, and says how long it is; `None` if it is not complete yet.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn read(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, Wrong> {
+    let mut fields = [EMPTY_HEADER; MOST_FIELDS];
+    let mut request = Request::new(&mut fields);
+    let len = match request.parse(input) {
+        Ok(Status::Complete(len)) if len > MOST_BYTES => return Err(Wrong::TooLarge),
+        Ok(Status::Complete(len)) => len,
+        Ok(Status::Partial) if input.len() >= MOST_BYTES => return Err(Wrong::TooLarge),
+        Ok(Status::Partial) => return Ok(None),
+        Err(httparse::Error::TooManyHeaders) => return Err(Wrong::TooLarge),
+        Err(httparse::Error::Version) => return Err(Wrong::Version),
+        Err(_) => return Err(Wrong::Malformed),
+    };
+    let (Some(method), Some(target), Some(version)) =
+        (request.method, request.path, request.version)
+    else {
+        return Err(Wrong::Malformed);
+    };
+    let mut head = Head {
+        method: match method {
+            "GET" => Method::Get,
+            "HEAD" => Method::Head,
+            _ => Method::Other,
+        },
+        method_name: method,
+        path: path_of(target).ok_or(Wrong::Malformed)?,
+        target,
+        keep: version == 1,
+        is_old: version == 0,
+        body: Some(0),
+        range: None,
+        if_range: None,
+        if_match: None,
+        if_none_match: None,
+        if_modified_since: None,
+        if_unmodified_since: None,
+        accept_encoding: None,
+        user_agent: None,
+        referer: None,
+    };
+    let mut hosts = 0;
+    for field in request.headers.iter() {
+        note(&mut head, field, &mut hosts)?;
+    }
+    // RFC 9112, 3.2: a request of version 1.1 without it, or one with two, is wrong.
+    if hosts > 1 || (version == 1 && hosts == 0) {
+        return Err(Wrong::Malformed);
+    }
+    Ok(Some((head, len)))
+}
+
+/// Notes a field. Most requests have fields that do not matter here, so their length is looked at first.
+fn note<'a>(head: &mut Head<'a>, field: &Header<'a>, hosts: &mut u32) -> Result<(), Wrong> {
+    let (name, value) = (field.name, field.value);
+    let is = |wanted: &str| name.eq_ignore_ascii_case(wanted);
+    let slot = match name.len() {
+        4 if is("host") => {
+            *hosts += 1;
+            return Ok(());
+        }
+        5 if is("range") => &mut head.range,
+        7 if is("referer") => &mut head.referer,
+        8 if is("if-range") => &mut head.if_range,
+        8 if is("if-match") => &mut head.if_match,
+        10 if is("user-agent") => &mut head.user_agent,
+        10 if is("connection") => {
+            for word in words(value) {
+                if word.eq_ignore_ascii_case(b"close") {
+                    head.keep = false;
+                    break;
+                }
+                head.keep |= word.eq_ignore_ascii_case(b"keep-alive");
+            }
+            return Ok(());
+        }
+        13 if is("if-none-match") => &mut head.if_none_match,
+        14 if is("content-length") => {
+            let len =
+                std::str::from_utf8(value).ok().filter(|v| v.bytes().all(|b| b.is_ascii_digit()));
+            let len = len.and_then(|len| len.parse().ok()).ok_or(Wrong::Malformed)?;
+            // Two that differ are how requests are smuggled.
+            if !matches!(head.body, Some(0)) && head.body != Some(len) {
+                return Err(Wrong::Malformed);
+            }
+            head.body = Some(len);
+            return Ok(());
+        }
+        15 if is("accept-encoding") => &mut head.accept_encoding,
+        17 if is("if-modified-since") => &mut head.if_modified_since,
+        17 if is("transfer-encoding") => {
+            head.body = None;
+            return Ok(());
+        }
+        19 if is("if-unmodified-since") => &mut head.if_unmodified_since,
+        _ => return Ok(()),
+    };
+    *slot = Some(value);
+    Ok(())
+}
+
+/// The words of a list.
+pub(crate) fn words(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|word| !word.is_empty())
+}
+
+/// The path of a target: of `/path?query` and of `http://host/path`.
+fn path_of(target: &str) -> Option<Cow<'_, [u8]>> {
+    let target = match target.strip_prefix('/') {
+        Some(_) => target,
+        None => {
+            let rest = target.strip_prefix("http://").or(target.strip_prefix("https://"))?;
+            rest.find('/').map_or("/", |at| &rest[at..])
+        }
+    };
+    let path = target.split(['?', '#']).next().unwrap_or_default().as_bytes();
+    match path.contains(&b'%') {
+        false => Some(Cow::Borrowed(path)),
+        true => {
+            // An escape that is none would be taken as it stands: then two names would mean one file.
+            let mut escapes = path.split(|&byte| byte == b'%').skip(1);
+            let hex = |rest: &[u8]| rest.len() >= 2 && rest[..2].iter().all(u8::is_ascii_hexdigit);
+            escapes.all(hex).then(|| Cow::from(percent_encoding::percent_decode(path)))
+        }
+    }
+}
+
+impl Head<'_> {
+    /// Whether it asks for the whole, unconditionally.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.range.is_none()
+            && self.if_none_match.is_none()
+            && self.if_modified_since.is_none()
+            && self.if_match.is_none()
+            && self.if_unmodified_since.is_none()
+    }
+
+    /// Whether the client takes this coding (RFC 9110, 12.5.3).
+    pub(crate) fn accepts(&self, coding: Coding) -> bool {
+        let Some(list) = self.accept_encoding else { return false };
+        let mut any = false;
+        for word in words(list) {
+            let mut parts = word.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
+            let name = parts.next().unwrap_or_default();
+            let weight =
+                parts.find_map(|part| part.strip_prefix(b"q=").or(part.strip_prefix(b"Q=")));
+            // A weight of nothing forbids.
+            let wanted = !weight.is_some_and(|w| w.iter().all(|b| matches!(b, b'0' | b'.')));
+            if name.eq_ignore_ascii_case(coding.token().as_bytes()) {
+                return wanted;
+            }
+            any |= name == b"*" && wanted;
+        }
+        any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Option<(Head<'_>, usize)>, Wrong> {
+        read(text.as_bytes())
+    }
+
+    fn path(target: &str) -> Option<String> {
+        path_of(target).map(|path| String::from_utf8_lossy(&path).into_owned())
+    }
+
+    #[test]
+    fn a_head_may_come_in_parts() {
+        let text = "GET /a HTTP/1.1\r\nHost: x\r\nRange: bytes=0-1\r\n\r\nrest";
+        for end in 0..text.len() - 4 {
+            assert!(matches!(parsed(&text[..end]), Ok(None)), "{end}");
+        }
+        let (head, len) = parsed(text).unwrap().unwrap();
+        assert_eq!((head.method, &head.path[..], head.keep), (Method::Get, &b"/a"[..], true));
+        assert_eq!((head.range, len), (Some(&b"bytes=0-1"[..]), text.len() - 4));
+    }
+
+    #[test]
+    fn connections_are_kept_as_the_version_says() {
+        let keeps = |text: &str| parsed(text).unwrap().unwrap().0.keep;
+        assert!(keeps("GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
+        assert!(!keeps("GET / HTTP/1.1\r\nHost: x\r\nConnection: foo, Close\r\n\r\n"));
+        assert!(!keeps("GET / HTTP/1.0\r\n\r\n"));
+        assert!(keeps("GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_apart() {
+        for malformed in [
+            "GET / HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+            "GET /%zz HTTP/1.0\r\n\r\n",
+            "GET /%4 HTTP/1.0\r\n\r\n",
+            "GET a HTTP/1.0\r\n\r\n",
+            "GET / HTTP/1.0\r\nContent-Length: x\r\n\r\n",
+            "GET / HTTP/1.0\r\nContent-Length: +1\r\n\r\n",
+            "GET / HTTP/1.0\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+            "\0\0\0\0",
+        ] {
+            assert_eq!(parsed(malformed).unwrap_err(), Wrong::Malformed, "{malformed:?}");
+        }
+        assert_eq!(parsed("GET / HTTP/2.0\r\n\r\n").unwrap_err(), Wrong::Version);
+        let long = format!("GET /{} HTTP/1.0\r\n", "a".repeat(MOST_BYTES));
+        assert_eq!(parsed(&long).unwrap_err(), Wrong::TooLarge);
+        let many = format!("GET / HTTP/1.0\r\n{}\r\n", "a: b\r\n".repeat(MOST_FIELDS + 1));
+        assert_eq!(parsed(&many).unwrap_err(), Wrong::TooLarge);
+    }
+
+    #[test]
+    fn paths_are_decoded_once() {
+        assert_eq!(path("/a%20b?c").as_deref(), Some("/a b"));
+        assert_eq!(path("/%252e").as_deref(), Some("/%2e"));
+        assert_eq!(path("http://host:1/x/y#z").as_deref(), Some("/x/y"));
+        assert_eq!(path("http://host").as_deref(), Some("/"));
+        assert_eq!(path("*"), None);
+    }
+
+    #[test]
+    fn codings_have_weights() {
+        let takes = |list: &str, coding| {
+            let text = format!("GET / HTTP/1.0\r\nAccept-Encoding: {list}\r\n\r\n");
+            parsed(&text).unwrap().unwrap().0.accepts(coding)
+        };
+        assert!(takes("gzip, deflate, br", Coding::Brotli));
+        assert!(takes("GZIP;q=0.1", Coding::Gzip) && !takes("gzip;q=0.1", Coding::Brotli));
+        assert!(!takes("*, br;q=0", Coding::Brotli) && takes("*", Coding::Gzip));
+        assert!(!takes("br;q=0.000", Coding::Brotli) && !takes("", Coding::Gzip));
+    }
+}

@@ -1,0 +1,89 @@
+//! Which part of contents is asked for (RFC 9110, 14). What is no valid range is as good as none; what lies beyond the end of the
+//! contents cannot be satisfied.
+
+use http_range_header::{EndPosition, StartPosition, parse_range_header};
+use std::ops::Range;
+
+/// Ranges that are served at most; who asks for more gets the whole.
+const MOST: usize = 16;
+
+/// What is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All.
+    Whole,
+    /// One range, or several in the order in which they were asked for.
+    Ranges(Vec<Range<u64>>),
+    /// 416.
+    Beyond,
+}
+
+/// What a field `Range` asks for of contents of `len` bytes.
+pub(crate) fn part(field: &[u8], len: u64) -> Part {
+    let Some(parsed) = std::str::from_utf8(field).ok().and_then(|f| parse_range_header(f).ok())
+    else {
+        return Part::Whole;
+    };
+    let all: Vec<_> = parsed.ranges.iter().map(|one| range(one.start, one.end, len)).collect();
+    if all.len() > MOST || all.iter().flatten().any(|range| range.start > range.end) {
+        return Part::Whole;
+    }
+    let there: Vec<_> = all.into_iter().flatten().filter(|range| !range.is_empty()).collect();
+    // Many that overlap are how a server is made to send much more than it has.
+    let sum: u64 = there.iter().map(|range| range.end - range.start).sum();
+    match there.is_empty() {
+        true => Part::Beyond,
+        false if there.len() > 1 && sum > len => Part::Whole,
+        false => Part::Ranges(there),
+    }
+}
+
+/// `None` if it lies beyond the end.
+fn range(start: StartPosition, end: EndPosition, len: u64) -> Option<Range<u64>> {
+    let start = match start {
+        StartPosition::Index(at) => at,
+        StartPosition::FromLast(0) => return None,
+        StartPosition::FromLast(count) => len.saturating_sub(count),
+    };
+    let end = match end {
+        EndPosition::Index(last) if last < start => return Some(Range { start: 1, end: 0 }),
+        EndPosition::Index(last) => last.saturating_add(1).min(len),
+        EndPosition::LastByte => len,
+    };
+    (start < len).then_some(start..end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(list: &[(u64, u64)]) -> Part {
+        Part::Ranges(list.iter().map(|&(start, end)| start..end).collect())
+    }
+
+    #[test]
+    fn ranges_are_as_the_rfc_says() {
+        assert_eq!(part(b"bytes=0-0", 10), ranges(&[(0, 1)]));
+        assert_eq!(part(b"bytes=2-", 10), ranges(&[(2, 10)]));
+        assert_eq!(part(b"bytes=-3", 10), ranges(&[(7, 10)]));
+        assert_eq!(part(b"bytes=-30", 10), ranges(&[(0, 10)]));
+        assert_eq!(part(b"bytes=5-100", 10), ranges(&[(5, 10)]));
+        assert_eq!(part(b"bytes=0-1,8-9", 10), ranges(&[(0, 2), (8, 10)]));
+        assert_eq!(part(b"bytes=0-1,50-", 10), ranges(&[(0, 2)]));
+    }
+
+    #[test]
+    fn what_lies_beyond_is_told_from_what_is_wrong() {
+        assert_eq!(part(b"bytes=10-", 10), Part::Beyond);
+        assert_eq!(part(b"bytes=0-", 0), Part::Beyond);
+        assert_eq!(part(b"bytes=-0", 10), Part::Beyond);
+        for wrong in
+            [&b"bytes=5-4"[..], b"bytes=", b"bytes=a-b", b"lines=0-1", b"\xff", b"bytes=--1"]
+        {
+            assert_eq!(part(wrong, 10), Part::Whole, "{wrong:?}");
+        }
+        assert_eq!(part(b"bytes=0-9,0-9", 10), Part::Whole);
+        let many = format!("bytes={}", vec!["0-0"; MOST + 1].join(","));
+        assert_eq!(part(many.as_bytes(), 1000), Part::Whole);
+    }
+}

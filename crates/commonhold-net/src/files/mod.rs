@@ -1,0 +1,73 @@
+//! A file server: a directory of files, over HTTP/1.1 and over a protocol as simple as can be, from one cache that all its
+//! workers share.
+//!
+//! ```
+//! use commonhold_net::files::{Server, ServerOptions};
+//! use std::io::{Read, Write};
+//! use std::net::{TcpListener, TcpStream};
+//!
+//! # let dir = std::env::temp_dir().join(format!("commonhold-files-{}", std::process::id()));
+//! # std::fs::create_dir_all(&dir).unwrap();
+//! std::fs::write(dir.join("hello.txt"), "hello")?;
+//! let listener = TcpListener::bind("127.0.0.1:0")?;
+//! let address = listener.local_addr()?;
+//! let server = Server::start(ServerOptions::new(&dir), &[listener.into()])?;
+//!
+//! let mut client = TcpStream::connect(address)?;
+//! client.write_all(b"hello.txt\n")?;
+//! let mut contents = String::new();
+//! client.read_to_string(&mut contents)?;
+//! assert_eq!(contents, "hello");
+//! # drop(server);
+//! # std::fs::remove_dir_all(&dir)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Five choices are traits, and every combination of their implementations is compiled:
+//!
+//! | choice | trait | implementations |
+//! |---|---|---|
+//! | loop | [`Driver`](crate::event::Driver) | epoll, pool, uring |
+//! | request map | [`requests::Requests`] | std, hashbrown, slab |
+//! | cache | [`store::Cache`] | none, std, hashbrown, hold |
+//! | eviction | [`store::Eviction`] | none, mutex, lockfree |
+//! | files | [`source::Source`] | sendfile, sqlite |
+//!
+//! | module | idea |
+//! |---|---|
+//! | [`layout`] | how ids name files |
+//! | [`source`] | where files are; `stamp`: which version of one |
+//! | [`store`] | contents in memory; `packed`: as they are kept there |
+//! | `shelf` | the two together: what is kept, as long as it is fresh, or the source |
+//! | `protocol`, `http` | what a client asks for |
+//! | `reply`, `payload` | what it gets, and as what the driver sends it |
+//! | [`requests`], `connection` | what is known of each connection |
+//! | `worker` | one thread that serves; `server`: all of them |
+//! | `counts` | what they did |
+
+mod connection;
+mod counts;
+mod http;
+pub mod layout;
+mod packed;
+mod payload;
+mod protocol;
+mod reply;
+pub mod requests;
+mod server;
+mod shelf;
+pub mod source;
+mod stamp;
+pub mod store;
+mod worker;
+
+pub use crate::choices::UnknownChoice;
+pub use connection::Patience;
+pub use counts::{Counts, ServerReport};
+pub use layout::LayoutKind;
+pub use payload::Contents;
+pub use protocol::ProtocolKind;
+pub use requests::RequestsKind;
+pub use server::{FILES, Server, ServerOptions};
+pub use source::SourceKind;
+pub use stamp::Stamp;

@@ -1,0 +1,168 @@
+//! What a file server sends: a head that it made, contents of a file that are kept, or a part of a file itself.
+//!
+//! # Safety
+//! The bytes belong to the value: they are on the heap, are never changed, and stay where they are when it is moved.
+#![allow(unsafe_code)]
+
+use crate::event::{FilePart, Outgoing};
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr;
+use std::sync::Arc;
+
+/// Contents of a file, as a cache keeps them; they stay as they are while the value lives.
+#[derive(Clone, Debug)]
+pub enum Contents {
+    /// A copy of one's own.
+    Own(Vec<u8>),
+    /// Shared with the cache.
+    Shared(Arc<Box<[u8]>>),
+}
+
+impl Contents {
+    /// The same, of which a clone is no copy.
+    pub(crate) fn into_shared(self) -> Contents {
+        match self {
+            Contents::Own(bytes) => Contents::Shared(Arc::new(bytes.into_boxed_slice())),
+            shared => shared,
+        }
+    }
+}
+
+impl AsRef<[u8]> for Contents {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Contents::Own(bytes) => bytes,
+            Contents::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl From<Vec<u8>> for Contents {
+    fn from(bytes: Vec<u8>) -> Contents {
+        Contents::Own(bytes)
+    }
+}
+
+impl From<Arc<Box<[u8]>>> for Contents {
+    fn from(bytes: Arc<Box<[u8]>>) -> Contents {
+        Contents::Shared(bytes)
+    }
+}
+
+/// Bytes on their way to a client: `head`, then a range of contents; or a part of a file.
+#[derive(Debug)]
+pub(crate) struct Payload {
+    head: Vec<u8>,
+    contents: Option<Contents>,
+    /// Of the contents.
+    range: Range<usize>,
+    file: Option<(Arc<OwnedFd>, u64)>,
+    /// Of head and range, or of the file's part.
+    left: u64,
+    /// Of head and range.
+    sent: usize,
+    followed: bool,
+}
+
+impl Payload {
+    /// Words of the server's own.
+    pub(crate) fn words(head: Vec<u8>) -> Payload {
+        let left = head.len() as u64;
+        Payload { head, contents: None, range: 0..0, file: None, left, sent: 0, followed: false }
+    }
+
+    /// Words, then a range of contents; what of the range is beyond their end is left out.
+    pub(crate) fn contents(head: Vec<u8>, contents: Contents, range: Range<usize>) -> Payload {
+        let end = range.end.min(contents.as_ref().len());
+        let range = range.start.min(end)..end;
+        let left = (head.len() + range.len()) as u64;
+        let contents = Some(contents);
+        Payload { head, contents, range, file: None, left, sent: 0, followed: false }
+    }
+
+    /// `len` bytes of a file from `offset` on.
+    pub(crate) fn file(file: Arc<OwnedFd>, offset: u64, len: u64) -> Payload {
+        let mut payload = Payload::words(Vec::new());
+        (payload.file, payload.left) = (Some((file, offset)), len);
+        payload
+    }
+
+    /// The same, of which it is known that more follows at once.
+    pub(crate) fn followed(mut self) -> Payload {
+        self.followed = true;
+        self
+    }
+
+    /// Notes that `len` more bytes are sent; how many are left.
+    pub(crate) fn advance(&mut self, len: usize) -> u64 {
+        self.left = self.left.saturating_sub(len as u64);
+        self.sent += len;
+        if let Some((_, offset)) = &mut self.file {
+            *offset += len as u64;
+        }
+        self.left
+    }
+
+    /// The contents, for another use of their memory.
+    pub(crate) fn into_contents(self) -> Option<Contents> {
+        self.contents
+    }
+}
+
+fn part(bytes: &[u8], sent: usize) -> libc::iovec {
+    let rest = bytes.get(sent..).unwrap_or_default();
+    match rest.is_empty() {
+        true => libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 },
+        false => libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() },
+    }
+}
+
+// SAFETY: both ranges are of vectors and `Arc`s that the value owns and never changes while it is lent; moving it leaves them
+// where they are on the heap. They may be read from any thread, for nobody writes them.
+unsafe impl Outgoing for Payload {
+    fn parts(&self) -> [libc::iovec; 2] {
+        let body = self.contents.as_ref().map_or(&[][..], |c| &c.as_ref()[self.range.clone()]);
+        [part(&self.head, self.sent), part(body, self.sent.saturating_sub(self.head.len()))]
+    }
+
+    fn file(&self) -> Option<FilePart<'_>> {
+        let (file, offset) = self.file.as_ref()?;
+        let len = usize::try_from(self.left).unwrap_or(usize::MAX);
+        Some(FilePart { file: file.as_fd(), offset: *offset, len })
+    }
+
+    fn is_followed(&self) -> bool {
+        self.followed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lens(payload: &Payload) -> [usize; 2] {
+        payload.parts().map(|part| part.iov_len)
+    }
+
+    #[test]
+    fn what_is_left_shrinks_from_the_front() {
+        let contents = Contents::from(Arc::new(Box::<[u8]>::from(&b"0123456789"[..])));
+        let mut payload = Payload::contents(b"head".to_vec(), contents, 2..8);
+        assert_eq!(lens(&payload), [4, 6]);
+        assert_eq!(payload.advance(3), 7);
+        assert_eq!(lens(&payload), [1, 6]);
+        assert_eq!(payload.advance(3), 4);
+        assert_eq!(lens(&payload), [0, 4]);
+        assert_eq!(payload.advance(4), 0);
+        assert_eq!(lens(&payload), [0, 0]);
+    }
+
+    #[test]
+    fn ranges_beyond_the_end_are_cut() {
+        let payload = Payload::contents(Vec::new(), Contents::Own(vec![1; 5]), 3..9);
+        assert_eq!(lens(&payload), [0, 2]);
+        let payload = Payload::contents(Vec::new(), Contents::Own(vec![1; 5]), 7..9);
+        assert_eq!(lens(&payload), [0, 0]);
+    }
+}

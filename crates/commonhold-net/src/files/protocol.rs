@@ -1,0 +1,103 @@
+//! Which protocol a client speaks, and where its next request ends.
+//!
+//! The simple protocol (after the forerunner's): the client connects and sends an id; it gets the file's bytes, or one zero byte
+//! if nothing is under the id, and the connection closes. An id ends with a newline, with the client's end of sending, or where
+//! all ids of the layout end that have a fixed length.
+//!
+//! Where both are spoken, a first line that ends with ` HTTP/` and a version begins HTTP; everything else is an id.
+
+use super::http::head::MOST_BYTES;
+use super::layout::Layout;
+use std::ops::Range;
+
+/// Which protocols are spoken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ProtocolKind {
+    /// HTTP/1.1.
+    Http,
+    /// Ids and bytes.
+    Simple,
+    /// Either; what a connection begins with tells.
+    #[default]
+    Both,
+}
+
+crate::choices::words!(ProtocolKind { Http => "http", Simple => "simple", Both => "both" });
+
+/// What a connection begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Beginning {
+    /// More has to come first.
+    Unknown,
+    /// HTTP, from here on.
+    Http,
+    /// The id, where it stands in the input.
+    Simple(Range<usize>),
+}
+
+/// What `input` begins with; `ended`: nothing more will come.
+pub(crate) fn begin(
+    spoken: ProtocolKind,
+    layout: &dyn Layout,
+    input: &[u8],
+    ended: bool,
+) -> Beginning {
+    if spoken == ProtocolKind::Http {
+        return Beginning::Http;
+    }
+    if let Some(len) = layout.id_len()
+        && input.len() >= len
+        && layout.id(&input[..len]).is_some()
+    {
+        return Beginning::Simple(0..len);
+    }
+    let line = input.iter().position(|&byte| byte == b'\n');
+    let end = match line {
+        Some(end) => end,
+        None if ended || input.len() > MOST_BYTES => input.len(),
+        None => return Beginning::Unknown,
+    };
+    let line = input[..end].strip_suffix(b"\r").unwrap_or(&input[..end]);
+    match spoken == ProtocolKind::Both && is_http(line) {
+        true => Beginning::Http,
+        false => Beginning::Simple(0..line.len()),
+    }
+}
+
+fn is_http(line: &[u8]) -> bool {
+    let last = line.rsplit(|&byte| byte == b' ').next().unwrap_or_default();
+    last.len() < line.len() && last.starts_with(b"HTTP/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::{Tree, Zotero};
+    use super::*;
+
+    fn both(layout: &dyn Layout, input: &str, ended: bool) -> Beginning {
+        begin(ProtocolKind::Both, layout, input.as_bytes(), ended)
+    }
+
+    #[test]
+    fn ids_end_in_three_ways() {
+        let tree = Tree::new(None);
+        assert_eq!(both(&tree, "a/b", false), Beginning::Unknown);
+        assert_eq!(both(&tree, "a/b", true), Beginning::Simple(0..3));
+        assert_eq!(both(&tree, "a/b\r\nmore", false), Beginning::Simple(0..3));
+        assert_eq!(both(&Zotero, "ABCD123", false), Beginning::Unknown);
+        assert_eq!(both(&Zotero, "ABCD1234", false), Beginning::Simple(0..8));
+        assert_eq!(both(&Zotero, "abc\n", false), Beginning::Simple(0..3));
+    }
+
+    #[test]
+    fn http_is_told_by_its_first_line() {
+        for layout in [&Tree::new(None) as &dyn Layout, &Zotero] {
+            assert_eq!(both(layout, "GET /ABCDEFGH HTTP/1.1\r\n", false), Beginning::Http);
+            assert_eq!(both(layout, "GET /ABCDEFGH HTTP/1.1\r", false), Beginning::Unknown);
+        }
+        assert_eq!(both(&Tree::new(None), "a file\n", false), Beginning::Simple(0..6));
+        let simple = begin(ProtocolKind::Simple, &Tree::new(None), b"GET / HTTP/1.1\n", false);
+        assert_eq!(simple, Beginning::Simple(0..14));
+        assert_eq!(begin(ProtocolKind::Http, &Zotero, b"ABCD1234", false), Beginning::Http);
+    }
+}

@@ -1,0 +1,436 @@
+//! From a request to what is sent.
+
+use super::http::answer::{Dates, Lines, status_line};
+use super::http::conditions::{Verdict, range_holds, verdict};
+use super::http::head::{Head, Method, Wrong};
+use super::http::range::{Part, part};
+use super::layout::Layout;
+use super::packed::Packed;
+use super::payload::{Contents, Payload};
+use super::shelf::{Shelf, Stock};
+use super::source::{Coding, Source};
+use super::store::Store;
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+/// What the simple protocol answers to an id that nothing is under.
+const UNKNOWN: [u8; 1] = [0];
+/// Between the parts of an answer with several ranges. Contents that have it would have to be made for it.
+const BOUNDARY: &str = "commonhold-7d1c0a8e5b3f4296";
+/// Bytes of a file that are read at once, where the kernel cannot send from it.
+const AT_ONCE: usize = 256 << 10;
+const CLOSE: &str = "Connection: close\r\n";
+const KEEP: &str = "Connection: keep-alive\r\n";
+
+/// A part of what is sent.
+pub(crate) enum Piece<H> {
+    Ready(Payload),
+    /// A range of a file of the source.
+    Open {
+        handle: H,
+        range: Range<u64>,
+    },
+}
+
+/// What is sent.
+pub(crate) struct Reply<H> {
+    pub(crate) pieces: VecDeque<Piece<H>>,
+    /// Of HTTP; 200 or 404 of the simple protocol.
+    pub(crate) status: u16,
+    /// Whether the connection goes on afterwards.
+    pub(crate) keep: bool,
+    /// Contents were sent that had been kept.
+    pub(crate) hit: bool,
+    /// Contents were looked for and found.
+    pub(crate) found: bool,
+}
+
+impl<H> Reply<H> {
+    fn of(status: u16, keep: bool) -> Reply<H> {
+        Reply { pieces: VecDeque::new(), status, keep, hit: false, found: false }
+    }
+
+    fn with(mut self, payload: Payload) -> Reply<H> {
+        self.pieces.push_back(Piece::Ready(payload));
+        self
+    }
+}
+
+/// What replies are made with, beside the shelf.
+pub(crate) struct Desk {
+    pub(crate) layout: Arc<dyn Layout>,
+    dates: Dates,
+    /// The time, as of the events that are being dealt with.
+    pub(crate) now: Instant,
+    pub(crate) wall: SystemTime,
+    /// Connections are not kept any more.
+    pub(crate) closing: bool,
+}
+
+impl Desk {
+    pub(crate) fn new(layout: Arc<dyn Layout>) -> Desk {
+        let (dates, now, wall) = (Dates::default(), Instant::now(), SystemTime::now());
+        Desk { layout, dates, now, wall, closing: false }
+    }
+
+    /// The head up to what the contents say of themselves.
+    fn begin(&mut self, status: u16, keep: bool, explicit: bool) -> String {
+        let mut head = String::with_capacity(512);
+        head.push_str(status_line(status));
+        head.push_str(self.dates.line(self.wall));
+        match keep {
+            false => head.push_str(CLOSE),
+            true if explicit => head.push_str(KEEP),
+            true => {}
+        }
+        head
+    }
+
+    /// An answer without contents of a file: its status as text.
+    fn plain<H>(&mut self, status: u16, keep: bool, is_head: bool, more: &str) -> Reply<H> {
+        let mut head = self.begin(status, keep, keep);
+        let phrase = &status_line(status)[9..];
+        let _ = write!(
+            head,
+            "{more}Content-Length: {}\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n",
+            phrase.len()
+        );
+        if !is_head {
+            head.push_str(phrase);
+        }
+        Reply::of(status, keep).with(Payload::words(head.into_bytes()))
+    }
+
+    /// What is said to a peer that asks for nothing that can be answered; its connection ends.
+    pub(crate) fn refuse<H>(&mut self, wrong: Wrong) -> Reply<H> {
+        let status = match wrong {
+            Wrong::Malformed => 400,
+            Wrong::TooLarge => 431,
+            Wrong::Version => 505,
+        };
+        self.plain(status, false, false, "")
+    }
+
+    /// What is said to a peer that takes too long.
+    pub(crate) fn give_up<H>(&mut self) -> Reply<H> {
+        self.plain(408, false, false, "")
+    }
+
+    /// Answers a request of HTTP.
+    pub(crate) fn http<S: Store, F: Source>(
+        &mut self,
+        shelf: &mut Shelf<S, F>,
+        head: &Head<'_>,
+    ) -> Reply<F::Handle> {
+        // A body would have to be received first; nothing that is served here takes one.
+        let keep = head.keep && head.body == Some(0) && !self.closing;
+        let is_head = head.method == Method::Head;
+        if head.method == Method::Other {
+            return self.plain(405, keep, false, "Allow: GET, HEAD\r\n");
+        }
+        match self.contents(shelf, head, keep) {
+            Ok(Some(reply)) => reply,
+            Ok(None) => match self.location(shelf, head) {
+                Some(location) => self.plain(301, keep, is_head, &location),
+                None => self.plain(404, keep, is_head, ""),
+            },
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.plain(403, keep, is_head, "")
+            }
+            // Descriptors have run out: others will be free soon.
+            Err(error) if is_busy(&error) => self.plain(503, keep, is_head, "Retry-After: 1\r\n"),
+            Err(_) => self.plain(500, keep, is_head, ""),
+        }
+    }
+
+    /// Where a directory is that was asked for without the slash at the end.
+    fn location<S: Store, F: Source>(
+        &self,
+        shelf: &Shelf<S, F>,
+        head: &Head<'_>,
+    ) -> Option<String> {
+        let id = self.layout.id(&head.path)?;
+        let has_index = self.layout.id(&[&head.path[..], b"/"].concat()).is_some();
+        if head.path.ends_with(b"/") || !has_index || !shelf.source().is_directory(&id) {
+            return None;
+        }
+        let (path, query) = match head.target.find('?') {
+            Some(at) => head.target.split_at(at),
+            None => (head.target, ""),
+        };
+        let path = path.split('#').next().unwrap_or_default();
+        path.starts_with('/').then(|| format!("Location: {path}/{query}\r\n"))
+    }
+
+    fn contents<S: Store, F: Source>(
+        &mut self,
+        shelf: &mut Shelf<S, F>,
+        head: &Head<'_>,
+        keep: bool,
+    ) -> io::Result<Option<Reply<F::Handle>>> {
+        let Some(id) = self.layout.id(&head.path) else { return Ok(None) };
+        let Some(seen) = shelf.look(&id, self.now)? else { return Ok(None) };
+        let coding = seen.coding(|coding| head.accepts(coding));
+        let Some(taken) = shelf.take(&id, &seen, coding)? else { return Ok(None) };
+        let mut reply = match taken.stock {
+            Stock::Packed(contents) => self.packed(head, keep, contents),
+            Stock::Open { handle, len, modified, lines } => {
+                self.open(head, keep, &handle, len, modified, &lines, shelf.source())?
+            }
+        };
+        (reply.hit, reply.found) = (taken.hit, true);
+        Ok(Some(reply))
+    }
+
+    /// Answers with contents in memory. The ordinary case, all of them, is one payload of which they are a part as they stand.
+    fn packed<H>(&mut self, head: &Head<'_>, keep: bool, contents: Contents) -> Reply<H> {
+        let Some(packed) = Packed::of(contents.as_ref()) else {
+            return self.plain(500, keep, false, "");
+        };
+        let len = packed.len as u64;
+        match self.decide(head, &packed.lines, packed.modified, len) {
+            Sent::Nothing(status) => self.without(head, status, keep, &packed.lines, len),
+            Sent::Whole => {
+                let range = match head.method {
+                    Method::Head => packed.head.clone(),
+                    _ => packed.head.start..packed.range(&(0..len)).end,
+                };
+                let head = self.begin(200, keep, is_old(head, keep));
+                Reply::of(200, keep).with(Payload::contents(head.into_bytes(), contents, range))
+            }
+            Sent::Ranges(ranges) => {
+                let parts = self.parts(head, keep, &packed.lines, len, &ranges);
+                let ranges: Vec<_> = ranges.iter().map(|range| packed.range(range)).collect();
+                drop(packed);
+                let shared = contents.into_shared();
+                let mut reply = Reply::of(206, keep);
+                for (text, range) in parts.heads.into_iter().zip(ranges) {
+                    reply = reply.with(Payload::contents(text, shared.clone(), range));
+                }
+                reply.with(Payload::words(parts.end))
+            }
+        }
+    }
+
+    /// Answers with contents of the source.
+    #[allow(clippy::too_many_arguments)]
+    fn open<F: Source>(
+        &mut self,
+        head: &Head<'_>,
+        keep: bool,
+        handle: &F::Handle,
+        len: u64,
+        modified: SystemTime,
+        lines: &Lines<'_>,
+        source: &F,
+    ) -> io::Result<Reply<F::Handle>> {
+        match self.decide(head, lines, modified, len) {
+            Sent::Nothing(status) => Ok(self.without(head, status, keep, lines, len)),
+            Sent::Whole => {
+                let mut text = self.begin(200, keep, is_old(head, keep));
+                text.push_str(lines.text());
+                text.push_str("\r\n");
+                let range = if head.method == Method::Head { 0..0 } else { 0..len };
+                let mut reply = Reply::of(200, keep);
+                push(&mut reply, text.into_bytes(), handle, range, source)?;
+                Ok(reply)
+            }
+            Sent::Ranges(ranges) => {
+                let parts = self.parts(head, keep, lines, len, &ranges);
+                let mut reply = Reply::of(206, keep);
+                for (text, range) in parts.heads.into_iter().zip(ranges) {
+                    push(&mut reply, text, handle, range, source)?;
+                }
+                Ok(reply.with(Payload::words(parts.end)))
+            }
+        }
+    }
+
+    /// What of the contents is sent.
+    fn decide(&self, head: &Head<'_>, lines: &Lines<'_>, modified: SystemTime, len: u64) -> Sent {
+        if head.is_plain() {
+            return Sent::Whole;
+        }
+        let validators = lines.validators(modified);
+        match verdict(head, &validators) {
+            Verdict::NotModified => return Sent::Nothing(304),
+            Verdict::Failed => return Sent::Nothing(412),
+            Verdict::Send => {}
+        }
+        // A range is defined for GET alone.
+        let asked =
+            head.range.filter(|_| head.method == Method::Get && range_holds(head, &validators));
+        match asked.map_or(Part::Whole, |field| part(field, len)) {
+            Part::Whole => Sent::Whole,
+            Part::Beyond => Sent::Nothing(416),
+            Part::Ranges(ranges) => Sent::Ranges(ranges),
+        }
+    }
+
+    /// An answer about contents, without them.
+    fn without<H>(
+        &mut self,
+        head: &Head<'_>,
+        status: u16,
+        keep: bool,
+        lines: &Lines<'_>,
+        len: u64,
+    ) -> Reply<H> {
+        match status {
+            304 => {
+                let mut text = self.begin(304, keep, is_old(head, keep));
+                text.push_str(lines.rest());
+                text.push_str("\r\n");
+                Reply::of(304, keep).with(Payload::words(text.into_bytes()))
+            }
+            416 => self.plain(416, keep, false, &format!("Content-Range: bytes */{len}\r\n")),
+            other => self.plain(other, keep, head.method == Method::Head, ""),
+        }
+    }
+
+    /// What stands before, between and behind ranges.
+    fn parts(
+        &mut self,
+        head: &Head<'_>,
+        keep: bool,
+        lines: &Lines<'_>,
+        len: u64,
+        ranges: &[Range<u64>],
+    ) -> Parts {
+        let mut text = self.begin(206, keep, is_old(head, keep));
+        let (kind, rest) = (lines.kind(), lines.rest());
+        let at = |range: &Range<u64>| {
+            format!("Content-Range: bytes {}-{}/{len}\r\n", range.start, range.end - 1)
+        };
+        let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        if let [range] = ranges {
+            let at = at(range);
+            let _ =
+                write!(text, "Content-Length: {bytes}\r\n{at}Content-Type: {kind}\r\n{rest}\r\n");
+            return Parts { heads: vec![text.into_bytes()], end: Vec::new() };
+        }
+        let head = |range| format!("\r\n--{BOUNDARY}\r\nContent-Type: {kind}\r\n{}\r\n", at(range));
+        let mut heads: Vec<Vec<u8>> = ranges.iter().map(head).map(String::into_bytes).collect();
+        let end = format!("\r\n--{BOUNDARY}--\r\n").into_bytes();
+        let words: usize = heads.iter().map(Vec::len).sum::<usize>() + end.len();
+        let _ = write!(
+            text,
+            "Content-Length: {}\r\nContent-Type: multipart/byteranges; boundary={BOUNDARY}\r\n{rest}\r\n",
+            bytes + words as u64,
+        );
+        heads[0].splice(0..0, text.into_bytes());
+        Parts { heads, end }
+    }
+
+    /// Answers a request of the simple protocol: contents, or one zero byte; then the connection ends.
+    pub(crate) fn simple<S: Store, F: Source>(
+        &mut self,
+        shelf: &mut Shelf<S, F>,
+        id: &[u8],
+    ) -> Reply<F::Handle> {
+        // What it cannot read it does not have, as far as this protocol can tell.
+        match self.simple_contents(shelf, id) {
+            Ok(Some(reply)) => reply,
+            Ok(None) | Err(_) => Reply::of(404, false).with(Payload::words(UNKNOWN.to_vec())),
+        }
+    }
+
+    fn simple_contents<S: Store, F: Source>(
+        &mut self,
+        shelf: &mut Shelf<S, F>,
+        id: &[u8],
+    ) -> io::Result<Option<Reply<F::Handle>>> {
+        let Some(id) = self.layout.id(id) else { return Ok(None) };
+        let Some(seen) = shelf.look(&id, self.now)? else { return Ok(None) };
+        let Some(taken) = shelf.take(&id, &seen, Coding::Plain)? else { return Ok(None) };
+        let mut reply = Reply::of(200, false);
+        match taken.stock {
+            Stock::Packed(contents) => {
+                let Some(packed) = Packed::of(contents.as_ref()) else { return Ok(None) };
+                let range = packed.range(&(0..packed.len as u64));
+                reply = reply.with(Payload::contents(Vec::new(), contents, range));
+            }
+            Stock::Open { handle, len, .. } => {
+                push(&mut reply, Vec::new(), &handle, 0..len, shelf.source())?;
+            }
+        }
+        (reply.hit, reply.found) = (taken.hit, true);
+        Ok(Some(reply))
+    }
+}
+
+/// Words around ranges.
+struct Parts {
+    /// Before each.
+    heads: Vec<Vec<u8>>,
+    end: Vec<u8>,
+}
+
+/// What of contents is sent.
+enum Sent {
+    Whole,
+    Ranges(Vec<Range<u64>>),
+    /// Only this status.
+    Nothing(u16),
+}
+
+/// Whether it has to be said that the connection is kept: to peers of HTTP/1.0.
+fn is_old(head: &Head<'_>, keep: bool) -> bool {
+    keep && head.is_old
+}
+
+/// Appends words and a range of a file of the source.
+///
+/// # Errors
+/// Those of reading it; if it has ended before the range.
+fn push<F: Source>(
+    reply: &mut Reply<F::Handle>,
+    text: Vec<u8>,
+    handle: &F::Handle,
+    range: Range<u64>,
+    source: &F,
+) -> io::Result<()> {
+    let len = range.end - range.start;
+    if len == 0 {
+        reply.pieces.push_back(Piece::Ready(Payload::words(text)));
+    } else if let Some(file) = F::file(handle) {
+        if !text.is_empty() {
+            reply.pieces.push_back(Piece::Ready(Payload::words(text).followed()));
+        }
+        reply.pieces.push_back(Piece::Ready(Payload::file(file, range.start, len)));
+    } else {
+        let first = next(source, handle, &range)?;
+        let sent = first.len();
+        reply.pieces.push_back(Piece::Ready(Payload::contents(text, first.into(), 0..sent)));
+        let range = range.start + sent as u64..range.end;
+        if !range.is_empty() {
+            reply.pieces.push_back(Piece::Open { handle: handle.clone(), range });
+        }
+    }
+    Ok(())
+}
+
+/// The next bytes of a range of a file that the kernel cannot send from.
+///
+/// # Errors
+/// Those of reading it; if it has ended before the range.
+pub(crate) fn next<F: Source>(
+    source: &F,
+    handle: &F::Handle,
+    range: &Range<u64>,
+) -> io::Result<Vec<u8>> {
+    let most = usize::try_from(range.end - range.start).map_or(AT_ONCE, |len| len.min(AT_ONCE));
+    let bytes = source.read(handle, range.start, most)?;
+    match bytes.is_empty() {
+        true => Err(io::ErrorKind::UnexpectedEof.into()),
+        false => Ok(bytes),
+    }
+}
+
+fn is_busy(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
+}

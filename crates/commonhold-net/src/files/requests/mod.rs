@@ -1,0 +1,77 @@
+//! Request maps: what is known of each connection. Each is one file that implements [`Requests`].
+
+mod hashbrown;
+mod slab;
+mod std;
+
+pub use hashbrown::Hashbrown;
+pub use slab::Slab;
+pub use std::Std;
+
+use crate::event::SocketId;
+
+/// Connections by their sockets.
+pub trait Requests<C>: Default {
+    /// Notes a connection under a new socket.
+    fn insert(&mut self, socket: SocketId, connection: C);
+
+    /// The connection of a socket.
+    fn get(&mut self, socket: SocketId) -> Option<&mut C>;
+
+    /// Forgets a connection.
+    fn remove(&mut self, socket: SocketId) -> Option<C>;
+
+    /// How many there are.
+    fn len(&self) -> usize;
+
+    /// Calls `each` for all of them, in any order.
+    fn each(&mut self, each: impl FnMut(SocketId, &mut C));
+}
+
+/// Which request map is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RequestsKind {
+    /// [`Std`].
+    Std,
+    /// [`Hashbrown`].
+    Hashbrown,
+    /// [`Slab`].
+    #[default]
+    Slab,
+}
+
+crate::choices::words!(RequestsKind { Std => "std", Hashbrown => "hashbrown", Slab => "slab" });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conforms<R: Requests<u64>>() {
+        let mut requests = R::default();
+        let id = |index: u64, generation: u64| SocketId::from_bits(generation << 32 | index);
+        for index in 0..100 {
+            requests.insert(id(index, 0), index);
+        }
+        assert_eq!(requests.len(), 100);
+        assert_eq!(requests.remove(id(7, 0)), Some(7));
+        assert_eq!(requests.remove(id(7, 0)), None);
+        // The place of a socket that is gone is another one's.
+        requests.insert(id(7, 1), 1007);
+        assert_eq!(requests.get(id(7, 0)), None);
+        assert_eq!(requests.get(id(7, 1)), Some(&mut 1007));
+        assert_eq!(requests.get(id(100, 0)), None);
+        let (mut count, mut sum) = (0, 0);
+        requests.each(|socket, value| {
+            assert_eq!(socket.to_bits() as u32 as u64, *value % 1000);
+            (count, sum) = (count + 1, sum + *value);
+        });
+        assert_eq!((count, sum), (100, (0..100).sum::<u64>() + 1000));
+    }
+
+    #[test]
+    fn all_request_maps_do_the_same() {
+        conforms::<Std<u64>>();
+        conforms::<Hashbrown<u64>>();
+        conforms::<Slab<u64>>();
+    }
+}

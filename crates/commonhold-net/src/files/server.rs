@@ -1,0 +1,380 @@
+//! A server: worker threads that serve the same files from the same sockets, with one store.
+//!
+//! Five choices make a worker: the loop, the request map, the cache, the eviction and the source. Each is a type; a worker is
+//! compiled for every combination, and which one runs is decided here, once.
+
+use super::connection::{Connection, Patience};
+use super::counts::ServerReport;
+use super::layout::{Layout, LayoutKind};
+use super::payload::Payload;
+use super::protocol::ProtocolKind;
+use super::reply::Desk;
+use super::requests::{Hashbrown, Requests, RequestsKind, Slab, Std};
+use super::shelf::Shelf;
+#[cfg(feature = "sqlite")]
+use super::source::Database;
+use super::source::{Directory, FileTree, Source, SourceKind, Symlinks};
+use super::store::{CacheKind, EvictionKind, Store, WithStore, choose_store};
+use super::worker::{Rules, Signal, Worker};
+use crate::event::{
+    Chosen, Driver, LoopKind, Options, Waker, WithDriver, block_broken_pipes, choose,
+};
+use crate::replicate::report::Reporter;
+use commonhold::{Error, ErrorKind, Hold, Log, Result};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// The map in a hold in which contents are kept.
+pub const FILES: &str = ".files";
+
+/// What is served, and how. `ServerOptions::new` has defaults for everything but the place.
+#[derive(Clone)]
+pub struct ServerOptions {
+    /// The directory, or the database of [`SourceKind::Sqlite`].
+    pub place: PathBuf,
+    /// How ids name files.
+    pub layout: LayoutKind,
+    /// What a directory is answered with, in a layout that has some; `None` for nothing.
+    pub index: Option<String>,
+    /// Which symlinks are followed.
+    pub symlinks: Symlinks,
+    /// Which protocols are spoken.
+    pub spoken: ProtocolKind,
+    /// The loop.
+    pub kind: LoopKind,
+    /// The request map.
+    pub requests: RequestsKind,
+    /// Where contents are kept.
+    pub cache: CacheKind,
+    /// What goes when there is no room for more.
+    pub eviction: EvictionKind,
+    /// Where files are.
+    pub source: SourceKind,
+    /// Bytes that are kept at most.
+    pub cache_bytes: u64,
+    /// Contents of more bytes are never kept, but sent from the source.
+    pub most_kept: u64,
+    /// For how long a change may go unnoticed.
+    pub fresh: Duration,
+    /// How long peers may take.
+    pub patience: Patience,
+    /// Connections of one thread at most.
+    pub most_connections: usize,
+    /// Threads that serve.
+    pub threads: usize,
+    /// The hold of [`CacheKind::Hold`], of reports and of the log.
+    pub hold: Option<Hold>,
+    /// Where requests are noted.
+    pub log: Option<Log>,
+    /// What is reported as the addresses at which is listened.
+    pub listens: Vec<String>,
+}
+
+impl ServerOptions {
+    /// Serves what is there, as measured best: see `docs/performance.md`.
+    #[must_use]
+    pub fn new(place: impl Into<PathBuf>) -> ServerOptions {
+        ServerOptions {
+            place: place.into(),
+            layout: LayoutKind::default(),
+            index: Some("index.html".to_owned()),
+            symlinks: Symlinks::default(),
+            spoken: ProtocolKind::default(),
+            kind: LoopKind::Epoll,
+            requests: RequestsKind::default(),
+            cache: CacheKind::Hashbrown,
+            eviction: EvictionKind::Lockfree,
+            source: SourceKind::default(),
+            cache_bytes: 256 << 20,
+            most_kept: 256 << 10,
+            fresh: Duration::from_secs(1),
+            patience: Patience::default(),
+            most_connections: 10_000,
+            threads: 1,
+            hold: None,
+            log: None,
+            listens: Vec::new(),
+        }
+    }
+
+    /// All choices, in words.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let ServerOptions { kind, requests, eviction, cache, source, .. } = self;
+        format!(
+            "loop {kind}, requests {requests}, eviction {eviction}, cache {cache}, files {source}"
+        )
+    }
+}
+
+/// A server that runs. Dropping it ends it at once; [`finish`](Self::finish) lets answers be sent first.
+pub struct Server {
+    signal: Arc<Signal>,
+    threads: Vec<Thread>,
+    chosen: Chosen,
+}
+
+struct Thread {
+    waker: Waker,
+    handle: JoinHandle<io::Result<()>>,
+}
+
+/// What all threads of a server share.
+struct Plan {
+    options: ServerOptions,
+    layout: Arc<dyn Layout>,
+    directory: Option<Arc<Directory>>,
+    signal: Arc<Signal>,
+}
+
+impl Server {
+    /// Serves on sockets that listen.
+    ///
+    /// # Errors
+    /// `NotFound`, `Permission`, `Invalid`, `Io` of the directory or the database; those of a hold's map; `Io` if threads or
+    /// descriptors have run out.
+    pub fn start(options: ServerOptions, listeners: &[OwnedFd]) -> Result<Server> {
+        let place = options.place.clone();
+        let layout: Arc<dyn Layout> = options.layout.layout(options.index.as_deref()).into();
+        let directory = match options.source {
+            SourceKind::Sendfile => {
+                let opened = Directory::open(&place, options.symlinks);
+                Some(Arc::new(opened.map_err(|error| failed(&options, &error))?))
+            }
+            SourceKind::Sqlite => {
+                check_database(&options)?;
+                None
+            }
+        };
+        let (cache, eviction, bytes) = (options.cache, options.eviction, options.cache_bytes);
+        let hold = options.hold.clone();
+        let signal = Arc::default();
+        let plan = Arc::new(Plan { options, layout, directory, signal });
+        let begin = Begin { plan: Arc::clone(&plan), listeners };
+        let begun = choose_store(cache, eviction, bytes, hold.as_ref(), FILES, begin)?;
+        let (threads, chosen) = begun.map_err(|error| failed(&plan.options, &error))?;
+        Ok(Server { signal: Arc::clone(&plan.signal), threads, chosen })
+    }
+
+    /// Which loop runs, and why it is another than was wanted.
+    #[must_use]
+    pub fn chosen(&self) -> &Chosen {
+        &self.chosen
+    }
+
+    /// Accepts nothing more, and closes connections once they have the answers to what they asked for. Returns whether all were
+    /// closed within this time; those that were not are closed then.
+    pub fn finish(mut self, patience: Duration) -> bool {
+        self.signal.drain();
+        self.wake();
+        let end = Instant::now() + patience;
+        while self.threads.iter().any(|thread| !thread.handle.is_finished()) {
+            if Instant::now() >= end {
+                self.end();
+                return false;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.end();
+        true
+    }
+
+    /// Whether a thread has ended by itself: the system had no memory for it.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.threads.iter().any(|thread| thread.handle.is_finished())
+    }
+
+    fn wake(&self) {
+        self.threads.iter().for_each(|thread| thread.waker.wake());
+    }
+
+    fn end(&mut self) {
+        self.signal.stop();
+        self.wake();
+        for thread in self.threads.drain(..) {
+            // What it failed with was said by `has_failed`.
+            let _ = thread.handle.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn failed(options: &ServerOptions, error: &io::Error) -> Error {
+    let kind = match error.kind() {
+        io::ErrorKind::NotFound => ErrorKind::NotFound,
+        io::ErrorKind::PermissionDenied => ErrorKind::Permission,
+        io::ErrorKind::InvalidData | io::ErrorKind::NotADirectory => ErrorKind::Invalid,
+        _ => ErrorKind::Io,
+    };
+    Error::new(kind, format!("{}: {error}", options.place.display()))
+}
+
+#[cfg(feature = "sqlite")]
+fn check_database(options: &ServerOptions) -> Result<()> {
+    Database::open(&options.place).map(drop).map_err(|error| failed(options, &error))
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn check_database(_: &ServerOptions) -> Result<()> {
+    let text = "this program was built without sqlite; build it with the feature 'sqlite'";
+    Err(Error::new(ErrorKind::Unsupported, text.to_owned()))
+}
+
+/// Starts the threads.
+struct Begin<'a> {
+    plan: Arc<Plan>,
+    listeners: &'a [OwnedFd],
+}
+
+impl WithStore for Begin<'_> {
+    type Output = io::Result<(Vec<Thread>, Chosen)>;
+
+    fn run<S: Store>(self, store: Arc<S>) -> Self::Output {
+        let (mut threads, mut kind) = (Vec::new(), None);
+        for number in 0..self.plan.options.threads.max(1) {
+            let listeners: io::Result<Vec<_>> =
+                self.listeners.iter().map(OwnedFd::try_clone).collect();
+            let (plan, store, listeners) = (Arc::clone(&self.plan), Arc::clone(&store), listeners?);
+            let (tell, told) = channel();
+            let builder = thread::Builder::new().name(format!("files-{number}"));
+            let handle = builder.spawn(move || serve(&plan, store, listeners, &tell))?;
+            match told.recv() {
+                Ok((waker, chosen)) => {
+                    threads.push(Thread { waker, handle });
+                    kind = Some(chosen);
+                }
+                // It ended before it could say anything; so do those before it.
+                Err(_) => {
+                    self.plan.signal.stop();
+                    threads.iter().for_each(|thread: &Thread| thread.waker.wake());
+                    let ended = handle.join().unwrap_or(Ok(()));
+                    return Err(ended.err().unwrap_or_else(|| io::Error::other("a thread ended")));
+                }
+            }
+        }
+        Ok((threads, kind.unwrap_or(Chosen { kind: LoopKind::Epoll, instead: None })))
+    }
+}
+
+/// A thread's life.
+fn serve<S: Store>(
+    plan: &Plan,
+    store: Arc<S>,
+    listeners: Vec<OwnedFd>,
+    tell: &Sender<(Waker, Chosen)>,
+) -> io::Result<()> {
+    block_broken_pipes();
+    match &plan.directory {
+        Some(directory) => {
+            let tree = FileTree::new(Arc::clone(directory), Arc::clone(&plan.layout));
+            serve_from(plan, store, tree, listeners, tell)
+        }
+        None => serve_database(plan, store, listeners, tell),
+    }
+}
+
+#[cfg(feature = "sqlite")]
+fn serve_database<S: Store>(
+    plan: &Plan,
+    store: Arc<S>,
+    listeners: Vec<OwnedFd>,
+    tell: &Sender<(Waker, Chosen)>,
+) -> io::Result<()> {
+    let database = Database::open(&plan.options.place)?;
+    serve_from(plan, store, database, listeners, tell)
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn serve_database<S: Store>(
+    _: &Plan,
+    _: Arc<S>,
+    _: Vec<OwnedFd>,
+    _: &Sender<(Waker, Chosen)>,
+) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+fn serve_from<S: Store, F: Source>(
+    plan: &Plan,
+    store: Arc<S>,
+    source: F,
+    listeners: Vec<OwnedFd>,
+    tell: &Sender<(Waker, Chosen)>,
+) -> io::Result<()> {
+    let options = &plan.options;
+    let most_kept = match options.cache {
+        CacheKind::None => 0,
+        _ => options.most_kept,
+    };
+    let shelf = Shelf::new(store, source, options.fresh, most_kept);
+    choose(options.kind, &Options::default(), OnDriver { plan, shelf, listeners, tell })?
+}
+
+struct OnDriver<'a, S, F> {
+    plan: &'a Plan,
+    shelf: Shelf<S, F>,
+    listeners: Vec<OwnedFd>,
+    tell: &'a Sender<(Waker, Chosen)>,
+}
+
+impl<S: Store, F: Source> WithDriver<Payload> for OnDriver<'_, S, F> {
+    type Output = io::Result<()>;
+
+    fn run<D: Driver<Payload>>(self, driver: D, chosen: Chosen) -> io::Result<()> {
+        match self.plan.options.requests {
+            RequestsKind::Std => self.work::<D, Std<_>>(driver, chosen),
+            RequestsKind::Hashbrown => self.work::<D, Hashbrown<_>>(driver, chosen),
+            RequestsKind::Slab => self.work::<D, Slab<_>>(driver, chosen),
+        }
+    }
+}
+
+impl<S: Store, F: Source> OnDriver<'_, S, F> {
+    fn work<D, R>(self, driver: D, chosen: Chosen) -> io::Result<()>
+    where
+        D: Driver<Payload>,
+        R: Requests<Connection<F::Handle>>,
+    {
+        let OnDriver { plan, shelf, listeners, tell } = self;
+        let options = &plan.options;
+        let rules = Rules {
+            spoken: options.spoken,
+            patience: options.patience,
+            most_connections: options.most_connections.max(1),
+            log: options.log.clone(),
+        };
+        let waker = driver.waker();
+        let desk = Desk::new(Arc::clone(&plan.layout));
+        let signal = Arc::clone(&plan.signal);
+        let mut worker = Worker::<D, R, S, F>::new(driver, shelf, desk, rules, signal);
+        for listener in listeners {
+            worker.listen(listener)?;
+        }
+        // Who no longer listens has ended: the signal says so.
+        let _ = tell.send((waker, chosen));
+        let place = options.place.display().to_string();
+        let reporter = options.hold.as_ref().map(|hold| Reporter::new(hold, "server", &place));
+        // A report that cannot be made is one that nobody sees.
+        let mut reporter = reporter.and_then(Result::ok);
+        worker.run(|report| {
+            if let Some(reporter) = &mut reporter {
+                reporter.report(false, || ServerReport {
+                    listens: options.listens.clone(),
+                    serves: options.words(),
+                    ..report
+                });
+            }
+        })
+    }
+}

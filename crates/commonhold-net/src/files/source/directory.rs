@@ -1,0 +1,251 @@
+//! A directory from which nothing leads out: every path is resolved by the kernel below it.
+//!
+//! `openat2` with `RESOLVE_BENEATH` (Linux 5.6) refuses `..` above the directory, absolute symlinks and those that lead out,
+//! whatever is renamed meanwhile. Where it is missing each part of a path is opened by itself and no symlink is followed.
+//!
+//! Only regular files are opened: whether something is one is found out without opening it for reading, because that alone does
+//! something to devices and FIFOs.
+
+use crate::files::stamp::Stamp;
+use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::{Errno, retry_on_intr};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path};
+
+/// How often a path is tried that is renamed all the while.
+const TRIES: usize = 16;
+
+/// Which symlinks are followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Symlinks {
+    /// Those that stay below the directory.
+    #[default]
+    Inside,
+    /// All, also those that lead out.
+    All,
+}
+
+/// A directory, open; it stays the same one if it is renamed.
+#[derive(Debug)]
+pub struct Directory {
+    fd: OwnedFd,
+    walk: Walk,
+}
+
+/// How paths are resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Walk {
+    /// Below the directory, by the kernel.
+    Beneath,
+    /// Below the directory, part by part and without symlinks.
+    Parts,
+    /// Wherever symlinks lead.
+    Anywhere,
+}
+
+impl Directory {
+    /// # Errors
+    /// Those of opening a directory.
+    pub fn open(path: &Path, symlinks: Symlinks) -> io::Result<Directory> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = retry_on_intr(|| fs::open(path, flags, Mode::empty()))?;
+        let walk = match symlinks {
+            Symlinks::All => Walk::Anywhere,
+            Symlinks::Inside if has_beneath(&fd) => Walk::Beneath,
+            Symlinks::Inside => Walk::Parts,
+        };
+        Ok(Directory { fd, walk })
+    }
+
+    /// The version of a regular file; `None` if there is none.
+    ///
+    /// # Errors
+    /// `PermissionDenied`; those of the system that say nothing about the file, such as too many open files.
+    pub fn look(&self, path: &Path) -> io::Result<Option<Stamp>> {
+        let Some(file) = absent(self.resolve(path, OFlags::PATH))? else { return Ok(None) };
+        let stat = fs::fstat(&file)?;
+        Ok(is_regular(&stat).then(|| Stamp::of(&stat)))
+    }
+
+    /// Opens a regular file for reading; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`look`](Self::look).
+    pub fn open_file(&self, path: &Path) -> io::Result<Option<(OwnedFd, Stamp)>> {
+        if self.look(path)?.is_none() {
+            return Ok(None);
+        }
+        // Not waiting, should it be a FIFO by now.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let Some(file) = absent(self.resolve(path, flags))? else { return Ok(None) };
+        let stat = fs::fstat(&file)?;
+        Ok(is_regular(&stat).then(|| (file, Stamp::of(&stat))))
+    }
+
+    /// Whether it is a directory, and no symlink to one.
+    pub(crate) fn is_directory(&self, path: &Path) -> bool {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        self.resolve(path, flags).is_ok()
+    }
+
+    /// The names in a directory, in no order; none if there is no such directory.
+    ///
+    /// # Errors
+    /// As [`look`](Self::look).
+    pub fn names(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let Some(fd) = absent(self.resolve(path, flags))? else { return Ok(Vec::new()) };
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&fd)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if !matches!(name, b"." | b"..") {
+                names.push(OsString::from_vec(name.to_vec()));
+            }
+        }
+        Ok(names)
+    }
+
+    fn resolve(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = flags | OFlags::CLOEXEC;
+        match self.walk {
+            Walk::Anywhere => retry_on_intr(|| fs::openat(&self.fd, path, flags, Mode::empty())),
+            Walk::Parts => by_parts(self.fd.as_fd(), path, flags),
+            Walk::Beneath => {
+                for _ in 0..TRIES {
+                    match beneath(&self.fd, path, flags) {
+                        // Something on the way was renamed: the kernel cannot tell where it leads.
+                        Err(Errno::AGAIN | Errno::INTR) => {}
+                        other => return other,
+                    }
+                }
+                Err(Errno::AGAIN)
+            }
+        }
+    }
+}
+
+fn beneath(directory: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    fs::openat2(directory, path, flags, Mode::empty(), resolve)
+}
+
+fn has_beneath(directory: &OwnedFd) -> bool {
+    beneath(directory, Path::new("."), OFlags::PATH | OFlags::CLOEXEC).is_ok()
+}
+
+fn by_parts(directory: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let names: Vec<&OsStr> = path.components().filter_map(name).collect::<Result<_, _>>()?;
+    let Some((last, above)) = names.split_last() else {
+        return fs::openat(directory, ".", flags, Mode::empty());
+    };
+    let mut at: Option<OwnedFd> = None;
+    let steps = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    for name in above {
+        let from = at.as_ref().map_or(directory, AsFd::as_fd);
+        at = Some(retry_on_intr(|| fs::openat(from, *name, steps, Mode::empty()))?);
+    }
+    let from = at.as_ref().map_or(directory, AsFd::as_fd);
+    // By path alone a symlink would be opened itself; it is no regular file then.
+    retry_on_intr(|| fs::openat(from, *last, flags | OFlags::NOFOLLOW, Mode::empty()))
+}
+
+fn name(part: Component<'_>) -> Option<Result<&OsStr, Errno>> {
+    match part {
+        Component::Normal(name) => Some(Ok(name)),
+        Component::CurDir => None,
+        _ => Some(Err(Errno::XDEV)),
+    }
+}
+
+fn is_regular(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
+/// What says that there is no such file is no error.
+fn absent(resolved: Result<OwnedFd, Errno>) -> io::Result<Option<OwnedFd>> {
+    match resolved {
+        Ok(fd) => Ok(Some(fd)),
+        // XDEV and LOOP: it would lead out. NXIO: a FIFO or a device that nobody is behind. INVAL: no name for this file system.
+        Err(
+            Errno::NOENT
+            | Errno::NOTDIR
+            | Errno::ISDIR
+            | Errno::LOOP
+            | Errno::XDEV
+            | Errno::NAMETOOLONG
+            | Errno::NXIO
+            | Errno::INVAL,
+        ) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The stamp of whatever a path names, followed; for files that are no part of a directory that is served.
+pub(crate) fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let stat = fs::statat(fs::CWD, path, AtFlags::empty())?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+/// The last name of a path.
+pub(crate) fn last_name(path: &Path) -> Vec<u8> {
+    path.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn served(walk: Walk) -> (tempfile::TempDir, Directory) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        std::fs::create_dir_all(root.join("sub")).unwrap();
+        std::fs::write(dir.path().join("secret"), "secret").unwrap();
+        std::fs::write(root.join("sub/file"), "file").unwrap();
+        symlink("../secret", root.join("out")).unwrap();
+        symlink(dir.path().join("secret"), root.join("absolute")).unwrap();
+        symlink("sub/file", root.join("inside")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        let mut directory = Directory::open(&root, Symlinks::Inside).unwrap();
+        directory.walk = walk;
+        (dir, directory)
+    }
+
+    #[test]
+    fn nothing_leads_out() {
+        for walk in [Walk::Beneath, Walk::Parts] {
+            let (_dir, directory) = served(walk);
+            assert!(directory.open_file(Path::new("sub/file")).unwrap().is_some());
+            for path in ["../secret", "sub/../../secret", "/etc/passwd", "out", "absolute", "loop"]
+            {
+                assert!(directory.look(Path::new(path)).unwrap().is_none(), "{walk:?} {path}");
+                assert!(directory.open_file(Path::new(path)).unwrap().is_none(), "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn symlinks_inside_are_followed_where_the_kernel_can_tell() {
+        let (_dir, directory) = served(Walk::Beneath);
+        assert!(directory.open_file(Path::new("inside")).unwrap().is_some());
+        let (_dir, directory) = served(Walk::Parts);
+        assert!(directory.open_file(Path::new("inside")).unwrap().is_none());
+        let (_dir, directory) = served(Walk::Anywhere);
+        assert!(directory.open_file(Path::new("out")).unwrap().is_some());
+    }
+
+    #[test]
+    fn only_regular_files_are_files() {
+        let (dir, directory) = served(Walk::Beneath);
+        let fifo = dir.path().join("root/fifo");
+        fs::mknodat(fs::CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        for path in ["fifo", "sub", ".", "absent", "sub/file/x"] {
+            assert!(directory.open_file(Path::new(path)).unwrap().is_none(), "{path}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Sources: where the files are. Each is one file that implements [`Source`].
+
+mod directory;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod tree;
+
+pub use directory::{Directory, Symlinks};
+#[cfg(feature = "sqlite")]
+pub use sqlite::{Database, import};
+pub use tree::FileTree;
+
+use super::stamp::{Stamp, mixed_numbers};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// How contents are coded; beside a file may be others with the same contents, compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Coding {
+    /// As they are.
+    Plain,
+    /// Brotli, in a file whose name ends with `.br`.
+    Brotli,
+    /// Gzip, in a file whose name ends with `.gz`.
+    Gzip,
+}
+
+impl Coding {
+    /// The codings of the files beside, the better one first.
+    pub const BESIDE: [Coding; 2] = [Coding::Brotli, Coding::Gzip];
+
+    /// What its file's name ends with, beyond the plain file's.
+    #[must_use]
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Coding::Plain => "",
+            Coding::Brotli => ".br",
+            Coding::Gzip => ".gz",
+        }
+    }
+
+    /// HTTP's name for it.
+    #[must_use]
+    pub fn token(self) -> &'static str {
+        match self {
+            Coding::Plain => "identity",
+            Coding::Brotli => "br",
+            Coding::Gzip => "gzip",
+        }
+    }
+}
+
+/// What is there under an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Found {
+    /// The file's version.
+    pub plain: Stamp,
+    /// Those of the files beside it that are coded and not older, in the order of [`Coding::BESIDE`].
+    pub beside: [Option<Stamp>; 2],
+}
+
+impl Found {
+    /// Without files beside.
+    #[must_use]
+    pub fn alone(plain: Stamp) -> Found {
+        Found { plain, beside: [None; 2] }
+    }
+
+    /// The version of the contents in this coding.
+    #[must_use]
+    pub fn stamp(&self, coding: Coding) -> Option<Stamp> {
+        match coding {
+            Coding::Plain => Some(self.plain),
+            Coding::Brotli => self.beside[0],
+            Coding::Gzip => self.beside[1],
+        }
+    }
+
+    /// All of it as one number.
+    pub(crate) fn to_bits(self) -> u64 {
+        let [brotli, gzip] = self.beside.map(|stamp| stamp.map_or(0, Stamp::to_bits));
+        mixed_numbers(&[self.plain.to_bits(), brotli, gzip])
+    }
+}
+
+/// An open file.
+pub struct Opened<H> {
+    /// What it is read by.
+    pub handle: H,
+    /// Its version.
+    pub stamp: Stamp,
+    /// The end of its name, by which its type is known, without the coding's suffix.
+    pub name: Vec<u8>,
+}
+
+/// Where files are. One belongs to one thread.
+pub trait Source {
+    /// An open file: its contents stay readable while it lives, also if its name is gone.
+    type Handle: Clone;
+
+    /// What is there under an id; `None` if nothing is.
+    ///
+    /// # Errors
+    /// Those of the system; `PermissionDenied` if it may not be read.
+    fn look(&self, id: &[u8]) -> io::Result<Option<Found>>;
+
+    /// Opens what is there under an id, in one coding.
+    ///
+    /// # Errors
+    /// As [`look`](Self::look).
+    fn open(&self, id: &[u8], coding: Coding) -> io::Result<Option<Opened<Self::Handle>>>;
+
+    /// Whether an id names a directory that has an id of its own, with a slash at the end.
+    fn is_directory(&self, id: &[u8]) -> bool;
+
+    /// Reads at most `most` bytes from `offset` on; none if the file ends before. May give fewer before the end.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn read(&self, handle: &Self::Handle, offset: u64, most: usize) -> io::Result<Vec<u8>>;
+
+    /// The file that the kernel can send from, if it is one.
+    fn file(handle: &Self::Handle) -> Option<Arc<OwnedFd>>;
+}
+
+/// Which source is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SourceKind {
+    /// A directory; large files are sent by `sendfile`.
+    #[default]
+    Sendfile,
+    /// A database that [`import`] made.
+    Sqlite,
+}
+
+crate::choices::words!(SourceKind { Sendfile => "sendfile", Sqlite => "sqlite" });

@@ -1,0 +1,66 @@
+//! Which version of a file: what a file system says of it that changes when its contents do.
+//!
+//! Two versions that are written within one tick of the file system's clock, with the same length, have the same stamp. So a
+//! file that changed just now is not kept ([`Stamp::is_settled`]): it is read anew until it has been quiet for a moment.
+
+use rapidhash::v3::{DEFAULT_RAPID_SECRETS, rapidhash_v3_seeded};
+use rustix::fs::Stat;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A tick of the coarsest clock that a local file system uses, and as much again.
+const QUIET_NS: i128 = 100_000_000;
+
+/// A version of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stamp {
+    /// Device and inode, mixed; of a database the row.
+    pub file: u64,
+    /// Bytes.
+    pub len: u64,
+    /// When the contents last changed, in nanoseconds since 1970.
+    pub modified_ns: i128,
+    /// When anything about it last changed, which nobody can set.
+    pub changed_ns: i128,
+}
+
+impl Stamp {
+    /// That of a file.
+    pub(crate) fn of(stat: &Stat) -> Stamp {
+        let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
+        Stamp {
+            file: mixed_numbers(&[stat.st_dev, stat.st_ino]),
+            len: stat.st_size as u64,
+            modified_ns: ns(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+            changed_ns: ns(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+        }
+    }
+
+    /// When the contents last changed.
+    #[must_use]
+    pub fn modified(&self) -> SystemTime {
+        let since = u64::try_from(self.modified_ns.max(0)).unwrap_or(u64::MAX);
+        UNIX_EPOCH + std::time::Duration::from_nanos(since)
+    }
+
+    /// As one number.
+    pub(crate) fn to_bits(self) -> u64 {
+        // The times of a file fit into 64 bits until the year 2554.
+        mixed_numbers(&[self.file, self.len, self.modified_ns as u64, self.changed_ns as u64])
+    }
+
+    /// Whether another change would have another stamp.
+    pub(crate) fn is_settled(&self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i128);
+        now - self.changed_ns > QUIET_NS
+    }
+}
+
+/// A number for some bytes, the same in all processes.
+pub(crate) fn mixed(bytes: &[u8]) -> u64 {
+    rapidhash_v3_seeded(bytes, &DEFAULT_RAPID_SECRETS)
+}
+
+/// A number for some numbers.
+pub(crate) fn mixed_numbers<const N: usize>(numbers: &[u64; N]) -> u64 {
+    mixed(numbers.map(u64::to_le_bytes).as_flattened())
+}

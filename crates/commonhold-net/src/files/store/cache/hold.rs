@@ -1,0 +1,196 @@
+//! [`HoldCache`]: a map of a hold, for evictions that are not its own.
+//!
+//! The bytes of all entries stand in a number in the hold, beside the map; whoever adds an entry reserves its bytes before, in one
+//! atomic step, and whoever takes one out releases them after. So they are right across processes, but for one that is killed in
+//! between: then they are too many by one entry at most. The next process that finds itself alone counts anew, and so does one that
+//! finds the map empty.
+//!
+//! What each process notes about the use of entries is its own: an entry of another process is learnt when it is used here.
+
+use super::interface::{Cache, Inserted, Old, Taken};
+use super::shared_map::{self, SharedMap};
+use crate::files::payload::Contents;
+use crate::files::store::bounded::bytes_of;
+use crate::files::store::tag::Tag;
+use commonhold::{Hold, Map, MapOptions, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// The one key of the map of bytes.
+const BYTES: [u8; 1] = [b'b'];
+
+/// Entries in a map that all processes share.
+pub struct HoldCache {
+    hold: Hold,
+    shared: SharedMap,
+    /// One pair: the bytes of all entries.
+    account: Map,
+    /// Bytes that could not be released, to be released later.
+    owed: AtomicI64,
+}
+
+impl HoldCache {
+    /// The map of this name, which is made if it is not there; beside it `NAME.bytes`. Maps of these names that were made otherwise
+    /// are dropped.
+    ///
+    /// # Errors
+    /// Those of opening a hold once more and of making maps; `Mismatch` if a name is that of another kind of structure.
+    pub fn open(hold: &Hold, name: &str) -> Result<HoldCache> {
+        let hold = shared_map::impatient(hold)?;
+        let shared = SharedMap::new(shared_map::open(&hold, name, MapOptions::general())?);
+        let account = shared_map::open(&hold, &format!("{name}.bytes"), MapOptions::fixed(1, 8))?;
+        let cache = HoldCache { hold, shared, account, owed: AtomicI64::new(0) };
+        if cache.is_alone()? {
+            cache.recount()?;
+        }
+        Ok(cache)
+    }
+
+    /// Whether no other process has the hold open.
+    fn is_alone(&self) -> Result<bool> {
+        let own = std::process::id();
+        Ok(self.hold.participants()?.iter().all(|other| !other.alive || other.pid == own))
+    }
+
+    /// Sets the bytes to those of what is there, unless somebody changes them meanwhile.
+    fn recount(&self) -> Result<()> {
+        let seen = self.account.get(BYTES)?;
+        let mut bytes = 0;
+        for pair in self.shared.map().iter() {
+            let (key, value) = pair?;
+            bytes += bytes_of(&key, value.len());
+        }
+        let counted = bytes.to_le_bytes();
+        self.account.compare_exchange(BYTES, seen.as_deref(), Some(&counted))?;
+        Ok(())
+    }
+
+    fn counted(&self) -> Result<(Option<Vec<u8>>, u64)> {
+        let word = self.account.get(BYTES)?;
+        let number =
+            word.as_deref().and_then(|bytes| bytes.try_into().ok()).map_or(0, i64::from_le_bytes);
+        // Fewer than none: it was counted anew while somebody was at it.
+        Ok((word, number.max(0) as u64))
+    }
+
+    fn try_reserve(&self, bytes: u64, limit: u64) -> Result<bool> {
+        loop {
+            let (word, used) = self.counted()?;
+            let Some(sum) = used.checked_add(bytes).filter(|sum| *sum <= limit) else {
+                return Ok(false);
+            };
+            let sum = (sum as i64).to_le_bytes();
+            if self.account.compare_exchange(BYTES, word.as_deref(), Some(&sum))? {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn try_take(&self, key: &[u8]) -> Result<Option<u64>> {
+        // A look is no change, and most keys that are put have no value yet.
+        if !self.shared.map().contains(key)? {
+            return Ok(None);
+        }
+        let value = self.shared.map().take(key)?;
+        Ok(value.map(|value| bytes_of(key, value.len())))
+    }
+
+    fn take_bytes(&self, key: &[u8]) -> Option<u64> {
+        self.shared.remove(key, || self.try_take(key))
+    }
+
+    /// Removes what should be gone; false if `key` is still to go.
+    fn settle(&self, key: &[u8]) -> bool {
+        self.shared.settle(key, |doomed| {
+            if let Some(bytes) = self.take_bytes(doomed) {
+                Cache::<()>::release(self, bytes);
+            }
+        })
+    }
+
+    /// Takes an older value out, which is counted in `old`, and adds the new one; false if another process was quicker.
+    fn exchange(&self, key: &[u8], value: &[u8], old: &mut Old) -> Result<bool> {
+        for _ in 0..2 {
+            if let Some(bytes) = self.try_take(key)? {
+                *old = Old { entries: old.entries + 1, bytes: old.bytes + bytes };
+            }
+            if self.shared.map().add(key, value)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Cache<()> for HoldCache {
+    type Pinned = Vec<u8>;
+
+    const SHARED: bool = true;
+
+    fn find(&self, key: &[u8], used: impl FnOnce(&())) -> Option<Vec<u8>> {
+        let found = self.shared.find(key)?;
+        used(&());
+        Some(found)
+    }
+
+    fn reserve(&self, bytes: u64, limit: u64) -> bool {
+        if self.owed.load(Ordering::Relaxed) != 0 {
+            Cache::<()>::release(self, 0);
+        }
+        self.shared.change(|| self.try_reserve(bytes, limit)).unwrap_or(false)
+    }
+
+    fn release(&self, bytes: u64) {
+        // Relaxed: a number on its own.
+        let all = self.owed.swap(0, Ordering::Relaxed).saturating_add(bytes as i64);
+        if all != 0 && self.shared.change(|| self.account.increment(BYTES, -all)).is_none() {
+            self.owed.fetch_add(all, Ordering::Relaxed);
+        }
+    }
+
+    fn insert(&self, tag: &Arc<Tag<()>>, value: Vec<u8>) -> Inserted<()> {
+        if !self.settle(tag.key()) {
+            return Inserted::Refused(Old::default());
+        }
+        let mut old = Old::default();
+        let added = self.shared.change(|| self.exchange(tag.key(), &value, &mut old));
+        self.shared.recycle(value);
+        match (added, old.entries) {
+            (Some(true), 0) => Inserted::New,
+            (Some(true), _) => Inserted::Over(Arc::clone(tag), old),
+            _ => Inserted::Refused(old),
+        }
+    }
+
+    fn take(&self, key: &[u8]) -> Option<Taken<()>> {
+        self.take_bytes(key).map(|bytes| Taken { bytes, tag: None })
+    }
+
+    fn take_tagged(&self, tag: &Arc<Tag<()>>) -> Option<u64> {
+        self.shared.change(|| self.try_take(tag.key())).flatten()
+    }
+
+    fn any(&self) -> Option<Arc<Tag<()>>> {
+        let some = self.shared.change(|| self.shared.map().random_pair())?;
+        if some.is_none() {
+            // Nothing is there, yet there is no room: somebody was killed.
+            self.shared.change(|| self.recount());
+        }
+        let (key, value) = some?;
+        Some(Tag::new(&key, bytes_of(&key, value.len())))
+    }
+
+    fn recycle(&self, contents: Contents) {
+        if let Contents::Own(bytes) = contents {
+            self.shared.recycle(bytes);
+        }
+    }
+
+    fn entries(&self) -> u64 {
+        self.shared.map().len().unwrap_or(0)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.counted().map_or(0, |(_, bytes)| bytes)
+    }
+}

@@ -1,0 +1,153 @@
+//! [`SharedMap`]: a map of a hold as a cache uses it. Its errors are never a request's: what cannot be done now is not done, and
+//! for a moment nothing is tried, so that nobody waits again and again.
+//!
+//! Readers of a hold never wait. Writers wait for each other, for a stopped process too; so the map is written through a handle
+//! of its own that soon gives up. Invariant: a key whose value had to go and could not is *doomed*. It is not found by this
+//! process any more, and before anything new is put the doomed ones are removed.
+
+use super::buffers::Buffers;
+use commonhold::{ErrorKind, Hold, Map, MapOptions, Result};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a change waits for another process.
+const PATIENCE: Duration = Duration::from_millis(5);
+/// How long nothing is changed after a change that failed.
+const QUIET: Duration = Duration::from_millis(50);
+
+/// A map, with what has to be known to be quiet about it.
+pub(in crate::files::store) struct SharedMap {
+    map: Map,
+    buffers: Buffers,
+    begun: Instant,
+    /// Milliseconds since `begun` until which nothing is changed.
+    quiet_until_ms: AtomicU64,
+    doomed: Mutex<HashSet<Box<[u8]>>>,
+    /// How many are doomed: a look-up that finds 0 takes no lock.
+    doomed_len: AtomicUsize,
+}
+
+/// A handle that soon gives up, on the same hold.
+///
+/// # Errors
+/// Those of opening a hold.
+pub(in crate::files::store) fn impatient(hold: &Hold) -> Result<Hold> {
+    Hold::options().lock_timeout(PATIENCE).open(hold.path())
+}
+
+/// The map of this name. One that was made with other options is dropped: what it has was for another limit, and everything in it
+/// can be had again.
+///
+/// # Errors
+/// `Mismatch` if the name is that of another kind of structure; those of making maps.
+pub(in crate::files::store) fn open(hold: &Hold, name: &str, options: MapOptions) -> Result<Map> {
+    match hold.map(name, options.clone()) {
+        Err(e) if e.kind() == ErrorKind::Mismatch => {
+            hold.drop_map(name)?;
+            hold.map(name, options)
+        }
+        opened => opened,
+    }
+}
+
+impl SharedMap {
+    /// `map` should be one of an [`impatient`] handle.
+    pub(in crate::files::store) fn new(map: Map) -> SharedMap {
+        SharedMap {
+            map,
+            buffers: Buffers::default(),
+            begun: Instant::now(),
+            quiet_until_ms: AtomicU64::new(0),
+            doomed: Mutex::default(),
+            doomed_len: AtomicUsize::new(0),
+        }
+    }
+
+    /// The map, for reading.
+    pub(in crate::files::store) fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// A copy of a value.
+    pub(in crate::files::store) fn find(&self, key: &[u8]) -> Option<Vec<u8>> {
+        if self.is_doomed(key) {
+            return None;
+        }
+        let mut value = self.buffers.take();
+        if self.map.get_into(key, &mut value).unwrap_or(false) {
+            return Some(value);
+        }
+        self.buffers.give(value);
+        None
+    }
+
+    /// Takes a copy back.
+    pub(in crate::files::store) fn recycle(&self, value: Vec<u8>) {
+        self.buffers.give(value);
+    }
+
+    /// Changes something; `None` if it failed, or if the map is left alone for the moment.
+    pub(in crate::files::store) fn change<R>(
+        &self,
+        change: impl FnOnce() -> Result<R>,
+    ) -> Option<R> {
+        // Relaxed: a moment too early or too late does not matter.
+        if self.now_ms() < self.quiet_until_ms.load(Ordering::Relaxed) {
+            return None;
+        }
+        let result = change();
+        if result.is_err() {
+            let until = self.now_ms() + QUIET.as_millis() as u64;
+            self.quiet_until_ms.store(until, Ordering::Relaxed);
+        }
+        result.ok()
+    }
+
+    /// Removes with `remove`, which says whether there was something. If it cannot, the key is doomed.
+    pub(in crate::files::store) fn remove<R>(
+        &self,
+        key: &[u8],
+        remove: impl FnOnce() -> Result<Option<R>>,
+    ) -> Option<R> {
+        // A look is no change, and never waits.
+        let present = self.map.contains(key).unwrap_or(false);
+        let removed = if present { self.change(remove) } else { Some(None) };
+        match (&removed, self.is_doomed(key)) {
+            (None, false) => self.doomed(|doomed| _ = doomed.insert(key.into())),
+            (Some(_), true) => self.doomed(|doomed| _ = doomed.remove(key)),
+            _ => {}
+        }
+        removed.flatten()
+    }
+
+    /// Removes what is doomed, each with `remove`; false if `key` still is.
+    pub(in crate::files::store) fn settle(&self, key: &[u8], remove: impl Fn(&[u8])) -> bool {
+        if self.doomed_len.load(Ordering::Acquire) == 0 {
+            return true;
+        }
+        let all: Vec<Box<[u8]>> = self.lock().iter().cloned().collect();
+        all.iter().for_each(|doomed| remove(doomed));
+        !self.is_doomed(key)
+    }
+
+    fn is_doomed(&self, key: &[u8]) -> bool {
+        // Acquire pairs with the release in `doomed`: who learns that a key had to go does not find it.
+        self.doomed_len.load(Ordering::Acquire) > 0 && self.lock().contains(key)
+    }
+
+    fn doomed(&self, change: impl FnOnce(&mut HashSet<Box<[u8]>>)) {
+        let mut doomed = self.lock();
+        change(&mut doomed);
+        self.doomed_len.store(doomed.len(), Ordering::Release);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<Box<[u8]>>> {
+        self.doomed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.begun.elapsed().as_millis() as u64
+    }
+}

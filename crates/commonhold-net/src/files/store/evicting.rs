@@ -1,0 +1,97 @@
+//! [`Evicting`]: a map of a hold in cache mode, as a store. The map evicts by itself, by visited bits that all processes set
+//! (`crates/commonhold/src/map/cache.rs`), and counts its bytes by itself, so nothing is joined to it here.
+
+use super::bounded::bytes_of;
+use super::cache::{SharedMap, shared_map};
+use super::contract::{Store, StoreStat};
+use super::tally::{Event, Tally};
+use crate::files::payload::Contents;
+use commonhold::{Hold, MapOptions, Result};
+
+/// A store of all processes that open it. Writers that arrive together may exceed the limit by one entry each.
+pub struct Evicting {
+    shared: SharedMap,
+    limit_bytes: u64,
+    tally: Tally,
+}
+
+impl Evicting {
+    /// The map of this name, which is made if it is not there. One that was made otherwise, with another limit too, is dropped. A limit
+    /// of 0 keeps nothing.
+    ///
+    /// # Errors
+    /// Those of opening a hold once more and of making a map; `Mismatch` if the name is that of another kind of structure.
+    pub fn open(hold: &Hold, name: &str, limit_bytes: u64) -> Result<Evicting> {
+        let hold = shared_map::impatient(hold)?;
+        // To the map 0 is no limit.
+        let options = MapOptions::cache().max_bytes(limit_bytes.max(1));
+        let shared = SharedMap::new(shared_map::open(&hold, name, options)?);
+        Ok(Evicting { shared, limit_bytes, tally: Tally::default() })
+    }
+
+    fn forget(&self, key: &[u8]) {
+        let delete = || Ok(self.shared.map().delete(key)?.then_some(()));
+        if self.shared.remove(key, delete).is_some() {
+            self.tally.count(Event::Removed);
+        }
+    }
+
+    /// Keeps a value; false if it is not kept.
+    fn keep(&self, key: &[u8], value: &[u8]) -> bool {
+        let map = self.shared.map();
+        let fits = bytes_of(key, value.len()) <= self.limit_bytes;
+        if !fits || !self.shared.settle(key, |doomed| self.forget(doomed)) {
+            return false;
+        }
+        match self.shared.change(|| map.add(key, value)) {
+            Some(Some(_)) => self.tally.count(Event::Added),
+            Some(None) => return self.shared.change(|| map.set(key, value)).is_some(),
+            None => return false,
+        }
+        true
+    }
+}
+
+impl Store for Evicting {
+    type Pinned = Vec<u8>;
+
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let found = self.shared.find(key);
+        self.tally.count(if found.is_some() { Event::Hit } else { Event::Miss });
+        found
+    }
+
+    fn put(&self, key: &[u8], value: Vec<u8>) {
+        if !self.keep(key, &value) {
+            self.forget(key);
+            self.tally.count(Event::Refused);
+        }
+        self.shared.recycle(value);
+    }
+
+    fn remove(&self, key: &[u8]) {
+        self.forget(key);
+    }
+
+    fn recycle(&self, contents: Contents) {
+        if let Contents::Own(bytes) = contents {
+            self.shared.recycle(bytes);
+        }
+    }
+
+    fn stat(&self) -> StoreStat {
+        let sum = |event| self.tally.sum(event);
+        let map = self.shared.map().stat().ok();
+        StoreStat {
+            entries: map.as_ref().map_or(0, |map| map.len),
+            bytes: map.as_ref().map_or(0, |map| map.record_bytes),
+            limit_bytes: self.limit_bytes,
+            hits: sum(Event::Hit),
+            misses: sum(Event::Miss),
+            added: sum(Event::Added),
+            evicted: map.as_ref().map_or(0, |map| map.evicted),
+            removed: sum(Event::Removed),
+            refused: sum(Event::Refused),
+        }
+    }
+}

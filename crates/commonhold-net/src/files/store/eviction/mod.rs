@@ -1,0 +1,22 @@
+//! Which entries go when there is no room. An eviction knows entries by their tags, and never touches their values.
+//!
+//! | module | idea |
+//! |---|---|
+//! | `interface` | the trait |
+//! | `none` | none goes |
+//! | `mutex` | the least recently used one, exactly, behind a mutex |
+//! | `lockfree` | S3-FIFO: queues and visited bits, without a lock |
+//! | `queue` | a queue of `lockfree`, which knows how much is in it |
+//! | `ghosts` | which keys went lately |
+
+mod ghosts;
+mod interface;
+mod lockfree;
+mod mutex;
+mod none;
+mod queue;
+
+pub use interface::Eviction;
+pub use lockfree::{Mark, S3Fifo};
+pub use mutex::Lru;
+pub use none::NoEviction;

@@ -1,0 +1,455 @@
+//! A worker: one thread that serves connections from one driver.
+//!
+//! | event | what is done |
+//! |---|---|
+//! | a connection | its first receive is given to the driver |
+//! | bytes | if a request is complete, its answer is made and the first piece is given to the driver; if not, more is received |
+//! | a piece is sent | the next one; after the last the next request, which may be there already, or the end |
+//! | a second has passed | who took too long is let go; who listens accepts again |
+//!
+//! Requests of one connection are answered one after the other, in order. After the last answer the peer is told that nothing
+//! more comes, and what it still sends is read and forgotten until it closes: closing at once would have the system throw away
+//! what the peer has not read yet.
+
+use super::connection::{Connection, Made, Patience, Phase};
+use super::counts::{Counts, Latency, ServerReport};
+use super::http::head;
+use super::payload::Payload;
+use super::protocol::{Beginning, ProtocolKind, begin};
+use super::reply::{Desk, Piece, Reply, next};
+use super::requests::Requests;
+use super::shelf::Shelf;
+use super::source::Source;
+use super::store::Store;
+use crate::event::{Done, Driver, SocketId};
+use commonhold::{Log, LogLevel};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Bytes that are received at once.
+const RECEIVE: usize = 8 << 10;
+/// Bytes that a peer may send after its last answer.
+const MOST_FORGOTTEN: usize = 1 << 20;
+/// How often deadlines are looked at.
+const TICK: Duration = Duration::from_millis(500);
+
+/// What all workers of a server are told.
+#[derive(Debug, Default)]
+pub(crate) struct Signal(AtomicU8);
+
+impl Signal {
+    const DRAIN: u8 = 1;
+    const STOP: u8 = 2;
+
+    /// Answers what was asked for, then ends.
+    pub(crate) fn drain(&self) {
+        // Relaxed, here and below: who waits is woken by a system call after it.
+        self.0.fetch_max(Self::DRAIN, Ordering::Relaxed);
+    }
+
+    /// Ends at once.
+    pub(crate) fn stop(&self) {
+        self.0.fetch_max(Self::STOP, Ordering::Relaxed);
+    }
+
+    fn is_draining(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= Self::DRAIN
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= Self::STOP
+    }
+}
+
+/// How a worker serves.
+pub(crate) struct Rules {
+    pub(crate) spoken: ProtocolKind,
+    pub(crate) patience: Patience,
+    /// Connections at most; further ones wait to be accepted.
+    pub(crate) most_connections: usize,
+    /// Where requests are noted.
+    pub(crate) log: Option<Log>,
+}
+
+/// See the module.
+pub(crate) struct Worker<D, R, S, F: Source> {
+    driver: D,
+    connections: R,
+    shelf: Shelf<S, F>,
+    desk: Desk,
+    rules: Rules,
+    signal: Arc<Signal>,
+    listeners: Vec<SocketId>,
+    accepting: bool,
+    counts: Counts,
+    latency: Latency,
+    began: Instant,
+}
+
+impl<D, R, S, F> Worker<D, R, S, F>
+where
+    D: Driver<Payload>,
+    R: Requests<Connection<F::Handle>>,
+    S: Store,
+    F: Source,
+{
+    pub(crate) fn new(
+        driver: D,
+        shelf: Shelf<S, F>,
+        desk: Desk,
+        rules: Rules,
+        signal: Arc<Signal>,
+    ) -> Worker<D, R, S, F> {
+        Worker {
+            driver,
+            connections: R::default(),
+            shelf,
+            desk,
+            rules,
+            signal,
+            listeners: Vec::new(),
+            accepting: false,
+            counts: Counts::default(),
+            latency: Latency::new(),
+            began: Instant::now(),
+        }
+    }
+
+    /// Accepts from a socket that listens.
+    pub(crate) fn listen(&mut self, socket: OwnedFd) -> io::Result<()> {
+        let listener = self.driver.add(socket)?;
+        self.listeners.push(listener);
+        self.driver.accept(listener);
+        self.accepting = true;
+        Ok(())
+    }
+
+    /// Serves until it is told to end. `report` is called about twice a second.
+    pub(crate) fn run(mut self, mut report: impl FnMut(ServerReport)) -> io::Result<()> {
+        let (mut done, mut due) = (Vec::new(), Instant::now() + TICK);
+        while !self.is_over() {
+            let left = due.saturating_duration_since(Instant::now());
+            self.driver.wait(Some(left), &mut done)?;
+            (self.desk.now, self.desk.wall) = (Instant::now(), SystemTime::now());
+            for event in done.drain(..) {
+                self.settle(event);
+            }
+            if self.signal.is_draining() && !self.desk.closing {
+                self.drain();
+            }
+            if self.desk.now >= due {
+                due = self.desk.now + TICK;
+                self.tick();
+                report(self.report());
+            }
+        }
+        report(self.report());
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.signal.is_over() || (self.desk.closing && self.connections.len() == 0)
+    }
+
+    fn report(&self) -> ServerReport {
+        ServerReport {
+            pid: std::process::id(),
+            running_ms: self.began.elapsed().as_millis() as u64,
+            counts: Counts { open: self.connections.len() as u64, ..self.counts },
+            store: self.shelf.store().stat(),
+            latency_us: self.latency.occurred(),
+            ..ServerReport::default()
+        }
+    }
+
+    fn settle(&mut self, event: Done<Payload>) {
+        match event {
+            Done::Accepted { result: Ok(socket), .. } => self.accepted(socket),
+            // Descriptors have run out, or memory: the next tick tries again.
+            Done::Accepted { result: Err(_), .. } => self.accepting = false,
+            Done::Received { socket, buffer, result } => self.received(socket, buffer, result),
+            Done::Sent { socket, payload, result } => self.sent(socket, payload, result),
+            Done::Woken => {}
+        }
+    }
+
+    fn accepted(&mut self, socket: OwnedFd) {
+        let peer = match self.rules.log {
+            Some(_) => peer_of(&socket),
+            None => String::new(),
+        };
+        let Ok(id) = self.driver.add(socket) else { return };
+        self.counts.accepted += 1;
+        let mut connection = Connection::new(self.desk.now, &self.rules.patience);
+        connection.peer = peer;
+        self.connections.insert(id, connection);
+        self.driver.receive(id, Vec::new(), RECEIVE);
+        if self.connections.len() >= self.rules.most_connections {
+            self.pause();
+        }
+    }
+
+    fn pause(&mut self) {
+        self.accepting = false;
+        self.listeners.iter().for_each(|&listener| self.driver.pause(listener));
+    }
+
+    /// Takes no new connections, and ends those that wait for nothing.
+    fn drain(&mut self) {
+        self.desk.closing = true;
+        self.listeners.drain(..).for_each(|listener| self.driver.shut(listener));
+        let mut idle = Vec::new();
+        self.connections.each(|socket, connection| {
+            if connection.phase == Phase::Idle {
+                idle.push(socket);
+            }
+        });
+        idle.into_iter().for_each(|socket| self.close(socket));
+    }
+
+    fn tick(&mut self) {
+        let now = self.desk.now;
+        let mut late = Vec::new();
+        self.connections.each(|socket, connection| {
+            if connection.deadline <= now {
+                late.push((socket, connection.phase, connection.is_http));
+            }
+        });
+        for (socket, phase, is_http) in late {
+            match phase {
+                Phase::Receiving if is_http => self.give_up(socket),
+                _ => {
+                    self.counts.timed_out += u64::from(phase != Phase::Idle);
+                    self.close(socket);
+                }
+            }
+        }
+        if !self.accepting && self.connections.len() < self.rules.most_connections {
+            self.accepting = true;
+            self.listeners.iter().for_each(|&listener| self.driver.accept(listener));
+        }
+    }
+
+    /// Tells a peer that its request took too long. What is being received of it is forgotten.
+    fn give_up(&mut self, socket: SocketId) {
+        self.counts.timed_out += 1;
+        let reply = self.desk.give_up();
+        self.answer(socket, reply);
+    }
+
+    fn close(&mut self, socket: SocketId) {
+        self.connections.remove(socket);
+        self.driver.shut(socket);
+        if !self.accepting && self.connections.len() < self.rules.most_connections {
+            self.accepting = true;
+            self.listeners.iter().for_each(|&listener| self.driver.accept(listener));
+        }
+    }
+
+    fn received(&mut self, socket: SocketId, mut buffer: Vec<u8>, result: io::Result<usize>) {
+        let Some(connection) = self.connections.get(socket) else { return };
+        match result {
+            Err(_) => return self.close(socket),
+            Ok(0) => connection.ended = true,
+            Ok(_) => {}
+        }
+        match connection.phase {
+            Phase::Idle | Phase::Receiving => {
+                if connection.phase == Phase::Idle && !buffer.is_empty() {
+                    connection.phase = Phase::Receiving;
+                    connection.deadline = self.desk.now + self.rules.patience.head;
+                }
+                connection.input = buffer;
+                self.advance(socket);
+            }
+            // It was given up while it received; this is dealt with when the answer is sent.
+            Phase::Sending => connection.input = buffer,
+            Phase::Closing if connection.ended || connection.taken > MOST_FORGOTTEN => {
+                self.close(socket);
+            }
+            Phase::Closing => {
+                connection.taken += buffer.len();
+                buffer.clear();
+                self.driver.receive(socket, buffer, RECEIVE);
+            }
+        }
+    }
+
+    /// Deals with what was received: answers the next request, or receives more.
+    fn advance(&mut self, socket: SocketId) {
+        let Worker { connections, desk, shelf, rules, .. } = self;
+        let Some(connection) = connections.get(socket) else { return };
+        let input = connection.rest();
+        if input.is_empty() && connection.ended {
+            return self.close(socket);
+        }
+        let beginning = match connection.is_http {
+            true => Beginning::Http,
+            false => begin(rules.spoken, &*desk.layout, input, connection.ended),
+        };
+        let has_log = rules.log.is_some();
+        let (reply, len) = match beginning {
+            Beginning::Unknown => return self.receive(socket),
+            Beginning::Simple(id) => {
+                let asked = log_of(has_log, || String::from_utf8_lossy(&input[id.clone()]).into());
+                let reply = desk.simple(shelf, &input[id.clone()]);
+                connection.asked = asked;
+                (reply, id.end)
+            }
+            Beginning::Http => match head::read(input) {
+                Ok(Some((head, len))) => {
+                    let asked = log_of(has_log, || line_of(&head));
+                    let reply = desk.http(shelf, &head);
+                    (connection.is_http, connection.asked) = (true, asked);
+                    (reply, len)
+                }
+                Ok(None) if connection.ended => return self.close(socket),
+                Ok(None) => {
+                    connection.is_http = true;
+                    return self.receive(socket);
+                }
+                Err(wrong) => {
+                    let len = input.len();
+                    (desk.refuse(wrong), len)
+                }
+            },
+        };
+        connection.take(len);
+        self.answer(socket, reply);
+    }
+
+    fn receive(&mut self, socket: SocketId) {
+        let Some(connection) = self.connections.get(socket) else { return };
+        let input = connection.lend_input();
+        self.driver.receive(socket, input, RECEIVE);
+    }
+
+    /// Begins to send an answer.
+    fn answer(&mut self, socket: SocketId, reply: Reply<F::Handle>) {
+        let Some(connection) = self.connections.get(socket) else { return };
+        let counts = &mut self.counts;
+        counts.requests += 1;
+        match reply.status {
+            404 => counts.not_found += 1,
+            400.. => counts.refused += 1,
+            _ if reply.hit => counts.hits += 1,
+            _ if reply.found => counts.misses += 1,
+            _ => {}
+        }
+        connection.begin(reply, self.desk.now);
+        self.send_next(socket);
+    }
+
+    /// Sends the next piece of the answer, or ends it.
+    fn send_next(&mut self, socket: SocketId) {
+        let Some(connection) = self.connections.get(socket) else { return };
+        match payload(connection, self.shelf.source()) {
+            Ok(Some(payload)) => {
+                connection.deadline = self.desk.now + self.rules.patience.send;
+                self.driver.send(socket, payload);
+            }
+            Ok(None) => self.answered(socket),
+            Err(_) => self.broken(socket),
+        }
+    }
+
+    fn sent(&mut self, socket: SocketId, mut payload: Payload, result: io::Result<usize>) {
+        let Some(connection) = self.connections.get(socket) else { return };
+        // Nothing is sent when a file has become shorter than was said.
+        let Ok(len @ 1..) = result else { return self.broken(socket) };
+        connection.answer.bytes += len as u64;
+        self.counts.bytes += len as u64;
+        if payload.advance(len) > 0 {
+            connection.deadline = self.desk.now + self.rules.patience.send;
+            return self.driver.send(socket, payload);
+        }
+        if let Some(contents) = payload.into_contents() {
+            self.shelf.recycle(contents);
+        }
+        self.send_next(socket);
+    }
+
+    /// Ends a connection whose answer cannot be sent to its end.
+    fn broken(&mut self, socket: SocketId) {
+        self.counts.broken += 1;
+        self.note(socket, " broken");
+        self.close(socket);
+    }
+
+    /// The answer is sent: on with the next request, or to the end.
+    fn answered(&mut self, socket: SocketId) {
+        self.note(socket, "");
+        let Some(connection) = self.connections.get(socket) else { return };
+        self.latency.record(self.desk.now.saturating_duration_since(connection.answer.began));
+        let patience = &self.rules.patience;
+        if connection.answer.keep && !self.desk.closing {
+            let is_idle = connection.rest().is_empty();
+            (connection.phase, connection.deadline) = match is_idle {
+                true => (Phase::Idle, self.desk.now + patience.idle),
+                false => (Phase::Receiving, self.desk.now + patience.head),
+            };
+            return match is_idle && !connection.ended {
+                true => self.receive(socket),
+                false => self.advance(socket),
+            };
+        }
+        if connection.ended {
+            return self.close(socket);
+        }
+        (connection.phase, connection.deadline) = (Phase::Closing, self.desk.now + patience.close);
+        self.driver.finish(socket);
+        self.receive(socket);
+    }
+
+    /// Notes an answer in the log.
+    fn note(&mut self, socket: SocketId, how: &str) {
+        let (Some(log), Some(connection)) = (&self.rules.log, self.connections.get(socket)) else {
+            return;
+        };
+        let answer = &connection.answer;
+        let took = self.desk.now.saturating_duration_since(answer.began).as_micros();
+        let (peer, asked) = (&connection.peer, &connection.asked);
+        // A log that takes no lines loses them, and counts that.
+        let _ = log.print(
+            LogLevel::Info,
+            format_args!("{peer} \"{asked}\" {} {} {took}us{how}", answer.status, answer.bytes),
+        );
+    }
+}
+
+/// The next piece as a payload; `None` after the last.
+fn payload<F: Source>(connection: &mut Connection<F::Handle>, source: &F) -> Made {
+    let Some(piece) = connection.next_piece() else { return Ok(None) };
+    let Piece::Open { handle, range } = piece else {
+        let Piece::Ready(payload) = piece else { return Ok(None) };
+        return Ok(Some(payload));
+    };
+    let bytes = next(source, &handle, &range)?;
+    let (len, rest) = (bytes.len(), range.start + bytes.len() as u64..range.end);
+    if !rest.is_empty() {
+        connection.put_back(Piece::Open { handle, range: rest });
+    }
+    Ok(Some(Payload::contents(Vec::new(), bytes.into(), 0..len)))
+}
+
+fn log_of(has_log: bool, text: impl FnOnce() -> String) -> String {
+    if has_log { text() } else { String::new() }
+}
+
+fn line_of(head: &head::Head<'_>) -> String {
+    let field = |value: Option<&[u8]>| {
+        value.map_or("-".into(), |value| String::from_utf8_lossy(value).into_owned())
+    };
+    let method = head.method_name;
+    format!("{method} {}\" \"{}\" \"{}", head.target, field(head.referer), field(head.user_agent))
+}
+
+/// The peer's address, for the log.
+fn peer_of(socket: &OwnedFd) -> String {
+    let address = rustix::net::getpeername(socket).ok().flatten();
+    let address = address.and_then(|any| std::net::SocketAddr::try_from(any).ok());
+    address.map_or("-".into(), |address| address.ip().to_string())
+}

@@ -1,0 +1,262 @@
+//! One connection of a replica to its origin: who both are, then what the origin says, until the end.
+//!
+//! Invariant: who has not said in time who it is is no origin; and an origin that does not listen holds up nobody.
+
+use crate::replicate::follower::{Follower, LOOK, timespec};
+use crate::replicate::inbox::Inbox;
+use crate::replicate::replica::ReplicaEvents;
+use crate::replicate::secret::{self, Side};
+use crate::replicate::session::PATIENCE;
+use crate::replicate::wire::{
+    self, Broken, HANDSHAKE_FRAME, Hello, NONCE, PREFACE, Welcome, broken, code,
+};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// Bytes that are received at a time.
+const RECEIVE: usize = 256 << 10;
+/// How often the origin is told how far the replica has come, while something comes.
+const TELL_EVERY: Duration = Duration::from_millis(100);
+
+/// See the module.
+pub(super) struct Conversation<'a, E> {
+    follower: &'a mut Follower<E>,
+    socket: OwnedFd,
+    inbox: Inbox,
+    told: Instant,
+    told_offset: u64,
+    /// What the socket has not taken yet of what is told.
+    untold: Vec<u8>,
+    /// Until when the origin has to have said who it is; `None` once it has.
+    deadline: Option<Instant>,
+}
+
+impl<E> Drop for Conversation<'_, E> {
+    fn drop(&mut self) {
+        // A forked child may have the socket, too: the connection ends all the same. It can only fail because it has.
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+    }
+}
+
+impl<'a, E: ReplicaEvents> Conversation<'a, E> {
+    /// Says who it is, and begins with what the origin announces.
+    pub(super) fn begin(
+        follower: &'a mut Follower<E>,
+        socket: OwnedFd,
+    ) -> std::result::Result<Conversation<'a, E>, Broken> {
+        let inbox = Inbox::default();
+        let now = Instant::now();
+        let (told_offset, untold, deadline) = (0, Vec::new(), Some(now + PATIENCE));
+        let mut this =
+            Conversation { follower, socket, inbox, told: now, told_offset, untold, deadline };
+        this.follower.intake.look().map_err(|e| Broken(e.to_string()))?;
+        let nonce = secret::nonce().map_err(|e| Broken(format!("no random numbers: {e}")))?;
+        let hello = Hello { nonce, position: this.follower.intake.position() };
+        let mut words = wire::preface().to_vec();
+        hello.put(&mut words);
+        this.say(&words)?;
+        while !wire::check_preface(this.inbox.rest())? {
+            this.hear_in_time()?;
+        }
+        this.inbox.advance(PREFACE);
+        let welcome = this.introduce(&hello)?;
+        this.deadline = None;
+        this.follower.intake.begin(&welcome)?;
+        this.follower.shared.update(|status| {
+            status.connected = true;
+            status.connections += 1;
+            status.synchronisations += u64::from(welcome.whole);
+        });
+        Ok(this)
+    }
+
+    /// Proves what is to be proved, and has it proved.
+    fn introduce(&mut self, hello: &Hello) -> std::result::Result<Welcome, Broken> {
+        let mut challenge = None::<[u8; NONCE]>;
+        loop {
+            let secret = self.follower.options.secret.clone();
+            if let Some(frame) = self.inbox.next(HANDSHAKE_FRAME)? {
+                if let Some(welcome) = Welcome::read(&frame) {
+                    let proved = match (&secret, challenge) {
+                        (Some(secret), Some(challenge)) => {
+                            secret.is_proof(Side::Origin, &challenge, hello, &welcome.proof)
+                        }
+                        (Some(_), None) => false,
+                        (None, _) => true,
+                    };
+                    return if proved {
+                        Ok(welcome)
+                    } else {
+                        broken("the origin does not know the secret")
+                    };
+                }
+                let nonce = <[u8; NONCE]>::try_from(frame.key).ok();
+                let asked = nonce.filter(|_| frame.code == code::CHALLENGE && challenge.is_none());
+                let (Some(nonce), Some(secret)) = (asked, &secret) else {
+                    return broken(match asked {
+                        Some(_) => "the origin wants to be proved a secret, and there is none here",
+                        None => "the origin said what was not its turn",
+                    });
+                };
+                challenge = Some(nonce);
+                let mut words = Vec::new();
+                wire::put_proof(&mut words, &secret.prove(Side::Replica, &nonce, hello));
+                self.say(&words)?;
+                // More may have come already.
+                continue;
+            }
+            self.hear_in_time().map_err(|Broken(why)| match challenge {
+                Some(_) => Broken(format!("{why}: does it have the same secret?")),
+                None => Broken(why),
+            })?;
+        }
+    }
+
+    /// As [`hear`](Self::hear), where to end is an error.
+    fn hear_in_time(&mut self) -> std::result::Result<(), Broken> {
+        if self.hear()? { Ok(()) } else { broken("the replica has ended") }
+    }
+
+    /// Applies what comes, until the connection ends, or the replica.
+    pub(super) fn run(&mut self) -> std::result::Result<(), Broken> {
+        loop {
+            self.apply_all()?;
+            self.tell()?;
+            self.follower.report(false);
+            if !self.hear()? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn apply_all(&mut self) -> std::result::Result<(), Broken> {
+        let failed = |e: commonhold::Error| Broken(e.to_string());
+        let (follower, inbox) = (&mut *self.follower, &mut self.inbox);
+        follower.intake.announce(inbox.change_bytes()).map_err(failed)?;
+        let (mut changes, mut bytes) = (0, 0);
+        let result = loop {
+            let frame = match inbox.next(usize::MAX) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            };
+            let was_visible = follower.intake.is_visible();
+            match follower.apply(&frame) {
+                Ok(len) => {
+                    if follower.intake.is_visible() && !was_visible {
+                        follower.intake.announce(inbox.change_bytes()).map_err(failed)?;
+                    }
+                    changes += u64::from(len > 0);
+                    bytes += len;
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        follower.intake.settle().map_err(failed)?;
+        let (position, tail) = (follower.intake.position(), follower.tail);
+        let offset = follower.intake.offset();
+        follower.shared.update(|status| {
+            status.ready |= position.is_some();
+            status.position = position;
+            status.changes += changes;
+            status.bytes += bytes;
+            status.lag_bytes = tail.saturating_sub(offset);
+            let mean = status.bytes / status.changes.max(1);
+            status.lag_messages = status.lag_bytes / mean.max(40);
+        });
+        result
+    }
+
+    /// Says how far it has come, now and then.
+    fn tell(&mut self) -> std::result::Result<(), Broken> {
+        use rustix::io::Errno;
+        use rustix::net::{SendFlags, send};
+        let offset = self.follower.intake.offset();
+        if self.untold.is_empty() {
+            if offset == self.told_offset || self.told.elapsed() < TELL_EVERY {
+                return Ok(());
+            }
+            (self.told, self.told_offset) = (Instant::now(), offset);
+            wire::put_applied(&mut self.untold, offset);
+        }
+        // An origin that does not listen must not hold up the replica.
+        match send(&self.socket, &self.untold, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(bytes) => drop(self.untold.drain(..bytes)),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            // What has come before that is still to be heard; then it is told why.
+            Err(_) => self.untold.clear(),
+        }
+        Ok(())
+    }
+
+    /// Says all of it.
+    fn say(&mut self, mut words: &[u8]) -> std::result::Result<(), Broken> {
+        use rustix::io::Errno;
+        use rustix::net::{SendFlags, send};
+        while !words.is_empty() {
+            match send(&self.socket, words, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(bytes) => words = &words[bytes..],
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) if self.wait(PollFlags::OUT)? => {}
+                Err(Errno::AGAIN) => return broken("the replica has ended"),
+                Err(error) => return broken(error.to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the socket is ready for this, or broken; false if the replica is to end.
+    fn wait(&mut self, wanted: PollFlags) -> std::result::Result<bool, Broken> {
+        loop {
+            let mut fds = [
+                PollFd::new(&self.follower.shared.end, PollFlags::IN),
+                PollFd::new(&self.socket, wanted),
+            ];
+            match poll(&mut fds, Some(&timespec(LOOK))) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return broken(error.to_string()),
+            }
+            let (end, ready) = (fds[0].revents(), fds[1].revents());
+            if !end.is_empty() {
+                return Ok(false);
+            }
+            // Also after the deadline: it may be this process that was stopped.
+            if ready.intersects(wanted | PollFlags::HUP | PollFlags::ERR) {
+                return Ok(true);
+            }
+            if self.deadline.is_some_and(|deadline| Instant::now() > deadline) {
+                return broken("the origin has not said in time who it is");
+            }
+            if self.deadline.is_some() {
+                // It is not its turn to tell anything yet.
+                self.follower.report(false);
+            } else {
+                self.follower.silent()?;
+                self.tell()?;
+            }
+        }
+    }
+
+    /// Waits for more, and receives it; false if the replica is to end.
+    fn hear(&mut self) -> std::result::Result<bool, Broken> {
+        if !self.wait(PollFlags::IN)? {
+            return Ok(false);
+        }
+        self.follower.shared.hear();
+        let mut buffer = self.inbox.take();
+        buffer.reserve(RECEIVE);
+        let read = rustix::net::recv(
+            &self.socket,
+            rustix::buffer::spare_capacity(&mut buffer),
+            rustix::net::RecvFlags::DONTWAIT,
+        );
+        self.inbox.put(buffer);
+        match read {
+            Ok((0, _)) => broken("the origin has closed the connection"),
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(true),
+            Err(error) => broken(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The thread of a replica: connects, has a conversation with the origin until that ends, and tries again after a pause.
+//!
+//! Invariant: between two conversations nothing is half applied, and what is known of the position is stored.
+
+use crate::replicate::address::Address;
+use crate::replicate::conversation::Conversation;
+use crate::replicate::delivery::now_ms;
+use crate::replicate::intake::{Effect, Intake};
+use crate::replicate::replica::{ReplicaEvents, ReplicaOptions, Shared};
+use crate::replicate::report::Reporter;
+use crate::replicate::wire::{Broken, broken};
+use commonhold::RawFrame;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// An origin that says nothing for so long is taken for gone.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How long connecting may take.
+const CONNECTING: Duration = Duration::from_secs(5);
+/// How often a thread that waits looks at what else there is to do.
+pub(super) const LOOK: Duration = Duration::from_millis(100);
+
+/// Where the origin is.
+pub(super) enum Source {
+    /// To be connected to, again and again.
+    Address(Address),
+    /// Connected already; there is no other.
+    Socket(Option<OwnedFd>),
+}
+
+/// See the module.
+pub(super) struct Follower<E> {
+    pub(super) shared: Arc<Shared>,
+    pub(super) intake: Intake,
+    pub(super) options: ReplicaOptions,
+    events: E,
+    reporter: Option<Reporter>,
+    /// Where the origin's stream ended when it last said so.
+    pub(super) tail: u64,
+}
+
+impl<E: ReplicaEvents> Follower<E> {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        intake: Intake,
+        options: ReplicaOptions,
+        events: E,
+        reporter: Option<Reporter>,
+    ) -> Follower<E> {
+        Follower { shared: Arc::clone(shared), intake, options, events, reporter, tail: 0 }
+    }
+
+    /// Follows until the replica is to end.
+    pub(super) fn run(mut self, mut source: Source) {
+        let mut pause = self.options.first_pause;
+        loop {
+            let ended = self.connect(&mut source);
+            let arrived = self.intake.has_arrived();
+            self.intake.abandon();
+            let Err(Broken(why)) = ended else { return };
+            if self.sleep(Duration::ZERO) {
+                return;
+            }
+            self.lost(&why);
+            // Who is sent the whole map again and again, and never has it, does not come at once.
+            if arrived {
+                pause = self.options.first_pause;
+            }
+            if matches!(source, Source::Socket(None)) || self.sleep(jittered(pause)) {
+                return;
+            }
+            pause = (pause * 2).min(self.options.longest_pause);
+        }
+    }
+
+    /// One connection, to its end. Ends well only if the replica is to end.
+    fn connect(&mut self, source: &mut Source) -> std::result::Result<(), Broken> {
+        let socket = match source {
+            Source::Address(address) => {
+                address.connect(CONNECTING).map_err(|e| Broken(e.to_string()))?
+            }
+            Source::Socket(socket) => match socket.take() {
+                Some(socket) => socket,
+                None => return broken("the socket has ended"),
+            },
+        };
+        let result = Conversation::begin(self, socket).and_then(|mut talk| talk.run());
+        if let Err(error) = self.intake.settle() {
+            return broken(error.to_string());
+        }
+        result
+    }
+
+    fn lost(&mut self, why: &str) {
+        let position = self.intake.position();
+        self.shared.update(|status| {
+            status.connected = false;
+            status.position = position;
+            status.last_error = Some(why.to_owned());
+        });
+        self.report(true);
+        self.events.lost(why);
+    }
+
+    pub(super) fn report(&mut self, at_once: bool) {
+        if let Some(reporter) = &mut self.reporter {
+            let shared = &self.shared;
+            reporter.report(at_once, || shared.status());
+        }
+    }
+
+    /// True if the replica is to end.
+    fn sleep(&mut self, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let mut fds = [PollFd::new(&self.shared.end, PollFlags::IN)];
+            let _ = poll(&mut fds, Some(&timespec(left.min(LOOK * 5))));
+            if !fds[0].revents().is_empty() || left.is_zero() {
+                return !fds[0].revents().is_empty();
+            }
+            self.report(false);
+        }
+    }
+
+    /// Applies a frame; the bytes of the change that it was, if it was one.
+    pub(super) fn apply(&mut self, frame: &RawFrame<'_>) -> std::result::Result<u64, Broken> {
+        let bytes = match self.intake.take(frame)? {
+            Effect::None => 0,
+            Effect::Changed(change) => {
+                self.events.changed(&change);
+                change.end - change.offset
+            }
+            Effect::Time { tail, now_ms: said } => {
+                self.tail = tail;
+                self.shared.update(|status| status.lag_ms = now_ms().saturating_sub(said));
+                0
+            }
+        };
+        if self.intake.arrive()?
+            && let Some(position) = self.intake.position()
+        {
+            self.shared.update(|status| (status.ready, status.position) = (true, Some(position)));
+            self.events.ready(position);
+        }
+        Ok(bytes)
+    }
+
+    /// The origin says nothing.
+    pub(super) fn silent(&mut self) -> std::result::Result<(), Broken> {
+        if self.shared.silence() > SILENCE {
+            return broken(format!("the origin has said nothing for {} s", SILENCE.as_secs()));
+        }
+        self.report(false);
+        Ok(())
+    }
+}
+
+/// Half of it up to half more.
+fn jittered(time: Duration) -> Duration {
+    time.mul_f64(0.5 + fastrand::f64())
+}
+
+pub(super) fn timespec(time: Duration) -> Timespec {
+    Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) }
+}

@@ -1,0 +1,113 @@
+//! Processes that are killed or stopped while they put: the store goes on, and nobody waits.
+
+use super::shared::open;
+use super::{Kinds, value, version};
+use crate::support::ground::Ground;
+use crate::support::process::{Child, End};
+use commonhold::{Hold, steps};
+use nix::sys::signal::Signal;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+const LIMIT: u64 = 256 << 10;
+/// What one entry counts in these tests, at most.
+const ENTRY: u64 = 4096;
+
+/// Puts, looks and removes until all that happens to a store has happened.
+fn scribble(kinds: Kinds, ground: &Ground) {
+    let store = open(kinds, ground, LIMIT);
+    for turn in 0..600 {
+        let key = turn * 7 % 200;
+        store.put(key, value(key, turn, 500 + turn as usize % 1500));
+        if turn % 10 == 0 {
+            store.remove(turn * 3 % 200);
+        }
+    }
+}
+
+#[test]
+fn killed_at_every_step_of_a_change() {
+    let mut killed = BTreeSet::new();
+    for kinds in Kinds::shared() {
+        let ground = Ground::memory();
+        let store = open(kinds, &ground, LIMIT);
+        let of_a_change = |step: &&&str| {
+            let changes = ["write.", "retire.", "record.", "cell.", "inline.", "cache."];
+            changes.iter().any(|change| step.starts_with(change))
+        };
+        let mut kills = 0;
+        for (number, step) in (0..).zip(steps::ALL.iter().filter(of_a_change)) {
+            let when = format!("{kinds:?}, killed at {step}");
+            let mut victim = Child::run(when.clone(), || {
+                steps::arm(&format!("{step}:kill:{}", 20 + number % 50)).unwrap();
+                scribble(kinds, &ground);
+            });
+            match victim.wait() {
+                End::By(Signal::SIGKILL) => {
+                    killed.insert(*step);
+                    kills += 1;
+                }
+                End::Well => {}
+                end => panic!("{when}: {end:?}"),
+            }
+            for key in 0..200 {
+                store.look(key).into_iter().for_each(|seen| _ = version(key, &seen));
+            }
+            store.put(1000 + number, value(1000 + number, 1, 1000));
+            // Of a store that evicts nothing there may be no room.
+            assert!(!kinds.evicts() || store.look(1000 + number).is_some(), "{when}");
+            assert!(store.stat().bytes <= LIMIT + ENTRY, "{when}: {:?}", store.stat());
+        }
+        assert!(kills > 8, "{kinds:?}: {kills}");
+        let hold = Hold::open(ground.path("it.hold")).unwrap();
+        hold.sweep().unwrap();
+        assert!(hold.check().unwrap().ok, "{kinds:?}");
+        // What the killed have left counted too much is no more than an entry each.
+        (0..2000).for_each(|key| store.remove(key));
+        let stat = store.stat();
+        assert_eq!(stat.entries, 0, "{kinds:?}");
+        assert!(stat.bytes <= kills * ENTRY, "{kinds:?}: {stat:?}");
+        drop(store);
+        // And whoever is alone counts anew.
+        assert_eq!(open(kinds, &ground, LIMIT).stat().bytes, 0, "{kinds:?}");
+    }
+    assert!(killed.len() > 12, "{killed:?}");
+}
+
+#[test]
+fn nobody_waits_for_a_process_that_is_stopped_while_it_puts() {
+    for kinds in Kinds::shared() {
+        for step in ["write.locked", "write.committed"] {
+            let ground = Ground::memory();
+            let store = open(kinds, &ground, LIMIT);
+            (0..50).for_each(|key| store.put(key, value(key, 1, 1000)));
+            let mut victim = Child::run(format!("{kinds:?}, stopped at {step}"), || {
+                let store = open(kinds, &ground, LIMIT);
+                steps::arm(&format!("{step}:stop")).unwrap();
+                store.put(7, value(7, 2, 1000));
+            });
+            assert!(victim.wait_stopped());
+            let begun = Instant::now();
+            for key in 0..50 {
+                store.look(key).into_iter().for_each(|seen| assert!(version(key, &seen) < 3));
+                store.put(key, value(key, 3, 1000));
+                // It is what was put, or nothing at all.
+                store.look(key).into_iter().for_each(|seen| assert_eq!(version(key, &seen), 3));
+                store.remove(key);
+                assert_eq!(store.look(key), None, "{kinds:?}");
+            }
+            // As many waits of milliseconds at most, on however busy a machine.
+            assert!(begun.elapsed() < Duration::from_secs(10), "{kinds:?}");
+            victim.signal(Signal::SIGCONT);
+            assert_eq!(victim.wait(), End::Well);
+            // What could not be removed then is removed now.
+            crate::support::process::until("it is changed again", || {
+                store.put(7, value(7, 4, 1000));
+                store.look(7).is_some()
+            });
+            assert_eq!(version(7, &store.look(7).unwrap()), 4, "{kinds:?}");
+            store.remove(7);
+            assert_eq!((store.stat().entries, store.look(7)), (0, None), "{kinds:?}");
+        }
+    }
+}

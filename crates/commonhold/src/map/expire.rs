@@ -1,0 +1,101 @@
+//! Removing pairs whose time has come, a few at a time: for who is told by a stream, and for their memory.
+//!
+//! Goes by a cursor, as iteration does, so growth meanwhile makes nobody be missed for ever. A segment is looked at without its lock
+//! first, which is a hint; it is locked only if something in it seems to have expired. Removing is an ordinary commit under
+//! the locks, so a kill is that of any change.
+//!
+//! Invariant: the caller's lane waits for nobody who lives ([`LaneGuard::impatient`]), and has nothing locked between two segments.
+
+use crate::error::{ErrorKind, Result};
+use crate::map::bound::Bound;
+use crate::map::cache;
+use crate::map::directory;
+use crate::map::iterate::Cursor;
+use crate::map::locked;
+use crate::map::segment::Segment;
+use crate::map::write;
+use crate::memory::gate;
+use crate::memory::lane::LaneGuard;
+use crate::stream::frame::ChangeKind;
+use std::sync::atomic::Ordering;
+
+/// What became of a segment.
+enum Passed {
+    /// It was looked at, or somebody has it locked: the next one.
+    Over,
+    /// Nothing can be told now: it is to be looked at again.
+    Stopped,
+}
+
+/// Looks at `places` places from the cursor on, rounded up to a segment, and moves it behind them; how many pairs were removed.
+///
+/// # Errors
+/// `NotFound` if the map was dropped; `Busy` if this very thread froze the hold; damage.
+pub(crate) fn expire(
+    lane: &LaneGuard<'_>,
+    bound: &Bound,
+    cursor: &mut Cursor,
+    places: u64,
+) -> Result<u64> {
+    let (mut left, mut removed) = (places, 0);
+    if !bound.is_cache() {
+        *cursor = Cursor::END;
+    }
+    while left > 0 && !cursor.is_end() {
+        let segment = directory::lookup_checked(lane.space(), bound, cursor.directory())?;
+        // Of one that is being split perhaps what it was before: then its child is passed over this time.
+        let behind = cursor.behind(segment.phase().depth);
+        let now = cache::now(lane.space());
+        let some = (0..bound.positions()).any(|at| is_expired(bound, segment, at, now));
+        if some && let Passed::Stopped = pass(lane, bound, *cursor, &mut removed)? {
+            break;
+        }
+        *cursor = behind;
+        left = left.saturating_sub(u64::from(bound.positions()));
+    }
+    bound.ensure_current(lane.space())?;
+    Ok(removed)
+}
+
+fn is_expired(bound: &Bound, segment: Segment<'_>, position: u32, now: u64) -> bool {
+    // Acquire pairs with the release of the commit: the record is there.
+    let word = segment.slot(position).load(Ordering::Acquire);
+    let record = (word != 0).then(|| bound.shape.open(segment.space, word)).flatten();
+    record.is_some_and(|record| (1..=now).contains(&record.expiry()))
+}
+
+/// Locks the segment at the cursor, if it can be had, and removes what has expired in it.
+fn pass(lane: &LaneGuard<'_>, bound: &Bound, cursor: Cursor, removed: &mut u64) -> Result<Passed> {
+    let segment = match locked::lock(lane, bound, cursor.directory()) {
+        Ok(segment) => segment,
+        Err(error) if error.kind() == ErrorKind::TimedOut => {
+            let frozen = gate::is_frozen(lane);
+            return Ok(if frozen { Passed::Stopped } else { Passed::Over });
+        }
+        Err(error) => return Err(error),
+    };
+    let result = remove_all(lane, bound, segment, removed);
+    locked::unlock(lane, segment);
+    match result {
+        // It is the stream that somebody has locked.
+        Err(error) if error.kind() == ErrorKind::TimedOut => Ok(Passed::Stopped),
+        result => result.map(|()| Passed::Over),
+    }
+}
+
+fn remove_all(
+    lane: &LaneGuard<'_>,
+    bound: &Bound,
+    segment: Segment<'_>,
+    removed: &mut u64,
+) -> Result<()> {
+    let now = cache::tick(segment.space);
+    for position in 0..bound.positions() {
+        if is_expired(bound, segment, position, now) {
+            write::remove_at(lane, bound, segment, position, Some(ChangeKind::Expire))?;
+            cache::count_expired(bound, segment.space, true);
+            *removed += 1;
+        }
+    }
+    Ok(())
+}

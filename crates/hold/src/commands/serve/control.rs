@@ -1,0 +1,102 @@
+//! What a supervisor and a worker say to each other, over a socket that is the worker's standard input.
+//!
+//! The supervisor sends the sockets that listen; the worker sends a byte once it serves. When the supervisor's end is gone,
+//! whether it closed it or died, the worker finishes and ends: none is left behind, whatever happens to its supervisor.
+
+use crate::failure::{Failure, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// Sockets at most.
+pub const MOST_SOCKETS: usize = 64;
+
+fn failed(doing: &str, error: impl std::fmt::Display) -> Failure {
+    Failure::failed(format!("cannot {doing}: {error}"))
+}
+
+/// A pair: the supervisor's end, and the worker's standard input.
+pub fn pair() -> Result<(OwnedFd, OwnedFd)> {
+    let pair = UnixStream::pair().map_err(|error| failed("make a socket for a worker", error))?;
+    Ok((pair.0.into(), pair.1.into()))
+}
+
+/// Sends a worker its sockets.
+pub fn hand_over(to: &OwnedFd, sockets: &[BorrowedFd<'_>]) -> Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_SOCKETS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(sockets));
+    let count = [sockets.len() as u8];
+    let sent =
+        retry_on_intr(|| sendmsg(to, &[IoSlice::new(&count)], &mut ancillary, SendFlags::NOSIGNAL));
+    sent.map(drop).map_err(|error| failed("hand the sockets to a worker", error))
+}
+
+/// The worker's end.
+pub struct Supervisor(OwnedFd);
+
+impl Supervisor {
+    /// What is at standard input.
+    pub fn at_stdin() -> Result<Supervisor> {
+        let end = std::io::stdin().as_fd().try_clone_to_owned();
+        end.map(Supervisor).map_err(|error| failed("reach the supervisor", error))
+    }
+
+    /// The sockets that it sends.
+    pub fn sockets(&self) -> Result<Vec<OwnedFd>> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_SOCKETS))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut count = [0];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let got = loop {
+            let mut parts = [IoSliceMut::new(&mut count)];
+            match recvmsg(&self.0, &mut parts, &mut ancillary, flags) {
+                Err(Errno::INTR) => {}
+                other => break other,
+            }
+        };
+        got.map_err(|error| failed("receive the sockets of the supervisor", error))?;
+        let mut sockets = Vec::new();
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                sockets.extend(fds);
+            }
+        }
+        match sockets.is_empty() || sockets.len() != usize::from(count[0]) {
+            true => Err(Failure::usage("--as-worker is for 'hold serve' itself to use")),
+            false => Ok(sockets),
+        }
+    }
+
+    /// Says that this worker serves.
+    pub fn tell_ready(&self) -> Result<()> {
+        let told = retry_on_intr(|| rustix::net::send(&self.0, &[1], SendFlags::NOSIGNAL));
+        told.map(drop).map_err(|error| failed("tell the supervisor", error))
+    }
+
+    /// Whether it is gone within so long.
+    pub fn is_gone_within(&self, time: Duration) -> bool {
+        is_readable(&self.0, time)
+    }
+}
+
+/// Whether a worker says something, or is gone, within so long.
+pub fn is_readable(end: &OwnedFd, time: Duration) -> bool {
+    let mut fds = [PollFd::new(end, PollFlags::IN)];
+    let timeout = Timespec::try_from(time).ok();
+    matches!(poll(&mut fds, timeout.as_ref()), Ok(1..))
+}
+
+/// Whether a worker has said that it serves; false: it is gone.
+pub fn is_ready(end: &OwnedFd) -> bool {
+    let mut byte = [0u8];
+    matches!(retry_on_intr(|| rustix::net::recv(end, &mut byte, RecvFlags::empty())), Ok((1, _)))
+}

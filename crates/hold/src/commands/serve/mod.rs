@@ -1,0 +1,56 @@
+//! `hold serve`: serves a directory of files, by workers that share one cache.
+//!
+//! - [`options`]: what is served and how, as it stands on the command line
+//! - [`supervisor`]: the process that was started: it listens, starts the workers and starts them again
+//! - [`worker`]: what a worker process does
+//! - [`control`]: what the two say to each other
+//! - [`import`]: makes a database of a directory
+//!
+//! Invariant: the sockets that listen belong to the supervisor as well as to the workers, so a worker that dies takes no waiting
+//! connection with it, and new workers accept before old ones stop.
+
+mod control;
+pub mod import;
+mod options;
+mod supervisor;
+mod worker;
+
+use crate::failure::Result;
+use crate::output::Output;
+use crate::target::Directory;
+use std::process::ExitCode;
+
+pub use options::Args;
+
+/// Examples of `hold serve`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold serve ./public                                       # http://127.0.0.1:8080/, this machine only
+  hold serve ./public --listen tcp:0.0.0.0:80 --workers 4
+  hold serve ./public --listen unix:/run/files.sock --access-log requests
+  hold serve ~/Zotero/storage --layout zotero               # /ABCD1234 is the PDF of that item
+  hold serve-import ./public files.db && hold serve files.db --files sqlite
+  curl -s localhost:8080/index.html; echo index.html | nc localhost 8080
+  hold log tail serve-public requests                       # see --access-log, --hold
+  hold bench files ./public --matrix                        # which choices are best for these files
+
+Two protocols at one address: HTTP/1.1 (GET, HEAD, ranges, conditions, .br and .gz beside a file), and the
+simple one: send an id and a newline, read the file's bytes until the end; one zero byte: no such id.
+
+Workers are processes. They share one cache of --cache-bytes in a hold, which survives them: after a crash, or
+with --hold after any end, the cache is warm. A worker that dies is started again; the others go on meanwhile.
+A file that changes or goes is served for at most --fresh longer. Nothing outside DIR is served.
+
+A signal (SIGTERM, SIGINT) ends it when the answers are sent, after at most --grace; a second one ends it at
+once. SIGHUP starts new workers (of a new version of this program, too), then lets the old ones finish.
+
+Exit codes: 0 ended by a signal; 2, 3 see 'hold help'. TCP is not encrypted: in front of the world put a proxy.";
+
+/// Serves, as the supervisor or as one of its workers.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("serve")?;
+    match args.is_worker() {
+        true => worker::run(args, directory),
+        false => supervisor::run(args, directory, &output),
+    }
+}

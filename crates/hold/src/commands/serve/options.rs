@@ -1,0 +1,239 @@
+//! What is served and how, as it stands on the command line.
+
+use crate::commands::choice::choice;
+use crate::failure::{Failure, Result};
+use crate::formats::sizes;
+use crate::target::Directory;
+use commonhold::{Hold, LogOptions};
+use commonhold_net::event::LoopKind;
+use commonhold_net::files::source::Symlinks;
+use commonhold_net::files::store::{CacheKind, EvictionKind};
+use commonhold_net::files::{
+    LayoutKind, Patience, ProtocolKind, RequestsKind, ServerOptions, SourceKind,
+};
+use commonhold_net::replicate::Address;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What a hold needs beside the cache: its own structures, the index, room for what is being replaced.
+const BESIDE_CACHE: u64 = 64 << 20;
+
+/// Options of `hold serve`.
+#[derive(clap::Args, Debug, Clone)]
+pub struct Args {
+    /// The directory that is served; with --files sqlite the database
+    #[arg(value_name = "DIR")]
+    pub place: PathBuf,
+
+    /// Where is listened: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any. More than once if need be
+    /// [default: tcp:8080]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Vec<Address>,
+
+    /// Processes that serve [default: one for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    workers: Option<u16>,
+
+    /// How ids name files: as paths, or as Zotero's folders with one .pdf each
+    #[arg(long, value_name = "LAYOUT", default_value_t, value_parser = choice(&LayoutKind::ALL, LayoutKind::word))]
+    layout: LayoutKind,
+
+    /// Which protocols are spoken
+    #[arg(long, value_name = "PROTOCOL", default_value_t, value_parser = choice(&ProtocolKind::ALL, ProtocolKind::word))]
+    protocol: ProtocolKind,
+
+    /// The file that a directory is answered with; '' for none
+    #[arg(long, value_name = "NAME", default_value = "index.html")]
+    index: String,
+
+    /// Follow symlinks that lead out of DIR, too
+    #[arg(long)]
+    follow_symlinks: bool,
+
+    /// Note every request in this log of the hold ('hold log tail HOLD NAME')
+    #[arg(long, value_name = "NAME")]
+    access_log: Option<String>,
+
+    #[command(flatten)]
+    #[command(next_help_heading = "Cache")]
+    cache: Cache,
+
+    #[command(flatten)]
+    #[command(next_help_heading = "Limits")]
+    limits: Limits,
+
+    #[command(flatten)]
+    #[command(next_help_heading = "Choices, for those who measure ('hold bench files')")]
+    choices: Choices,
+
+    /// Set by the supervisor: this is a worker
+    #[arg(long, hide = true)]
+    as_worker: bool,
+}
+
+#[derive(clap::Args, Debug, Clone)]
+struct Cache {
+    /// The hold with the cache, kept at the end [default: one for DIR, removed at the end]
+    #[arg(long, value_name = "HOLD")]
+    hold: Option<PathBuf>,
+
+    /// Contents that are kept in memory, at most
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "256MiB")]
+    cache_bytes: u64,
+
+    /// Larger files are not kept, but sent from where they are
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "256KiB")]
+    keep_up_to: u64,
+
+    /// For how long a change of a file may go unnoticed
+    #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "1s")]
+    fresh: Duration,
+}
+
+#[derive(clap::Args, Debug, Clone)]
+struct Limits {
+    /// Connections of each worker at most; further ones wait
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    max_connections: u32,
+
+    /// How long a client may take to send a request's head
+    #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "10s")]
+    head_timeout: Duration,
+
+    /// How long a connection may be idle between requests
+    #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "1m")]
+    idle_timeout: Duration,
+
+    /// How long a client may take no byte of an answer
+    #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "1m")]
+    send_timeout: Duration,
+
+    /// How long the end may take
+    #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "10s")]
+    grace: Duration,
+}
+
+#[derive(clap::Args, Debug, Clone)]
+struct Choices {
+    /// How workers wait for the network
+    #[arg(long = "loop", value_name = "LOOP", default_value_t = LoopKind::Epoll, value_parser = choice(&LoopKind::ALL, LoopKind::word))]
+    kind: LoopKind,
+
+    /// The map of connections
+    #[arg(long, value_name = "MAP", default_value_t, value_parser = choice(&RequestsKind::ALL, RequestsKind::word))]
+    requests: RequestsKind,
+
+    /// What goes when the cache is full
+    #[arg(long, value_name = "POLICY", default_value_t = EvictionKind::Lockfree, value_parser = choice(&EvictionKind::ALL, EvictionKind::word))]
+    eviction: EvictionKind,
+
+    /// Where contents are kept; only the hold's is shared by workers
+    #[arg(long, value_name = "MAP", default_value_t = CacheKind::Hold, value_parser = choice(&CacheKind::ALL, CacheKind::word))]
+    cache: CacheKind,
+
+    /// Where files are: a directory, or a database of 'hold serve-import'
+    #[arg(long, value_name = "SOURCE", default_value_t, value_parser = choice(&SourceKind::ALL, SourceKind::word))]
+    files: SourceKind,
+}
+
+impl Args {
+    pub(super) fn is_worker(&self) -> bool {
+        self.as_worker
+    }
+
+    /// How many workers there are to be.
+    pub(super) fn workers(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.workers.map_or_else(cores, usize::from)
+    }
+
+    pub(super) fn grace(&self) -> Duration {
+        self.limits.grace
+    }
+
+    pub(super) fn max_connections(&self) -> u32 {
+        self.limits.max_connections
+    }
+
+    /// Whether the hold is to stay when all has ended well.
+    pub(super) fn keeps_hold(&self) -> bool {
+        self.cache.hold.is_some()
+    }
+
+    /// The hold, made if it is not there.
+    pub(super) fn open_hold(&self, directory: &Directory) -> Result<Hold> {
+        let name = match &self.cache.hold {
+            Some(name) => name.clone(),
+            None => default_hold(&self.place)?,
+        };
+        let most = self.cache.cache_bytes.saturating_mul(2).saturating_add(BESIDE_CACHE);
+        let options = directory.options().max_bytes(most.next_multiple_of(1 << 20));
+        Ok(options.open_or_create(directory.resolve(&name)?)?)
+    }
+
+    /// The server of a worker.
+    pub(super) fn server(&self, hold: &Hold, listens: Vec<String>) -> Result<ServerOptions> {
+        let (limits, choices, cache) = (&self.limits, &self.choices, &self.cache);
+        let log = match &self.access_log {
+            Some(name) => Some(hold.log(name, LogOptions::new())?),
+            None => None,
+        };
+        let mut options = ServerOptions::new(&self.place);
+        options.layout = self.layout;
+        options.spoken = self.protocol;
+        options.index = Some(self.index.clone()).filter(|name| !name.is_empty());
+        options.symlinks = if self.follow_symlinks { Symlinks::All } else { Symlinks::Inside };
+        options.patience = Patience {
+            head: limits.head_timeout,
+            idle: limits.idle_timeout,
+            send: limits.send_timeout,
+            ..Patience::default()
+        };
+        options.most_connections = limits.max_connections as usize;
+        (options.cache_bytes, options.most_kept) = (cache.cache_bytes, cache.keep_up_to);
+        options.fresh = cache.fresh;
+        options.kind = choices.kind;
+        options.requests = choices.requests;
+        options.eviction = choices.eviction;
+        options.cache = choices.cache;
+        options.source = choices.files;
+        (options.hold, options.log, options.listens) = (Some(hold.clone()), log, listens);
+        Ok(options)
+    }
+
+    /// What can be known to be wrong before anything is made.
+    ///
+    /// # Errors
+    /// Usage.
+    pub(super) fn check(&self) -> Result<()> {
+        let is_database = self.choices.files == SourceKind::Sqlite;
+        let place = self.place.display();
+        let text = match (is_database, self.place.is_dir(), self.place.exists()) {
+            (_, _, false) => format!("{place}: there is no such directory or file"),
+            (false, false, _) => {
+                format!("{place}: not a directory; a database is served with --files sqlite")
+            }
+            (true, true, _) => format!(
+                "{place}: a directory, not a database; make one with 'hold serve-import {place} FILE'"
+            ),
+            _ => return Ok(()),
+        };
+        Err(Failure::failed(text))
+    }
+}
+
+/// The same name for the same place; another for another of the same name.
+fn default_hold(place: &Path) -> Result<PathBuf> {
+    let place = place
+        .canonicalize()
+        .map_err(|error| Failure::failed(format!("{}: {error}", place.display())))?;
+    let name = place.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name: String = name
+        .unwrap_or_default()
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+        .take(40)
+        .collect();
+    let sum = crc32fast::hash(place.as_os_str().as_encoded_bytes());
+    Ok(format!("serve-{name}-{sum:08x}").into())
+}

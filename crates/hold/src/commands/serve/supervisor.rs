@@ -1,0 +1,287 @@
+//! The process that was started: it listens, and sees to it that there are workers.
+
+use super::control::{MOST_SOCKETS, hand_over, is_readable, is_ready, pair};
+use super::options::Args;
+use crate::commands::replication::serving::handed_over;
+use crate::failure::{Failure, Result, note};
+use crate::output::Output;
+use crate::target::Directory;
+use crate::workload::descriptors;
+use commonhold::Hold;
+use commonhold_net::replicate::{Address, Listener};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::ffi::OsString;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Where is listened unless it is said otherwise.
+const DEFAULT_PORT: u16 = 8080;
+/// How long a worker may take until it serves.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Descriptors of a worker beside one for each connection.
+const OTHER_DESCRIPTORS: u64 = 256;
+/// How long a worker that died at once is waited with, the first time; twice as long each time after, up to the last.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LAST_WAIT: Duration = Duration::from_secs(5);
+/// A worker that lived so long was well.
+const WELL: Duration = Duration::from_secs(10);
+
+/// A worker process.
+struct Worker {
+    child: Child,
+    /// Closing it lets the worker finish.
+    control: Option<OwnedFd>,
+    began: Instant,
+}
+
+/// A place for a worker.
+struct Post {
+    worker: Option<Worker>,
+    /// When one is started, if there is none.
+    due: Instant,
+    wait: Duration,
+}
+
+/// How workers are started.
+struct Recruiter<'a> {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    listeners: &'a [Listener],
+}
+
+/// Runs until a signal comes.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    args.check()?;
+    descriptors::allow(u64::from(args.max_connections()) + OTHER_DESCRIPTORS);
+    let signals = watch()?;
+    let listeners = listen(args)?;
+    // It stays open here, so that it is there whatever becomes of workers.
+    let hold = args.open_hold(directory)?;
+    let recruiter = Recruiter::new(&listeners)?;
+    let mut posts = Vec::new();
+    for _ in 0..args.workers() {
+        let worker = recruiter.start()?;
+        posts.push(Post { worker: Some(worker), due: Instant::now(), wait: FIRST_WAIT });
+    }
+    let begun = posts.iter().filter_map(|post| post.worker.as_ref()).all(Worker::is_ready);
+    if begun {
+        tell(args, output, &listeners)?;
+    }
+    let mut old = Vec::new();
+    let ended = match begun {
+        true => watch_over(&recruiter, &mut posts, &mut old, &signals, output),
+        // It has said why.
+        false => Err(Failure::failed("the workers could not begin; see above")),
+    };
+    old.extend(posts.into_iter().filter_map(|post| post.worker));
+    finish(old, args.grace(), &signals);
+    listeners.iter().for_each(Listener::remove_file);
+    if !args.keeps_hold() && ended.is_ok() {
+        let path = hold.path().to_owned();
+        drop(hold);
+        // Another server of the same directory may use it still.
+        let _ = Hold::drop_hold(&path, false);
+    }
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// Signals as they come.
+fn watch() -> Result<Receiver<i32>> {
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGCHLD]);
+    let mut signals = signals.map_err(|error| Failure::failed(format!("signals: {error}")))?;
+    let (tell, told) = channel();
+    thread::spawn(move || signals.forever().try_for_each(|signal| tell.send(signal)));
+    Ok(told)
+}
+
+fn listen(args: &Args) -> Result<Vec<Listener>> {
+    let mut listeners = Vec::new();
+    for socket in handed_over()? {
+        listeners.push(Listener::given(socket)?);
+    }
+    for address in &args.listen {
+        listeners.push(address.listen()?);
+    }
+    if listeners.is_empty() {
+        listeners.push(Address::Tcp("127.0.0.1".to_owned(), DEFAULT_PORT).listen()?);
+    }
+    match listeners.len() > MOST_SOCKETS {
+        true => Err(Failure::usage(format!("at most {MOST_SOCKETS} addresses to listen at"))),
+        false => Ok(listeners),
+    }
+}
+
+fn tell(args: &Args, output: &Output, listeners: &[Listener]) -> Result<()> {
+    let names: Vec<String> = listeners.iter().map(|l| l.address().to_string()).collect();
+    if output.is_json() {
+        return output.json_line(&json!({ "listening": names }));
+    }
+    say(output, &format!("{} at {}", args.place.display(), names.join(", ")));
+    for listener in listeners {
+        if let Address::Tcp(host, port) = listener.address() {
+            say(output, &format!("http://{host}:{port}/"));
+        }
+    }
+    Ok(())
+}
+
+fn say(output: &Output, text: &str) {
+    if !output.is_quiet() {
+        note(&format!("hold serve: {text}"));
+    }
+}
+
+impl Recruiter<'_> {
+    fn new(listeners: &[Listener]) -> Result<Recruiter<'_>> {
+        let program = std::env::current_exe();
+        let program = program.map_err(|e| Failure::failed(format!("cannot find myself: {e}")))?;
+        // The path, also when another version of the program has taken it by the time of SIGHUP.
+        let mut arguments: Vec<_> = std::env::args_os().skip(1).collect();
+        // In front of anything that ends options.
+        let verb = arguments.iter().position(|word| word == "serve").map_or(0, |at| at + 1);
+        arguments.insert(verb, "--as-worker".into());
+        Ok(Recruiter { program, arguments, listeners })
+    }
+
+    /// Starts a worker; it does not serve yet.
+    fn start(&self) -> Result<Worker> {
+        let (here, there) = pair()?;
+        let sockets: Vec<BorrowedFd<'_>> = self.listeners.iter().map(Listener::socket).collect();
+        hand_over(&here, &sockets)?;
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).stdin(Stdio::from(there)).stdout(Stdio::null());
+        // What was handed over by systemd is handed on otherwise.
+        command.env_remove("LISTEN_FDS").env_remove("LISTEN_PID");
+        let child = command.spawn();
+        let child = child.map_err(|e| Failure::failed(format!("cannot start a worker: {e}")))?;
+        Ok(Worker { child, control: Some(here), began: Instant::now() })
+    }
+}
+
+impl Worker {
+    fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until it serves; false if it never will.
+    fn is_ready(&self) -> bool {
+        let Some(control) = &self.control else { return false };
+        is_readable(control, PATIENCE) && is_ready(control)
+    }
+
+    fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    fn kill(&mut self) {
+        if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
+            // It can only fail because it has ended.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts workers again that end, until a signal says that it is over.
+fn watch_over(
+    recruiter: &Recruiter<'_>,
+    posts: &mut [Post],
+    old: &mut Vec<Worker>,
+    signals: &Receiver<i32>,
+    output: &Output,
+) -> Result<()> {
+    loop {
+        let due = posts.iter().filter(|post| post.worker.is_none()).map(|post| post.due).min();
+        match wait(signals, due) {
+            Some(SIGTERM | SIGINT) => return Ok(()),
+            Some(SIGHUP) => replace(recruiter, posts, old, output)?,
+            _ => {}
+        }
+        old.retain_mut(|worker| worker.has_ended().is_none());
+        for (number, post) in posts.iter_mut().enumerate() {
+            reap(number, post, output);
+            if post.worker.is_none() && Instant::now() >= post.due {
+                let worker = recruiter.start()?;
+                say(output, &format!("worker {number}: process {}", worker.id()));
+                post.worker = Some(worker);
+            }
+        }
+    }
+}
+
+/// The next signal; `None` at the time.
+fn wait(signals: &Receiver<i32>, due: Option<Instant>) -> Option<i32> {
+    let Some(due) = due else { return signals.recv().ok() };
+    match signals.recv_timeout(due.saturating_duration_since(Instant::now())) {
+        Ok(signal) => Some(signal),
+        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
+    }
+}
+
+/// Notes the end of a worker.
+fn reap(number: usize, post: &mut Post, output: &Output) {
+    let Some(worker) = &mut post.worker else { return };
+    let Some(status) = worker.has_ended() else { return };
+    post.wait = match worker.began.elapsed() < WELL {
+        true => (post.wait * 2).min(LAST_WAIT),
+        false => FIRST_WAIT,
+    };
+    post.due = Instant::now() + post.wait;
+    say(
+        output,
+        &format!("worker {number} (process {}) ended: {status}; starts again", worker.id()),
+    );
+    post.worker = None;
+}
+
+/// Starts new workers, and lets the old ones finish.
+fn replace(
+    recruiter: &Recruiter<'_>,
+    posts: &mut [Post],
+    old: &mut Vec<Worker>,
+    output: &Output,
+) -> Result<()> {
+    for (number, post) in posts.iter_mut().enumerate() {
+        let mut worker = recruiter.start()?;
+        if !worker.is_ready() {
+            worker.kill();
+            say(
+                output,
+                &format!("worker {number}: a new one could not begin; the old one goes on"),
+            );
+            continue;
+        }
+        say(output, &format!("worker {number}: process {} instead", worker.id()));
+        if let Some(mut before) = post.worker.replace(worker) {
+            before.control = None;
+            old.push(before);
+        }
+    }
+    Ok(())
+}
+
+/// Lets workers finish; ends them after a while, or when a second signal comes.
+fn finish(mut workers: Vec<Worker>, grace: Duration, signals: &Receiver<i32>) {
+    workers.iter_mut().for_each(|worker| worker.control = None);
+    // A little more than they have themselves.
+    let end = Instant::now() + grace + Duration::from_secs(1);
+    let moment = Instant::now() + crate::workload::interrupt::MOMENT;
+    loop {
+        workers.retain_mut(|worker| worker.has_ended().is_none());
+        if workers.is_empty() {
+            return;
+        }
+        let signal = wait(signals, Some(end));
+        let again = matches!(signal, Some(SIGTERM | SIGINT)) && Instant::now() > moment;
+        if again || Instant::now() >= end {
+            workers.iter_mut().for_each(Worker::kill);
+        }
+    }
+}
