@@ -242,7 +242,7 @@ fn what_makes_no_sense_says_why() {
 fn stand_in(ground: &Ground, server: &FileServer, more: &str) -> String {
     let port = server.port;
     let script = format!(
-        "#!/bin/sh\necho \"$@\" >> told\n{more}\necho '{{\"listening\": [\"tcp:127.0.0.1:{port}\"]}}'\n\
+        "#!/bin/sh\ncase $1 in serve-import) exit 0;; esac\necho \"$@\" >> told\n{more}\necho '{{\"listening\": [\"tcp:127.0.0.1:{port}\"]}}'\n\
          while :; do :; done\n"
     );
     let path = ground.file("stand-in", script);
@@ -266,9 +266,11 @@ fn a_server_is_started_told_its_choices_measured_and_ended() {
     assert!((rate / wanted - 1.0).abs() < 1e-9);
     assert_eq!(figures["results"][0]["system"], "commonhold");
     let told = String::from_utf8(ground.read("told")).expect("text");
+    let database = told.split(' ').nth(1).expect("a place");
+    assert!(database.ends_with("/files.db"), "--files sqlite serves a database: {told}");
     assert_eq!(
-        told.trim_end(),
-        "serve try --listen tcp:127.0.0.1:0 --format json --layout tree --protocol http --loop uring \
+        told.trim_end().replace(database, "DATABASE"),
+        "serve DATABASE --listen tcp:127.0.0.1:0 --format json --layout tree --protocol http --loop uring \
          --requests slab --eviction lockfree --cache hold --files sqlite --workers 2 --cache-bytes 1048576 \
          --access-log off"
     );
@@ -362,4 +364,29 @@ fn a_combination_that_fails_leaves_the_others() {
     assert!(run.out.contains("FAILED loop=pool: the server ended before it served"), "{run:?}");
     assert!(run.err.contains("1 combination failed; the first: loop=pool"), "{run:?}");
     assert!(run.out.contains("epoll") && run.out.contains("uring"), "{run:?}");
+}
+
+#[test]
+fn hold_serve_answers_right_in_every_way() {
+    let ground = Ground::new();
+    for layout in ["tree", "zotero"] {
+        let make = ["bench", "files", "--make", "40", "--sizes", "0,1,1000,400000", "--layout"];
+        ground.ok(&[&make[..], &[layout, layout]].concat());
+        for protocol in ["http", "simple"] {
+            for files in ["sendfile", "sqlite"] {
+                let run = ["bench", "files", layout, "--layout", layout, "--protocol", protocol];
+                let more = ["--files", files, "--requests-total", "400", "--unknown", "20"];
+                let figures = ground.json(&[&run[..], &more].concat());
+                assert_eq!(metric(&figures, "answered"), 400.0);
+                assert_eq!(figures["results"][0]["system"], "commonhold");
+            }
+        }
+    }
+    let piped = ["bench", "files", "tree", "--pipeline", "16", "--requests-total", "2000"];
+    assert_eq!(metric(&ground.json(&piped), "answered"), 2000.0);
+    let matrix = ["bench", "files", "tree", "--matrix", "loop,cache", "--requests-total", "200"];
+    let out = ground.ok(&matrix);
+    let loops = ["epoll ", "pool ", "uring "];
+    let rows = out.lines().filter(|line| loops.iter().any(|name| line.starts_with(name)));
+    assert_eq!(rows.count(), 12, "{out}");
 }

@@ -5,7 +5,7 @@
 //! - [`ask`], [`zipf`]: what is asked for; [`load`], [`schedule`], [`pause`], [`timer`]: when
 //! - [`protocol`], [`http`], [`incoming`]: what is said, and the check of what comes
 //! - [`target`], [`connection`], [`requestor`]: sockets, and the thread that has many of them
-//! - [`server`], [`choices`], [`cpu`]: the server, what it can be told to use, what it costs
+//! - [`server`], [`choices`], [`database`], [`cpu`]: the server, what it can be told to use, what it costs
 //! - [`matrix`]: every combination of choices; [`report`]: results, tables and curves
 //!
 //! Invariant: one wrong body, one unknown id that is not refused, one answer that does not come, and there is no figure.
@@ -15,6 +15,7 @@ mod choices;
 mod connection;
 mod content;
 mod cpu;
+mod database;
 mod http;
 mod incoming;
 mod layout;
@@ -38,6 +39,7 @@ use crate::output::Output;
 use crate::workload::{Result, interrupt::Interrupt, results::Results, say};
 use ask::{Asking, Requests};
 use choices::{Combination, DIMENSIONS, Dimension};
+use database::Database;
 use load::{Load, Measured};
 use server::Serving;
 use std::path::{Path, PathBuf};
@@ -107,6 +109,8 @@ pub struct Args {
 /// What all measurements of a run share.
 struct Ground {
     directory: PathBuf,
+    /// Of the same files, if a server needs it.
+    database: Database,
     requests: Requests,
     interrupt: Interrupt,
 }
@@ -126,7 +130,12 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     let interrupt = Interrupt::watch()?;
     let bar = progress::of_things(&Output::new(None, false), "files read");
     let requests = args.asking.prepare(directory, &interrupt, &bar)?;
-    let ground = Ground { directory: directory.to_owned(), requests, interrupt };
+    let ground = Ground {
+        directory: directory.to_owned(),
+        database: Database::default(),
+        requests,
+        interrupt,
+    };
     match args.matrix {
         Some(_) => matrix::run(args, &ground, json),
         None => run_once(args, &ground, json),
@@ -145,8 +154,9 @@ fn run_once(args: &Args, ground: &Ground, json: bool) -> Result<()> {
 
 /// One server, from its beginning to its end.
 fn measure(args: &Args, ground: &Ground, combination: &Combination) -> Result<Measured> {
-    let Ground { directory, requests, interrupt } = ground;
-    let mut server = args.serving.open(directory, &args.asking, combination, interrupt)?;
+    let Ground { directory, database, requests, interrupt } = ground;
+    let serving = &args.serving;
+    let mut server = serving.open(directory, database, &args.asking, combination, interrupt)?;
     let plan = args.load.plan(server.address.clone(), &args.asking, args.matrix.is_some())?;
     let measured = plan.run(requests, server.family.as_ref(), interrupt);
     let measured = measured.map_err(|trouble| server.blame(trouble))?;

@@ -5,6 +5,7 @@
 use super::ask::Asking;
 use super::choices::{Choices, Combination};
 use super::cpu::Family;
+use super::database::Database;
 use crate::formats::sizes;
 use crate::workload::{
     Result, Trouble,
@@ -117,6 +118,7 @@ impl Serving {
     pub fn open(
         &self,
         directory: &Path,
+        database: &Database,
         asking: &Asking,
         combination: &Combination,
         interrupt: &Interrupt,
@@ -125,10 +127,14 @@ impl Serving {
             let family = self.server_pid.map(Family::of).transpose()?;
             return Ok(Server { address, family, worker: None });
         }
-        let directory = directory.to_str().ok_or_else(|| {
-            Trouble::new(format!("{} is no UTF-8, which 'hold serve' is told", directory.display()))
+        let place = match combination.word("files") {
+            Some("sqlite") => database.path(&self.program(), directory, asking.layout)?,
+            _ => directory.to_owned(),
+        };
+        let place = place.to_str().ok_or_else(|| {
+            Trouble::new(format!("{} is no UTF-8, which 'hold serve' is told", place.display()))
         })?;
-        let words = ["serve", directory, "--listen", "tcp:127.0.0.1:0", "--format", "json"];
+        let words = ["serve", place, "--listen", "tcp:127.0.0.1:0", "--format", "json"];
         let own = ["--layout", asking.layout.name(), "--protocol", asking.protocol.name()];
         let words = words.into_iter().chain(own).map(str::to_owned);
         let words = words.chain(self.options(combination)).collect();
@@ -144,10 +150,14 @@ impl Serving {
         options
     }
 
+    fn program(&self) -> PathBuf {
+        self.program.clone().unwrap_or_else(worker::program)
+    }
+
     fn start(&self, words: Vec<String>, interrupt: &Interrupt) -> Result<Server> {
         let order = Order {
             starter: std::process::id(),
-            program: self.program.clone().unwrap_or_else(worker::program),
+            program: self.program(),
             words,
             cpus: self.server_cpus.clone().unwrap_or_default(),
         };
