@@ -2,6 +2,7 @@
 
 mod support;
 
+mod bench_files;
 mod channels;
 mod command;
 mod files;

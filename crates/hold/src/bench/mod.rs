@@ -7,6 +7,7 @@
 //! - [`queue`]: elements that two processes move, SharedHashFile's own definition
 //! - [`log`]: lines of many processes, collected by one
 //! - [`replicate`]: a map's changes, sent to many replicas; libworld's own benchmark
+//! - [`files`]: the client of a file server: requests, every answer checked; all combinations of a server's choices
 //! - [`goals`]: the forerunners' figures and the goals; [`table`]: how results are shown
 //! - [`crew`]: the processes of a run, and that none is waited for in vain
 //! - [`pace`], [`timeline`], [`percentiles`]: a rate, what happened when, how latency is told; [`plot`]: curves of it
@@ -16,6 +17,7 @@
 
 mod channel;
 mod crew;
+mod files;
 mod goals;
 mod local_loop;
 mod log;
@@ -61,6 +63,9 @@ enum Workload {
     /// A map's changes, sent to many replicas
     #[command(after_help = flowing(replicate::EXAMPLES))]
     Replicate(replicate::Args),
+    /// Requests to a file server: rate, latency, what they cost the server; every body verified
+    #[command(after_help = flowing(files::EXAMPLES))]
+    Files(Box<files::Args>),
 }
 
 /// Measures, or does the work of one measured process.
@@ -77,6 +82,7 @@ pub fn run(args: &Args, json: bool) -> crate::failure::Result<ExitCode> {
         Workload::Queue(args) => queue::run(args, json),
         Workload::Log(args) => log::run(args, json),
         Workload::Replicate(args) => replicate::run(args, json),
+        Workload::Files(args) => files::run(args, json),
     };
     done.map(|()| ExitCode::SUCCESS).map_err(Trouble::into_failure)
 }

@@ -11,6 +11,9 @@ use commonhold::Wait;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
+/// What was due before the end is done for so long after it: to leave out the latest of all would be an omission, too.
+pub const GRACE_NS: u64 = 1_000_000_000;
+
 const SECOND: u64 = 1_000_000_000;
 /// A sleep may end so much late; the rest is spun.
 const MARGIN_NS: u64 = 200_000;

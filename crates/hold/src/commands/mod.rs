@@ -34,7 +34,7 @@ pub mod man;
 mod mode;
 mod page;
 pub mod pop;
-mod progress;
+pub mod progress;
 pub mod push;
 pub mod queue;
 pub mod repair;

@@ -20,6 +20,11 @@ pub fn of_pairs(output: &Output, total: u64) -> ProgressBar {
     bar(output, total, "{bar:40} {human_pos} of {human_len} pairs")
 }
 
+/// A bar for things of a number that is set later.
+pub fn of_things(output: &Output, things: &str) -> ProgressBar {
+    bar(output, 0, &format!("{{bar:40}} {{human_pos}} of {{human_len}} {things}"))
+}
+
 fn bar(output: &Output, total: u64, template: &str) -> ProgressBar {
     if !is_wanted(output) {
         return ProgressBar::hidden();

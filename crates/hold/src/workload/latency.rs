@@ -64,6 +64,11 @@ impl Latencies {
         self.0.mean()
     }
 
+    /// The standard deviation of all durations.
+    pub fn deviation(&self) -> f64 {
+        self.0.stdev()
+    }
+
     /// The longest duration.
     pub fn longest(&self) -> u64 {
         self.0.max()

@@ -7,6 +7,7 @@
 //! - [`chance`]: seeded choices and cheap permutations
 //! - [`latency`]: recorded durations that travel between processes
 //! - [`clock`], [`interrupt`], [`results`]: time, Ctrl-C, what came out
+//! - [`descriptors`]: how many files and sockets a process may have
 //! - [`pin`]: which processor a process runs on
 //! - [`machine`], [`memory`]: where it ran, and how fast memory was there
 //!
@@ -16,6 +17,7 @@
 pub mod board;
 pub mod chance;
 pub mod clock;
+pub mod descriptors;
 pub mod interrupt;
 pub mod latency;
 pub mod machine;

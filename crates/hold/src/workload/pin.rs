@@ -5,9 +5,10 @@
 
 use super::{Result, Trouble};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::{Deserialize, Serialize};
 
 /// The processors that `--cpus 0,2,3` names, one for each process of a run, in order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Cpus(Vec<usize>);
 
 impl Cpus {
@@ -53,10 +54,24 @@ impl Cpus {
 
 /// Lets the calling thread, and those it starts, run on `cpu` alone.
 pub fn pin(cpu: usize) -> Result<()> {
+    pin_to(&Cpus(vec![cpu]))
+}
+
+/// The same with several processors; any, if none are named.
+pub fn pin_to(cpus: &Cpus) -> Result<()> {
+    if cpus.0.is_empty() {
+        return Ok(());
+    }
     let mut set = CpuSet::new();
-    set.set(cpu);
+    for cpu in &cpus.0 {
+        if *cpu >= CpuSet::MAX_CPU {
+            return Err(Trouble::new(format!("cannot run on processor {cpu}: there is none")));
+        }
+        set.set(*cpu);
+    }
+    let list = cpus.0.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     sched_setaffinity(None, &set)
-        .map_err(|e| Trouble::new(format!("cannot run on processor {cpu}: {e}")))
+        .map_err(|e| Trouble::new(format!("cannot run on processor {list}: {e}")))
 }
 
 /// The processors that this process may use.

@@ -87,6 +87,11 @@ impl Worker {
         self.stands_still()
     }
 
+    /// Asks it to end (SIGTERM).
+    pub fn terminate(&mut self) -> Result<()> {
+        self.signal(Signal::TERM)
+    }
+
     /// Waits until it has stopped or ended, by itself or by a signal on its way; true if stopped.
     pub fn stands_still(&mut self) -> Result<bool> {
         if self.ended.is_some() {
@@ -178,7 +183,7 @@ pub fn command() -> Result<Option<String>> {
 
 /// This program's file. A file that was replaced meanwhile (by a build, by an upgrade) is still
 /// reached through `/proc`, so that all processes of a run are of one version.
-fn program() -> PathBuf {
+pub fn program() -> PathBuf {
     let through_proc = Path::new("/proc/self/exe");
     match std::env::current_exe() {
         Ok(path) if path.exists() => path,

@@ -5,7 +5,7 @@
 
 use super::super::{
     crew,
-    pace::{Pace, Waiting},
+    pace::{GRACE_NS, Pace, Waiting},
     timeline::Span,
 };
 use super::CHANNEL;
@@ -15,9 +15,6 @@ use commonhold::{Hold, Producer};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// At a rate, what was due before the end is sent for so long after it: to leave out the latest of all would be an
-/// omission, too.
-const GRACE_NS: u64 = 1_000_000_000;
 /// As fast as possible, only so often is the clock looked at for the end.
 const LOOK_EVERY: u64 = 64;
 

@@ -41,6 +41,8 @@ pub enum Axis {
     Latency,
     /// Something per second.
     Rate,
+    /// Places in an order, the first is 1.
+    Ranks,
 }
 
 /// A curve and its name.
@@ -69,7 +71,7 @@ impl Axis {
         match self {
             Axis::Percentiles => -(1.0 - value.clamp(0.0, 1.0 - 1e-12)).log10(),
             Axis::Latency => value.max(1.0).log10(),
-            Axis::Seconds | Axis::Rate => value,
+            Axis::Seconds | Axis::Rate | Axis::Ranks => value,
         }
     }
 
@@ -86,6 +88,9 @@ impl Axis {
             }
             Axis::Seconds => format!("{place} s"),
             Axis::Rate => short(place),
+            // There is nothing between two places.
+            Axis::Ranks if place.fract().abs() > 1e-6 => String::new(),
+            Axis::Ranks => format!("{place:.0}"),
         }
     }
 
@@ -100,6 +105,7 @@ impl Axis {
             }
             Axis::Seconds => 0.0..most.max(f64::MIN_POSITIVE),
             Axis::Rate => 0.0..(most * 1.15).max(1.0),
+            Axis::Ranks => 1.0..most.max(2.0),
         }
     }
 
@@ -108,6 +114,7 @@ impl Axis {
         match self {
             Axis::Percentiles | Axis::Latency => (range.end - range.start).ceil() as usize + 1,
             Axis::Seconds | Axis::Rate => room,
+            Axis::Ranks => room.min((range.end - range.start).ceil() as usize + 1),
         }
     }
 }
@@ -180,7 +187,7 @@ impl Chart {
 
     /// A few points are shown as such; one alone would not be seen otherwise.
     fn dot(&self, curve: &Curve) -> u32 {
-        if self.axes.0 == Axis::Seconds && curve.points.len() <= 60 { 3 } else { 0 }
+        if self.axes.0 != Axis::Percentiles && curve.points.len() <= 60 { 3 } else { 0 }
     }
 
     fn range(&self, axis: Axis, of: impl Fn((f64, f64)) -> f64) -> Range<f64> {
@@ -228,6 +235,7 @@ mod tests {
         assert_eq!(Axis::Latency.label(7.0), "10 ms");
         assert_eq!(Axis::Rate.label(2.5e6), "2.5 M");
         assert_eq!(Axis::Seconds.label(0.5), "0.5 s");
+        assert_eq!([Axis::Ranks.label(2.0), Axis::Ranks.label(2.5)], ["2", ""]);
         assert_eq!(Axis::Latency.range(2.3, 2.4), 2.0..4.0);
     }
 }

@@ -1,9 +1,11 @@
 //! Curves of a benchmark, as SVG or as a page of HTML.
 //!
 //! - [`chart`]: one chart: axes, curves, a legend
+//! - [`curves`]: which points of latencies and rates they are
 //! - [`page`]: where charts go, one below the other
 //!
-//! Nothing is computed here but where a point lies.
+//! Nothing is measured here.
 
 pub mod chart;
+pub mod curves;
 pub mod page;

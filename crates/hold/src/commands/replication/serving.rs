@@ -3,13 +3,13 @@
 use crate::failure::{Failure, Result, note};
 use crate::formats::{printable, sizes};
 use crate::output::Output;
+use crate::workload::descriptors;
 use clap::ValueEnum;
 use commonhold::{Hold, Map};
 use commonhold_net::event::LoopKind;
 use commonhold_net::replicate::{Address, Notice, Origin, OriginOptions, Secret, Transmission};
 use listenfd::ListenFd;
 use rustix::net::sockopt::socket_acceptconn;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -110,7 +110,7 @@ impl Serve {
         secret: Option<Secret>,
         output: &Output,
     ) -> Result<Serving> {
-        allow_descriptors(u64::from(self.max_replicas) + OTHER_DESCRIPTORS);
+        descriptors::allow(u64::from(self.max_replicas) + OTHER_DESCRIPTORS);
         let voice = Voice { verb, quiet: output.is_quiet() };
         let has_secret = secret.is_some();
         let options = OriginOptions {
@@ -227,14 +227,4 @@ pub fn handed_over() -> Result<Vec<OwnedFd>> {
 
 fn strange(index: usize, what: &str) -> Failure {
     Failure::failed(format!("socket {index} of those handed over (LISTEN_FDS) is {what}"))
-}
-
-/// Lets this process have so many descriptors, or as many as it may have.
-pub fn allow_descriptors(wanted: u64) {
-    let limit = getrlimit(Resource::Nofile);
-    let most = limit.maximum.unwrap_or(u64::MAX).min(wanted);
-    if limit.current.is_some_and(|current| current < most) {
-        // If it cannot be, connections beyond the limit wait, which the origin says.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit });
-    }
 }

@@ -2,10 +2,11 @@
 
 use super::control::{MOST_SOCKETS, hand_over, is_readable, is_ready, pair};
 use super::options::Args;
-use crate::commands::replication::serving::{allow_descriptors, handed_over};
+use crate::commands::replication::serving::handed_over;
 use crate::failure::{Failure, Result, note};
 use crate::output::Output;
 use crate::target::Directory;
+use crate::workload::descriptors;
 use commonhold::Hold;
 use commonhold_net::files::MOST_OPEN;
 use commonhold_net::replicate::{Address, Listener};
@@ -59,7 +60,7 @@ struct Recruiter<'a> {
 /// Runs until a signal comes.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     args.check()?;
-    allow_descriptors(u64::from(args.max_connections()) + OTHER_DESCRIPTORS);
+    descriptors::allow(u64::from(args.max_connections()) + OTHER_DESCRIPTORS);
     let signals = watch()?;
     let listeners = listen(args)?;
     // It stays open here, so that it is there whatever becomes of workers.
