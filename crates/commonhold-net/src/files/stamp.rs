@@ -26,12 +26,12 @@ pub struct Stamp {
 impl Stamp {
     /// That of a file.
     pub(crate) fn of(stat: &Stat) -> Stamp {
-        let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
+        let ns = |seconds: i64, ns: u64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
         Stamp {
             file: mixed_numbers(&[stat.st_dev, stat.st_ino]),
             len: stat.st_size as u64,
-            modified_ns: ns(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
-            changed_ns: ns(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+            modified_ns: ns(stat.st_mtime, stat.st_mtime_nsec),
+            changed_ns: ns(stat.st_ctime, stat.st_ctime_nsec),
         }
     }
 

@@ -151,14 +151,14 @@ where
     }
 
     fn is_over(&self) -> bool {
-        self.signal.is_over() || (self.desk.closing && self.connections.len() == 0)
+        self.signal.is_over() || (self.desk.closing && self.connections.count() == 0)
     }
 
     fn report(&self) -> ServerReport {
         ServerReport {
             pid: std::process::id(),
             running_ms: self.began.elapsed().as_millis() as u64,
-            counts: Counts { open: self.connections.len() as u64, ..self.counts },
+            counts: Counts { open: self.connections.count() as u64, ..self.counts },
             store: self.shelf.store().stat(),
             latency_us: self.latency.occurred(),
             ..ServerReport::default()
@@ -187,7 +187,7 @@ where
         connection.peer = peer;
         self.connections.insert(id, connection);
         self.receive(id);
-        if self.connections.len() >= self.rules.most_connections {
+        if self.connections.count() >= self.rules.most_connections {
             self.pause();
         }
     }
@@ -228,7 +228,7 @@ where
                 }
             }
         }
-        if !self.accepting && self.connections.len() < self.rules.most_connections {
+        if !self.accepting && self.connections.count() < self.rules.most_connections {
             self.accepting = true;
             self.listeners.iter().for_each(|&listener| self.driver.accept(listener));
         }
@@ -244,7 +244,7 @@ where
     fn close(&mut self, socket: SocketId) {
         self.connections.remove(socket);
         self.driver.shut(socket);
-        if !self.accepting && self.connections.len() < self.rules.most_connections {
+        if !self.accepting && self.connections.count() < self.rules.most_connections {
             self.accepting = true;
             self.listeners.iter().for_each(|&listener| self.driver.accept(listener));
         }

@@ -22,7 +22,7 @@ pub trait Requests<C>: Default {
     fn remove(&mut self, socket: SocketId) -> Option<C>;
 
     /// How many there are.
-    fn len(&self) -> usize;
+    fn count(&self) -> usize;
 
     /// Calls `each` for all of them, in any order.
     fn each(&mut self, each: impl FnMut(SocketId, &mut C));
@@ -52,7 +52,7 @@ mod tests {
         for index in 0..100 {
             requests.insert(id(index, 0), index);
         }
-        assert_eq!(requests.len(), 100);
+        assert_eq!(requests.count(), 100);
         assert_eq!(requests.remove(id(7, 0)), Some(7));
         assert_eq!(requests.remove(id(7, 0)), None);
         // The place of a socket that is gone is another one's.

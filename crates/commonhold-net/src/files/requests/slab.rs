@@ -40,7 +40,7 @@ impl<C> Requests<C> for Slab<C> {
         taken.map(|(_, connection)| connection)
     }
 
-    fn len(&self) -> usize {
+    fn count(&self) -> usize {
         self.len
     }
 

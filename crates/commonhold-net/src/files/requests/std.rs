@@ -26,7 +26,7 @@ impl<C> Requests<C> for Std<C> {
         self.0.remove(&socket)
     }
 
-    fn len(&self) -> usize {
+    fn count(&self) -> usize {
         self.0.len()
     }
 

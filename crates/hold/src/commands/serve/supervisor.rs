@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -220,10 +220,7 @@ fn watch_over(
 /// The next signal; `None` at the time.
 fn wait(signals: &Receiver<i32>, due: Option<Instant>) -> Option<i32> {
     let Some(due) = due else { return signals.recv().ok() };
-    match signals.recv_timeout(due.saturating_duration_since(Instant::now())) {
-        Ok(signal) => Some(signal),
-        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-    }
+    signals.recv_timeout(due.saturating_duration_since(Instant::now())).ok()
 }
 
 /// Notes the end of a worker.
