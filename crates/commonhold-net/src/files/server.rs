@@ -372,6 +372,8 @@ impl<S: Store, F: Source> OnDriver<'_, S, F> {
                 reporter.report(false, || ServerReport {
                     listens: options.listens.clone(),
                     serves: options.words(),
+                    cache: options.cache.word().to_owned(),
+                    eviction: options.eviction.word().to_owned(),
                     ..report
                 });
             }
