@@ -52,10 +52,11 @@ impl Chart {
         for line in lines {
             let y = height(line);
             let _ = write!(grid, "<path class=\"grid\" d=\"M0 {y:.1}H{SECONDS}\"/>");
-            let label = escaped(&(self.shown)(line));
+            let label = escaped(&(self.shown)(line).replace(".0 ", " "));
             let _ = write!(words, "<text x=\"2\" y=\"{y:.1}%\" dy=\"-3\">{label}</text>");
         }
-        let curves: String = self.curves.iter().map(|curve| drawn(curve, height)).collect();
+        let curves: String =
+            self.curves.iter().map(|curve| drawn(curve, self.scale, height)).collect();
         let legend: String = self.curves.iter().map(|curve| self.key(curve)).collect();
         let title = escaped(self.title);
         let minutes = SECONDS / 60;
@@ -113,7 +114,7 @@ fn round_up(value: f64) -> f64 {
         .unwrap_or(value)
 }
 
-fn drawn(curve: &Curve, height: impl Fn(f64) -> f64) -> String {
+fn drawn(curve: &Curve, scale: Scale, height: impl Fn(f64) -> f64) -> String {
     let first = SECONDS.saturating_sub(curve.values.len());
     let (mut line, mut area, mut begun) = (String::new(), String::new(), None);
     for (x, value) in (first..).zip(&curve.values) {
@@ -139,6 +140,10 @@ fn drawn(curve: &Curve, height: impl Fn(f64) -> f64) -> String {
         let _ = write!(area, "L{last} {HEIGHT}Z");
     }
     let class = curve.class;
+    if scale == Scale::Log {
+        // From nothing on there is no area.
+        area.clear();
+    }
     format!(
         "<path class=\"area {class}\" d=\"{area}\"/><path class=\"line {class}\" d=\"{line}\"/>"
     )

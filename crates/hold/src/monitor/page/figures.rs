@@ -62,6 +62,13 @@ pub fn bytes(bytes: u64) -> String {
     format!("{value:.digits$} {}", units[unit])
 }
 
+/// A power of two of bytes, exactly.
+pub fn power(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let unit = (bytes.max(1).ilog2() / 10) as usize;
+    format!("{} {}", bytes >> (10 * unit), units[unit])
+}
+
 /// A share of one.
 pub fn share(share: Option<f64>) -> String {
     match share {
@@ -94,6 +101,7 @@ mod tests {
             ["0 B", "999 B", "0.98 KiB", "64.0 MiB", "123 GiB"]
         );
         assert_eq!(bytes(u64::MAX), "16.0 EiB");
+        assert_eq!([power(512), power(1024), power(1 << 63)], ["512 B", "1 KiB", "8 EiB"]);
         assert_eq!(
             [share(None), share(Some(0.99996)), share(Some(1.0))],
             ["–", "99.99 %", "100.0 %"]

@@ -25,15 +25,16 @@ pub const SCRIPT: &str = include_str!("page.js");
 pub fn html(observer: &Observer) -> commonhold::Result<String> {
     let inventory = observer.inventory()?;
     let live = observer.live();
-    let servers = servers::section(&live, &inventory);
+    let mut servers = servers::section(&live, &inventory);
     drop(live);
+    // The page of a file server has that of which it is the page, whatever happened to it.
+    let is_of_server = observer.title != inventory.hold.path.to_string_lossy();
+    if is_of_server && servers.is_empty() {
+        servers.push_str(servers::NONE);
+    }
     let (title, contents) = (escaped(&observer.title), contents::section(&inventory));
     let hold = escaped(&inventory.hold.path.to_string_lossy());
-    let path = if observer.title == inventory.hold.path.to_string_lossy() {
-        String::new()
-    } else {
-        format!("<p class=\"path\">{hold}</p>")
-    };
+    let path = if is_of_server { format!("<p class=\"path\">{hold}</p>") } else { String::new() };
     Ok(format!(
         "<!DOCTYPE html>
 <html lang=\"en\">

@@ -1,7 +1,7 @@
 //! File servers: what they do now, the last minutes, each worker, what is kept.
 
 use super::chart::{Chart, Curve, Scale};
-use super::figures::{byte_rate, bytes, maybe_time, rate, share, span};
+use super::figures::{byte_rate, bytes, maybe_time, power, rate, share, span};
 use super::markup::{Table, escaped};
 use crate::formats::sizes::{count, things};
 use crate::monitor::buckets::{Buckets, Summary};
@@ -11,6 +11,10 @@ use crate::monitor::observer::Live;
 use crate::monitor::workers::{Sum, errors, hit_rate};
 use commonhold::SizeStat;
 use commonhold_net::files::FILES;
+
+/// Where nobody serves.
+pub const NONE: &str =
+    "<section><h2>Workers</h2>\n<p class=\"alarm\">No worker reports.</p></section>\n";
 
 /// All of it; nothing, if there never was a server.
 pub fn section(live: &Live, inventory: &Inventory) -> String {
@@ -113,22 +117,23 @@ fn latency(all: &Sum, recently: &Buckets) -> String {
     };
     row(&format!("last {RECENT} s"), recently.summary());
     row("since start", all.latency.summary());
-    table.section("Latency")
+    table.section("How long answers took")
 }
 
 fn totals(all: &Sum) -> String {
     let (counts, cache) = (&all.counts, &all.cache);
-    let mut table = Table::new(&["since start", "count>"]);
-    for (name, number) in [
-        ("unknown ids", counts.not_found),
-        ("refused", counts.refused),
-        ("broken off", counts.broken),
-        ("timed out", counts.timed_out),
-        ("evicted from the cache", cache.evicted),
-        ("not kept: no room", cache.refused),
-    ] {
-        table.row([name.to_owned(), count(number)]);
-    }
+    let columns =
+        ["", "unknown ids>", "refused>", "broken off>", "timed out>", "evicted>", "no room>"];
+    let mut table = Table::new(&columns);
+    let numbers = [
+        counts.not_found,
+        counts.refused,
+        counts.broken,
+        counts.timed_out,
+        cache.evicted,
+        cache.refused,
+    ];
+    table.row(["since start".to_owned()].into_iter().chain(numbers.map(count)));
     table.section("Errors and evictions")
 }
 
@@ -170,8 +175,7 @@ fn workers(live: &Live) -> String {
         ]);
     }
     if present.is_empty() {
-        return "<section><h2>Workers</h2>\n<p class=\"alarm\">No worker reports.</p></section>\n"
-            .to_owned();
+        return NONE.to_owned();
     }
     let how: Vec<&str> = present.iter().map(|worker| &*worker.says.serves).collect();
     let mut how: Vec<_> = how.into_iter().filter(|words| !words.is_empty()).collect();
@@ -217,7 +221,7 @@ fn bars(sizes: &[SizeStat]) -> String {
             "<tr><th scope=\"row\" class=\"n\">≤ {}</th>\
              <td class=\"bar\"><svg role=\"presentation\"><rect width=\"{width:.1}%\" height=\"100%\" rx=\"2\"/></svg></td>\
              <td class=\"n\" data-name=\"bytes\">{}</td><td class=\"n\" data-name=\"entries\">{}</td></tr>\n",
-            bytes(up_to),
+            power(up_to),
             bytes(size),
             count(pairs)
         ));
