@@ -1,4 +1,4 @@
-//! What origins, replicas and journals tell of themselves to everybody who has the hold open (`hold stat`): one line of JSON each, in a map of the
+//! What origins, replicas, journals and servers of files tell of themselves to everybody who has the hold open (`hold stat`): one line of JSON each, in a map of the
 //! hold that forgets who has not said anything for a while.
 
 use commonhold::{Hold, Map, MapOptions, Result};
@@ -20,7 +20,7 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    /// `what` is `origin`, `replica` or `journal`.
+    /// `what` is `origin`, `replica`, `journal` or `server`.
     pub(crate) fn new(hold: &Hold, what: &str, map: &str) -> Result<Reporter> {
         let reports = hold.map(REPORTS, MapOptions::cache().ttl(FORGET))?;
         // The number: one process may have several.
@@ -52,15 +52,18 @@ impl Drop for Reporter {
 /// What somebody has reported.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// `origin`, `replica` or `journal`.
+    /// `origin`, `replica`, `journal` or `server`.
     pub what: String,
-    /// The map that it is about.
+    /// The map that it is about; what a server serves.
     pub map: String,
-    /// What it says: an [`OriginReport`](crate::replicate::OriginReport), a [`ReplicaStatus`](crate::replicate::ReplicaStatus).
+    /// Tells whoever reports from all others that ever did: process and a number.
+    pub id: String,
+    /// What it says: an [`OriginReport`](crate::replicate::OriginReport), a [`ReplicaStatus`](crate::replicate::ReplicaStatus),
+    /// a [`ServerReport`](crate::files::ServerReport).
     pub says: serde_json::Value,
 }
 
-/// What origins, replicas and journals of a hold have said of themselves in the last seconds, by kind, then map.
+/// What origins, replicas, journals and servers of a hold have said of themselves in the last seconds, by kind, then map.
 ///
 /// # Errors
 /// Those of reading a map.
@@ -76,14 +79,14 @@ pub fn reports(hold: &Hold) -> Result<Vec<Report>> {
         let key = String::from_utf8_lossy(&key).into_owned();
         // `what MAP pid number`; a map's name may have spaces.
         let parts = key.split_once(' ').and_then(|(what, rest)| {
-            let (rest, _number) = rest.rsplit_once(' ')?;
-            let (map, _pid) = rest.rsplit_once(' ')?;
-            Some((what, map))
+            let (rest, number) = rest.rsplit_once(' ')?;
+            let (map, pid) = rest.rsplit_once(' ')?;
+            Some((what, map, format!("{pid}-{number}")))
         });
-        if let (Some((what, map)), Ok(says)) = (parts, serde_json::from_slice(&value)) {
-            reports.push(Report { what: what.to_owned(), map: map.to_owned(), says });
+        if let (Some((what, map, id)), Ok(says)) = (parts, serde_json::from_slice(&value)) {
+            reports.push(Report { what: what.to_owned(), map: map.to_owned(), id, says });
         }
     }
-    reports.sort_by(|a, b| (&a.what, &a.map).cmp(&(&b.what, &b.map)));
+    reports.sort_by(|a, b| (&a.what, &a.map, &a.id).cmp(&(&b.what, &b.map, &b.id)));
     Ok(reports)
 }

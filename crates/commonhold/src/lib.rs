@@ -76,7 +76,7 @@ pub use map::options::{MapMode, MapOptions, Uid};
 #[cfg(feature = "serde")]
 pub use map::typed::JsonView;
 pub use map::typed::{StrView, U64View};
-pub use map::walk::{Iter, Keys, MapStat};
+pub use map::walk::{Iter, Keys, MapStat, SizeStat};
 pub use memory::roots::StructureKind;
 #[doc(hidden)]
 pub use os::lines::SharedLines;

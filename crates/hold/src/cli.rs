@@ -4,7 +4,7 @@
 use crate::commands::replication::{journal, origin, relay, replica, sync, verify};
 use crate::commands::{
     backup, channel, check, completions, del, doctor, drop, dump, get, incr, keys, list, load, log,
-    man, pop, push, queue, repair, restore, scan, serve, set, shift, stat, unshift, watch,
+    man, monitor, pop, push, queue, repair, restore, scan, serve, set, shift, stat, unshift, watch,
 };
 use crate::output::{Format, Output};
 use crate::target::Directory;
@@ -167,6 +167,9 @@ pub enum Verb {
     /// Make a database of a directory, for 'hold serve --files sqlite'
     #[command(after_help = flowing(serve::import::EXAMPLES))]
     ServeImport(serve::import::Args),
+    /// Show a hold in the browser, live, and its figures to Prometheus
+    #[command(after_help = flowing(monitor::EXAMPLES))]
+    Monitor(monitor::Args),
     /// Copy a whole hold to a file, as it is at one instant, while others write
     #[command(after_help = flowing(backup::EXAMPLES))]
     Backup(backup::Args),

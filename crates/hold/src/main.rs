@@ -5,6 +5,7 @@
 //! - [`formats`]: how keys and values look in files and on the terminal
 //! - [`target`]: which hold and which map a verb is about; [`making`]: how it is made if it is not there
 //! - [`output`], [`failure`]: what goes to standard output, what to standard error, exit codes
+//! - [`monitor`]: a hold in the browser and in Prometheus
 //! - [`demo`], [`mod@bench`], [`crashtest`] with [`workload`]: the runs of many processes
 //!
 //! Invariant: whatever fails, the exit code says so ([`failure`]); nothing here touches shared
@@ -20,6 +21,7 @@ mod demo;
 mod failure;
 mod formats;
 mod making;
+mod monitor;
 mod output;
 mod target;
 mod workload;

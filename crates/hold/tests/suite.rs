@@ -10,6 +10,7 @@ mod holds;
 mod latency;
 mod logs;
 mod messages;
+mod monitor;
 mod pairs;
 mod queues;
 mod replication;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 /// Counts since the worker began, but `open`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Counts {
     /// Requests that were answered.
     pub requests: u64,
@@ -57,8 +58,9 @@ impl Latency {
     }
 }
 
-/// What one worker tells of itself.
+/// What one worker tells of itself. What one of another version leaves out is nothing.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ServerReport {
     /// Its process.
     pub pid: u32,
@@ -66,6 +68,11 @@ pub struct ServerReport {
     pub listens: Vec<String>,
     /// What it serves, and how, in words.
     pub serves: String,
+    /// Where its contents are kept, and what goes first: the words of [`CacheKind`](super::store::CacheKind) and
+    /// [`EvictionKind`](super::store::EvictionKind).
+    pub cache: String,
+    /// See `cache`.
+    pub eviction: String,
     /// For how long it has run.
     pub running_ms: u64,
     /// What it did.

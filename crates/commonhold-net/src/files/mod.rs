@@ -47,7 +47,7 @@
 
 mod connection;
 mod counts;
-mod http;
+pub mod http;
 pub mod layout;
 mod looks;
 mod packed;

@@ -375,8 +375,13 @@ fn reporting(options: &ServerOptions) -> Box<dyn FnMut(ServerReport) + '_> {
     let mut reporter = reporter.and_then(Result::ok);
     Box::new(move |report| {
         if let Some(reporter) = &mut reporter {
-            let (listens, serves) = (options.listens.clone(), options.words());
-            reporter.report(false, || ServerReport { listens, serves, ..report });
+            reporter.report(false, || ServerReport {
+                listens: options.listens.clone(),
+                serves: options.words(),
+                cache: options.cache.word().to_owned(),
+                eviction: options.eviction.word().to_owned(),
+                ..report
+            });
         }
     })
 }

@@ -102,6 +102,18 @@ impl Iterator for Keys {
     }
 }
 
+/// Pairs of a map whose records are of about the same size: key and value with what stands before them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct SizeStat {
+    /// A power of two: their records have at most so many bytes, and more than half as many.
+    pub up_to_bytes: u64,
+    /// How many pairs.
+    pub pairs: u64,
+    /// Bytes of their records, rounded up as in [`MapStat::record_bytes`].
+    pub bytes: u64,
+}
+
 /// Statistics of a map.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -120,6 +132,8 @@ pub struct MapStat {
     pub index_bytes: u64,
     /// Bytes of records, rounded up to their size classes.
     pub record_bytes: u64,
+    /// Pairs by the bytes of their records, smallest first; none of a fixed-length map.
+    pub sizes: Vec<SizeStat>,
     /// Share of slots in use, 0 to 1.
     pub load: f64,
     /// Cache mode: lookups that found a pair (of this handle, and of others as of their last report).
@@ -260,17 +274,16 @@ impl Map {
             cache::flush_counters(space, bound);
         }
         let root = bound.root(space);
-        let (mut len, mut segments, mut record_bytes) = (0, 0, 0);
+        let (mut len, mut segments, mut sizes) = (0, 0, [(0, 0); u64::BITS as usize]);
         for segment in directory::segments(space, root) {
             segments += 1;
             len += u64::from(segment.pairs());
             if bound.inline.is_none() {
-                record_bytes += (0..bound.positions())
+                (0..bound.positions())
                     .map(|position| segment.slot(position).load(Ordering::Acquire))
                     .filter(|word| *word != 0)
                     .filter_map(|word| bound.shape.open(space, word))
-                    .map(|record| cache::charge_of(record.len()))
-                    .sum::<u64>();
+                    .for_each(|record| note_size(&mut sizes, record.len()));
             }
         }
         let depth = directory::depth(root);
@@ -284,7 +297,8 @@ impl Map {
             segments,
             depth,
             index_bytes: segments * SEGMENT_BYTES + (1u64 << depth.max(14)) * 4,
-            record_bytes,
+            record_bytes: sizes.iter().map(|(_, bytes)| bytes).sum(),
+            sizes: size_stats(&sizes),
             load: len as f64 / slots as f64,
             hits: root.hits.load(Ordering::Relaxed) + bound.hits.load(Ordering::Relaxed),
             misses: root.misses.load(Ordering::Relaxed) + bound.misses.load(Ordering::Relaxed),
@@ -294,6 +308,23 @@ impl Map {
             replica: bound.replica,
         })
     }
+}
+
+/// Pairs and their bytes, by the power of two that their records do not exceed.
+type Sizes = [(u64, u64); u64::BITS as usize];
+
+fn note_size(sizes: &mut Sizes, len: u64) {
+    let power = len.max(1).checked_next_power_of_two().unwrap_or(1 << (u64::BITS - 1));
+    let (pairs, bytes) = &mut sizes[power.trailing_zeros() as usize];
+    *pairs += 1;
+    *bytes += cache::charge_of(len);
+}
+
+fn size_stats(sizes: &Sizes) -> Vec<SizeStat> {
+    let there = sizes.iter().enumerate().filter(|(_, (pairs, _))| *pairs > 0);
+    there
+        .map(|(place, &(pairs, bytes))| SizeStat { up_to_bytes: 1 << place, pairs, bytes })
+        .collect()
 }
 
 /// SplitMix64 (Steele et al., 2014).

@@ -6,7 +6,7 @@
 //! - messages: [`queue`], [`channel`], [`log`], with verbs of their own
 //! - changes as they happen: [`watch`]
 //! - maps over the network: [`replication`], with `origin`, `replica`, `relay`, `verify`, `journal` and `sync`
-//! - files over the network: [`serve`]
+//! - files over the network: [`serve`]; a hold in the browser: [`monitor`]
 //! - the hold as a whole: [`stat`], [`check`], [`repair`], [`mod@drop`], [`list`]
 //! - around it: [`doctor`], [`completions`], [`man`] with [`page`]
 //! - what several verbs show: [`mode`], [`table`], [`progress`], [`walk`]
@@ -31,7 +31,8 @@ pub mod list;
 pub mod load;
 pub mod log;
 pub mod man;
-mod mode;
+pub mod mode;
+pub mod monitor;
 mod page;
 pub mod pop;
 pub mod progress;
@@ -85,6 +86,7 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
         Verb::Sync(args) => sync::run(args, directory, output),
         Verb::Serve(args) => serve::run(args, directory, output),
         Verb::ServeImport(args) => serve::import::run(args, output),
+        Verb::Monitor(args) => monitor::run(args, directory, output),
         Verb::Backup(args) => backup::run(args, directory, output),
         Verb::Restore(args) => restore::run(args, directory, output),
         Verb::Stat(args) => stat::run(args, directory, output),

@@ -4,13 +4,16 @@
 use super::drop::{kind_of, nothing_called};
 use super::list::{other_json, others_table};
 use super::replication::reports::Parties;
+use super::serve::reports::Servers;
 use super::table::Table;
 use super::{channel, log, mode, queue};
 use crate::failure::{Failure, Result};
 use crate::formats::sizes::{count, shown};
 use crate::output::Output;
 use crate::target::{Directory, StructureName, is_own};
-use commonhold::{Hold, HoldKind, HoldStat, MapMode, MapStat, ParticipantInfo, StructureKind};
+use commonhold::{
+    Hold, HoldKind, HoldStat, MapMode, MapStat, ParticipantInfo, SizeStat, StructureKind,
+};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,6 +30,8 @@ Examples:
 A map that an origin serves is shown with its replicas, the one that is farthest behind first; a replica with its
 origin and how far behind it is. They say so themselves, once a second: what was killed is shown for some seconds more.
 'bytes behind' are those of changes that were not applied yet.
+
+Workers of 'hold serve' are shown likewise, with counts and times since they began; 'hold monitor' shows them live.
 
 Names that begin with a dot are Commonhold's own, and shown with --all or by name only.";
 
@@ -98,6 +103,7 @@ fn show_hold(hold: &Hold, all: bool, output: &Output) -> Result<()> {
     }
     let others: Vec<_> = hold.others()?.into_iter().filter(|other| shown(&other.name)).collect();
     let parties = Parties::of_hold(hold)?;
+    let servers = Servers::of_hold(hold)?;
     if output.is_json() {
         let mut json = json!({
             "hold": hold_json(&stat),
@@ -106,6 +112,7 @@ fn show_hold(hold: &Hold, all: bool, output: &Output) -> Result<()> {
             "participants": participants.iter().map(participant_json).collect::<Vec<_>>(),
         });
         parties.put(&mut json);
+        servers.put(&mut json);
         return output.json(&json);
     }
     output.text(&hold_text(&stat))?;
@@ -115,6 +122,7 @@ fn show_hold(hold: &Hold, all: bool, output: &Output) -> Result<()> {
     if !others.is_empty() {
         output.text(&format!("\n{}", others_table(&others).text()))?;
     }
+    servers.show(output)?;
     parties.show(output)?;
     if !participants.is_empty() {
         output.text(&format!("\n{}", participants_table(&participants).text()))?;
@@ -147,7 +155,8 @@ fn kind(kind: HoldKind) -> &'static str {
     }
 }
 
-fn hold_json(stat: &HoldStat) -> Value {
+/// The figures of a hold.
+pub fn hold_json(stat: &HoldStat) -> Value {
     json!({
         "path": stat.path.to_string_lossy(),
         "uuid": stat.uuid,
@@ -213,7 +222,8 @@ fn map_text(stat: &MapStat) -> String {
     table.text()
 }
 
-fn map_json(stat: &MapStat) -> Value {
+/// The figures of a map.
+pub fn map_json(stat: &MapStat) -> Value {
     let mut json = json!({
         "name": stat.name,
         "mode": mode::json(&stat.mode),
@@ -222,6 +232,7 @@ fn map_json(stat: &MapStat) -> Value {
         "depth": stat.depth,
         "index_bytes": stat.index_bytes,
         "record_bytes": stat.record_bytes,
+        "sizes": stat.sizes.iter().map(size_json).collect::<Vec<_>>(),
         "load": stat.load,
         "replica": stat.replica,
     });
@@ -237,6 +248,10 @@ fn map_json(stat: &MapStat) -> Value {
         json["stream"] = json!({ "bytes": stream.bytes, "end": stream.end.to_string() });
     }
     json
+}
+
+fn size_json(size: &SizeStat) -> Value {
+    json!({ "up_to_bytes": size.up_to_bytes, "pairs": size.pairs, "bytes": size.bytes })
 }
 
 fn participants_table(participants: &[ParticipantInfo]) -> Table {

@@ -7,8 +7,9 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A status code, with its phrase.
-pub(crate) fn status_line(status: u16) -> &'static str {
+/// The first line of a response with a status that this server has; of others that of 500.
+#[must_use]
+pub fn status_line(status: u16) -> &'static str {
     match status {
         200 => "HTTP/1.1 200 OK\r\n",
         206 => "HTTP/1.1 206 Partial Content\r\n",

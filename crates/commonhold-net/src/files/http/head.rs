@@ -5,13 +5,13 @@ use httparse::{EMPTY_HEADER, Header, Request, Status};
 use std::borrow::Cow;
 
 /// Bytes that a head has at most.
-pub(crate) const MOST_BYTES: usize = 16 << 10;
+pub const MOST_BYTES: usize = 16 << 10;
 /// Fields that a head has at most.
 const MOST_FIELDS: usize = 100;
 
 /// What is wrong with a head; the connection ends after the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wrong {
+pub enum Wrong {
     /// No HTTP/1 at all, or not allowed by it.
     Malformed,
     /// Too many bytes, or fields.
@@ -22,8 +22,10 @@ pub(crate) enum Wrong {
 
 /// How a request is to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
+pub enum Method {
+    /// Contents.
     Get,
+    /// What is said of them.
     Head,
     /// Any other.
     Other,
@@ -31,19 +33,22 @@ pub(crate) enum Method {
 
 /// What a request asks for; it refers to the bytes that were received.
 #[derive(Clone, Debug)]
-pub(crate) struct Head<'a> {
-    pub(crate) method: Method,
+pub struct Head<'a> {
+    /// How it is asked for.
+    pub method: Method,
     pub(crate) method_name: &'a str,
     /// The path, percent-decoded, with the slash in front; without what follows a question mark.
-    pub(crate) path: Cow<'a, [u8]>,
+    pub path: Cow<'a, [u8]>,
     /// As it was received, for the log and for redirections.
     pub(crate) target: &'a str,
     /// Whether the connection is to be kept.
-    pub(crate) keep: bool,
+    pub keep: bool,
     /// Of HTTP/1.0.
     pub(crate) is_old: bool,
     /// Bytes that follow the head and belong to the request; `None` if only the peer knows.
-    pub(crate) body: Option<u64>,
+    pub body: Option<u64>,
+    /// The name by which the server was found.
+    pub host: Option<&'a [u8]>,
     pub(crate) range: Option<&'a [u8]>,
     pub(crate) if_range: Option<&'a [u8]>,
     pub(crate) if_match: Option<&'a [u8]>,
@@ -59,7 +64,7 @@ pub(crate) struct Head<'a> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn read(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, Wrong> {
+pub fn read(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, Wrong> {
     let mut fields = [EMPTY_HEADER; MOST_FIELDS];
     let mut request = Request::new(&mut fields);
     let len = match request.parse(input) {
@@ -88,6 +93,7 @@ pub(crate) fn read(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, Wrong> {
         keep: version == 1,
         is_old: version == 0,
         body: Some(0),
+        host: None,
         range: None,
         if_range: None,
         if_match: None,
@@ -116,7 +122,7 @@ fn note<'a>(head: &mut Head<'a>, field: &Header<'a>, hosts: &mut u32) -> Result<
     let slot = match name.len() {
         4 if is("host") => {
             *hosts += 1;
-            return Ok(());
+            &mut head.host
         }
         5 if is("range") => &mut head.range,
         7 if is("referer") => &mut head.referer,

@@ -8,6 +8,8 @@
 //! | `answer` | the head of a response |
 //! | `types` | what a file's contents are, by its name |
 //!
+//! Who serves other things over HTTP reads heads with [`read`] and begins answers with [`status_line`].
+//!
 //! Invariant: nothing here knows sockets, caches or files.
 
 pub(super) mod answer;
@@ -15,3 +17,6 @@ pub(super) mod conditions;
 pub(super) mod head;
 pub(super) mod range;
 pub(super) mod types;
+
+pub use answer::status_line;
+pub use head::{Head, MOST_BYTES, Method, Wrong, read};

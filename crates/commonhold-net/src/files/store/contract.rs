@@ -37,6 +37,7 @@ pub trait Store: Send + Sync + 'static {
 ///
 /// While nobody else changes it, a store that is not shared has `entries == added - evicted - removed`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StoreStat {
     /// Entries.
     pub entries: u64,

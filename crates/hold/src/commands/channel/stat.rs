@@ -89,7 +89,8 @@ fn policy(state: ConsumerState) -> &'static str {
     }
 }
 
-fn json(name: &str, stat: &ChannelStat) -> Value {
+/// The figures, for programs.
+pub fn json(name: &str, stat: &ChannelStat) -> Value {
     let peer = |peer: Peer| json!({ "slot": peer.slot, "pid": peer.pid });
     let consumer = |consumer: &ConsumerInfo| {
         json!({

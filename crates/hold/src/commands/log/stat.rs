@@ -95,7 +95,8 @@ fn state(ring: &RingStat) -> &'static str {
     }
 }
 
-fn json(name: &str, stat: &LogStat) -> Value {
+/// The figures, for programs.
+pub fn json(name: &str, stat: &LogStat) -> Value {
     json!({
         "name": name,
         "rings": stat.rings,

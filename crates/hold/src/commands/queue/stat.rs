@@ -62,7 +62,8 @@ fn holders_table(holders: &[Holder]) -> Table {
     table
 }
 
-fn json(stat: &QueueStat) -> Value {
+/// The figures, for programs.
+pub fn json(stat: &QueueStat) -> Value {
     let holder = |holder: &Holder| {
         json!({
             "slot": holder.slot,

@@ -17,7 +17,7 @@ pub mod relay;
 pub mod replica;
 pub mod reports;
 mod secret;
-mod service;
+pub mod service;
 pub mod serving;
 pub mod sync;
 pub mod verify;

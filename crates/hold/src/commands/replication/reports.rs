@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     fn report(says: Value) -> Report {
-        Report { what: "origin".into(), map: "prices".into(), says }
+        Report { what: "origin".into(), map: "prices".into(), id: "1-0".into(), says }
     }
 
     #[test]

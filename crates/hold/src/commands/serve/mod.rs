@@ -4,6 +4,7 @@
 //! - [`supervisor`]: the process that was started: it listens, starts the workers and starts them again
 //! - [`worker`]: what a worker process does
 //! - [`control`]: what the two say to each other
+//! - [`reports`]: workers, as 'hold stat' shows them
 //! - [`import`]: makes a database of a directory
 //!
 //! Invariant: the sockets that listen belong to the supervisor as well as to the workers, so a worker that dies takes no waiting
@@ -12,6 +13,7 @@
 mod control;
 pub mod import;
 mod options;
+pub mod reports;
 mod supervisor;
 mod worker;
 
@@ -30,6 +32,7 @@ Examples:
   hold serve ./public --listen unix:/run/files.sock --access-log requests
   hold serve ~/Zotero/storage --layout zotero               # /ABCD1234 is the PDF of that item
   hold serve-import ./public files.db && hold serve files.db --files sqlite
+  hold serve ./public --admin tcp:8081                      # http://127.0.0.1:8081/_hold/ and /metrics
   curl -s localhost:8080/index.html; echo index.html | nc localhost 8080
   hold log tail serve-public requests                       # see --access-log, --hold
   hold bench files ./public --matrix                        # which choices are best for these files

@@ -3,6 +3,7 @@
 use crate::commands::choice::choice;
 use crate::failure::{Failure, Result};
 use crate::formats::sizes;
+use crate::monitor::Monitor;
 use crate::target::Directory;
 use commonhold::{Hold, LogOptions, Overflow};
 use commonhold_net::event::LoopKind;
@@ -53,6 +54,11 @@ pub struct Args {
     /// Note every request in this log of the hold ('hold log tail HOLD NAME')
     #[arg(long, value_name = "NAME")]
     access_log: Option<String>,
+
+    /// Where a page with live figures (/_hold/) and Prometheus' /metrics are: unix:PATH, tcp:HOST:PORT, tcp:PORT on this
+    /// machine [default: nowhere]
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<Address>,
 
     #[command(flatten)]
     #[command(next_help_heading = "Cache")]
@@ -153,6 +159,15 @@ impl Args {
 
     pub(super) fn max_connections(&self) -> u32 {
         self.limits.max_connections
+    }
+
+    /// The server of figures, if there is to be one.
+    ///
+    /// # Errors
+    /// If it cannot listen.
+    pub(super) fn monitor(&self, hold: &Hold) -> Result<Option<Monitor>> {
+        let title = self.place.display().to_string();
+        self.admin.as_ref().map(|address| Monitor::start(hold, title, address)).transpose()
     }
 
     /// Whether the hold is to stay when all has ended well.

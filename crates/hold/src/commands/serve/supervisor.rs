@@ -4,6 +4,7 @@ use super::control::{MOST_SOCKETS, hand_over, is_readable, is_ready, pair};
 use super::options::Args;
 use crate::commands::replication::serving::handed_over;
 use crate::failure::{Failure, Result, note};
+use crate::monitor::Monitor;
 use crate::output::Output;
 use crate::target::Directory;
 use crate::workload::descriptors;
@@ -65,6 +66,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let listeners = listen(args)?;
     // It stays open here, so that it is there whatever becomes of workers.
     let hold = args.open_hold(directory)?;
+    let monitor = args.monitor(&hold)?;
     let recruiter = Recruiter::new(&listeners)?;
     let mut posts = Vec::new();
     for _ in 0..args.workers() {
@@ -73,7 +75,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     }
     let begun = posts.iter().filter_map(|post| post.worker.as_ref()).all(Worker::is_ready);
     if begun {
-        tell(args, output, &listeners)?;
+        tell(args, output, &listeners, monitor.as_ref())?;
     }
     let mut old = Vec::new();
     let ended = match begun {
@@ -83,6 +85,8 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     };
     old.extend(posts.into_iter().filter_map(|post| post.worker));
     finish(old, args.grace(), &signals);
+    // It has the hold open.
+    drop(monitor);
     listeners.iter().for_each(Listener::remove_file);
     if !args.keeps_hold() && ended.is_ok() {
         let path = hold.path().to_owned();
@@ -119,16 +123,28 @@ fn listen(args: &Args) -> Result<Vec<Listener>> {
     }
 }
 
-fn tell(args: &Args, output: &Output, listeners: &[Listener]) -> Result<()> {
+fn tell(
+    args: &Args,
+    output: &Output,
+    listeners: &[Listener],
+    monitor: Option<&Monitor>,
+) -> Result<()> {
     let names: Vec<String> = listeners.iter().map(|l| l.address().to_string()).collect();
     if output.is_json() {
-        return output.json_line(&json!({ "listening": names }));
+        let mut json = json!({ "listening": names });
+        if let Some(monitor) = monitor {
+            json["admin"] = monitor.address().to_string().into();
+        }
+        return output.json_line(&json);
     }
     say(output, &format!("{} at {}", args.place.display(), names.join(", ")));
     for listener in listeners {
         if let Address::Tcp(host, port) = listener.address() {
             say(output, &format!("http://{host}:{port}/"));
         }
+    }
+    if let Some(monitor) = monitor {
+        say(output, &format!("figures: {}", monitor.url()));
     }
     Ok(())
 }

@@ -1,0 +1,58 @@
+//! `hold monitor`: a hold in the browser, live, and its figures for Prometheus.
+
+use super::replication::service::Service;
+use crate::failure::{Result, note};
+use crate::monitor::Monitor;
+use crate::output::Output;
+use crate::target::{Directory, HoldName};
+use commonhold_net::replicate::Address;
+use serde_json::json;
+use std::process::ExitCode;
+
+/// Where is listened unless it is said otherwise.
+const DEFAULT: &str = "tcp:8081";
+
+/// Examples of `hold monitor`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold monitor shop                             # http://127.0.0.1:8081/_hold/, this machine only
+  hold monitor shop --listen tcp:9100
+  hold monitor shop --listen unix:/run/shop-figures.sock
+  curl -s localhost:8081/metrics                # for Prometheus: counters of all that is in the hold
+  curl -s localhost:8081/_hold/status.json | jq .maps
+  hold serve ./public --admin tcp:8081          # the same for a file server and its hold
+
+The page shows maps, queues, channels, logs, origins, replicas and journals, and the workers of file servers with \
+their last minutes. The hold is only read.
+
+Whoever can connect may read all names and figures, so an address beyond this machine is for networks that one \
+trusts. There is nothing to change or to start from there.
+
+Exit codes: 0 ended by a signal; 2, 3 see 'hold help'";
+
+/// Options of `hold monitor`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    name: HoldName,
+
+    /// Where it listens: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any
+    #[arg(long, value_name = "ADDRESS", default_value = DEFAULT)]
+    listen: Address,
+}
+
+/// Serves until a signal comes.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("monitor")?;
+    let hold = directory.open_to_read(&args.name.hold)?;
+    let service = Service::begin(&hold)?;
+    let title = hold.path().to_string_lossy().into_owned();
+    let monitor = Monitor::start(&hold, title, &args.listen)?;
+    match output.is_json() {
+        true => output.json_line(&json!({ "listening": [monitor.address().to_string()] }))?,
+        false if output.is_quiet() => {}
+        false => note(&format!("hold monitor: {}", monitor.url())),
+    }
+    service.run(|| Ok(()))?;
+    Ok(ExitCode::SUCCESS)
+}

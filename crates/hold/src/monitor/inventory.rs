@@ -1,0 +1,80 @@
+//! Everything in a hold at one moment, but file servers: sizes, maps, queues, channels, logs, and what origins, replicas and journals
+//! report.
+
+use commonhold::{
+    ChannelStat, Error, Hold, HoldStat, LogStat, MapStat, QueueStat, Result, StructureKind,
+};
+use commonhold_net::replicate::Report;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Inventory {
+    pub hold: HoldStat,
+    pub maps: Vec<MapStat>,
+    pub queues: Vec<QueueStat>,
+    /// With their names.
+    pub channels: Vec<(String, ChannelStat)>,
+    pub logs: Vec<(String, LogStat)>,
+    /// What parties of replication and journals say, servers left out.
+    pub reports: Vec<Report>,
+}
+
+impl Inventory {
+    /// Looks at everything. What is dropped meanwhile is left out, and so is what is damaged: `hold check` tells of that.
+    ///
+    /// # Errors
+    /// Those of the hold itself.
+    pub fn take(hold: &Hold) -> Result<Inventory> {
+        let maps = hold.maps()?;
+        let maps = maps.iter().map(|map| hold.open_map(&map.name).and_then(|map| map.stat()));
+        let maps = maps.filter_map(there).collect::<Result<_>>()?;
+        let mut inventory = Inventory {
+            hold: hold.stat()?,
+            maps,
+            queues: Vec::new(),
+            channels: Vec::new(),
+            logs: Vec::new(),
+            reports: Vec::new(),
+        };
+        for other in hold.others()? {
+            let name = other.name;
+            match other.kind {
+                StructureKind::Queue => inventory.queues.extend(kept(hold.queue_stat(&name))?),
+                StructureKind::Channel => {
+                    let stat = hold.open_channel(&name).and_then(|channel| channel.stat());
+                    inventory.channels.extend(kept(stat)?.map(|stat| (name, stat)));
+                }
+                StructureKind::Log => {
+                    let stat = hold.open_log(&name).and_then(|log| log.stat());
+                    inventory.logs.extend(kept(stat)?.map(|stat| (name, stat)));
+                }
+                _ => {}
+            }
+        }
+        let reports = commonhold_net::replicate::reports(hold)?;
+        inventory.reports = reports.into_iter().filter(|report| report.what != "server").collect();
+        Ok(inventory)
+    }
+
+    /// A map by name.
+    pub fn map(&self, name: &str) -> Option<&MapStat> {
+        self.maps.iter().find(|map| map.name == name)
+    }
+}
+
+/// `None` for what there is not any more, or cannot be looked at.
+fn kept<T>(stat: Result<T>) -> Result<Option<T>> {
+    match stat {
+        Err(error) if is_gone(&error) => Ok(None),
+        stat => stat.map(Some),
+    }
+}
+
+fn there<T>(stat: Result<T>) -> Option<Result<T>> {
+    kept(stat).transpose()
+}
+
+fn is_gone(error: &Error) -> bool {
+    use commonhold::ErrorKind::{Damaged, Mismatch, NotFound};
+    matches!(error.kind(), NotFound | Mismatch | Damaged)
+}

@@ -1,0 +1,32 @@
+//! Figures for Prometheus: text of the format 0.0.4. Base units: seconds and bytes; what ends with `_total` never decreases while
+//! what it is about lives.
+//!
+//! - [`text`]: the format
+//! - [`servers`]: file servers
+//! - [`structures`]: the hold, maps, queues, channels, logs
+//! - [`parties`]: origins, replicas, journals
+
+mod parties;
+mod servers;
+mod structures;
+mod text;
+
+use super::observer::Observer;
+pub use parties::lag_of_journal;
+use text::Text;
+
+/// All figures.
+///
+/// # Errors
+/// Those of reading the hold.
+pub fn text(observer: &Observer) -> commonhold::Result<String> {
+    let inventory = observer.inventory()?;
+    let mut text = Text::default();
+    {
+        let live = observer.live();
+        servers::write(&mut text, &live.workers);
+    }
+    structures::write(&mut text, &inventory);
+    parties::write(&mut text, &inventory);
+    Ok(text.finish())
+}

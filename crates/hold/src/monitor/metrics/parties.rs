@@ -1,0 +1,142 @@
+//! Origins, replicas and journals in Prometheus' format, by what they report. The reports are JSON of other processes, perhaps of
+//! another version: what is missing is left out.
+
+use super::text::{Kind, Labels, Text};
+use crate::monitor::inventory::Inventory;
+use Kind::{Counter, Gauge};
+use commonhold::StreamPosition;
+use commonhold_net::replicate::Report;
+use serde_json::Value;
+
+/// Name, kind, help, field and what it is multiplied with.
+type Figure = (&'static str, Kind, &'static str, &'static str, f64);
+
+const REPLICA: [Figure; 9] = [
+    ("hold_replica_connected", Gauge, "Whether a replica's connection stands.", "connected", 1.0),
+    (
+        "hold_replica_ready",
+        Gauge,
+        "Whether a replica's map has been what the origin's was.",
+        "ready",
+        1.0,
+    ),
+    (
+        "hold_replica_lag_bytes",
+        Gauge,
+        "Bytes of the stream that a replica has not applied.",
+        "lag_bytes",
+        1.0,
+    ),
+    ("hold_replica_lag_messages", Gauge, "About how many changes that is.", "lag_messages", 1.0),
+    ("hold_replica_lag_seconds", Gauge, "How old what a replica has is.", "lag_ms", 1e-3),
+    ("hold_replica_changes_total", Counter, "Changes that a replica has applied.", "changes", 1.0),
+    ("hold_replica_applied_bytes_total", Counter, "Bytes of these.", "bytes", 1.0),
+    (
+        "hold_replica_synchronisations_total",
+        Counter,
+        "How often the whole map was sent.",
+        "synchronisations",
+        1.0,
+    ),
+    (
+        "hold_replica_connections_total",
+        Counter,
+        "How often a connection was made.",
+        "connections",
+        1.0,
+    ),
+];
+
+const FOLLOWER: [Figure; 2] = [
+    (
+        "hold_origin_replica_lag_bytes",
+        Gauge,
+        "Bytes of the stream that a replica of an origin has not applied.",
+        "lag_bytes",
+        1.0,
+    ),
+    (
+        "hold_origin_replica_connected_seconds",
+        Gauge,
+        "For how long a replica of an origin is connected.",
+        "connected_ms",
+        1e-3,
+    ),
+];
+
+const JOURNAL: [Figure; 2] = [
+    ("hold_journal_file_bytes", Gauge, "Bytes of a journal's file.", "bytes", 1.0),
+    (
+        "hold_journal_compactions_total",
+        Counter,
+        "How often a journal was written anew.",
+        "compactions",
+        1.0,
+    ),
+];
+
+fn number(of: &Value, field: &str, times: f64) -> Option<f64> {
+    match &of[field] {
+        Value::Bool(is) => Some(f64::from(*is)),
+        // In milliseconds, divided: 0.001 times something is rarely what one would write.
+        value if times == 1e-3 => value.as_f64().map(|number| number / 1e3),
+        value => value.as_f64(),
+    }
+}
+
+fn labels(report: &Report) -> Labels<'_> {
+    vec![("map", &*report.map), ("party", &*report.id)]
+}
+
+pub fn write(text: &mut Text, inventory: &Inventory) {
+    let of =
+        |what: &'static str| inventory.reports.iter().filter(move |report| report.what == what);
+    for (figures, what) in [(&REPLICA[..], "replica"), (&JOURNAL[..], "journal")] {
+        for &(name, kind, help, field, times) in figures {
+            let samples =
+                of(what).filter_map(|r| Some((labels(r), number(&r.says, field, times)?)));
+            text.family(name, kind, help, samples);
+        }
+    }
+    let lags = of("journal").filter_map(|r| Some((labels(r), lag_of_journal(inventory, r)?)));
+    let help = "Bytes of a map's stream that its journal has not made durable.";
+    text.family("hold_journal_lag_bytes", Gauge, help, lags);
+    let failing = of("journal").map(|r| (labels(r), f64::from(r.says["error"].is_string())));
+    text.family("hold_journal_failing", Gauge, "Whether nothing is becoming durable.", failing);
+    origins(text, of("origin"));
+}
+
+fn origins<'a>(text: &mut Text, origins: impl Iterator<Item = &'a Report>) {
+    let origins: Vec<_> = origins.collect();
+    let replicas =
+        |report: &'a Report| report.says["replicas"].as_array().map_or(&[][..], Vec::as_slice);
+    let counts = origins.iter().map(|report| (labels(report), replicas(report).len() as f64));
+    text.family("hold_origin_replicas", Gauge, "Replicas that an origin serves.", counts);
+    // The place stands for a replica that does not say which one it is.
+    let followers: Vec<(&Report, String, &Value)> = origins
+        .iter()
+        .flat_map(|report| {
+            replicas(report).iter().enumerate().map(|(place, replica)| {
+                let id = replica["id"].as_u64().map_or(format!("-{place}"), |id| id.to_string());
+                (*report, id, replica)
+            })
+        })
+        .collect();
+    for (name, kind, help, field, times) in FOLLOWER {
+        let samples = followers.iter().filter_map(|(report, id, replica)| {
+            let peer = replica["peer"].as_str().unwrap_or("-");
+            let labels = [labels(report), vec![("replica", &**id), ("peer", peer)]].concat();
+            Some((labels, number(replica, field, times)?))
+        });
+        text.family(name, kind, help, samples);
+    }
+}
+
+/// What the map's stream has and the journal has not made durable; all, if it has made nothing durable yet.
+pub fn lag_of_journal(inventory: &Inventory, report: &Report) -> Option<f64> {
+    let end = inventory.map(&report.map)?.stream?.end;
+    let durable: Option<StreamPosition> =
+        report.says["durable"].as_str().and_then(|t| t.parse().ok());
+    let durable = durable.filter(|durable| durable.stream == end.stream);
+    Some(end.offset.saturating_sub(durable.map_or(0, |durable| durable.offset)) as f64)
+}

@@ -1,0 +1,213 @@
+//! What is in the hold.
+
+use super::figures::{bytes, share, span};
+use super::markup::Table;
+use crate::commands::mode;
+use crate::formats::sizes::count;
+use crate::monitor::inventory::Inventory;
+use crate::target::is_own;
+use commonhold::{ChannelStat, LogStat, MapMode};
+use commonhold_net::replicate::Report;
+use serde_json::Value;
+
+/// All of it. Commonhold's own names are left out, as everywhere.
+pub fn section(inventory: &Inventory) -> String {
+    [
+        memory(inventory),
+        maps(inventory),
+        queues(inventory),
+        channels(inventory),
+        logs(inventory),
+        replicas(inventory),
+        origins(inventory),
+        journals(inventory),
+    ]
+    .concat()
+}
+
+fn memory(inventory: &Inventory) -> String {
+    let hold = &inventory.hold;
+    let part = hold.used_bytes as f64 / hold.max_bytes.max(1) as f64 * 100.0;
+    format!(
+        "<section><h2>Memory of the hold</h2>\n\
+         <svg class=\"meter\" role=\"presentation\"><rect class=\"all\" width=\"100%\" height=\"100%\" rx=\"3\"/>\
+         <rect width=\"{part:.2}%\" height=\"100%\" rx=\"3\"/></svg>\n\
+         <p>{} used, {} taken, {} at most; {} with it open</p></section>\n",
+        bytes(hold.used_bytes),
+        bytes(hold.memory_bytes),
+        bytes(hold.max_bytes),
+        crate::formats::sizes::things(hold.participants.into(), "participant", "participants"),
+    )
+}
+
+fn maps(inventory: &Inventory) -> String {
+    let columns = [
+        "map",
+        "mode",
+        "pairs>",
+        "index>",
+        "records>",
+        "hit rate>",
+        "expired>",
+        "evicted>",
+        "stream>",
+    ];
+    let mut table = Table::new(&columns);
+    for map in inventory.maps.iter().filter(|map| !is_own(&map.name)) {
+        let is_cache = matches!(map.mode, MapMode::Cache { .. });
+        let of_cache = |text: String| if is_cache { text } else { "–".to_owned() };
+        let (hits, misses) = (map.hits as f64, map.misses as f64);
+        table.row([
+            map.name.clone(),
+            mode::text_of(&map.mode, map.replica),
+            count(map.len),
+            bytes(map.index_bytes),
+            bytes(map.record_bytes),
+            of_cache(share((hits + misses > 0.0).then(|| hits / (hits + misses)))),
+            of_cache(count(map.expired)),
+            of_cache(count(map.evicted)),
+            map.stream
+                .map_or("–".to_owned(), |stream| format!("{} told", bytes(stream.end.offset))),
+        ]);
+    }
+    table.section("Maps")
+}
+
+fn queues(inventory: &Inventory) -> String {
+    let mut table = Table::new(&["queue", "name", "waiting>", "of>", "pushed>", "pulled>"]);
+    for queue in inventory.queues.iter().filter(|queue| !is_own(&queue.name)) {
+        for one in &queue.queues {
+            table.row([
+                queue.name.clone(),
+                one.name.clone(),
+                count(one.len),
+                count(queue.elements.into()),
+                count(one.pushed),
+                count(one.pulled),
+            ]);
+        }
+    }
+    table.section("Queues")
+}
+
+fn shown<T>(all: &[(String, T)]) -> impl Iterator<Item = &(String, T)> {
+    all.iter().filter(|(name, _)| !is_own(name))
+}
+
+fn channels(inventory: &Inventory) -> String {
+    let mut table = Table::new(&[
+        "channel",
+        "sent>",
+        "kept>",
+        "producer",
+        "consumers>",
+        "most behind>",
+        "missed>",
+    ]);
+    for (name, stat) in shown(&inventory.channels) {
+        let ChannelStat { consumers, producer, .. } = stat;
+        let behind = consumers.iter().map(|consumer| consumer.lag_messages).max();
+        table.row([
+            name.clone(),
+            count(stat.sequence),
+            bytes(stat.kept_bytes),
+            producer.map_or("nobody".to_owned(), |peer| format!("process {}", peer.pid)),
+            count(consumers.len() as u64),
+            behind.map_or("–".to_owned(), count),
+            count(consumers.iter().map(|consumer| consumer.missed).sum()),
+        ]);
+    }
+    table.section("Channels")
+}
+
+fn logs(inventory: &Inventory) -> String {
+    let mut table =
+        Table::new(&["log", "lines>", "waiting>", "dropped>", "overwritten>", "collector"]);
+    for (name, stat) in shown(&inventory.logs) {
+        let LogStat { dropped, refused, overwritten, .. } = stat;
+        table.row([
+            name.clone(),
+            count(stat.used.iter().map(|ring| ring.lines).sum()),
+            bytes(stat.waiting_bytes),
+            count(dropped.saturating_add(*refused)),
+            count(*overwritten),
+            stat.collector.map_or("nobody".to_owned(), |(_, pid)| format!("process {pid}")),
+        ]);
+    }
+    table.section("Logs")
+}
+
+fn reports<'a>(inventory: &'a Inventory, what: &'static str) -> impl Iterator<Item = &'a Report> {
+    inventory.reports.iter().filter(move |report| report.what == what)
+}
+
+fn number(of: &Value, field: &str) -> u64 {
+    of[field].as_u64().unwrap_or_default()
+}
+
+fn word(of: &Value, field: &str) -> String {
+    of[field].as_str().unwrap_or("–").to_owned()
+}
+
+fn replicas(inventory: &Inventory) -> String {
+    let mut table = Table::new(&[
+        "replica",
+        "origin",
+        "connected",
+        "behind>",
+        "time>",
+        "changes>",
+        "whole map sent>",
+    ]);
+    for report in reports(inventory, "replica") {
+        let says = &report.says;
+        let is = says["connected"].as_bool() == Some(true);
+        table.row([
+            report.map.clone(),
+            word(says, "origin"),
+            if is { "yes" } else { "no" }.to_owned(),
+            bytes(number(says, "lag_bytes")),
+            span(number(says, "lag_ms")),
+            count(number(says, "changes")),
+            count(number(says, "synchronisations")),
+        ]);
+    }
+    table.section("Replicas")
+}
+
+fn origins(inventory: &Inventory) -> String {
+    let mut table = Table::new(&["origin of", "replica", "state", "behind>", "connected>"]);
+    for report in reports(inventory, "origin") {
+        let replicas = report.says["replicas"].as_array().map_or(&[][..], Vec::as_slice);
+        for replica in replicas {
+            table.row([
+                report.map.clone(),
+                word(replica, "peer"),
+                word(replica, "state"),
+                bytes(number(replica, "lag_bytes")),
+                span(number(replica, "connected_ms")),
+            ]);
+        }
+        if replicas.is_empty() {
+            table.row([report.map.clone(), "nobody".into(), "–".into(), "–".into(), "–".into()]);
+        }
+    }
+    table.section("Origins")
+}
+
+fn journals(inventory: &Inventory) -> String {
+    let mut table = Table::new(&["journal of", "file", "sync", "size>", "not durable>", "state"]);
+    for report in reports(inventory, "journal") {
+        let says = &report.says;
+        let lag = crate::monitor::metrics::lag_of_journal(inventory, report);
+        table.row([
+            report.map.clone(),
+            word(says, "file"),
+            word(says, "sync"),
+            bytes(number(says, "bytes")),
+            lag.map_or("–".to_owned(), |lag| bytes(lag as u64)),
+            says["error"].as_str().unwrap_or("well").to_owned(),
+        ]);
+    }
+    table.section("Journals")
+}

@@ -1,0 +1,165 @@
+//! One connection: requests, one after the other, and their answers.
+//!
+//! Limits: a head within [`HEAD`], an answer taken within [`SEND`], a pause of [`IDLE`] between requests, and
+//! [`MOST_REQUESTS`] in all.
+
+use super::answers::{Answer, answer};
+use super::observer::Observer;
+use super::server::is_own_name;
+use commonhold_net::files::http::{Head, Method, Wrong, read, status_line};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use std::fmt::Write;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// How long a request's head may take.
+const HEAD: Duration = Duration::from_secs(5);
+/// How long the next request may take to begin.
+const IDLE: Duration = Duration::from_secs(15);
+/// How long an answer may take to be taken.
+const SEND: Duration = Duration::from_secs(10);
+/// How long is waited for the peer to close.
+const CLOSE: Duration = Duration::from_secs(1);
+/// Requests of one connection.
+const MOST_REQUESTS: u32 = 1000;
+
+/// Serves a connection to its end. `is_local`: only this machine connects.
+pub fn visit(socket: &OwnedFd, observer: &Observer, is_local: bool) {
+    let mut input = Vec::new();
+    for number in 0..MOST_REQUESTS {
+        let patience = if number == 0 { HEAD } else { IDLE };
+        if input.is_empty() && !receive(socket, &mut input, Instant::now() + patience) {
+            return;
+        }
+        let end = Instant::now() + HEAD;
+        let (answer, is_head, len) = loop {
+            match read(&input) {
+                Ok(Some((head, len))) => {
+                    let keep = head.keep && number + 1 < MOST_REQUESTS;
+                    let answer = respond(&head, observer, is_local).keep_if(keep);
+                    break (answer, head.method == Method::Head, len);
+                }
+                Ok(None) => {}
+                Err(wrong) => break (Answer::plain(status_of(wrong)), false, 0),
+            }
+            // It has gone, or its time is up; to who has gone, nothing said is too much.
+            if !receive(socket, &mut input, end) {
+                break (Answer::plain(408), false, 0);
+            }
+        };
+        input.drain(..len);
+        if !send(socket, &answer, is_head) {
+            return;
+        }
+        if !answer.keep {
+            return linger(socket);
+        }
+    }
+}
+
+fn status_of(wrong: Wrong) -> u16 {
+    match wrong {
+        Wrong::Malformed => 400,
+        Wrong::TooLarge => 431,
+        Wrong::Version => 505,
+    }
+}
+
+/// What is answered to a request.
+fn respond(head: &Head<'_>, observer: &Observer, is_local: bool) -> Answer {
+    if head.body != Some(0) {
+        // Nothing here takes one, and where it ends the next request would begin.
+        return Answer::plain(400).keep_if(false);
+    }
+    // A page of somebody else may have a name that leads to this machine; it is not to read what is here.
+    if is_local && !head.host.is_none_or(is_own_name) {
+        return Answer::plain(403).because("Ask by address, or as localhost.");
+    }
+    match head.method {
+        Method::Get | Method::Head => answer(&head.path, observer),
+        Method::Other => Answer::plain(405),
+    }
+}
+
+/// Receives some bytes; false at the peer's end, or when the time is up.
+fn receive(socket: &OwnedFd, input: &mut Vec<u8>, end: Instant) -> bool {
+    let mut bytes = [0; 4096];
+    loop {
+        if !is_ready(socket, PollFlags::IN, end) {
+            return false;
+        }
+        match rustix::net::recv(socket, &mut bytes, RecvFlags::DONTWAIT) {
+            Ok((len @ 1.., _)) => {
+                input.extend_from_slice(&bytes[..len]);
+                return true;
+            }
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            _ => return false,
+        }
+    }
+}
+
+/// Whether something can be done before the time is up.
+fn is_ready(socket: &OwnedFd, what: PollFlags, end: Instant) -> bool {
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let mut fds = [PollFd::new(socket, what)];
+        match poll(&mut fds, Timespec::try_from(left).ok().as_ref()) {
+            Err(Errno::INTR) => {}
+            polled => return matches!(polled, Ok(1..)),
+        }
+    }
+}
+
+/// Sends an answer; false if it could not be sent.
+fn send(socket: &OwnedFd, answer: &Answer, is_head: bool) -> bool {
+    let mut bytes = head_of(answer).into_bytes();
+    if !is_head {
+        bytes.extend_from_slice(&answer.body);
+    }
+    let (mut rest, end) = (&bytes[..], Instant::now() + SEND);
+    while !rest.is_empty() {
+        if !is_ready(socket, PollFlags::OUT, end) {
+            return false;
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        match rustix::net::send(socket, rest, flags) {
+            Ok(len) => rest = &rest[len..],
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// The head of an answer. Nothing of it may be kept, run or framed by others, and nothing from elsewhere is loaded.
+fn head_of(answer: &Answer) -> String {
+    let mut head = status_line(answer.status).to_owned();
+    let _ = write!(
+        head,
+        "Content-Length: {}\r\nContent-Type: {}\r\nCache-Control: no-store\r\n\
+         X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
+         Cross-Origin-Resource-Policy: same-origin\r\nContent-Security-Policy: {POLICY}\r\n",
+        answer.body.len(),
+        answer.kind
+    );
+    if answer.status == 405 {
+        head.push_str("Allow: GET, HEAD\r\n");
+    }
+    if !answer.keep {
+        head.push_str("Connection: close\r\n");
+    }
+    head + "\r\n"
+}
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
+     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Closes once the peer has read everything: the system would throw away what it has not read if there were something from it.
+fn linger(socket: &OwnedFd) {
+    let _ = rustix::net::shutdown(socket, Shutdown::Write);
+    let (mut rest, end) = (Vec::new(), Instant::now() + CLOSE);
+    while rest.len() < 1 << 20 && receive(socket, &mut rest, end) {}
+}
