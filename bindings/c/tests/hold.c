@@ -17,10 +17,21 @@ TEST(hold_is_opened_created_and_dropped) {
     FAILS(CH_NOT_FOUND, "", ch_hold_drop(place("it.hold"), 1, &E));
 }
 
+/* Not under valgrind, which hides the descriptors from the helper process that waits for the last user. */
+TEST(hold_goes_with_its_last_user) {
+    ch_hold_options options = {.delete_on_last_exit = 1};
+    ch_hold *hold;
+    DONE(ch_hold_create(place("it.hold"), &options, &hold, &E));
+    CHECK(access(place("it.hold"), F_OK) == 0);
+    ch_hold_free(hold);
+    for (int i = 0; i < 1000 && access(place("it.hold"), F_OK) == 0; i++) usleep(10000);
+    CHECK(access(place("it.hold"), F_OK) != 0);
+}
+
 TEST(hold_options_are_taken) {
     ch_hold_options options = {0};
     ch_hold_stat_t stat;
-    ch_hold *hold;
+    ch_hold *hold, *none;
     ch_map *map;
     ch_bytes path = CH_BYTES_INIT;
     char folder[400];
@@ -28,15 +39,12 @@ TEST(hold_options_are_taken) {
     folder[strlen(folder) - 1] = '\0';
     options.max_bytes = 8 << 20;
     options.directory = folder;
-    options.delete_on_last_exit = 1;
     DONE(ch_hold_create("named", &options, &hold, &E));
     DONE(ch_hold_resolve("named", folder, &path, &E));
     CHECK(bytes_are(&path, place("named.hold")));
     DONE(ch_hold_stat(hold, &stat, &E));
     CHECK(stat.max_bytes == 8 << 20 && stat.participants == 1 && stat.in_memory == 1 && stat.maps == 0);
     ch_hold_free(hold);
-    for (int i = 0; i < 1000 && access(place("named.hold"), F_OK) == 0; i++) usleep(10000);
-    CHECK(access(place("named.hold"), F_OK) != 0);
 
     hold = new_hold();
     ch_map_free(new_map(hold, "it", NULL));
@@ -48,8 +56,9 @@ TEST(hold_options_are_taken) {
     FAILS(CH_READ_ONLY, "read-only", ch_map_set(map, CH_LIT("a"), CH_LIT("b"), NULL, &E));
     ANSWERS(CH_NONE, ch_map_get(map, CH_LIT("a"), &path, &E));
     options.max_bytes = 1;
-    FAILS(CH_INVALID, "", ch_hold_create(place("small.hold"), &options, &hold, &E));
+    FAILS(CH_INVALID, "", ch_hold_create(place("small.hold"), &options, &none, &E));
     ch_map_free(map);
+    ch_hold_free(hold);
     ch_bytes_free(&path);
 }
 
