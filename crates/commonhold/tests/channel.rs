@@ -316,6 +316,28 @@ fn reservations_and_batches() {
 }
 
 #[test]
+fn what_is_peeked_at_stays_until_one_advances() {
+    let ground = Ground::memory();
+    let channel = hold(&ground).channel("it", options()).unwrap();
+    let mut producer = channel.producer().unwrap();
+    let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
+    let mut lossy = channel.consumer(Join::Now, Policy::Lossy).unwrap();
+    assert!(consumer.try_peek().unwrap().is_none() && !consumer.advance().unwrap());
+    assert!(consumer.peek_timeout(Duration::from_millis(1)).unwrap().is_none());
+    for sequence in 0..2000 {
+        let bytes = message(sequence);
+        producer.send(&bytes).unwrap();
+        for _ in 0..2 {
+            let (raw, received) = consumer.peek().unwrap();
+            assert!(raw.equals(&bytes) && received.sequence == sequence);
+        }
+        assert!(consumer.advance().unwrap());
+    }
+    kind(lossy.try_peek().map(drop), ErrorKind::Invalid, "only a lossless");
+    kind(lossy.advance(), ErrorKind::Invalid, "only a lossless");
+}
+
+#[test]
 fn one_producer_at_a_time_and_the_next_goes_on() {
     let ground = Ground::memory();
     let hold = hold(&ground);

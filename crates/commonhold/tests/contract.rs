@@ -54,6 +54,13 @@ impl Scene {
         if let Some(wanted) = &wanted {
             assert_eq!(&out, wanted);
         }
+        let mut room = [0; 5];
+        let len = map.get_to(&key, &mut room).unwrap();
+        assert_eq!(len, wanted.as_ref().map(Vec::len));
+        if let Some(wanted) = &wanted {
+            let seen = wanted.len().min(room.len());
+            assert_eq!(room[..seen], wanted[..seen]);
+        }
         let mut values = Values::default();
         let hits = map.get_many(std::slice::from_ref(&key), &mut values).unwrap();
         assert_eq!((hits, values.get(0)), (wanted.is_some() as usize, wanted.as_deref()));

@@ -35,6 +35,21 @@ fn whole(hold: &Hold) {
 }
 
 #[test]
+fn an_element_in_hand_is_found_by_number_and_owner() {
+    let (_ground, _hold, queue) = make(3);
+    let [free, a2b] = ["free", "a2b"].map(|name| queue.named(name).unwrap());
+    let raw = free.pull().unwrap().unwrap().into_raw();
+    assert_eq!(lens(&queue), [2, 0, 0]);
+    let element = queue.element(raw).unwrap();
+    element.write(0, b"mine").unwrap();
+    a2b.push(element).unwrap();
+    for wrong in [raw, (raw.0, 0), (99, raw.1), (raw.0, raw.1 + 1)] {
+        refused(queue.element(wrong), ErrorKind::Invalid, "not in the hand");
+    }
+    assert_eq!(lens(&queue), [2, 1, 0]);
+}
+
+#[test]
 fn elements_move_in_order() {
     let (_ground, hold, queue) = make(5);
     let [free, a2b] = ["free", "a2b"].map(|name| queue.named(name).unwrap());

@@ -169,8 +169,7 @@ impl Consumer {
         until: Until,
     ) -> Result<Option<R>> {
         if self.policy != Policy::Lossless {
-            let what = "only a lossless consumer may look at messages where they lie; use recv";
-            return Err(self.bound.error(ErrorKind::Invalid, what));
+            return Err(self.not_lossless());
         }
         let Some(len) = self.next(until)? else { return Ok(None) };
         let bound = Arc::clone(&self.bound);
@@ -178,6 +177,56 @@ impl Consumer {
         let result = look(message, Received { sequence: self.at.sequence, missed: 0 });
         self.taken(len);
         Ok(Some(result))
+    }
+
+    /// Shows the next message where it lies, and leaves it there until [`advance`](Self::advance): for who cannot say in one call what is to
+    /// be done with it. Waits as long as it takes. Only for lossless consumers.
+    ///
+    /// # Errors
+    /// As for [`Consumer::recv_with`].
+    pub fn peek(&mut self) -> Result<(RawBytes<'_>, Received)> {
+        if let Some(len) = self.peek_until(Until::Forever)? {
+            Ok(self.shown(len))
+        } else {
+            Err(self.nothing())
+        }
+    }
+
+    /// As [`Consumer::peek`], without waiting; `None` if there is no message now.
+    ///
+    /// # Errors
+    /// As for [`Consumer::recv_with`].
+    pub fn try_peek(&mut self) -> Result<Option<(RawBytes<'_>, Received)>> {
+        Ok(self.peek_until(Until::Never)?.map(|len| self.shown(len)))
+    }
+
+    /// As [`Consumer::peek`]; waits at most so long. `None`: the time ran out.
+    ///
+    /// # Errors
+    /// As for [`Consumer::recv_with`].
+    pub fn peek_timeout(&mut self, time: Duration) -> Result<Option<(RawBytes<'_>, Received)>> {
+        Ok(self.peek_until(deadline(time))?.map(|len| self.shown(len)))
+    }
+
+    /// Goes behind the message that [`peek`](Self::peek) shows; false if there is none now.
+    ///
+    /// # Errors
+    /// As for [`Consumer::recv_with`].
+    pub fn advance(&mut self) -> Result<bool> {
+        let found = self.peek_until(Until::Never)?;
+        Ok(found.map(|len| self.taken(len)).is_some())
+    }
+
+    fn peek_until(&mut self, until: Until) -> Result<Option<u64>> {
+        if self.policy != Policy::Lossless {
+            return Err(self.not_lossless());
+        }
+        self.next(until)
+    }
+
+    fn shown(&self, len: u64) -> (RawBytes<'_>, Received) {
+        let message = RawBytes::new(&self.bound.ring, self.at.position + HEADER, len);
+        (message, Received { sequence: self.at.sequence, missed: 0 })
     }
 
     /// Hands messages to `each`, `most` of them at most; waits for the first as long as it takes, and for no other.
@@ -410,6 +459,12 @@ impl Consumer {
             "this consumer was dropped, because the producer had waited for it for {patience:?}; rejoin"
         );
         self.bound.error(ErrorKind::Closed, &text)
+    }
+
+    #[cold]
+    fn not_lossless(&self) -> Error {
+        let what = "only a lossless consumer may look at messages where they lie; use recv";
+        self.bound.error(ErrorKind::Invalid, what)
     }
 
     #[cold]

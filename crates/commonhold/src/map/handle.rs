@@ -142,6 +142,28 @@ impl Map {
         Ok(present)
     }
 
+    /// Copies as much of the value of `key` as `out` has room for; returns the value's length, `None` if the key is absent.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    #[inline]
+    pub fn get_to(&self, key: impl AsRef<[u8]>, out: &mut [u8]) -> Result<Option<usize>> {
+        let key = key.as_ref();
+        self.begin_read(key)?;
+        self.bound.read(self.space(), |bound| {
+            let hash = bound.hasher.hash(key);
+            let Some(packing) = &bound.inline else {
+                return self.lookup(bound, hash, key, None, |hit| hit.record.read_value(out));
+            };
+            let take = |_, value: &[u8]| {
+                let room = out.len().min(value.len());
+                out[..room].copy_from_slice(&value[..room]);
+                value.len()
+            };
+            inline::find(self.space(), bound, packing, (hash, key), None, take)
+        })
+    }
+
     /// Looks many keys up at once, several times faster than one by one. `out` is reused: values by index, in
     /// the order of `keys`. Returns how many are present. Each lookup is atomic, the batch as a whole is not.
     ///

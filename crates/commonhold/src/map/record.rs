@@ -256,6 +256,17 @@ impl Record<'_> {
         unsafe { copy::append(self.value(), self.value_len as usize, out) }
     }
 
+    /// Copies as much of the value as `out` has room for; returns the value's length.
+    #[inline]
+    #[allow(unsafe_code)]
+    pub(crate) fn read_value(&self, out: &mut [u8]) -> usize {
+        let len = self.value_len as usize;
+        let room = out.len().min(len);
+        // SAFETY: all bytes of the record exist.
+        unsafe { copy::read(self.value(), &mut out[..room]) };
+        len
+    }
+
     /// Overwrites the 8-byte value of a record that the caller is still writing.
     #[allow(unsafe_code)]
     pub(crate) fn rewrite_value(&self, value: &[u8; 8]) {

@@ -186,6 +186,16 @@ pub(crate) unsafe fn append(from: *const u8, len: usize, out: &mut Vec<u8>) {
     }
 }
 
+/// Fills `out` with the bytes of the file at `from`.
+///
+/// # Safety
+/// `out.len()` bytes at `from` are inside the mapped file.
+#[inline]
+pub(crate) unsafe fn read(from: *const u8, out: &mut [u8]) {
+    // SAFETY: the caller's contract; private and shared memory do not overlap.
+    unsafe { copy(from, out.as_mut_ptr(), out.len()) }
+}
+
 /// True if the `bytes.len()` bytes of the file at `from` equal `bytes`.
 ///
 /// # Safety

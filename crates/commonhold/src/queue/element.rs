@@ -140,6 +140,14 @@ impl<'q> Element<'q> {
         Element { bytes: Bytes::new(queue, id, owner) }
     }
 
+    /// Its number and its owner, for [`Queue::element`]: the element stays in hand, and nobody but the caller knows.
+    #[inline]
+    pub fn into_raw(self) -> (u32, u32) {
+        let raw = (self.bytes.id, self.bytes.owner);
+        self.forget();
+        raw
+    }
+
     #[inline]
     pub(crate) fn queue(&self) -> &'q Queue {
         self.bytes.queue

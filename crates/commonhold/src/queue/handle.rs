@@ -8,6 +8,7 @@ use crate::memory::lane::LaneGuard;
 use crate::memory::roots::StructureKind;
 use crate::queue::batch::Batch;
 use crate::queue::bell::Bell;
+use crate::queue::element::Element;
 use crate::queue::layout::Layout;
 use crate::queue::moves::Ring;
 use crate::queue::named::NamedQueue;
@@ -18,6 +19,7 @@ use crate::sync::robust_lock::{Level, Peers};
 use crate::sync::space::Space;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A queue in a hold: elements of one size, shared by every process that has it open, that move by reference between
 /// named queues. Nothing is copied, nothing is lost.
@@ -57,8 +59,6 @@ use std::sync::Arc;
 /// # std::fs::remove_dir_all(&dir).unwrap();
 /// # Ok::<(), commonhold::Error>(())
 /// ```
-///
-/// [`Element`]: crate::Element
 #[derive(Clone)]
 pub struct Queue {
     tie: Arc<Tie>,
@@ -190,6 +190,31 @@ impl Queue {
     /// An empty batch, to pull into and to push from again and again.
     pub fn batch(&self) -> Batch<'_> {
         Batch::new(self)
+    }
+
+    /// The element in hand that [`Element::into_raw`](crate::Element::into_raw) gave the number and the owner of. It must not be made twice: then one of the two
+    /// is in hand only as long as the other.
+    ///
+    /// # Errors
+    /// `Invalid` if it is not in the hand of that owner.
+    #[inline]
+    pub fn element(&self, (id, owner): (u32, u32)) -> Result<Element<'_>> {
+        let holders = self.layout().holders(self.space());
+        // Relaxed: who has it in hand has stored it; a move looks again, under its lock.
+        if owner == 0 || holders.get(id as usize).is_none_or(|h| h.load(Ordering::Relaxed) != owner)
+        {
+            return Err(self.not_in_hand(id));
+        }
+        Ok(Element::new(self, id, owner))
+    }
+
+    #[cold]
+    fn not_in_hand(&self, id: u32) -> Error {
+        let text = format!(
+            "queue '{}': element {id} is not in the hand that it was in; it was pushed, or let go, or is another queue's",
+            self.name()
+        );
+        Error::new(ErrorKind::Invalid, text)
     }
 
     /// A file descriptor for `poll` and its kin that becomes readable when elements are pushed to this queue, until the

@@ -1,0 +1,61 @@
+//! The bindings' benchmark in Rust; see README.md beside it.
+
+use commonhold::{ChannelOptions, Hold, Join, MapOptions, Policy, Result, Values};
+use std::hint::black_box;
+use std::time::Instant;
+
+const KEYS: u32 = 100_000;
+const OPERATIONS: u32 = 2_000_000;
+const BATCH: usize = 32;
+
+/// xorshift, as in all languages.
+fn next(state: &mut u32) -> u32 {
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    *state ^= *state << 5;
+    *state
+}
+
+fn timed(name: &str, count: u32, mut run: impl FnMut(u32) -> Result<()>) -> Result<()> {
+    let start = Instant::now();
+    for i in 0..count {
+        run(i)?;
+    }
+    println!("{name} {:.1}", start.elapsed().as_nanos() as f64 / f64::from(count));
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let name = format!("/dev/shm/bindings-bench-rust-{}.hold", std::process::id());
+    let hold = Hold::options().delete_on_last_exit(true).create(&name)?;
+    let map = hold.map("it", MapOptions::general())?;
+    let keys: Vec<String> = (0..KEYS).map(|i| format!("key {i:08}")).collect();
+    let value = [7u8; 100];
+    let mut state = 1;
+    let mut key = || &keys[(next(&mut state) % KEYS) as usize];
+    for key in &keys {
+        map.set(key, value)?;
+    }
+    timed("set", OPERATIONS, |_| map.set(key(), value).map(drop))?;
+    let mut out = Vec::new();
+    timed("get", OPERATIONS, |_| map.get_into(key(), &mut out).map(|it| drop(black_box(it))))?;
+    let mut values = Values::new();
+    timed("get_many", OPERATIONS / BATCH as u32, |_| {
+        let batch: [&str; BATCH] = std::array::from_fn(|_| key().as_str());
+        map.get_many(&batch, &mut values).map(|it| drop(black_box(it)))
+    })?;
+    let channel = hold.channel("channel", ChannelOptions::new(1 << 20))?;
+    let mut consumer = channel.consumer(Join::Now, Policy::Lossless)?;
+    let mut producer = channel.producer()?;
+    timed("send_recv", OPERATIONS, |_| {
+        producer.send(&value)?;
+        consumer.recv(&mut out).map(drop)
+    })?;
+    let loops = hold.map("loop", MapOptions::general())?;
+    let mut state = 1;
+    timed("localmemcache", OPERATIONS, |_| {
+        let text = (next(&mut state) % (OPERATIONS / 2)).to_string();
+        loops.set(&text, &text)?;
+        loops.get_into(&text, &mut out).map(|it| drop(black_box(it)))
+    })
+}

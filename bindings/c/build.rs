@@ -1,0 +1,6 @@
+//! Gives the shared library its soname: programs find `libcommonhold.so.0` again, whatever the version behind it.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcommonhold.so.0");
+}

@@ -1,0 +1,1136 @@
+/*
+ * Commonhold: one file of memory, a hold, that many processes share. Maps, queues, channels and logs inside it are
+ * used at memory speed by any process, in any language, without a server.
+ *
+ *     ch_error error;
+ *     ch_hold *hold;
+ *     ch_map *stock;
+ *     if (ch_hold_open_or_create("shop", NULL, &hold, &error) || ch_hold_map(hold, "stock", NULL, &stock, &error)) {
+ *         fprintf(stderr, "%s\n", error.message);
+ *         return 1;
+ *     }
+ *     ch_map_set(stock, CH_LIT("apple"), CH_LIT("12 crates"), NULL, NULL);
+ *     ch_bytes value = CH_BYTES_INIT;
+ *     if (ch_map_get(stock, CH_LIT("apple"), &value, NULL) == CH_OK) printf("%.*s\n", (int)value.len, (char *)value.data);
+ *     ch_bytes_free(&value);
+ *     ch_map_free(stock);
+ *     ch_hold_free(hold);
+ *
+ * Link with -lcommonhold, or ask pkg-config for "commonhold", or CMake: find_package(commonhold).
+ *
+ * ---------------------------------------------------------------------------------------------------------------
+ * CONVENTIONS, true of everything below
+ * ---------------------------------------------------------------------------------------------------------------
+ *
+ * RESULTS. A function that returns int returns
+ *     CH_OK   (0)   it did what it says;
+ *     CH_NONE (-1)  an ordinary no: the key is absent, the queue is empty, the time ran out, nothing was to be done.
+ *                   Which of these it can be is said with each function;
+ *     an error (> 0), one of ch_code. Nothing was changed then, unless it is said otherwise.
+ * So `if (result > 0)` is "it failed". The codes are the same in every version and language.
+ *
+ * ERRORS. The last parameter of such a function is a `ch_error *`. It is filled in if there is an error, and not touched
+ * otherwise. It may be NULL. Its message names the thing, says what is wrong, and tells the way out. There is no
+ * "last error" anywhere: the library has no global state.
+ * Every function can fail with CH_INVALID (a pointer is NULL that must not be, a handle is of another kind, a name
+ * is not UTF-8) and with CH_PANIC (a fault of the library; please report it). These two are not repeated below.
+ *
+ * HANDLES (`ch_hold *`, `ch_map *` and so on) are given in an out parameter and belong to the caller, who frees each
+ * with its own function. Freeing NULL does nothing. A handle that was freed must not be used; NULL, or a handle
+ * of another kind, is CH_INVALID. Handles keep alive what they came from: the hold may be freed before its maps. The
+ * hold's place among its participants is given up when the last handle that came from it is freed.
+ * ch_hold_close() closes everything that came from a handle at once: whatever uses it later is CH_CLOSED. Handles
+ * must still be freed.
+ * An out parameter for a handle is set to NULL first, so it is NULL after an error.
+ *
+ * BYTES that are given to a function are a pointer and a length; NULL with the length 0 is no bytes. They are copied
+ * before the function returns, and must not change meanwhile. Keys, values and messages are any bytes, with NULs too.
+ * More than 2^32 - 1 is CH_TOO_LARGE, found before any byte is read. Where bytes may be missing, the
+ * parameter is a `const ch_slice *`, and NULL says so.
+ *
+ * BYTES that a function gives are either
+ *   - put into a `ch_bytes`: a buffer of the caller's that grows. Begin with `ch_bytes value = CH_BYTES_INIT;`, use it
+ *     for any number of calls (its memory is used again; its old contents are gone even if the result is CH_NONE), and
+ *     end with ch_bytes_free(); or
+ *   - put into memory of the caller's (ch_map_get_into()); or
+ *   - shown where they lie, in a `ch_slice`, for as long as is said there. Bytes are never followed by a NUL.
+ * Out parameters for numbers, and `ch_bytes *` for reports, may be NULL if nobody wants to know, unless their
+ * function is for nothing else.
+ *
+ * NAMES and paths end with a NUL. The name of a map, queue, channel or log is UTF-8, 1 to 200 bytes. Of a hold: a bare
+ * name (`shop`) lives in memory, under $COMMONHOLD_DIR or else /dev/shm; anything with a slash, or ending in `.hold`,
+ * is that path, of any bytes.
+ *
+ * OPTIONS are structures of which zero is every default: `ch_map_options options = {0};`, or NULL for the defaults.
+ *
+ * TIME. `timeout_ns` and the like are nanoseconds; CH_FOREVER waits as long as it takes. Functions whose name has
+ * `try_` never wait for anybody's data; those with `_timeout` take a time.
+ *
+ * THREADS. Any handle may be used from any thread. Holds, maps, queues, channels, logs, origins, replicas and
+ * journals may be used by many threads at the same time. Producers, consumers, iterators, followers, readers,
+ * collectors and ch_values are for one thread at a time: a second call meanwhile is CH_BUSY and does nothing. Freeing
+ * a handle while another thread uses it is a fault of the program, as with any memory.
+ *
+ * FORK. A forked child may go on using holds, maps, queues, channels and logs; it becomes a participant of its own with its
+ * first writing operation. What only one process can be stays the parent's: in the child producers and consumers are
+ * CH_CLOSED, elements in hand CH_INVALID, a collector CH_BUSY, origins, replicas and journals CH_INVALID; freeing
+ * them there is right and ends nothing of the parent's.
+ *
+ * DEATH. Any process may be killed at any instruction. Each operation of it has happened or has not; nobody who reads
+ * waits for it at all, and who writes settles what it left. A process that is stopped (SIGSTOP) in the middle of a
+ * change is waited for by those who need its lock (see lock_timeout_ns). What a death means for messages is said
+ * with queues, channels and logs.
+ *
+ * SIGNALS. From a signal handler only ch_log_write() may be called. Calls that wait are not interrupted.
+ *
+ * CALLBACKS get the `user` pointer that was given with them. They must return: no longjmp, no C++ exception through the
+ * library. They run under no lock and may use the library, unless it is said otherwise.
+ *
+ * Errors that are not repeated below: every function on something inside a hold can say CH_CLOSED (the hold was closed)
+ * and CH_NOT_FOUND (the map, queue, channel or log was dropped meanwhile); reading can say CH_DAMAGED (the file
+ * contradicts itself); writing can in addition say CH_READ_ONLY (the hold was opened so, or the map is a replica's),
+ * CH_FULL (nothing was lost; the old value stays), CH_TIMED_OUT (lock_timeout_ns ran out), CH_REENTRANT (from a signal
+ * handler inside another operation), CH_BUSY (this thread has frozen the hold), and in the first operation of a forked
+ * child CH_TOO_MANY_PARTICIPANTS. "As reading" and "as writing" below mean these.
+ */
+#ifndef COMMONHOLD_H
+#define COMMONHOLD_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CH_VERSION_MAJOR 0
+#define CH_VERSION_MINOR 1
+#define CH_VERSION_PATCH 0
+
+/* Waits as long as it takes. */
+#define CH_FOREVER UINT64_MAX
+
+/* A string literal as pointer and length, without its NUL. */
+#define CH_LIT(literal) ("" literal), (sizeof(literal) - 1)
+
+#if defined(__GNUC__)
+#define CH_PRINTF(text, rest) __attribute__((__format__(__printf__, text, rest)))
+#else
+#define CH_PRINTF(text, rest)
+#endif
+
+typedef enum ch_code {
+    CH_NONE = -1, /* an ordinary no; see above */
+    CH_OK = 0,
+    CH_NOT_FOUND = 1,              /* the hold, or what is in it, does not exist */
+    CH_EXISTS = 2,                 /* it exists already and was to be created */
+    CH_FULL = 3,                   /* no room: the size limit, the file system, a fixed number of places */
+    CH_TOO_LARGE = 4,              /* longer than the structure allows */
+    CH_CLOSED = 5,                 /* the handle is closed */
+    CH_READ_ONLY = 6,              /* it may not be written */
+    CH_PERMISSION = 7,             /* the operating system refused access */
+    CH_NOT_A_HOLD = 8,             /* the file is no hold */
+    CH_VERSION = 9,                /* the file has a format that this version cannot read */
+    CH_TRUNCATED = 10,             /* the file is shorter than it says */
+    CH_DAMAGED = 11,               /* the contents contradict themselves */
+    CH_UNCLEAN = 12,               /* the system stopped while the file hold was open: see ch_hold_salvage() */
+    CH_BUSY = 13,                  /* somebody uses what must be used alone */
+    CH_UNSUPPORTED = 14,           /* the file system cannot carry a hold */
+    CH_INVALID = 15,               /* a name, option or argument is not valid */
+    CH_MISMATCH = 16,              /* it was made with other options, or is of another kind */
+    CH_REENTRANT = 17,             /* inside another operation of the same thread */
+    CH_TIMED_OUT = 18,             /* a lock's holder lives and does not let go; the message names it */
+    CH_TOO_MANY_PARTICIPANTS = 19, /* every place for a writing handle is taken by a living process */
+    CH_IO = 20,                    /* another error of the operating system */
+    CH_LAPPED = 21,                /* a follower was too slow: what comes next is overwritten */
+    CH_PANIC = 99                  /* a fault of the library itself */
+} ch_code;
+
+typedef struct ch_error {
+    int code;          /* as the call returned it */
+    char message[508]; /* UTF-8, ends with a NUL */
+} ch_error;
+
+/* Bytes where they lie. */
+typedef struct ch_slice {
+    const void *data;
+    size_t len;
+} ch_slice;
+
+/* A buffer of the caller's that grows. Its memory is the library's: free it with ch_bytes_free() alone. */
+typedef struct ch_bytes {
+    void *data;
+    size_t len;
+    size_t capacity; /* for the library */
+} ch_bytes;
+
+#ifdef __cplusplus
+#define CH_BYTES_INIT \
+    ch_bytes { nullptr, 0, 0 }
+#else
+#define CH_BYTES_INIT ((ch_bytes){NULL, 0, 0})
+#endif
+
+typedef struct ch_hold ch_hold;
+typedef struct ch_map ch_map;
+typedef struct ch_values ch_values;
+typedef struct ch_iter ch_iter;
+typedef struct ch_follower ch_follower;
+typedef struct ch_queue ch_queue;
+typedef struct ch_bell ch_bell;
+typedef struct ch_channel ch_channel;
+typedef struct ch_producer ch_producer;
+typedef struct ch_consumer ch_consumer;
+typedef struct ch_log ch_log;
+typedef struct ch_reader ch_reader;
+typedef struct ch_collector ch_collector;
+typedef struct ch_origin ch_origin;
+typedef struct ch_replica ch_replica;
+typedef struct ch_journal ch_journal;
+
+/* The version of the library that runs, such as "0.1.0"; valid for ever. */
+const char *ch_version(void);
+
+/* What a code is called, such as "not found"; "unknown" for others. Valid for ever. */
+const char *ch_code_name(int code);
+
+/* Replaces what is in a buffer; adds to it; makes it longer (with zeros) or shorter. For callbacks that fill one.
+ * Errors: CH_TOO_LARGE. */
+int ch_bytes_set(ch_bytes *bytes, const void *data, size_t len, ch_error *error);
+int ch_bytes_append(ch_bytes *bytes, const void *data, size_t len, ch_error *error);
+int ch_bytes_resize(ch_bytes *bytes, size_t len, ch_error *error);
+
+/* Gives a buffer's memory back; it is as new afterwards. NULL and an empty one are nothing to give back. */
+void ch_bytes_free(ch_bytes *bytes);
+
+/* ---- The hold -------------------------------------------------------------------------------------------------
+ *
+ * One file, in memory or on a disk. On a disk it survives a restart of the system if it was closed cleanly. */
+
+typedef struct ch_hold_options {
+    uint64_t max_bytes;           /* creation: the most bytes the file may have, 1 MiB to 256 GiB; 0: 64 GiB */
+    uint64_t lock_timeout_ns;     /* how long to wait for a lock whose holder lives; 0: as long as it takes */
+    const char *directory;        /* where bare names live; NULL: $COMMONHOLD_DIR, else /dev/shm */
+    uint32_t mode;                /* creation: permission bits, with 0600 among them; 0: 0600 */
+    uint32_t read_only;           /* 1: takes no place among the participants, writes nothing */
+    uint32_t delete_on_last_exit; /* creation: 1: the file goes when its last user ends, even by a crash */
+} ch_hold_options;
+
+/* Opens a hold, creates one, or does whichever is needed. Creation is atomic: nobody ever sees half a hold.
+ * Errors of opening: CH_NOT_FOUND, CH_PERMISSION, CH_READ_ONLY, CH_NOT_A_HOLD, CH_VERSION, CH_TRUNCATED, CH_DAMAGED,
+ * CH_UNCLEAN (a file hold after a crash of the system), CH_BUSY, CH_UNSUPPORTED, CH_TOO_MANY_PARTICIPANTS.
+ * Errors of creating: CH_EXISTS, CH_FULL, CH_PERMISSION, CH_UNSUPPORTED. */
+int ch_hold_open(const char *name, const ch_hold_options *options, ch_hold **hold, ch_error *error);
+int ch_hold_create(const char *name, const ch_hold_options *options, ch_hold **hold, ch_error *error);
+int ch_hold_open_or_create(const char *name, const ch_hold_options *options, ch_hold **hold, ch_error *error);
+
+/* Closes the hold for everything that came from this handle, in all threads; waits for operations that run. Later
+ * ones, and a second closing, are CH_CLOSED. The handles must still be freed. */
+int ch_hold_close(ch_hold *hold, ch_error *error);
+
+/* Frees the handle. Maps and the like that came from it stay usable. */
+void ch_hold_free(ch_hold *hold);
+
+/* Where the file is. Valid as long as the handle. */
+int ch_hold_path(const ch_hold *hold, ch_slice *path, ch_error *error);
+
+/* The hold's identity, from its creation on. */
+int ch_hold_uuid(const ch_hold *hold, uint8_t (*uuid)[16], ch_error *error);
+
+typedef struct ch_hold_stat_t {
+    uint64_t file_bytes;   /* length of the file */
+    uint64_t memory_bytes; /* memory or disk space that it really takes */
+    uint64_t used_bytes;   /* bytes that serve something */
+    uint64_t free_bytes;   /* bytes in the file that wait to be used again */
+    uint64_t max_bytes;    /* the limit */
+    uint32_t participants; /* living writable handles */
+    uint32_t maps;
+    uint32_t others; /* queues, channels, logs */
+    uint32_t format; /* version of the file's format */
+    uint32_t in_memory;
+} ch_hold_stat_t;
+
+/* Sizes and counts. Errors: CH_CLOSED; those of asking the file system. */
+int ch_hold_stat(const ch_hold *hold, ch_hold_stat_t *stat, ch_error *error);
+
+typedef enum ch_about {
+    CH_ABOUT_HOLD = 0,         /* what ch_hold_stat() gives, and more */
+    CH_ABOUT_MAPS = 1,         /* the maps, by name */
+    CH_ABOUT_OTHERS = 2,       /* queues, channels and logs, by name */
+    CH_ABOUT_PARTICIPANTS = 3, /* who takes part, dead or alive */
+    CH_ABOUT_REPORTS = 4       /* what origins, replicas and journals of this hold say of themselves */
+} ch_about;
+
+/* The same as JSON, and the lists that the hold has: what `hold stat --format json` and `hold list` print. `what` is a ch_about. */
+int ch_hold_describe(const ch_hold *hold, uint32_t what, ch_bytes *json, ch_error *error);
+
+/* Settles what dead participants left; opening and closing do it too. Gives how many there were. Errors: as writing. */
+int ch_hold_sweep(const ch_hold *hold, size_t *settled, ch_error *error);
+
+typedef struct ch_check_report {
+    uint64_t records;   /* pairs looked at */
+    uint64_t allocated; /* records, segments and blocks that are allocated */
+    uint64_t reachable; /* ... and that some structure reaches */
+    uint64_t in_flight; /* ... and that a participant is just writing or freeing */
+    uint64_t segments;
+    uint32_t maps;
+    uint32_t others;
+    uint32_t problems; /* lines of text about what is wrong */
+} ch_check_report;
+
+/* Proves the hold whole. CH_OK: it is. CH_NONE: it is not, and `problems` (may be NULL) has a line for each thing. Writers
+ * wait meanwhile, about a second per ten million keys; readers do not. Errors: as writing. */
+int ch_hold_check(const ch_hold *hold, ch_check_report *report, ch_bytes *problems, ch_error *error);
+
+/* Gives memory back to the system that has been free for a while; gives how many bytes. Errors: as writing. */
+int ch_hold_trim(const ch_hold *hold, uint64_t *bytes, ch_error *error);
+
+typedef int (*ch_frozen_fn)(void *user);
+
+/* Calls back while no other thread or process changes any map of the hold; readers, queues, channels and logs go on. For
+ * a consistent look at several keys. Writing to the hold in the callback is CH_BUSY. `answer` gets what it returns.
+ * If the process is killed meanwhile, writers go on. Errors: as writing; CH_BUSY inside another such callback. */
+int ch_hold_with_frozen(const ch_hold *hold, ch_frozen_fn call, void *user, int *answer, ch_error *error);
+
+typedef struct ch_backup_report {
+    uint64_t pairs;
+    uint64_t bytes;
+    double paused_ms; /* for how long writers were kept waiting */
+    uint32_t maps;
+    uint32_t left_out; /* queues, channels and logs, which carry messages and are not copied */
+} ch_backup_report;
+
+/* Writes a copy of all maps, as they are at one moment, to a new file, while others go on writing.
+ * Errors: CH_EXISTS if there is a file already; as writing; those of files. */
+int ch_hold_backup(const ch_hold *hold, const char *to, ch_backup_report *report, ch_error *error);
+
+/* Makes a new hold from a backup; nobody sees it before it is whole.
+ * Errors: CH_EXISTS; CH_DAMAGED or CH_TRUNCATED if the backup is not whole; CH_FULL. */
+int ch_hold_restore(const char *backup, const char *name, uint32_t *maps, uint64_t *pairs, ch_error *error);
+
+typedef struct ch_salvage_report {
+    uint64_t kept;        /* pairs saved */
+    uint64_t superseded;  /* intact records that a newer one replaces */
+    uint64_t dropped;     /* records that fail their checksum: lost */
+    uint64_t missing;     /* pairs that the index names and that are not there */
+    uint64_t cut_off;     /* bytes that the file is shorter than it says */
+    uint64_t undecidable; /* pairs saved that have no checksum */
+    uint32_t maps;
+} ch_salvage_report;
+
+/* Repair: saves what is intact in a file hold that was open when the system stopped. DELETED KEYS MAY RETURN. The old file is
+ * kept beside the new one; `notes` (may be NULL) says where, and what else there is to say.
+ * Errors: CH_BUSY if anybody has it open; CH_NOT_A_HOLD; those of files. */
+int ch_hold_salvage(const char *name, ch_salvage_report *report, ch_bytes *notes, ch_error *error);
+
+/* Deletes the file of a hold. Errors: CH_NOT_FOUND; CH_NOT_A_HOLD (nothing else is ever deleted); CH_BUSY if a process has
+ * it open, unless `force` is not 0: then those go on with the memory they have, which goes with the last of them. */
+int ch_hold_drop(const char *name, uint32_t force, ch_error *error);
+
+/* The path that a name stands for. `directory` may be NULL. */
+int ch_hold_resolve(const char *name, const char *directory, ch_bytes *path, ch_error *error);
+
+/* The holds in a directory (NULL: where bare names live), as JSON; also those that cannot be opened, with the reason. */
+int ch_hold_list(const char *directory, ch_bytes *json, ch_error *error);
+
+/* Drop a structure with everything in it, by name. CH_NONE: there is none. Handles on it say CH_NOT_FOUND from then on.
+ * Errors: CH_MISMATCH if it is of another kind; as writing. Of queues, channels and logs also CH_BUSY, naming slot and
+ * process, while another process has it open, or this one has elements in hand, a producer or a consumer of it. */
+int ch_hold_drop_map(const ch_hold *hold, const char *name, ch_error *error);
+int ch_hold_drop_queue(const ch_hold *hold, const char *name, ch_error *error);
+int ch_hold_drop_channel(const ch_hold *hold, const char *name, ch_error *error);
+int ch_hold_drop_log(const ch_hold *hold, const char *name, ch_error *error);
+
+/* Gives a map a stream: from now on its changes can be followed (ch_map_follow()), and the last `bytes` (64 KiB to
+ * 4 GiB, rounded up to a power of two) of them are kept. CH_NONE: it has one, which stays as it is.
+ * Errors: CH_NOT_FOUND, CH_MISMATCH, CH_INVALID (too many bytes), as writing. */
+int ch_hold_begin_stream(const ch_hold *hold, const char *map, uint64_t bytes, ch_error *error);
+
+/* Makes a replica's map one that everybody may write. CH_NONE: everybody may already. Errors: CH_NOT_FOUND; as writing. */
+int ch_hold_promote_map(const ch_hold *hold, const char *map, ch_error *error);
+
+/* ---- Maps -----------------------------------------------------------------------------------------------------
+ *
+ * Hash tables, bytes to bytes. Readers never wait, lock or write (but for a bit per pair of a cache). Every change of one
+ * key is atomic. A uid is a 32-bit id of a key: free, and valid as long as the key is there. After that it may come to
+ * name another key, so reading by uid gives the key, and writing by uid asks for it. */
+
+typedef enum ch_map_mode {
+    CH_GENERAL = 0, /* keys and values of any length, together at most 2^32 - 1 bytes */
+    CH_FIXED = 1,   /* every key has key_bytes, every value value_bytes; short pairs lie in the index itself */
+    CH_CACHE = 2    /* pairs may be evicted, and expire */
+} ch_map_mode;
+
+typedef struct ch_map_options {
+    uint32_t mode;        /* a ch_map_mode */
+    uint32_t key_bytes;   /* CH_FIXED: at least 1 */
+    uint32_t value_bytes; /* CH_FIXED */
+    uint32_t value_room;  /* this handle's own hint for values that grow: room for so many bytes at least */
+    uint64_t max_bytes;   /* CH_CACHE: bytes of records at most; 0: no limit */
+    uint64_t max_entries; /* CH_CACHE: pairs at most; 0: no limit */
+    uint64_t ttl_ms;      /* CH_CACHE: how long pairs live, in milliseconds, unless told otherwise; 0: for ever */
+} ch_map_options;
+
+/* Opens the map of this name, or makes it. Errors: CH_MISMATCH if it exists with other options or as another kind of
+ * structure; CH_NOT_FOUND if it does not exist and the hold was opened read-only; as writing. */
+int ch_hold_map(const ch_hold *hold, const char *name, const ch_map_options *options, ch_map **map, ch_error *error);
+
+/* Opens an existing map, whatever its options. Errors: CH_NOT_FOUND, CH_MISMATCH, as reading. */
+int ch_hold_open_map(const ch_hold *hold, const char *name, ch_map **map, ch_error *error);
+
+void ch_map_free(ch_map *map);
+
+/* Its name; valid as long as the handle. Its options. CH_OK if only a replica writes it, else CH_NONE. */
+int ch_map_name(const ch_map *map, ch_slice *name, ch_error *error);
+int ch_map_get_options(const ch_map *map, ch_map_options *options, ch_error *error);
+int ch_map_is_replica(const ch_map *map, ch_error *error);
+
+/* A copy of the value of a key. CH_NONE: absent, and `value` is empty. Errors: as reading; CH_INVALID for a length that a
+ * fixed-length map does not have. */
+int ch_map_get(const ch_map *map, const void *key, size_t key_len, ch_bytes *value, ch_error *error);
+
+/* The same into the caller's memory, without allocating: as much of the value as there is room for. `value_len` gets
+ * the length of the whole value: if it is more than `room_len`, the rest is missing. */
+int ch_map_get_into(const ch_map *map, const void *key, size_t key_len, void *room, size_t room_len, size_t *value_len,
+                    ch_error *error);
+
+/* CH_OK if the key is present, else CH_NONE. */
+int ch_map_contains(const ch_map *map, const void *key, size_t key_len, ch_error *error);
+
+/* The uid of a key. CH_NONE: absent. */
+int ch_map_uid(const ch_map *map, const void *key, size_t key_len, uint32_t *uid, ch_error *error);
+
+/* Memory for the answers of ch_map_get_many(), to be used again and again. */
+int ch_values_new(ch_values **values, ch_error *error);
+void ch_values_free(ch_values *values);
+
+/* Looks `count` keys up at once, several times faster than one by one. found[i] is the value of keys[i], with data NULL
+ * if it is absent; valid until `values` is used again or freed. `present` gets how many there are. Each lookup is
+ * atomic, the batch is not. Errors: as ch_map_get(). */
+int ch_map_get_many(const ch_map *map, const ch_slice *keys, size_t count, ch_values *values, ch_slice *found,
+                    size_t *present, ch_error *error);
+
+/* Sets the value of a key, present or not. Errors: as writing; CH_TOO_LARGE; CH_INVALID for a length that a
+ * fixed-length map does not have. The same for every other change. */
+int ch_map_set(const ch_map *map, const void *key, size_t key_len, const void *value, size_t value_len, uint32_t *uid,
+               ch_error *error);
+
+/* Sets a value that expires after so many milliseconds. Errors: CH_MISMATCH if the map is no cache. */
+int ch_map_set_ttl(const ch_map *map, const void *key, size_t key_len, const void *value, size_t value_len,
+                   uint64_t ttl_ms, uint32_t *uid, ch_error *error);
+
+/* Sets keys[i] to values[i], in order. Each is atomic, the batch is not: after an error those before it are set. */
+int ch_map_set_many(const ch_map *map, const ch_slice *keys, const ch_slice *values, size_t count, ch_error *error);
+
+/* Sets a value only if the key is absent (CH_NONE: it is present), or only if it is present (CH_NONE: absent). */
+int ch_map_add(const ch_map *map, const void *key, size_t key_len, const void *value, size_t value_len, uint32_t *uid,
+               ch_error *error);
+int ch_map_replace(const ch_map *map, const void *key, size_t key_len, const void *value, size_t value_len,
+                   uint32_t *uid, ch_error *error);
+
+/* Changes a key from one state to another, if it is in the first. NULL stands for "absent", on both sides. CH_NONE: it was
+ * in another state. */
+int ch_map_compare_exchange(const ch_map *map, const void *key, size_t key_len, const ch_slice *expected,
+                            const ch_slice *replacement, ch_error *error);
+
+/* Deletes a key; CH_NONE: absent. ch_map_take() gives the value that it had, as one atomic step. */
+int ch_map_delete(const ch_map *map, const void *key, size_t key_len, ch_error *error);
+int ch_map_take(const ch_map *map, const void *key, size_t key_len, ch_bytes *value, ch_error *error);
+
+/* Adds to a value of 8 bytes, a little-endian number; an absent key counts as 0. `sum` gets the new number; it wraps around.
+ * Errors: CH_MISMATCH if the value has another length. */
+int ch_map_increment(const ch_map *map, const void *key, size_t key_len, int64_t by, int64_t *sum, ch_error *error);
+
+/* Decides on a new value. `old` has data NULL if the key is absent. CH_OK: the key gets what was put into `replacement`
+ * (ch_bytes_set()). CH_NONE: it is deleted. Anything else: nothing is changed, and the update ends with that error. */
+typedef int (*ch_update_fn)(void *user, ch_slice old, ch_bytes *replacement);
+
+/* Reads a value, lets `call` decide on the new one, and sets it if nobody changed the key meanwhile; otherwise does so
+ * again. CH_NONE: the key is absent afterwards. */
+int ch_map_update(const ch_map *map, const void *key, size_t key_len, ch_update_fn call, void *user, uint32_t *uid,
+                  ch_error *error);
+
+/* By uid. Reading gives key and value (each may be NULL), CH_NONE: the uid names nothing (any more). Writing happens if
+ * the uid still names `key`, otherwise it is CH_NONE. */
+int ch_map_get_uid(const ch_map *map, uint32_t uid, ch_bytes *key, ch_bytes *value, ch_error *error);
+int ch_map_set_uid(const ch_map *map, uint32_t uid, const void *key, size_t key_len, const void *value,
+                   size_t value_len, ch_error *error);
+int ch_map_delete_uid(const ch_map *map, uint32_t uid, const void *key, size_t key_len, ch_error *error);
+int ch_map_take_uid(const ch_map *map, uint32_t uid, const void *key, size_t key_len, ch_bytes *value,
+                    ch_error *error);
+int ch_map_increment_uid(const ch_map *map, uint32_t uid, const void *key, size_t key_len, int64_t by, int64_t *sum,
+                         ch_error *error);
+int ch_map_compare_exchange_uid(const ch_map *map, uint32_t uid, const void *key, size_t key_len,
+                                const ch_slice *expected, const ch_slice *replacement, ch_error *error);
+int ch_map_update_uid(const ch_map *map, uint32_t uid, const void *key, size_t key_len, ch_update_fn call, void *user,
+                      ch_error *error);
+
+/* Some pair, every one about equally likely. CH_NONE: there is none. */
+int ch_map_random_pair(const ch_map *map, ch_bytes *key, ch_bytes *value, ch_error *error);
+
+/* The number of pairs; reads one line per segment, about a millisecond per million keys. */
+int ch_map_len(const ch_map *map, uint64_t *len, ch_error *error);
+
+/* Deletes every key that is present when it begins, unless it is set again meanwhile; not one atomic step. */
+int ch_map_clear(const ch_map *map, uint64_t *deleted, ch_error *error);
+
+/* A walk over all pairs, or over all keys alone. Keys present throughout are seen exactly once, whatever others do
+ * meanwhile; keys that come or go may or may not be. Holds no lock. `cursor` is 0, or comes from ch_iter_cursor(). */
+int ch_map_iter(const ch_map *map, uint64_t cursor, ch_iter **iter, ch_error *error);
+int ch_map_keys(const ch_map *map, ch_iter **iter, ch_error *error);
+void ch_iter_free(ch_iter *iter);
+
+/* The next pair; valid until the next call, or until the iterator is freed. CH_NONE: the walk is over. Errors: as reading. */
+int ch_iter_next(ch_iter *iter, ch_slice *key, ch_slice *value, ch_error *error);
+
+/* Where to go on later, here or in another process, so that nothing is missed. CH_NONE: some pairs will come again. */
+int ch_iter_cursor(ch_iter *iter, uint64_t *cursor, ch_error *error);
+
+/* Where a change lies in a map's stream; can be kept, also as text, and gone back to as long as the stream has it. */
+typedef struct ch_position {
+    uint64_t stream; /* the stream's own number: no other stream anywhere has it */
+    uint64_t offset; /* bytes from its beginning */
+} ch_position;
+
+int ch_position_text(const ch_position *position, ch_bytes *text, ch_error *error);
+int ch_position_parse(const char *text, ch_position *position, ch_error *error);
+
+typedef struct ch_map_stat_t {
+    uint64_t len; /* pairs */
+    uint64_t segments;
+    uint64_t index_bytes;
+    uint64_t record_bytes;
+    uint64_t hits; /* CH_CACHE: lookups that found a pair, that did not, pairs that expired, that were evicted */
+    uint64_t misses;
+    uint64_t expired;
+    uint64_t evicted;
+    uint64_t stream_bytes; /* bytes of changes that are kept; 0 if there is no stream */
+    ch_position stream_end;
+    double load; /* share of slots in use */
+    uint32_t depth;
+    uint32_t replica; /* 1 if only a replica writes it */
+} ch_map_stat_t;
+
+/* Statistics; reads every segment. The same as JSON. */
+int ch_map_stat(const ch_map *map, ch_map_stat_t *stat, ch_error *error);
+int ch_map_describe(const ch_map *map, ch_bytes *json, ch_error *error);
+
+/* Waits until every change of the map that was made before this call is in its journal and safe on the disk. Errors:
+ * CH_NOT_FOUND if the map has no journal that lives, CH_IO with what the journal says, CH_TIMED_OUT, as writing. */
+int ch_map_sync(const ch_map *map, uint64_t timeout_ns, ch_position *position, ch_error *error);
+
+/* A digest of the whole map, as text: equal for maps with the same pairs, here and elsewhere. */
+int ch_map_digest(const ch_map *map, ch_bytes *digest, ch_error *error);
+
+/* ---- Lists as values: each change is one atomic step, and writes the whole list anew; for lists of some kilobytes.
+ * An absent key is an empty list. Errors: CH_MISMATCH if the value is no list; as writing. */
+
+int ch_list_push(const ch_map *map, const void *key, size_t key_len, const void *element, size_t element_len,
+                 uint32_t *len, ch_error *error);
+int ch_list_unshift(const ch_map *map, const void *key, size_t key_len, const void *element, size_t element_len,
+                    uint32_t *len, ch_error *error);
+/* The last, or the first, element. CH_NONE: there is none. */
+int ch_list_pop(const ch_map *map, const void *key, size_t key_len, ch_bytes *element, ch_error *error);
+int ch_list_shift(const ch_map *map, const void *key, size_t key_len, ch_bytes *element, ch_error *error);
+int ch_list_len(const ch_map *map, const void *key, size_t key_len, uint32_t *len, ch_error *error);
+
+/* Gives the elements, as they were at one moment, from the first; ends early (CH_NONE) if it returns anything but 0. */
+typedef int (*ch_each_fn)(void *user, ch_slice element);
+int ch_list_each(const ch_map *map, const void *key, size_t key_len, ch_each_fn call, void *user, ch_error *error);
+
+/* ---- Following a map's changes: each one, in each key's order. No writer waits for a follower, and one that is killed
+ * holds up nobody. To have the whole map and stay up to date: follow, then walk the map, then apply what comes. */
+
+typedef enum ch_change_kind {
+    CH_CHANGE_SET = 1,
+    CH_CHANGE_DELETE = 2,
+    CH_CHANGE_EXPIRE = 3,
+    CH_CHANGE_EVICT = 4,
+    CH_CHANGE_CLEAR = 5, /* deleted as all keys were */
+    CH_CHANGE_GAP = 6    /* some key was changed, in a way too large for the stream: look at the map */
+} ch_change_kind;
+
+typedef struct ch_change {
+    ch_slice key;
+    ch_slice value;
+    uint64_t expires_ms; /* when the pair expires, in milliseconds since 1970; 0: never */
+    uint64_t offset;     /* where in the stream the change lies, */
+    uint64_t end;        /* and where the next one begins */
+    uint32_t kind;       /* a ch_change_kind */
+} ch_change;
+
+/* Follows from now on (`from` NULL), or from a position on. Errors: CH_NOT_FOUND if the map has no stream
+ * (ch_hold_begin_stream()); CH_MISMATCH if the position is not one of this stream; CH_LAPPED if it is not kept any more. */
+int ch_map_follow(const ch_map *map, const ch_position *from, ch_follower **follower, ch_error *error);
+void ch_follower_free(ch_follower *follower);
+
+/* The next change; its bytes are valid until the next call. CH_NONE: there is none now, or not in time.
+ * Errors: CH_LAPPED: read the map and follow anew; as reading. */
+int ch_follower_recv(ch_follower *follower, ch_change *change, ch_error *error);
+int ch_follower_try_recv(ch_follower *follower, ch_change *change, ch_error *error);
+int ch_follower_recv_timeout(ch_follower *follower, uint64_t timeout_ns, ch_change *change, ch_error *error);
+
+/* Where the next change begins. Where the stream ends: every change that was seen in the map before this call lies before
+ * it (errors: as writing). How many bytes wait, and how many the stream keeps. */
+int ch_follower_position(ch_follower *follower, ch_position *position, ch_error *error);
+int ch_follower_end(ch_follower *follower, ch_position *position, ch_error *error);
+int ch_follower_lag(ch_follower *follower, uint64_t *waiting, uint64_t *kept, ch_error *error);
+
+/* ---- Queues ---------------------------------------------------------------------------------------------------
+ *
+ * Elements of one size that move by reference between named queues; nothing is copied. Each element is in exactly one of
+ * the queues, or in the hand of exactly one process, which alone may touch its bytes. A push cannot fail for want of
+ * room. What a process that died had in hand goes to the queue for orphans, as soon as somebody waits for elements, opens
+ * the hold, or calls ch_hold_sweep(). */
+
+typedef struct ch_queue_options {
+    uint32_t elements;         /* how many, 1 to 2^31 */
+    uint32_t element_bytes;    /* of what size; from 64 on they begin on cache lines */
+    const char *const *queues; /* names of 1 to 64 queues, each of 1 to 63 bytes; NULL: one, "free" */
+    size_t queue_count;
+    const char *orphans; /* one of them; NULL: the first, where all elements begin */
+} ch_queue_options;
+
+/* An element in hand. Pass it on as it is; the numbers are the library's. A copy of it is the same element. */
+typedef struct ch_element {
+    void *data;     /* its bytes: on a cache line, or else a multiple of 8 */
+    size_t len;     /* how many: element_bytes */
+    uint32_t id;    /* its number, the same in every process */
+    uint32_t owner; /* in whose hand it is */
+} ch_element;
+
+/* Opens the queue of this name, or makes it. Errors: CH_MISMATCH if it exists with other options or as another kind of
+ * structure; as writing. The second opens an existing one (CH_NOT_FOUND), whatever its options. */
+int ch_hold_queue(const ch_hold *hold, const char *name, const ch_queue_options *options, ch_queue **queue,
+                  ch_error *error);
+int ch_hold_open_queue(const ch_hold *hold, const char *name, ch_queue **queue, ch_error *error);
+void ch_queue_free(ch_queue *queue);
+
+/* A queue's figures as JSON, also from a hold that was opened read-only. */
+int ch_hold_describe_queue(const ch_hold *hold, const char *name, ch_bytes *json, ch_error *error);
+
+/* Its name; valid as long as the handle. */
+int ch_queue_name(const ch_queue *queue, ch_slice *name, ch_error *error);
+
+typedef struct ch_queue_stat_t {
+    uint32_t elements;
+    uint32_t element_bytes;
+    uint32_t queues;  /* how many named queues */
+    uint32_t orphans; /* the number of the one for orphans */
+} ch_queue_stat_t;
+
+int ch_queue_stat(const ch_queue *queue, ch_queue_stat_t *stat, ch_error *error);
+int ch_queue_describe(const ch_queue *queue, ch_bytes *json, ch_error *error);
+
+/* The number of a named queue, by which it is named below: 0 for the first. Errors: CH_NOT_FOUND. And the reverse. */
+int ch_queue_named(const ch_queue *queue, const char *name, uint32_t *number, ch_error *error);
+int ch_queue_name_of(const ch_queue *queue, uint32_t number, ch_slice *name, ch_error *error);
+
+/* How many elements are in it, a moment ago. */
+int ch_queue_len(const ch_queue *queue, uint32_t number, uint64_t *len, ch_error *error);
+
+/* Puts an element in hand at the end of a queue, and wakes who waits for it. Whatever the result, the element must not be
+ * touched any more, except after CH_INVALID: it is not in this process's hand (it was pushed before, say). After another
+ * error it goes to the orphans. Pushing one element from two threads at the same time is a fault of the program. */
+int ch_queue_push(const ch_queue *queue, uint32_t number, const ch_element *element, ch_error *error);
+
+/* Takes the element at the front. CH_NONE: the queue is empty (now, or for so long). */
+int ch_queue_pull(const ch_queue *queue, uint32_t number, ch_element *element, ch_error *error);
+int ch_queue_pull_timeout(const ch_queue *queue, uint32_t number, uint64_t timeout_ns, ch_element *element,
+                          ch_error *error);
+
+/* Pushes to one queue, then pulls from another (or the same), for little more than the price of one. CH_NONE: pushed, and
+ * nothing was there to be pulled. */
+int ch_queue_push_pull(const ch_queue *queue, uint32_t to, const ch_element *element, uint32_t from,
+                       ch_element *pulled, ch_error *error);
+
+/* Many for the price of one. Pushing keeps the order; errors as for one, and CH_INVALID (nothing was moved) if one is there
+ * twice. Pulling takes at most `most`; `count` gets how many. CH_NONE: none. */
+int ch_queue_push_many(const ch_queue *queue, uint32_t number, const ch_element *elements, size_t count,
+                       ch_error *error);
+int ch_queue_pull_many(const ch_queue *queue, uint32_t number, ch_element *elements, size_t most, size_t *count,
+                       ch_error *error);
+int ch_queue_pull_many_timeout(const ch_queue *queue, uint32_t number, uint64_t timeout_ns, ch_element *elements,
+                               size_t most, size_t *count, ch_error *error);
+
+/* Lets an element go to the orphans. */
+int ch_queue_let_go(const ch_queue *queue, const ch_element *element, ch_error *error);
+
+/* A file descriptor for poll() and its kin that becomes readable when elements are pushed to this queue: wait until it is
+ * readable, hush the bell, pull until the queue is empty. A thread of this process stands behind it. In a forked child it
+ * never rings: make one there. The descriptor (-1 for a handle that is none) is the bell's; do not close it. */
+int ch_queue_bell(const ch_queue *queue, uint32_t number, ch_bell **bell, ch_error *error);
+int ch_bell_fd(const ch_bell *bell);
+int ch_bell_hush(const ch_bell *bell, ch_error *error);
+void ch_bell_free(ch_bell *bell);
+
+/* ---- Channels -------------------------------------------------------------------------------------------------
+ *
+ * One producer sends messages, every consumer receives all of them, in any process. A ring of bytes; a message takes 8
+ * bytes more than its length, rounded up to a multiple of 8, and has at most a quarter of the ring. A consumer that dies
+ * holds nobody back any more; when a producer dies, the next one goes on behind its last message without a gap. */
+
+/* Somebody at a channel. */
+typedef struct ch_peer {
+    uint32_t slot; /* its place in the hold */
+    uint32_t pid;  /* its process, as it calls itself */
+} ch_peer;
+
+/* Opens the channel of this name, or makes it with a ring of so many bytes: a power of two, 4 KiB to 1 GiB. Errors:
+ * CH_MISMATCH if it exists with another ring or as another kind of structure; CH_INVALID; as writing. The second opens an
+ * existing one (CH_NOT_FOUND). */
+int ch_hold_channel(const ch_hold *hold, const char *name, uint64_t ring_bytes, ch_channel **channel, ch_error *error);
+int ch_hold_open_channel(const ch_hold *hold, const char *name, ch_channel **channel, ch_error *error);
+void ch_channel_free(ch_channel *channel);
+
+/* Its name; valid as long as the handle. */
+int ch_channel_name(const ch_channel *channel, ch_slice *name, ch_error *error);
+
+typedef struct ch_channel_stat_t {
+    uint64_t ring_bytes;
+    uint64_t max_message; /* the longest message in bytes */
+    uint64_t sequence;    /* messages ever sent: the number of the next one */
+    uint64_t sent_bytes;
+    uint64_t kept_bytes;   /* what somebody who joins from the oldest can still read */
+    ch_peer producer;      /* if has_producer */
+    ch_peer slowest;       /* if has_slowest: for whom the producer waits, or would first have to */
+    uint32_t consumers;    /* that live; read-only ones are not known */
+    uint32_t has_producer; /* one that lives */
+    uint32_t has_slowest;
+    uint32_t is_waiting; /* the producer waits for room */
+} ch_channel_stat_t;
+
+/* Who sends, who receives, who is behind. As JSON: each consumer, too. */
+int ch_channel_stat(const ch_channel *channel, ch_channel_stat_t *stat, ch_error *error);
+int ch_channel_describe(const ch_channel *channel, ch_bytes *json, ch_error *error);
+
+/* Becomes the producer. Errors: CH_BUSY, naming slot and process, while another one lives, also this process's own. */
+int ch_channel_producer(const ch_channel *channel, ch_producer **producer, ch_error *error);
+
+/* Lets another one begin. */
+void ch_producer_free(ch_producer *producer);
+
+/* Sends a message; `sequence` gets its number. The first waits for room as long as it takes: as long as a lossless consumer
+ * that lives has not read what would be overwritten. CH_NONE: no room now, or not in time; ch_producer_waits_for() says
+ * because of whom. Errors: CH_TOO_LARGE; CH_CLOSED. */
+int ch_producer_send(ch_producer *producer, const void *message, size_t len, uint64_t *sequence, ch_error *error);
+int ch_producer_try_send(ch_producer *producer, const void *message, size_t len, uint64_t *sequence, ch_error *error);
+int ch_producer_send_timeout(ch_producer *producer, const void *message, size_t len, uint64_t timeout_ns,
+                             uint64_t *sequence, ch_error *error);
+
+/* Sends messages one after the other and wakes consumers once; waits for room. `sent` gets how many were sent, also after an
+ * error. */
+int ch_producer_send_many(ch_producer *producer, const ch_slice *messages, size_t count, size_t *sent,
+                          ch_error *error);
+
+/* Makes room for a message of `len` bytes, to be written where it lies, at an address that is a multiple of 8. What is not
+ * written is whatever lay there before. Committing sends the first `len` bytes of it; cancelling, sending something else
+ * and reserving again send nothing of it (CH_NONE of cancelling: nothing was reserved). After a commit that failed with CH_TOO_LARGE the
+ * room is gone, too. */
+int ch_producer_reserve(ch_producer *producer, size_t len, void **room, ch_error *error);
+int ch_producer_try_reserve(ch_producer *producer, size_t len, void **room, ch_error *error);
+int ch_producer_commit(ch_producer *producer, size_t len, uint64_t *sequence, ch_error *error);
+int ch_producer_cancel(ch_producer *producer, ch_error *error);
+
+/* The number of the next message. The longest message. Who was in the way when there was no room (CH_NONE: nobody). Whether
+ * to wait by spinning all the time (1) instead of sleeping (0, as at first). */
+int ch_producer_sequence(ch_producer *producer, uint64_t *sequence, ch_error *error);
+int ch_producer_max_message(ch_producer *producer, size_t *bytes, ch_error *error);
+int ch_producer_waits_for(ch_producer *producer, ch_peer *peer, ch_error *error);
+int ch_producer_set_spin(ch_producer *producer, uint32_t spin, ch_error *error);
+
+typedef enum ch_join {
+    CH_JOIN_NOW = 0,   /* begins with the first message that is sent after it has joined */
+    CH_JOIN_OLDEST = 1 /* begins with the oldest one that is still in the ring */
+} ch_join;
+
+typedef enum ch_policy {
+    CH_LOSSLESS = 0, /* the producer waits for it as long as it takes: nothing is lost */
+    CH_LOSSY = 1,    /* nobody waits for it: it misses messages, and is told how many */
+    CH_PATIENT = 2   /* the producer waits for `patience_ns`; then it is dropped, and its next call is CH_CLOSED */
+} ch_policy;
+
+/* What came with a message. */
+typedef struct ch_received {
+    uint64_t sequence; /* its number: from 0 on, one more for each message of the channel */
+    uint64_t missed;   /* how many were missed just before it; always 0 unless the consumer is lossy */
+} ch_received;
+
+/* Becomes a consumer. `from` is a ch_join, `policy` a ch_policy. Of a hold that was opened read-only it can be lossy only.
+ * Errors: CH_FULL if there are 64 already; CH_READ_ONLY. */
+int ch_channel_consumer(const ch_channel *channel, uint32_t from, uint32_t policy, uint64_t patience_ns,
+                        ch_consumer **consumer, ch_error *error);
+
+/* Leaves the channel. */
+void ch_consumer_free(ch_consumer *consumer);
+
+/* A copy of the next message. The first waits for it as long as it takes, also while there is no producer. CH_NONE: there is
+ * none now, or not in time. Errors: CH_CLOSED, also if it was patient and was dropped (ch_consumer_rejoin()); CH_DAMAGED. */
+int ch_consumer_recv(ch_consumer *consumer, ch_bytes *message, ch_received *received, ch_error *error);
+int ch_consumer_try_recv(ch_consumer *consumer, ch_bytes *message, ch_received *received, ch_error *error);
+int ch_consumer_recv_timeout(ch_consumer *consumer, ch_bytes *message, uint64_t timeout_ns, ch_received *received,
+                             ch_error *error);
+
+/* Calls back for `most` messages at most; waits for the first as long as it takes, and for no other. `count` gets how many.
+ * The callback must not use this consumer (CH_BUSY). */
+typedef void (*ch_message_fn)(void *user, ch_slice message, ch_received received);
+int ch_consumer_recv_many(ch_consumer *consumer, size_t most, ch_message_fn call, void *user, size_t *count,
+                          ch_error *error);
+
+/* Shows the next message where it lies, at a multiple of 8, without a copy; it stays there, and the next message is the same
+ * one, until ch_consumer_advance() (CH_NONE: there was none). Errors: CH_INVALID unless the consumer is lossless; as above. */
+int ch_consumer_peek(ch_consumer *consumer, ch_slice *message, ch_received *received, ch_error *error);
+int ch_consumer_try_peek(ch_consumer *consumer, ch_slice *message, ch_received *received, ch_error *error);
+int ch_consumer_peek_timeout(ch_consumer *consumer, uint64_t timeout_ns, ch_slice *message, ch_received *received,
+                             ch_error *error);
+int ch_consumer_advance(ch_consumer *consumer, ch_error *error);
+
+/* Begins again, from now or the oldest message kept (`from` is a ch_join), after it was dropped or whenever it likes. */
+int ch_consumer_rejoin(ch_consumer *consumer, uint32_t from, ch_error *error);
+
+/* The number of the next message. Messages missed since it joined. Whether to wait by spinning, as of a producer. */
+int ch_consumer_sequence(ch_consumer *consumer, uint64_t *sequence, ch_error *error);
+int ch_consumer_missed(ch_consumer *consumer, uint64_t *missed, ch_error *error);
+int ch_consumer_set_spin(ch_consumer *consumer, uint32_t spin, ch_error *error);
+
+/* ---- Logs -----------------------------------------------------------------------------------------------------
+ *
+ * Many writing threads of many processes, one merged log. Each thread writes into a ring of its own, so no writer ever
+ * waits. What was accepted is in the hold, whatever happens to its writer. One collector at a time merges all of it by
+ * time; without one, the last lines stay in the hold and can be dumped after any crash. */
+
+typedef enum ch_level {
+    CH_ERROR = 1,
+    CH_WARN = 2,
+    CH_INFO = 3,
+    CH_DEBUG = 4,
+    CH_TRACE = 5
+} ch_level;
+
+typedef struct ch_log_options {
+    uint64_t ring_bytes; /* of each ring, rounded up to a power of two, 4 KiB to 1 GiB; 0: 256 KiB */
+    uint32_t rings;      /* how many threads of all processes can write, 1 to 4096; 0: 64 */
+    uint32_t overflow;   /* a full ring: 0: drops and counts new lines; 1: overwrites the oldest */
+    uint32_t level;      /* a ch_level: lines less important are not accepted, at first; 0: CH_INFO */
+    uint32_t direct;     /* this handle's own: 1: writes to standard error, too, as long as nobody collects */
+} ch_log_options;
+
+/* Opens the log of this name, or makes it. Errors: CH_MISMATCH if it exists with other rings or as another kind of
+ * structure; CH_INVALID; as writing. The second opens an existing one (CH_NOT_FOUND), whatever its options. */
+int ch_hold_log(const ch_hold *hold, const char *name, const ch_log_options *options, ch_log **log, ch_error *error);
+int ch_hold_open_log(const ch_hold *hold, const char *name, ch_log **log, ch_error *error);
+void ch_log_free(ch_log *log);
+
+/* Its name; valid as long as the handle. */
+int ch_log_name(const ch_log *log, ch_slice *name, ch_error *error);
+
+/* True if lines of this level are wanted at the moment; a few nanoseconds. False for a handle that is none. */
+bool ch_log_enabled(const ch_log *log, uint32_t level);
+
+/* Writes one line of any bytes, without a line end. Never waits. CH_NONE: it was not accepted; `became` says why: 1: its
+ * level is not wanted, 2: dropped, because the ring was full or no ring was free. Signal-safe; should a handler be the first to
+ * write in its thread, call ch_log_prepare() before. Errors: CH_TOO_LARGE (a quarter of the ring less 64 bytes); CH_READ_ONLY. */
+int ch_log_write(const ch_log *log, uint32_t level, const void *text, size_t len, uint32_t *became, ch_error *error);
+
+/* Claims the calling thread's ring now, instead of with its first line. CH_NONE: none is free. */
+int ch_log_prepare(const ch_log *log, ch_error *error);
+
+/* The least important level that is wanted, in all processes. Errors of setting it: as writing. */
+int ch_log_level(const ch_log *log, uint32_t *level, ch_error *error);
+int ch_log_set_level(const ch_log *log, uint32_t level, ch_error *error);
+
+typedef struct ch_log_stat_t {
+    uint64_t ring_bytes;
+    uint64_t dropped;       /* lines dropped because their ring was full */
+    uint64_t refused;       /* ... because no ring was free */
+    uint64_t overwritten;   /* lines overwritten that nobody had collected */
+    uint64_t waiting_bytes; /* that nobody has collected */
+    uint32_t rings;
+    uint32_t overflow;
+    uint32_t level;
+    uint32_t threads; /* that have written so far */
+    uint32_t has_collector;
+    uint32_t collector_pid;
+} ch_log_stat_t;
+
+/* Numbers. As JSON: each ring, too. */
+int ch_log_stat(const ch_log *log, ch_log_stat_t *stat, ch_error *error);
+int ch_log_describe(const ch_log *log, ch_bytes *json, ch_error *error);
+
+/* A line as it is read. Its bytes are valid in the callback only. */
+typedef struct ch_log_line {
+    ch_slice text;        /* what was written */
+    ch_slice shown;       /* the same as the log shows it: time, level, thread, text, line end */
+    ch_slice thread_name; /* if it announces a thread */
+    uint64_t time_ns;     /* when it was written, in nanoseconds since 1970 */
+    uint32_t level;       /* a ch_level; 0: the log itself tells it */
+    uint32_t thread;      /* who wrote it */
+    uint32_t pid;         /* if it announces a thread: its process and number */
+    uint32_t tid;
+    uint32_t lost;      /* so many lines are missing before it: dropped or overwritten */
+    uint32_t late;      /* 1: it came after later ones had been given out */
+    uint32_t collected; /* 1: a collector has it already (dumps only) */
+    uint32_t announces; /* 1: it announces its thread */
+} ch_log_line;
+
+/* Gets a line; anything but 0 ends the call. */
+typedef int (*ch_line_fn)(void *user, const ch_log_line *line);
+
+/* Gives all lines that are in the hold, collected or not, merged by time; changes nothing. `count` gets how many. CH_NONE:
+ * none. Also from a hold that was opened read-only. */
+int ch_log_dump(const ch_log *log, ch_line_fn call, void *user, size_t *count, ch_error *error);
+
+/* Reads the log as it grows, beside its collector, without a trace. Polling gives what has come since and is older than
+ * 5 ms, so that older lines of other threads can still come before; finishing gives all. CH_NONE: nothing. */
+int ch_log_reader(const ch_log *log, ch_reader **reader, ch_error *error);
+void ch_reader_free(ch_reader *reader);
+int ch_reader_poll(ch_reader *reader, ch_line_fn call, void *user, size_t *count, ch_error *error);
+int ch_reader_finish(ch_reader *reader, ch_line_fn call, void *user, size_t *count, ch_error *error);
+
+/* Puts into `out` (ch_bytes_append()) what a line is to look like. Nothing: the line is left out. */
+typedef void (*ch_format_fn)(void *user, const ch_log_line *line, ch_bytes *out);
+/* Takes text, some lines at a time; anything but 0 is an error: then it is given again. */
+typedef int (*ch_write_fn)(void *user, ch_slice text);
+/* Anything but 0: end. */
+typedef int (*ch_stop_fn)(void *user);
+
+typedef struct ch_collector_options {
+    uint64_t hold_back_ns; /* how old a line must be before it is written out; 0: 5 ms */
+    ch_format_fn format;   /* NULL: as the log shows lines */
+    void *user;            /* for `format` */
+    uint32_t level;        /* a ch_level: leaves out lines less important; 0: none */
+} ch_collector_options;
+
+/* What a round of collecting did. */
+typedef struct ch_round {
+    uint64_t lines; /* written out */
+    uint64_t lost;  /* found missing */
+    uint32_t more;  /* 1: there is more, which the next round takes or which is too young */
+} ch_round;
+
+/* Become the log's collector; the next one takes over where a dead one ended, and leaves nothing out.
+ *   to a file: at most `max_bytes` of it, and `keep` older ones (PATH.1, PATH.2, ...). Each line is there once, whoever is
+ *     killed when.
+ *   to a file descriptor, which is duplicated.
+ *   to a callback.
+ * To the last two, what was written out and not yet marked when a collector was killed is written again.
+ * Errors: CH_BUSY, naming slot and process, while another one lives; CH_READ_ONLY; those of files. */
+int ch_log_collect_to_file(const ch_log *log, const ch_collector_options *options, const char *path,
+                           uint64_t max_bytes, uint32_t keep, ch_collector **collector, ch_error *error);
+int ch_log_collect_to_fd(const ch_log *log, const ch_collector_options *options, int fd, ch_collector **collector,
+                         ch_error *error);
+int ch_log_collect_to(const ch_log *log, const ch_collector_options *options, ch_write_fn call, void *user,
+                      ch_collector **collector, ch_error *error);
+
+/* Lets the next one begin. */
+void ch_collector_free(ch_collector *collector);
+
+/* Writes out what is old enough, one round; all that is there; or collects until `stop` says so (asked every few
+ * milliseconds), then finishes. CH_NONE: no line was written out. Errors: CH_IO and its like if writing fails: then
+ * nothing of the round counts as collected; CH_BUSY in a forked child. */
+int ch_collector_poll(ch_collector *collector, ch_round *round, ch_error *error);
+int ch_collector_finish(ch_collector *collector, ch_round *round, ch_error *error);
+int ch_collector_run(ch_collector *collector, ch_stop_fn stop, void *user, ch_round *round, ch_error *error);
+
+/* Writes a formatted line; CH_LOG() and its kin below do not even evaluate their arguments if the level is not wanted.
+ * Up to 1 KiB without allocation. Results as of ch_log_write(); a format that fails is CH_INVALID. Not for signal
+ * handlers. */
+static inline int ch_log_vprintf(const ch_log *log, uint32_t level, const char *format, va_list arguments)
+    CH_PRINTF(3, 0);
+static inline int ch_log_vprintf(const ch_log *log, uint32_t level, const char *format, va_list arguments) {
+    char text[1024];
+    va_list again;
+    int len, result = CH_FULL;
+    va_copy(again, arguments);
+    len = vsnprintf(text, sizeof text, format, arguments);
+    if (len < 0) {
+        result = CH_INVALID;
+    } else if ((size_t)len < sizeof text) {
+        result = ch_log_write(log, level, text, (size_t)len, NULL, NULL);
+    } else {
+        char *longer = (char *)malloc((size_t)len + 1);
+        if (longer != NULL) {
+            vsnprintf(longer, (size_t)len + 1, format, again);
+            result = ch_log_write(log, level, longer, (size_t)len, NULL, NULL);
+            free(longer);
+        }
+    }
+    va_end(again);
+    return result;
+}
+
+static inline int ch_log_printf(const ch_log *log, uint32_t level, const char *format, ...) CH_PRINTF(3, 4);
+static inline int ch_log_printf(const ch_log *log, uint32_t level, const char *format, ...) {
+    va_list arguments;
+    int result;
+    va_start(arguments, format);
+    result = ch_log_vprintf(log, level, format, arguments);
+    va_end(arguments);
+    return result;
+}
+
+#define CH_LOG(log, level, ...) (ch_log_enabled((log), (level)) ? ch_log_printf((log), (level), __VA_ARGS__) : CH_NONE)
+#define CH_LOG_ERROR(log, ...) CH_LOG(log, CH_ERROR, __VA_ARGS__)
+#define CH_LOG_WARN(log, ...) CH_LOG(log, CH_WARN, __VA_ARGS__)
+#define CH_LOG_INFO(log, ...) CH_LOG(log, CH_INFO, __VA_ARGS__)
+#define CH_LOG_DEBUG(log, ...) CH_LOG(log, CH_DEBUG, __VA_ARGS__)
+#define CH_LOG_TRACE(log, ...) CH_LOG(log, CH_TRACE, __VA_ARGS__)
+
+/* ---- Maps over the network ------------------------------------------------------------------------------------
+ *
+ * An origin serves a map's changes; a replica keeps a map of its own hold what the origin's is, and every process there
+ * reads it as any map (writing it is CH_READ_ONLY). An address is `unix:PATH`, `tcp:HOST:PORT`, or `tcp:PORT` for the
+ * loopback interface. What goes over TCP is not encrypted. They have threads of their own. */
+
+/* Is told what happens: a line of text at a time, from any thread. Must not call the origin. */
+typedef void (*ch_notice_fn)(void *user, const char *text);
+
+typedef enum ch_loop {
+    CH_LOOP_EPOLL = 0,
+    CH_LOOP_POOL = 1, /* epoll with threads for the calls */
+    CH_LOOP_URING = 2 /* io_uring; epoll where the system has none */
+} ch_loop;
+
+typedef struct ch_origin_options {
+    uint64_t stream_bytes; /* changes that the map's stream keeps, if it has none yet; 0: 64 MiB */
+    uint64_t watermark;    /* while fewer bytes wait, they may wait for delay_ns; 0: sent at once */
+    uint64_t delay_ns;
+    const void *secret; /* what replicas must know, and have proved to them; NULL: nothing */
+    size_t secret_len;
+    ch_notice_fn notice; /* NULL: nobody wants to know */
+    void *user;          /* for `notice` */
+    const uint32_t *allowed_uids; /* whose processes may connect over unix sockets; NULL: who can open the socket */
+    size_t allowed_uid_count;
+    size_t most_replicas;           /* connections at most; 0: 8192 */
+    uint32_t io_threads;            /* that serve, 1 to 64; 0: 1 */
+    uint32_t kind;                  /* a ch_loop */
+    uint32_t explicit_transmission; /* 1: changes are sent when ch_origin_transmit() is called */
+} ch_origin_options;
+
+/* Begins to serve a map, which gets a stream if it has none. Any process may write the map, and be killed, as ever.
+ * Errors: CH_NOT_FOUND; as writing; CH_IO if there are no threads to be had. */
+int ch_origin_start(const ch_hold *hold, const char *map, const ch_origin_options *options, ch_origin **origin,
+                    ch_error *error);
+
+/* Ends it, and closes the connections. */
+void ch_origin_free(ch_origin *origin);
+
+/* Accepts nobody any more, sends everybody what there is, for so long at most, ends and frees it. CH_NONE: in a forked
+ * child, where there is nothing to end. */
+int ch_origin_finish(ch_origin *origin, uint64_t timeout_ns, ch_error *error);
+
+/* Listens at an address; `listens_at` (may be NULL) gets it as text, with the port that the system chose if it was 0. A unix
+ * socket has the mode 0600 and goes with the origin. Errors: CH_BUSY if somebody else listens there; CH_PERMISSION; CH_IO.
+ * The second accepts from a socket that listens already, and takes it over if the result is CH_OK. */
+int ch_origin_listen(const ch_origin *origin, const char *at, ch_bytes *listens_at, ch_error *error);
+int ch_origin_listen_on(const ch_origin *origin, int socket, ch_bytes *listens_at, ch_error *error);
+
+/* Serves the replica at the other end of a connected stream socket of any kind. Takes the descriptor over if the result is
+ * CH_OK: do not close it. `id` gets a number for detaching, of which CH_NONE says that there is no such replica.
+ * Errors: CH_FULL if there are as many as there may be. */
+int ch_origin_attach(const ch_origin *origin, int socket, uint64_t *id, ch_error *error);
+int ch_origin_detach(const ch_origin *origin, uint64_t id, ch_error *error);
+
+/* With explicit_transmission: sends every change that was made before this call; does not wait for it. Errors: as writing. */
+int ch_origin_transmit(const ch_origin *origin, ch_error *error);
+
+/* The offset of the stream that all replicas were sent everything up to. CH_NONE: there are none. */
+int ch_origin_sent_to_all(const ch_origin *origin, uint64_t *offset, ch_error *error);
+
+/* Who is served: how many, and as JSON (each may be NULL). */
+int ch_origin_replicas(const ch_origin *origin, size_t *count, ch_bytes *json, ch_error *error);
+
+/* The callbacks are called by the replica's thread: what takes long holds up the replica, and they must not wait for it or
+ * free it. */
+typedef struct ch_replica_options {
+    const void *secret; /* what the origin wants to be proved, and has to prove; NULL: nothing */
+    size_t secret_len;
+    uint64_t first_pause_ns;   /* after the first failed connection; each next one is twice as long; 0: 50 ms */
+    uint64_t longest_pause_ns; /* 0: 5 s */
+    void (*changed)(void *user, const ch_change *change); /* a change was applied; not called for what a
+                                                             synchronisation brings as a whole. May be NULL, as all */
+    void (*ready)(void *user, ch_position position);      /* the map is what the origin's was; again after each gap */
+    void (*lost)(void *user, const char *why);            /* the connection is lost, or could not be made */
+    void *user;
+} ch_replica_options;
+
+typedef struct ch_replica_status_t {
+    ch_position position;      /* how far its map has come, if has_position */
+    uint64_t lag_bytes;        /* of the stream, not applied yet */
+    uint64_t lag_messages;     /* about how many changes that is */
+    uint64_t lag_ms;           /* how old what it has is */
+    uint64_t changes;          /* applied */
+    uint64_t bytes;            /* applied */
+    uint64_t synchronisations; /* how often the whole map was sent */
+    uint64_t connections;      /* how often a connection was made */
+    uint32_t connected;
+    uint32_t ready; /* its map has been what the origin's was, and stays readable whatever happens */
+    uint32_t has_position;
+} ch_replica_status_t;
+
+/* Follows the origin at an address, or at the other end of a connected stream socket (taken over if the result is CH_OK), with
+ * the map of this name, which is made if it is not there. Returns at once. A lost connection is made again, if there is an
+ * address, and goes on from where it was. Errors: CH_MISMATCH if there is a map of this name that is no replica's;
+ * CH_BUSY if it has a replica already; as writing. */
+int ch_replica_connect(const ch_hold *hold, const char *map, const char *origin, const ch_replica_options *options,
+                       ch_replica **replica, ch_error *error);
+int ch_replica_attach(const ch_hold *hold, const char *map, int socket, const ch_replica_options *options,
+                      ch_replica **replica, ch_error *error);
+
+/* Ends it; the map stays as it is. */
+void ch_replica_free(ch_replica *replica);
+
+/* How it is. As JSON: its origin and why the last connection ended, too. */
+int ch_replica_status(const ch_replica *replica, ch_replica_status_t *status, ch_error *error);
+int ch_replica_describe(const ch_replica *replica, ch_bytes *json, ch_error *error);
+
+/* Waits until the map is what the origin's was; until it has come to a position of the origin's stream. CH_NONE: not in
+ * time. */
+int ch_replica_wait_ready(const ch_replica *replica, uint64_t timeout_ns, ch_error *error);
+int ch_replica_wait_for(const ch_replica *replica, const ch_position *position, uint64_t timeout_ns, ch_error *error);
+
+/* Compares the replica of this name with its origin, pair by pair; needs memory for a copy. CH_NONE: they differ; the report
+ * (JSON; may be NULL) says where. Errors: CH_NOT_FOUND, CH_MISMATCH, CH_TIMED_OUT. */
+int ch_replica_verify(const ch_hold *hold, const char *map, const char *origin, const ch_replica_options *options,
+                      uint64_t timeout_ns, ch_bytes *report, ch_error *error);
+
+typedef enum ch_sync_policy {
+    CH_SYNC_ALWAYS = 0, /* whenever something was written */
+    CH_SYNC_EVERY = 1,  /* at most every_ms after something was written */
+    CH_SYNC_NEVER = 2   /* when the system finds time; ch_map_sync() is an error */
+} ch_sync_policy;
+
+typedef struct ch_journal_options {
+    uint64_t stream_bytes;  /* changes that the map's stream keeps, if it has none yet; 0: 64 MiB */
+    uint64_t compact_bytes; /* the file is written anew when it has doubled, but not below so many; 0: 16 MiB */
+    uint64_t every_ms;      /* for CH_SYNC_EVERY */
+    uint32_t sync;          /* a ch_sync_policy */
+    uint32_t replace;       /* 1: a file that is of another map is replaced instead of refused */
+} ch_journal_options;
+
+/* Keeps the journal of a map: every change, in a file, from which the map is rebuilt after a crash of the system. Any process
+ * may write the map, and wait for what it wrote to be safe (ch_map_sync()). Errors: CH_NOT_FOUND; CH_MISMATCH (a cache, a
+ * replica, another map's file); CH_BUSY if the map, or the file, has a journal already; those of files. */
+int ch_journal_start(const ch_hold *hold, const char *map, const char *file, const ch_journal_options *options,
+                     ch_journal **journal, ch_error *error);
+
+/* Writes what there is, makes it durable, and ends. */
+void ch_journal_free(ch_journal *journal);
+
+/* How it is, as JSON. CH_OK if it has ended by itself because its map is gone, else CH_NONE. */
+int ch_journal_describe(const ch_journal *journal, ch_bytes *json, ch_error *error);
+int ch_journal_is_over(const ch_journal *journal, ch_error *error);
+
+/* Rebuilds a map that is not there from its journal; `report` (JSON) may be NULL. Errors: CH_EXISTS if there is a map of this
+ * name; CH_DAMAGED if the file is no journal, or too much of it is lost; CH_FULL. */
+int ch_journal_rebuild(const ch_hold *hold, const char *map, const char *file, ch_bytes *report, ch_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* COMMONHOLD_H */

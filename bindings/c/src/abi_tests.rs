@@ -1,0 +1,138 @@
+//! The header and this crate say the same: a C compiler is asked for every structure's size, and the functions are compared by
+//! name and number of parameters.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// What a C compiler says of the sizes of these types.
+fn sizes(types: &[&str]) -> Vec<usize> {
+    let folder = std::env::temp_dir().join(format!("commonhold-abi-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (source, program) = (folder.join("it.c"), folder.join("it"));
+    let lines: Vec<String> =
+        types.iter().map(|name| format!("printf(\"%zu\\n\", sizeof({name}));")).collect();
+    let text =
+        format!("#include <commonhold.h>\nint main(void) {{ {} return 0; }}\n", lines.join("\n"));
+    std::fs::write(&source, text).unwrap();
+    let compiled = Command::new("cc")
+        .args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"])
+        .arg(here("include"))
+        .args([&source, Path::new("-o"), &program])
+        // ch_log_printf() of the header needs it, if nobody calls it, too.
+        .args(["-O1", "-Wl,--unresolved-symbols=ignore-all"])
+        .output()
+        .expect("a C compiler");
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let output = Command::new(&program).output().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    String::from_utf8(output.stdout).unwrap().lines().map(|line| line.parse().unwrap()).collect()
+}
+
+#[test]
+fn structures_have_the_sizes_that_c_gives_them() {
+    macro_rules! pairs {
+        ($($name:literal = $type:ty,)*) => { [$(($name, size_of::<$type>())),*] };
+    }
+    let known = pairs! {
+        "ch_error" = crate::border::call::CError,
+        "ch_slice" = crate::border::View,
+        "ch_bytes" = crate::border::Buffer,
+        "ch_position" = crate::basics::Position,
+        "ch_hold_options" = crate::hold::open::Options,
+        "ch_hold_stat_t" = crate::hold::look::Stat,
+        "ch_check_report" = crate::hold::look::Check,
+        "ch_backup_report" = crate::hold::copies::Backup,
+        "ch_salvage_report" = crate::hold::copies::Salvage,
+        "ch_map_options" = crate::map::open::Options,
+        "ch_map_stat_t" = crate::map::open::Stat,
+        "ch_change" = crate::map::follow::Change,
+        "ch_queue_options" = crate::queue::Options,
+        "ch_queue_stat_t" = crate::queue::Stat,
+        "ch_element" = crate::queue::InHand,
+        "ch_peer" = crate::channel::CPeer,
+        "ch_channel_stat_t" = crate::channel::open::Stat,
+        "ch_received" = crate::channel::consumer::CReceived,
+        "ch_log_options" = crate::log::write::Options,
+        "ch_log_stat_t" = crate::log::write::Stat,
+        "ch_log_line" = crate::log::read::Line,
+        "ch_collector_options" = crate::log::collect::Options,
+        "ch_round" = crate::log::collect::CRound,
+        "ch_origin_options" = crate::net::origin::Options,
+        "ch_replica_options" = crate::net::replica::Options,
+        "ch_replica_status_t" = crate::net::replica::Status,
+        "ch_journal_options" = crate::net::journal::Options,
+    };
+    let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+    for ((name, ours), theirs) in known.iter().zip(sizes(&names)) {
+        assert_eq!(*ours, theirs, "{name}");
+    }
+    let header = std::fs::read_to_string(here("include/commonhold.h")).unwrap();
+    let declared =
+        header.lines().filter(|line| line.starts_with("typedef struct") && line.ends_with('{'));
+    assert_eq!(declared.count(), known.len(), "a structure of the header is missing here");
+}
+
+/// The functions in a text, each with its number of parameters. `begins` is what stands before the name.
+fn functions(text: &str, found: &mut BTreeMap<String, usize>, is_rust: bool) {
+    let words: Vec<&str> = text.split("ch_").skip(1).collect();
+    let mut before = text.split("ch_").next().unwrap_or_default();
+    for word in words {
+        let name: String =
+            word.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
+        let rest = &word[name.len()..];
+        let begins = if is_rust { before.ends_with("fn ") } else { before.ends_with([' ', '*']) };
+        before = word;
+        if !begins || !rest.starts_with('(') {
+            continue;
+        }
+        // Parameters may have ch_ in their types: look at the whole text from here on.
+        let at = word.as_ptr() as usize - text.as_ptr() as usize + name.len();
+        let end = text[at..].find(if is_rust { ")" } else { ");" });
+        let Some(end) = end else { continue };
+        let inside = text[at + 1..at + end].trim().trim_end_matches(',');
+        let count =
+            if inside.is_empty() || inside == "void" { 0 } else { inside.split(',').count() };
+        // Of Rust's, an answer has the error as well.
+        let answers = is_rust && !text[at + end + 1..].trim_start().starts_with("->");
+        found.insert(format!("ch_{name}"), count + usize::from(answers));
+    }
+}
+
+#[test]
+fn header_and_exports_are_the_same() {
+    let header = std::fs::read_to_string(here("include/commonhold.h")).unwrap();
+    let mut code = String::new();
+    for part in header.split("/*") {
+        code.push_str(part.split_once("*/").map_or(part, |(_, rest)| rest));
+    }
+    let code: Vec<&str> = code
+        .lines()
+        .filter(|line| !line.starts_with([' ', '#']) || line.starts_with("   "))
+        .collect();
+    let declared: Vec<&str> =
+        code.iter().copied().filter(|line| !line.contains("printf(")).collect();
+    let (mut there, mut here_too) = (BTreeMap::new(), BTreeMap::new());
+    // The functions that the header defines call others.
+    let declared = declared.join("\n");
+    let declared = declared.split("static inline").next().unwrap().to_owned()
+        + declared.rsplit("#define CH_LOG_TRACE").next().unwrap();
+    functions(&declared, &mut there, false);
+    let mut folders = vec![here("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false if path.ends_with("abi_tests.rs") => {}
+                false => functions(&std::fs::read_to_string(path).unwrap(), &mut here_too, true),
+            }
+        }
+    }
+    assert!(there.len() > 150, "found only {} declarations", there.len());
+    assert_eq!(there, here_too);
+}

@@ -1,0 +1,305 @@
+//! Bytes, names and arrays that C gives, and buffers that it wants filled.
+//!
+//! # Safety
+//! What the header says of every pair of pointer and length: so many bytes are readable (or writable) for the time of the call, and
+//! nobody changes them meanwhile; a name ends with a NUL. A `ch_bytes` is all zero, or as a function of this library left
+//! it: then its memory is that of a `Vec<u8>` of the same length and capacity. NULL and lengths that nothing has are refused.
+#![allow(unsafe_code)]
+
+use crate::border::invalid;
+use commonhold::{Error, ErrorKind, Result};
+use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::mem::ManuallyDrop;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The most bytes that one thing can have, whatever it is.
+const MOST: usize = u32::MAX as usize;
+
+#[cold]
+fn too_large(len: usize) -> Error {
+    Error::new(ErrorKind::TooLarge, format!("{len} bytes: nothing has more than 2^32 - 1"))
+}
+
+/// Bytes of the caller's; their number is another argument.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct In(*const c_void);
+
+impl In {
+    pub(crate) const NULL: In = In(std::ptr::null());
+
+    /// # Errors
+    /// `Invalid` for NULL with a length; `TooLarge`.
+    #[inline]
+    pub(crate) fn bytes(&self, len: usize) -> Result<&[u8]> {
+        View { data: self.0.cast(), len }.checked()?;
+        if len == 0 {
+            return Ok(&[]);
+        }
+        // SAFETY: see the module.
+        Ok(unsafe { std::slice::from_raw_parts(self.0.cast(), len) })
+    }
+}
+
+/// `ch_slice`: bytes where they lie.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct View {
+    data: *const u8,
+    len: usize,
+}
+
+// SAFETY: an address and a number. Whoever reads the bytes has the promise of the module.
+unsafe impl Send for View {}
+
+impl View {
+    pub(crate) const NONE: View = View { data: std::ptr::null(), len: 0 };
+
+    #[inline]
+    pub(crate) fn of(bytes: &[u8]) -> View {
+        View { data: bytes.as_ptr(), len: bytes.len() }
+    }
+
+    /// Bytes in the hold, which are no slice.
+    pub(crate) fn at(data: *const u8, len: usize) -> View {
+        View { data, len }
+    }
+
+    #[inline]
+    fn checked(&self) -> Result<()> {
+        if self.data.is_null() && self.len > 0 {
+            return Err(invalid(format!("{} bytes at NULL", self.len)));
+        }
+        if self.len > MOST { Err(too_large(self.len)) } else { Ok(()) }
+    }
+}
+
+/// A `ch_slice` that was checked.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(crate) struct Checked(View);
+
+impl AsRef<[u8]> for Checked {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        if self.0.len == 0 {
+            return &[];
+        }
+        // SAFETY: see the module; it was checked.
+        unsafe { std::slice::from_raw_parts(self.0.data, self.0.len) }
+    }
+}
+
+/// An array of the caller's; its length is another argument. Of one, it is a pointer that may be NULL.
+#[repr(transparent)]
+pub struct Many<T>(*const T);
+
+impl<T> Clone for Many<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Many<T> {}
+
+impl<T> Many<T> {
+    pub(crate) const NULL: Many<T> = Many(std::ptr::null());
+
+    /// # Errors
+    /// `Invalid` for NULL with a length, or a length that no array has.
+    #[inline]
+    pub(crate) fn all(&self, count: usize) -> Result<&[T]> {
+        if count == 0 {
+            return Ok(&[]);
+        }
+        let most = isize::MAX as usize / size_of::<T>().max(1);
+        if self.0.is_null() || !self.0.is_aligned() || count > most {
+            return Err(invalid(format!("an array of {count} at {:?}", self.0)));
+        }
+        // SAFETY: see the module.
+        Ok(unsafe { std::slice::from_raw_parts(self.0, count) })
+    }
+}
+
+impl Many<View> {
+    /// The bytes of each.
+    ///
+    /// # Errors
+    /// `Invalid`; `TooLarge`.
+    #[inline]
+    pub(crate) fn slices(&self, count: usize) -> Result<&[Checked]> {
+        let all = self.all(count)?;
+        all.iter().try_for_each(View::checked)?;
+        // SAFETY: `Checked` is a `View`, and each was checked.
+        Ok(unsafe { std::slice::from_raw_parts(all.as_ptr().cast(), all.len()) })
+    }
+
+    /// The one, if there is one.
+    ///
+    /// # Errors
+    /// `Invalid`; `TooLarge`.
+    pub(crate) fn optional(&self) -> Result<Option<&[u8]>> {
+        if self.0.is_null() {
+            return Ok(None);
+        }
+        Ok(self.slices(1)?.first().map(AsRef::as_ref))
+    }
+}
+
+impl Many<Name> {
+    /// The texts.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub(crate) fn texts(&self, count: usize) -> Result<Vec<&str>> {
+        self.all(count)?.iter().map(|name| name.text("a name")).collect()
+    }
+}
+
+/// Text that ends with a NUL.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Name(*const c_char);
+
+impl Name {
+    pub(crate) const NULL: Name = Name(std::ptr::null());
+
+    /// The text, if there is one.
+    pub(crate) fn optional(&self) -> Option<&CStr> {
+        // SAFETY: see the module.
+        (!self.0.is_null()).then(|| unsafe { CStr::from_ptr(self.0) })
+    }
+
+    /// # Errors
+    /// `Invalid` if it is NULL or not UTF-8.
+    pub(crate) fn text(&self, what: &str) -> Result<&str> {
+        let text = self.optional().ok_or_else(|| invalid(format!("{what} is NULL")))?;
+        text.to_str().map_err(|_| {
+            invalid(format!("{what} is not UTF-8: \"{}\"", text.to_bytes().escape_ascii()))
+        })
+    }
+
+    /// # Errors
+    /// `Invalid` if it is NULL.
+    pub(crate) fn path(&self, what: &str) -> Result<&Path> {
+        self.optional_path().ok_or_else(|| invalid(format!("{what} is NULL")))
+    }
+
+    pub(crate) fn optional_path(&self) -> Option<&Path> {
+        self.optional().map(|text| Path::new(OsStr::from_bytes(text.to_bytes())))
+    }
+}
+
+/// Memory of the caller's that is to be filled.
+#[repr(transparent)]
+pub struct Room(*mut c_void);
+
+impl Room {
+    /// The memory, which it has not to have written to before.
+    ///
+    /// # Errors
+    /// `Invalid` for NULL with a length.
+    #[inline]
+    pub(crate) fn bytes(&mut self, len: usize) -> Result<&mut [u8]> {
+        if len == 0 {
+            return Ok(&mut []);
+        }
+        if self.0.is_null() {
+            return Err(invalid(format!("room for {len} bytes at NULL")));
+        }
+        // SAFETY: see the module. What is in it is only written to, as far as it may be anything.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.0.cast(), len.min(MOST)) })
+    }
+}
+
+/// `ch_bytes`: a buffer that grows.
+#[repr(C)]
+pub struct Buffer {
+    data: *mut u8,
+    len: usize,
+    capacity: usize,
+}
+
+impl Buffer {
+    pub(crate) const EMPTY: Buffer = Buffer { data: std::ptr::null_mut(), len: 0, capacity: 0 };
+
+    #[inline]
+    fn of(bytes: Vec<u8>) -> Buffer {
+        let mut bytes = ManuallyDrop::new(bytes);
+        Buffer { data: bytes.as_mut_ptr(), len: bytes.len(), capacity: bytes.capacity() }
+    }
+
+    /// # Errors
+    /// `Invalid` if it cannot be one.
+    #[inline]
+    fn into_vec(self) -> Result<Vec<u8>> {
+        if self.data.is_null() || self.capacity == 0 {
+            return Ok(Vec::new());
+        }
+        if self.len > self.capacity || self.capacity > isize::MAX as usize {
+            return Err(invalid("a ch_bytes that was not set to CH_BYTES_INIT"));
+        }
+        // SAFETY: see the module.
+        Ok(unsafe { Vec::from_raw_parts(self.data, self.len, self.capacity) })
+    }
+}
+
+/// A buffer of the caller's.
+#[repr(transparent)]
+pub struct OutBytes(*mut Buffer);
+
+impl OutBytes {
+    /// Lets `fill` do with the buffer's bytes what it likes.
+    ///
+    /// # Errors
+    /// `Invalid` if it is none; those of `fill`.
+    #[inline]
+    pub(crate) fn fill<T>(&self, fill: impl FnOnce(&mut Vec<u8>) -> Result<T>) -> Result<T> {
+        if self.0.is_null() || !self.0.is_aligned() {
+            return Err(invalid("there is nowhere to put the bytes: the ch_bytes is NULL"));
+        }
+        // SAFETY: see the module. Meanwhile the caller's is empty, whatever `fill` does.
+        let mut bytes = unsafe { self.0.replace(Buffer::EMPTY) }.into_vec()?;
+        let result = fill(&mut bytes);
+        // SAFETY: as above.
+        unsafe { self.0.write(Buffer::of(bytes)) };
+        result
+    }
+
+    /// # Errors
+    /// `Invalid` if it is none.
+    pub(crate) fn put(&self, bytes: impl Into<Vec<u8>>) -> Result<()> {
+        self.fill(|out| {
+            *out = bytes.into();
+            Ok(())
+        })
+    }
+
+    /// The same, where NULL is somebody who does not want to know.
+    ///
+    /// # Errors
+    /// `Invalid` if it is none.
+    pub(crate) fn put_if_wanted(&self, bytes: impl Into<Vec<u8>>) -> Result<()> {
+        if self.0.is_null() { Ok(()) } else { self.put(bytes) }
+    }
+
+    /// Whether there is a buffer at all.
+    pub(crate) fn is_wanted(&self) -> bool {
+        !self.0.is_null()
+    }
+
+    /// Gives its memory back; NULL is nothing to give back.
+    pub(crate) fn free(&self) {
+        if !self.0.is_null() {
+            let _ = self.put(Vec::new());
+            // SAFETY: see the module.
+            unsafe { self.0.write(Buffer::EMPTY) };
+        }
+    }
+
+    /// One to be handed to a callback, with nothing in it.
+    pub(crate) fn lend(buffer: &mut Buffer) -> OutBytes {
+        OutBytes(buffer)
+    }
+}

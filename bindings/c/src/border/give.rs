@@ -1,0 +1,54 @@
+//! Places of the caller's for results.
+//!
+//! # Safety
+//! A place is NULL or points to so many values of its type, writable for the time of the call: the header says so.
+#![allow(unsafe_code)]
+
+use crate::border::invalid;
+use commonhold::Result;
+
+/// A place for a result; NULL if nobody wants it.
+#[repr(transparent)]
+pub struct Give<T>(*mut T);
+
+impl<T: Copy> Give<T> {
+    #[inline]
+    pub(crate) fn set(&self, value: T) {
+        if !self.0.is_null() && self.0.is_aligned() {
+            // SAFETY: see the module.
+            unsafe { self.0.write(value) }
+        }
+    }
+
+    /// Says before anything is done that the result has somewhere to go.
+    ///
+    /// # Errors
+    /// `Invalid` if it has not.
+    #[inline]
+    pub(crate) fn needed(&self, what: &str) -> Result<()> {
+        self.needed_many(what, 1)
+    }
+
+    /// The same, of an array.
+    ///
+    /// # Errors
+    /// `Invalid` if it has not.
+    #[inline]
+    pub(crate) fn needed_many(&self, what: &str, count: usize) -> Result<()> {
+        if count > 0 && (self.0.is_null() || !self.0.is_aligned()) {
+            return Err(invalid(format!(
+                "there is nowhere to put the {what}: the pointer is NULL"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Sets one of an array, which has more than `at` values.
+    #[inline]
+    pub(crate) fn set_at(&self, at: usize, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: see the module.
+            unsafe { self.0.add(at).write(value) }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What is done to a structure by its name: dropping it, giving it a stream, making a replica an ordinary map.
+
+use crate::border::call::export;
+use crate::border::{Name, Ref, yes};
+use commonhold::Hold;
+
+export! {
+    fn ch_hold_drop_map(hold: Ref<Hold>, name: Name) {
+        Ok(yes(hold.get()?.drop_map(name.text("the map's name")?)?))
+    }
+
+    fn ch_hold_drop_queue(hold: Ref<Hold>, name: Name) {
+        Ok(yes(hold.get()?.drop_queue(name.text("the queue's name")?)?))
+    }
+
+    fn ch_hold_drop_channel(hold: Ref<Hold>, name: Name) {
+        Ok(yes(hold.get()?.drop_channel(name.text("the channel's name")?)?))
+    }
+
+    fn ch_hold_drop_log(hold: Ref<Hold>, name: Name) {
+        Ok(yes(hold.get()?.drop_log(name.text("the log's name")?)?))
+    }
+
+    fn ch_hold_begin_stream(hold: Ref<Hold>, map: Name, bytes: u64) {
+        Ok(yes(hold.get()?.begin_stream(map.text("the map's name")?, bytes)?))
+    }
+
+    fn ch_hold_promote_map(hold: Ref<Hold>, map: Name) {
+        Ok(yes(hold.get()?.promote_map(map.text("the map's name")?)?))
+    }
+}

@@ -1,0 +1,28 @@
+//! Commonhold for C. `include/commonhold.h` is the documentation of everything here; this is how it comes about.
+//!
+//! | what | where |
+//! |---|---|
+//! | the border: what C gives becomes safe Rust, errors become codes, no panic leaves | [`border`]: all unsafe code is there |
+//! | the hold as a whole | [`hold`] |
+//! | maps, lists, following | [`map`] |
+//! | queues | [`queue`] |
+//! | channels | [`channel`] |
+//! | logs | [`log`] |
+//! | origins, replicas, journals | [`net`] |
+//! | what has no other place: versions, codes, buffers, positions | [`basics`] |
+//!
+//! A function here is three lines or so: take the arguments, call the library, give the results. A function that the library
+//! has and this crate has not is a gap; `tests/header.rs` proves that header and exports are the same.
+
+#[macro_use]
+mod border;
+mod basics;
+mod channel;
+mod hold;
+mod log;
+mod map;
+mod net;
+mod queue;
+
+#[cfg(test)]
+mod abi_tests;

@@ -1,0 +1,20 @@
+//! Logs.
+//!
+//! | idea | file |
+//! |---|---|
+//! | making, opening, figures; writing lines | [`write`] |
+//! | lines as they are read; dumps, readers | [`read`] |
+//! | collecting | [`collect`] |
+
+pub(crate) mod collect;
+pub(crate) mod read;
+pub(crate) mod write;
+
+use crate::border::invalid;
+use commonhold::{LogLevel, Result};
+
+/// The level of a code.
+fn level(code: u32) -> Result<LogLevel> {
+    let known = LogLevel::ALL.into_iter().find(|level| *level as u32 == code);
+    known.ok_or_else(|| invalid(format!("{code} is no level; want 1 (error) to 5 (trace)")))
+}

@@ -1,0 +1,73 @@
+//! Writing by key.
+
+use crate::border::call::export;
+use crate::border::{Give, In, Many, OutBytes, Ref, View, yes};
+use commonhold::Map;
+use std::time::Duration;
+
+export! {
+    fn ch_map_set(map: Ref<Map>, key: In, key_len: usize, value: In, value_len: usize, uid: Give<u32>) {
+        uid.set(map.get()?.set(key.bytes(key_len)?, value.bytes(value_len)?)?.0);
+        Ok(yes(true))
+    }
+
+    fn ch_map_set_ttl(
+        map: Ref<Map>,
+        key: In,
+        key_len: usize,
+        value: In,
+        value_len: usize,
+        ttl_ms: u64,
+        uid: Give<u32>,
+    ) {
+        let (key, value) = (key.bytes(key_len)?, value.bytes(value_len)?);
+        uid.set(map.get()?.set_with_ttl(key, value, Duration::from_millis(ttl_ms))?.0);
+        Ok(yes(true))
+    }
+
+    fn ch_map_set_many(map: Ref<Map>, keys: Many<View>, values: Many<View>, count: usize) {
+        let (keys, values) = (keys.slices(count)?, values.slices(count)?);
+        let pairs: Vec<_> = keys.iter().copied().zip(values.iter().copied()).collect();
+        map.get()?.set_many(&pairs)?;
+        Ok(yes(true))
+    }
+
+    fn ch_map_add(map: Ref<Map>, key: In, key_len: usize, value: In, value_len: usize, uid: Give<u32>) {
+        let done = map.get()?.add(key.bytes(key_len)?, value.bytes(value_len)?)?;
+        uid.set(done.map_or(0, |uid| uid.0));
+        Ok(yes(done.is_some()))
+    }
+
+    fn ch_map_replace(map: Ref<Map>, key: In, key_len: usize, value: In, value_len: usize, uid: Give<u32>) {
+        let done = map.get()?.replace(key.bytes(key_len)?, value.bytes(value_len)?)?;
+        uid.set(done.map_or(0, |uid| uid.0));
+        Ok(yes(done.is_some()))
+    }
+
+    fn ch_map_compare_exchange(
+        map: Ref<Map>,
+        key: In,
+        key_len: usize,
+        expected: Many<View>,
+        replacement: Many<View>,
+    ) {
+        let (expected, replacement) = (expected.optional()?, replacement.optional()?);
+        Ok(yes(map.get()?.compare_exchange(key.bytes(key_len)?, expected, replacement)?))
+    }
+
+    fn ch_map_delete(map: Ref<Map>, key: In, key_len: usize) {
+        Ok(yes(map.get()?.delete(key.bytes(key_len)?)?))
+    }
+
+    fn ch_map_take(map: Ref<Map>, key: In, key_len: usize, value: OutBytes) {
+        let taken = map.get()?.take(key.bytes(key_len)?)?;
+        let done = taken.is_some();
+        value.put_if_wanted(taken.unwrap_or_default())?;
+        Ok(yes(done))
+    }
+
+    fn ch_map_increment(map: Ref<Map>, key: In, key_len: usize, by: i64, sum: Give<i64>) {
+        sum.set(map.get()?.increment(key.bytes(key_len)?, by)?);
+        Ok(yes(true))
+    }
+}

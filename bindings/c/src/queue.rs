@@ -1,0 +1,274 @@
+//! Queues. An element in hand is a small structure of the caller's: its number, its owner, and where its bytes lie.
+
+use crate::basics::{json, time};
+use crate::border::call::export;
+use crate::border::take::Plain;
+use crate::border::{
+    Answer, Give, Many, Name, NewHandle, OutBytes, Owned, Ref, Take, View, invalid, yes,
+};
+use commonhold::{Batch, Bell, Element, Hold, NamedQueue, Queue, QueueOptions, Result};
+use std::ffi::{c_int, c_void};
+use std::os::fd::AsRawFd;
+
+/// `ch_queue_options`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Options {
+    elements: u32,
+    element_bytes: u32,
+    queues: Many<Name>,
+    queue_count: usize,
+    orphans: Name,
+}
+
+impl Plain for Options {
+    const ZERO: Options = Options {
+        elements: 0,
+        element_bytes: 0,
+        queues: Many::NULL,
+        queue_count: 0,
+        orphans: Name::NULL,
+    };
+}
+
+impl Options {
+    fn build(&self) -> Result<QueueOptions> {
+        let mut options = QueueOptions::new(self.elements, self.element_bytes);
+        if self.queue_count > 0 {
+            options = options.queues(self.queues.texts(self.queue_count)?);
+        }
+        match self.orphans.optional() {
+            Some(_) => Ok(options.orphans(self.orphans.text("the name of the queue for orphans")?)),
+            None => Ok(options),
+        }
+    }
+}
+
+/// `ch_queue_stat`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Stat {
+    elements: u32,
+    element_bytes: u32,
+    queues: u32,
+    orphans: u32,
+}
+
+/// `ch_element`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct InHand {
+    data: *mut c_void,
+    len: usize,
+    id: u32,
+    owner: u32,
+}
+
+impl Plain for InHand {
+    const ZERO: InHand = InHand { data: std::ptr::null_mut(), len: 0, id: 0, owner: 0 };
+}
+
+crate::border::handle::kinds! {
+    Queue = b"ch-queue", "queue";
+    Bell = b"ch-bell\0", "bell";
+}
+
+/// One of the queues, by its number.
+#[inline]
+fn named(queue: &Queue, number: u32) -> Result<NamedQueue<'_>> {
+    queue.all().nth(number as usize).ok_or_else(|| {
+        invalid(format!("queue '{}': there is no queue of number {number} in it", queue.name()))
+    })
+}
+
+#[inline]
+fn take<'q>(queue: &'q Queue, element: &Take<InHand>) -> Result<Element<'q>> {
+    let InHand { id, owner, .. } = element.needed("element")?;
+    queue.element((id, owner))
+}
+
+#[inline]
+fn in_hand(element: Element<'_>) -> InHand {
+    let (data, len) = (element.as_ptr().cast(), element.len());
+    let (id, owner) = element.into_raw();
+    InHand { data, len, id, owner }
+}
+
+/// Gives an element, if there is one.
+#[inline]
+fn give(out: &Give<InHand>, element: Option<Element<'_>>) -> Answer {
+    let found = element.is_some();
+    if let Some(element) = element {
+        out.set(in_hand(element));
+    }
+    Ok(yes(found))
+}
+
+/// Gives a batch, in its order.
+fn give_many(out: &Give<InHand>, count: &Give<usize>, mut batch: Batch<'_>) -> Answer {
+    let number = batch.len();
+    for at in (0..number).rev() {
+        if let Some(element) = batch.pop() {
+            out.set_at(at, in_hand(element));
+        }
+    }
+    count.set(number);
+    Ok(yes(number > 0))
+}
+
+/// # Errors
+/// `Invalid` if one is there twice: it would be in two places.
+fn all_different(elements: &[InHand]) -> Result<()> {
+    let mut ids: Vec<u32> = elements.iter().map(|element| element.id).collect();
+    ids.sort_unstable();
+    match ids.windows(2).find(|two| two[0] == two[1]) {
+        Some(two) => Err(invalid(format!("element {} is there twice", two[0]))),
+        None => Ok(()),
+    }
+}
+
+export! {
+    fn ch_hold_queue(hold: Ref<Hold>, name: Name, options: Take<Options>, queue: NewHandle<Queue>) {
+        let place = queue.ready()?;
+        let options = options.needed("structure of options")?.build()?;
+        place.put(hold.get()?.queue(name.text("the queue's name")?, options)?);
+        Ok(yes(true))
+    }
+
+    fn ch_hold_open_queue(hold: Ref<Hold>, name: Name, queue: NewHandle<Queue>) {
+        let place = queue.ready()?;
+        place.put(hold.get()?.open_queue(name.text("the queue's name")?)?);
+        Ok(yes(true))
+    }
+
+    fn ch_hold_describe_queue(hold: Ref<Hold>, name: Name, out: OutBytes) {
+        json(&out, &hold.get()?.queue_stat(name.text("the queue's name")?)?)
+    }
+
+    fn ch_queue_free(queue: Owned<Queue>) -> (), or (), {
+        drop(queue.take())
+    }
+
+    fn ch_queue_name(queue: Ref<Queue>, name: Give<View>) {
+        name.needed("name")?;
+        name.set(View::of(queue.get()?.name().as_bytes()));
+        Ok(yes(true))
+    }
+
+    fn ch_queue_stat(queue: Ref<Queue>, out: Give<Stat>) {
+        out.needed("figures")?;
+        let stat = queue.get()?.stat()?;
+        let orphans = stat.queues.iter().position(|queue| queue.name == stat.orphans);
+        out.set(Stat {
+            elements: stat.elements,
+            element_bytes: stat.element_bytes,
+            queues: stat.queues.len() as u32,
+            orphans: orphans.unwrap_or(0) as u32,
+        });
+        Ok(yes(true))
+    }
+
+    fn ch_queue_describe(queue: Ref<Queue>, out: OutBytes) {
+        json(&out, &queue.get()?.stat()?)
+    }
+
+    fn ch_queue_named(queue: Ref<Queue>, name: Name, number: Give<u32>) {
+        number.needed("number")?;
+        let (queue, name) = (queue.get()?, name.text("the name of a queue in the queue")?);
+        let wanted = queue.named(name)?.name();
+        number.set(queue.all().position(|one| one.name() == wanted).unwrap_or(0) as u32);
+        Ok(yes(true))
+    }
+
+    fn ch_queue_name_of(queue: Ref<Queue>, number: u32, name: Give<View>) {
+        name.needed("name")?;
+        name.set(View::of(named(queue.get()?, number)?.name().as_bytes()));
+        Ok(yes(true))
+    }
+
+    fn ch_queue_len(queue: Ref<Queue>, number: u32, len: Give<u64>) {
+        len.needed("number")?;
+        len.set(named(queue.get()?, number)?.len()?);
+        Ok(yes(true))
+    }
+
+    fn ch_queue_push(queue: Ref<Queue>, number: u32, element: Take<InHand>) {
+        let queue = queue.get()?;
+        named(queue, number)?.push(take(queue, &element)?)?;
+        Ok(yes(true))
+    }
+
+    fn ch_queue_pull(queue: Ref<Queue>, number: u32, element: Give<InHand>) {
+        element.needed("element")?;
+        give(&element, named(queue.get()?, number)?.pull()?)
+    }
+
+    fn ch_queue_pull_timeout(queue: Ref<Queue>, number: u32, timeout_ns: u64, element: Give<InHand>) {
+        element.needed("element")?;
+        give(&element, named(queue.get()?, number)?.pull_timeout(time(timeout_ns))?)
+    }
+
+    fn ch_queue_push_pull(queue: Ref<Queue>, to: u32, element: Take<InHand>, from: u32, pulled: Give<InHand>) {
+        pulled.needed("element")?;
+        let queue = queue.get()?;
+        let (to, from) = (named(queue, to)?, named(queue, from)?);
+        give(&pulled, to.push_pull(take(queue, &element)?, from)?)
+    }
+
+    fn ch_queue_push_many(queue: Ref<Queue>, number: u32, elements: Many<InHand>, count: usize) {
+        let (queue, elements) = (queue.get()?, elements.all(count)?);
+        all_different(elements)?;
+        let to = named(queue, number)?;
+        let found: Result<Vec<Element<'_>>> =
+            elements.iter().map(|element| queue.element((element.id, element.owner))).collect();
+        let mut batch = queue.batch();
+        found?.into_iter().try_for_each(|element| batch.add(element))?;
+        to.push_many(&mut batch)?;
+        Ok(yes(true))
+    }
+
+    fn ch_queue_pull_many(queue: Ref<Queue>, number: u32, elements: Give<InHand>, most: usize, count: Give<usize>) {
+        elements.needed_many("elements", most)?;
+        give_many(&elements, &count, named(queue.get()?, number)?.pull_many(most)?)
+    }
+
+    fn ch_queue_pull_many_timeout(
+        queue: Ref<Queue>,
+        number: u32,
+        timeout_ns: u64,
+        elements: Give<InHand>,
+        most: usize,
+        count: Give<usize>,
+    ) {
+        elements.needed_many("elements", most)?;
+        let queue = queue.get()?;
+        let mut batch = queue.batch();
+        named(queue, number)?.pull_into_timeout(&mut batch, most, time(timeout_ns))?;
+        give_many(&elements, &count, batch)
+    }
+
+    fn ch_queue_let_go(queue: Ref<Queue>, element: Take<InHand>) {
+        drop(take(queue.get()?, &element)?);
+        Ok(yes(true))
+    }
+
+    fn ch_queue_bell(queue: Ref<Queue>, number: u32, bell: NewHandle<Bell>) {
+        let place = bell.ready()?;
+        let queue = queue.get()?;
+        place.put(queue.eventfd(named(queue, number)?.name())?);
+        Ok(yes(true))
+    }
+
+    fn ch_bell_fd(bell: Ref<Bell>) -> c_int, or -1, {
+        bell.get().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
+    fn ch_bell_hush(bell: Ref<Bell>) {
+        bell.get()?.hush();
+        Ok(yes(true))
+    }
+
+    fn ch_bell_free(bell: Owned<Bell>) -> (), or (), {
+        drop(bell.take())
+    }
+}

@@ -1,0 +1,362 @@
+// Maps: hash tables, bytes to bytes.
+#ifndef COMMONHOLD_MAP_HPP
+#define COMMONHOLD_MAP_HPP
+
+#include <commonhold/bytes.hpp>
+#include <commonhold/walk.hpp>
+
+#include <optional>
+#include <vector>
+
+namespace commonhold {
+
+// How a map is made.
+struct map_options {
+    ch_map_mode mode = CH_GENERAL;
+    std::uint32_t key_bytes = 0;
+    std::uint32_t value_bytes = 0;
+    std::uint32_t value_room = 0;
+    std::uint64_t max_bytes = 0;
+    std::uint64_t max_entries = 0;
+    std::chrono::milliseconds ttl{0};
+
+    static map_options general() { return {}; }
+    static map_options fixed(std::size_t key_bytes, std::size_t value_bytes) {
+        map_options options;
+        options.mode = CH_FIXED;
+        options.key_bytes = static_cast<std::uint32_t>(key_bytes);
+        options.value_bytes = static_cast<std::uint32_t>(value_bytes);
+        return options;
+    }
+    // A cache; 0 is no limit, and for ever.
+    static map_options cache(std::uint64_t max_bytes = 0, std::uint64_t max_entries = 0,
+                             std::chrono::milliseconds ttl = std::chrono::milliseconds(0)) {
+        map_options options;
+        options.mode = CH_CACHE;
+        options.max_bytes = max_bytes;
+        options.max_entries = max_entries;
+        options.ttl = ttl;
+        return options;
+    }
+    ch_map_options raw() const noexcept {
+        return {std::uint32_t(mode), key_bytes, value_bytes, value_room, max_bytes, max_entries,
+                detail::milliseconds(ttl)};
+    }
+};
+
+// A stable id of a key.
+enum class uid : std::uint32_t {};
+
+struct pair {
+    std::string key;
+    std::string value;
+};
+
+// The answers of a batch; used again and again.
+class values {
+public:
+    values() {
+        ch_values *raw;
+        detail::call(ch_values_new, &raw);
+        raw_.reset(raw);
+    }
+    std::size_t size() const noexcept { return found_.size(); }
+    // The value of the key at `index`; valid until the next batch.
+    std::optional<std::string_view> operator[](std::size_t index) const noexcept {
+        if (found_[index].data == nullptr) return std::nullopt;
+        return as_text(found_[index]);
+    }
+
+private:
+    friend class map;
+    detail::owned<ch_values, ch_values_free> raw_;
+    std::vector<ch_slice> keys_, found_;
+};
+
+// A map in a hold. Usable from any number of threads.
+class map {
+public:
+    explicit map(ch_map *raw) noexcept : raw_(raw) {}
+
+    std::string_view name() const {
+        ch_slice name;
+        detail::call(ch_map_name, get(), &name);
+        return as_text(name);
+    }
+    ch_map_options options() const {
+        ch_map_options options;
+        detail::call(ch_map_get_options, get(), &options);
+        return options;
+    }
+    bool is_replica() const { return detail::call(ch_map_is_replica, get()); }
+
+    // A copy of the value of a key.
+    std::optional<std::string> get(bytes_in key) const {
+        char room[256];
+        std::size_t len;
+        if (!detail::call(ch_map_get_into, get(), key.data(), key.size(), room, sizeof room, &len)) return std::nullopt;
+        if (len <= sizeof room) return std::string(room, len);
+        bytes value;
+        if (!get(key, value)) return std::nullopt;
+        return value.string();
+    }
+    // The same into a buffer; false if the key is absent.
+    bool get(bytes_in key, bytes &value) const {
+        return detail::call(ch_map_get, get(), key.data(), key.size(), value.raw());
+    }
+    // The same into memory of the caller's, as far as there is room; gives the length of the whole value.
+    std::optional<std::size_t> get_into(bytes_in key, std::span<std::byte> room) const {
+        std::size_t len;
+        if (!detail::call(ch_map_get_into, get(), key.data(), key.size(), room.data(), room.size(), &len))
+            return std::nullopt;
+        return len;
+    }
+    // Many at once: any range of what is taken as bytes. Gives how many are present.
+    template <std::ranges::input_range Keys>
+    std::size_t get_many(Keys &&keys, values &out) const {
+        out.keys_.clear();
+        for (const auto &key : keys) out.keys_.push_back(bytes_in(key).slice());
+        out.found_.resize(out.keys_.size());
+        std::size_t present;
+        detail::call(ch_map_get_many, get(), out.keys_.data(), out.keys_.size(), out.raw_.get(), out.found_.data(),
+                     &present);
+        return present;
+    }
+    bool contains(bytes_in key) const { return detail::call(ch_map_contains, get(), key.data(), key.size()); }
+    std::optional<commonhold::uid> uid(bytes_in key) const {
+        return identified(ch_map_uid, key.data(), key.size());
+    }
+
+    commonhold::uid set(bytes_in key, bytes_in value) const {
+        return *identified(ch_map_set, key.data(), key.size(), value.data(), value.size());
+    }
+    // Caches: it expires after this time.
+    template <class Rep, class Period>
+    commonhold::uid set(bytes_in key, bytes_in value, std::chrono::duration<Rep, Period> ttl) const {
+        return *identified(ch_map_set_ttl, key.data(), key.size(), value.data(), value.size(),
+                           detail::milliseconds(ttl));
+    }
+    // Any range of pairs of what is taken as bytes, in order.
+    template <std::ranges::input_range Pairs>
+    void set_many(Pairs &&pairs) const {
+        std::vector<ch_slice> keys, found;
+        for (const auto &[key, value] : pairs) {
+            keys.push_back(bytes_in(key).slice());
+            found.push_back(bytes_in(value).slice());
+        }
+        detail::call(ch_map_set_many, get(), keys.data(), found.data(), keys.size());
+    }
+    // Only if absent; only if present. Nothing: it was not so.
+    std::optional<commonhold::uid> add(bytes_in key, bytes_in value) const {
+        return identified(ch_map_add, key.data(), key.size(), value.data(), value.size());
+    }
+    std::optional<commonhold::uid> replace(bytes_in key, bytes_in value) const {
+        return identified(ch_map_replace, key.data(), key.size(), value.data(), value.size());
+    }
+    // From one state to another; nullopt is absent. False: it was in another state.
+    bool compare_exchange(bytes_in key, std::optional<bytes_in> expected, std::optional<bytes_in> replacement) const {
+        state from(expected), to(replacement);
+        return detail::call(ch_map_compare_exchange, get(), key.data(), key.size(), from.get(), to.get());
+    }
+    // False if it is absent.
+    bool erase(bytes_in key) const { return detail::call(ch_map_delete, get(), key.data(), key.size()); }
+    std::optional<std::string> take(bytes_in key) const {
+        bytes value;
+        if (!detail::call(ch_map_take, get(), key.data(), key.size(), value.raw())) return std::nullopt;
+        return value.string();
+    }
+    std::int64_t increment(bytes_in key, std::int64_t by = 1) const {
+        std::int64_t sum;
+        detail::call(ch_map_increment, get(), key.data(), key.size(), by, &sum);
+        return sum;
+    }
+    // Asks `decide(std::optional<std::string_view> old)` for the new value (std::nullopt deletes), again if somebody else was
+    // faster. What it throws comes out, and nothing is changed.
+    template <class Decide>
+    std::optional<commonhold::uid> update(bytes_in key, Decide &&decide) const {
+        decision<Decide> asked{decide, {}};
+        std::uint32_t raw;
+        bool done = asked.caught.call(ch_map_update, get(), key.data(), key.size(), asked.ask, &asked, &raw);
+        return done ? std::optional(commonhold::uid(raw)) : std::nullopt;
+    }
+
+    // By uid: reading gives the key, writing asks for it, and is false if the uid does not name it (any more).
+    std::optional<pair> get(commonhold::uid id) const {
+        bytes key, value;
+        if (!detail::call(ch_map_get_uid, get(), std::uint32_t(id), key.raw(), value.raw())) return std::nullopt;
+        return pair{key.string(), value.string()};
+    }
+    bool set(commonhold::uid id, bytes_in key, bytes_in value) const {
+        return detail::call(ch_map_set_uid, get(), std::uint32_t(id), key.data(), key.size(), value.data(),
+                            value.size());
+    }
+    bool erase(commonhold::uid id, bytes_in key) const {
+        return detail::call(ch_map_delete_uid, get(), std::uint32_t(id), key.data(), key.size());
+    }
+    std::optional<std::string> take(commonhold::uid id, bytes_in key) const {
+        bytes value;
+        if (!detail::call(ch_map_take_uid, get(), std::uint32_t(id), key.data(), key.size(), value.raw()))
+            return std::nullopt;
+        return value.string();
+    }
+    std::optional<std::int64_t> increment(commonhold::uid id, bytes_in key, std::int64_t by) const {
+        std::int64_t sum;
+        if (!detail::call(ch_map_increment_uid, get(), std::uint32_t(id), key.data(), key.size(), by, &sum))
+            return std::nullopt;
+        return sum;
+    }
+    bool compare_exchange(commonhold::uid id, bytes_in key, bytes_in expected,
+                          std::optional<bytes_in> replacement) const {
+        state from(expected), to(replacement);
+        return detail::call(ch_map_compare_exchange_uid, get(), std::uint32_t(id), key.data(), key.size(), from.get(),
+                            to.get());
+    }
+    template <class Decide>
+    bool update(commonhold::uid id, bytes_in key, Decide &&decide) const {
+        decision<Decide> asked{decide, {}};
+        return asked.caught.call(ch_map_update_uid, get(), std::uint32_t(id), key.data(), key.size(), asked.ask,
+                                 &asked);
+    }
+
+    std::uint64_t size() const {
+        std::uint64_t len;
+        detail::call(ch_map_len, get(), &len);
+        return len;
+    }
+    bool empty() const { return size() == 0; }
+    std::uint64_t clear() const {
+        std::uint64_t deleted;
+        detail::call(ch_map_clear, get(), &deleted);
+        return deleted;
+    }
+    std::optional<pair> random_pair() const {
+        bytes key, value;
+        if (!detail::call(ch_map_random_pair, get(), key.raw(), value.raw())) return std::nullopt;
+        return pair{key.string(), value.string()};
+    }
+
+    // All pairs, as input ranges: for (auto [key, value] : map). Each pair is valid until the next. See ch_map_iter().
+    pair_iterator begin() const { return pairs().begin(); }
+    std::default_sentinel_t end() const noexcept { return {}; }
+    pair_range pairs(std::uint64_t cursor = 0) const { return pair_range(get(), cursor); }
+    key_range keys() const { return key_range(get()); }
+
+    // Lists as values.
+    std::uint32_t push(bytes_in key, bytes_in element) const { return listed(ch_list_push, key, element); }
+    std::uint32_t unshift(bytes_in key, bytes_in element) const { return listed(ch_list_unshift, key, element); }
+    std::optional<std::string> pop(bytes_in key) const { return unlisted(ch_list_pop, key); }
+    std::optional<std::string> shift(bytes_in key) const { return unlisted(ch_list_shift, key); }
+    std::vector<std::string> list(bytes_in key) const {
+        struct context {
+            std::vector<std::string> all;
+            detail::caught caught;
+        } context;
+        ch_each_fn each = [](void *user, ch_slice element) {
+            auto *it = static_cast<struct context *>(user);
+            return it->caught.keep(1, [&] { return it->all.emplace_back(as_text(element)), 0; });
+        };
+        context.caught.call(ch_list_each, get(), key.data(), key.size(), each, &context);
+        return std::move(context.all);
+    }
+
+    // Follows changes from now on, or from a position on.
+    commonhold::follower follow() const { return commonhold::follower(get(), nullptr); }
+    commonhold::follower follow(ch_position from) const { return commonhold::follower(get(), &from); }
+
+    // Waits until what was changed before is durable in the journal.
+    template <class Rep, class Period>
+    ch_position sync(std::chrono::duration<Rep, Period> timeout) const {
+        ch_position position;
+        detail::call(ch_map_sync, get(), detail::nanoseconds(timeout), &position);
+        return position;
+    }
+    std::string digest() const { return detail::text_of(ch_map_digest, get()); }
+    ch_map_stat_t stat() const {
+        ch_map_stat_t stat;
+        detail::call(ch_map_stat, get(), &stat);
+        return stat;
+    }
+    std::string describe() const { return detail::text_of(ch_map_describe, get()); }
+
+#if defined(__cpp_lib_expected)
+    // The same without exceptions.
+    expected<std::optional<std::string>> expected_get(bytes_in key) const {
+        bytes value;
+        auto found = detail::expected_call(ch_map_get, get(), key.data(), key.size(), value.raw());
+        if (!found) return std::unexpected(std::move(found.error()));
+        return *found ? std::optional(value.string()) : std::nullopt;
+    }
+    expected<commonhold::uid> expected_set(bytes_in key, bytes_in value) const {
+        std::uint32_t raw = 0;
+        auto done = detail::expected_call(ch_map_set, get(), key.data(), key.size(), value.data(), value.size(), &raw);
+        if (!done) return std::unexpected(std::move(done.error()));
+        return commonhold::uid(raw);
+    }
+    expected<bool> expected_erase(bytes_in key) const {
+        return detail::expected_call(ch_map_delete, get(), key.data(), key.size());
+    }
+    expected<std::int64_t> expected_increment(bytes_in key, std::int64_t by = 1) const {
+        std::int64_t sum = 0;
+        auto done = detail::expected_call(ch_map_increment, get(), key.data(), key.size(), by, &sum);
+        if (!done) return std::unexpected(std::move(done.error()));
+        return sum;
+    }
+#endif
+
+    // For the functions of commonhold.h.
+    ch_map *get() const noexcept { return raw_.get(); }
+
+private:
+    // A state of a key: bytes, or absent.
+    class state {
+    public:
+        state(std::optional<bytes_in> bytes) : slice_(bytes ? bytes->slice() : ch_slice{}), is_(bytes.has_value()) {}
+        const ch_slice *get() const noexcept { return is_ ? &slice_ : nullptr; }
+
+    private:
+        ch_slice slice_;
+        bool is_;
+    };
+
+    template <class Decide>
+    struct decision {
+        Decide &decide;
+        detail::caught caught;
+
+        static int ask(void *user, ch_slice old, ch_bytes *replacement) {
+            auto *it = static_cast<decision *>(user);
+            return it->caught.keep(int(CH_INVALID), [&]() -> int {
+                auto was = old.data ? std::optional(as_text(old)) : std::nullopt;
+                auto next = it->decide(was);
+                if (!next) return CH_NONE;
+                bytes_in found(*next);
+                return ch_bytes_set(replacement, found.data(), found.size(), nullptr);
+            });
+        }
+    };
+
+    template <class Function, class... Arguments>
+    std::optional<commonhold::uid> identified(Function function, Arguments... arguments) const {
+        std::uint32_t raw;
+        if (!detail::call(function, get(), arguments..., &raw)) return std::nullopt;
+        return commonhold::uid(raw);
+    }
+    template <class Function>
+    std::uint32_t listed(Function function, bytes_in key, bytes_in element) const {
+        std::uint32_t len;
+        detail::call(function, get(), key.data(), key.size(), element.data(), element.size(), &len);
+        return len;
+    }
+    template <class Function>
+    std::optional<std::string> unlisted(Function function, bytes_in key) const {
+        bytes element;
+        if (!detail::call(function, get(), key.data(), key.size(), element.raw())) return std::nullopt;
+        return element.string();
+    }
+
+    detail::owned<ch_map, ch_map_free> raw_;
+};
+
+} // namespace commonhold
+
+#endif

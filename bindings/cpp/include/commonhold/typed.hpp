@@ -1,0 +1,132 @@
+// Maps and channels of trivially copyable types: values go to and from shared memory as they are.
+#ifndef COMMONHOLD_TYPED_HPP
+#define COMMONHOLD_TYPED_HPP
+
+#include <commonhold/channel.hpp>
+#include <commonhold/map.hpp>
+
+namespace commonhold {
+
+// What means the same in every process: trivially copyable, and no pointer.
+template <class T>
+concept plain = std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T> && !std::is_pointer_v<T> &&
+                !std::is_reference_v<T> && !std::is_member_pointer_v<T>;
+
+// What can be a key: equal values have equal bytes (no padding, no floating point).
+template <class T>
+concept plain_key = plain<T> && std::has_unique_object_representations_v<T>;
+
+namespace detail {
+template <plain T>
+bytes_in bytes_of(const T &value) noexcept {
+    return std::span<const std::byte>(reinterpret_cast<const std::byte *>(&value), sizeof value);
+}
+} // namespace detail
+
+// A fixed-length map whose keys and values are of these types; from hold::map_of().
+template <plain_key Key, plain Value>
+class typed_map {
+public:
+    explicit typed_map(commonhold::map map) noexcept : map_(std::move(map)) {}
+
+    std::optional<Value> get(const Key &key) const {
+        Value value;
+        std::size_t len;
+        if (!detail::call(ch_map_get_into, map_.get(), &key, sizeof key, &value, sizeof value, &len))
+            return std::nullopt;
+        return value;
+    }
+    bool contains(const Key &key) const { return map_.contains(detail::bytes_of(key)); }
+    commonhold::uid set(const Key &key, const Value &value) const {
+        return map_.set(detail::bytes_of(key), detail::bytes_of(value));
+    }
+    bool add(const Key &key, const Value &value) const {
+        return map_.add(detail::bytes_of(key), detail::bytes_of(value)).has_value();
+    }
+    bool replace(const Key &key, const Value &value) const {
+        return map_.replace(detail::bytes_of(key), detail::bytes_of(value)).has_value();
+    }
+    bool erase(const Key &key) const { return map_.erase(detail::bytes_of(key)); }
+    // By bytes: of a Value with padding, two that are equal may be told apart.
+    bool compare_exchange(const Key &key, const Value &expected, const Value &replacement) const {
+        return map_.compare_exchange(detail::bytes_of(key), detail::bytes_of(expected),
+                                     detail::bytes_of(replacement));
+    }
+    // Asks `decide(std::optional<Value>)` for the new value; std::nullopt deletes.
+    template <class Decide>
+    void update(const Key &key, Decide &&decide) const {
+        map_.update(detail::bytes_of(key), [&](std::optional<std::string_view> old) -> std::optional<std::string> {
+            std::optional<Value> was;
+            if (old) std::memcpy(&was.emplace(), old->data(), sizeof(Value));
+            std::optional<Value> next = decide(was);
+            if (!next) return std::nullopt;
+            return std::string(reinterpret_cast<const char *>(&*next), sizeof(Value));
+        });
+    }
+    std::uint64_t size() const { return map_.size(); }
+    std::uint64_t clear() const { return map_.clear(); }
+
+    // for (auto [key, value] : map), with copies of the values.
+    struct entry {
+        Key key;
+        Value value;
+    };
+    auto entries() const {
+        return map_.pairs() | std::views::transform([](pair_view found) {
+                   entry entry;
+                   std::memcpy(&entry.key, found.key.data(), sizeof(Key));
+                   std::memcpy(&entry.value, found.value.data(), sizeof(Value));
+                   return entry;
+               });
+    }
+
+    const commonhold::map &bytes() const noexcept { return map_; }
+
+private:
+    commonhold::map map_;
+};
+
+// Sends values of one type.
+template <plain T>
+class typed_producer {
+public:
+    explicit typed_producer(const channel &channel) : producer_(channel.producer()) {}
+    std::uint64_t send(const T &value) { return producer_.send(detail::bytes_of(value)); }
+    bool try_send(const T &value) { return producer_.try_send(detail::bytes_of(value)).has_value(); }
+    commonhold::producer &bytes() noexcept { return producer_; }
+
+private:
+    commonhold::producer producer_;
+};
+
+// Receives values of one type; a message of another length throws mismatch.
+template <plain T>
+class typed_consumer {
+public:
+    explicit typed_consumer(const channel &channel, join from = join::now, policy how = policy::lossless())
+        : consumer_(channel.consumer(from, how)) {}
+    T recv() {
+        consumer_.recv(buffer_);
+        return value();
+    }
+    std::optional<T> try_recv() {
+        if (!consumer_.try_recv(buffer_)) return std::nullopt;
+        return value();
+    }
+    commonhold::consumer &bytes() noexcept { return consumer_; }
+
+private:
+    T value() const {
+        if (buffer_.size() != sizeof(T))
+            detail::fail(CH_MISMATCH, "a message of " + std::to_string(buffer_.size()) + " bytes is no such value");
+        T value;
+        std::memcpy(&value, buffer_.data(), sizeof value);
+        return value;
+    }
+    commonhold::consumer consumer_;
+    commonhold::bytes buffer_;
+};
+
+} // namespace commonhold
+
+#endif

@@ -1,0 +1,359 @@
+// The contract in C++: what the C suite proves of the library is not repeated, but that every operation is reached, and that
+// handles, ranges, concepts, optionals and exceptions are what they say.
+#include "ground.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <thread>
+
+namespace ch = commonhold;
+using namespace std::chrono_literals;
+
+static_assert(!std::is_copy_constructible_v<ch::hold> && std::is_nothrow_move_constructible_v<ch::hold>);
+static_assert(!std::is_copy_constructible_v<ch::map> && std::is_nothrow_move_assignable_v<ch::map>);
+static_assert(!std::is_copy_constructible_v<ch::element> && !std::is_copy_constructible_v<ch::consumer>);
+static_assert(std::ranges::input_range<ch::map> && std::ranges::input_range<ch::pair_range>);
+static_assert(std::ranges::view<ch::key_range>);
+static_assert(ch::plain_key<int> && ch::plain<double> && !ch::plain_key<double> && !ch::plain<int *>);
+static_assert(!ch::plain<std::string> && ch::plain<std::array<int, 3>>);
+static_assert(!std::is_constructible_v<ch::bytes_in, std::nullptr_t> && !std::is_constructible_v<ch::bytes_in, int>);
+static_assert(std::is_base_of_v<ch::error, ch::full> && std::is_base_of_v<std::runtime_error, ch::error>);
+
+TEST_F(Ground, MapsAreOptionalsAndRanges) {
+    ch::map map = hold.map("it");
+    EXPECT_EQ(map.get("a"), std::nullopt);
+    ch::uid uid = map.set("a", "1");
+    EXPECT_EQ(map.get("a"), "1");
+    EXPECT_EQ(map.uid("a"), uid);
+    EXPECT_EQ(map.get(uid)->key, "a");
+    EXPECT_FALSE(map.add("a", "2"));
+    EXPECT_TRUE(map.replace("a", "2"));
+    EXPECT_TRUE(map.compare_exchange("a", "2", std::nullopt));
+    EXPECT_TRUE(map.compare_exchange("a", std::nullopt, "3"));
+    EXPECT_FALSE(map.compare_exchange("a", std::nullopt, "3"));
+    EXPECT_EQ(map.take("a"), "3");
+    EXPECT_FALSE(map.erase("a"));
+    EXPECT_EQ(map.increment("n", 5), 5);
+    EXPECT_EQ(map.increment("n"), 6);
+    std::string large(100'000, 'x');
+    map.set(std::string("large"), large);
+    EXPECT_EQ(map.get("large"), large);
+    std::vector<std::byte> raw(3, std::byte{0});
+    map.set(raw, raw);
+    EXPECT_EQ(map.get(std::string_view("\0\0\0", 3)), std::string(3, '\0'));
+    std::byte room[2];
+    EXPECT_EQ(map.get_into(raw, room), 3u);
+    EXPECT_TRUE(map.contains("n") && map.random_pair());
+    std::set<std::string> keys;
+    for (auto [key, value] : map) {
+        keys.insert(std::string(key));
+        EXPECT_EQ(map.get(key), value);
+    }
+    EXPECT_EQ(keys.size(), map.size());
+    auto lengths = map.keys() | std::views::transform([](std::string_view key) { return key.size(); });
+    std::size_t sum = 0;
+    for (std::size_t length : lengths) sum += length;
+    EXPECT_EQ(sum, 9u);
+    EXPECT_EQ(map.clear(), 3u);
+    EXPECT_TRUE(map.empty() && map.name() == "it" && !map.is_replica());
+}
+
+TEST_F(Ground, UidsCheckTheirKey) {
+    ch::map map = hold.map("it");
+    ch::uid uid = map.set("k", std::string_view("\1\0\0\0\0\0\0\0", 8));
+    EXPECT_EQ(map.increment(uid, "k", 1), 2);
+    EXPECT_EQ(map.increment(uid, "other", 1), std::nullopt);
+    EXPECT_TRUE(map.set(uid, "k", "v"));
+    EXPECT_FALSE(map.set(uid, "other", "v"));
+    EXPECT_TRUE(map.compare_exchange(uid, "k", "v", "w"));
+    EXPECT_TRUE(map.update(uid, "k", [](auto old) { return std::optional(std::string(*old) + "x"); }));
+    EXPECT_EQ(map.take(uid, "k"), "wx");
+    EXPECT_FALSE(map.erase(uid, "k"));
+    EXPECT_EQ(map.get(uid), std::nullopt);
+}
+
+TEST_F(Ground, BatchesTakeAnyRange) {
+    ch::map map = hold.map("it");
+    std::map<std::string, std::string> pairs{{"a", "1"}, {"b", ""}, {"c", "3"}};
+    map.set_many(pairs);
+    ch::values values;
+    EXPECT_EQ(map.get_many(std::vector<std::string_view>{"c", "none", "b"}, values), 2u);
+    EXPECT_EQ(values.size(), 3u);
+    EXPECT_EQ(values[0], "3");
+    EXPECT_EQ(values[1], std::nullopt);
+    EXPECT_EQ(values[2], "");
+}
+
+TEST_F(Ground, CallbacksDecideAndThrow) {
+    ch::map map = hold.map("it");
+    auto longer = [](std::optional<std::string_view> old) { return std::optional(std::string(old.value_or("")) + "x"); };
+    EXPECT_TRUE(map.update("k", longer));
+    EXPECT_TRUE(map.update("k", longer));
+    EXPECT_EQ(map.get("k"), "xx");
+    EXPECT_FALSE(map.update("k", [](auto) { return std::optional<std::string>(); }));
+    EXPECT_THROW(map.update("k", [](auto) -> std::optional<std::string> { throw std::logic_error("no"); }),
+                 std::logic_error);
+    EXPECT_FALSE(map.contains("k"));
+    EXPECT_THROW(hold.with_frozen([&] { map.set("k", "v"); }), ch::busy);
+    hold.with_frozen([&] { EXPECT_EQ(map.get("k"), std::nullopt); });
+    map.set("k", "v");
+}
+
+TEST_F(Ground, ListsAndCachesAndStreams) {
+    ch::map map = hold.map("it", ch::map_options::cache(0, 1000, 1h));
+    EXPECT_EQ(map.push("k", "b"), 1u);
+    EXPECT_EQ(map.unshift("k", "a"), 2u);
+    EXPECT_EQ(map.list("k"), (std::vector<std::string>{"a", "b"}));
+    EXPECT_EQ(map.pop("k"), "b");
+    EXPECT_EQ(map.shift("k"), "a");
+    EXPECT_EQ(map.shift("k"), std::nullopt);
+    EXPECT_TRUE(hold.begin_stream("it", 1 << 16));
+    ch::follower follower = map.follow();
+    auto start = follower.position();
+    map.set("short", "lived", 1ms);
+    map.set("k", "v");
+    EXPECT_EQ(follower.recv().key, "short");
+    ch::change change = follower.recv();
+    EXPECT_TRUE(change.kind == CH_CHANGE_SET && change.key == "k" && change.value == "v");
+    while (map.contains("short")) std::this_thread::sleep_for(1ms);
+    EXPECT_EQ(map.follow(start).recv_timeout(1s)->key, "short");
+    EXPECT_GT(map.stat().misses, 0u);
+}
+
+struct Point {
+    int x, y;
+    bool operator==(const Point &) const = default;
+};
+
+TEST_F(Ground, TypedMapsAndChannels) {
+    auto points = hold.map_of<std::uint32_t, Point>("points");
+    points.set(7, {1, 2});
+    EXPECT_EQ(points.get(7), (Point{1, 2}));
+    EXPECT_EQ(points.get(8), std::nullopt);
+    points.update(7, [](std::optional<Point> old) { return std::optional(Point{old->x + 1, old->y}); });
+    EXPECT_TRUE(points.compare_exchange(7, {2, 2}, {3, 3}) && !points.add(7, {}) && points.add(9, {9, 9}));
+    std::map<std::uint32_t, Point> all;
+    for (auto [key, value] : points.entries()) all[key] = value;
+    EXPECT_EQ(all, (std::map<std::uint32_t, Point>{{7, {3, 3}}, {9, {9, 9}}}));
+    EXPECT_TRUE(points.erase(9) && points.size() == 1);
+    EXPECT_THROW((hold.map_of<std::uint32_t, double>("points").get(7), hold.map_of<std::uint64_t, Point>("points")),
+                 ch::mismatch);
+
+    ch::channel channel = hold.channel("ticks", 4096);
+    ch::typed_consumer<Point> consumer(channel);
+    ch::typed_producer<Point> producer(channel);
+    EXPECT_EQ(consumer.try_recv(), std::nullopt);
+    producer.send({4, 5});
+    EXPECT_EQ(consumer.recv(), (Point{4, 5}));
+    producer.bytes().send("odd");
+    EXPECT_THROW(consumer.recv(), ch::mismatch);
+}
+
+TEST_F(Ground, QueuesMoveElements) {
+    ch::queue queue = hold.queue("it", {.elements = 4, .element_bytes = 64, .queues = {"free", "full"}});
+    ch::named_queue free = queue["free"], full = queue["full"];
+    ch::bell bell = queue.ring(full);
+    auto element = free.pull();
+    element->as<Point>() = {1, 2};
+    full.push(std::move(*element));
+    EXPECT_EQ(full.size(), 1u);
+    bell.hush();
+    EXPECT_EQ(full.pull_timeout(1s)->as<Point>(), (Point{1, 2})); // And it goes to the orphans.
+    EXPECT_EQ(free.size(), 4u);
+    EXPECT_FALSE(full.pull());
+    ch::batch batch;
+    EXPECT_EQ(free.pull_many(batch, 3), 3u);
+    EXPECT_EQ(free.pull_many_timeout(batch, 3, 1ms), 1u);
+    full.push_many(batch);
+    EXPECT_TRUE(batch.empty() && full.size() == 4);
+    EXPECT_FALSE(free.push_pull(std::move(*full.pull()), free)->bytes().empty());
+    EXPECT_THROW(queue["none"], ch::not_found);
+    EXPECT_THROW((free.pull()->as<std::array<char, 65>>()), ch::invalid);
+}
+
+TEST_F(Ground, ChannelsSendAndReceive) {
+    ch::channel channel = hold.channel("it", 4096);
+    ch::consumer consumer = channel.consumer();
+    ch::consumer lossy = channel.consumer(ch::join::now, ch::policy::lossy());
+    ch::producer producer = channel.producer();
+    EXPECT_THROW(channel.producer(), ch::busy);
+    EXPECT_EQ(producer.send("one"), 0u);
+    EXPECT_EQ(consumer.recv(), "one");
+    {
+        ch::reservation cancelled = producer.reserve(100);
+    }
+    ch::reservation reservation = producer.reserve(100);
+    std::memcpy(reservation.bytes().data(), "two", 3);
+    EXPECT_EQ(reservation.commit(3), 1u);
+    EXPECT_EQ(consumer.peek().size(), 3u);
+    EXPECT_TRUE(consumer.advance() && !consumer.try_peek());
+    EXPECT_EQ(producer.send_many(std::vector<std::string>{"a", "b", "c"}), 3u);
+    std::string all;
+    EXPECT_EQ(consumer.recv_many(2, [&](std::string_view text, ch_received) { all += text; }), 2u);
+    EXPECT_EQ(all, "ab");
+    EXPECT_THROW(consumer.recv_many(9, [](auto, auto) { throw 7; }), int);
+    while (producer.try_send(std::string(100, 'x'))) {}
+    EXPECT_EQ(producer.waits_for()->pid, std::uint32_t(getpid()));
+    EXPECT_FALSE(producer.send_timeout(std::string(100, 'x'), 1ms));
+    EXPECT_THROW(producer.send(std::string(5000, 'x')), ch::too_large);
+    ch::bytes message;
+    EXPECT_TRUE(consumer.recv_timeout(message, 1s));
+    while (consumer.try_recv(message)) {}
+    producer.send("last");
+    EXPECT_TRUE(lossy.recv_timeout(message, 1s)->missed > 0 && message.text() == "last");
+    EXPECT_TRUE(channel.stat().consumers == 2 && channel.name() == "it");
+}
+
+TEST_F(Ground, LogsAreWrittenAndCollected) {
+    ch::log log = hold.log("it");
+    bool made = false;
+    EXPECT_TRUE(log.write(ch::level::info, "one"));
+    EXPECT_FALSE(log.write(ch::level::debug, [&] { return made = true, std::string("no"); }));
+    EXPECT_TRUE(log.write(ch::level::warn, [&] { return std::string("two"); }) && !made);
+    EXPECT_EQ(CH_LOG_INFO(log.get(), "%d", 3), CH_OK);
+    std::string lines;
+    log.dump([&](const ch::log_line &line) { lines += line.text(); });
+    EXPECT_NE(lines.find("onetwo3"), std::string::npos);
+    EXPECT_THROW(log.dump([](const auto &) { throw std::logic_error("no"); }), std::logic_error);
+    std::string text;
+    ch::collector collector = log.collect_to([&](std::string_view more) { text += more; });
+    EXPECT_THROW(log.collect_to_fd(2), ch::busy);
+    EXPECT_GE(collector.finish().lines, 3u);
+    EXPECT_NE(text.find("two\n"), std::string::npos);
+    log.set_level(ch::level::trace);
+    EXPECT_TRUE(log.least() == ch::level::trace && log.enabled(ch::level::trace));
+    EXPECT_EQ(collector.run([] { return true; }).lines, 0u);
+}
+
+TEST_F(Ground, ReplicasFollow) {
+    ch::map map = hold.map("it");
+    map.set("a", "1");
+    ch::origin origin(hold, "it", {.secret = "known to both of them"});
+    std::string address = origin.listen("unix:" + place("socket"));
+    ch::hold other = ch::hold::create(place("other.hold"));
+    std::atomic<int> changes = 0, ready = 0;
+    ch::replica_options options{.secret = "known to both of them"};
+    options.changed = [&](const ch::change &change) { changes += change.key == "b"; };
+    options.ready = [&](ch_position) { ready++; };
+    ch::replica replica = ch::replica::connect(other, "copy", address, std::move(options));
+    EXPECT_TRUE(replica.wait_ready(20s));
+    map.set("b", "2");
+    EXPECT_TRUE(replica.wait_for(map.follow().end(), 20s));
+    ch::map copy = other.open_map("copy");
+    EXPECT_EQ(copy.get("b"), "2");
+    EXPECT_THROW(copy.set("c", "3"), ch::read_only);
+    EXPECT_EQ(copy.digest(), map.digest());
+    EXPECT_TRUE(changes == 1 && ready == 1 && origin.replicas() == 1 && replica.status().connected);
+    origin.finish(10s);
+    ch::journal journal(hold, "it", place("it.journal"));
+    map.set("c", "3");
+    map.sync(20s);
+    EXPECT_FALSE(journal.is_over());
+}
+
+TEST_F(Ground, ErrorsAreOneTree) {
+    EXPECT_THROW(ch::hold::open(place("none.hold")), ch::not_found);
+    EXPECT_THROW(ch::hold::create(place("it.hold")), ch::exists);
+    EXPECT_THROW(hold.map(std::string_view("a\0b", 3)), ch::invalid);
+    EXPECT_THROW(hold.map("caf\xe9"), ch::invalid);
+    EXPECT_THROW(hold.map(""), ch::invalid);
+    ch::map map = hold.map("it");
+    EXPECT_THROW(hold.open_queue("it"), ch::mismatch);
+    EXPECT_THROW(map.set("a", std::string_view("b", std::size_t(1) << 32)), ch::too_large);
+    try {
+        hold.open_map("none");
+        FAIL();
+    } catch (const ch::error &error) {
+        EXPECT_EQ(error.code(), CH_NOT_FOUND);
+        EXPECT_NE(std::string(error.what()).find("none"), std::string::npos);
+    }
+    ch::hold again = ch::hold::open(place("it.hold"));
+    ch::map same = again.map("it");
+    again.close();
+    EXPECT_THROW(same.get("a"), ch::closed);
+    EXPECT_THROW(again.close(), ch::closed);
+    ch::map moved = std::move(same);
+    EXPECT_THROW(same.get("a"), ch::invalid); // What was moved from is a NULL handle.
+}
+
+#if defined(__cpp_lib_expected)
+TEST_F(Ground, ErrorsAreValuesWhereThatIsKnown) {
+    ch::map map = hold.map("it");
+    EXPECT_TRUE(map.expected_set("a", "1"));
+    EXPECT_EQ(map.expected_get("a").value(), "1");
+    EXPECT_EQ(map.expected_get("b").value(), std::nullopt);
+    EXPECT_EQ(map.expected_increment("a").error().code, CH_MISMATCH);
+    EXPECT_TRUE(map.expected_erase("a").value());
+    auto none = ch::as_expected([&] { return hold.open_map("none"); });
+    EXPECT_TRUE(!none && none.error().code == CH_NOT_FOUND);
+    EXPECT_TRUE(ch::as_expected([&] { map.set("a", "2"); }));
+}
+#endif
+
+TEST_F(Ground, HoldsTellAndCopy) {
+    hold.map("it").set("a", "1");
+    EXPECT_EQ(hold.stat().maps, 1u);
+    EXPECT_EQ(hold.path(), place("it.hold"));
+    EXPECT_NE(hold.describe(CH_ABOUT_MAPS).find("\"it\""), std::string::npos);
+    EXPECT_NE(hold.uuid(), (std::array<std::uint8_t, 16>{}));
+    EXPECT_EQ(hold.backup(place("copy")).pairs, 1u);
+    EXPECT_EQ(ch::hold::restore(place("copy"), place("again.hold")), 1u);
+    ch::check_report report = ch::hold::open(place("again.hold")).check();
+    EXPECT_TRUE(report.ok && report.problems.empty() && report.figures.records == 1);
+    hold.trim();
+    EXPECT_TRUE(hold.drop_map("it") && !hold.drop_map("it"));
+    ch::hold::drop(place("again.hold"));
+}
+
+TEST_F(Ground, AReaderGoesOnWhileWritersAreKilled) {
+    ch::map map = hold.map("it");
+    for (int kills = 0; kills < 3; kills++) {
+        ch::uid before = map.set("round", "0");
+        (void)before;
+        pid_t child = fork();
+        if (child == 0) {
+            ch::map own = ch::hold::open(place("it.hold")).map("it");
+            for (int round = 1;; round++)
+                for (int key = 0; key < 20; key++) {
+                    own.set("key " + std::to_string(key), std::string(round % 50 + 1, char('a' + round % 26)));
+                    own.set("round", std::to_string(round));
+                }
+        }
+        while (map.get("round") < "3") {
+            for (auto [key, value] : map.pairs()) {
+                EXPECT_TRUE(key == "round" || value == std::string(value.size(), value[0])) << key << value;
+            }
+        }
+        killed(child);
+    }
+    hold.sweep();
+    EXPECT_TRUE(hold.check().ok);
+}
+
+TEST_F(Ground, ForkedChildrenAndThreadsShareHandles) {
+    ch::map map = hold.map("it");
+    ch::producer producer = hold.channel("channel", 4096).producer();
+    pid_t child = fork();
+    if (child == 0) {
+        int result = 0;
+        try {
+            map.set("child", "1");
+            producer.send("no");
+            result = 1;
+        } catch (const ch::closed &) {
+        } catch (...) {
+            result = 2;
+        }
+        _exit(result);
+    }
+    ended_well(child);
+    EXPECT_EQ(map.get("child"), "1");
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; i++)
+        threads.emplace_back([&] {
+            for (int n = 0; n < 1000; n++) map.increment("n");
+        });
+    for (std::thread &thread : threads) thread.join();
+    EXPECT_EQ(map.increment("n", 0), 4000);
+}
