@@ -16,10 +16,10 @@ fn next(state: &mut u32) -> u32 {
     *state
 }
 
-fn timed(name: &str, count: u32, mut run: impl FnMut(u32) -> Result<()>) -> Result<()> {
+fn timed<T>(name: &str, count: u32, mut run: impl FnMut() -> Result<T>) -> Result<()> {
     let start = Instant::now();
-    for i in 0..count {
-        run(i)?;
+    for _ in 0..count {
+        black_box(run()?);
     }
     println!("{name} {:.1}", start.elapsed().as_nanos() as f64 / f64::from(count));
     Ok(())
@@ -36,26 +36,26 @@ fn main() -> Result<()> {
     for key in &keys {
         map.set(key, value)?;
     }
-    timed("set", OPERATIONS, |_| map.set(key(), value).map(drop))?;
+    timed("set", OPERATIONS, || map.set(key(), value))?;
     let mut out = Vec::new();
-    timed("get", OPERATIONS, |_| map.get_into(key(), &mut out).map(|it| drop(black_box(it))))?;
+    timed("get", OPERATIONS, || map.get_into(key(), &mut out))?;
     let mut values = Values::new();
-    timed("get_many", OPERATIONS / BATCH as u32, |_| {
+    timed("get_many", OPERATIONS / BATCH as u32, || {
         let batch: [&str; BATCH] = std::array::from_fn(|_| key().as_str());
-        map.get_many(&batch, &mut values).map(|it| drop(black_box(it)))
+        map.get_many(&batch, &mut values)
     })?;
     let channel = hold.channel("channel", ChannelOptions::new(1 << 20))?;
     let mut consumer = channel.consumer(Join::Now, Policy::Lossless)?;
     let mut producer = channel.producer()?;
-    timed("send_recv", OPERATIONS, |_| {
+    timed("send_recv", OPERATIONS, || {
         producer.send(&value)?;
-        consumer.recv(&mut out).map(drop)
+        consumer.recv(&mut out)
     })?;
     let loops = hold.map("loop", MapOptions::general())?;
     let mut state = 1;
-    timed("localmemcache", OPERATIONS, |_| {
+    timed("localmemcache", OPERATIONS, || {
         let text = (next(&mut state) % (OPERATIONS / 2)).to_string();
         loops.set(&text, &text)?;
-        loops.get_into(&text, &mut out).map(|it| drop(black_box(it)))
+        loops.get_into(&text, &mut out)
     })
 }

@@ -50,8 +50,8 @@
  *
  * BYTES that a function gives are either
  *   - put into a `ch_bytes`: a buffer of the caller's that grows. Begin with `ch_bytes value = CH_BYTES_INIT;`, use it
- *     for any number of calls (its memory is used again; its old contents are gone even if the result is CH_NONE), and
- *     end with ch_bytes_free(); or
+ *     for any number of calls (its memory is used again; after a result other than CH_OK its contents mean nothing, unless
+ *     it is said otherwise), and end with ch_bytes_free(); or
  *   - put into memory of the caller's (ch_map_get_into()); or
  *   - shown where they lie, in a `ch_slice`, for as long as is said there. Bytes are never followed by a NUL.
  * Out parameters for numbers, and `ch_bytes *` for reports, may be NULL if nobody wants to know, unless their
