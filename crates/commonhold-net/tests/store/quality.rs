@@ -38,7 +38,7 @@ impl WithStore for Serve {
                 before = store.stat().hits;
             }
             match store.get(&file.to_le_bytes()) {
-                Some(found) => store.recycle(found),
+                Some(found) => store.recycle(found.into()),
                 None => store.put(&file.to_le_bytes(), content[..trace::len(file)].to_vec()),
             }
         }
