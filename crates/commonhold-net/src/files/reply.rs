@@ -7,7 +7,7 @@ use super::http::range::{Part, part};
 use super::layout::Layout;
 use super::packed::Packed;
 use super::payload::{Contents, Payload};
-use super::shelf::{Shelf, Stock};
+use super::shelf::{Shelf, Stock, Taken};
 use super::source::{Coding, Source};
 use super::store::Store;
 use std::collections::VecDeque;
@@ -173,9 +173,7 @@ impl Desk {
         keep: bool,
     ) -> io::Result<Option<Reply<F::Handle>>> {
         let Some(id) = self.layout.id(&head.path) else { return Ok(None) };
-        let Some(seen) = shelf.look(&id, self.now)? else { return Ok(None) };
-        let coding = seen.coding(|coding| head.accepts(coding));
-        let Some(taken) = shelf.take(&id, &seen, coding)? else { return Ok(None) };
+        let Some(taken) = self.find(shelf, &id, head)? else { return Ok(None) };
         let mut reply = match taken.stock {
             Stock::Packed(contents) => self.packed(head, keep, contents),
             Stock::Open { handle, len, modified, lines } => {
@@ -184,6 +182,25 @@ impl Desk {
         };
         (reply.hit, reply.found) = (taken.hit, true);
         Ok(Some(reply))
+    }
+
+    /// What is there under an id, in the best coding that the client takes.
+    fn find<S: Store, F: Source>(
+        &self,
+        shelf: &mut Shelf<S, F>,
+        id: &[u8],
+        head: &Head<'_>,
+    ) -> io::Result<Option<Taken<F::Handle>>> {
+        // What was seen a while ago may be gone; if it was a coded one, the plain one is there.
+        for _ in 0..2 {
+            let Some(seen) = shelf.look(id, self.now)? else { break };
+            let coding = seen.coding(|coding| head.accepts(coding));
+            if let Some(taken) = shelf.take(id, &seen, coding)? {
+                return Ok(Some(taken));
+            }
+            shelf.doubt(id);
+        }
+        Ok(None)
     }
 
     /// Answers with contents in memory. The ordinary case, all of them, is one payload of which they are a part as they stand.

@@ -124,6 +124,15 @@ impl<S: Store, F: Source> Shelf<S, F> {
         }
     }
 
+    /// Looks again the next time.
+    pub(crate) fn doubt(&mut self, id: &[u8]) {
+        let hash = mixed(id) | 1;
+        let look = &mut self.looks[(hash >> 32) as usize % PLACES];
+        if look.id == hash {
+            look.id = 0;
+        }
+    }
+
     /// Drops what is kept under an id that is gone.
     fn forget(&mut self, id: &[u8]) {
         for coding in [Coding::Plain, Coding::Brotli, Coding::Gzip] {
