@@ -82,7 +82,8 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     old.extend(posts.into_iter().filter_map(|post| post.worker));
     finish(old, args.grace(), &signals);
     listeners.iter().for_each(Listener::remove_file);
-    if !args.keeps_hold() && ended.is_ok() {
+    // It stays for whoever comes after a failure; not if nothing has been served.
+    if !args.keeps_hold() && (ended.is_ok() || !begun) {
         let path = hold.path().to_owned();
         drop(hold);
         // Another server of the same directory may use it still.
