@@ -114,7 +114,7 @@ fn follow(source: &Source, name: &str, address: &Address, secret: Option<Secret>
 
 /// Runs a part of the test of this name in a process of its own, which nobody else's memory, threads and descriptors are in.
 #[track_caller]
-fn alone(test: &str, body: impl FnOnce()) {
+pub fn alone(test: &str, body: impl FnOnce()) {
     const ALONE: &str = "COMMONHOLD_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
         let _watchdog = Watchdog::new("a test alone", 2 * LONG);

@@ -1,4 +1,4 @@
-//! The tests of replication as its users see it: origins, replicas, relays, with real sockets and real processes.
+//! The tests of replication and of the file server as their users see them: with real sockets and real processes.
 
 #[path = "../../commonhold/tests/support/mod.rs"]
 mod support;
@@ -6,6 +6,8 @@ mod support;
 mod cast;
 mod crowds;
 mod expiry;
+#[cfg(feature = "sqlite")]
+mod files;
 mod fork;
 mod hostile;
 mod journal;

@@ -172,15 +172,32 @@ impl Desk {
         keep: bool,
     ) -> io::Result<Option<Reply<F::Handle>>> {
         let Some(id) = self.layout.id(&head.path) else { return Ok(None) };
-        let Some(seen) = shelf.look(&id, self.now)? else { return Ok(None) };
-        let coding = seen.coding(|coding| head.accepts(coding));
-        let Some((stock, origin)) = shelf.take(&id, &seen, coding)? else { return Ok(None) };
+        let Some((stock, origin)) = self.find(shelf, &id, head)? else { return Ok(None) };
         let mut reply = match stock {
             Stock::Packed(contents) => self.packed(head, keep, contents),
             Stock::Open(file) => self.open(head, keep, &file, shelf.source())?,
         };
         reply.origin = Some(origin);
         Ok(Some(reply))
+    }
+
+    /// What is there under an id, in the best coding that the client takes.
+    fn find<S: Store, F: Source>(
+        &self,
+        shelf: &mut Shelf<S, F>,
+        id: &[u8],
+        head: &Head<'_>,
+    ) -> io::Result<Option<(Stock<F::Handle>, Origin)>> {
+        // What was seen a while ago may be gone; if it was a coded one, the plain one is there.
+        for _ in 0..2 {
+            let Some(seen) = shelf.look(id, self.now)? else { break };
+            let coding = seen.coding(|coding| head.accepts(coding));
+            if let Some(taken) = shelf.take(id, &seen, coding)? {
+                return Ok(Some(taken));
+            }
+            shelf.doubt(id);
+        }
+        Ok(None)
     }
 
     /// Answers with contents in memory. The ordinary case, all of them, is one payload of which they are a part as they stand.

@@ -95,6 +95,11 @@ impl<S: Store, F: Source> Shelf<S, F> {
         Ok(found.as_ref().map(Seen::of))
     }
 
+    /// Looks again the next time.
+    pub(crate) fn doubt(&mut self, id: &[u8]) {
+        self.looks.forget(id);
+    }
+
     /// Drops what is kept under an id that is gone.
     fn forget(&mut self, id: &[u8]) {
         for coding in [Coding::Plain, Coding::Brotli, Coding::Gzip] {

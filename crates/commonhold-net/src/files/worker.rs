@@ -35,6 +35,8 @@ const RECEIVE: usize = 8 << 10;
 const MOST_FORGOTTEN: usize = 1 << 20;
 /// How often deadlines are looked at.
 const TICK: Duration = Duration::from_millis(500);
+/// How long a connection may still ask for something when the worker is to end.
+const LAST_MOMENT: Duration = Duration::from_millis(300);
 
 /// What all workers of a server are told.
 #[derive(Debug, Default)]
@@ -151,7 +153,8 @@ where
     }
 
     fn is_over(&self) -> bool {
-        self.signal.is_over() || (self.desk.closing && self.connections.count() == 0)
+        let is_idle = self.listeners.is_empty() && self.connections.count() == 0;
+        self.signal.is_over() || (self.desk.closing && is_idle)
     }
 
     fn report(&self) -> ServerReport {
@@ -168,6 +171,10 @@ where
     fn settle(&mut self, event: Done<Payload>) {
         match event {
             Done::Accepted { result: Ok(socket), .. } => self.accepted(socket),
+            // It was the last of this one.
+            Done::Accepted { listener, result: Err(_) } if self.desk.closing => {
+                self.listeners.retain(|&other| other != listener);
+            }
             // Descriptors have run out, or memory: the next tick tries again.
             Done::Accepted { result: Err(_), .. } => self.accepting = false,
             Done::Received { socket, buffer, result } => self.received(socket, buffer, result),
@@ -185,6 +192,9 @@ where
         self.counts.accepted += 1;
         let mut connection = Connection::new(self.desk.now, &self.rules.patience);
         connection.peer = peer;
+        if self.desk.closing {
+            connection.deadline = self.desk.now + LAST_MOMENT;
+        }
         self.connections.insert(id, connection);
         self.receive(id);
         if self.connections.count() >= self.rules.most_connections {
@@ -197,17 +207,21 @@ where
         self.listeners.iter().for_each(|&listener| self.driver.pause(listener));
     }
 
-    /// Takes no new connections, and ends those that wait for nothing.
+    /// Takes no new connections, and soon ends those that wait for nothing. Not at once: they may have asked for something that
+    /// was not received yet, those above all that were accepted just now, or are being accepted.
     fn drain(&mut self) {
         self.desk.closing = true;
-        self.listeners.drain(..).for_each(|listener| self.driver.shut(listener));
-        let mut idle = Vec::new();
-        self.connections.each(|socket, connection| {
+        self.listeners.iter().for_each(|&listener| self.driver.shut(listener));
+        // Those that accept say when they have ended.
+        if !self.accepting {
+            self.listeners.clear();
+        }
+        let end = self.desk.now + LAST_MOMENT;
+        self.connections.each(|_, connection| {
             if connection.phase == Phase::Idle {
-                idle.push(socket);
+                connection.deadline = connection.deadline.min(end);
             }
         });
-        idle.into_iter().for_each(|socket| self.close(socket));
     }
 
     fn tick(&mut self) {
@@ -228,7 +242,13 @@ where
                 }
             }
         }
-        if !self.accepting && self.connections.count() < self.rules.most_connections {
+        self.accept_again();
+    }
+
+    /// Accepts, if it did not for want of room, and there is some.
+    fn accept_again(&mut self) {
+        let has_room = self.connections.count() < self.rules.most_connections;
+        if !self.accepting && has_room && !self.desk.closing {
             self.accepting = true;
             self.listeners.iter().for_each(|&listener| self.driver.accept(listener));
         }
@@ -244,10 +264,7 @@ where
     fn close(&mut self, socket: SocketId) {
         self.connections.remove(socket);
         self.driver.shut(socket);
-        if !self.accepting && self.connections.count() < self.rules.most_connections {
-            self.accepting = true;
-            self.listeners.iter().for_each(|&listener| self.driver.accept(listener));
-        }
+        self.accept_again();
     }
 
     fn received(&mut self, socket: SocketId, mut buffer: Vec<u8>, result: io::Result<usize>) {

@@ -1,7 +1,7 @@
 //! Which part of contents is asked for (RFC 9110, 14). What is no valid range is as good as none; what lies beyond the end of the
 //! contents cannot be satisfied.
 
-use http_range_header::{EndPosition, StartPosition, parse_range_header};
+use http_range_header::{EndPosition, RangeUnsatisfiableError, StartPosition, parse_range_header};
 use std::ops::Range;
 
 /// Ranges that are served at most; who asks for more gets the whole.
@@ -20,9 +20,13 @@ pub(crate) enum Part {
 
 /// What a field `Range` asks for of contents of `len` bytes.
 pub(crate) fn part(field: &[u8], len: u64) -> Part {
-    let Some(parsed) = std::str::from_utf8(field).ok().and_then(|f| parse_range_header(f).ok())
-    else {
-        return Part::Whole;
+    let parsed = match std::str::from_utf8(field).map(parse_range_header) {
+        Ok(Ok(parsed)) => parsed,
+        // The last none of them. Beside others it makes the field none.
+        Ok(Err(RangeUnsatisfiableError::ZeroSuffix)) if !field.contains(&b',') => {
+            return Part::Beyond;
+        }
+        _ => return Part::Whole,
     };
     let all: Vec<_> = parsed.ranges.iter().map(|one| range(one.start, one.end, len)).collect();
     if all.len() > MOST || all.iter().flatten().any(|range| range.start > range.end) {
@@ -42,7 +46,6 @@ pub(crate) fn part(field: &[u8], len: u64) -> Part {
 fn range(start: StartPosition, end: EndPosition, len: u64) -> Option<Range<u64>> {
     let start = match start {
         StartPosition::Index(at) => at,
-        StartPosition::FromLast(0) => return None,
         StartPosition::FromLast(count) => len.saturating_sub(count),
     };
     let end = match end {

@@ -88,7 +88,8 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     // It has the hold open.
     drop(monitor);
     listeners.iter().for_each(Listener::remove_file);
-    if !args.keeps_hold() && ended.is_ok() {
+    // It stays for whoever comes after a failure; not if nothing has been served.
+    if !args.keeps_hold() && (ended.is_ok() || !begun) {
         let path = hold.path().to_owned();
         drop(hold);
         // Another server of the same directory may use it still.

@@ -1,0 +1,171 @@
+//! The file server as its clients see it: every combination of its choices, over real sockets.
+//!
+//! | module | idea |
+//! |---|---|
+//! | [`site`] | the files that are served, their database, and what is in each |
+//! | [`client`] | who speaks HTTP and the simple protocol, well or badly |
+//! | [`every`] | one suite for all combinations of choices |
+//! | [`contents`], [`conditions`], [`connections`], [`people`] | the parts of the suite |
+//! | [`many`] | a thousand connections, files of a gibibyte, files that shrink while they are sent |
+//! | [`fresh`] | files that change or go |
+//! | [`escape`] | paths that lead elsewhere, and what is no regular file |
+//! | [`fuzz`] | requests that are none |
+//! | [`limits`] | who is slow, and too many |
+
+mod client;
+mod conditions;
+mod connections;
+mod contents;
+mod escape;
+mod every;
+mod fresh;
+mod fuzz;
+mod limits;
+mod many;
+mod people;
+mod site;
+
+use crate::support::ground::Ground;
+use commonhold::Hold;
+use commonhold_net::event::LoopKind;
+use commonhold_net::files::store::{CacheKind, EvictionKind};
+use commonhold_net::files::{RequestsKind, Server, ServerOptions, SourceKind};
+use std::fmt;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::time::Duration;
+
+/// Contents of more bytes are not kept in these tests.
+const KEPT: u64 = 64 << 10;
+
+/// One of all servers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Choices {
+    kind: LoopKind,
+    requests: RequestsKind,
+    cache: CacheKind,
+    eviction: EvictionKind,
+    source: SourceKind,
+}
+
+impl fmt::Debug for Choices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Choices { kind, requests, cache, eviction, source } = self;
+        write!(
+            f,
+            "loop {kind}, requests {requests}, cache {cache}, eviction {eviction}, files {source}"
+        )
+    }
+}
+
+impl Choices {
+    /// All with this loop.
+    fn of(kind: LoopKind) -> Vec<Choices> {
+        let mut all = Vec::new();
+        for source in SourceKind::ALL {
+            for cache in CacheKind::ALL {
+                for eviction in EvictionKind::ALL {
+                    for requests in RequestsKind::ALL {
+                        all.push(Choices { kind, requests, cache, eviction, source });
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// One for each loop and source, with one of the caches after the other.
+    fn some() -> Vec<Choices> {
+        let caches = CacheKind::ALL.into_iter().cycle();
+        let others = EvictionKind::ALL.into_iter().zip(RequestsKind::ALL).rev().cycle();
+        let pairs = LoopKind::ALL.into_iter().flat_map(|k| SourceKind::ALL.map(|s| (k, s)));
+        let all = pairs.zip(caches).zip(others);
+        all.map(|(((kind, source), cache), (eviction, requests))| Choices {
+            kind,
+            requests,
+            cache,
+            eviction,
+            source,
+        })
+        .collect()
+    }
+
+    /// The same as [`some`](Self::some) from a directory.
+    fn of_directories() -> impl Iterator<Item = Choices> {
+        Choices::some().into_iter().filter(|choices| choices.source == SourceKind::Sendfile)
+    }
+
+    fn is_database(self) -> bool {
+        self.source == SourceKind::Sqlite
+    }
+}
+
+/// A server that runs.
+struct Served {
+    address: SocketAddr,
+    server: Option<Server>,
+    _ground: Ground,
+}
+
+impl Served {
+    /// Serves what is at `place`, with two threads.
+    fn new(choices: Choices, place: &Path, change: impl FnOnce(&mut ServerOptions)) -> Served {
+        let ground = Ground::memory();
+        let hold = match choices.cache {
+            CacheKind::Hold => Some(Hold::create(ground.path("it.hold")).unwrap()),
+            _ => None,
+        };
+        Served::with(choices, place, ground, |options| {
+            options.hold = hold;
+            change(options);
+        })
+    }
+
+    fn with(
+        choices: Choices,
+        place: &Path,
+        ground: Ground,
+        change: impl FnOnce(&mut ServerOptions),
+    ) -> Served {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut options = ServerOptions::new(place);
+        options.kind = choices.kind;
+        options.requests = choices.requests;
+        options.cache = choices.cache;
+        options.eviction = choices.eviction;
+        options.source = choices.source;
+        (options.cache_bytes, options.most_kept) = (512 << 10, KEPT);
+        options.threads = 2;
+        change(&mut options);
+        let server = Server::start(options, &[listener.into()]);
+        let server = server.unwrap_or_else(|error| panic!("{choices:?}: {error}"));
+        assert_eq!(server.chosen().kind, choices.kind, "{}", server.chosen());
+        Served { address, server: Some(server), _ground: ground }
+    }
+
+    /// Ends it when all answers are sent.
+    #[track_caller]
+    fn finish(mut self) {
+        let server = self.server.take().unwrap();
+        assert!(!server.has_failed());
+        assert!(server.finish(Duration::from_secs(30)), "it does not finish");
+    }
+}
+
+/// Says with which server a test failed.
+struct Naming(String);
+
+impl Naming {
+    fn new(what: impl fmt::Debug) -> Naming {
+        Naming(format!("{what:?}"))
+    }
+}
+
+impl Drop for Naming {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("this was with {}", self.0);
+        }
+    }
+}

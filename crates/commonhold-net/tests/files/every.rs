@@ -1,0 +1,70 @@
+//! One suite for all combinations of choices.
+
+use super::site::Site;
+use super::{Choices, Naming, Served, conditions, connections, contents, people};
+use commonhold_net::event::LoopKind;
+use commonhold_net::files::LayoutKind;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// Two servers of the same choices: of paths, and of Zotero's storage.
+pub struct Stage {
+    pub choices: Choices,
+    pub address: SocketAddr,
+    pub storage: SocketAddr,
+}
+
+/// The parts.
+const SUITE: [fn(&Stage); 13] = [
+    contents::files_are_what_they_are,
+    contents::what_is_not_there_is_not_found,
+    contents::methods_are_get_and_head,
+    contents::codings_are_sent_to_those_who_take_them,
+    contents::directories_have_an_index,
+    conditions::ranges,
+    conditions::several_ranges,
+    conditions::what_has_not_changed_is_not_sent,
+    connections::connections_are_kept_as_was_agreed,
+    connections::requests_in_one_go_are_answered_in_order,
+    connections::who_says_no_more_still_hears,
+    connections::the_simple_protocol,
+    people::the_rude_the_slow_and_the_others,
+];
+
+/// A hundred on a quiet machine, in the mean.
+const MOST: Duration = Duration::from_secs(20);
+
+fn every(kind: LoopKind) {
+    let (site, begun) = (Site::new(), Instant::now());
+    let all = Choices::of(kind);
+    assert_eq!(all.len(), 72);
+    for choices in all {
+        let (_naming, begun) = (Naming::new(choices), Instant::now());
+        let is_database = choices.is_database();
+        let files = Served::new(choices, &site.place(is_database), |_| ());
+        let storage = Served::new(choices, &site.storage(is_database), |options| {
+            (options.layout, options.threads) = (LayoutKind::Zotero, 1);
+        });
+        let stage = Stage { choices, address: files.address, storage: storage.address };
+        SUITE.iter().for_each(|part| part(&stage));
+        files.finish();
+        storage.finish();
+        assert!(begun.elapsed() < MOST, "{:?}", begun.elapsed());
+    }
+    println!("loop {kind}: {:?}", begun.elapsed());
+}
+
+#[test]
+fn every_choice_with_epoll() {
+    every(LoopKind::Epoll);
+}
+
+#[test]
+fn every_choice_with_a_pool() {
+    every(LoopKind::Pool);
+}
+
+#[test]
+fn every_choice_with_io_uring() {
+    every(LoopKind::Uring);
+}

@@ -1,0 +1,166 @@
+//! Who is slow is let go, who is one too many waits, and nothing is left of those who went.
+
+use super::client::{Client, get, request};
+use super::people::wander;
+use super::site::{HUGE, Site, bytes};
+use super::{Choices, Naming, Served};
+use crate::hostile::alone;
+use crate::support::process::until;
+use commonhold_net::files::Patience;
+use std::thread;
+use std::time::Duration;
+
+const MOMENT: Duration = Duration::from_millis(300);
+/// Longer than any of these tests takes.
+const LONG: Duration = Duration::from_secs(600);
+
+fn patience(change: impl FnOnce(&mut Patience)) -> Patience {
+    let mut patience = Patience { head: LONG, idle: LONG, send: LONG, close: MOMENT };
+    change(&mut patience);
+    patience
+}
+
+#[test]
+fn a_head_has_to_come_in_time() {
+    let site = Site::new();
+    for choices in Choices::some() {
+        let _naming = Naming::new(choices);
+        let served = Served::new(choices, &site.place(choices.is_database()), |options| {
+            options.patience = patience(|patience| patience.head = MOMENT);
+        });
+        let address = served.address;
+        // Nothing; part of an id; a byte now and then; the same behind a request that was answered.
+        let mut silent = Client::to(address);
+        let mut half = Client::to(address);
+        half.say("one.t");
+        let mut drips: Vec<Client> = (0..8).map(|_| Client::to(address)).collect();
+        drips.iter_mut().for_each(|client| client.say("GET /one.txt HTTP/1.1\r\nA: "));
+        for client in &mut drips[4..] {
+            client.say("b\r\nHost: test\r\n\r\n");
+            assert_eq!(client.answer(false).status, 200);
+            client.say("GET /one.txt HTTP/1.1\r\nA: ");
+        }
+        let good = thread::spawn(move || wander(address, 1, 100));
+        for mut client in drips {
+            let mut hands = client.stream.try_clone().unwrap();
+            let drip = thread::spawn(move || {
+                use std::io::Write;
+                while hands.write_all(b"b").is_ok() {
+                    thread::sleep(Duration::from_millis(10));
+                }
+            });
+            let answer = client.answer(false);
+            assert_eq!((answer.status, answer.field("Connection")), (408, Some("close")));
+            client.is_over();
+            drop(client);
+            drip.join().unwrap();
+        }
+        silent.is_over();
+        half.is_over();
+        good.join().unwrap();
+        served.finish();
+    }
+}
+
+#[test]
+fn who_reads_nothing_or_asks_nothing_is_let_go() {
+    let site = Site::new();
+    for choices in Choices::some() {
+        let _naming = Naming::new(choices);
+        let served = Served::new(choices, &site.place(choices.is_database()), |options| {
+            options.patience =
+                patience(|patience| (patience.send, patience.idle) = (MOMENT, MOMENT));
+        });
+        let mut deaf = Client::narrow(served.address);
+        deaf.say(request("GET", "/huge.bin", ""));
+        let mut idle = Client::to(served.address);
+        assert_eq!(idle.get("/one.txt").status, 200);
+        let mut lingering = Client::to(served.address);
+        assert_eq!(lingering.ask("GET", "/one.txt", "Connection: close\r\n").status, 200);
+        idle.is_over();
+        lingering.is_over();
+        // It has closed altogether, and what is said now is refused.
+        until("it is closed", || !lingering.try_say(b"GET"));
+        until("it is closed, too", || !deaf.try_say(b"G"));
+        let heard = deaf.rest().len();
+        assert!(heard < HUGE, "{heard}");
+        served.finish();
+    }
+}
+
+#[test]
+fn one_too_many_waits() {
+    let site = Site::new();
+    for choices in Choices::some() {
+        let _naming = Naming::new(choices);
+        let served = Served::new(choices, &site.place(choices.is_database()), |options| {
+            (options.most_connections, options.threads) = (2, 1);
+        });
+        for _ in 0..3 {
+            let mut two = [Client::to(served.address), Client::to(served.address)];
+            for _ in 0..3 {
+                two.iter_mut().for_each(|client| assert_eq!(client.get("/one.txt").status, 200));
+            }
+            let mut more: Vec<_> = (0..4).map(|_| Client::to(served.address)).collect();
+            more.iter_mut().for_each(|client| client.say(request("GET", "/ten.txt", "")));
+            for _ in 0..20 {
+                two.iter_mut().for_each(|client| assert_eq!(client.get("/one.txt").status, 200));
+            }
+            for client in &more {
+                client.stream.set_nonblocking(true).unwrap();
+                let heard = client.stream.peek(&mut [0]);
+                assert!(heard.is_err(), "it is served, though there are two already");
+                client.stream.set_nonblocking(false).unwrap();
+            }
+            // Whoever leaves makes room for another, in whatever way he goes.
+            let [first, second] = two;
+            first.reset();
+            drop(second);
+            for mut client in more {
+                assert_eq!(client.answer(false).body, bytes(b"ten.txt", 10));
+            }
+        }
+        assert_eq!(get(served.address, "/one.txt").status, 200);
+        served.finish();
+    }
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[test]
+fn nothing_is_left_of_those_who_went() {
+    alone("files::limits::nothing_is_left_of_those_who_went", || {
+        let site = Site::new();
+        for choices in Choices::some() {
+            let _naming = Naming::new(choices);
+            let before = descriptors();
+            let served = Served::new(choices, &site.place(choices.is_database()), |_| ());
+            wander(served.address, 1, 30);
+            let mut running = 0;
+            until("everything is as it was", || {
+                let last = std::mem::replace(&mut running, descriptors());
+                thread::sleep(Duration::from_millis(5));
+                last == running
+            });
+            for turn in 0..200 {
+                let mut client = Client::narrow(served.address);
+                match turn % 5 {
+                    0 => client.say("GET /huge.bin HTTP/1.1\r\nHost"),
+                    1 => client.say("huge.bin"),
+                    2 => client.say("huge.bin\n"),
+                    3 => drop(client.get("/large.bin")),
+                    _ => client.say(request("GET", "/huge.bin", "").repeat(4)),
+                }
+                if turn % 2 == 0 {
+                    client.reset();
+                }
+            }
+            until("their descriptors are closed", || descriptors() <= running);
+            assert_eq!(get(served.address, "/one.txt").status, 200);
+            served.finish();
+            until("all descriptors are closed", || descriptors() <= before);
+        }
+    });
+}
