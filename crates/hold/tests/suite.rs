@@ -15,4 +15,5 @@ mod pairs;
 mod queues;
 mod replication;
 mod runs;
+mod serve;
 mod watch;

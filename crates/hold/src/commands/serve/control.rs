@@ -14,7 +14,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Sockets at most.
 pub const MOST_SOCKETS: usize = 64;
@@ -88,11 +88,17 @@ impl Supervisor {
     }
 }
 
-/// Whether a worker says something, or is gone, within so long.
+/// Whether the other side says something, or is gone, within so long. A signal does not end it: one comes whenever a worker ends.
 pub fn is_readable(end: &OwnedFd, time: Duration) -> bool {
-    let mut fds = [PollFd::new(end, PollFlags::IN)];
-    let timeout = Timespec::try_from(time).ok();
-    matches!(poll(&mut fds, timeout.as_ref()), Ok(1..))
+    let late = Instant::now() + time;
+    loop {
+        let mut fds = [PollFd::new(end, PollFlags::IN)];
+        let timeout = Timespec::try_from(late.saturating_duration_since(Instant::now())).ok();
+        match poll(&mut fds, timeout.as_ref()) {
+            Err(Errno::INTR) => {}
+            other => return matches!(other, Ok(1..)),
+        }
+    }
 }
 
 /// Whether a worker has said that it serves; false: it is gone.

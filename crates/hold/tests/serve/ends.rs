@@ -1,0 +1,154 @@
+//! How it begins and ends, well or by force.
+
+use super::visitor::{ask, connect, get, simple, try_get};
+use super::{Serving, counted, files, is_gone, kill, site, until};
+use crate::support::beside::Beside;
+use rustix::process::Signal;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// So long after they were written contents are kept.
+const SETTLED: Duration = Duration::from_millis(200);
+
+#[test]
+fn it_says_where_it_listens_serves_and_leaves_nothing() {
+    let ground = site();
+    for options in [&[][..], &["--workers", "3"], &["--loop", "uring", "--requests", "slab"]] {
+        let serving = Serving::start(&ground, "public", options);
+        for (name, contents) in files() {
+            let answer = get(serving.port, &format!("/{name}"));
+            assert!((answer.status, answer.body) == (200, contents), "{name}");
+        }
+        assert_eq!(get(serving.port, "/absent").status, 404);
+        serving.stop();
+        assert_eq!(ground.leftovers(&["public"]), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn it_listens_at_a_path_as_well() {
+    let ground = site();
+    let args =
+        ["serve", "public", "--listen", "unix:./sock", "--listen", "tcp:0", "--format", "json"];
+    let mut beside = Beside::start(&ground, &args);
+    assert!(beside.line().contains("unix:./sock"));
+    let mut stream = UnixStream::connect(ground.path("sock")).expect("a socket");
+    let (name, contents) = files().remove(7);
+    assert_eq!(simple(&mut stream, &name), contents);
+    beside.signal(Signal::INT);
+    let run = beside.end();
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_eq!(ground.leftovers(&["public"]), Vec::<String>::new());
+}
+
+#[test]
+fn everything_is_killed_and_the_cache_is_warm() {
+    let ground = site();
+    let options = ["--hold", "kept", "--workers", "2"];
+    sleep(SETTLED);
+    for round in 0..3 {
+        let serving = Serving::start(&ground, "public", &options);
+        for (name, contents) in files() {
+            assert!(get(serving.port, &format!("/{name}")).body == contents, "{name}");
+        }
+        let count = files().len() as u64;
+        until("all is counted", || counted(&ground, "kept", "requests") == count);
+        let hits = counted(&ground, "kept", "hits");
+        assert_eq!(hits, if round == 0 { 0 } else { count }, "round {round}");
+        assert_eq!(counted(&ground, "kept", "misses"), count - hits);
+        let workers = serving.workers();
+        assert_eq!(workers.len(), 2);
+        // The supervisor first: it would start others.
+        serving.beside.kill();
+        workers.iter().for_each(|&worker| kill(worker));
+        until("all are gone", || workers.iter().all(|&worker| is_gone(worker)));
+        assert_eq!(ground.json(&["check", "kept"])["ok"], true);
+    }
+    let serving = Serving::start(&ground, "public", &options);
+    serving.stop();
+    // It was to be kept.
+    assert_eq!(ground.leftovers(&["public"]), ["kept.hold"]);
+}
+
+#[test]
+fn a_download_is_finished_first() {
+    for kind in ["epoll", "pool", "uring"] {
+        let ground = site();
+        let contents: Vec<u8> = (0..32u32 << 18).flat_map(u32::to_le_bytes).collect();
+        ground.file("public/large.bin", &contents);
+        let serving = Serving::start(&ground, "public", &["--workers", "2", "--loop", kind]);
+        let mut stream = connect(serving.port).expect("it listens");
+        ask(&mut stream, "/large.bin", "").expect("it listens");
+        let mut idle = connect(serving.port).expect("it listens");
+        let mut all = vec![0; 100_000];
+        stream.read_exact(&mut all).expect("the beginning");
+        serving.beside.signal(Signal::TERM);
+        // Who waits for nothing is not waited for; this one is gone when no more is accepted.
+        assert_eq!(idle.read(&mut [0]).expect("the end"), 0);
+        stream.read_to_end(&mut all).expect("the rest");
+        let end = all.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
+        assert!(all[end + 4..] == contents, "{} bytes", all.len());
+        drop(stream);
+        let port = serving.port;
+        let run = serving.beside.end();
+        assert_eq!(run.code, 0, "{run:?}");
+        assert!(try_get(port, "/0.txt").is_err());
+        assert_eq!(ground.leftovers(&["public"]), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn who_does_not_finish_in_time_is_ended() {
+    let ground = site();
+    ground.file("public/large.bin", vec![7; 32 << 20]);
+    let serving = Serving::start(&ground, "public", &["--workers", "1", "--grace", "200ms"]);
+    let mut stream = connect(serving.port).expect("it listens");
+    ask(&mut stream, "/large.bin", "").expect("it listens");
+    stream.read_exact(&mut [0; 1000]).expect("the beginning");
+    serving.stop();
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    assert!(rest.len() < 32 << 20);
+    assert_eq!(ground.leftovers(&["public"]), Vec::<String>::new());
+}
+
+#[test]
+fn workers_end_when_their_supervisor_is_killed() {
+    let ground = site();
+    let serving = Serving::start(&ground, "public", &["--workers", "3"]);
+    assert_eq!(get(serving.port, "/1.txt").status, 200);
+    let (workers, port) = (serving.workers(), serving.port);
+    assert_eq!(workers.len(), 3);
+    serving.beside.kill();
+    until("they have ended", || workers.iter().all(|&worker| is_gone(worker)));
+    assert!(connect(port).is_err(), "somebody listens still");
+    // Whoever comes next finds the hold, and removes it at the end.
+    let serving = Serving::start(&ground, "public", &[]);
+    assert_eq!(get(serving.port, "/1.txt").status, 200);
+    serving.stop();
+    assert_eq!(ground.leftovers(&["public"]), Vec::<String>::new());
+}
+
+#[test]
+fn requests_are_noted() {
+    let ground = site();
+    let options = ["--hold", "kept", "--access-log", "requests", "--workers", "2"];
+    let serving = Serving::start(&ground, "public", &options);
+    assert_eq!(get(serving.port, "/3.txt?a=b").status, 200);
+    assert_eq!(get(serving.port, "/absent").status, 404);
+    simple(&mut connect(serving.port).expect("it listens"), "5.txt");
+    let mut log = String::new();
+    until("all three are noted", || {
+        log = ground.ok(&["log", "dump", "kept", "requests"]);
+        log.lines().filter(|line| line.contains("127.0.0.1")).count() == 3
+    });
+    for part in
+        ["127.0.0.1 \"GET /3.txt?a=b", "\" 200 ", "GET /absent", "\" 404 ", "\"5.txt\" 200 "]
+    {
+        assert!(log.contains(part), "no {part} in {log}");
+    }
+    serving.stop();
+    assert_eq!(ground.ok(&["log", "dump", "kept", "requests"]), log);
+}

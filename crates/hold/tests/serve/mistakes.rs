@@ -1,0 +1,100 @@
+//! What cannot be served, and databases.
+
+use super::visitor::get;
+use super::{Serving, files, site, until};
+use crate::support::Ground;
+use std::fs;
+use std::net::TcpListener;
+
+#[test]
+fn what_cannot_be_served_is_said_and_nothing_is_left() {
+    let ground = site();
+    ground.file(
+        "text.db",
+        "no database at all, but long enough to be read as the head of one".repeat(9),
+    );
+    ground.file("empty.db", "");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = format!("tcp:{}", taken.local_addr().expect("an address").port());
+    let failures: [(&[&str], &str); 7] = [
+        (&["public", "--listen", &port], "in use"),
+        (&["absent"], "absent: there is no such directory"),
+        (&["public/1.txt"], "not a directory"),
+        (&["public", "--files", "sqlite"], "serve-import"),
+        (&["text.db", "--files", "sqlite"], "serve-import"),
+        (&["empty.db", "--files", "sqlite"], "serve-import"),
+        (&["public", "--hold", "no/such/place"], "no/such/place"),
+    ];
+    for (args, says) in failures {
+        let listen: &[&str] = if args.contains(&"--listen") { &[] } else { &["--listen", "tcp:0"] };
+        let err = ground.fails(3, &[&["serve"], args, listen].concat());
+        assert!(err.contains(says), "{args:?}: {err}");
+        assert_eq!(
+            ground.leftovers(&["public", "text.db", "empty.db"]),
+            Vec::<String>::new(),
+            "{args:?}"
+        );
+    }
+    let choices = [
+        ("--loop", "epoll, pool, uring"),
+        ("--requests", "std, hashbrown, slab"),
+        ("--eviction", "none, mutex, lockfree"),
+        ("--cache", "none, std, hashbrown, hold"),
+        ("--files", "sendfile, sqlite"),
+        ("--layout", "tree, zotero"),
+        ("--protocol", "http, simple, both"),
+    ];
+    for (option, valid) in choices {
+        let err = ground.fails(2, &["serve", "public", option, "best"]);
+        assert!(err.contains(valid) && err.contains("best"), "{err}");
+    }
+    for args in [
+        &["serve"][..],
+        &["serve", "public", "--workers", "0"],
+        &["serve", "public", "--listen", "nowhere"],
+        &["serve", "public", "--cache-bytes", "much"],
+        &["serve", "public", "--fresh", "soon"],
+    ] {
+        ground.fails(2, args);
+    }
+}
+
+#[track_caller]
+fn import(ground: &Ground) {
+    let said = ground.json(&["serve-import", "public", "files.db"]);
+    let bytes: u64 = fs::read_dir(ground.path("public"))
+        .expect("a directory")
+        .map(|entry| entry.and_then(|entry| entry.metadata()).expect("a file").len())
+        .sum();
+    assert_eq!((said["files"].as_u64(), said["bytes"].as_u64()), (Some(40), Some(bytes)));
+}
+
+#[test]
+fn a_database_is_served_and_a_new_one_is_noticed() {
+    let ground = site();
+    import(&ground);
+    let options = ["--files", "sqlite", "--fresh", "50ms", "--workers", "2"];
+    let serving = Serving::start(&ground, "files.db", &options);
+    for (name, contents) in files() {
+        assert!(get(serving.port, &format!("/{name}")).body == contents, "{name}");
+    }
+    ground.file("public/7.txt", "changed");
+    fs::rename(ground.path("public/8.txt"), ground.path("public/moved.txt")).expect("a file");
+    import(&ground);
+    let seen = |path: &str| get(serving.port, path).body;
+    until("the change is seen", || {
+        seen("/7.txt") == b"changed" && get(serving.port, "/8.txt").status == 404
+    });
+    // By all workers, from now on.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    for _ in 0..50 {
+        assert_eq!(seen("/7.txt"), b"changed");
+        assert!(seen("/moved.txt") == files()[8].1);
+    }
+    serving.stop();
+    assert_eq!(ground.leftovers(&["public", "files.db"]), Vec::<String>::new());
+    for (args, says) in [(["absent", "x.db"], "absent"), (["public", "no/such/x.db"], "no/such")] {
+        let err = ground.fails(3, &["serve-import", args[0], args[1]]);
+        assert!(err.contains(says), "{err}");
+    }
+}
