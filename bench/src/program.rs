@@ -77,8 +77,9 @@ fn build(cargo: &OsString) -> Result<PathBuf> {
 /// The file that cargo's messages name.
 fn executable(said: &str) -> Option<PathBuf> {
     let messages = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let files = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
-    files.last()
+    let mut files =
+        messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
+    files.next_back()
 }
 
 /// The profile in which this program was built, by the directory that it lies in.
