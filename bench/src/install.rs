@@ -4,7 +4,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-const PACKAGES: [&str; 5] = ["redis-server", "memcached", "nats-server", "g++", "libspdlog-dev"];
+const PACKAGES: [&str; 6] =
+    ["redis-server", "memcached", "nats-server", "nginx", "g++", "libspdlog-dev"];
 
 /// Installs the packages of the servers, and those with which spdlog's driver is compiled. The
 /// benchmark starts servers of its own; those that the packages would start as services it neither

@@ -5,12 +5,14 @@
 //! | [`rival`] | what all systems have in common |
 //! | [`store`] | the two traits that every system with keys and values is reduced to |
 //! | [`messages`] | the two traits that every system that passes messages is reduced to |
+//! | [`served`] | the trait that every system that serves files is reduced to |
 //! | [`rivals`] | one file per system |
 //! | [`workloads`] | one file per workload |
 //! | [`worker`] | the process that does a workload's operations |
 //! | [`team`] | the workers in it, each a thread, who start together |
 //! | [`crew`] | the starting process's end of its workers |
 //! | [`rounds`] | who runs when, and on how many keys |
+//! | [`program`] | the command `hold`, which serves files and asks for them |
 //! | [`report`] | the one JSON object, and the table made from it |
 //! | [`site`], [`machine`], [`install`], [`settings`] | where, on what, with which packages, as asked how |
 //!
@@ -21,10 +23,12 @@ pub mod crew;
 pub mod install;
 pub mod machine;
 pub mod messages;
+pub mod program;
 pub mod report;
 pub mod rival;
 pub mod rivals;
 pub mod rounds;
+pub mod served;
 pub mod settings;
 pub mod site;
 pub mod store;

@@ -20,6 +20,9 @@ pub struct Report {
     pub systems: Vec<System>,
     /// Who could not, and why.
     pub not_run: Vec<String>,
+    /// What casts doubt on single values.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// How it was asked to run.
     pub run: Run,
     /// Every single value.
@@ -94,6 +97,9 @@ pub struct System {
     pub keys_per_worker: u64,
     /// Keys that were asked for; more than it had if it was scaled down to the budget.
     pub keys_asked_per_worker: u64,
+    /// At how many requests per second latencies were taken, by phase; the same for all systems.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rates: Vec<(String, u64)>,
 }
 
 /// Ratios of all rounds: over 1 where Commonhold is better.
@@ -119,6 +125,7 @@ impl Report {
             results: Vec::new(),
             systems: Vec::new(),
             not_run: Vec::new(),
+            notes: Vec::new(),
             run,
             rounds: Vec::new(),
         }
@@ -155,6 +162,9 @@ impl Report {
         }
         if losses.is_empty() {
             let _ = writeln!(out, "  none in this run");
+        }
+        for line in &self.notes {
+            let _ = writeln!(out, "NOTE: {line}");
         }
         for line in &self.not_run {
             let _ = writeln!(out, "NOT RUN: {line}");
@@ -260,6 +270,11 @@ impl Report {
                     about.keys_asked_per_worker
                 )?;
             }
+            if !about.rates.is_empty() {
+                let rates = about.rates.iter().map(|(phase, rate)| format!("{phase} {rate}/s"));
+                let rates: Vec<_> = rates.collect();
+                write!(out, "; latencies at {}", rates.join(", "))?;
+            }
             writeln!(out)?;
         }
         Ok(())
@@ -308,7 +323,7 @@ fn same(one: &Measured, other: &Measured) -> bool {
 
 /// Everything else is a time or a size.
 fn more_is_better(metric: &str) -> bool {
-    metric.ends_with("_per_s")
+    metric.ends_with("_per_s") || metric.ends_with("_per_server_cpu_s")
 }
 
 /// The middle one; the mean of the two in the middle if their number is even.
@@ -325,7 +340,8 @@ fn median(mut values: Vec<f64>) -> f64 {
 fn readable(value: f64, unit: &str) -> String {
     match unit {
         "1/s" if value >= 1e6 => format!("{:.2} M/s", value / 1e6),
-        "1/s" => format!("{:.1} k/s", value / 1e3),
+        "1/s" if value >= 1e4 => format!("{:.1} k/s", value / 1e3),
+        "1/s" => format!("{value:.0} /s"),
         "ns" if value >= 1e6 => format!("{:.2} ms", value / 1e6),
         "ns" if value >= 1e3 => format!("{:.2} us", value / 1e3),
         _ => format!("{value:.1} {unit}"),
@@ -367,7 +383,8 @@ mod tests {
             load_after: 0.0,
         };
         let (results, systems, not_run) = (Vec::new(), Vec::new(), Vec::new());
-        let mut report = Report { machine, results, systems, not_run, run, rounds };
+        let notes = Vec::new();
+        let mut report = Report { machine, results, systems, not_run, notes, run, rounds };
         report.conclude();
         report
     }
@@ -396,6 +413,13 @@ mod tests {
     fn a_loss_is_printed_plainly() {
         let table = report(rates(12e6)).table();
         assert!(table.contains("map.put ops_per_s: 0.50x rival"), "{table}");
+    }
+
+    #[test]
+    fn more_requests_in_a_second_of_the_server_are_better() {
+        let metric = "requests_per_server_cpu_s";
+        let rounds = vec![measured(1, OURS, metric, 60.0), measured(1, "rival", metric, 40.0)];
+        assert_eq!(report(rounds).ratio("rival", "map.put", metric).unwrap().median, 1.5);
     }
 
     #[test]

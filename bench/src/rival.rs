@@ -1,7 +1,8 @@
 //! What all rivals have in common: a name, a version, a place to be set up in.
 //!
 //! What a rival can do is said by two traits more: [`crate::store`] for those that keep keys and
-//! values, [`crate::messages`] for those that pass messages. Invariant: the rounds and the report
+//! values, [`crate::messages`] for those that pass messages, [`crate::served`] for those that serve
+//! files. Invariant: the rounds and the report
 //! know a system only through [`Rival`], so all are run and judged in the same way.
 
 use std::path::Path;
@@ -46,6 +47,20 @@ pub struct Shape {
     pub in_file: bool,
     /// Time every put by itself. Costs a clock reading each.
     pub latency: bool,
+    /// In workloads with a pace, what each phase does, the same for all systems. Empty in the pilot.
+    #[serde(default)]
+    pub loads: Vec<Load>,
+}
+
+/// What a phase asks of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// Requests, each as soon as one before it is answered.
+    pub closed: u64,
+    /// Requests at the rate.
+    pub paced: u64,
+    /// So many per second.
+    pub rate: u64,
 }
 
 /// One system in one setting.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: within a round every system runs once, each on a fresh store that is removed before
 //! the next begins; so neighbours in a round saw the same minute of the machine. Before the rounds,
-//! a short pilot of each system tells how many keys fit into the budget.
+//! a short pilot of each system tells how many keys fit into the budget, or at which pace all can go.
 
 use std::{
     fs,
@@ -39,6 +39,8 @@ struct Entry {
     workload: &'static dyn Workload,
     shape: Shape,
     asked_keys: u64,
+    /// What the pilot told of each phase, in workloads that have a pace.
+    paces: Vec<f64>,
 }
 
 /// Measures everything that the settings ask for.
@@ -60,6 +62,7 @@ pub fn run(settings: &Settings) -> Result<Report> {
             entries.push(bench.plan(rival, workload, settings)?);
         }
     }
+    agree(&mut entries, settings.budget);
     for entry in &entries {
         report.systems.push(entry.about()?);
     }
@@ -71,7 +74,9 @@ pub fn run(settings: &Settings) -> Result<Report> {
                 entry.workload.name(),
                 entry.rival.name()
             );
-            report.rounds.extend(bench.measure(entry, round)?);
+            let (measured, notes) = bench.measure(entry, round)?;
+            report.rounds.extend(measured);
+            report.notes.extend(notes);
         }
     }
     report.conclude();
@@ -151,29 +156,34 @@ impl Bench {
     ) -> Result<Entry> {
         let shape = workload.shape(settings.shape());
         let asked_keys = shape.keys;
-        let mut entry = Entry { rival, workload, shape, asked_keys };
+        let mut entry = Entry { rival, workload, shape, asked_keys, paces: Vec::new() };
         entry.shape.keys = asked_keys.min(PILOT_KEYS);
         eprintln!("pilot: {}, {}", workload.name(), rival.name());
-        let mut slowest = 0.0_f64;
+        let (mut slowest, mut paces) = (0.0_f64, Vec::new());
         self.phases(&entry, |phase, done, _| {
             // A phase that pauses takes its time, however many keys there are.
             if workload.rate(phase).is_some() {
                 slowest = slowest.max(seconds(done) / entry.shape.keys as f64);
             }
+            let figures = done.findings.figures.iter();
+            let pace = figures.filter(|one| Some(one.metric.as_str()) == workload.pace());
+            paces.extend(pace.map(|one| one.value));
             Ok(())
         })?;
         entry.shape.keys = affordable(asked_keys, settings.budget, slowest);
+        entry.paces = paces;
         Ok(entry)
     }
 
-    /// One system once: all phases on a fresh store.
-    fn measure(&mut self, entry: &Entry, round: u32) -> Result<Vec<Measured>> {
-        let mut all = Vec::new();
+    /// One system once: all phases on a fresh store. What was measured, and what casts doubt on it.
+    fn measure(&mut self, entry: &Entry, round: u32) -> Result<(Vec<Measured>, Vec<String>)> {
+        let (mut all, mut notes) = (Vec::new(), Vec::new());
+        let name = entry.rival.name();
         self.phases(entry, |phase, done, memory_bytes| {
             let mut add = |metric: &str, value: f64, unit: &str| {
                 all.push(Measured {
                     round,
-                    system: entry.rival.name().to_owned(),
+                    system: name.to_owned(),
                     workload: format!("{}.{phase}", entry.workload.name()),
                     metric: metric.to_owned(),
                     value,
@@ -197,9 +207,14 @@ impl Bench {
                     add(of.metric, value, "ns");
                 }
             }
+            for figure in &done.findings.figures {
+                add(&figure.metric, figure.value, &figure.unit);
+            }
+            let place = format!("round {round}, {}.{phase}, {name}", entry.workload.name());
+            notes.extend(done.findings.notes.iter().map(|note| format!("{place}: {note}")));
             Ok(())
         })?;
-        Ok(all)
+        Ok((all, notes))
     }
 
     /// Runs all phases; hands each phase's name, what was done and the store's memory to `each`.
@@ -233,6 +248,20 @@ impl Bench {
     }
 }
 
+/// In workloads that have a pace, gives all systems the same load: what the slowest can bear.
+fn agree(entries: &mut [Entry], budget_seconds: f64) {
+    let paces: Vec<_> =
+        entries.iter().map(|entry| (entry.workload.name(), entry.paces.clone())).collect();
+    for Entry { workload, shape, paces: own, .. } in entries {
+        let of_all = || paces.iter().filter(|(name, _)| *name == workload.name());
+        let slowest = |phase: usize| {
+            of_all().filter_map(|(_, paces)| paces.get(phase)).copied().reduce(f64::min)
+        };
+        let loads = (0..own.len()).filter_map(slowest);
+        shape.loads = loads.map(|pace| workload.load(pace, budget_seconds, shape.keys)).collect();
+    }
+}
+
 impl Entry {
     fn about(&self) -> Result<System> {
         let sharing = self.rival.sharing();
@@ -249,7 +278,14 @@ impl Entry {
             counts: self.workload.counts().to_owned(),
             keys_per_worker: self.shape.keys,
             keys_asked_per_worker: self.asked_keys,
+            rates: self.rates(),
         })
+    }
+
+    /// The rate of each phase that has one.
+    fn rates(&self) -> Vec<(String, u64)> {
+        let names = self.workload.phases().iter().map(|phase| (*phase).to_owned());
+        names.zip(self.shape.loads.iter().map(|load| load.rate)).collect()
     }
 }
 

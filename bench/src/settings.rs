@@ -21,6 +21,7 @@ Examples:
   commonhold-bench run map --keys 10000000 --rival lmdb-batch-1000
   commonhold-bench run channel queue log         messages only
   commonhold-bench run replicate                 one table, sixteen that follow it
+  commonhold-bench run files --budget 5          a file server beside nginx
   commonhold-bench run --json results.json       and keep the numbers
   commonhold-bench table results.json            the table again
   commonhold-bench list                          the rivals, and which of them can run here";
@@ -37,8 +38,8 @@ pub enum Verb {
     },
     /// List the rivals: version, settings, and whether they can run here.
     List,
-    /// Install redis-server, memcached, nats-server and what spdlog's driver needs from Debian's packages. Only
-    /// root can.
+    /// Install redis-server, memcached, nats-server, nginx and what spdlog's driver needs from Debian's packages.
+    /// Only root can.
     Install,
     /// One worker of a run; `run` starts it.
     #[command(hide = true)]
@@ -48,9 +49,9 @@ pub enum Verb {
 /// How to measure.
 #[derive(Args, Clone, Debug)]
 pub struct Settings {
-    /// Which workloads: map, loop, private, channel, broadcast, queue, log, replicate. All of them unless given.
+    /// Which workloads: map, loop, private, channel, broadcast, queue, log, replicate, files. All of them unless given.
     pub workloads: Vec<String>,
-    /// Keys, messages, moves or lines of all workers together. `loop` does twice as many iterations.
+    /// Keys, messages, moves, lines or requests of all workers together. `loop` does twice as many iterations.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 31))]
     pub keys: u64,
     /// Workers at the same time in `map`, writers in `log`: processes, or threads where a rival cannot
@@ -111,6 +112,7 @@ impl Settings {
             fixed: self.fixed,
             in_file: false,
             latency: self.latency,
+            loads: Vec::new(),
         }
     }
 

@@ -11,9 +11,14 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::{
     messages::{Carrier, Port},
     rivals,
+    served::Host,
     store::Store,
     worker::{Answer, Done, Job, say},
-    workloads::{self, OfMessages, OfStores, driver::Driver, tally::Tally},
+    workloads::{
+        self, OfMessages, OfServers, OfStores,
+        driver::Driver,
+        tally::{Findings, Tally},
+    },
 };
 
 /// All workers of a process.
@@ -27,14 +32,15 @@ pub trait Team {
 
 /// Opens everything for a job.
 pub fn open(job: Job) -> Result<Box<dyn Team>> {
-    match workloads::of_stores(&job.workload) {
-        Some(workload) => Ok(Box::new(Stores::open(workload, job)?)),
-        None => {
-            let workload = workloads::of_messages(&job.workload)?;
-            let rival = rivals::carrier(&job.rival, &job.workload)?;
-            Ok(Box::new(Ports::open(workload, rival, job)?))
-        }
+    if let Some(workload) = workloads::of_stores(&job.workload) {
+        return Ok(Box::new(Stores::open(workload, job)?));
     }
+    if let Some(workload) = workloads::of_servers(&job.workload) {
+        return Ok(Box::new(Served { workload, host: rivals::host(&job.rival)?, job }));
+    }
+    let workload = workloads::of_messages(&job.workload)?;
+    let rival = rivals::carrier(&job.rival, &job.workload)?;
+    Ok(Box::new(Ports::open(workload, rival, job)?))
 }
 
 struct Stores {
@@ -111,6 +117,29 @@ impl Team for Ports {
     }
 }
 
+/// One server after the other, each with its client: this process only looks on.
+struct Served {
+    workload: &'static dyn OfServers,
+    host: &'static dyn Host,
+    job: Job,
+}
+
+impl Team for Served {
+    fn run(&mut self, phase: &str) -> Result<Done> {
+        let Served { workload, host, job } = self;
+        ensure!(job.threads == 1, "a server has one who asks");
+        let start_ns = now_ns();
+        // On this thread, which outlives the server.
+        let findings = workload.run(phase, *host, &job.shape, &job.site)?;
+        let tally = Tally { operations: findings.operations, ..Tally::new(false)? };
+        Ok(Done { findings, ..done(start_ns, now_ns(), &tally) })
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// The others wait for this one's messages and would do so for ever.
 fn give_up(error: &anyhow::Error) -> ! {
     // If even that cannot be said, the end of this process says it.
@@ -170,5 +199,6 @@ fn done(start_ns: u64, end_ns: u64, tally: &Tally) -> Done {
         absent: tally.absent,
         resident_bytes: 0,
         times: times.unwrap_or_default(),
+        findings: Findings::default(),
     }
 }

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
-use crate::{machine::resident_bytes, rival::Shape, team};
+use crate::{machine::resident_bytes, rival::Shape, team, workloads::tally::Findings};
 
 /// What a worker process is for. The first line it reads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -74,6 +74,8 @@ pub struct Done {
     pub resident_bytes: u64,
     /// What was timed one by one, in nanoseconds, each with its count.
     pub times: Vec<(u64, u64)>,
+    /// What a client found of a server.
+    pub findings: Findings,
 }
 
 /// The worker's whole life.
@@ -123,6 +125,8 @@ impl Done {
         self.absent += other.absent;
         self.resident_bytes += other.resident_bytes;
         self.times.extend(other.times);
+        self.findings.figures.extend(other.findings.figures);
+        self.findings.notes.extend(other.findings.notes);
         self
     }
 }
@@ -141,6 +145,7 @@ mod tests {
             absent: 1,
             resident_bytes: 5,
             times: vec![(1, 1)],
+            findings: Findings::default(),
         };
         let both = part(5, 20).beside(part(3, 9));
         assert_eq!((both.start_ns, both.end_ns, both.operations, both.absent), (3, 20, 20, 2));

@@ -29,6 +29,7 @@ fn shape(workload: &str) -> Shape {
         fixed: false,
         in_file: false,
         latency: false,
+        loads: Vec::new(),
     };
     workloads::named(workload).unwrap().shape(asked)
 }

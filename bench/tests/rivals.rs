@@ -18,7 +18,8 @@ const KEYS: u32 = 500;
 
 fn shape(workers: u64) -> Shape {
     let keys = u64::from(KEYS);
-    Shape { workers, keys, order: Order::Own, fixed: false, in_file: false, latency: false }
+    let order = Order::Own;
+    Shape { workers, keys, order, fixed: false, in_file: false, latency: false, loads: Vec::new() }
 }
 
 /// Opens a fresh store for as many workers and lets `story` use them.

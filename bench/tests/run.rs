@@ -12,7 +12,7 @@ use std::{
 use commonhold_bench::rivals;
 use serde_json::Value;
 
-use crate::absent;
+use crate::{absent, files};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_commonhold-bench");
 
@@ -62,6 +62,16 @@ fn every_workload_runs_over_every_rival() {
         "broadcast.stream",
         "channel.ping",
         "channel.stream",
+        "files.128KiB.one",
+        "files.128KiB.two",
+        "files.16KiB.one",
+        "files.16KiB.two",
+        "files.1KiB.one",
+        "files.1KiB.two",
+        "files.1MiB.one",
+        "files.1MiB.two",
+        "files.mixed.one",
+        "files.mixed.two",
         "log.burst",
         "log.flood",
         "loop.set_get",
@@ -135,6 +145,32 @@ fn messages_pass_between_many_workers() {
 }
 
 #[test]
+fn files_are_asked_for_at_the_same_rate_of_all_servers() {
+    let all = results(&["files", "--keys", "400", "--rounds", "1", "--budget", "0.3"]);
+    let systems = all["systems"].as_array().unwrap();
+    for phase in ["files.1KiB.one", "files.1MiB.two", "files.mixed.two"] {
+        for metric in [
+            "requests_per_server_cpu_s",
+            "requests_per_s",
+            "latency_ns_p50",
+            "latency_ns_p99",
+            "latency_ns_p999",
+            "paced_requests_per_server_cpu_s",
+        ] {
+            assert_eq!(values(&all, phase, metric), systems.len(), "{phase} {metric}");
+        }
+    }
+    for system in systems {
+        assert_eq!(system["rates"].as_array().unwrap().len(), 10);
+        assert_eq!(system["rates"], systems[0]["rates"]);
+        assert!(system["rates"][0][1].as_u64().unwrap() > 0);
+    }
+    // So few requests are too little work to be told from ticks, which must be said.
+    let notes = all["notes"].as_array().unwrap();
+    assert!(notes.iter().any(|note| note.as_str().unwrap().contains("ticks")), "{notes:?}");
+}
+
+#[test]
 fn lines_of_more_writers_than_processors_all_arrive() {
     let all = results(&["log", "--keys", "20000", "--rounds", "1", "--processes", "5"]);
     let systems = all["systems"].as_array().unwrap();
@@ -194,6 +230,36 @@ fn processes_with(word: &str) -> Vec<String> {
     let lines = all.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
     let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
     lines.filter(|line| line.contains(word)).collect()
+}
+
+/// Kills a run when it has started servers with workers of their own.
+#[test]
+fn a_killed_run_leaves_no_servers_workers() {
+    let directory = memory_directory();
+    let mut run = Command::new(PROGRAM)
+        .args(["run", "files", "--keys", "1000000", "--rounds", "1000", "--budget", "5", "--dir"])
+        .arg(directory.path())
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(run.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let systems = rivals::hosts().iter().filter(|rival| rival.missing().is_none()).count();
+    // The pilots of all but the last, whose servers run soon.
+    lines.filter(|line| line.starts_with("pilot")).nth(systems - 1).expect("a pilot");
+    let start = std::time::Instant::now();
+    let family = loop {
+        // Worker, supervisor or master, its worker, the client.
+        let family = files::descendants(run.id());
+        if family.len() >= 4 || start.elapsed().as_secs() > 60 {
+            break family;
+        }
+        std::thread::yield_now();
+    };
+    assert!(family.len() >= 4, "{family:?}");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    files::await_end(&family);
 }
 
 /// Kills a run in its rounds, when its server and its workers run; returns its directory.

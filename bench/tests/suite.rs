@@ -3,6 +3,7 @@
 
 mod absent;
 
+mod files;
 mod messages;
 mod rivals;
 mod run;

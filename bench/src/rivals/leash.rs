@@ -22,12 +22,18 @@ const LOOK: &str = r#"[ "$PPID" = "$1" ] || exit 1; shift; exec "$@""#;
 
 /// A command that runs `program`, to be given its arguments.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
-    command_of(process::id(), program)
+    command_of(process::id(), "KILL", program)
 }
 
-fn command_of(parent: u32, program: impl AsRef<OsStr>) -> Command {
+/// The same for a program that has children of its own, and ends them when it is told to end: it is
+/// told by SIGTERM. Killed, it would leave them behind.
+pub fn family_command(program: impl AsRef<OsStr>) -> Command {
+    command_of(process::id(), "TERM", program)
+}
+
+fn command_of(parent: u32, signal: &str, program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(LAUNCHER);
-    command.args(["--pdeathsig", "KILL", "sh", "-c", LOOK, "sh", &parent.to_string()]);
+    command.args(["--pdeathsig", signal, "sh", "-c", LOOK, "sh", &parent.to_string()]);
     command.arg(program);
     command
 }
@@ -69,7 +75,7 @@ mod tests {
     #[test]
     fn a_starter_that_died_before_the_kernel_was_told_is_noticed() {
         // For the child it is the same: its parent is another one than the one that it was told.
-        let mut child = started(command_of(process::id() + 1, "sh"));
+        let mut child = started(command_of(process::id() + 1, "KILL", "sh"));
         let mut said = String::new();
         child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
         assert_eq!(said, "", "the program ran");

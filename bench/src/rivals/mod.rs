@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result, bail};
 
-use crate::{messages::Carrier, rival::Rival, store::Keeper};
+use crate::{messages::Carrier, rival::Rival, served::Host, store::Keeper};
 
 mod array_queue;
 mod bus;
@@ -14,17 +14,19 @@ mod commonhold_channel;
 mod commonhold_log;
 mod commonhold_origin;
 mod commonhold_queue;
+mod commonhold_serve;
 mod followers;
 mod hashbrown;
 #[cfg(feature = "iceoryx2")]
 mod iceoryx;
-mod leash;
+pub mod leash;
 #[cfg(not(feature = "iceoryx2"))]
 mod left_out;
 mod lmdb;
 mod memcached;
 mod mutex_file;
 mod nats;
+mod nginx;
 mod redb;
 mod redis;
 mod redis_replicas;
@@ -76,6 +78,8 @@ static CARRIERS: &[&dyn Carrier] = &[
     &nats::Nats,
 ];
 
+static HOSTS: [&dyn Host; 2] = [&commonhold_serve::CommonholdServe, &nginx::Nginx];
+
 /// Those that keep keys and values, Commonhold first.
 pub fn keepers() -> &'static [&'static dyn Keeper] {
     &KEEPERS
@@ -86,10 +90,16 @@ pub fn carriers() -> &'static [&'static dyn Carrier] {
     CARRIERS
 }
 
+/// Those that serve files, Commonhold first.
+pub fn hosts() -> &'static [&'static dyn Host] {
+    &HOSTS
+}
+
 /// All of them. Commonhold is there several times, once for each of its structures.
 pub fn all() -> impl Iterator<Item = &'static dyn Rival> {
     let keepers = KEEPERS.iter().map(|one| *one as &dyn Rival);
-    keepers.chain(CARRIERS.iter().map(|one| *one as &dyn Rival))
+    let carriers = CARRIERS.iter().map(|one| *one as &dyn Rival);
+    keepers.chain(carriers).chain(HOSTS.iter().map(|one| *one as &dyn Rival))
 }
 
 /// The keeper of that name.
@@ -109,6 +119,14 @@ pub fn carrier(name: &str, workload: &str) -> Result<&'static dyn Carrier> {
     carriers
         .find(|rival| rival.name() == name && rival.plays(workload))
         .with_context(|| unknown(name))
+}
+
+/// The host of that name.
+///
+/// # Errors
+/// If there is none; the message lists the rivals that there are.
+pub fn host(name: &str) -> Result<&'static dyn Host> {
+    HOSTS.iter().copied().find(|rival| rival.name() == name).with_context(|| unknown(name))
 }
 
 /// What to say to a name that no rival has.

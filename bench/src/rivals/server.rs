@@ -1,7 +1,9 @@
-//! A server that the benchmark starts for itself, on a unix socket in the run's own directory.
+//! A server that the benchmark starts for itself, on a unix socket in the run's own directory, or on
+//! the loopback interface if it has no such sockets or is not used by them.
 //!
 //! Invariant: it ends with the [`Server`], by its own process id, and by its [`leash`] if the
-//! benchmark itself is killed. No network, no configuration file of the machine, no saving to disk.
+//! benchmark itself is killed; one that has workers of its own is asked to end, so that it ends them,
+//! and is waited for. Nothing beyond this machine, no configuration file of the machine, no saving to disk.
 //! Called by the rivals that are servers.
 
 use std::{
@@ -14,15 +16,19 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::leash;
 
 const START_LIMIT: Duration = Duration::from_secs(20);
 const BETWEEN_TRIES: Duration = Duration::from_millis(2);
+/// How long one that has workers may take to end them.
+const END_LIMIT: Duration = Duration::from_secs(15);
 
 /// A running server.
 pub struct Server {
     child: Child,
+    has_workers: bool,
 }
 
 impl Server {
@@ -40,26 +46,24 @@ impl Server {
         log: &Path,
         answers: &dyn Fn() -> bool,
     ) -> Result<Server> {
-        let output = fs::File::create(log).context("cannot make the server's log file")?;
-        let child = leash::command(program)
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .spawn()
-            .with_context(|| format!("cannot start {program}"))?;
-        let mut server = Server { child };
-        server.await_answer(program, log, answers)?;
-        Ok(server)
+        let server =
+            Server { child: started(leash::command(program), arguments, log)?, has_workers: false };
+        server.awaited(program, log, answers)
+    }
+
+    /// The same for a server that has workers of its own.
+    pub fn start_family(
+        program: &str,
+        arguments: &[String],
+        log: &Path,
+        answers: &dyn Fn() -> bool,
+    ) -> Result<Server> {
+        let child = started(leash::family_command(program), arguments, log)?;
+        Server { child, has_workers: true }.awaited(program, log, answers)
     }
 
     /// No server can tell an unrelated process that it listens, so this asks until it does.
-    fn await_answer(
-        &mut self,
-        program: &str,
-        log: &Path,
-        answers: &dyn Fn() -> bool,
-    ) -> Result<()> {
+    fn awaited(mut self, program: &str, log: &Path, answers: &dyn Fn() -> bool) -> Result<Server> {
         let start = Instant::now();
         while !answers() {
             let ended = self.child.try_wait().context("cannot ask after the server")?;
@@ -70,17 +74,36 @@ impl Server {
             }
             thread::sleep(BETWEEN_TRIES);
         }
-        Ok(())
+        Ok(self)
     }
 
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
+
+    /// Asks it to end, and waits until it has. An error means that it has ended already.
+    fn ask_to_end(&mut self) {
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let start = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) && start.elapsed() < END_LIMIT {
+            thread::sleep(BETWEEN_TRIES);
+        }
+    }
+}
+
+/// Starts it; what it says goes to the file `log`.
+fn started(mut command: Command, arguments: &[String], log: &Path) -> Result<Child> {
+    let output = fs::File::create(log).context("cannot make the server's log file")?;
+    command.args(arguments).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+    command.spawn().context("cannot start a server")
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if self.has_workers {
+            self.ask_to_end();
+        }
         // It holds nothing worth a polite end. An error means that it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();

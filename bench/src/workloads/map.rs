@@ -83,7 +83,8 @@ mod tests {
     use super::*;
 
     fn shape(order: Order) -> Shape {
-        Shape { workers: 3, keys: 100, order, fixed: false, in_file: false, latency: false }
+        let loads = Vec::new();
+        Shape { workers: 3, keys: 100, order, fixed: false, in_file: false, latency: false, loads }
     }
 
     #[test]

@@ -1,21 +1,27 @@
 //! The workloads, one file each, and the list of them.
 //!
 //! A workload knows its phases and what each worker does in them. Those over stores are steps that
-//! [`driver`] carries to a store; those over messages use a port themselves. The team calls them,
+//! [`driver`] carries to a store; those over messages use a port themselves; those over servers have a
+//! client that is a program of its own. The team calls them,
 //! the rounds ask them how they want to be run.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::{messages::Port, rival::Shape};
+use crate::{
+    messages::Port,
+    rival::{Load, Shape},
+    served::Host,
+};
 use driver::Driver;
-use tally::Tally;
+use tally::{Findings, Tally};
 
 mod broadcast;
 mod channel;
 mod decimal_loop;
 pub mod driver;
+pub mod files;
 pub mod log;
 mod map;
 pub mod message;
@@ -53,6 +59,18 @@ pub trait Workload: Sync {
     /// The metric of operations per second; `None` if the phase pauses, so that it says nothing.
     fn rate(&self, _phase: &str) -> Option<&'static str> {
         Some("ops_per_s")
+    }
+
+    /// The metric that the pilot is to tell of every phase, if the phases are to be of equal load: the
+    /// slowest system sets the pace of all.
+    fn pace(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// What a phase does at the slowest one's pace, in so many seconds and with so many requests at
+    /// most, if there is a pace.
+    fn load(&self, _pace: f64, _budget_seconds: f64, _most: u64) -> Load {
+        Load::default()
     }
 
     /// What is reported of single times, if there are any.
@@ -103,10 +121,19 @@ pub trait OfMessages: Workload {
 static OF_MESSAGES: [&dyn OfMessages; 5] =
     [&channel::Channel, &broadcast::Broadcast, &queue::Queue, &log::Log, &replicate::Replicate];
 
+/// A workload over servers.
+pub trait OfServers: Workload {
+    /// Starts a server, has it asked, and ends it. In the pilot only for its pace.
+    fn run(&self, phase: &str, host: &dyn Host, shape: &Shape, site: &Path) -> Result<Findings>;
+}
+
+static OF_SERVERS: [&dyn OfServers; 1] = [&files::Files];
+
 /// All of them.
 pub fn all() -> impl Iterator<Item = &'static dyn Workload> {
     let stores = OF_STORES.iter().map(|one| *one as &dyn Workload);
-    stores.chain(OF_MESSAGES.iter().map(|one| *one as &dyn Workload))
+    let messages = OF_MESSAGES.iter().map(|one| *one as &dyn Workload);
+    stores.chain(messages).chain(OF_SERVERS.iter().map(|one| *one as &dyn Workload))
 }
 
 /// The names of all of them.
@@ -125,6 +152,11 @@ pub fn named(name: &str) -> Result<&'static dyn Workload> {
 /// The one of that name, if it is over stores.
 pub fn of_stores(name: &str) -> Option<&'static dyn OfStores> {
     OF_STORES.iter().copied().find(|workload| workload.name() == name)
+}
+
+/// The one of that name, if it is over servers.
+pub fn of_servers(name: &str) -> Option<&'static dyn OfServers> {
+    OF_SERVERS.iter().copied().find(|workload| workload.name() == name)
 }
 
 /// The one of that name, which is over messages.

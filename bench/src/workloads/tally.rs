@@ -1,9 +1,10 @@
-//! What a worker did and saw in one phase.
+//! What a worker did and saw in one phase; or, of a server, what its client found.
 //!
 //! The workloads fill it in; the team makes one for each worker and adds them up.
 
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 
 /// What a worker did and saw.
 pub struct Tally {
@@ -34,5 +35,34 @@ impl Tally {
     pub fn record(&mut self, nanoseconds: u64) -> Result<()> {
         let Some(times) = &mut self.times else { return Ok(()) };
         times.record(nanoseconds).context("cannot record a time")
+    }
+}
+
+/// What a client found of a server that it did not only count and time.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Findings {
+    /// Requests that were answered, and rightly so.
+    pub operations: u64,
+    /// What is reported as it is.
+    pub figures: Vec<Figure>,
+    /// What casts doubt on a figure.
+    pub notes: Vec<String>,
+}
+
+/// One figure.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Figure {
+    /// Its metric.
+    pub metric: String,
+    /// How much.
+    pub value: f64,
+    /// Of what.
+    pub unit: String,
+}
+
+impl Findings {
+    /// Adds one.
+    pub fn figure(&mut self, metric: &str, value: f64, unit: &str) {
+        self.figures.push(Figure { metric: metric.to_owned(), value, unit: unit.to_owned() });
     }
 }

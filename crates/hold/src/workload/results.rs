@@ -29,7 +29,8 @@ pub struct Measured {
 struct Place {
     #[serde(flatten)]
     machine: Machine,
-    memory: Memory,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<Memory>,
 }
 
 /// Everything one benchmark found.
@@ -42,7 +43,13 @@ pub struct Results {
 impl Results {
     /// No results yet, on this machine.
     pub fn here() -> Results {
-        let machine = Place { machine: Machine::here(), memory: memory::measure() };
+        let machine = Place { machine: Machine::here(), memory: Some(memory::measure()) };
+        Results { machine, results: Vec::new() }
+    }
+
+    /// The same without a look at the machine's memory, which takes longer than a short run.
+    pub fn here_in_short() -> Results {
+        let machine = Place { machine: Machine::here(), memory: None };
         Results { machine, results: Vec::new() }
     }
 
@@ -67,7 +74,8 @@ impl Results {
 
     /// Where it was measured, for people.
     pub fn place(&self) -> String {
-        format!("{}\n{}", self.machine.machine.line(), self.machine.memory.line())
+        let memory = self.machine.memory.map(|memory| format!("\n{}", memory.line()));
+        format!("{}{}", self.machine.machine.line(), memory.unwrap_or_default())
     }
 
     /// The one JSON object.

@@ -101,6 +101,10 @@ pub struct Args {
         value_parser = sizes::bytes, help_heading = "A directory to try")]
     sizes: Vec<u64>,
 
+    /// Leave out the machine's memory, for programs that start many short runs
+    #[arg(long, hide = true)]
+    memory_unmeasured: bool,
+
     /// The order of the process that becomes the server, which `hold bench` starts by itself
     #[arg(long, value_name = "ORDER", hide = true)]
     worker: Option<String>,
@@ -144,7 +148,10 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
 
 fn run_once(args: &Args, ground: &Ground, json: bool) -> Result<()> {
     let measured = measure(args, ground, &args.serving.combination())?;
-    let mut results = Results::here();
+    let mut results = match args.memory_unmeasured {
+        true => Results::here_in_short(),
+        false => Results::here(),
+    };
     report::add(&mut results, &args.serving.system(), &args.workload(), &measured);
     if let Some(path) = &args.plot {
         report::draw(args, &ground.requests, &measured, path, &results.place())?;

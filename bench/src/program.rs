@@ -1,0 +1,109 @@
+//! The command `hold`, as users build it: a server of files, and the client that asks every server.
+//!
+//! It is built by cargo from the sources that this program was built from, in the same profile, so
+//! that what is measured is never older than they are; that takes a moment if there is nothing to do.
+//! Where the sources or cargo are gone, the `hold` beside this program or in the search path must do.
+//! Called by what prepares a workload, before anything is measured.
+
+use std::{
+    env,
+    ffi::OsString,
+    io::Read,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::OnceLock,
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::rivals::{leash, server::find};
+
+const NAME: &str = "hold";
+/// Of the workspace that it belongs to.
+const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// The program, built if need be; once in each process.
+pub fn hold() -> Result<PathBuf> {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(found) = FOUND.get() {
+        return Ok(found.clone());
+    }
+    let program = match builder() {
+        Some(cargo) => build(&cargo)?,
+        None => existing().with_context(|| format!("there is no {NAME}"))?,
+    };
+    Ok(FOUND.get_or_init(|| program).clone())
+}
+
+/// Why there is none, and what to do about it; `None` if there is, or can be.
+pub fn missing() -> Option<String> {
+    let missing = builder().is_none() && existing().is_none();
+    let why =
+        || format!("{NAME} is neither here nor can it be built: cargo install --path crates/hold");
+    missing.then(why).or_else(leash::missing)
+}
+
+/// Cargo, if there is something to build.
+fn builder() -> Option<OsString> {
+    let sources = Path::new(WORKSPACE).join("crates").join(NAME);
+    // Cargo tells its children which one it is.
+    let cargo = env::var_os("CARGO").or_else(|| find("cargo").map(Into::into));
+    cargo.filter(|_| sources.is_dir())
+}
+
+fn existing() -> Option<PathBuf> {
+    let beside = env::current_exe().ok().map(|ours| ours.with_file_name(NAME));
+    beside.filter(|file| file.is_file()).or_else(|| find(NAME))
+}
+
+fn build(cargo: &OsString) -> Result<PathBuf> {
+    let mut building = leash::command(cargo)
+        // The profile of the tests is in the settings there.
+        .current_dir(WORKSPACE)
+        .args(["build", "--quiet", "--package", NAME, "--bin", NAME])
+        .args(["--profile", profile(), "--message-format", "json-render-diagnostics"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start cargo")?;
+    let mut said = String::new();
+    building.stdout.take().context("cargo has no output")?.read_to_string(&mut said)?;
+    let status = building.wait().context("cannot wait for cargo")?;
+    ensure!(status.success(), "cargo cannot build {NAME}: {status}");
+    executable(&said).with_context(|| format!("cargo does not say where {NAME} is"))
+}
+
+/// The file that cargo's messages name.
+fn executable(said: &str) -> Option<PathBuf> {
+    let messages = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut files =
+        messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
+    files.next_back()
+}
+
+/// The profile in which this program was built, by the directory that it lies in.
+fn profile() -> &'static str {
+    let ours = env::current_exe().unwrap_or_default();
+    let folders = ours.parent().into_iter().flat_map(Path::ancestors);
+    let names = folders.filter_map(|folder| folder.file_name()?.to_str());
+    match names.into_iter().find(|name| *name != "deps") {
+        Some("debug") => "dev",
+        Some("checked") => "checked",
+        _ => "release",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargos_messages_are_understood() {
+        let said = "{\"reason\":\"compiler-artifact\",\"executable\":null}\n\
+            {\"reason\":\"compiler-artifact\",\"executable\":\"/target/release/hold\"}\n\
+            {\"reason\":\"build-finished\",\"success\":true}\n";
+        assert_eq!(executable(said), Some(PathBuf::from("/target/release/hold")));
+        assert_eq!(executable("{}\n"), None);
+    }
+}

@@ -1,0 +1,64 @@
+//! What every system that serves files is reduced to: a [`Host`] that starts a server of a directory.
+//!
+//! Invariant: as in [`crate::store`], the workload knows a system only through this trait. All that
+//! is asked of a server is asked over its network protocol by the same client, which is a program of
+//! its own; so there is nothing here but where it listens and which process it is. Rivals implement
+//! it; the team calls it, and the tests do.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::{program, rival::Rival, rivals::server::Server, workloads::files::sets::SETS};
+
+/// A rival that serves the files of a directory by HTTP/1.1.
+pub trait Host: Rival {
+    /// Starts a server of the files in `files` with so many workers, and returns when it answers.
+    /// What it writes goes to `place`, an empty directory. The calling thread must outlive it.
+    fn start(&self, ground: &Ground, place: &Path, files: &Path, workers: u64) -> Result<Service>;
+}
+
+/// A server that answers. It ends when this is dropped, with all its processes.
+pub struct Service {
+    /// Its first process, from which all its others descend.
+    pub server: Server,
+    /// Where it listens, as `hold bench files --address` is told it.
+    pub address: String,
+}
+
+/// What the servers of one turn, and their client, work with.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ground {
+    /// `hold`: the client in any case.
+    pub program: PathBuf,
+    /// A directory for each set of files, under the set's name.
+    pub files: PathBuf,
+}
+
+impl Ground {
+    /// Makes the files in `site`, so many in each set at most. What every host's `prepare` is.
+    pub fn make(site: &Path, most_files: u64) -> Result<Ground> {
+        let ground = Ground { program: program::hold()?, files: site.join("files") };
+        fs::create_dir(&ground.files).context("cannot make a directory for the files")?;
+        for set in &SETS {
+            set.make(&ground, most_files)?;
+        }
+        let note = serde_json::to_vec(&ground)?;
+        fs::write(note_in(site), note).context("cannot note where the files are")?;
+        Ok(ground)
+    }
+
+    /// What [`Ground::make`] made there, perhaps in another process.
+    pub fn of(site: &Path) -> Result<Ground> {
+        let note = fs::read(note_in(site)).context("cannot find out where the files are")?;
+        Ok(serde_json::from_slice(&note)?)
+    }
+}
+
+fn note_in(site: &Path) -> PathBuf {
+    site.join("ground.json")
+}

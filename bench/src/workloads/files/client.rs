@@ -1,0 +1,86 @@
+//! The client of all file servers: `hold bench files`, as a process of its own.
+//!
+//! It is told where to ask and which process to charge, and knows nothing else of who serves. What it
+//! says is the JSON that it says to anybody. Called by the workload only.
+
+use std::{path::Path, process::Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::sets::Set;
+use crate::{rivals::leash, served::Service};
+
+/// The unit in which Linux tells processor time.
+pub const TICK_SECONDS: f64 = 0.01;
+/// Threads of the client, and connections of each: enough that the server never waits for them.
+const THREADS: &str = "2";
+const CONNECTIONS: &str = "16";
+
+/// Who asks whom for what.
+pub struct Client<'a> {
+    /// `hold`.
+    pub program: &'a Path,
+    /// What the server serves.
+    pub files: &'a Path,
+    /// Which of it is asked for how often.
+    pub set: &'a Set,
+    /// The server.
+    pub service: &'a Service,
+}
+
+/// What came back, by metric.
+pub struct Answers(Vec<Value>);
+
+impl Client<'_> {
+    /// Sends so many requests, in a closed loop or at a rate per second.
+    ///
+    /// # Errors
+    /// If one is not answered, or with other bytes than are in the file.
+    pub fn ask(&self, requests: u64, rate: Option<u64>) -> Result<Answers> {
+        let words = [
+            ("--address", self.service.address.clone()),
+            ("--server-pid", self.service.server.pid().to_string()),
+            ("--threads", THREADS.to_owned()),
+            ("--connections", CONNECTIONS.to_owned()),
+            ("--requests-total", requests.to_string()),
+            ("--zipf", self.set.zipf.to_string()),
+            ("--rate", rate.unwrap_or(0).to_string()),
+        ];
+        let words = words.into_iter().flat_map(|(option, value)| [option.to_owned(), value]);
+        let mut said =
+            files(self.program, self.files, words.chain(["--memory-unmeasured".to_owned()]))?;
+        match said["results"].take() {
+            Value::Array(all) => Ok(Answers(all)),
+            _ => anyhow::bail!("hold bench files says no results"),
+        }
+    }
+}
+
+impl Answers {
+    /// The figure of that metric.
+    pub fn value(&self, metric: &str) -> Result<f64> {
+        let found = self.0.iter().find(|one| one["metric"] == metric);
+        let value = found.and_then(|one| one["value"].as_f64());
+        value.with_context(|| format!("hold bench files says nothing of {metric}"))
+    }
+}
+
+/// Runs `hold bench files` over a directory; what it said.
+pub fn files(
+    program: &Path,
+    directory: &Path,
+    words: impl IntoIterator<Item = String>,
+) -> Result<Value> {
+    let output = leash::command(program)
+        .args(["bench", "files"])
+        .arg(directory)
+        .args(words)
+        .args(["--format", "json"])
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start {}", program.display()))?;
+    let trouble = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "hold bench files: {}", trouble.trim());
+    serde_json::from_slice(&output.stdout).context("hold bench files says something else than JSON")
+}

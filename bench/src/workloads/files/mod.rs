@@ -1,0 +1,178 @@
+//! Files of a directory, served by a server with one or two workers and asked for by one client.
+//!
+//! A phase is a set of files (see [`sets`]) and a number of workers; each has a fresh server, which
+//! is asked for a while before anything counts. Then twice: a closed loop (the next request as soon
+//! as one is answered), which tells requests per second of the server's processor time; and a rate
+//! that all systems reach, which tells latencies at equal load. The rate is a part of what the
+//! slowest system reached in the pilot. Latency counts from when a request was due, not from when it
+//! was sent. Every body is verified by its hash. The client is `hold bench files` (see [`client`]).
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result};
+
+use super::{OfServers, Workload};
+use crate::{
+    rival::{Load, Shape},
+    served::{Ground, Host},
+    workloads::tally::Findings,
+};
+use client::{Answers, Client};
+use sets::Set;
+
+pub mod client;
+pub mod sets;
+
+/// What the pilot is for.
+const PACE: &str = "requests_per_s";
+const COST: &str = "requests_per_server_cpu_s";
+/// At this part of the slowest one's pace latencies are taken.
+const RATE: f64 = 0.4;
+/// Requests before anything counts, for each file.
+const WARM_UP: u64 = 4;
+/// Bytes that the pilot asks for at most.
+const PILOT_BYTES: u64 = 256 << 20;
+/// With less of it, the ticks in which processor time is counted (10 ms) are over 2 % of it.
+const LEAST_SECONDS: f64 = 0.5;
+
+/// See the module.
+pub struct Files;
+
+impl Workload for Files {
+    fn name(&self) -> &'static str {
+        "files"
+    }
+
+    fn phases(&self) -> &'static [&'static str] {
+        &[
+            "1KiB.one",
+            "16KiB.one",
+            "128KiB.one",
+            "1MiB.one",
+            "mixed.one",
+            "1KiB.two",
+            "16KiB.two",
+            "128KiB.two",
+            "1MiB.two",
+            "mixed.two",
+        ]
+    }
+
+    /// One process sees to everything: the client is another program.
+    fn shape(&self, asked: Shape) -> Shape {
+        Shape { workers: 1, keys: asked.workers * asked.keys, ..asked }
+    }
+
+    fn counts(&self) -> &'static str {
+        "requests at most"
+    }
+
+    /// What it finds it reports by itself.
+    fn rate(&self, _phase: &str) -> Option<&'static str> {
+        None
+    }
+
+    fn pace(&self) -> Option<&'static str> {
+        Some(PACE)
+    }
+
+    fn load(&self, pace: f64, budget_seconds: f64, most: u64) -> Load {
+        let rate = (pace * RATE).max(1.0);
+        let fit = |pace: f64| ((budget_seconds * pace) as u64).clamp(1, most);
+        Load { closed: fit(pace), paced: fit(rate), rate: rate as u64 }
+    }
+}
+
+impl OfServers for Files {
+    fn run(&self, phase: &str, host: &dyn Host, shape: &Shape, site: &Path) -> Result<Findings> {
+        let (set, workers) = parts(phase)?;
+        let ground = Ground::of(site)?;
+        let place = site.join(phase);
+        fs::create_dir(&place).context("cannot make a directory for the server")?;
+        let files = ground.files.join(set.name);
+        let service = host.start(&ground, &place, &files, workers)?;
+        let client = Client { program: &ground.program, files: &files, set, service: &service };
+        let mut findings = Findings::default();
+        let number = self.phases().iter().position(|name| *name == phase);
+        match number.and_then(|number| shape.loads.get(number)) {
+            None => pilot(&client, shape, &mut findings)?,
+            Some(load) => measure(&client, *load, shape, &mut findings)?,
+        }
+        Ok(findings)
+    }
+}
+
+/// The set and the number of workers that a phase's name tells.
+fn parts(phase: &str) -> Result<(&'static Set, u64)> {
+    let unknown = || format!("the workload files has no phase {phase:?}");
+    let (set, workers) = phase.split_once('.').with_context(unknown)?;
+    let workers = ["one", "two"].iter().position(|word| *word == workers).with_context(unknown)?;
+    let set = sets::SETS.iter().find(|one| one.name == set).with_context(unknown)?;
+    Ok((set, workers as u64 + 1))
+}
+
+fn pilot(client: &Client<'_>, shape: &Shape, findings: &mut Findings) -> Result<()> {
+    let requests = (PILOT_BYTES / client.set.mean_bytes()).min(shape.keys);
+    let answers = client.ask(requests, None)?;
+    findings.operations += requests;
+    findings.figure(PACE, answers.value("requests_per_s")?, "1/s");
+    Ok(())
+}
+
+fn measure(client: &Client<'_>, load: Load, shape: &Shape, findings: &mut Findings) -> Result<()> {
+    let warm_up = (WARM_UP * client.set.files).min(shape.keys);
+    client.ask(warm_up, None)?;
+    let closed = client.ask(load.closed, None)?;
+    let cost = per_second_of_server(&closed, "closed loop", findings)?;
+    findings.figure(COST, cost, "1/s");
+    findings.figure(PACE, closed.value("requests_per_s")?, "1/s");
+
+    let paced = client.ask(load.paced, Some(load.rate))?;
+    let unsent = paced.value("unsent")?;
+    if unsent > 0.0 {
+        findings.notes.push(format!("at {}/s, {unsent} requests were never sent", load.rate));
+    }
+    for quantile in ["p50", "p99", "p999"] {
+        let metric = format!("latency_ns_{quantile}");
+        findings.figure(&metric, paced.value(&metric)?, "ns");
+    }
+    let cost = per_second_of_server(&paced, "rate", findings)?;
+    findings.figure(&format!("paced_{COST}"), cost, "1/s");
+    findings.operations += load.closed + load.paced;
+    Ok(())
+}
+
+/// Requests in a second of the processor time of all processes of the server.
+fn per_second_of_server(answers: &Answers, of: &str, findings: &mut Findings) -> Result<f64> {
+    let seconds = answers.value("server_cpu_s")?;
+    if seconds < LEAST_SECONDS {
+        findings.notes.push(format!(
+            "{of}: the server used {seconds:.2} s of processor time, in ticks of 10 ms: raise --budget"
+        ));
+    }
+    // What is less than a tick is not seen; then this is the least it can be.
+    Ok(answers.value("answered")? / seconds.max(client::TICK_SECONDS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_phase_names_a_set_and_its_workers() {
+        let all: Vec<_> = Files.phases().iter().map(|phase| parts(phase).unwrap()).collect();
+        let names: Vec<_> = all.iter().map(|(set, workers)| (set.name, *workers)).collect();
+        let expected = [1, 2].iter().flat_map(|n| sets::SETS.iter().map(move |set| (set.name, *n)));
+        assert_eq!(names, expected.collect::<Vec<_>>());
+        assert!(parts("1KiB").is_err() && parts("2KiB.one").is_err() && parts("1KiB.six").is_err());
+    }
+
+    #[test]
+    fn the_rate_is_less_than_the_pace_and_both_fit_into_the_budget() {
+        let load = Files.load(20_000.0, 2.0, 1_000_000);
+        assert_eq!((load.closed, load.rate, load.paced), (40_000, 8_000, 16_000));
+        let few = Files.load(0.5, 2.0, 300);
+        assert_eq!((few.closed, few.rate, few.paced), (1, 1, 2));
+        assert_eq!(Files.load(20_000.0, 2.0, 300).paced, 300);
+    }
+}
