@@ -32,7 +32,7 @@ Examples:
   hold serve ./public --listen unix:/run/files.sock --access-log requests
   hold serve ~/Zotero/storage --layout zotero               # /ABCD1234 is the PDF of that item
   hold serve-import ./public files.db && hold serve files.db --files sqlite
-  hold serve ./public --admin tcp:8081                      # http://127.0.0.1:8081/_hold/ and /metrics
+  hold serve ./public --admin tcp:8081                      # figures: /_hold/ and /metrics
   curl -s localhost:8080/index.html; echo index.html | nc localhost 8080
   hold log tail serve-public requests                       # see --access-log, --hold
   hold bench files ./public --matrix                        # which choices are best for these files
