@@ -70,6 +70,6 @@ pub use looks::{MOST_AT_HAND, MOST_OPEN};
 pub use payload::Contents;
 pub use protocol::ProtocolKind;
 pub use requests::RequestsKind;
-pub use server::{FILES, Server, ServerOptions};
+pub use server::{FILES, Server, ServerOptions, worth_keeping};
 pub use source::SourceKind;
 pub use stamp::Stamp;

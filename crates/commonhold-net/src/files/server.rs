@@ -91,7 +91,7 @@ impl ServerOptions {
             eviction: EvictionKind::Lockfree,
             source: SourceKind::default(),
             cache_bytes: 256 << 20,
-            most_kept: 256 << 10,
+            most_kept: worth_keeping(SourceKind::default()),
             fresh: Duration::from_secs(1),
             patience: Patience::default(),
             most_connections: 10_000,
@@ -109,6 +109,16 @@ impl ServerOptions {
         format!(
             "loop {kind}, requests {requests}, eviction {eviction}, cache {cache}, files {source}"
         )
+    }
+}
+
+/// Contents of so many bytes are better kept than taken from the source, as measured: see `docs/performance.md`. Of a directory,
+/// larger ones are sent by the kernel without a copy.
+#[must_use]
+pub fn worth_keeping(source: SourceKind) -> u64 {
+    match source {
+        SourceKind::Sendfile => 32 << 10,
+        SourceKind::Sqlite => 256 << 10,
     }
 }
 

@@ -10,7 +10,7 @@ use commonhold_net::event::LoopKind;
 use commonhold_net::files::source::Symlinks;
 use commonhold_net::files::store::{CacheKind, EvictionKind};
 use commonhold_net::files::{
-    LayoutKind, Patience, ProtocolKind, RequestsKind, ServerOptions, SourceKind,
+    LayoutKind, Patience, ProtocolKind, RequestsKind, ServerOptions, SourceKind, worth_keeping,
 };
 use commonhold_net::replicate::Address;
 use std::path::{Path, PathBuf};
@@ -87,9 +87,9 @@ struct Cache {
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "256MiB")]
     cache_bytes: u64,
 
-    /// Larger files are not kept, but sent from where they are
-    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "256KiB")]
-    keep_up_to: u64,
+    /// Larger files are not kept, but sent from where they are [default: 32KiB; of a database 256KiB]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
+    keep_up_to: Option<u64>,
 
     /// For how long a change of a file may go unnoticed
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "1s")]
@@ -206,13 +206,14 @@ impl Args {
             ..Patience::default()
         };
         options.most_connections = limits.max_connections as usize;
-        (options.cache_bytes, options.most_kept) = (cache.cache_bytes, cache.keep_up_to);
+        options.cache_bytes = cache.cache_bytes;
         options.fresh = cache.fresh;
         options.kind = choices.kind;
         options.requests = choices.requests;
         options.eviction = choices.eviction;
         options.cache = choices.cache;
         options.source = choices.files;
+        options.most_kept = cache.keep_up_to.unwrap_or(worth_keeping(choices.files));
         (options.hold, options.log, options.listens) = (Some(hold.clone()), log, listens);
         Ok(options)
     }
