@@ -18,7 +18,7 @@ Examples:
   hold monitor shop                             # http://127.0.0.1:8081/_hold/, this machine only
   hold monitor shop --listen tcp:9100
   hold monitor shop --listen unix:/run/shop-figures.sock
-  curl -s localhost:8081/metrics                # for Prometheus: counters of all that is in the hold
+  curl -s localhost:8081/metrics                # for Prometheus: all counters in the hold
   curl -s localhost:8081/_hold/status.json | jq .maps
   hold serve ./public --admin tcp:8081          # the same for a file server and its hold
 

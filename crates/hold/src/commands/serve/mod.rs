@@ -27,15 +27,15 @@ pub use options::Args;
 /// Examples of `hold serve`.
 pub const EXAMPLES: &str = "\
 Examples:
-  hold serve ./public                                       # http://127.0.0.1:8080/, this machine only
+  hold serve ./public                                   # http://127.0.0.1:8080/, only here
   hold serve ./public --listen tcp:0.0.0.0:80 --workers 4
   hold serve ./public --listen unix:/run/files.sock --access-log requests
-  hold serve ~/Zotero/storage --layout zotero               # /ABCD1234 is the PDF of that item
+  hold serve ~/Zotero/storage --layout zotero           # /ABCD1234 is the PDF of that item
   hold serve-import ./public files.db && hold serve files.db --files sqlite
-  hold serve ./public --admin tcp:8081                      # http://127.0.0.1:8081/_hold/ and /metrics
+  hold serve ./public --admin tcp:8081                  # figures: /_hold/ and /metrics
   curl -s localhost:8080/index.html; echo index.html | nc localhost 8080
-  hold log tail serve-public requests                       # see --access-log, --hold
-  hold bench files ./public --matrix                        # which choices are best for these files
+  hold log tail serve-public requests                   # see --access-log, --hold
+  hold bench files ./public --matrix                    # which choices are best for these files
 
 Two protocols at one address: HTTP/1.1 (GET, HEAD, ranges, conditions, .br and .gz beside a file), and the
 simple one: send an id and a newline, read the file's bytes until the end; one zero byte: no such id.
