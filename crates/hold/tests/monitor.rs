@@ -1,10 +1,11 @@
 //! The status page and Prometheus' metrics: of file servers while they work and are killed, of holds full of odd names, in a browser.
 
-mod browser;
+mod between;
 mod exposition;
 
 use crate::support::Ground;
 use crate::support::beside::Beside;
+use crate::support::browser;
 use exposition::Exposition;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -454,7 +455,7 @@ fn a_browser_shows_figures_that_move() {
     let served = serve(&ground, OsStr::new("site"));
     let (files, admin) = (served.port, served.admin);
     // The first state is of before these requests: that they are shown is the script's doing.
-    let middle = browser::between(admin, move || {
+    let middle = between::between(admin, move || {
         assert_eq!(load(files, 1234), 1234);
         until(admin, |all| all.sum(REQUESTS) == 1234.0);
     });

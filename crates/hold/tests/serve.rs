@@ -5,12 +5,13 @@
 //! | [`visitor`] | who asks for files |
 //! | [`ends`] | how it begins and ends, well or by force |
 //! | [`workers`] | workers that are killed and replaced while they serve |
-//! | [`curl`] | a real client |
+//! | [`curl`], [`page`] | real clients: curl, a browser |
 //! | [`mistakes`] | what cannot be served |
 
 mod curl;
 mod ends;
 mod mistakes;
+mod page;
 mod visitor;
 mod workers;
 

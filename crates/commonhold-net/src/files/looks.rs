@@ -1,21 +1,23 @@
 //! What a worker remembers of files: which version it saw when it last looked, and files that it has open.
 //!
 //! A table by the hash of the id: two ids for one place push each other out. Files are kept open only as long as somebody asks for
-//! them: an open file takes its room on the disk also when its name is gone. Contents that a store gave as a copy are at hand until the
-//! next look; then the store is asked again, and so knows what is used.
+//! them: an open file takes its room on the disk also when its name is gone. Contents that a store gave as a copy for the second time
+//! are at hand until the next look; then the store is asked again, and so knows what is used. Where there is too much of either, a
+//! hand goes round and takes from whom it meets.
 
 use super::http::answer::Lines;
 use super::payload::Contents;
 use super::source::{Coding, Found};
 use super::stamp::mixed;
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Ids that are remembered.
 const PLACES: usize = 4096;
-/// Files that are kept open; when there are more, all are closed.
+/// Files that are kept open.
 pub const MOST_OPEN: usize = 1024;
-/// Bytes of contents that are at hand; when there are more, all are dropped.
+/// Bytes of contents that are at hand.
 pub const MOST_AT_HAND: usize = 32 << 20;
 /// Files that nobody asked for in so long are closed.
 const UNUSED: Duration = Duration::from_secs(10);
@@ -63,11 +65,15 @@ struct Look<H> {
     /// By coding, as the next.
     open: [Option<Arc<OpenFile<H>>>; 3],
     at_hand: [Option<Contents>; 3],
+    /// The store was asked for contents since the look.
+    asked: bool,
 }
 
 /// See the module.
 pub(crate) struct Looks<H> {
     places: Vec<Option<Look<H>>>,
+    /// Where something was taken from last.
+    hand: usize,
     /// Files.
     open: usize,
     /// Bytes.
@@ -81,7 +87,7 @@ fn place(id: &[u8]) -> usize {
 impl<H> Look<H> {
     fn new(id: &[u8], at: Instant, seen: Seen) -> Look<H> {
         let (open, at_hand) = ([None, None, None], [None, None, None]);
-        Look { id: id.into(), at, used: at, seen, open, at_hand }
+        Look { id: id.into(), at, used: at, seen, open, at_hand, asked: false }
     }
 
     fn is(&self, id: &[u8], seen: &Seen) -> bool {
@@ -101,7 +107,7 @@ impl<H> Looks<H> {
     pub(crate) fn new() -> Looks<H> {
         let mut places = Vec::new();
         places.resize_with(PLACES, || None);
-        Looks { places, open: 0, at_hand: 0 }
+        Looks { places, hand: 0, open: 0, at_hand: 0 }
     }
 
     /// What was seen under an id, if that is not longer ago than `bound`.
@@ -115,7 +121,7 @@ impl<H> Looks<H> {
     pub(crate) fn note(&mut self, id: &[u8], at: Instant, seen: Seen) {
         let mut look = self.take(id, |_| true).unwrap_or_else(|| Look::new(id, at, seen));
         if look.is(id, &seen) {
-            (look.at, look.at_hand) = (at, [None, None, None]);
+            (look.at, look.at_hand, look.asked) = (at, [None, None, None], false);
             self.open += look.files();
         } else {
             look = Look::new(id, at, seen);
@@ -148,17 +154,27 @@ impl<H> Looks<H> {
         look.at_hand[coding as usize].clone()
     }
 
+    /// Whether the store was asked for contents before since the last look; notes that it was.
+    pub(crate) fn was_asked(&mut self, id: &[u8], seen: &Seen) -> bool {
+        let look = self.places[place(id)].as_mut().filter(|look| look.is(id, seen));
+        look.is_some_and(|look| mem::replace(&mut look.asked, true))
+    }
+
     /// Keeps contents of this version at hand, of which a clone is no copy.
     pub(crate) fn lay(&mut self, id: &[u8], seen: &Seen, coding: Coding, contents: &Contents) {
         let len = contents.as_ref().len();
-        if self.at_hand + len > MOST_AT_HAND {
-            for look in self.places.iter_mut().flatten() {
+        if len > MOST_AT_HAND {
+            return;
+        }
+        while self.at_hand + len > MOST_AT_HAND {
+            if let Some(look) = self.next() {
+                let bytes = look.bytes();
                 look.at_hand = [None, None, None];
+                self.at_hand -= bytes;
             }
-            self.at_hand = 0;
         }
         let look = self.places[place(id)].as_mut();
-        if let Some(look) = look.filter(|look| look.is(id, seen) && len <= MOST_AT_HAND) {
+        if let Some(look) = look.filter(|look| look.is(id, seen)) {
             let before = look.at_hand[coding as usize].replace(contents.clone());
             self.at_hand += len;
             self.at_hand -= before.map_or(0, |before| before.as_ref().len());
@@ -167,8 +183,12 @@ impl<H> Looks<H> {
 
     /// Keeps a file of this version open.
     pub(crate) fn keep(&mut self, id: &[u8], seen: &Seen, coding: Coding, file: &Arc<OpenFile<H>>) {
-        if self.open >= MOST_OPEN {
-            self.close(|_| true);
+        while self.open >= MOST_OPEN {
+            if let Some(look) = self.next() {
+                let files = look.files();
+                look.open = [None, None, None];
+                self.open -= files;
+            }
         }
         let look = self.places[place(id)].as_mut();
         if let Some(look) = look.filter(|look| look.is(id, seen))
@@ -178,15 +198,19 @@ impl<H> Looks<H> {
         }
     }
 
-    /// Closes files that nobody has asked for in a while.
-    pub(crate) fn close_unused(&mut self, now: Instant) {
-        if self.open > 0 {
-            self.close(|look| now.saturating_duration_since(look.used) > UNUSED);
-        }
+    /// What the hand meets next.
+    fn next(&mut self) -> Option<&mut Look<H>> {
+        self.hand = (self.hand + 1) % PLACES;
+        self.places[self.hand].as_mut()
     }
 
-    fn close(&mut self, which: impl Fn(&Look<H>) -> bool) {
-        for look in self.places.iter_mut().flatten().filter(|look| which(look)) {
+    /// Closes files that nobody has asked for in a while.
+    pub(crate) fn close_unused(&mut self, now: Instant) {
+        if self.open == 0 {
+            return;
+        }
+        let is_unused = |look: &&mut Look<H>| now.saturating_duration_since(look.used) > UNUSED;
+        for look in self.places.iter_mut().flatten().filter(is_unused) {
             self.open -= look.files();
             look.open = [None, None, None];
         }
@@ -268,6 +292,10 @@ mod tests {
         assert!(looks.contents(b"a", &ONE, Coding::Gzip).is_none());
         looks.note(b"a", now, ONE);
         assert!(looks.contents(b"a", &ONE, Coding::Plain).is_none() && looks.at_hand == 0);
+        assert!(!looks.was_asked(b"a", &ONE) && looks.was_asked(b"a", &ONE));
+        assert!(!looks.was_asked(b"a", &OTHER));
+        looks.note(b"a", now, ONE);
+        assert!(!looks.was_asked(b"a", &ONE));
         for number in 0..100u32 {
             let id = number.to_le_bytes();
             looks.note(&id, now, ONE);

@@ -14,7 +14,7 @@ use super::looks::{Looks, OpenFile, Seen};
 use super::packed::{Packed, pack};
 use super::payload::Contents;
 use super::source::{Coding, Opened, Source};
-use super::stamp::Stamp;
+use super::stamp::{Stamp, mixed_numbers};
 use super::store::Store;
 use sha2::{Digest, Sha256};
 use std::io;
@@ -23,6 +23,9 @@ use std::time::{Duration, Instant};
 
 /// Of contents of at most so many bytes the entity tag is made from the contents, even if they are not kept.
 const MOST_READ: u64 = 1 << 20;
+
+/// What the key of a description begins with, before what that of the contents does.
+const DESCRIPTION: u8 = b'#';
 
 /// What a worker serves from.
 pub(crate) struct Shelf<S, F: Source> {
@@ -105,6 +108,8 @@ impl<S: Store, F: Source> Shelf<S, F> {
         for coding in [Coding::Plain, Coding::Brotli, Coding::Gzip] {
             set_key(&mut self.key, id, coding);
             self.store.remove(&self.key);
+            self.key.insert(0, DESCRIPTION);
+            self.store.remove(&self.key);
         }
     }
 
@@ -125,7 +130,7 @@ impl<S: Store, F: Source> Shelf<S, F> {
         if let Some(kept) = self.store.get(&self.key) {
             let mut contents: Contents = kept.into();
             if Packed::of(contents.as_ref()).is_some_and(|packed| packed.version == seen.version) {
-                if let Contents::Own(_) = contents {
+                if let (Contents::Own(_), true) = (&contents, self.looks.was_asked(id, seen)) {
                     contents = contents.into_shared();
                     self.looks.lay(id, seen, coding, &contents);
                 }
@@ -137,7 +142,7 @@ impl<S: Store, F: Source> Shelf<S, F> {
             return Ok(Some((self.read(seen, coding, &opened)?, Origin::Read)));
         }
         let is_settled = opened.stamp.is_settled();
-        let file = Arc::new(self.open(seen, coding, opened)?);
+        let file = Arc::new(self.open(id, seen, coding, opened)?);
         if is_settled {
             self.looks.keep(id, seen, coding, &file);
         }
@@ -169,22 +174,40 @@ impl<S: Store, F: Source> Shelf<S, F> {
         Ok(Stock::Packed(packed.into()))
     }
 
-    /// Describes contents that are sent from the source.
+    /// Describes contents that are sent from the source. The description is kept, because making it may mean to read them.
     fn open(
-        &self,
+        &mut self,
+        id: &[u8],
         seen: &Seen,
         coding: Coding,
         opened: Opened<F::Handle>,
     ) -> io::Result<OpenFile<F::Handle>> {
         let Opened { handle, stamp, name } = opened;
         let (len, modified) = (stamp.len, stamp.modified());
+        set_key(&mut self.key, id, coding);
+        self.key.insert(0, DESCRIPTION);
+        // What is open may be newer than what was seen.
+        let version = mixed_numbers(&[seen.version, stamp.to_bits()]);
+        if let Some(lines) = self.description(version) {
+            return Ok(OpenFile { handle, len, modified, lines });
+        }
         let etag = match len <= MOST_READ {
             true => tag_of_contents(&self.source.read(&handle, 0, len as usize)?),
             false => tag_of_version(&stamp),
         };
         let (kind, varies) = (&*types::of(&name), seen.varies());
         let lines = Lines::new(&Facts { len, kind, etag, modified, coding, varies });
+        if stamp.is_settled() {
+            self.store.put(&self.key, pack(version, modified, &lines, &[]));
+        }
         Ok(OpenFile { handle, len, modified, lines })
+    }
+
+    /// The lines that are kept under the key, if they are of this version.
+    fn description(&self, version: u64) -> Option<Lines<'static>> {
+        let contents: Contents = self.store.get(&self.key)?.into();
+        let packed = Packed::of(contents.as_ref()).filter(|p| p.version == version)?;
+        Some(packed.lines.into_owned())
     }
 }
 

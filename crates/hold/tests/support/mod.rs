@@ -6,6 +6,7 @@
 #![allow(dead_code, reason = "each test file uses its own part of this")]
 
 pub mod beside;
+pub mod browser;
 pub mod file_server;
 
 use commonhold::{Hold, Map, MapOptions};

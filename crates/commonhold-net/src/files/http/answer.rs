@@ -104,6 +104,10 @@ impl<'a> Lines<'a> {
         is_lines.then_some(Lines(Cow::Borrowed(text)))
     }
 
+    pub(crate) fn into_owned(self) -> Lines<'static> {
+        Lines(Cow::Owned(self.0.into_owned()))
+    }
+
     pub(crate) fn text(&self) -> &str {
         &self.0
     }

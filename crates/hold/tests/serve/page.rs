@@ -1,0 +1,36 @@
+//! A page in a real browser: what it is made of comes as the browser needs it, or it would not run.
+
+use super::Serving;
+use crate::support::{Ground, browser};
+use std::fs;
+
+/// A picture of one point.
+const PICTURE: &str = "<svg xmlns='http://www.w3.org/2000/svg' width='31' height='17'/>";
+
+#[test]
+fn a_browser_shows_a_page_of_many_parts() {
+    let Some(program) = browser::program() else { return };
+    let ground = Ground::new();
+    fs::create_dir_all(ground.path("public/parts of it")).expect("a directory");
+    // A module only runs if its type is right; a sheet only counts with its own; so does a picture.
+    let page = "<!doctype html><link rel=stylesheet href='parts%20of%20it/style.css'>\
+                <p id=said>nothing</p><img id=seen src='parts%20of%20it/picture.svg'>\
+                <script type=module src='parts%20of%20it/main.js'></script>";
+    let script = "import { word } from './word.js';\n\
+        const seen = document.getElementById('seen'); await seen.decode();\n\
+        const part = await fetch('data.json', { headers: { Range: 'bytes=1-5' } });\n\
+        const color = getComputedStyle(document.getElementById('said')).color;\n\
+        const said = [word, seen.naturalWidth, part.status, await part.text(), color];\n\
+        document.getElementById('said').textContent = said.join('|');";
+    ground.file("public/index.html", page);
+    ground.file("public/parts of it/main.js", script);
+    ground.file("public/parts of it/word.js", "export const word = 'modules';");
+    ground.file("public/parts of it/style.css", "p { color: rgb(1, 2, 3) }");
+    ground.file("public/parts of it/picture.svg", PICTURE);
+    ground.file("public/data.json", "[12345]");
+    let serving = Serving::start(&ground, "public", &["--workers", "2"]);
+    let url = format!("http://127.0.0.1:{}/", serving.port);
+    let document = browser::document(program, &ground.path("profile"), &url);
+    assert!(document.contains("modules|31|206|12345|rgb(1, 2, 3)"), "{document}");
+    serving.stop();
+}
