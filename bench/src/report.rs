@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{machine::Machine, rivals::OURS, settings::Settings};
 
+/// So many notes are shown; the JSON has all.
+const MOST_NOTES: usize = 10;
+
 /// Everything that a run found out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
@@ -163,8 +166,11 @@ impl Report {
         if losses.is_empty() {
             let _ = writeln!(out, "  none in this run");
         }
-        for line in &self.notes {
+        for line in self.notes.iter().take(MOST_NOTES) {
             let _ = writeln!(out, "NOTE: {line}");
+        }
+        if self.notes.len() > MOST_NOTES {
+            let _ = writeln!(out, "NOTE: {} more in the JSON", self.notes.len() - MOST_NOTES);
         }
         for line in &self.not_run {
             let _ = writeln!(out, "NOT RUN: {line}");

@@ -21,7 +21,7 @@ Examples:
   commonhold-bench run map --keys 10000000 --rival lmdb-batch-1000
   commonhold-bench run channel queue log         messages only
   commonhold-bench run replicate                 one table, sixteen that follow it
-  commonhold-bench run files --budget 5          a file server beside nginx
+  commonhold-bench run files --budget 10         a file server beside nginx
   commonhold-bench run --json results.json       and keep the numbers
   commonhold-bench table results.json            the table again
   commonhold-bench list                          the rivals, and which of them can run here";

@@ -38,13 +38,25 @@ impl Client<'_> {
     /// # Errors
     /// If one is not answered, or with other bytes than are in the file.
     pub fn ask(&self, requests: u64, rate: Option<u64>) -> Result<Answers> {
+        self.request(requests, rate, self.set.zipf)
+    }
+
+    /// Sends so many, for all files alike, whichever are asked for often later.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub fn warm_up(&self, requests: u64) -> Result<()> {
+        self.request(requests, None, 0.0).map(drop)
+    }
+
+    fn request(&self, requests: u64, rate: Option<u64>, zipf: f64) -> Result<Answers> {
         let words = [
             ("--address", self.service.address.clone()),
             ("--server-pid", self.service.server.pid().to_string()),
             ("--threads", THREADS.to_owned()),
             ("--connections", CONNECTIONS.to_owned()),
             ("--requests-total", requests.to_string()),
-            ("--zipf", self.set.zipf.to_string()),
+            ("--zipf", zipf.to_string()),
             ("--rate", rate.unwrap_or(0).to_string()),
         ];
         let words = words.into_iter().flat_map(|(option, value)| [option.to_owned(), value]);
