@@ -6,10 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use commonhold::{Hold, Map, MapOptions};
 use commonhold_net::replicate::{Address, Origin, OriginOptions, Tap};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::OURS;
 use crate::{
@@ -134,9 +134,25 @@ impl Replicas {
                 Err(_) => std::thread::sleep(Duration::from_millis(2)),
             }
         };
-        let taps = (0..FOLLOWERS).map(connect).collect::<Result<Vec<_>>>()?;
+        let mut taps = (0..FOLLOWERS).map(connect).collect::<Result<Vec<_>>>()?;
+        taps.iter_mut().try_for_each(synchronised)?;
         Ok(Replicas { taps, offset: 0 })
     }
+}
+
+/// Waits until the origin has told all of the map, which is empty: what is set before would be told as part of it, and
+/// not as a change.
+fn synchronised(tap: &mut Tap) -> Result<()> {
+    let (start, mut buffer) = (Instant::now(), vec![0; READ_BYTES]);
+    while tap.bytes() == 0 {
+        let left = PATIENCE.saturating_sub(start.elapsed());
+        ensure!(!left.is_zero(), "the origin does not say that the map is empty");
+        let timeout = Timespec::try_from(left).ok();
+        poll(&mut [PollFd::new(&tap.socket(), PollFlags::IN)], timeout.as_ref())
+            .context("cannot wait for the origin")?;
+        ensure!(tap.drain(&mut buffer)? != Some(0), "the origin has closed a connection");
+    }
+    Ok(())
 }
 
 impl Port for Replicas {
