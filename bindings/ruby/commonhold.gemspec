@@ -1,0 +1,18 @@
+# frozen_string_literal: true
+
+require_relative "lib/commonhold/version"
+
+Gem::Specification.new do |spec|
+  spec.name = "commonhold"
+  spec.version = Commonhold::VERSION
+  spec.summary = "Maps, queues, channels and logs in memory that processes share"
+  spec.description = "One file of memory, a hold, that many processes share, in any language and without a server. " \
+                     "With a store for ActiveSupport's cache, and a LocalMemCache for those who used Localmemcache."
+  spec.authors = ["The Commonhold developers"]
+  spec.licenses = %w[MIT Apache-2.0]
+  spec.required_ruby_version = ">= 3.0"
+  spec.files = Dir.chdir(__dir__) { Dir["{lib,compat,examples}/**/*.rb", "ext/**/*.{rb,c,h}", "README.md", ".yardopts"] }
+  spec.extensions = ["ext/commonhold/extconf.rb"]
+  spec.require_paths = %w[lib compat]
+  spec.metadata = { "rubygems_mfa_required" => "true" }
+end

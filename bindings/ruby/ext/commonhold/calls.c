@@ -1,0 +1,156 @@
+/* Calls of the library, with the GVL and without; and what Ruby gives as their arguments. */
+#include "ext.h"
+#include <math.h>
+#include <time.h>
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+static ch_slice slice_of(VALUE text) {
+    ch_slice slice = {NULL, 0};
+    if (RB_TYPE_P(text, T_STRING)) slice.data = RSTRING_PTR(text), slice.len = (size_t)RSTRING_LEN(text);
+    return slice;
+}
+
+static void point(struct call *call) {
+    call->key = slice_of(call->key_text);
+    call->value = slice_of(call->value_text);
+    call->expected = slice_of(call->expected_text);
+    call->replacement = slice_of(call->replacement_text);
+}
+
+void call_strings(struct call *call, VALUE key, VALUE value) {
+    call->key_text = key;
+    call->value_text = value;
+    call->expected_text = call->replacement_text = Qnil;
+    point(call);
+}
+
+/* Other threads may change a String while the GVL is away; these copies (of pointers, mostly) nobody changes. */
+static void freeze(struct call *call) {
+    VALUE *texts[] = {&call->key_text, &call->value_text, &call->expected_text, &call->replacement_text};
+    for (int i = 0; i < 4; i++)
+        if (RB_TYPE_P(*texts[i], T_STRING)) *texts[i] = rb_str_new_frozen(*texts[i]);
+    point(call);
+}
+
+static void *run(void *data) {
+    struct call *call = data;
+    call->result = call->run(call);
+    call->ran = true;
+    return NULL;
+}
+
+/* Does not look for interrupts after the call, whose result would be lost then. */
+static void run_away(struct call *call) {
+    call->ran = false;
+    while (!call->ran) {
+        rb_thread_call_without_gvl2(run, call, RUBY_UBF_IO, NULL);
+        if (!call->ran) rb_thread_check_ints();
+    }
+}
+
+struct guarded {
+    struct box *box;
+    struct call *call;
+    uint64_t limit_ns;
+};
+
+static VALUE for_locks(VALUE data) {
+    struct guarded *guarded = (struct guarded *)data;
+    uint64_t begin = now_ns();
+    for (;;) {
+        run_away(guarded->call);
+        if (guarded->call->result != CH_TIMED_OUT || now_ns() - begin >= guarded->limit_ns) return Qnil;
+        rb_thread_check_ints();
+    }
+}
+
+static VALUE for_data(VALUE data) {
+    struct guarded *guarded = (struct guarded *)data;
+    uint64_t begin = now_ns(), gone = 0;
+    do {
+        uint64_t left = guarded->limit_ns - gone;
+        guarded->call->number = left < WAIT_SLICE_NS ? left : WAIT_SLICE_NS;
+        run_away(guarded->call);
+        if (guarded->call->result != CH_NONE) return Qnil;
+        rb_thread_check_ints();
+        gone = now_ns() - begin;
+    } while (gone < guarded->limit_ns && !guarded->box->closed);
+    if (guarded->box->closed) raise_code(CH_CLOSED, "it was closed meanwhile");
+    return Qnil;
+}
+
+static VALUE leave(VALUE box) {
+    box_done((struct box *)box);
+    return Qnil;
+}
+
+static int guard(VALUE (*body)(VALUE), struct box *box, struct call *call, uint64_t limit_ns) {
+    struct guarded guarded = {box, call, limit_ns};
+    freeze(call);
+    call->handle = box->handle;
+    box->users++;
+    rb_ensure(body, (VALUE)&guarded, leave, (VALUE)box);
+    RB_GC_GUARD(call->key_text);
+    RB_GC_GUARD(call->value_text);
+    RB_GC_GUARD(call->expected_text);
+    RB_GC_GUARD(call->replacement_text);
+    return call->result;
+}
+
+int call_away(struct box *box, struct call *call) { return guard(for_locks, box, call, box->patience_ns); }
+
+int call_wait(struct box *box, struct call *call, uint64_t timeout_ns) {
+    return guard(for_data, box, call, timeout_ns);
+}
+
+int call_now(struct box *box, struct call *call) {
+    call->handle = box->handle;
+    call->result = call->run(call);
+    RB_GC_GUARD(call->key_text);
+    RB_GC_GUARD(call->value_text);
+    if (call->result == CH_TIMED_OUT) return call_away(box, call);
+    return call->result;
+}
+
+VALUE bytes_arg(VALUE string) {
+    if (!RB_TYPE_P(string, T_STRING)) StringValue(string);
+    return string;
+}
+
+const char *name_arg(VALUE *string) { return StringValueCStr(*string); }
+
+uint64_t timeout_arg(VALUE seconds) {
+    if (NIL_P(seconds)) return CH_FOREVER;
+    double number = NUM2DBL(seconds);
+    if (isnan(number) || number < 0) rb_raise(rb_eArgError, "a timeout is not negative: %f", number);
+    return number > 9e9 ? CH_FOREVER : (uint64_t)(number * 1e9);
+}
+
+VALUE option(VALUE options, const char *name) {
+    return NIL_P(options) ? Qnil : rb_hash_lookup2(options, ID2SYM(rb_intern(name)), Qnil);
+}
+
+uint64_t number_option(VALUE options, const char *name) {
+    VALUE value = option(options, name);
+    if (NIL_P(value)) return 0;
+    value = rb_to_int(value);
+    if (RTEST(rb_funcall(value, '<', 1, INT2FIX(0)))) rb_raise(rb_eArgError, "%s is not negative", name);
+    return NUM2ULL(value);
+}
+
+VALUE given(const struct box *box, const void *data, size_t len) {
+    VALUE text = rb_str_new(data, (long)len);
+    if (box->encoding != rb_ascii8bit_encindex()) rb_enc_set_index(text, box->encoding);
+    return text;
+}
+
+VALUE given_text(ch_bytes *bytes) {
+    VALUE text = rb_utf8_str_new(bytes->data, (long)bytes->len);
+    ch_bytes_free(bytes);
+    return text;
+}

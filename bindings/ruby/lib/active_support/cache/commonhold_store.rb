@@ -1,0 +1,147 @@
+# frozen_string_literal: true
+
+require "active_support"
+require "active_support/cache"
+require "commonhold"
+
+module ActiveSupport
+  module Cache
+    # A cache that all processes of a machine share, at memory speed, and that survives them.
+    #
+    #   config.cache_store = :commonhold_store, "cache", { max_bytes: 256 << 20, expires_in: 1.hour }
+    #
+    # Entries expire by themselves, also where nobody reads them; beyond +max_bytes+ or +max_entries+ the least used are evicted.
+    # increment and decrement are atomic across processes. Usable before and after fork.
+    class CommonholdStore < Store
+
+      def self.supports_cache_versioning?
+        true
+      end
+
+      # @param hold [String, Commonhold::Hold] a name, a path, or a hold that is open
+      # @param map [String] the map's name in it
+      # @param max_bytes [Integer] bytes of entries at most; 64 MiB
+      # @param max_entries [Integer] entries at most
+      def initialize(hold = "rails-cache", options = nil, map: "cache", max_bytes: 64 << 20, max_entries: 0, **others)
+        super((options || {}).merge(others))
+        map = @options.delete(:map) || map
+        max_bytes = @options.delete(:max_bytes) || max_bytes
+        max_entries = @options.delete(:max_entries) || max_entries
+        @hold = hold.is_a?(Commonhold::Hold) ? hold : Commonhold.open(hold)
+        @map = @hold.map(map, mode: :cache, max_bytes: max_bytes, max_entries: max_entries)
+      end
+
+      # The map below, for figures: <tt>store.map.stat</tt>.
+      attr_reader :map
+
+      # Deletes all entries, of all namespaces.
+      def clear(_options = nil)
+        @map.clear
+        true
+      end
+
+      # Nothing to do: what has expired goes by itself.
+      def cleanup(_options = nil)
+        true
+      end
+
+      # Deletes the entries whose key matches; looks at every key.
+      def delete_matched(matcher, options = nil)
+        options = merged_options(options)
+        matcher = key_matcher(matcher, options)
+        instrument(:delete_matched, matcher.inspect) do
+          @map.each_key.count { |key| key.force_encoding(Encoding::UTF_8).match?(matcher) && @map.delete?(key) }
+        end
+      end
+
+      # Adds to a number; one that is not there, or has expired, counts as 0.
+      def increment(name, amount = 1, options = nil)
+        count(:increment, name, amount, options)
+      end
+
+      def decrement(name, amount = 1, options = nil)
+        count(:decrement, name, -amount, options)
+      end
+
+      def inspect
+        "#<#{self.class.name} #{@map.inspect} options=#{@options.inspect}>"
+      end
+
+      private
+
+      def count(operation, name, amount, options)
+        options = merged_options(options)
+        key = normalize_key(name, options)
+        instrument(operation, name, amount: amount) do
+          while true
+            old = @map[key]
+            entry = old && load_entry(old)
+            entry = nil if entry&.expired?
+            number = (entry ? entry.value.to_i : 0) + amount
+            break number if counted(key, old, number, entry, options)
+          end
+        end
+      end
+
+      # Sets a counter if nobody changed it meanwhile.
+      def counted(key, old, number, entry, options)
+        left = entry ? entry.expires_at && (entry.expires_at - Time.now.to_f) : options[:expires_in]
+        fresh = Entry.new(number, expires_in: left, version: options[:version])
+        @map.compare_exchange(key, old, serialize_entry(fresh))
+      end
+
+      def load_entry(bytes)
+        bytes && deserialize_entry(bytes)
+      rescue ArgumentError, TypeError, NameError
+        nil # Another application's, or an older version's: a miss.
+      end
+
+      def read_entry(key, **_options)
+        load_entry(@map[key])
+      end
+
+      def write_entry(key, entry, unless_exist: false, race_condition_ttl: nil, expires_in: nil, **_options)
+        bytes = serialize_entry(entry)
+        if unless_exist
+          old = load_entry(@map[key])
+          return false if old && !old.expired?
+
+          @map.delete?(key) if old
+          return @map.add(key, bytes)
+        end
+        @map.store(key, bytes, ttl: lifetime(entry, race_condition_ttl, expires_in))
+        true
+      rescue Commonhold::FullError, Commonhold::TooLargeError
+        @map.delete?(key) # Better no entry than an old one.
+        false
+      end
+
+      # An expired entry stays for a while, for those who are given it while one makes it anew.
+      def lifetime(entry, race_condition_ttl, expires_in)
+        return nil unless entry.expires_at
+
+        [entry.expires_at - Time.now.to_f + race_condition_ttl.to_f, expires_in.to_f, 0.001].max
+      end
+
+      def read_multi_entries(names, **options)
+        names = names.to_h { |name| [normalize_key(name, options), name] }
+        found = {}
+        names.each_value.zip(@map.get_many(names.keys)) do |name, bytes|
+          entry = load_entry(bytes)
+          next unless entry
+
+          if entry.expired?
+            delete_entry(normalize_key(name, options), **options)
+          elsif !entry.mismatched?(normalize_version(name, options))
+            found[name] = entry.value
+          end
+        end
+        found
+      end
+
+      def delete_entry(key, **_options)
+        @map.delete?(key)
+      end
+    end
+  end
+end

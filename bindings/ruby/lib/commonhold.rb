@@ -1,0 +1,66 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "commonhold/version"
+require_relative "commonhold/commonhold_ext"
+
+# One file of memory, a hold, that many processes share, in any language and without a server.
+#
+#   shop = Commonhold.open("shop")
+#   stock = shop.map("stock")
+#   stock["apple"] = "12 crates"
+#   stock["apple"]                 # => "12 crates"
+#
+# Keys, values and messages are bytes: Strings of any encoding go in, binary ones come out, unless the map was opened with
+# +encoding:+.
+#
+# Any object may be used from any thread, and by a child after fork, which becomes a participant of its own with its first
+# write. Producers, consumers, elements in hand and collectors stay the parent's. Every error includes
+# Commonhold::Error, and is what Ruby would raise besides: ArgumentError, KeyError, IOError for what is closed.
+module Commonhold
+  class << self
+    # Opens a hold, or makes it. A bare name lives in memory, under $COMMONHOLD_DIR or else /dev/shm; anything with a slash, or
+    # ending in ".hold", is a path. With a block: closes it afterwards, and gives what the block gives.
+    #
+    # @param create [nil, Boolean] true: it must not be there; false: it must be there
+    # @option options [Integer] :max_bytes creation: the most bytes the file may have; 64 GiB
+    # @option options [Integer] :mode creation: permission bits; 0600
+    # @option options [Boolean] :delete_on_last_exit creation: the file goes when its last user ends, even by a crash
+    # @option options [Boolean] :read_only takes no part, writes nothing; goes with <tt>create: false</tt>
+    # @option options [Numeric, nil] :lock_timeout seconds to wait for a lock whose holder lives; nil: as long as it takes
+    # @option options [String] :directory where bare names live
+    # @return [Hold]
+    def open(name, create: nil, **options)
+      create = false if create.nil? && options[:read_only]
+      how = { nil => 2, true => 1, false => 0 }.fetch(create) { raise ArgumentError, "create: is true, false or nil" }
+      name = name.to_path if name.respond_to?(:to_path)
+      Hold.check_options(options, Hold::OPTIONS)
+      hold = Hold._open(how, name, options)
+      return hold unless block_given?
+
+      begin
+        yield hold
+      ensure
+        hold.close
+      end
+    end
+
+    # Deletes the file of a hold. BusyError if a process has it open, unless +force+: then those go on with the memory
+    # they have.
+    def drop(name, force: false)
+      _drop(name.respond_to?(:to_path) ? name.to_path : name, force)
+    end
+
+    # The holds in a directory (by default where bare names live), as an Array of Hashes.
+    def list(directory = nil)
+      JSON.parse(_list(directory))
+    end
+  end
+end
+
+require_relative "commonhold/hold"
+require_relative "commonhold/map"
+require_relative "commonhold/list"
+require_relative "commonhold/queue"
+require_relative "commonhold/channel"
+require_relative "commonhold/log"

@@ -1,0 +1,99 @@
+# frozen_string_literal: true
+
+module Commonhold
+  # One producer sends messages, every consumer receives all of them, in any process.
+  class Channel
+    private_class_method :new
+    FROM = { now: 0, oldest: 1 }.freeze
+    POLICY = { lossless: 0, lossy: 1, patient: 2 }.freeze
+    private_constant :POLICY
+
+    # Becomes the producer; BusyError while another one lives. With a block: closes it afterwards.
+    # @return [Producer]
+    def producer(&block)
+      Channel.with(_producer, &block)
+    end
+
+    # Becomes a consumer. With a block: closes it afterwards.
+    #
+    # @param from [Symbol] :now (the first message sent after it has joined) or :oldest
+    # @param policy [Symbol] :lossless (the producer waits for it), :lossy (nobody waits for it) or :patient (the
+    #   producer waits for +patience+ seconds, then drops it)
+    # @return [Consumer]
+    def consumer(from: :now, policy: :lossless, patience: nil, &block)
+      Channel.with(_consumer(Channel.number(FROM, from), Channel.number(POLICY, policy), patience), &block)
+    end
+
+    # Figures of the channel, as a Hash.
+    def stat
+      JSON.parse(_describe)
+    end
+
+    # @private
+    def self.number(names, name)
+      names.fetch(name) { raise ArgumentError, "#{name.inspect} is none of #{names.keys.join(', ')}" }
+    end
+
+    # @private
+    def self.with(opened)
+      return opened unless block_given?
+
+      begin
+        yield opened
+      ensure
+        opened.close
+      end
+    end
+  end
+
+  # Who sends. For one thread at a time.
+  class Producer
+    private_class_method :new
+
+    # Sends a message; waits for room as long as a lossless consumer has not read what would be overwritten, at most
+    # +timeout+ seconds. Gives its number, or nil if there was no room in time.
+    def send(message, timeout: nil)
+      _send(message, timeout)
+    end
+
+    # Sends a message if there is room now; gives its number, or nil.
+    def try_send(message)
+      _send(message, 0)
+    end
+
+    # Sends a message, and gives the producer.
+    def <<(message)
+      _send(message, nil)
+      self
+    end
+  end
+
+  # Who receives. For one thread at a time.
+  class Consumer
+    include Enumerable
+
+    private_class_method :new
+
+    # The next message; waits for it, at most +timeout+ seconds, after which it gives nil.
+    def recv(timeout: nil)
+      _recv(timeout)
+    end
+
+    # The next message, or nil if there is none now.
+    def try_recv
+      _recv(0)
+    end
+
+    # Gives every message, for ever; without a block, an Enumerator.
+    def each
+      return enum_for(:each) unless block_given?
+
+      yield recv while true
+    end
+
+    # Begins again, from :now or the :oldest message kept, after it was dropped or whenever it likes.
+    def rejoin(from = :now)
+      _rejoin(Channel.number(Channel::FROM, from))
+    end
+  end
+end

@@ -1,0 +1,177 @@
+# frozen_string_literal: true
+
+module Commonhold
+  # A hash table, bytes to bytes, that looks like a Hash. Readers never wait. Every change of one key is atomic.
+  #
+  #   views = hold.map("views")
+  #   views["a"] = "1"
+  #   views.fetch("b") { "none" }       # => "none"
+  #   views.increment("hits", 5)        # => 5
+  #   views.update("a") { |old| old.to_s + "!" }
+  #   views.each { |key, value| puts key, value }
+  class Map
+    include Enumerable
+
+    private_class_method :new
+
+    alias has_key? key?
+    alias include? key?
+    alias member? key?
+    alias length size
+    alias each_pair each
+
+    # Whether there are no pairs.
+    def empty?
+      size.zero?
+    end
+
+    # The value of a key; otherwise what the block gives, or +default+, or a KeyError.
+    def fetch(key, *default)
+      raise ArgumentError, "wrong number of arguments (given #{default.size + 1}, expected 1..2)" if default.size > 1
+
+      value = self[key]
+      return value unless value.nil?
+      return yield(key) if block_given?
+      return default.first unless default.empty?
+
+      raise KeyError.new("key not found: #{key.inspect}", receiver: self, key: key)
+    end
+
+    # Sets a value; in a cache, with +ttl+ seconds to live.
+    def store(key, value, ttl: nil)
+      return self[key] = value unless ttl
+
+      raise ArgumentError, "a time to live is not negative: #{ttl}" if ttl.negative?
+
+      _set_ttl(key, value, (ttl * 1000).ceil)
+    end
+    alias set store
+    alias get []
+
+    # The values of many keys at once, several times faster than one by one; nil for each that is absent. Each lookup is
+    # atomic, the batch is not.
+    def get_many(keys)
+      _get_many(keys.map { |key| Map.string(key) })
+    end
+
+    # As Hash#values_at.
+    def values_at(*keys)
+      get_many(keys)
+    end
+
+    # As Hash#slice: those of these keys that are present.
+    def slice(*keys)
+      keys.zip(get_many(keys)).to_h.compact
+    end
+
+    # Sets many pairs, in order, from a Hash or from pairs. Each is atomic, the batch is not: after an error those before it
+    # are set.
+    def set_many(pairs)
+      keys = []
+      values = []
+      pairs.each do |key, value|
+        keys << Map.string(key)
+        values << Map.string(value)
+      end
+      _set_many(keys, values)
+    end
+    alias merge! set_many
+
+    # Gives the old value (nil: absent) to the block, and sets what it gives (nil: deletes), as one atomic step: if anybody
+    # changes the key meanwhile, the block is asked again. Gives the new value.
+    def update(key)
+      while true # loop would swallow the block's StopIteration
+        old = self[key]
+        new = yield old
+        return new if compare_exchange(key, old, new)
+      end
+    end
+
+    # The value, or what the block gives, which is set if the key is still absent then; gives what is in the map.
+    def fetch_or_add(key)
+      self[key] || begin
+        value = yield key
+        add(key, value) ? value : (self[key] || value)
+      end
+    end
+
+    # The keys, the values, at about the present time.
+    def keys
+      each_key.to_a
+    end
+
+    def values
+      each.map { |_key, value| value }
+    end
+
+    # As each, for the values.
+    def each_value
+      return enum_for(:each_value) { size } unless block_given?
+
+      each { |_key, value| yield value }
+    end
+
+    # The list that is a key's value.
+    # @return [List]
+    def list(key)
+      List.new(self, key)
+    end
+
+    # Follows the map's changes from now on, or from a position (Follower#position). See Hold#begin_stream.
+    # @return [Follower]
+    def follow(from: nil)
+      _follow(from)
+    end
+
+    # Figures of the map, as a Hash.
+    def stat
+      JSON.parse(_describe)
+    end
+
+    def inspect
+      "#<Commonhold::Map #{name.inspect}>"
+    rescue ClosedError
+      "#<Commonhold::Map closed>"
+    end
+
+    # @private
+    def self.string(text)
+      String.try_convert(text) or raise TypeError, "no implicit conversion of #{text.class} into String"
+    end
+  end
+
+  # What changed in a map: +kind+ is :set, :delete, :expire, :evict, :clear or :gap (some key was changed in a way too
+  # large for the stream: look at the map).
+  class Change
+    KINDS = { 1 => :set, 2 => :delete, 3 => :expire, 4 => :evict, 5 => :clear, 6 => :gap }.freeze
+    private_constant :KINDS
+
+    def kind
+      KINDS[code]
+    end
+  end
+
+  # Reads a map's changes, each one, in each key's order. LappedError when it was too slow: read the map and follow anew.
+  class Follower
+    include Enumerable
+
+    private_class_method :new
+
+    # The next change; waits for it, at most +timeout+ seconds, after which it gives nil.
+    def recv(timeout: nil)
+      _recv(timeout)
+    end
+
+    # The next change, or nil if there is none now.
+    def try_recv
+      _recv(0)
+    end
+
+    # Gives every change, for ever; without a block, an Enumerator.
+    def each
+      return enum_for(:each) unless block_given?
+
+      yield recv while true
+    end
+  end
+end

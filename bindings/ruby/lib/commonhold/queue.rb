@@ -1,0 +1,32 @@
+# frozen_string_literal: true
+
+module Commonhold
+  # Elements of one size that move by reference between named queues. Each is in exactly one of them, or in the hand of
+  # exactly one process. What a process that died had in hand goes to the queue for orphans, as does an Element that nobody
+  # refers to any more. Queues are given by name or number.
+  class Queue
+    private_class_method :new
+
+    # Takes the Element at the front; waits for one, at most +timeout+ seconds, after which it gives nil.
+    def pull(queue = 0, timeout: nil)
+      _pull(queue, timeout)
+    end
+
+    # Takes the Element at the front, or gives nil if the queue is empty now.
+    def try_pull(queue = 0)
+      _pull(queue, 0)
+    end
+
+    # Figures of the queue, as a Hash.
+    def stat
+      JSON.parse(_describe)
+    end
+  end
+
+  # An element in hand.
+  class Element
+    private_class_method :new
+    alias to_s read
+    alias bytesize size
+  end
+end

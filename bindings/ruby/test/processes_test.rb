@@ -1,0 +1,97 @@
+# frozen_string_literal: true
+
+require_relative "helper"
+
+class ProcessesTest < Minitest::Test
+  include WithHold
+
+  def test_a_child_uses_what_it_inherited
+    map = @hold.map("m")
+    queue = @hold.queue("q", elements: 2, element_bytes: 8)
+    channel = @hold.channel("c", ring_bytes: 4096)
+    log = @hold.log("l")
+    map["from"] = "parent"
+    log.info("parent")
+    producer = channel.producer
+    element = queue.pull
+    assert_child do
+      closed = [-> { producer.send("x") }, -> { element.read && queue.push(0, element) }].map do |use|
+        use.call
+      rescue Commonhold::Error => e
+        e.class
+      end
+      GC.start
+      map["child"] = map["from"]
+      mine = queue.pull.write("child")
+      queue.push(0, mine)
+      log.info("child")
+      map.increment("n") == 1 && closed == [Commonhold::ClosedError, Commonhold::InvalidError]
+    end
+    assert_equal "parent", map["child"]
+    assert_equal "child", queue.pull.read(0, 5)
+    assert_equal %w[parent child], log.dump.map(&:text)
+    assert_equal 0, producer.send("still the parent's")
+    element.write("mine")
+    queue.push(0, element)
+  end
+
+  # As a prefork server: the parent opens, every worker counts.
+  def test_prefork
+    map = @hold.map("m")
+    workers = Array.new(4) { child { 500.times { map.increment("n") } } }
+    workers.each { |pid| assert_predicate Process.wait2(pid).last, :success? }
+    assert_equal 2000, map.increment("n", 0)
+    assert_empty @hold.check
+  end
+
+  def test_a_killed_writer
+    map = @hold.map("m")
+    5.times do |round|
+      pid = child do
+        mine = @hold.map("m")
+        i = 0
+        while true
+          mine["key #{i % 100}"] = "x" * (i % 700)
+          mine.increment("n #{round}")
+          i += 1
+        end
+      end
+      await("the writer") { map.increment("n #{round}", 0) > 500 }
+      Process.kill(:KILL, pid)
+      Process.wait(pid)
+      map["after"] = round.to_s
+      assert_equal round.to_s, map["after"]
+    end
+    @hold.sweep
+    assert_empty @hold.check
+  end
+
+  def test_what_a_killed_process_had_in_hand
+    queue = @hold.queue("q", elements: 1, element_bytes: 8)
+    pid = child { (@kept = queue.pull) && sleep }
+    await("the pull") { queue.size.zero? }
+    Process.kill(:KILL, pid)
+    Process.wait(pid)
+    assert_equal 8, queue.pull(timeout: 20).size
+  end
+
+  def test_a_channel_between_processes
+    channel = @hold.channel("c", ring_bytes: 1 << 14)
+    consumer = channel.consumer
+    pid = child { channel.producer { |producer| 2000.times { |i| producer << "message #{i}" } } }
+    assert_equal Array.new(2000) { |i| "message #{i}" }, Array.new(2000) { consumer.recv(timeout: 20) }
+    assert_predicate Process.wait2(pid).last, :success?
+  end
+
+  def test_a_stopped_process_holds_up_its_lock_only_so_long
+    patient = Commonhold.open(@path, lock_timeout: 0.05)
+    map = patient.map("m")
+    pid = child { sleep }
+    Process.kill(:STOP, pid)
+    map["a"] = "1" # Nobody is in the middle of a change: nothing is waited for.
+    assert_equal "1", map["a"]
+  ensure
+    Process.kill(:KILL, pid)
+    Process.wait(pid)
+  end
+end

@@ -1,0 +1,90 @@
+# frozen_string_literal: true
+
+require_relative "helper"
+
+class ThreadsTest < Minitest::Test
+  include WithHold
+
+  def test_threads_share_handles
+    map = @hold.map("m")
+    Array.new(4) do |t|
+      Thread.new do
+        300.times do |i|
+          map["#{t} #{i}"] = "x" * i
+          map.increment("n")
+          map.update("s") { |old| (old.to_i + 1).to_s }
+        end
+      end
+    end.each(&:join)
+    assert_equal 1200, map.increment("n", 0)
+    assert_equal "1200", map["s"]
+    assert_equal 1202, map.size
+  end
+
+  def test_who_waits_lets_others_run
+    channel = @hold.channel("c", ring_bytes: 1 << 14)
+    consumer = channel.consumer
+    queue = @hold.queue("q", elements: 1, element_bytes: 8)
+    held = queue.pull
+    receiver = Thread.new { consumer.recv }
+    puller = Thread.new { queue.pull }
+    await("both") { [receiver, puller].all? { |thread| thread.status == "sleep" } }
+    channel.producer { |producer| producer << "x" }
+    queue.push(0, held)
+    assert_equal "x", receiver.value
+    assert_equal 8, puller.value.size
+  end
+
+  def test_timeouts_and_kills_interrupt
+    consumer = @hold.channel("c", ring_bytes: 1 << 14).consumer
+    assert_raises(Timeout::Error) { Timeout.timeout(0.02) { consumer.recv } }
+    thread = Thread.new { consumer.recv }
+    await("the thread") { thread.status == "sleep" }
+    thread.kill
+    assert thread.join(20)
+    assert_nil consumer.try_recv
+  end
+
+  def test_a_consumer_is_for_one_thread_at_a_time
+    consumer = @hold.channel("c", ring_bytes: 1 << 14).consumer
+    thread = Thread.new { consumer.recv }
+    await("the thread") { thread.status == "sleep" }
+    assert_raises(Commonhold::BusyError) { 20.times { consumer.try_recv; sleep(0.005) } }
+    thread.kill.join
+  end
+
+  # The collector runs at every allocation: whatever is not guarded is freed too early.
+  def test_gc_stress
+    map = @hold.map("m")
+    queue = @hold.queue("q", elements: 2, element_bytes: 8)
+    consumer = @hold.channel("c", ring_bytes: 4096).tap { |channel| @producer = channel.producer }.consumer
+    GC.stress = true
+    map["key"] = "value" * 200
+    long = map["k#{'ey'}"]
+    some = map.get_many([+"key", "k" * 3])
+    map.set_many({ "a#{1}" => "b#{2}" })
+    pairs = map.map { |key, value| [key, value.size] }
+    map.list("l#{1}").push("a#{1}")
+    listed = map.list("l1").to_a
+    queue.push(0, queue.pull.write("x#{1}"))
+    @producer.send("message #{1}")
+    message = consumer.recv
+    log = @hold.log("log")
+    log.info("line #{1}")
+    dumped = log.dump.map(&:text)
+    Commonhold.open(@path) { |again| again.map("m").keys }
+    GC.stress = false
+    assert_equal "value" * 200, long
+    assert_equal [long, nil], some
+    assert_equal [["a1", 2], ["key", 1000]], pairs.sort
+    assert_equal [["a1"], "message 1", ["line 1"]], [listed, message, dumped]
+  ensure
+    GC.stress = false
+  end
+
+  def test_a_string_outlives_everything
+    value = Commonhold.open(@path) { |again| again.map("m").tap { |map| map["a"] = "x" * 5000 }["a"] }
+    GC.start
+    assert_equal "x" * 5000, value
+  end
+end
