@@ -61,6 +61,7 @@ fn parent_and_children_go_on_with_one_handle() {
                     let me = std::process::id();
                     let all = hold.participants().unwrap();
                     assert!(all.iter().any(|p| p.pid == me), "no slot of its own: {all:?}");
+                    assert_eq!(hold.participant().unwrap().pid, me);
                     // And a child of the child.
                     Child::run("grandchild", || work(map, shape, n + 10, 500, &Board::new(64)))
                         .finish();

@@ -262,6 +262,30 @@ fn time_to_live_ends() {
     assert!(hold.check().unwrap().ok);
     let plain = hold.map("plain", MapOptions::general()).unwrap();
     assert!(plain.set_with_ttl("a", "b", hour).is_err(), "only a cache forgets");
+    assert!(plain.with_ttl(hour).is_err(), "only a cache forgets");
+}
+
+#[test]
+fn a_handle_with_a_time_to_live_gives_it_to_all_that_it_stores() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let map = hold.map("it", MapOptions::cache().ttl(Duration::from_secs(3600))).unwrap();
+    let brief = map.with_ttl(Duration::from_millis(30)).unwrap();
+    for key in ["set", "replaced", "exchanged", "stays"] {
+        map.set(key, "1").unwrap();
+    }
+    brief.set("set", "2").unwrap();
+    assert!(brief.add("added", "2").unwrap().is_some());
+    assert!(brief.replace("replaced", "2").unwrap().is_some());
+    assert!(brief.compare_exchange("exchanged", Some(b"1"), Some(b"2")).unwrap());
+    brief.update("updated", |_| Some(b"2".to_vec())).unwrap();
+    brief.increment("number", 2).unwrap();
+    brief.set_many(&[("one", "2"), ("other", "2")]).unwrap();
+    until("all but one have expired", || map.iter().count() == 1);
+    assert_eq!(map.get("stays").unwrap().as_deref(), Some(&b"1"[..]));
+    map.set("set", "3").unwrap();
+    std::thread::sleep(Duration::from_millis(40));
+    assert_eq!(brief.get("set").unwrap().as_deref(), Some(&b"3"[..]), "only what it stores");
 }
 
 #[test]

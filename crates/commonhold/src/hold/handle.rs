@@ -378,6 +378,19 @@ impl Hold {
         Ok(stat::participants(self.space()))
     }
 
+    /// This handle in the table of participants: whoever wants to tell others who it is, and whether it lives, names slot and
+    /// generation. A forked child is another one.
+    ///
+    /// # Errors
+    /// `Closed`; `ReadOnly`: such a handle is none.
+    pub fn participant(&self) -> Result<ParticipantInfo> {
+        let lane = self.arena.enter()?;
+        let (slot, generation) = (lane.me().slot(), lane.me().generation());
+        let mut all = stat::participants(self.space()).into_iter();
+        let own = all.find(|other| (other.slot, other.generation) == (slot, generation));
+        own.ok_or_else(|| Error::new(ErrorKind::Damaged, "this participant is not in the table"))
+    }
+
     /// Settles what dead participants left; returns how many there were. Opening and closing do it too.
     ///
     /// # Errors

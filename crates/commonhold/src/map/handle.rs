@@ -7,7 +7,7 @@ use crate::map::change::{Act, Change, Expiry, Outcome, Rule};
 use crate::map::hash::Hash;
 use crate::map::iterate::{self, Cursor, Noted, Pair};
 use crate::map::many::{self, Values};
-use crate::map::options::{MapOptions, Uid, milliseconds};
+use crate::map::options::{MapOptions, Uid};
 use crate::map::read::{Hit, Place};
 use crate::map::walk::{Iter, Keys};
 use crate::map::{cache, inline, locked, read, write};
@@ -18,7 +18,6 @@ use crate::sync::space::Space;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// A batch of changes fetches memory so many pairs ahead.
 const AHEAD: usize = 4;
@@ -56,6 +55,8 @@ pub struct Map {
     options: MapOptions,
     /// Whether it may write a replica's map.
     applies: bool,
+    /// Cache mode: when what this handle stores expires.
+    pub(crate) expiry: Expiry,
 }
 
 impl fmt::Debug for Map {
@@ -69,7 +70,13 @@ impl fmt::Debug for Map {
 impl Map {
     pub(crate) fn new(arena: Arc<Arena>, bound: Bound) -> Map {
         let options = MapOptions { value_room: bound.value_room, ..bound.mode.into() };
-        Map { arena, bound: Arc::new(Binding::new(bound)), options, applies: false }
+        Map {
+            arena,
+            bound: Arc::new(Binding::new(bound)),
+            options,
+            applies: false,
+            expiry: Expiry::Own,
+        }
     }
 
     /// The same, as the replica itself has it.
@@ -277,25 +284,6 @@ impl Map {
         Ok(Uid(self.apply(&change, None)?.uid))
     }
 
-    /// Sets a value that expires after `ttl` (rounded up to a millisecond). Cache mode only.
-    ///
-    /// # Errors
-    /// `Mismatch` in other modes.
-    pub fn set_with_ttl(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        ttl: Duration,
-    ) -> Result<Uid> {
-        if !self.bound.is_cache() {
-            let text = format!("map '{}' is no cache: its pairs do not expire", self.name());
-            return Err(Error::new(ErrorKind::Mismatch, text));
-        }
-        let mut change = Change::new(key.as_ref(), Rule::Always, Act::Put(value.as_ref()));
-        change.expiry = Expiry::After(milliseconds(ttl));
-        Ok(Uid(self.apply(&change, None)?.uid))
-    }
-
     /// Sets many pairs, in order. Each is atomic, the batch is not: on an error those before it are set.
     ///
     /// # Errors
@@ -307,7 +295,8 @@ impl Map {
             if let Some((later, _)) = pairs.get(at + AHEAD) {
                 locked::fetch(self.space(), &self.bound, self.bound.hasher.hash(later.as_ref()));
             }
-            let change = Change::new(key.as_ref(), Rule::Always, Act::Put(value.as_ref()));
+            let put = Change::new(key.as_ref(), Rule::Always, Act::Put(value.as_ref()));
+            let change = Change { expiry: self.expiry, ..put };
             match &self.bound.inline {
                 Some(packing) => inline::apply_in(&lane, &self.bound, packing, &change, None)?,
                 None => write::apply_in(&lane, &self.bound, &change, None)?,
@@ -319,6 +308,10 @@ impl Map {
     #[inline]
     pub(crate) fn apply(&self, change: &Change<'_>, old: Option<&mut Vec<u8>>) -> Result<Outcome> {
         self.ensure_may_write()?;
+        let change = match change.expiry {
+            Expiry::Own => &Change { expiry: self.expiry, ..*change },
+            _ => change,
+        };
         match &self.bound.inline {
             Some(packing) => inline::apply(&self.arena, &self.bound, packing, change, old),
             None => write::apply(&self.arena, &self.bound, change, old),

@@ -9,7 +9,7 @@
 //! | writing | [`change`] (what is asked), [`write`], [`locked`] (the commit), [`split`], [`lifecycle`] |
 //! | maps that only a replica writes | [`replica`], [`succession`] (one takes the place of another) |
 //! | memory and copies | [`compact`] (sparse extents), [`image`] (segments for backups) |
-//! | other modes | [`inline`] (fixed-length pairs in the index: [`words`], [`cells`]), [`cache`], [`expire`] |
+//! | other modes | [`inline`] (fixed-length pairs in the index: [`words`], [`cells`]), [`cache`], [`lease`], [`expire`] |
 //! | after a death; proving it | [`recover`], [`check`] |
 
 pub(crate) mod binding;
@@ -26,6 +26,7 @@ pub(crate) mod hash;
 pub(crate) mod image;
 pub(crate) mod inline;
 pub(crate) mod iterate;
+pub(crate) mod lease;
 pub(crate) mod lifecycle;
 pub(crate) mod list;
 pub(crate) mod locked;

@@ -24,11 +24,12 @@ const LAYERS: [(&str, u32); 11] = [
 ];
 
 /// The crates of the workspace, and which of them each may depend on.
-const CRATES: [(&str, &[&str]); 6] = [
+const CRATES: [(&str, &[&str]); 7] = [
     ("commonhold", &[]),
     ("commonhold-net", &["commonhold"]),
     ("hold", &["commonhold", "commonhold-net"]),
     ("commonhold-c", &["commonhold", "commonhold-net"]),
+    ("commonhold-python", &["commonhold", "commonhold-net"]),
     ("commonhold-models", &[]),
     ("commonhold-bench", &["commonhold", "commonhold-net"]),
 ];

@@ -1,0 +1,75 @@
+"""One file of memory, a *hold*, that many processes share.
+
+Maps, queues, channels and logs inside it are read and written at memory speed by any process, in any language, without a
+server, and cannot be broken by killing anybody.
+
+>>> import commonhold
+>>> with commonhold.open("shop", directory=tmp) as hold:
+...     stock = hold.map("stock")
+...     stock[b"apple"] = b"12 crates"
+...     texts = stock.str()
+...     texts["pear"] = "3 crates"
+...     sorted(texts.items())
+[('apple', '12 crates'), ('pear', '3 crates')]
+
+A bare name lives in memory, under ``/dev/shm`` (or ``$COMMONHOLD_DIR``); anything with a slash, or ending in ``.hold``, is
+that path. Handles may be used by any thread and by forked children; pickled, as ``multiprocessing`` does, they are
+opened again where they arrive. What may wait lets other threads of Python run meanwhile.
+
+| class | what |
+|---|---|
+| `Hold` | the file; makes all others |
+| `Map` | a ``MutableMapping`` of bytes; views of it: `Map.str`, `Map.json`, `Map.numbers`, `Map.view`, `Map.lists` |
+| `Queue`, `NamedQueue`, `Element` | elements that move by reference between queues; their bytes without a copy |
+| `Channel`, `Producer`, `Consumer` | messages to many consumers, nothing lost |
+| `Log`, `LogHandler` | many writers, one merged log; a handler for `logging` |
+| `Watcher` | a map's changes as they happen |
+| `Origin`, `Replica` | a map on other machines |
+| `cached` | a decorator: results shared by processes, computed once |
+| `commonhold.django` | a cache backend for Django |
+| `commonhold.errors` | the exceptions |
+"""
+
+from .cache import cached
+from .channel import Channel, Consumer, Message, Producer, Reservation
+from .errors import Error
+from .hold import Hold, drop, holds, open, restore, salvage
+from .log import Collector, Line, Log, LogHandler
+from .map import Map
+from .queue import Element, NamedQueue, Queue
+from .replication import Origin, Replica
+from .views import Codec, ListView, View
+from .watch import Change, Watcher
+from ._native import __version__
+
+__all__ = [
+    "Change",
+    "Channel",
+    "Codec",
+    "Collector",
+    "Consumer",
+    "Element",
+    "Error",
+    "Hold",
+    "Line",
+    "ListView",
+    "Log",
+    "LogHandler",
+    "Map",
+    "Message",
+    "NamedQueue",
+    "Origin",
+    "Producer",
+    "Queue",
+    "Replica",
+    "Reservation",
+    "View",
+    "Watcher",
+    "__version__",
+    "cached",
+    "drop",
+    "holds",
+    "open",
+    "restore",
+    "salvage",
+]

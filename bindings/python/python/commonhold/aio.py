@@ -1,0 +1,59 @@
+"""Waiting in an event loop, for what has no file descriptor: a thread waits.
+
+What the thread gets when nobody awaits it any more (the task was cancelled) is kept for the next who asks, so a cancelled wait loses
+nothing.
+"""
+
+import asyncio
+import os
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Callable, TypeVar
+from weakref import WeakKeyDictionary
+
+_T = TypeVar("_T")
+_waiting: "WeakKeyDictionary[Any, Future[Any]]" = WeakKeyDictionary()
+_threads: ThreadPoolExecutor
+
+
+def _begin() -> None:
+    """Also in a forked child, which has none of the threads."""
+    global _threads
+    _threads = ThreadPoolExecutor(max_workers=64, thread_name_prefix="commonhold-wait")
+    _waiting.clear()
+
+
+_begin()
+os.register_at_fork(after_in_child=_begin)
+
+
+async def in_thread(owner: Any, act: Callable[[], _T]) -> _T:
+    """What ``act`` returns, in a thread; or what an earlier ``act`` for this owner got that nobody has heard of."""
+    future = _waiting.get(owner)
+    if future is None:
+        future = _waiting[owner] = _threads.submit(act)
+    # The thread goes on if this is cancelled.
+    await asyncio.wait([asyncio.wrap_future(_shielded(future))])
+    if _waiting.get(owner) is future:
+        del _waiting[owner]
+    found: _T = future.result()
+    return found
+
+
+def pending(owner: Any) -> bool:
+    """True if a thread waits for this owner, or has got something that nobody has heard of."""
+    return owner in _waiting
+
+
+def _shielded(future: "Future[_T]") -> "Future[None]":
+    """Done when the other is; cancelling it does nothing to the other."""
+    done: "Future[None]" = Future()
+
+    def tell(_: "Future[_T]") -> None:
+        if not done.cancelled():
+            try:
+                done.set_result(None)
+            except Exception:  # Cancelled this very moment.
+                pass
+
+    future.add_done_callback(tell)
+    return done

@@ -1,0 +1,195 @@
+"""Channels: one producer, many consumers, nothing lost."""
+
+import json
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, AsyncIterator, Dict, Iterator, Optional, Tuple, Type
+
+from . import _native
+from .aio import in_thread, pending
+from .errors import TimedOutError
+
+if TYPE_CHECKING:
+    from .hold import Hold
+
+_SLICE = 0.2
+
+
+class Channel(_native.Channel):
+    """A channel in a hold: one :meth:`producer` sends, every :meth:`consumer` receives all messages, in any process."""
+
+    def __new__(cls, hold: "Hold", name: str, *ring_bytes: int, **options: Any) -> "Channel":
+        made = super().__new__(cls, hold, name, *ring_bytes, **options)
+        made.hold = hold
+        return made
+
+    def __repr__(self) -> str:
+        return f"<commonhold channel {self.name!r} in {self.hold.path}>"
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return _open_again, (self.hold, self.name)
+
+    def producer(self, *, spin: bool = False) -> "Producer":
+        """Becomes the producer. What was sent before stays; the sequence goes on. ``BusyError`` while another one lives.
+        ``spin``: waits without sleeping, for a whole processor."""
+        return Producer(self, spin=spin)
+
+    def consumer(
+        self,
+        join: str = "now",
+        policy: str = "lossless",
+        *,
+        patience: Optional[float] = None,
+        spin: bool = False,
+    ) -> "Consumer":
+        """Becomes a consumer, from ``"now"`` on or from the ``"oldest"`` message that is still in the ring.
+
+        ``policy``: for a ``"lossless"`` one the producer waits as long as it takes, for a ``"lossy"`` one not at all, for a ``"patient"`` one
+        for ``patience`` seconds; then it is dropped, and told so.
+        """
+        return Consumer(self, join, policy, patience=patience, spin=spin)
+
+    def stat(self) -> Dict[str, Any]:
+        """Who sends, who receives, who is behind."""
+        found: Dict[str, Any] = json.loads(self._stat())
+        return found
+
+
+class _Closing:
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()  # type: ignore[attr-defined]
+
+
+class Producer(_native.Producer, _Closing):
+    """The one who sends; from :meth:`Channel.producer`. Closing it, or its process's death, lets another one begin.
+
+    ``send(message, timeout=None)`` waits for room while a consumer that must not lose anything has not read on; ``try_send`` does not wait.
+    A message is anything with the buffer protocol.
+    """
+
+    def reserve(self, len: int, timeout: Optional[float] = None) -> "Reservation":
+        """Makes room for a message of so many bytes, to be written where it lies."""
+        made: Reservation = self._reserve(len, Reservation, timeout)
+        return made
+
+
+class Reservation(_native.Buffer):
+    """Room for a message, writable by whoever knows the buffer protocol, for example ``numpy.frombuffer``; sent by :meth:`commit`.
+
+    A context manager, which commits it, or cancels it after an exception. What is not written is whatever lay there before.
+    """
+
+    __slots__ = ()
+
+    def commit(self, len: Optional[int] = None) -> int:
+        """Sends the message, or only its first ``len`` bytes; returns its number. ``BufferError`` while a memoryview or an array of
+        it is in use."""
+        return _native.Producer._commit(self, len)
+
+    def cancel(self) -> bool:
+        """Gives it up; false if it was committed or cancelled already."""
+        return _native.Producer._cancel(self)
+
+    def __enter__(self) -> memoryview:
+        return memoryview(self)
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self.cancel()
+
+
+class Consumer(_native.Consumer, _Closing):
+    """One who receives; from :meth:`Channel.consumer`. Iterating over it waits for each message, also by ``async for``.
+
+    ``recv(timeout=None)`` waits for a message, ``try_recv()`` returns ``None`` if there is none now; both give ``bytes``, a copy.
+    :meth:`view` shows a message where it lies.
+    """
+
+    def view(self, timeout: Optional[float] = None) -> "Message":
+        """Shows the next message where it lies, without a copy; waits for it. Only for lossless consumers.
+
+        The producer does not overwrite it before it is released: by :meth:`Message.release`, by the end of a ``with``, by the next
+        receiving call, or when nobody refers to it any more.
+        """
+        made: Message = self._view(Message, timeout)
+        return made
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        return self.recv()
+
+    async def recv_async(self) -> bytes:
+        """The next message; other tasks run meanwhile. A cancelled call loses nothing: what came is the next call's.
+
+        While calls of this kind are used, use no others.
+        """
+
+        def wait() -> Optional[bytes]:
+            try:
+                return self.recv(_SLICE)
+            except TimedOutError:
+                return None
+
+        while True:
+            message = None if pending(self) else self.try_recv()
+            if message is None:
+                message = await in_thread(self, wait)
+            if message is not None:
+                return message
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            yield await self.recv_async()
+
+
+class Message(_native.Buffer):
+    """A message where it lies in the hold, read-only, for whoever knows the buffer protocol. A context manager, which releases it.
+
+    As long as somebody has a memoryview or an array of it, it stays what it is, whatever is closed.
+    """
+
+    __slots__ = ()
+
+    @property
+    def sequence(self) -> int:
+        """Its number in the channel."""
+        return _native.Consumer._sequence(self)
+
+    def release(self) -> None:
+        """It counts as received: the producer may overwrite it. ``BufferError`` while a memoryview or an array of it is in use."""
+        _native.Consumer._release(self)
+
+    def __bytes__(self) -> bytes:
+        with memoryview(self) as view:
+            return view.tobytes()
+
+    def __enter__(self) -> "Message":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.release()
+
+
+def _open_again(hold: "Hold", name: str) -> Channel:
+    return hold.open_channel(name)

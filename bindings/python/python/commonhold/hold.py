@@ -1,0 +1,255 @@
+"""The hold: the file, and what concerns all of it."""
+
+import json
+import os
+from types import TracebackType
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union
+
+from . import _native
+from .channel import Channel
+from .errors import HoldNotFoundError, NotFoundError
+from .log import Log, level_code
+from .map import Map, Seconds
+from .queue import Queue
+from .replication import Origin, Replica
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+class Hold(_native.Hold):
+    """One file of memory that many processes share; see :func:`open`.
+
+    A context manager, which closes it. Usable from any thread, and by a forked child, which becomes a participant of its own with
+    its first operation. Pickled, it is opened again where it arrives.
+    """
+
+    def __new__(cls, name: Path, **options: Any) -> "Hold":
+        try:
+            made = super().__new__(cls, name, **options)
+        except NotFoundError as error:
+            raise HoldNotFoundError(*error.args) from None
+        again = {key: options[key] for key in ("read_only", "lock_timeout") if key in options}
+        made._again = again
+        return made
+
+    def __enter__(self) -> "Hold":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<commonhold hold {str(self.path)!r}{', closed' if self.closed else ''}>"
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return _open_again, (self.path, self._again)
+
+    @property
+    def path(self) -> str:
+        """Where the file is."""
+        return str(self._path)
+
+    def map(
+        self,
+        name: str,
+        *,
+        fixed: Optional[Tuple[int, int]] = None,
+        cache: bool = False,
+        max_bytes: int = 0,
+        max_entries: int = 0,
+        ttl: Optional[Seconds] = None,
+        value_room: int = 0,
+    ) -> Map:
+        """Opens the map of this name, or makes it.
+
+        ``fixed=(key_bytes, value_bytes)``: all keys and values have these lengths; pairs of up to 32 bytes are kept in the index
+        itself. ``cache=True``: pairs may be evicted, beyond ``max_bytes`` or ``max_entries``, and expire after ``ttl``, seconds or a
+        ``timedelta``, unless told otherwise. ``value_room``: a hint, for values that grow.
+
+        Raises ``MismatchError`` if it exists with other options or as another kind of structure.
+        """
+        return Map(
+            self,
+            name,
+            fixed=fixed,
+            cache=cache,
+            max_bytes=max_bytes,
+            max_entries=max_entries,
+            ttl=ttl,
+            value_room=value_room,
+        )
+
+    def cache(
+        self, name: str, *, max_bytes: int = 0, max_entries: int = 0, ttl: Optional[Seconds] = None
+    ) -> Map:
+        """Opens or makes a map in cache mode; see :meth:`map`."""
+        return self.map(name, cache=True, max_bytes=max_bytes, max_entries=max_entries, ttl=ttl)
+
+    def open_map(self, name: str) -> Map:
+        """Opens an existing map, whatever its options."""
+        return Map(self, name, create=False)
+
+    def queue(
+        self,
+        name: str,
+        elements: int,
+        element_bytes: int,
+        queues: Sequence[str] = ("free",),
+        *,
+        orphans: Optional[str] = None,
+    ) -> Queue:
+        """Opens a queue, or makes it: ``elements`` of ``element_bytes`` each, which move between the ``queues``; all begin in the first. What a
+        process had in hand when it died goes to ``orphans``, by default the first, too."""
+        return Queue(self, name, elements, element_bytes, list(queues), orphans=orphans)
+
+    def open_queue(self, name: str) -> Queue:
+        """Opens an existing queue, whatever its options."""
+        return Queue(self, name, create=False)
+
+    def channel(self, name: str, ring_bytes: int = 1 << 20) -> Channel:
+        """Opens a channel, or makes it, with a ring of so many bytes: a power of two, four times the longest message at least."""
+        return Channel(self, name, ring_bytes)
+
+    def open_channel(self, name: str) -> Channel:
+        """Opens an existing channel, whatever its ring."""
+        return Channel(self, name, create=False)
+
+    def log(
+        self,
+        name: str,
+        *,
+        rings: int = 64,
+        ring_bytes: int = 256 << 10,
+        overwrite: bool = False,
+        level: Union[int, str] = "info",
+        direct: bool = False,
+    ) -> Log:
+        """Opens a log, or makes it: ``rings`` threads of all processes can write. A full ring drops new lines, or with
+        ``overwrite`` the oldest. ``level``: a name, or a number of `logging`; ``direct``: lines go to standard error, too, while nobody
+        collects."""
+        return Log(
+            self,
+            name,
+            rings=rings,
+            ring_bytes=ring_bytes,
+            overwrite=overwrite,
+            level=level_code(level),
+            direct=direct,
+        )
+
+    def open_log(self, name: str) -> Log:
+        """Opens an existing log, whatever its options."""
+        return Log(self, name, create=False)
+
+    def origin(self, map: str, **options: Any) -> Origin:
+        """Serves a map to replicas; see :class:`Origin`."""
+        return Origin(self, map, **options)
+
+    def replica(self, map: str, origin: Any, **options: Any) -> Replica:
+        """Keeps a map what an origin's map is; see :class:`Replica`."""
+        return Replica(self, map, origin, **options)
+
+    def maps(self) -> List[Dict[str, Any]]:
+        """The maps, sorted by name: name, mode, pairs."""
+        return _list(self._maps())
+
+    def others(self) -> List[Dict[str, Any]]:
+        """Queues, channels and logs, sorted by name."""
+        return _list(self._others())
+
+    def stat(self) -> Dict[str, Any]:
+        """Sizes and counts."""
+        return _figures(self._stat())
+
+    def participants(self) -> List[Dict[str, Any]]:
+        """Who has the hold open for writing: slot, generation, pid, program, alive."""
+        return _list(self._participants())
+
+    def participant(self) -> Dict[str, Any]:
+        """This handle in the table of participants."""
+        return _figures(self._participant())
+
+    def check(self) -> Dict[str, Any]:
+        """Proves the hold whole; ``["ok"]``, ``["problems"]``. Writers wait while it looks, readers do not."""
+        return _figures(self._check())
+
+    def backup(self, to: Path) -> Dict[str, Any]:
+        """Copies all maps, as they were at one moment, to a new file, while others go on writing."""
+        return _figures(self._backup(to))
+
+
+def open(
+    name: Path,
+    *,
+    create: bool = True,
+    exclusive: bool = False,
+    read_only: bool = False,
+    max_bytes: Optional[int] = None,
+    mode: int = 0o600,
+    directory: Optional[Path] = None,
+    delete_on_last_exit: bool = False,
+    lock_timeout: Optional[float] = None,
+) -> Hold:
+    """Opens a hold, or makes it.
+
+    :param name: a bare name lives in memory; anything with a slash, or ending in ``.hold``, is that path
+    :param create: make it if there is none; without, ``HoldNotFoundError``
+    :param exclusive: make it; ``ExistsError`` if there is one
+    :param read_only: take no slot, write nothing, need no permission to write
+    :param max_bytes: the most the file may ever have, when it is made; 64 GiB
+    :param mode: permission bits, when it is made
+    :param directory: where bare names live; ``$COMMONHOLD_DIR``, else ``/dev/shm``
+    :param delete_on_last_exit: delete the file when the last process that uses it ends, even by a crash
+    :param lock_timeout: seconds after which an operation gives up on a lock whose holder is stopped (``TimedOutError``)
+    """
+    options: Dict[str, Any] = {
+        "create": create,
+        "exclusive": exclusive,
+        "read_only": read_only,
+        "max_bytes": max_bytes,
+        "mode": mode,
+        "directory": directory,
+        "delete_on_last_exit": delete_on_last_exit,
+    }
+    if lock_timeout is not None:
+        options["lock_timeout"] = lock_timeout
+    return Hold(name, **options)
+
+
+def holds(directory: Optional[Path] = None) -> List[Dict[str, Any]]:
+    """The holds where bare names live, sorted by name; also those that cannot be opened, with the reason."""
+    return _list(_native.list_holds(directory))
+
+
+def drop(name: Path, *, force: bool = False) -> None:
+    """Deletes the file of a hold. ``BusyError`` if a process has it open, unless ``force``; nothing but a hold is ever deleted."""
+    _native.drop_hold(name, force=force)
+
+
+def restore(backup: Path, name: Path) -> Dict[str, Any]:
+    """Makes a new hold from a backup; nobody sees it before it is whole."""
+    return _figures(_native.restore(backup, name))
+
+
+def salvage(name: Path) -> Dict[str, Any]:
+    """Saves what is intact in a file hold that was open when the system stopped."""
+    return _figures(_native.salvage(name))
+
+
+def _open_again(path: str, options: Dict[str, Any]) -> Hold:
+    return Hold(path, create=False, **options)
+
+
+def _list(text: str) -> List[Dict[str, Any]]:
+    found: List[Dict[str, Any]] = json.loads(text)
+    return found
+
+
+def _figures(text: str) -> Dict[str, Any]:
+    found: Dict[str, Any] = json.loads(text)
+    return found

@@ -1,0 +1,166 @@
+"""Queues: elements of one size that move by reference between named queues, in any process. Nothing is copied, nothing is lost."""
+
+import asyncio
+import json
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple, Type
+
+from . import _native
+
+if TYPE_CHECKING:
+    from .hold import Hold
+
+
+class Queue(_native.Queue):
+    """A queue in a hold: its elements, and the named queues that they move between (``queue["free"]``).
+
+    Each element is at any moment in one of the queues or in the hand of one process, which alone may touch its bytes. What a process
+    had in hand when it died goes to the orphans.
+    """
+
+    def __new__(cls, hold: "Hold", name: str, *how: Any, **options: Any) -> "Queue":
+        made = super().__new__(cls, hold, name, *how, **options)
+        made.hold = hold
+        return made
+
+    def __repr__(self) -> str:
+        return f"<commonhold queue {self.name!r} in {self.hold.path}>"
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return _open_again, (self.hold, self.name)
+
+    def __getitem__(self, name: str) -> "NamedQueue":
+        return NamedQueue(self, name, Element)
+
+    def __iter__(self) -> "Iterator[NamedQueue]":
+        return (self[name] for name in self.names)
+
+    def stat(self) -> Dict[str, Any]:
+        """Its options, what is where, and who has elements in hand."""
+        found: Dict[str, Any] = json.loads(self._stat())
+        return found
+
+
+class NamedQueue(_native.NamedQueue):
+    """One of the named queues: first in, first out. Its length is what was in it a moment ago."""
+
+    def __new__(cls, queue: Queue, name: str, element_class: "Type[Element]") -> "NamedQueue":
+        made = super().__new__(cls, queue, name, element_class)
+        made.queue = queue
+        return made
+
+    def __repr__(self) -> str:
+        return f"<{self.name!r} of {self.queue!r}>"
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return _named_again, (self.queue, self.name)
+
+    def bell(self) -> "Bell":
+        """A file descriptor that becomes readable when elements are pushed, for event loops of any kind."""
+        return Bell(self)
+
+    async def pull_async(self) -> "Element":
+        """Takes the element at the front; other tasks run while there is none."""
+        element: Optional[Element] = self.try_pull()
+        if element is not None:
+            return element
+        loop = asyncio.get_running_loop()
+        with self.bell() as bell:
+            while True:
+                rung = asyncio.Event()
+                loop.add_reader(bell.fileno(), rung.set)
+                try:
+                    element = self.try_pull()
+                    if element is not None:
+                        return element
+                    await rung.wait()
+                finally:
+                    loop.remove_reader(bell.fileno())
+                bell.hush()
+
+
+class Element(_native.Buffer):
+    """An element in hand: its bytes where they lie, writable, for whoever knows the buffer protocol.
+
+    ``memoryview(element)[:5] = b"hello"``, ``numpy.frombuffer(element, dtype=...)``. Pushed, it is another's: so that is a
+    ``BufferError`` while a memoryview or an array of it is in use. **Neither pushed nor released, it goes to the orphans** when nobody
+    refers to it any more, or at the end of a ``with``.
+    """
+
+    __slots__ = ()
+
+    @property
+    def number(self) -> Optional[int]:
+        """Its number, the same in every process; ``None`` if it was pushed."""
+        return _native.NamedQueue._number(self)
+
+    def release(self) -> None:
+        """Lets it go to the orphans; nothing if it was pushed."""
+        _native.NamedQueue._release(self)
+
+    def __bytes__(self) -> bytes:
+        with memoryview(self) as view:
+            return view.tobytes()
+
+    def write(self, data: Any, at: int = 0) -> None:
+        """Writes bytes from position ``at`` on."""
+        with memoryview(self) as view, memoryview(data) as source:
+            source = source.cast("B")
+            if at < 0 or at + len(source) > len(view):
+                raise ValueError(f"{len(source)} bytes at {at} do not fit into {len(view)}")
+            view[at : at + len(source)] = source
+
+    def __enter__(self) -> "Element":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.release()
+
+
+class Bell:
+    """A file descriptor that is readable when there are elements; from :meth:`NamedQueue.bell`.
+
+    Wait until it is readable, :meth:`hush` it, pull until the queue is empty. A forked child makes its own.
+    """
+
+    def __init__(self, queue: NamedQueue) -> None:
+        self._bell = queue._bell()
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        return self._bell.fileno()
+
+    def hush(self) -> None:
+        """Makes it silent until something is pushed."""
+        self._bell.hush()
+
+    def close(self) -> None:
+        """Closes it."""
+        self._bell.close()
+
+    def __enter__(self) -> "Bell":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+
+def _open_again(hold: "Hold", name: str) -> Queue:
+    return hold.open_queue(name)
+
+
+def _named_again(queue: Queue, name: str) -> NamedQueue:
+    return queue[name]
+
+
+__all__ = ["Bell", "Element", "NamedQueue", "Queue"]

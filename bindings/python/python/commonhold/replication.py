@@ -1,0 +1,122 @@
+"""Maps on other machines: an origin serves a map's changes, a replica is what the origin is."""
+
+import json
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Type
+
+from . import _native
+from .watch import KINDS, Change
+
+if TYPE_CHECKING:
+    from .hold import Hold
+
+
+class _Closing:
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()  # type: ignore[attr-defined]
+
+
+class Origin(_native.Origin, _Closing):
+    """Serves one map to replicas: where it listens (:meth:`listen`), and over sockets that are attached.
+
+    Writers of the map do not know of it. A context manager, which closes it.
+
+    :param secret: bytes that both sides must know
+    :param stream_bytes: how many bytes of changes the map keeps for replicas that were away, if it has no stream yet
+    :param threads: threads that serve
+    :param uids: whose processes may connect over unix sockets
+    :param explicit: changes are sent when :meth:`transmit` is called, not as they happen
+    :param notice: called with a line of text when something happens, by a thread; it must not call the origin
+    """
+
+    def __new__(
+        cls,
+        hold: "Hold",
+        name: str,
+        *,
+        stream_bytes: Optional[int] = None,
+        threads: Optional[int] = None,
+        secret: Optional[bytes] = None,
+        uids: Optional[Sequence[int]] = None,
+        explicit: bool = False,
+        most_replicas: Optional[int] = None,
+        notice: Optional[Callable[[str], None]] = None,
+    ) -> "Origin":
+        return super().__new__(
+            cls,
+            hold,
+            name,
+            stream_bytes=stream_bytes,
+            threads=threads,
+            secret=secret,
+            uids=None if uids is None else list(uids),
+            explicit=explicit,
+            most_replicas=most_replicas,
+            notice=notice,
+        )
+
+    def replicas(self) -> List[Dict[str, Any]]:
+        """Who is served."""
+        found: List[Dict[str, Any]] = json.loads(self._replicas())
+        return found
+
+
+class Replica(_native.Replica, _Closing):
+    """Keeps a map of a hold what an origin's map is. Whoever has the hold open reads it as any map; writing it is ``ReadOnlyError``.
+
+    A connection that is lost is made again; nothing is sent twice that the stream still reaches. A context manager, which closes it; the map
+    stays.
+
+    :param origin: an address, or a connected stream socket
+    :param on_change: called with each :class:`Change`, by the replica's thread
+    :param on_ready: called with the position when the map is what the origin's was, for the first time or again
+    :param on_lost: called with the reason when the connection is lost or cannot be made
+    """
+
+    def __new__(
+        cls,
+        hold: "Hold",
+        name: str,
+        origin: Any,
+        *,
+        secret: Optional[bytes] = None,
+        first_pause: float = 0.05,
+        longest_pause: float = 5.0,
+        on_change: Optional[Callable[[Change], None]] = None,
+        on_ready: Optional[Callable[[str], None]] = None,
+        on_lost: Optional[Callable[[str], None]] = None,
+    ) -> "Replica":
+        listener = None
+        if on_change or on_ready or on_lost:
+
+            def listener(what: str, told: Any) -> None:
+                if what == "changed" and on_change:
+                    on_change(Change(KINDS.get(told[0], "unknown"), *told[1:]))
+                elif what == "ready" and on_ready:
+                    on_ready(told)
+                elif what == "lost" and on_lost:
+                    on_lost(told)
+
+        return super().__new__(
+            cls,
+            hold,
+            name,
+            origin,
+            secret=secret,
+            first_pause=first_pause,
+            longest_pause=longest_pause,
+            listener=listener,
+        )
+
+    def status(self) -> Dict[str, Any]:
+        """How it is: connected, ready, position, lag, last error."""
+        found: Dict[str, Any] = json.loads(self._status())
+        return found

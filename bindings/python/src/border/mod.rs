@@ -1,0 +1,7 @@
+//! All that is unsafe in this crate, each in one file with its reason.
+
+pub mod descriptor;
+pub mod fast;
+pub mod frozen;
+pub mod input;
+pub mod window;

@@ -1,0 +1,325 @@
+//! `Consumer`: receiving.
+
+use crate::border::window::{self, Held, Window};
+use crate::convert::{bytes, invalid};
+use crate::errors::{Answer, Failure};
+use crate::producer::Channel;
+use crate::tie::Tie;
+use crate::waiting::{in_time, seconds, wait};
+use commonhold::{Error, ErrorKind, Join, Policy, Wait};
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyType};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+/// One who receives from a channel.
+#[pyclass(subclass, frozen, module = "commonhold._native")]
+pub struct Consumer {
+    ours: Arc<Ours>,
+}
+
+/// What a consumer and the message that it shows share.
+///
+/// Who waits has `reading` locked, and comes back for the interpreter's lock; so nobody waits for `reading` with the
+/// interpreter in hand. While a message is looked at nobody waits for another.
+struct Ours {
+    reading: Mutex<Reading>,
+    /// It is to be closed: who waits shall find out.
+    ends: AtomicBool,
+    tie: Arc<Tie>,
+}
+
+struct Reading {
+    /// None: closed.
+    consumer: Option<commonhold::Consumer>,
+    buffer: Vec<u8>,
+    /// The number of the message that is shown.
+    shown: Option<u64>,
+    /// How many look at it.
+    seen: usize,
+}
+
+/// A message that is shown.
+struct Message {
+    ours: Arc<Ours>,
+    sequence: u64,
+}
+
+impl Held for Message {
+    fn pin(&self) -> PyResult<()> {
+        // Who has it locked goes on to the next message.
+        let reading = self.ours.reading.try_lock().ok();
+        let Some(mut reading) = reading.filter(|reading| reading.shown == Some(self.sequence))
+        else {
+            let text = "the message is no longer shown: it was released, or the consumer went on";
+            return Err(PyBufferError::new_err(text));
+        };
+        self.ours.tie.pin()?;
+        reading.seen += 1;
+        Ok(())
+    }
+
+    fn unpin(&self) {
+        let mut reading = self.ours.lock();
+        reading.seen -= 1;
+        if reading.seen == 0 && self.ours.ends.load(Ordering::Relaxed) {
+            reading.consumer = None;
+        }
+        drop(reading);
+        self.ours.tie.unpin();
+    }
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        // Nobody looks at it: who does keeps the buffer, and the buffer this. An error comes again with the next call.
+        if let Ok(mut reading) = self.ours.reading.try_lock()
+            && reading.shown == Some(self.sequence)
+        {
+            let _ = reading.go_on();
+        }
+    }
+}
+
+impl Ours {
+    fn ensure_goes_on(&self) -> commonhold::Result<()> {
+        if self.ends.load(Ordering::Relaxed) { Err(closed_while_waiting()) } else { Ok(()) }
+    }
+
+    /// Only while a message is looked at.
+    fn lock(&self) -> MutexGuard<'_, Reading> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For an operation; waits for another thread's with the interpreter let go.
+    #[inline]
+    fn enter<'a>(&'a self, py: Python<'_>) -> Answer<MutexGuard<'a, Reading>> {
+        self.tie.ensure()?;
+        match self.ends.load(Ordering::Relaxed) {
+            false => self.wait_for_it(py),
+            true => Err(closed()),
+        }
+    }
+
+    fn wait_for_it<'a>(&'a self, py: Python<'_>) -> Answer<MutexGuard<'a, Reading>> {
+        loop {
+            match self.reading.try_lock() {
+                Ok(reading) => return Ok(reading),
+                Err(TryLockError::Poisoned(reading)) => return Ok(reading.into_inner()),
+                Err(TryLockError::WouldBlock) => {
+                    py.detach(|| std::thread::sleep(Duration::from_micros(50)));
+                    py.check_signals()?;
+                }
+            }
+        }
+    }
+}
+
+impl Reading {
+    /// The consumer, to go on: a message that is shown counts as received.
+    #[inline]
+    fn parts(&mut self) -> Answer<(&mut commonhold::Consumer, &mut Vec<u8>)> {
+        if self.seen > 0 {
+            let text =
+                "memoryviews or arrays of the last message are still in use: release them first";
+            return Err(PyBufferError::new_err(text).into());
+        }
+        if self.shown.is_some() {
+            self.go_on()?;
+        }
+        let consumer = self.consumer.as_mut().ok_or_else(closed)?;
+        Ok((consumer, &mut self.buffer))
+    }
+
+    fn go_on(&mut self) -> Answer<()> {
+        self.shown = None;
+        match &mut self.consumer {
+            Some(consumer) => Ok(consumer.advance().map(drop)?),
+            None => Ok(()),
+        }
+    }
+
+    fn open(&self) -> Answer<&commonhold::Consumer> {
+        self.consumer.as_ref().ok_or_else(closed)
+    }
+}
+
+fn closed() -> Failure {
+    Failure::from(closed_while_waiting())
+}
+
+fn closed_while_waiting() -> Error {
+    Error::new(ErrorKind::Closed, "the consumer is closed")
+}
+
+fn join(from: &str) -> Answer<Join> {
+    match from {
+        "now" => Ok(Join::Now),
+        "oldest" => Ok(Join::Oldest),
+        _ => Err(invalid(format!("join {from:?}: want \"now\" or \"oldest\""))),
+    }
+}
+
+impl Consumer {
+    /// The next message if there is one now; the quick way of `recv`.
+    #[inline]
+    pub fn recv_now<'py>(&self, py: Python<'py>) -> Answer<Option<Bound<'py, PyBytes>>> {
+        let mut reading = self.ours.enter(py)?;
+        let (consumer, buffer) = reading.parts()?;
+        Ok(consumer.try_recv(buffer)?.map(|_| bytes(py, buffer)))
+    }
+
+    /// The next message; waits for it.
+    pub fn recv_within<'py>(
+        &self,
+        py: Python<'py>,
+        timeout: Option<f64>,
+    ) -> Answer<Option<Bound<'py, PyBytes>>> {
+        if let Some(message) = self.recv_now(py)? {
+            return Ok(Some(message));
+        }
+        let mut reading = self.ours.enter(py)?;
+        let (consumer, buffer) = reading.parts()?;
+        let found = wait(py, timeout, |slice| {
+            self.ours.ensure_goes_on()?;
+            consumer.recv_timeout(buffer, slice)
+        })?;
+        Ok(found.map(|_| bytes(py, buffer)))
+    }
+}
+
+#[pymethods]
+impl Consumer {
+    #[new]
+    #[pyo3(signature = (channel, join="now", policy="lossless", *, patience=None, spin=false))]
+    fn new(
+        py: Python<'_>,
+        channel: &Bound<'_, Channel>,
+        join: &str,
+        policy: &str,
+        patience: Option<f64>,
+        spin: bool,
+    ) -> Answer<Consumer> {
+        let Channel { channel, tie } = channel.get();
+        tie.ensure()?;
+        let policy = match (policy, patience) {
+            ("lossless", None) => Policy::Lossless,
+            ("lossy", None) => Policy::Lossy,
+            ("patient", Some(time)) => Policy::Patient(seconds(time)?),
+            ("patient", None) => return Err(invalid("a patient consumer wants patience=SECONDS")),
+            ("lossless" | "lossy", Some(_)) => {
+                return Err(invalid("only policy \"patient\" has patience"));
+            }
+            _ => {
+                let text =
+                    format!("policy {policy:?}: want \"lossless\", \"lossy\" or \"patient\"");
+                return Err(invalid(text));
+            }
+        };
+        let from = self::join(join)?;
+        let mut consumer = py.detach(|| channel.consumer(from, policy))?;
+        if spin {
+            consumer.set_wait(Wait::Spin);
+        }
+        let consumer = Some(consumer);
+        let reading = Reading { consumer, buffer: Vec::new(), shown: None, seen: 0 };
+        let (reading, ends) = (Mutex::new(reading), AtomicBool::new(false));
+        Ok(Consumer { ours: Arc::new(Ours { reading, ends, tie: Arc::clone(tie) }) })
+    }
+
+    /// The number of the next message.
+    #[getter]
+    fn sequence(&self, py: Python<'_>) -> Answer<u64> {
+        Ok(self.ours.enter(py)?.open()?.sequence())
+    }
+
+    /// Messages missed since it joined; always 0 unless it is lossy.
+    #[getter]
+    fn missed(&self, py: Python<'_>) -> Answer<u64> {
+        Ok(self.ours.enter(py)?.open()?.missed())
+    }
+
+    /// Waits for messages, for the first only, and returns what there is, at most `most`: a list, empty if the time ran out.
+    #[pyo3(signature = (most=1024, timeout=None))]
+    fn recv_many<'py>(
+        &self,
+        py: Python<'py>,
+        most: usize,
+        timeout: Option<f64>,
+    ) -> Answer<Vec<Bound<'py, PyBytes>>> {
+        let mut messages = Vec::new();
+        if most == 0 {
+            return Ok(messages);
+        }
+        messages.extend(self.recv_within(py, timeout)?);
+        while !messages.is_empty() && messages.len() < most {
+            match self.recv_now(py)? {
+                Some(message) => messages.push(message),
+                None => break,
+            }
+        }
+        Ok(messages)
+    }
+
+    /// Shows the next message where it lies.
+    #[pyo3(signature = (class, timeout=None))]
+    fn _view<'py>(
+        &self,
+        class: &Bound<'py, PyType>,
+        timeout: Option<f64>,
+    ) -> Answer<Bound<'py, PyAny>> {
+        let py = class.py();
+        let mut reading = self.ours.enter(py)?;
+        let (consumer, _) = reading.parts()?;
+        let found = wait(py, timeout, |slice| {
+            self.ours.ensure_goes_on()?;
+            let seen = consumer.peek_timeout(slice)?;
+            Ok(seen.map(|(raw, got)| (raw.as_ptr() as usize, raw.len(), got.sequence)))
+        })?;
+        let (start, len, sequence) = in_time(found, "no message")?;
+        reading.shown = Some(sequence);
+        drop(reading);
+        let held = Arc::new(Message { ours: Arc::clone(&self.ours), sequence });
+        let window = Window { start: start as *mut u8, len, readonly: true, held };
+        Ok(window::show(class, window)?)
+    }
+
+    /// The number of a message that was shown.
+    #[staticmethod]
+    fn _sequence(message: &Bound<'_, PyAny>) -> Answer<u64> {
+        Ok(window::held::<Message>(message)?.sequence)
+    }
+
+    /// The message counts as received.
+    #[staticmethod]
+    fn _release(message: &Bound<'_, PyAny>) -> Answer<()> {
+        let held = window::held::<Message>(message)?;
+        window::ensure_unseen(message)?;
+        let mut reading = held.ours.wait_for_it(message.py())?;
+        if reading.shown == Some(held.sequence) { reading.go_on() } else { Ok(()) }
+    }
+
+    /// Begins again, `"now"` or at the `"oldest"` message kept, after a patient consumer was dropped or whenever it likes.
+    #[pyo3(signature = (join="now"))]
+    fn rejoin(&self, py: Python<'_>, join: &str) -> Answer<()> {
+        let from = self::join(join)?;
+        let mut reading = self.ours.enter(py)?;
+        if reading.seen == 0 {
+            reading.shown = None;
+        }
+        let (consumer, _) = reading.parts()?;
+        Ok(py.detach(|| consumer.rejoin(from))?)
+    }
+
+    /// Leaves the channel. While somebody looks at a message, the last one's end does it.
+    fn close(&self, py: Python<'_>) -> Answer<()> {
+        self.ours.ends.store(true, Ordering::Relaxed);
+        let mut reading = self.ours.wait_for_it(py)?;
+        if reading.seen == 0 {
+            (reading.shown, reading.consumer) = (None, None);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,230 @@
+//! `Hold`: the file, and what concerns all of it.
+
+use crate::border::frozen::Frozen;
+use crate::convert::json;
+use crate::errors::Answer;
+use crate::tie::Tie;
+use crate::waiting::seconds;
+use commonhold::HoldOptions;
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// One file of memory that many processes share.
+#[pyclass(subclass, frozen, module = "commonhold._native")]
+pub struct Hold {
+    pub tie: Arc<Tie>,
+}
+
+/// Keeps all writers of a hold's maps waiting; of the thread that made it.
+#[pyclass(unsendable, module = "commonhold._native")]
+pub struct Freeze {
+    frozen: Option<Frozen>,
+}
+
+#[pymethods]
+impl Hold {
+    #[new]
+    #[pyo3(signature = (name, *, create=true, exclusive=false, read_only=false, max_bytes=None, mode=0o600, directory=None, delete_on_last_exit=false, lock_timeout=None))]
+    #[allow(clippy::too_many_arguments)] // They are keywords.
+    fn new(
+        py: Python<'_>,
+        name: PathBuf,
+        create: bool,
+        exclusive: bool,
+        read_only: bool,
+        max_bytes: Option<u64>,
+        mode: u32,
+        directory: Option<PathBuf>,
+        delete_on_last_exit: bool,
+        lock_timeout: Option<f64>,
+    ) -> Answer<Hold> {
+        let mut options = HoldOptions::default()
+            .read_only(read_only)
+            .mode(mode)
+            .delete_on_last_exit(delete_on_last_exit);
+        if let Some(bytes) = max_bytes {
+            options = options.max_bytes(bytes);
+        }
+        if let Some(directory) = directory {
+            options = options.directory(directory);
+        }
+        if let Some(time) = lock_timeout {
+            options = options.lock_timeout(seconds(time)?);
+        }
+        let hold = py.detach(|| match (create && !read_only, exclusive) {
+            (_, true) => options.create(&name),
+            (true, false) => options.open_or_create(&name),
+            (false, false) => options.open(&name),
+        })?;
+        Ok(Hold { tie: Tie::new(hold) })
+    }
+
+    /// Closes the hold for everything that was made from it: later operations raise `ClosedError`. Waits for operations in other
+    /// threads. A buffer that somebody holds (a memoryview, an array) stays valid; the last one's end completes the closing.
+    fn close(&self, py: Python<'_>) {
+        self.tie.close(py);
+    }
+
+    /// True after `close()`.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.tie.is_closed()
+    }
+
+    #[getter]
+    fn _path(&self) -> PathBuf {
+        self.tie.name_of().path().to_owned()
+    }
+
+    /// The hold's identity, as 32 hexadecimal digits.
+    #[getter]
+    fn uuid(&self) -> String {
+        self.tie.name_of().uuid().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn _stat(&self, py: Python<'_>) -> Answer<String> {
+        let hold = self.tie.hold()?;
+        json(&py.detach(|| hold.stat())?)
+    }
+
+    fn _maps(&self, py: Python<'_>) -> Answer<String> {
+        let hold = self.tie.hold()?;
+        json(&py.detach(|| hold.maps())?)
+    }
+
+    fn _others(&self, py: Python<'_>) -> Answer<String> {
+        let hold = self.tie.hold()?;
+        json(&py.detach(|| hold.others())?)
+    }
+
+    fn _participants(&self, py: Python<'_>) -> Answer<String> {
+        let hold = self.tie.hold()?;
+        json(&py.detach(|| hold.participants())?)
+    }
+
+    fn _participant(&self, py: Python<'_>) -> Answer<String> {
+        let hold = self.tie.hold()?;
+        json(&py.detach(|| hold.participant())?)
+    }
+
+    fn _check(&self, py: Python<'_>) -> Answer<String> {
+        let hold = self.tie.hold()?;
+        json(&py.detach(|| hold.check())?)
+    }
+
+    fn _backup(&self, py: Python<'_>, to: PathBuf) -> Answer<String> {
+        let hold = self.tie.hold()?;
+        json(&py.detach(|| hold.backup(&to))?)
+    }
+
+    /// Settles what dead participants left; opening and closing do so, too. Returns how many there were.
+    fn sweep(&self, py: Python<'_>) -> Answer<usize> {
+        let hold = self.tie.hold()?;
+        Ok(py.detach(|| hold.sweep())?)
+    }
+
+    /// Gives memory back to the system; returns the bytes.
+    fn trim(&self, py: Python<'_>) -> Answer<u64> {
+        let hold = self.tie.hold()?;
+        Ok(py.detach(|| hold.trim())?)
+    }
+
+    /// Keeps all writers of maps waiting until the result is released: a context manager, for a consistent view of several keys. Only
+    /// the thread that made it may release it; writing from this thread meanwhile raises `BusyError`.
+    fn freeze(&self, py: Python<'_>) -> Answer<Freeze> {
+        // With the interpreter in hand, because the freeze is this thread's; a lock timeout bounds it.
+        let _ = py;
+        Ok(Freeze { frozen: Some(Frozen::new(&self.tie)?) })
+    }
+
+    /// Gives a map a stream, an ordered record of its changes, of which the last `bytes` are kept. False if it has one.
+    #[pyo3(signature = (map, bytes=1 << 20))]
+    fn begin_stream(&self, py: Python<'_>, map: &str, bytes: u64) -> Answer<bool> {
+        let hold = self.tie.hold()?;
+        Ok(py.detach(|| hold.begin_stream(map, bytes))?)
+    }
+
+    /// Drops a map with everything in it; false if there is none.
+    fn drop_map(&self, py: Python<'_>, name: &str) -> Answer<bool> {
+        let hold = self.tie.hold()?;
+        Ok(py.detach(|| hold.drop_map(name))?)
+    }
+
+    /// Drops a queue; false if there is none. `BusyError` while somebody has it open.
+    fn drop_queue(&self, py: Python<'_>, name: &str) -> Answer<bool> {
+        let hold = self.tie.hold()?;
+        Ok(py.detach(|| hold.drop_queue(name))?)
+    }
+
+    /// Drops a channel; false if there is none. `BusyError` while somebody has it open.
+    fn drop_channel(&self, py: Python<'_>, name: &str) -> Answer<bool> {
+        let hold = self.tie.hold()?;
+        Ok(py.detach(|| hold.drop_channel(name))?)
+    }
+
+    /// Drops a log; false if there is none. `BusyError` while somebody has it open.
+    fn drop_log(&self, py: Python<'_>, name: &str) -> Answer<bool> {
+        let hold = self.tie.hold()?;
+        Ok(py.detach(|| hold.drop_log(name))?)
+    }
+
+    /// Makes a replica's map one that everybody may write. False if everybody may already.
+    fn promote_map(&self, py: Python<'_>, name: &str) -> Answer<bool> {
+        let hold = self.tie.hold()?;
+        Ok(py.detach(|| hold.promote_map(name))?)
+    }
+}
+
+#[pymethods]
+impl Freeze {
+    fn __enter__(own: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        own
+    }
+
+    fn __exit__(
+        &mut self,
+        _type: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) {
+        self.release();
+    }
+
+    /// Lets writers go on.
+    fn release(&mut self) {
+        if let Some(frozen) = self.frozen.take() {
+            drop(frozen.thaw());
+        }
+    }
+}
+
+/// The path that a name stands for.
+#[pyfunction]
+#[pyo3(signature = (name, directory=None))]
+pub fn resolve(name: PathBuf, directory: Option<PathBuf>) -> Answer<PathBuf> {
+    Ok(commonhold::Hold::resolve(name, directory.as_deref())?)
+}
+
+#[pyfunction]
+#[pyo3(signature = (directory=None))]
+pub fn list_holds(directory: Option<PathBuf>) -> Answer<String> {
+    json(&commonhold::Hold::list(directory.as_deref())?)
+}
+
+/// Deletes the file of a hold; `BusyError` if a process has it open, unless `force`.
+#[pyfunction]
+#[pyo3(signature = (name, *, force=false))]
+pub fn drop_hold(py: Python<'_>, name: PathBuf, force: bool) -> Answer<()> {
+    Ok(py.detach(|| commonhold::Hold::drop_hold(&name, force))?)
+}
+
+#[pyfunction]
+pub fn restore(py: Python<'_>, backup: PathBuf, name: PathBuf) -> Answer<String> {
+    json(&py.detach(|| commonhold::Hold::restore(&backup, &name))?)
+}
+
+#[pyfunction]
+pub fn salvage(py: Python<'_>, name: PathBuf) -> Answer<String> {
+    json(&py.detach(|| commonhold::Hold::salvage(&name))?)
+}

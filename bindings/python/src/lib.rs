@@ -1,0 +1,59 @@
+//! `commonhold._native`: what the Python package `commonhold` is made of.
+//!
+//! The package's classes are written in Python where that costs nothing and derive from the classes here, which do the
+//! work. Rules: whatever may wait (locks of other processes included) is done with the interpreter let go, reads never
+//! wait and keep it; no argument is trusted; an error of the library becomes the exception of its kind (`errors`).
+//!
+//! | module | what |
+//! |---|---|
+//! | `border/` | all that is unsafe: bytes from Python (`input`), memory shown to Python (`window`), calls without tuples (`fast`) |
+//! | `tie` | one open hold, shared by all that was made from it; closing it, also while somebody looks at its memory |
+//! | `errors`, `waiting`, `convert` | exceptions; waiting that Ctrl-C ends; small conversions |
+//! | `hold`, `map`, `walk`, `follow`, `queue`, `producer`, `consumer`, `log`, `net` | a class or two each |
+
+mod border;
+mod consumer;
+mod convert;
+mod errors;
+mod follow;
+mod hold;
+mod log;
+mod map;
+mod net;
+mod producer;
+mod queue;
+mod tie;
+mod waiting;
+mod walk;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::consumer::Consumer;
+    #[pymodule_export]
+    use crate::follow::Follower;
+    #[pymodule_export]
+    use crate::hold::{Freeze, Hold, drop_hold, list_holds, resolve, restore, salvage};
+    #[pymodule_export]
+    use crate::log::{Collector, Log, LogReader};
+    #[pymodule_export]
+    use crate::map::Map;
+    #[pymodule_export]
+    use crate::net::{Origin, Replica};
+    #[pymodule_export]
+    use crate::producer::{Channel, Producer};
+    #[pymodule_export]
+    use crate::queue::{Bell, NamedQueue, Queue};
+    #[pymodule_export]
+    use crate::walk::{Keys, Pairs};
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("Buffer", crate::border::window::class(module.py())?)?;
+        crate::border::fast::install(module.py())
+    }
+}

@@ -1,0 +1,230 @@
+//! `Log`, `LogReader`, `Collector`.
+
+use crate::border::input::Input;
+use crate::convert::{bytes, invalid, json};
+use crate::errors::{Answer, error};
+use crate::hold::Hold;
+use crate::tie::Tie;
+use crate::waiting::seconds;
+use commonhold::{ErrorKind, LogLevel, LogLine, LogOptions, Overflow, RotatedFile, Written};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Many writing threads, in many processes, one merged log.
+#[pyclass(subclass, frozen, module = "commonhold._native")]
+pub struct Log {
+    pub log: commonhold::Log,
+    pub tie: Arc<Tie>,
+}
+
+/// Reads a log as it grows, without collecting it.
+#[pyclass(frozen, module = "commonhold._native")]
+pub struct LogReader {
+    reader: Mutex<commonhold::LogReader>,
+    tie: Arc<Tie>,
+}
+
+/// The one who collects a log.
+#[pyclass(subclass, frozen, module = "commonhold._native")]
+pub struct Collector {
+    collector: Mutex<Option<commonhold::Collector>>,
+    stops: AtomicBool,
+    tie: Arc<Tie>,
+}
+
+/// time_ns, level, thread, text, late, lost, collected, who (pid, tid, name) if it announces a thread.
+type Line<'py> =
+    (u64, Option<u32>, String, Bound<'py, PyBytes>, bool, u32, bool, Option<(u32, u32, String)>);
+
+fn line<'py>(py: Python<'py>, line: &LogLine) -> Line<'py> {
+    let who = line.announces.as_ref().map(|who| (who.pid, who.tid, who.name.clone()));
+    let level = line.level.map(|level| level as u32);
+    let (thread, text) = (line.thread.to_string(), bytes(py, &line.text));
+    (line.time_ns, level, thread, text, line.late, line.lost, line.collected, who)
+}
+
+fn level(code: u32) -> Answer<LogLevel> {
+    let found = LogLevel::ALL.into_iter().find(|level| *level as u32 == code);
+    found.ok_or_else(|| invalid(format!("level {code}: want 1 (error) to 5 (trace)")))
+}
+
+impl Log {
+    fn log(&self) -> Answer<&commonhold::Log> {
+        self.tie.ensure()?;
+        Ok(&self.log)
+    }
+}
+
+#[pymethods]
+impl Log {
+    #[new]
+    #[pyo3(signature = (hold, name, *, rings=64, ring_bytes=256 << 10, overwrite=false, level=3, direct=false, create=true))]
+    #[allow(clippy::too_many_arguments)] // They are keywords.
+    fn new(
+        py: Python<'_>,
+        hold: &Bound<'_, Hold>,
+        name: &str,
+        rings: u32,
+        ring_bytes: u64,
+        overwrite: bool,
+        level: u32,
+        direct: bool,
+        create: bool,
+    ) -> Answer<Log> {
+        let tie = Arc::clone(&hold.get().tie);
+        let overflow = if overwrite { Overflow::Overwrite } else { Overflow::Drop };
+        let options = LogOptions::new()
+            .rings(rings)
+            .ring_bytes(ring_bytes)
+            .overflow(overflow)
+            .level(self::level(level)?)
+            .direct(direct);
+        let opened = tie.hold()?;
+        let log = py.detach(|| match create {
+            true => opened.log(name, options),
+            false => opened.open_log(name),
+        })?;
+        Ok(Log { log, tie })
+    }
+
+    /// Its name.
+    #[getter]
+    fn name(&self) -> &str {
+        self.log.name()
+    }
+
+    /// Writes one line, of text or bytes. Never waits, and never raises for want of room: `"accepted"`, `"filtered"` (the level is
+    /// not wanted) or `"dropped"` (counted).
+    fn _write(&self, level: u32, text: &Bound<'_, PyAny>) -> Answer<&'static str> {
+        let (log, level) = (self.log()?, self::level(level)?);
+        let written = match text.cast::<PyString>() {
+            Ok(text) => match text.to_cow() {
+                Ok(text) => log.write(level, text.as_bytes())?,
+                // What no UTF-8 has is shown as a question mark, as `logging` does.
+                Err(_) => log.write(level, text.to_string_lossy().as_bytes())?,
+            },
+            Err(_) => log.write(level, text.extract::<Input<'_>>()?)?,
+        };
+        Ok(match written {
+            Written::Accepted => "accepted",
+            Written::Filtered => "filtered",
+            Written::Dropped => "dropped",
+        })
+    }
+
+    /// The least important level that is wanted.
+    #[getter]
+    fn _level(&self) -> Answer<u32> {
+        Ok(self.log()?.level() as u32)
+    }
+
+    fn _set_level(&self, code: u32) -> Answer<()> {
+        Ok(self.log()?.set_level(level(code)?)?)
+    }
+
+    fn _enabled(&self, code: u32) -> Answer<bool> {
+        Ok(self.log()?.enabled(level(code)?))
+    }
+
+    fn _dump<'py>(&self, py: Python<'py>) -> Answer<Vec<Line<'py>>> {
+        let log = self.log()?;
+        let lines = py.detach(|| log.dump())?;
+        Ok(lines.iter().map(|found| line(py, found)).collect())
+    }
+
+    fn _reader(&self) -> Answer<LogReader> {
+        let reader = Mutex::new(self.log()?.reader()?);
+        Ok(LogReader { reader, tie: Arc::clone(&self.tie) })
+    }
+
+    fn _stat(&self, py: Python<'_>) -> Answer<String> {
+        let log = self.log()?;
+        json(&py.detach(|| log.stat())?)
+    }
+}
+
+#[pymethods]
+impl LogReader {
+    /// The lines that were written since, those old enough; `all`: however young.
+    #[pyo3(signature = (all=false))]
+    fn poll<'py>(&self, py: Python<'py>, all: bool) -> Answer<Vec<Line<'py>>> {
+        self.tie.ensure()?;
+        let reader = self.reader.try_lock();
+        let mut reader =
+            reader.map_err(|_| error(ErrorKind::Busy, "another thread uses this reader"))?;
+        let reader = &mut *reader;
+        let lines = py.detach(|| if all { reader.finish() } else { reader.poll() })?;
+        Ok(lines.iter().map(|found| line(py, found)).collect())
+    }
+}
+
+impl Collector {
+    fn alone(&self) -> Answer<MutexGuard<'_, Option<commonhold::Collector>>> {
+        self.tie.ensure()?;
+        self.collector.try_lock().map_err(|_| error(ErrorKind::Busy, "another thread collects"))
+    }
+}
+
+fn closed() -> crate::errors::Failure {
+    error(ErrorKind::Closed, "the collector is closed")
+}
+
+#[pymethods]
+impl Collector {
+    #[new]
+    #[pyo3(signature = (log, *, hold_back=0.005, level=5))]
+    fn new(log: &Bound<'_, Log>, hold_back: f64, level: u32) -> Answer<Collector> {
+        let Log { log, tie } = log.get();
+        tie.ensure()?;
+        let collector = log.collector()?.hold_back(seconds(hold_back)?).level(self::level(level)?);
+        let collector = Mutex::new(Some(collector));
+        Ok(Collector { collector, stops: AtomicBool::new(false), tie: Arc::clone(tie) })
+    }
+
+    /// The text of what is old enough, one round, and marks it as collected; `finish`: of all there is, however young.
+    #[pyo3(signature = (finish=false))]
+    fn poll<'py>(&self, py: Python<'py>, finish: bool) -> Answer<Bound<'py, PyBytes>> {
+        let mut collector = self.alone()?;
+        let collector = collector.as_mut().ok_or_else(closed)?;
+        let mut text = Vec::new();
+        py.detach(|| if finish { collector.finish(&mut text) } else { collector.poll(&mut text) })?;
+        Ok(bytes(py, &text))
+    }
+
+    /// Collects into a file until `stop()` is called by another thread, then finishes. Beyond `max_bytes` (0: no limit) the file is
+    /// rotated, `keep` old ones are kept. Each line is there once, whoever was killed when. Returns how many lines there were.
+    #[pyo3(signature = (path, *, max_bytes=0, keep=5))]
+    fn run(&self, py: Python<'_>, path: PathBuf, max_bytes: u64, keep: u32) -> Answer<u64> {
+        let mut collector = self.alone()?;
+        let collector = collector.as_mut().ok_or_else(closed)?;
+        let max_bytes = if max_bytes == 0 { u64::MAX } else { max_bytes };
+        let mut file = RotatedFile::open(&path, max_bytes, keep)?;
+        let mut lines = 0;
+        while !self.stops.load(Ordering::Relaxed) {
+            let round = py.detach(|| {
+                let round = collector.poll_to_file(&mut file)?;
+                collector.pause(&round);
+                commonhold::Result::Ok(round)
+            })?;
+            lines += round.lines;
+            py.check_signals()?;
+        }
+        Ok(lines + py.detach(|| collector.finish_to_file(&mut file))?.lines)
+    }
+
+    /// Ends `run`.
+    fn stop(&self) {
+        self.stops.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets the next one begin.
+    fn close(&self) -> Answer<()> {
+        let found = self.collector.try_lock();
+        *found.map_err(|_| error(ErrorKind::Busy, "another thread collects: stop() it first"))? =
+            None;
+        Ok(())
+    }
+}

@@ -1,0 +1,450 @@
+//! `Map`: a map of bytes. The package's class derives from it and from `MutableMapping`.
+
+use crate::border::input::Input;
+use crate::convert::{bytes, invalid, json, pair, uid};
+use crate::errors::{Answer, Failure};
+use crate::follow::Follower;
+use crate::hold::Hold;
+use crate::tie::Tie;
+use crate::waiting::seconds;
+use crate::walk::{Keys, Pairs};
+use commonhold::{Cursor, Error, MapMode, MapOptions, Values};
+use pyo3::exceptions::PyKeyError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Values up to this length are read into the stack.
+const SHORT: usize = 512;
+
+type Two<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+/// A map of bytes in a hold.
+#[pyclass(subclass, frozen, module = "commonhold._native")]
+pub struct Map {
+    map: commonhold::Map,
+    pub tie: Arc<Tie>,
+}
+
+/// A time to live as Python says it: seconds, or a `timedelta`.
+pub fn time_to_live(time: &Bound<'_, PyAny>) -> Answer<Duration> {
+    match time.extract::<f64>() {
+        Ok(time) => seconds(time),
+        Err(_) => Ok(time.extract::<Duration>()?),
+    }
+}
+
+impl Map {
+    #[inline]
+    pub fn map(&self) -> Answer<&commonhold::Map> {
+        self.tie.ensure()?;
+        Ok(&self.map)
+    }
+
+    /// The value of a key, as Python's bytes: copied once if it is short or was guessed right, twice otherwise.
+    #[inline]
+    pub fn find<'py>(&self, py: Python<'py>, key: &[u8]) -> Answer<Option<Bound<'py, PyBytes>>> {
+        let map = self.map()?;
+        let mut short = [0; SHORT];
+        let Some(len) = map.get_to(key, &mut short)? else { return Ok(None) };
+        match short.get(..len) {
+            Some(value) => Ok(Some(PyBytes::new(py, value))),
+            None => self.find_long(py, key, len),
+        }
+    }
+
+    #[cold]
+    fn find_long<'py>(
+        &self,
+        py: Python<'py>,
+        key: &[u8],
+        mut len: usize,
+    ) -> Answer<Option<Bound<'py, PyBytes>>> {
+        // It may change meanwhile.
+        for _ in 0..8 {
+            let mut found = Some(len);
+            let value = PyBytes::new_with(py, len, |out| {
+                found = self.map.get_to(key, out).map_err(|e| PyErr::from(Failure::from(e)))?;
+                Ok(())
+            })?;
+            match found {
+                None => return Ok(None),
+                Some(real) if real == len => return Ok(Some(value)),
+                Some(real) => len = real,
+            }
+        }
+        Ok(self.map.get(key)?.map(|value| bytes(py, &value)))
+    }
+
+    /// Stores, with the interpreter let go: a lock's holder may be stopped.
+    pub fn store<T: Send>(
+        &self,
+        py: Python<'_>,
+        ttl: Option<&Bound<'_, PyAny>>,
+        act: impl FnOnce(&commonhold::Map) -> commonhold::Result<T> + Send,
+    ) -> Answer<T> {
+        let map = self.map()?;
+        match ttl {
+            None => Ok(py.detach(|| act(map))?),
+            Some(time) => {
+                let map = map.with_ttl(time_to_live(time)?)?;
+                Ok(py.detach(|| act(&map))?)
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl Map {
+    #[new]
+    #[pyo3(signature = (hold, name, *, fixed=None, cache=false, max_bytes=0, max_entries=0, ttl=None, value_room=0, create=true))]
+    #[allow(clippy::too_many_arguments)] // They are keywords.
+    fn new(
+        py: Python<'_>,
+        hold: &Bound<'_, Hold>,
+        name: &str,
+        fixed: Option<(u32, u32)>,
+        cache: bool,
+        max_bytes: u64,
+        max_entries: u64,
+        ttl: Option<&Bound<'_, PyAny>>,
+        value_room: u32,
+        create: bool,
+    ) -> Answer<Map> {
+        let tie = Arc::clone(&hold.get().tie);
+        if !create {
+            let opened = tie.hold()?;
+            let map = py.detach(|| opened.open_map(name))?;
+            return Ok(Map { map, tie });
+        }
+        let options = match (fixed, cache) {
+            (Some(_), true) => return Err(invalid("a map is fixed or a cache, not both")),
+            (Some((key, value)), false) => MapOptions::fixed(key, value),
+            (None, false) => MapOptions::general(),
+            (None, true) => {
+                let options = MapOptions::cache().max_bytes(max_bytes).max_entries(max_entries);
+                match ttl {
+                    Some(time) => options.ttl(time_to_live(time)?),
+                    None => options,
+                }
+            }
+        };
+        if !cache && (max_bytes != 0 || max_entries != 0 || ttl.is_some()) {
+            return Err(invalid("max_bytes, max_entries and ttl are a cache's"));
+        }
+        let (opened, options) = (tie.hold()?, options.value_room(value_room));
+        let map = py.detach(|| opened.map(name, options))?;
+        Ok(Map { map, tie })
+    }
+
+    /// The map's name.
+    #[getter]
+    fn name(&self) -> &str {
+        self.map.name()
+    }
+
+    /// What kind of map it is: `"general"`, `"fixed"` or `"cache"`.
+    #[getter]
+    fn mode(&self) -> &'static str {
+        match self.map.options().mode() {
+            MapMode::General => "general",
+            MapMode::Fixed { .. } => "fixed",
+            MapMode::Cache { .. } => "cache",
+        }
+    }
+
+    /// The options it was made with, as keywords for `Hold.map`.
+    fn options<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let options = PyDict::new(py);
+        match self.map.options().mode() {
+            MapMode::General => {}
+            MapMode::Fixed { key_bytes, value_bytes } => {
+                options.set_item("fixed", (key_bytes, value_bytes))?;
+            }
+            MapMode::Cache { max_bytes, max_entries, ttl_ms } => {
+                options.set_item("cache", true)?;
+                options.set_item("max_bytes", max_bytes)?;
+                options.set_item("max_entries", max_entries)?;
+                let ttl = (ttl_ms > 0).then_some(ttl_ms as f64 / 1000.0);
+                options.set_item("ttl", ttl)?;
+            }
+        }
+        Ok(options)
+    }
+
+    /// True if only a replica writes it.
+    #[getter]
+    fn is_replica(&self) -> bool {
+        self.map.is_replica()
+    }
+
+    #[inline]
+    fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> Answer<Bound<'py, PyBytes>> {
+        let found = self.find(key.py(), &key.extract::<Input<'_>>()?)?;
+        found.ok_or_else(|| PyKeyError::new_err((key.clone().unbind(),)).into())
+    }
+
+    #[inline]
+    fn __setitem__(&self, py: Python<'_>, key: Input<'_>, value: Input<'_>) -> Answer<()> {
+        self.store(py, None, |map| map.set(&key, &value).map(drop))
+    }
+
+    fn __delitem__(&self, key: &Bound<'_, PyAny>) -> Answer<()> {
+        let wanted = key.extract::<Input<'_>>()?;
+        match self.store(key.py(), None, |map| map.delete(&wanted))? {
+            true => Ok(()),
+            false => Err(PyKeyError::new_err((key.clone().unbind(),)).into()),
+        }
+    }
+
+    fn __contains__(&self, key: Input<'_>) -> Answer<bool> {
+        Ok(self.map()?.contains(&key)?)
+    }
+
+    fn __len__(&self) -> Answer<usize> {
+        Ok(self.map()?.len()? as usize)
+    }
+
+    fn __bool__(&self) -> Answer<bool> {
+        Ok(!self.map()?.is_empty()?)
+    }
+
+    fn __iter__(&self) -> Answer<Keys> {
+        Ok(Keys::new(self.map()?.keys(), &self.tie))
+    }
+
+    fn _pairs(&self, cursor: Option<u64>) -> Answer<Pairs> {
+        let cursor = cursor.map_or(Cursor::START, Cursor);
+        Ok(Pairs::new(self.map()?.iter_from(cursor), &self.tie))
+    }
+
+    fn _get_many<'py>(&self, keys: &Bound<'py, PyAny>) -> Answer<Bound<'py, PyList>> {
+        let py = keys.py();
+        let all = PyList::empty(py);
+        for key in keys.try_iter()? {
+            all.append(key?)?;
+        }
+        let items: Vec<Bound<'py, PyAny>> = all.iter().collect();
+        let keys = items.iter().map(|key| key.extract()).collect::<PyResult<Vec<Input<'_>>>>()?;
+        let mut values = Values::new();
+        self.map()?.get_many(&keys, &mut values)?;
+        let values = values.iter().map(|value| value.map(|value| bytes(py, value)));
+        Ok(PyList::new(py, values.collect::<Vec<_>>())?)
+    }
+
+    /// Sets many pairs, in order: a mapping, or an iterable of pairs. Each is atomic, the batch is not. Faster than one by one.
+    #[pyo3(signature = (pairs, *, ttl=None))]
+    fn set_many(&self, pairs: &Bound<'_, PyAny>, ttl: Option<&Bound<'_, PyAny>>) -> Answer<()> {
+        let listed = match pairs.hasattr("keys")? {
+            true => pairs.call_method0("items")?,
+            false => pairs.clone(),
+        };
+        let mut kept = Vec::new();
+        for pair in listed.try_iter()? {
+            kept.push(pair?.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?);
+        }
+        let all = kept.iter().map(|(key, value)| Ok((key.extract()?, value.extract()?)));
+        let all = all.collect::<PyResult<Vec<(Input<'_>, Input<'_>)>>>()?;
+        self.store(pairs.py(), ttl, |map| map.set_many(&all))
+    }
+
+    /// Sets a value only if the key is absent; false if it is present.
+    #[pyo3(signature = (key, value, *, ttl=None))]
+    fn add(
+        &self,
+        py: Python<'_>,
+        key: Input<'_>,
+        value: Input<'_>,
+        ttl: Option<&Bound<'_, PyAny>>,
+    ) -> Answer<bool> {
+        self.store(py, ttl, |map| Ok(map.add(&key, &value)?.is_some()))
+    }
+
+    /// Sets a value only if the key is present; false if it is absent.
+    #[pyo3(signature = (key, value, *, ttl=None))]
+    fn replace(
+        &self,
+        py: Python<'_>,
+        key: Input<'_>,
+        value: Input<'_>,
+        ttl: Option<&Bound<'_, PyAny>>,
+    ) -> Answer<bool> {
+        self.store(py, ttl, |map| Ok(map.replace(&key, &value)?.is_some()))
+    }
+
+    /// Changes a key from one value to another (`None`: absent), if it has the first. True if it had.
+    #[pyo3(signature = (key, expected, new, *, ttl=None))]
+    fn compare_exchange(
+        &self,
+        py: Python<'_>,
+        key: Input<'_>,
+        expected: Option<Input<'_>>,
+        new: Option<Input<'_>>,
+        ttl: Option<&Bound<'_, PyAny>>,
+    ) -> Answer<bool> {
+        self.store(py, ttl, |map| map.compare_exchange(&key, expected.as_deref(), new.as_deref()))
+    }
+
+    /// Deletes a key; false if it is absent.
+    fn delete(&self, py: Python<'_>, key: Input<'_>) -> Answer<bool> {
+        self.store(py, None, |map| map.delete(&key))
+    }
+
+    /// Deletes a key and returns the value it had, as one atomic step; `None` if it is absent.
+    fn take<'py>(&self, py: Python<'py>, key: Input<'_>) -> Answer<Option<Bound<'py, PyBytes>>> {
+        let value = self.store(py, None, |map| map.take(&key))?;
+        Ok(value.map(|value| bytes(py, &value)))
+    }
+
+    /// Adds to a value that is an 8-byte little-endian number (wrapping), as one atomic step; an absent key counts as 0.
+    /// Returns the sum.
+    #[pyo3(signature = (key, by=1, *, ttl=None))]
+    fn increment(
+        &self,
+        py: Python<'_>,
+        key: Input<'_>,
+        by: i64,
+        ttl: Option<&Bound<'_, PyAny>>,
+    ) -> Answer<i64> {
+        self.store(py, ttl, |map| map.increment(&key, by))
+    }
+
+    /// Lets `change` decide on the new value (`None`: absent, in and out) as often as somebody else was faster.
+    #[pyo3(signature = (key, change, *, ttl=None))]
+    fn _update(
+        &self,
+        py: Python<'_>,
+        key: Input<'_>,
+        change: &Bound<'_, PyAny>,
+        ttl: Option<&Bound<'_, PyAny>>,
+    ) -> Answer<bool> {
+        let change = change.clone().unbind();
+        let map = match ttl {
+            Some(time) => self.map()?.with_ttl(time_to_live(time)?)?,
+            None => self.map()?.clone(),
+        };
+        let key: &[u8] = &key;
+        let mut decide = |value: Option<&[u8]>| -> Answer<Option<Vec<u8>>> {
+            Python::attach(|py| {
+                let new = change.bind(py).call1((value.map(|value| bytes(py, value)),))?;
+                Ok(new.extract::<Option<Input<'_>>>()?.map(|new| new.to_vec()))
+            })
+        };
+        let done: Answer<_> = py.detach(|| map.try_update(key, &mut decide));
+        Ok(done?.is_some())
+    }
+
+    /// The uid of a key: a stable number, while the key exists; `None` if it is absent.
+    fn uid(&self, key: Input<'_>) -> Answer<Option<u32>> {
+        Ok(self.map()?.uid(&key)?.map(|uid| uid.0))
+    }
+
+    /// Key and value of a uid, without looking for a key; `None` if there is none (any more).
+    fn get_uid<'py>(&self, py: Python<'py>, number: u32) -> Answer<Option<Two<'py>>> {
+        Ok(self.map()?.get_uid(uid(number))?.map(|found| pair(py, &found)))
+    }
+
+    /// Sets the value of the key that a uid names, if it still names `key`; false if not.
+    fn set_uid(
+        &self,
+        py: Python<'_>,
+        number: u32,
+        key: Input<'_>,
+        value: Input<'_>,
+    ) -> Answer<bool> {
+        self.store(py, None, |map| map.set_uid(uid(number), &key, &value))
+    }
+
+    /// Deletes the key that a uid names, if it still names `key`; false if not.
+    fn delete_uid(&self, py: Python<'_>, number: u32, key: Input<'_>) -> Answer<bool> {
+        self.store(py, None, |map| map.delete_uid(uid(number), &key))
+    }
+
+    /// Adds to the number that a uid names, if it still names `key`; `None` if not.
+    #[pyo3(signature = (number, key, by=1))]
+    fn increment_uid(
+        &self,
+        py: Python<'_>,
+        number: u32,
+        key: Input<'_>,
+        by: i64,
+    ) -> Answer<Option<i64>> {
+        self.store(py, None, |map| map.increment_uid(uid(number), &key, by))
+    }
+
+    /// Deletes the key that a uid names, if it still names `key`, and returns the value it had; `None` if not.
+    fn take_uid<'py>(
+        &self,
+        py: Python<'py>,
+        number: u32,
+        key: Input<'_>,
+    ) -> Answer<Option<Bound<'py, PyBytes>>> {
+        let value = self.store(py, None, |map| map.take_uid(uid(number), &key))?;
+        Ok(value.map(|value| bytes(py, &value)))
+    }
+
+    /// Changes the value that a uid names (`None` deletes), if it still names `key` and the value is `expected`.
+    fn compare_exchange_uid(
+        &self,
+        py: Python<'_>,
+        number: u32,
+        key: Input<'_>,
+        expected: Input<'_>,
+        new: Option<Input<'_>>,
+    ) -> Answer<bool> {
+        self.store(py, None, |map| {
+            map.compare_exchange_uid(uid(number), &key, &expected, new.as_deref())
+        })
+    }
+
+    /// Some pair, every one about equally likely; `None` if the map is empty.
+    fn random_pair<'py>(&self, py: Python<'py>) -> Answer<Option<Two<'py>>> {
+        Ok(self.map()?.random_pair()?.map(|found| pair(py, &found)))
+    }
+
+    /// Deletes every key. Not one atomic step. Returns how many there were.
+    fn clear(&self, py: Python<'_>) -> Answer<u64> {
+        self.store(py, None, commonhold::Map::clear)
+    }
+
+    /// Removes what has expired from a cache; returns how many pairs. Absent they are in any case, but their memory is used until then.
+    fn expire(&self, py: Python<'_>) -> Answer<u64> {
+        self.store(py, None, |map| {
+            let (mut cursor, mut removed) = (Cursor::START, 0);
+            while !cursor.is_end() {
+                let before = cursor;
+                removed += map.try_expire(&mut cursor, 10_000)?;
+                if cursor == before {
+                    break; // Frozen, or the stream is locked.
+                }
+            }
+            Ok(removed)
+        })
+    }
+
+    fn _stat(&self, py: Python<'_>) -> Answer<String> {
+        json(&self.store(py, None, commonhold::Map::stat)?)
+    }
+
+    fn _follow(&self, position: Option<&str>) -> Answer<Follower> {
+        let map = self.map()?;
+        let follower = match position {
+            Some(text) => map.follow_from(text.parse().map_err(|e: Error| e)?)?,
+            None => map.follow()?,
+        };
+        Ok(Follower::new(follower, &self.tie))
+    }
+
+    /// Waits until every change made so far is in the map's journal and safe on the disk, for `timeout` seconds at most. Returns the
+    /// position in the stream up to which that is so.
+    #[pyo3(signature = (timeout=30.0))]
+    fn sync(&self, py: Python<'_>, timeout: f64) -> Answer<String> {
+        let time = seconds(timeout)?;
+        self.store(py, None, |map| Ok(map.sync(time)?.to_string()))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<commonhold map {:?} in {}>", self.map.name(), self.tie.name_of().path().display())
+    }
+}

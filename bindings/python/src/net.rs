@@ -1,0 +1,271 @@
+//! `Origin` and `Replica`.
+//!
+//! Their threads may call Python, so whatever waits for them lets the interpreter go: also what drops them.
+
+use crate::convert::{bytes, invalid, json};
+use crate::errors::{Answer, error};
+use crate::hold::Hold;
+use crate::tie::Tie;
+use crate::waiting::{seconds, wait};
+use commonhold::{Error, ErrorKind, StreamFrame, StreamPosition};
+use commonhold_net::replicate::{
+    Address, OriginOptions, ReplicaEvents, ReplicaOptions, Secret, Transmission,
+};
+use pyo3::prelude::*;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Serves a map to replicas.
+#[pyclass(subclass, frozen, module = "commonhold._native")]
+pub struct Origin {
+    origin: Mutex<Option<commonhold_net::replicate::Origin>>,
+    tie: Arc<Tie>,
+}
+
+/// Keeps a map what an origin's map is.
+#[pyclass(subclass, frozen, module = "commonhold._native")]
+pub struct Replica {
+    replica: Mutex<Option<Arc<commonhold_net::replicate::Replica>>>,
+    tie: Arc<Tie>,
+}
+
+/// Tells Python: `call(what, ...)`.
+struct Listener(Option<Py<PyAny>>);
+
+impl Listener {
+    fn call(&self, act: impl FnOnce(Python<'_>, &Bound<'_, PyAny>) -> PyResult<()>) {
+        if let Some(call) = &self.0 {
+            // An interpreter that is ending has nobody to tell.
+            let _ = Python::try_attach(|py| {
+                let call = call.bind(py);
+                if let Err(error) = act(py, call) {
+                    error.write_unraisable(py, Some(call));
+                }
+            });
+        }
+    }
+}
+
+impl ReplicaEvents for Listener {
+    fn changed(&mut self, change: &StreamFrame<'_>) {
+        self.call(|py, call| {
+            let (key, value) = (bytes(py, change.key), bytes(py, change.value));
+            let told = (change.kind as u32, key, value, change.expires_ms, change.end);
+            call.call1(("changed", told)).map(drop)
+        });
+    }
+
+    fn ready(&mut self, position: StreamPosition) {
+        self.call(|_, call| call.call1(("ready", position.to_string())).map(drop));
+    }
+
+    fn lost(&mut self, why: &str) {
+        self.call(|_, call| call.call1(("lost", why)).map(drop));
+    }
+}
+
+fn secret(secret: Option<Vec<u8>>) -> Option<Secret> {
+    secret.map(Secret::new)
+}
+
+fn address(text: &str) -> Answer<Address> {
+    Ok(text.parse().map_err(|error: Error| error)?)
+}
+
+fn closed(what: &str) -> crate::errors::Failure {
+    error(ErrorKind::Closed, format!("the {what} is closed"))
+}
+
+/// A descriptor of the library's own, made from one that stays Python's.
+fn socket(fd: &Bound<'_, PyAny>) -> Answer<OwnedFd> {
+    crate::border::descriptor::copy(fd)
+}
+
+type Slot<T> = Mutex<Option<T>>;
+
+fn lock<T>(slot: &Slot<T>) -> MutexGuard<'_, Option<T>> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[pymethods]
+impl Origin {
+    #[new]
+    #[pyo3(signature = (hold, name, *, stream_bytes=None, threads=None, secret=None, uids=None, explicit=false, most_replicas=None, notice=None))]
+    #[allow(clippy::too_many_arguments)] // They are keywords.
+    fn new(
+        py: Python<'_>,
+        hold: &Bound<'_, Hold>,
+        name: &str,
+        stream_bytes: Option<u64>,
+        threads: Option<usize>,
+        secret: Option<Vec<u8>>,
+        uids: Option<Vec<u32>>,
+        explicit: bool,
+        most_replicas: Option<usize>,
+        notice: Option<Py<PyAny>>,
+    ) -> Answer<Origin> {
+        let tie = Arc::clone(&hold.get().tie);
+        let mut options = OriginOptions::default();
+        options.stream_bytes = stream_bytes.unwrap_or(options.stream_bytes);
+        options.io_threads = threads.unwrap_or(options.io_threads);
+        options.most_replicas = most_replicas.unwrap_or(options.most_replicas);
+        (options.secret, options.allowed_uids) = (self::secret(secret), uids);
+        if explicit {
+            options.transmission = Transmission::Explicit;
+        }
+        if notice.is_some() {
+            let listener = Listener(notice);
+            options.notice = Some(Arc::new(move |text: &str| {
+                listener.call(|_, call| call.call1((text,)).map(drop));
+            }));
+        }
+        let opened = tie.hold()?;
+        let origin =
+            py.detach(|| commonhold_net::replicate::Origin::start(opened, name, options))?;
+        Ok(Origin { origin: Mutex::new(Some(origin)), tie })
+    }
+
+    /// Listens at `unix:PATH`, `tcp:PORT` (loopback) or `tcp:HOST:PORT`; returns the address, for port 0 with the one that it got.
+    fn listen(&self, py: Python<'_>, at: &str) -> Answer<String> {
+        self.tie.ensure()?;
+        let at = address(at)?;
+        let origin = lock(&self.origin);
+        let origin = origin.as_ref().ok_or_else(|| closed("origin"))?;
+        Ok(py.detach(|| origin.listen(&at))?.to_string())
+    }
+
+    /// Serves the replica at the other end of a connected stream socket (an object with `fileno()`, or a number), of which it uses
+    /// a copy. Returns a number for `detach`.
+    fn attach(&self, socket: &Bound<'_, PyAny>) -> Answer<u64> {
+        self.tie.ensure()?;
+        let socket = self::socket(socket)?;
+        Ok(lock(&self.origin).as_ref().ok_or_else(|| closed("origin"))?.attach(socket)?)
+    }
+
+    /// Closes the connection to a replica; false if there is none of this number.
+    fn detach(&self, number: u64) -> Answer<bool> {
+        Ok(lock(&self.origin).as_ref().ok_or_else(|| closed("origin"))?.detach(number))
+    }
+
+    /// With `explicit=True`: sends every change made before. Does not wait.
+    fn transmit(&self) -> Answer<()> {
+        Ok(lock(&self.origin).as_ref().ok_or_else(|| closed("origin"))?.transmit()?)
+    }
+
+    fn _replicas(&self) -> Answer<String> {
+        json(&lock(&self.origin).as_ref().ok_or_else(|| closed("origin"))?.replicas())
+    }
+
+    /// Where it listens.
+    #[getter]
+    fn addresses(&self) -> Answer<Vec<String>> {
+        let origin = lock(&self.origin);
+        let origin = origin.as_ref().ok_or_else(|| closed("origin"))?;
+        Ok(origin.addresses().iter().map(ToString::to_string).collect())
+    }
+
+    /// Ends it; first sends what there is, for `timeout` seconds at most.
+    #[pyo3(signature = (timeout=0.0))]
+    fn close(&self, py: Python<'_>, timeout: f64) -> Answer<()> {
+        let time = seconds(timeout)?;
+        let origin = lock(&self.origin).take();
+        py.detach(|| origin.map(|origin| origin.finish(time)));
+        Ok(())
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        let origin = lock(&self.origin).take();
+        let _ = Python::try_attach(|py| py.detach(|| drop(origin)));
+    }
+}
+
+impl Replica {
+    fn replica(&self) -> Answer<Arc<commonhold_net::replicate::Replica>> {
+        self.tie.ensure()?;
+        Ok(Arc::clone(lock(&self.replica).as_ref().ok_or_else(|| closed("replica"))?))
+    }
+
+    /// Waits in pieces, so that Ctrl-C ends it, and so does closing.
+    fn wait(
+        &self,
+        py: Python<'_>,
+        timeout: Option<f64>,
+        such: impl Fn(&commonhold_net::replicate::Replica, Duration) -> bool + Send + Sync,
+    ) -> Answer<bool> {
+        let found = wait(py, timeout, |slice| {
+            let replica = lock(&self.replica).clone();
+            let replica =
+                replica.ok_or_else(|| Error::new(ErrorKind::Closed, "the replica is closed"))?;
+            Ok(such(&replica, slice).then_some(()))
+        })?;
+        Ok(found.is_some())
+    }
+}
+
+#[pymethods]
+impl Replica {
+    #[new]
+    #[pyo3(signature = (hold, name, origin, *, secret=None, first_pause=0.05, longest_pause=5.0, listener=None))]
+    #[allow(clippy::too_many_arguments)] // They are keywords.
+    fn new(
+        hold: &Bound<'_, Hold>,
+        name: &str,
+        origin: &Bound<'_, PyAny>,
+        secret: Option<Vec<u8>>,
+        first_pause: f64,
+        longest_pause: f64,
+        listener: Option<Py<PyAny>>,
+    ) -> Answer<Replica> {
+        use commonhold_net::replicate::Replica as Native;
+        let py = hold.py();
+        let tie = Arc::clone(&hold.get().tie);
+        let (first_pause, longest_pause) = (seconds(first_pause)?, seconds(longest_pause)?);
+        let options = ReplicaOptions { secret: self::secret(secret), first_pause, longest_pause };
+        let (opened, listener) = (tie.hold()?, Listener(listener));
+        let replica = match origin.extract::<String>() {
+            Ok(text) => {
+                let at = address(&text)?;
+                py.detach(|| Native::connect(opened, name, &at, options, listener))?
+            }
+            Err(_) => {
+                let socket = socket(origin)?;
+                py.detach(|| Native::attach(opened, name, socket, options, listener))?
+            }
+        };
+        Ok(Replica { replica: Mutex::new(Some(Arc::new(replica))), tie })
+    }
+
+    fn _status(&self) -> Answer<String> {
+        json(&self.replica()?.status())
+    }
+
+    /// Waits until the map is what the origin's was; false if it is not within `timeout` seconds.
+    #[pyo3(signature = (timeout=None))]
+    fn wait_ready(&self, py: Python<'_>, timeout: Option<f64>) -> Answer<bool> {
+        self.wait(py, timeout, |replica, time| replica.wait_ready(time))
+    }
+
+    /// Waits until the map has come to a position of the origin's stream (`Map.watch().position`).
+    #[pyo3(signature = (position, timeout=None))]
+    fn wait_for(&self, py: Python<'_>, position: &str, timeout: Option<f64>) -> Answer<bool> {
+        let at: StreamPosition =
+            position.parse().map_err(|_| invalid(format!("{position:?} is no position")))?;
+        self.wait(py, timeout, |replica, time| replica.wait_for(at, time))
+    }
+
+    /// Ends it; the map stays, and may go on later.
+    fn close(&self, py: Python<'_>) {
+        let replica = lock(&self.replica).take();
+        py.detach(|| drop(replica));
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        let replica = lock(&self.replica).take();
+        let _ = Python::try_attach(|py| py.detach(|| drop(replica)));
+    }
+}

@@ -1,0 +1,320 @@
+//! `Channel` and `Producer`.
+
+use crate::border::input::Input;
+use crate::border::window::{self, Held, Window};
+use crate::convert::{invalid, json};
+use crate::errors::Answer;
+use crate::hold::Hold;
+use crate::tie::Tie;
+use crate::waiting::{in_time, wait};
+use commonhold::{ChannelOptions, Error, ErrorKind, Wait};
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+/// A channel: one producer sends messages, every consumer receives all of them.
+#[pyclass(subclass, frozen, module = "commonhold._native")]
+pub struct Channel {
+    pub channel: commonhold::Channel,
+    pub tie: Arc<Tie>,
+}
+
+/// The one who sends to a channel.
+#[pyclass(subclass, frozen, module = "commonhold._native")]
+pub struct Producer {
+    ours: Arc<Ours>,
+}
+
+/// What a producer and its reservation share.
+///
+/// Locked as a consumer's: nobody waits for `sending` with the interpreter in hand.
+struct Ours {
+    sending: Mutex<Sending>,
+    /// It is to be closed: who waits shall find out.
+    ends: AtomicBool,
+    tie: Arc<Tie>,
+}
+
+struct Sending {
+    /// None: closed.
+    producer: Option<commonhold::Producer>,
+    /// So many bytes are reserved, by the reservation of this number.
+    reserved: Option<(usize, u64)>,
+    number: u64,
+    /// How many look at what is reserved.
+    seen: usize,
+}
+
+/// Bytes that are reserved.
+struct Reserved {
+    ours: Arc<Ours>,
+    number: u64,
+}
+
+impl Held for Reserved {
+    fn pin(&self) -> PyResult<()> {
+        // Who has it locked sends something else.
+        let sending = self.ours.sending.try_lock().ok();
+        let own = |sending: &MutexGuard<'_, Sending>| {
+            sending.reserved.is_some_and(|(_, number)| number == self.number)
+        };
+        let Some(mut sending) = sending.filter(own) else {
+            let text = "the reservation is over: committed, cancelled, or something else was sent";
+            return Err(PyBufferError::new_err(text));
+        };
+        self.ours.tie.pin()?;
+        sending.seen += 1;
+        Ok(())
+    }
+
+    fn unpin(&self) {
+        let mut sending = self.ours.lock();
+        sending.seen -= 1;
+        if sending.seen == 0 && self.ours.ends.load(Ordering::Relaxed) {
+            sending.producer = None;
+        }
+        drop(sending);
+        self.ours.tie.unpin();
+    }
+}
+
+impl Ours {
+    fn ensure_goes_on(&self) -> commonhold::Result<()> {
+        if self.ends.load(Ordering::Relaxed) { Err(closed()) } else { Ok(()) }
+    }
+
+    /// Only while a reservation is looked at.
+    fn lock(&self) -> MutexGuard<'_, Sending> {
+        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For an operation; waits for another thread's with the interpreter let go.
+    #[inline]
+    fn enter<'a>(&'a self, py: Python<'_>) -> Answer<MutexGuard<'a, Sending>> {
+        self.tie.ensure()?;
+        self.ensure_goes_on()?;
+        self.wait_for_it(py)
+    }
+
+    fn wait_for_it<'a>(&'a self, py: Python<'_>) -> Answer<MutexGuard<'a, Sending>> {
+        loop {
+            match self.sending.try_lock() {
+                Ok(sending) => return Ok(sending),
+                Err(TryLockError::Poisoned(sending)) => return Ok(sending.into_inner()),
+                Err(TryLockError::WouldBlock) => {
+                    py.detach(|| std::thread::sleep(Duration::from_micros(50)));
+                    py.check_signals()?;
+                }
+            }
+        }
+    }
+}
+
+impl Sending {
+    /// The producer, to send something: what was reserved is cancelled.
+    #[inline]
+    fn producer(&mut self) -> Answer<&mut commonhold::Producer> {
+        if self.seen > 0 {
+            let text =
+                "memoryviews or arrays of a reservation are still in use: release them first";
+            return Err(PyBufferError::new_err(text).into());
+        }
+        self.reserved = None;
+        self.open()
+    }
+
+    #[inline]
+    fn open(&mut self) -> Answer<&mut commonhold::Producer> {
+        Ok(self.producer.as_mut().ok_or_else(closed)?)
+    }
+}
+
+impl Producer {
+    /// Sends if there is room now; the quick way of `send`.
+    #[inline]
+    pub fn send_now(&self, py: Python<'_>, message: &[u8]) -> Answer<Option<u64>> {
+        let mut sending = self.ours.enter(py)?;
+        Ok(sending.producer()?.try_send(message)?)
+    }
+
+    /// Sends; waits for room.
+    pub fn send_within(&self, py: Python<'_>, message: &[u8], timeout: Option<f64>) -> Answer<u64> {
+        if let Some(number) = self.send_now(py, message)? {
+            return Ok(number);
+        }
+        let mut sending = self.ours.enter(py)?;
+        let producer = sending.producer()?;
+        let sent = wait(py, timeout, |slice| {
+            self.ours.ensure_goes_on()?;
+            producer.send_timeout(message, slice)
+        })?;
+        in_time(sent, &no_room(producer))
+    }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the producer is closed")
+}
+
+fn no_room(producer: &commonhold::Producer) -> String {
+    match producer.waits_for() {
+        Some(peer) => {
+            format!("no room; slot {} (process {}) has not read on", peer.slot, peer.pid)
+        }
+        None => "no room".to_owned(),
+    }
+}
+
+#[pymethods]
+impl Channel {
+    #[new]
+    #[pyo3(signature = (hold, name, ring_bytes=1 << 20, *, create=true))]
+    fn new(
+        py: Python<'_>,
+        hold: &Bound<'_, Hold>,
+        name: &str,
+        ring_bytes: u64,
+        create: bool,
+    ) -> Answer<Channel> {
+        let tie = Arc::clone(&hold.get().tie);
+        let opened = tie.hold()?;
+        let channel = py.detach(|| match create {
+            true => opened.channel(name, ChannelOptions::new(ring_bytes)),
+            false => opened.open_channel(name),
+        })?;
+        Ok(Channel { channel, tie })
+    }
+
+    /// Its name.
+    #[getter]
+    fn name(&self) -> &str {
+        self.channel.name()
+    }
+
+    /// Bytes of its ring.
+    #[getter]
+    fn ring_bytes(&self) -> u64 {
+        self.channel.options().ring_bytes
+    }
+
+    fn _stat(&self, py: Python<'_>) -> Answer<String> {
+        self.tie.ensure()?;
+        json(&py.detach(|| self.channel.stat())?)
+    }
+}
+
+#[pymethods]
+impl Producer {
+    #[new]
+    #[pyo3(signature = (channel, *, spin=false))]
+    fn new(py: Python<'_>, channel: &Bound<'_, Channel>, spin: bool) -> Answer<Producer> {
+        let Channel { channel, tie } = channel.get();
+        tie.ensure()?;
+        let mut producer = py.detach(|| channel.producer())?;
+        if spin {
+            producer.set_wait(Wait::Spin);
+        }
+        let producer = Some(producer);
+        let sending = Sending { producer, reserved: None, number: 0, seen: 0 };
+        let (sending, ends) = (Mutex::new(sending), AtomicBool::new(false));
+        Ok(Producer { ours: Arc::new(Ours { sending, ends, tie: Arc::clone(tie) }) })
+    }
+
+    /// The number of the next message.
+    #[getter]
+    fn sequence(&self, py: Python<'_>) -> Answer<u64> {
+        Ok(self.ours.enter(py)?.open()?.sequence())
+    }
+
+    /// The longest message in bytes.
+    #[getter]
+    fn max_message(&self, py: Python<'_>) -> Answer<usize> {
+        Ok(self.ours.enter(py)?.open()?.max_message())
+    }
+
+    /// Who was in the way when there was no room the last time: slot and process.
+    fn waits_for(&self, py: Python<'_>) -> Answer<Option<(u32, u32)>> {
+        let peer = self.ours.enter(py)?.open()?.waits_for();
+        Ok(peer.map(|peer| (peer.slot, peer.pid)))
+    }
+
+    /// Sends messages one after the other, and wakes consumers once; returns how many. Waits for room as long as it takes.
+    fn send_many(&self, py: Python<'_>, messages: &Bound<'_, PyAny>) -> Answer<u64> {
+        let listed: Vec<Bound<'_, PyAny>> = messages.try_iter()?.collect::<PyResult<_>>()?;
+        let all = listed.iter().map(|message| message.extract());
+        let all = all.collect::<PyResult<Vec<Input<'_>>>>()?;
+        let mut sending = self.ours.enter(py)?;
+        let producer = sending.producer()?;
+        Ok(py.detach(|| producer.send_many(&all))?)
+    }
+
+    /// Makes room for a message of so many bytes, to be written where it lies.
+    #[pyo3(signature = (len, class, timeout=None))]
+    fn _reserve<'py>(
+        &self,
+        len: usize,
+        class: &Bound<'py, PyType>,
+        timeout: Option<f64>,
+    ) -> Answer<Bound<'py, PyAny>> {
+        let py = class.py();
+        let mut sending = self.ours.enter(py)?;
+        let producer = sending.producer()?;
+        let start = wait(py, timeout, |slice| {
+            self.ours.ensure_goes_on()?;
+            let found = producer.try_reserve(len)?.map(|mut room| room.as_mut_ptr() as usize);
+            if found.is_none() {
+                std::thread::sleep(slice.min(Duration::from_micros(200)));
+            }
+            Ok(found)
+        })?;
+        let start = in_time(start, &no_room(producer))? as *mut u8;
+        sending.number += 1;
+        let number = sending.number;
+        sending.reserved = Some((len, number));
+        drop(sending);
+        let held = Arc::new(Reserved { ours: Arc::clone(&self.ours), number });
+        Ok(window::show(class, Window { start, len, readonly: false, held })?)
+    }
+
+    /// Sends what is reserved, or only the first `len` bytes of it; returns its number.
+    #[staticmethod]
+    #[pyo3(signature = (reservation, len=None))]
+    fn _commit(reservation: &Bound<'_, PyAny>, len: Option<usize>) -> Answer<u64> {
+        let Reserved { ours, number } = window::held::<Reserved>(reservation)?;
+        window::ensure_unseen(reservation)?;
+        let mut sending = ours.enter(reservation.py())?;
+        let reserved = sending.reserved.filter(|(_, other)| other == number);
+        let (most, _) = reserved.ok_or_else(|| invalid("the reservation is over already"))?;
+        let producer = sending.producer()?;
+        // The room is the same when it is asked for again, because nothing was sent since.
+        let room =
+            producer.try_reserve(most)?.ok_or_else(|| invalid("what was reserved is gone"))?;
+        Ok(room.commit_first(len.unwrap_or(most))?)
+    }
+
+    /// Gives up what is reserved; false if that is over already.
+    #[staticmethod]
+    fn _cancel(reservation: &Bound<'_, PyAny>) -> Answer<bool> {
+        let Reserved { ours, number } = window::held::<Reserved>(reservation)?;
+        window::ensure_unseen(reservation)?;
+        let mut sending = ours.wait_for_it(reservation.py())?;
+        let own = sending.reserved.is_some_and(|(_, other)| other == *number);
+        if own {
+            sending.reserved = None;
+        }
+        Ok(own)
+    }
+
+    /// Lets another one begin. While somebody looks at a reservation, the last one's end does it.
+    fn close(&self, py: Python<'_>) -> Answer<()> {
+        self.ours.ends.store(true, Ordering::Relaxed);
+        let mut sending = self.ours.wait_for_it(py)?;
+        if sending.seen == 0 {
+            (sending.reserved, sending.producer) = (None, None);
+        }
+        Ok(())
+    }
+}

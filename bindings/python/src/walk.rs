@@ -1,0 +1,77 @@
+//! Iterators over maps.
+
+use crate::convert::{bytes, pair};
+use crate::errors::Answer;
+use crate::tie::Tie;
+use commonhold::Iter;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The keys of a map.
+#[pyclass(frozen, module = "commonhold._native")]
+pub struct Keys {
+    keys: Mutex<commonhold::Keys>,
+    tie: Arc<Tie>,
+}
+
+/// The pairs of a map.
+#[pyclass(frozen, module = "commonhold._native")]
+pub struct Pairs {
+    pairs: Mutex<Iter>,
+    tie: Arc<Tie>,
+}
+
+impl Keys {
+    pub fn new(keys: commonhold::Keys, tie: &Arc<Tie>) -> Keys {
+        Keys { keys: Mutex::new(keys), tie: Arc::clone(tie) }
+    }
+}
+
+impl Pairs {
+    pub fn new(pairs: Iter, tie: &Arc<Tie>) -> Pairs {
+        Pairs { pairs: Mutex::new(pairs), tie: Arc::clone(tie) }
+    }
+}
+
+#[pymethods]
+impl Keys {
+    fn __iter__(own: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        own
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> Answer<Option<Bound<'py, PyBytes>>> {
+        self.tie.ensure()?;
+        let next = self.keys.lock().unwrap_or_else(PoisonError::into_inner).next();
+        Ok(next.transpose()?.map(|key| bytes(py, &key)))
+    }
+}
+
+#[pymethods]
+impl Pairs {
+    fn __iter__(own: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        own
+    }
+
+    #[allow(clippy::type_complexity)] // A pair of bytes.
+    fn __next__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> Answer<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
+        self.tie.ensure()?;
+        let next = self.pairs.lock().unwrap_or_else(PoisonError::into_inner).next();
+        Ok(next.transpose()?.map(|found| pair(py, &found)))
+    }
+
+    /// Where to go on later (`Map.pairs(cursor)`), here or in another process, so that nothing is missed.
+    #[getter]
+    fn cursor(&self) -> u64 {
+        self.pairs.lock().unwrap_or_else(PoisonError::into_inner).cursor().0
+    }
+
+    /// True if going on from the cursor repeats nothing.
+    #[getter]
+    fn at_cursor(&self) -> bool {
+        self.pairs.lock().unwrap_or_else(PoisonError::into_inner).at_cursor()
+    }
+}

@@ -1,0 +1,126 @@
+"""The hold, exceptions, pickling, the documents' examples."""
+
+import doctest
+import os
+import pickle
+
+import pytest
+from conftest import until
+
+import commonhold
+from commonhold import errors
+
+
+def test_opening_and_dropping(place):
+    path = f"{place}/a.hold"
+    with pytest.raises(FileNotFoundError) as caught:
+        commonhold.open(path, create=False)
+    assert isinstance(caught.value, errors.NotFoundError) and caught.value.code == 1
+    with commonhold.open("bare", directory=place) as hold:
+        assert hold.path == f"{place}/bare.hold" and len(hold.uuid) == 32
+        with pytest.raises(FileExistsError):
+            commonhold.open("bare", directory=place, exclusive=True)
+        assert hold.stat()["participants"] == 1 and hold.participant()["pid"] == os.getpid()
+        assert hold.participants()[0]["alive"]
+        hold.map("m")[b"a"] = b"b"
+        with commonhold.open(hold.path, read_only=True) as reader:
+            assert reader.map("m")[b"a"] == b"b"
+            with pytest.raises(PermissionError):
+                reader.map("m")[b"a"] = b"c"
+        with pytest.raises(errors.BusyError):
+            commonhold.drop(hold.path)
+        assert [found["name"] for found in commonhold.holds(place)] == ["bare"]
+        hold.backup(f"{place}/backup")
+    with pytest.raises(errors.ClosedError):
+        hold.sweep()
+    commonhold.drop(f"{place}/bare.hold")
+    assert commonhold.restore(f"{place}/backup", path)["pairs"] == 1
+    with commonhold.open(path) as again:
+        assert again.map("m")[b"a"] == b"b" and again.sweep() == 0 and again.trim() >= 0
+    with open(f"{place}/no.hold", "w") as file:
+        file.write("x" * 10_000)
+    with pytest.raises(errors.NotAHoldError):
+        commonhold.open(f"{place}/no.hold")
+    with pytest.raises(ValueError):
+        commonhold.open("a\0b")
+    with pytest.raises(TypeError):
+        commonhold.open(5)
+
+
+def test_the_tree_of_exceptions():
+    found = [cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, Exception)]
+    assert all(issubclass(cls, commonhold.Error) for cls in found)
+    assert sorted(errors.BY_CODE) == list(range(1, 22))
+    assert all(cls.code == code for code, cls in errors.BY_CODE.items())
+    assert errors.BY_CODE[99] is commonhold.Error, "kinds to come"
+    for cls in found:
+        assert str(cls("it's so")) == "it's so" and pickle.loads(pickle.dumps(cls("x"))).args == ("x",)
+
+
+def test_a_full_hold(place):
+    with commonhold.open(f"{place}/small.hold", max_bytes=2 << 20) as hold:
+        map = hold.map("m")
+        with pytest.raises(errors.FullError):
+            for i in range(100_000):
+                map[b"%d" % i] = b"x" * 1000
+        assert hold.check()["ok"] and len(map) > 500
+
+
+def test_freezing(hold, run):
+    map = hold.map("m")
+    with hold.freeze():
+        with pytest.raises(errors.BusyError):
+            map[b"a"] = b"b"
+        assert map.get(b"a") is None
+    map[b"a"] = b"b"
+
+
+def test_handles_are_pickled_by_name(hold):
+    map, queue = hold.map("m"), hold.queue("q", 2, 64)
+    map[b"a"] = b"b"
+    again = pickle.loads(pickle.dumps(map))
+    assert again[b"a"] == b"b" and again == map and again.hold.path == hold.path
+    assert pickle.loads(pickle.dumps(queue["free"])).name == "free"
+    log, channel = hold.log("l", rings=2), hold.channel("c")
+    assert pickle.loads(pickle.dumps(log)).name == "l"
+    assert pickle.loads(pickle.dumps(channel)).ring_bytes == channel.ring_bytes
+    with pytest.raises(TypeError):
+        pickle.dumps(queue["free"].pull())
+
+
+def test_deletion_by_the_last_user(place):
+    hold = commonhold.open(f"{place}/brief.hold", delete_on_last_exit=True)
+    hold.close()
+    until(lambda: not os.path.exists(hold.path))
+
+
+@pytest.mark.parametrize("module", [commonhold, commonhold.cache, commonhold.log])
+def test_examples_in_the_documents(module, place):
+    assert doctest.testmod(module, extraglobs={"tmp": place}).failed == 0
+
+
+def test_replication(place):
+    with commonhold.open(f"{place}/a.hold") as one, commonhold.open(f"{place}/b.hold") as other:
+        map = one.map("prices")
+        map.set_many([(b"%d" % i, b"x") for i in range(1000)])
+        changes = []
+        with one.origin("prices") as origin:
+            at = origin.listen(f"unix:{place}/socket")
+            with other.replica("prices", at, on_change=changes.append) as replica:
+                assert replica.wait_ready(20) and replica.status()["ready"]
+                copy = other.open_map("prices")
+                assert dict(copy) == dict(map) and copy.is_replica
+                watcher = map.watch()
+                map[b"new"] = b"value"
+                watcher.next()
+                assert replica.wait_for(watcher.position, 20) and copy[b"new"] == b"value"
+                assert changes[-1].kind == "set" and changes[-1].key == b"new"
+                with pytest.raises(errors.ReadOnlyError):
+                    copy[b"a"] = b"b"
+                assert len(origin.replicas()) == 1
+            with pytest.raises(errors.ClosedError):
+                replica.status()
+        assert other.promote_map("prices")
+        copy[b"mine"] = b"now"
+    with pytest.raises(ValueError):
+        commonhold.open(f"{place}/a.hold").origin("prices").listen("nonsense")

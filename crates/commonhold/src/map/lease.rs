@@ -1,0 +1,62 @@
+//! Times to live of a cache's pairs: what is stored for how long.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::map::change::{Act, Change, Expiry, Rule};
+use crate::map::handle::Map;
+use crate::map::options::{Uid, milliseconds};
+use std::time::Duration;
+
+impl Map {
+    /// Sets a value that expires after `ttl` (rounded up to a millisecond). Cache mode only.
+    ///
+    /// # Errors
+    /// `Mismatch` in other modes.
+    pub fn set_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<Uid> {
+        self.ensure_forgets()?;
+        let mut change = Change::new(key.as_ref(), Rule::Always, Act::Put(value.as_ref()));
+        change.expiry = Expiry::After(milliseconds(ttl));
+        Ok(Uid(self.apply(&change, None)?.uid))
+    }
+
+    /// The same map by a handle of which everything that it stores, by whichever operation, expires after `ttl` (rounded up to a
+    /// millisecond). Cache mode only.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("commonhold-ttl-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&dir).unwrap();
+    /// # let hold = commonhold::Hold::open_or_create(&dir.join("it.hold"))?;
+    /// use std::time::Duration;
+    ///
+    /// let cache = hold.map("cache", commonhold::MapOptions::cache())?;
+    /// let brief = cache.with_ttl(Duration::from_millis(1))?;
+    /// assert!(brief.add("leader", "me")?.is_some());
+    /// std::thread::sleep(Duration::from_millis(5));
+    /// assert_eq!(cache.get("leader")?, None);
+    /// # drop((brief, cache));
+    /// # drop(hold);
+    /// # std::fs::remove_dir_all(&dir).unwrap();
+    /// # Ok::<(), commonhold::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Mismatch` in other modes.
+    pub fn with_ttl(&self, ttl: Duration) -> Result<Map> {
+        self.ensure_forgets()?;
+        let mut map = self.clone();
+        map.expiry = Expiry::After(milliseconds(ttl));
+        Ok(map)
+    }
+
+    fn ensure_forgets(&self) -> Result<()> {
+        if self.bound.is_cache() {
+            return Ok(());
+        }
+        let text = format!("map '{}' is no cache: its pairs do not expire", self.name());
+        Err(Error::new(ErrorKind::Mismatch, text))
+    }
+}
