@@ -86,6 +86,19 @@ pub fn descendants(first: u32) -> BTreeSet<u32> {
     family
 }
 
+/// Waits until a server has so many processes: nginx listens before it has started all of its workers.
+fn await_workers(server: u32, workers: u64) -> BTreeSet<u32> {
+    let start = Instant::now();
+    loop {
+        let family = descendants(server);
+        if family.len() as u64 == workers {
+            return family;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "its workers: {family:?}");
+        std::thread::yield_now();
+    }
+}
+
 /// Waits until none of them is there.
 pub fn await_end(processes: &BTreeSet<u32>) {
     let start = Instant::now();
@@ -114,8 +127,7 @@ fn serves(name: &str) {
         fs::create_dir(&place).unwrap();
         let mixed = ground.files.join("mixed");
         let service = rival.start(&ground, &place, &mixed, workers).unwrap();
-        let family = descendants(service.server.pid());
-        assert_eq!(family.len() as u64, workers, "its workers: {family:?}");
+        let family = await_workers(service.server.pid(), workers);
 
         let address = service.address.strip_prefix("tcp:").unwrap().to_owned();
         let mut stream = BufReader::new(TcpStream::connect(&address).unwrap());
