@@ -31,7 +31,7 @@ impl Rival for CommonholdServe {
     }
 
     fn settings(&self) -> &'static str {
-        "hold serve, default choices (epoll, one cache of 256 MiB in a hold, files over 256 KiB by sendfile), \
+        "hold serve, default choices (epoll, one cache of 256 MiB in a hold, files over 32 KiB by sendfile), \
          TCP on the loopback interface; one and two workers and their supervisor"
     }
 
