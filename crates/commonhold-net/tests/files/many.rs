@@ -5,12 +5,12 @@ use super::site::{LARGE, Site, bytes, database};
 use super::{Choices, Naming, Served};
 use crate::hostile::alone;
 use crate::support::ground::Ground;
-use commonhold_net::event::LoopKind;
-use commonhold_net::files::{LayoutKind, SourceKind};
+use commonhold_net::files::LayoutKind;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::Duration;
 
 const CROWD: usize = 1000;
 
@@ -115,48 +115,80 @@ fn a_large_file_of_a_database() {
 const BEFORE: usize = 8 << 20;
 const AFTER: usize = 100_000;
 
-/// A file that becomes shorter, and its database that is replaced, while the file is being sent.
+/// A file that becomes shorter while it is being sent.
 #[test]
 fn what_shrinks_while_it_is_sent_ends_the_connection() {
-    for kind in LoopKind::ALL {
-        for choices in Choices::some().into_iter().filter(|choices| choices.kind == kind) {
-            let _naming = Naming::new(choices);
-            let ground = Ground::memory();
-            let (root, path) = (ground.path("root"), ground.path("root/it.bin"));
-            let before = bytes(b"it.bin", BEFORE);
-            fs::create_dir(&root).unwrap();
-            fs::write(&path, &before).unwrap();
-            let replace = || database(&root, LayoutKind::Tree, &ground.path("it.db"));
-            replace();
-            let is_database = choices.source == SourceKind::Sqlite;
-            let place = ground.path(if is_database { "it.db" } else { "root" });
-            let served =
-                Served::new(choices, &place, |options| options.fresh = std::time::Duration::ZERO);
-
-            let mut clients: Vec<_> = (0..6).map(|_| Client::narrow(served.address)).collect();
-            let (some, others) = clients.split_at_mut(3);
-            some.iter_mut().for_each(|client| client.say(request("GET", "/it.bin", "")));
-            others.iter_mut().for_each(|client| client.say("it.bin\n"));
-            for client in some {
-                assert_eq!(client.head().expect("an answer").len(), BEFORE);
-            }
-            let heard: Vec<_> = clients.iter_mut().map(|client| client.take(10_000)).collect();
-            File::options().write(true).open(&path).unwrap().set_len(AFTER as u64).unwrap();
-            replace();
-            // Both threads look at what there is now.
-            for _ in 0..20 {
-                let answer = get(served.address, "/it.bin");
-                assert!(answer.status == 200 && answer.body == before[..AFTER]);
-            }
-            for (client, mut heard) in clients.iter_mut().zip(heard) {
-                heard.extend(client.rest());
-                // What was on its way already may come still; nothing else.
-                assert!(heard.len() < BEFORE, "it got all");
-                assert!(is_database || heard[..AFTER] == before[..AFTER]);
-                assert!(!is_database || before.starts_with(&heard));
-            }
-            drop(clients);
-            served.finish();
+    for choices in Choices::of_directories() {
+        let changed = Changed::new(choices);
+        for heard in changed.while_sent(|path, _| {
+            File::options().write(true).open(path).unwrap().set_len(AFTER as u64).unwrap();
+        }) {
+            // What was on its way already may come still; nothing else.
+            assert!(heard.len() < BEFORE, "it got all");
+            assert!(heard[..AFTER] == changed.before[..AFTER]);
         }
+        changed.served.finish();
     }
+}
+
+/// A file that is replaced, or its whole database, is sent to its end by whoever has begun.
+#[test]
+fn what_is_replaced_while_it_is_sent_is_sent_on() {
+    for choices in Choices::some() {
+        let changed = Changed::new(choices);
+        for heard in changed.while_sent(|path, root| {
+            fs::write(root.join("new"), &changed.before[..AFTER]).unwrap();
+            fs::rename(root.join("new"), path).unwrap();
+        }) {
+            assert!(heard == changed.before, "{} bytes", heard.len());
+        }
+        changed.served.finish();
+    }
+}
+
+/// A server of a large file, which becomes shorter.
+struct Changed {
+    ground: Ground,
+    served: Served,
+    before: Vec<u8>,
+    _naming: Naming,
+}
+
+impl Changed {
+    fn new(choices: Choices) -> Changed {
+        let (naming, ground) = (Naming::new(choices), Ground::memory());
+        let before = bytes(b"it.bin", BEFORE);
+        fs::create_dir(ground.path("root")).unwrap();
+        fs::write(ground.path("root/it.bin"), &before).unwrap();
+        import(&ground);
+        let place = ground.path(if choices.is_database() { "it.db" } else { "root" });
+        let served = Served::new(choices, &place, |options| options.fresh = Duration::ZERO);
+        Changed { ground, served, before, _naming: naming }
+    }
+
+    /// What clients hear while whose answers are on their way the file is changed, then its database.
+    fn while_sent(&self, change: impl FnOnce(&Path, &Path)) -> Vec<Vec<u8>> {
+        let mut clients: Vec<_> = (0..6).map(|_| Client::narrow(self.served.address)).collect();
+        let (some, others) = clients.split_at_mut(3);
+        some.iter_mut()
+            .for_each(|client| client.say(request("GET", "/it.bin", "Connection: close\r\n")));
+        others.iter_mut().for_each(|client| client.say("it.bin\n"));
+        for client in some {
+            assert_eq!(client.head().expect("an answer").len(), BEFORE);
+        }
+        let begun: Vec<_> = clients.iter_mut().map(|client| client.take(10_000)).collect();
+        change(&self.ground.path("root/it.bin"), &self.ground.path("root"));
+        import(&self.ground);
+        // Who looks now sees what there is now.
+        for _ in 0..20 {
+            let answer = get(self.served.address, "/it.bin");
+            assert!(answer.status == 200 && answer.body == self.before[..AFTER]);
+        }
+        let rest = |(client, begun): (&mut Client, Vec<u8>)| [begun, client.rest()].concat();
+        clients.iter_mut().zip(begun).map(rest).collect()
+    }
+}
+
+fn import(ground: &Ground) {
+    database(&ground.path("root"), LayoutKind::Tree, &ground.path("it.db"));
 }

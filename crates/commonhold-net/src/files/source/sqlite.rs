@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A file's n-th chunk, 256 KiB of it, is at the place `number * 2^24 + n`. An import makes another database and renames it over
-//! the old one; who serves notices that at the next look. What was open of the old one is not read on from the new one: its
-//! connection ends.
+//! the old one; who serves notices that at the next look. The old one stays open, and is sent from, as long as somebody has a file
+//! of it.
 
 use super::directory::{Directory, identity, last_name};
 use super::{Coding, Found, Opened, Source};
@@ -19,6 +19,7 @@ use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Bytes of a chunk.
@@ -41,7 +42,7 @@ const FIND: &str = "SELECT number, bytes, modified_ns, changed_ns, name FROM fil
 /// The files of a database.
 pub struct Database {
     path: PathBuf,
-    open: RefCell<Open>,
+    open: RefCell<Rc<Open>>,
 }
 
 struct Open {
@@ -50,12 +51,12 @@ struct Open {
     identity: (u64, u64),
 }
 
-/// A file of a database.
-#[derive(Clone, Debug)]
+/// A file of a database, which stays open with it.
+#[derive(Clone)]
 pub struct Row {
     number: i64,
     bytes: u64,
-    identity: (u64, u64),
+    database: Rc<Open>,
 }
 
 struct Line {
@@ -74,7 +75,7 @@ impl Database {
     /// # Errors
     /// If it is none, or cannot be read.
     pub fn open(path: &Path) -> io::Result<Database> {
-        let open = Open::new(path)?;
+        let open = Rc::new(Open::new(path)?);
         Ok(Database { path: path.to_owned(), open: RefCell::new(open) })
     }
 
@@ -82,7 +83,7 @@ impl Database {
     fn refresh(&self) -> io::Result<()> {
         let now = identity(&self.path)?;
         if now != self.open.borrow().identity {
-            *self.open.borrow_mut() = Open::new(&self.path)?;
+            *self.open.borrow_mut() = Rc::new(Open::new(&self.path)?);
         }
         Ok(())
     }
@@ -101,7 +102,11 @@ impl Database {
                 modified_ns: row.get::<_, i64>(2)?.into(),
                 changed_ns: row.get::<_, i64>(3)?.into(),
             };
-            Ok(Line { row: Row { number, bytes, identity }, stamp, name: row.get(4)? })
+            Ok(Line {
+                row: Row { number, bytes, database: Rc::clone(&open) },
+                stamp,
+                name: row.get(4)?,
+            })
         });
         line.optional().map_err(failed)
     }
@@ -156,12 +161,9 @@ impl Source for Database {
     }
 
     fn read(&self, handle: &Row, offset: u64, most: usize) -> io::Result<Vec<u8>> {
-        let open = self.open.borrow();
-        if open.identity != handle.identity {
-            return Err(io::Error::other("the database was replaced"));
-        }
         let end = handle.bytes.min(offset.saturating_add(most as u64));
-        let mut chunk = open
+        let mut chunk = handle
+            .database
             .connection
             .prepare_cached("SELECT bytes FROM chunks WHERE place = ?1")
             .map_err(failed)?;
