@@ -49,7 +49,7 @@ def loops(hash, count)
   end
 end
 
-def commonhold(folder)
+def with_commonhold(folder)
   hold = Commonhold.open("#{folder}/bench.hold")
   pairs(hold.map("it"), :values_at, OPERATIONS)
   channel = hold.channel("c", ring_bytes: 1 << 20)
@@ -62,7 +62,7 @@ def commonhold(folder)
   loops(LocalMemCache.new(filename: "#{folder}/loop.lmc"), OPERATIONS)
 end
 
-def hash(_folder)
+def with_hash(_folder)
   pairs({}, :values_at, OPERATIONS)
   queue = Thread::Queue.new
   timed("send_recv", OPERATIONS) do
@@ -73,7 +73,7 @@ def hash(_folder)
 end
 
 # A PStore writes its whole file with every change: a thousandth of the keys, and few operations.
-def pstore(folder)
+def with_pstore(folder)
   require "pstore"
   store = PStore.new("#{folder}/bench.pstore")
   some = KEYS.first(100)
@@ -88,7 +88,7 @@ def pstore(folder)
 end
 
 # Over a unix socket, with a server of its own.
-def redis(folder)
+def with_redis(folder)
   require "redis"
   server = spawn("redis-server", "--port", "0", "--unixsocket", "#{folder}/redis", "--save", "", out: File::NULL)
   sleep(0.01) until File.socket?("#{folder}/redis")
@@ -111,4 +111,4 @@ ensure
 end
 
 what = ARGV.fetch(0)
-Dir.mktmpdir("bindings-bench", "/dev/shm") { |folder| send(what, folder) }
+Dir.mktmpdir("bindings-bench", "/dev/shm") { |folder| send("with_#{what}", folder) }

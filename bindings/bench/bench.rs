@@ -48,7 +48,7 @@ fn main() -> Result<()> {
     let mut consumer = channel.consumer(Join::Now, Policy::Lossless)?;
     let mut producer = channel.producer()?;
     timed("send_recv", OPERATIONS, || {
-        producer.send(&value)?;
+        producer.send(std::hint::black_box(&value[..]))?;
         consumer.recv(&mut out)
     })?;
     let loops = hold.map("loop", MapOptions::general())?;

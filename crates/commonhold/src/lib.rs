@@ -79,6 +79,8 @@ pub use map::typed::{StrView, U64View};
 pub use map::walk::{Iter, Keys, MapStat, SizeStat};
 pub use memory::roots::StructureKind;
 #[doc(hidden)]
+pub use os::barrier;
+#[doc(hidden)]
 pub use os::lines::SharedLines;
 pub use queue::batch::Batch;
 pub use queue::bell::Bell;

@@ -227,7 +227,9 @@ impl Buffer {
     #[inline]
     fn of(bytes: Vec<u8>) -> Buffer {
         let mut bytes = ManuallyDrop::new(bytes);
-        Buffer { data: bytes.as_mut_ptr(), len: bytes.len(), capacity: bytes.capacity() }
+        // The length was stored just now, the pointer before: read as one, both would wait until they are in memory.
+        let len = std::hint::black_box(bytes.len());
+        Buffer { data: bytes.as_mut_ptr(), len, capacity: bytes.capacity() }
     }
 
     /// # Errors

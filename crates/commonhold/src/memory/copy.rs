@@ -12,6 +12,7 @@
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod raw {
     use std::arch::asm;
+    use std::arch::x86_64::__m128i;
 
     macro_rules! access {
         ($load:ident, $store:ident, $type:ty, $move_in:literal, $move_out:literal, $class:ident) => {
@@ -35,6 +36,7 @@ mod raw {
             }
         };
     }
+    access!(load16, store16, __m128i, "movdqu {0}, [{1}]", "movdqu [{0}], {1}", xmm_reg);
     access!(load8, store8, u64, "mov {0}, [{1}]", "mov [{0}], {1}", reg);
     access!(load4, store4, u32, "mov {0:e}, [{1}]", "mov [{0}], {1:e}", reg);
     access!(load2, store2, u16, "mov {0:x}, [{1}]", "mov [{0}], {1:x}", reg);
@@ -46,12 +48,7 @@ mod raw {
         use std::arch::x86_64::*;
         // SAFETY: the caller's contract; four plain loads. The other instructions are in every x86-64.
         unsafe {
-            let load = |at: usize| {
-                let words: __m128i;
-                asm!("movdqu {0}, [{1}]", out(xmm_reg) words, in(reg) from.add(at),
-                     options(nostack, readonly, preserves_flags));
-                _mm_castsi128_ps(words)
-            };
+            let load = |at: usize| _mm_castsi128_ps(load16(from.add(at)));
             // The upper halves of four words.
             let upper = |at| _mm_shuffle_ps::<0b11_01_11_01>(load(at), load(at + 16));
             let wanted = _mm_set1_epi32(wanted as i32);
@@ -103,6 +100,7 @@ mod raw {
             }
         };
     }
+    access!(load16, store16, u128);
     access!(load8, store8, u64);
     access!(load4, store4, u32);
     access!(load2, store2, u16);
@@ -141,13 +139,17 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     unsafe {
         if len >= LONG {
             raw::copy_many(from, to, len);
-        } else if len >= 8 {
+        } else if len >= 16 {
             let mut at = 0;
-            while at + 8 < len {
-                raw::store8(to.add(at), raw::load8(from.add(at)));
-                at += 8;
+            while at + 16 < len {
+                raw::store16(to.add(at), raw::load16(from.add(at)));
+                at += 16;
             }
-            raw::store8(to.add(len - 8), raw::load8(from.add(len - 8)));
+            raw::store16(to.add(len - 16), raw::load16(from.add(len - 16)));
+        } else if len >= 8 {
+            let (head, tail) = (raw::load8(from), raw::load8(from.add(len - 8)));
+            raw::store8(to, head);
+            raw::store8(to.add(len - 8), tail);
         } else if len >= 4 {
             let (head, tail) = (raw::load4(from), raw::load4(from.add(len - 4)));
             raw::store4(to, head);

@@ -26,7 +26,7 @@ pub(crate) fn register() {
 
 /// The frequent side's full fence. Pairs with [`heavy`].
 #[inline]
-pub(crate) fn light() {
+pub fn light() {
     match REGISTERED.load(Ordering::Relaxed) {
         true => compiler_fence(Ordering::SeqCst),
         false => fence(Ordering::SeqCst),
@@ -36,7 +36,8 @@ pub(crate) fn light() {
 /// The rare side's full fence; some microseconds. Pairs with [`light`] in all processes. False if the system refuses: then it is one
 /// of this thread alone, and pairs only with processes that were refused, too.
 #[cold]
-pub(crate) fn heavy() -> bool {
+#[allow(clippy::must_use_candidate)] // Who looks again anyway need not know.
+pub fn heavy() -> bool {
     fence(Ordering::SeqCst);
     membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED)
 }

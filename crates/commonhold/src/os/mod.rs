@@ -32,7 +32,7 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("commonhold needs 64-bit Linux: it is built on its futexes and OFD locks");
 
-pub(crate) mod barrier;
+pub mod barrier;
 pub(crate) mod byte_lock;
 pub(crate) mod clock;
 pub(crate) mod draft;
