@@ -74,6 +74,10 @@ impl Choices {
         all
     }
 
+    fn all() -> impl Iterator<Item = Choices> {
+        LoopKind::ALL.into_iter().flat_map(Choices::of)
+    }
+
     /// One for each loop and source, with one of the caches after the other.
     fn some() -> Vec<Choices> {
         let caches = CacheKind::ALL.into_iter().cycle();

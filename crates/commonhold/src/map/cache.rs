@@ -1,10 +1,14 @@
 //! Cache mode: the hold clock, limits, and eviction by a clock hand over segments.
 //!
 //! Every pair has a visited bit in its segment, set by readers when it is clear. The hand sweeps the
-//! segments in directory order; a pair that was visited is spared once, another is evicted. This is
+//! segments; a pair that was visited is spared once, another is evicted. This is
 //! CLOCK (Corbató, 1968) with new pairs unvisited, as in SIEVE (Zhang et al., NSDI 2024). Room is made
-//! before any lock is taken, and the hand only try-locks. It counts positions, and stands where there was room
-//! enough: a bit that it took without need would be a use forgotten.
+//! before any lock is taken, and the hand only try-locks. It stands where there was room enough: a bit that it took
+//! without need would be a use forgotten.
+//!
+//! The hand's order is that of the hash bits with the first one as the highest, so that what a segment splits into stays
+//! where the segment was ([`Hand`]); and what the hand has passed of a segment that splits counts as visited where it goes
+//! ([`spare_passed`]). So nobody is met twice in a round because the map grew.
 //!
 //! Bytes and pairs are charged to the map before a pair is committed and discharged after one is gone. Room is
 //! asked for before the charge, so writers that arrive together may exceed a limit by one pair each. A process killed in between leaves at most its own pair charged too much, which
@@ -144,6 +148,47 @@ pub(crate) fn make_room(lane: &LaneGuard<'_>, bound: &Bound, len: u64) -> Result
     Ok(())
 }
 
+/// Where the hand stands: before a position of the segment to which a share of all hashes belongs. Any word is one.
+#[derive(Clone, Copy)]
+struct Hand {
+    /// Of all hashes so many 2^32nds are behind it, in the order of their reversed bits.
+    behind: u32,
+    position: u32,
+}
+
+impl Hand {
+    fn from_bits(bits: u64, positions: u32) -> Hand {
+        Hand { behind: (bits >> 32) as u32, position: bits as u32 % positions }
+    }
+
+    fn bits(self) -> u64 {
+        u64::from(self.behind) << 32 | u64::from(self.position)
+    }
+
+    /// The directory's index of the segment.
+    fn index(self, root: &Root) -> u32 {
+        self.behind.reverse_bits() & mask(directory::depth(root))
+    }
+
+    /// Before the first position of the next segment after one of this depth.
+    fn next_segment(self, depth: u32) -> Hand {
+        let share = u32::MAX.checked_shr(depth).unwrap_or(0);
+        Hand { behind: (self.behind | share).wrapping_add(1), position: 0 }
+    }
+}
+
+/// Lets the hand spare once, in the new half of a segment that splits, what it has passed already in the segment.
+pub(crate) fn spare_passed(bound: &Bound, parent: Segment<'_>, child: Segment<'_>) {
+    let root = bound.root(parent.space);
+    let hand = Hand::from_bits(root.hand.load(Ordering::Relaxed), bound.positions());
+    let phase = parent.phase();
+    if hand.index(root) & mask(phase.depth) == phase.prefix {
+        for position in 0..hand.position {
+            child.visited(position / 64).fetch_or(1 << (position % 64), Ordering::Relaxed);
+        }
+    }
+}
+
 /// Passes positions of one segment: evicts what was not visited, until there is room, and stands there.
 fn advance_hand(
     lane: &LaneGuard<'_>,
@@ -152,26 +197,23 @@ fn advance_hand(
     over: &impl Fn() -> bool,
 ) -> Result<()> {
     let space = lane.space();
-    let positions = u64::from(bound.positions());
-    let hand = root.hand.load(Ordering::Relaxed);
-    let from = (hand % positions) as u32;
-    let index = (hand / positions) as u32 & mask(directory::depth(root));
+    let bits = root.hand.load(Ordering::Relaxed);
+    let hand = Hand::from_bits(bits, bound.positions());
+    let segment = directory::lookup_checked(space, bound, hand.index(root))?;
     // Where two pass at once one of them moves the hand.
     let move_to = |next: u32| {
-        let next = hand - u64::from(from) + u64::from(next);
-        let _ = root.hand.compare_exchange(hand, next, Ordering::Relaxed, Ordering::Relaxed);
+        let next = match next < bound.positions() {
+            true => Hand { position: next, ..hand },
+            false => hand.next_segment(segment.phase().depth),
+        };
+        let _ = root.hand.compare_exchange(bits, next.bits(), Ordering::Relaxed, Ordering::Relaxed);
     };
-    let segment = directory::lookup_checked(space, bound, index)?;
-    if segment.phase().prefix != index {
-        move_to(bound.positions());
-        return Ok(());
-    }
     lane.list().segment.store(segment.offset, Ordering::Relaxed);
     if robust_lock::try_lock(&segment.header().lock, lane.me()) {
         let frozen = gate::is_frozen(lane);
         let result = match bound.ensure_current(space) {
             Ok(()) if segment.map() == bound.id && !frozen => {
-                evict_from(lane, bound, segment, from, over).map(&move_to)
+                evict_from(lane, bound, segment, hand.position, over).map(&move_to)
             }
             result => {
                 move_to(bound.positions());
@@ -264,4 +306,32 @@ fn too_large(bound: &Bound, charge: u64, limit: u64) -> Error {
         bound.name
     );
     Error::new(ErrorKind::Full, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hand_meets_every_segment_once_also_if_they_split_meanwhile() {
+        // The bits that a segment's hashes share, the first one the highest.
+        for depth in [0, 1, 5, 24] {
+            let mut hand = Hand { behind: 0, position: 7 };
+            let mut met = 0u64;
+            for _ in 0..(1u64 << depth).min(1000) {
+                assert_eq!(u64::from(hand.behind), met << (32 - depth));
+                hand = hand.next_segment(depth);
+                assert_eq!(hand.position, 0);
+                met += 1;
+            }
+            assert_eq!(hand.behind == 0, met == 1 << depth);
+        }
+        let quarter = Hand { behind: 1 << 30, position: 3 };
+        // Split into two before it goes on: the other half comes next, and then what would have come.
+        let half = quarter.next_segment(3);
+        assert_eq!(half.behind, 3 << 29);
+        assert_eq!(half.next_segment(3).behind, quarter.next_segment(2).behind);
+        assert_eq!(Hand::from_bits(quarter.bits(), 100).behind, quarter.behind);
+        assert_eq!(Hand::from_bits(u64::MAX, 100).position, u32::MAX % 100);
+    }
 }

@@ -7,6 +7,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::Bound;
+use crate::map::cache;
 use crate::map::cells::Cells;
 use crate::map::directory;
 use crate::map::hash::MAX_DEPTH;
@@ -101,6 +102,7 @@ fn copy(bound: &Bound, parent: Segment<'_>, child: Segment<'_>, depth: u32) {
             let visited = parent.visited(word).load(Ordering::Relaxed);
             child.visited(word).store(visited, Ordering::Relaxed);
         }
+        cache::spare_passed(bound, parent, child);
     }
     let position = parent.header().stream_position.load(Ordering::Relaxed);
     child.header().stream_position.store(position, Ordering::Relaxed);

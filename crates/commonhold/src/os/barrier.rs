@@ -5,7 +5,7 @@
 //! (Desnoyers; Linux 4.16). A fence for the processor would wait until the store before it has reached memory: with a message that
 //! somebody is just polling for, that is a round trip between two cores, for every message.
 //!
-//! Invariant: a process that takes part in a hold has called [`register`], so [`light`] is right in it. A system that
+//! Invariant: a process that takes part in a hold has called `register`, so [`light`] is right in it. A system that
 //! refuses costs speed on the one side and latency on the other, never a wake.
 //!
 //! # Safety
