@@ -132,6 +132,8 @@ impl Served {
         change: impl FnOnce(&mut ServerOptions),
     ) -> Served {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // As many may wait as `Address::listen` lets; of more than wait each loses a second.
+        rustix::net::listen(&listener, 1024).unwrap();
         let address = listener.local_addr().unwrap();
         let mut options = ServerOptions::new(place);
         options.kind = choices.kind;
