@@ -61,7 +61,7 @@ using pair_iterator = detail::walk_iterator<pair_view>;
 using key_iterator = detail::walk_iterator<std::string_view>;
 
 // All pairs of a map, from a cursor on. Must not outlive the map.
-class pair_range : public std::ranges::view_interface<pair_range> {
+class pair_range : public std::ranges::view_base {
 public:
     pair_range(const ch_map *map, std::uint64_t cursor) noexcept : map_(map), cursor_(cursor) {}
     pair_iterator begin() const {
@@ -77,7 +77,7 @@ private:
 };
 
 // All keys of a map. Must not outlive the map.
-class key_range : public std::ranges::view_interface<key_range> {
+class key_range : public std::ranges::view_base {
 public:
     explicit key_range(const ch_map *map) noexcept : map_(map) {}
     key_iterator begin() const {
