@@ -60,6 +60,11 @@ pub struct Head<'a> {
     pub(crate) referer: Option<&'a [u8]>,
 }
 
+/// Whether the third word is a version at all, and not the rest of a path with a space.
+fn names_a_version(input: &[u8]) -> bool {
+    input.split(|&byte| byte == b' ').nth(2).is_some_and(|word| word.starts_with(b"HTTP/"))
+}
+
 /// Reads the head that `input` begins with, and says how long it is; `None` if it is not complete yet.
 ///
 /// # Errors
@@ -73,7 +78,7 @@ pub fn read(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, Wrong> {
         Ok(Status::Partial) if input.len() >= MOST_BYTES => return Err(Wrong::TooLarge),
         Ok(Status::Partial) => return Ok(None),
         Err(httparse::Error::TooManyHeaders) => return Err(Wrong::TooLarge),
-        Err(httparse::Error::Version) => return Err(Wrong::Version),
+        Err(httparse::Error::Version) if names_a_version(input) => return Err(Wrong::Version),
         Err(_) => return Err(Wrong::Malformed),
     };
     let (Some(method), Some(target), Some(version)) =
@@ -260,6 +265,7 @@ mod tests {
             "GET /%zz HTTP/1.0\r\n\r\n",
             "GET /%4 HTTP/1.0\r\n\r\n",
             "GET a HTTP/1.0\r\n\r\n",
+            "GET /one txt HTTP/1.0\r\n\r\n",
             "GET / HTTP/1.0\r\nContent-Length: x\r\n\r\n",
             "GET / HTTP/1.0\r\nContent-Length: +1\r\n\r\n",
             "GET / HTTP/1.0\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
