@@ -60,8 +60,8 @@ fn wrong() -> Vec<(String, &'static [u16])> {
         (line("CONNECT test:80 HTTP/1.1"), &[400]),
         (line("GET /%zz HTTP/1.1"), &[400]),
         (line("GET /one.txt%2 HTTP/1.1"), &[400]),
-        // What stands behind the second space is taken for a version.
-        (line("GET /one txt HTTP/1.1"), &[505]),
+        // Behind the second space stands a version, or else it is no such line.
+        (line("GET /one txt HTTP/1.1"), &[400]),
         (line("G\u{e9}T /one.txt HTTP/1.1"), &[400]),
         (line("GET\t/one.txt HTTP/1.1"), &[400]),
         (get(""), &[400]),
