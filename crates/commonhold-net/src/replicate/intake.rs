@@ -146,10 +146,10 @@ impl Intake {
         if self.building.take().is_some() {
             // If it stays, the next one that is built drops it.
             let _ = self.hold.drop_map(&place::next_name(&self.name));
+            self.position = self.place.applied().ok().flatten();
         } else if self.regain.is_none() {
             return;
         }
-        self.position = self.place.applied().ok().flatten();
         // What cannot be read now cannot be written either: nothing goes on.
         let _ = self.look_back();
     }
@@ -187,8 +187,9 @@ impl Intake {
         &mut self,
         frame: &RawFrame<'a>,
     ) -> std::result::Result<Effect<'a>, Broken> {
-        let Some(position) = self.position.filter(|p| p.offset == frame.offset) else {
-            return broken(format!("sent offset {} after {}", frame.offset, self.offset()));
+        let expected = self.regain.as_ref().and_then(Regain::end).unwrap_or(self.offset());
+        let Some(position) = self.position.filter(|_| expected == frame.offset) else {
+            return broken(format!("sent offset {} after {expected}", frame.offset));
         };
         if let Some(change) = frame.change() {
             return self.change(position, change);
@@ -218,15 +219,9 @@ impl Intake {
             return broken("has a change that is too large for its stream: wants the whole map");
         }
         if let Some(regain) = &mut self.regain {
-            let last = regain.collect(&change);
-            self.position = Some(StreamPosition { offset: change.end, ..position });
-            if let (true, Some(map), Some(regain)) = (last, &self.map, self.regain.take())
-                && let Err(error) = regain.finish(map)
-            {
-                // What is not applied must not count as such.
-                self.position = self.place.applied().map_err(failed)?;
-                self.look_back().map_err(failed)?;
-                return Err(failed(error));
+            if regain.collect(&change) {
+                self.regained().map_err(failed)?;
+                self.position = Some(StreamPosition { offset: change.end, ..position });
             }
             return Ok(Effect::Changed(change));
         }
@@ -245,6 +240,12 @@ impl Intake {
             None => Ok(Effect::Changed(change)),
             Some(_) => Ok(Effect::None),
         }
+    }
+
+    /// All that it may have applied when it was killed is collected: finds out what it had, and applies the rest.
+    fn regained(&mut self) -> Result<()> {
+        let (Some(regain), Some(map)) = (self.regain.take(), &self.map) else { return Ok(()) };
+        regain.finish(map).or_else(|error| self.look_back().and(Err(error)))
     }
 
     /// True if changes go into the map that is read, so that it has to be said before how far they may go.
@@ -306,4 +307,52 @@ impl Intake {
 
 fn failed(error: commonhold::Error) -> Broken {
     Broken(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where each of some changes of one pair begins.
+    fn offset(number: u64) -> u64 {
+        number * 48
+    }
+
+    fn take(intake: &mut Intake, number: u64) {
+        let (code, value) = (ChangeKind::Set as u32, number.to_string());
+        let (key, value, offset) = (&b"key"[..], value.as_bytes(), offset(number));
+        let frame = RawFrame { code, key, value, expires_ms: 0, offset };
+        let Effect::Changed(change) = intake.take(&frame).unwrap() else { panic!("{frame:?}") };
+        assert_eq!((change.offset, change.end), (offset, self::offset(number + 1)));
+    }
+
+    /// It said that it had applied two changes, and that it might apply six; it had applied four.
+    #[test]
+    fn who_was_killed_shows_nothing_older_when_it_goes_on() {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let hold = Hold::create(directory.path().join("it.hold")).unwrap();
+        let map = hold.replica_map("it", MapOptions::general()).unwrap();
+        let at = |number| StreamPosition { stream: 7, offset: offset(number) };
+        let mut intake = Intake::open(&hold, "it").unwrap();
+        intake.position = Some(at(0));
+        (0..4).for_each(|number| take(&mut intake, number));
+        intake.place.reached(at(2)).unwrap();
+        intake.place.applying(at(6)).unwrap();
+        drop(intake);
+
+        let mut intake = Intake::open(&hold, "it").unwrap();
+        for interrupted in [true, false] {
+            for number in 2..5 {
+                assert_eq!(intake.position(), Some(at(2)), "it does not know of more yet");
+                take(&mut intake, number);
+                assert_eq!(map.get("key").unwrap().as_deref(), Some(&b"3"[..]), "after {number}");
+            }
+            if interrupted {
+                intake.abandon();
+            }
+        }
+        take(&mut intake, 5);
+        assert_eq!(intake.position(), Some(at(6)));
+        assert_eq!(map.get("key").unwrap().as_deref(), Some(&b"5"[..]));
+    }
 }

@@ -50,7 +50,12 @@ impl Regain {
         end >= self.until
     }
 
-    /// Applies to the map those that it has not seen; `applied` is told of each.
+    /// Where the last that was collected ends.
+    pub(crate) fn end(&self) -> Option<u64> {
+        self.changes.last().map(|change| change.end)
+    }
+
+    /// Applies to the map those that it has not seen.
     ///
     /// # Errors
     /// Those of reading and writing the map.
