@@ -58,6 +58,7 @@ module Commonhold
   end
 end
 
+require_relative "commonhold/receiving"
 require_relative "commonhold/hold"
 require_relative "commonhold/map"
 require_relative "commonhold/list"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Dict, Iterator, Optional, 
 from . import _native
 from .aio import in_thread, pending
 from .errors import TimedOutError
+from .scope import Closing, Held
 
 if TYPE_CHECKING:
     from .hold import Hold
@@ -54,20 +55,7 @@ class Channel(_native.Channel):
         return found
 
 
-class _Closing:
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
-        self.close()  # type: ignore[attr-defined]
-
-
-class Producer(_native.Producer, _Closing):
+class Producer(_native.Producer, Closing):
     """The one who sends; from :meth:`Channel.producer`. Closing it, or its process's death, lets another one begin.
 
     ``send(message, timeout=None)`` waits for room while a consumer that must not lose anything has not read on; ``try_send`` does not wait.
@@ -112,7 +100,7 @@ class Reservation(_native.Buffer):
             self.cancel()
 
 
-class Consumer(_native.Consumer, _Closing):
+class Consumer(_native.Consumer, Closing):
     """One who receives; from :meth:`Channel.consumer`. Iterating over it waits for each message, also by ``async for``.
 
     ``recv(timeout=None)`` waits for a message, ``try_recv()`` returns ``None`` if there is none now; both give ``bytes``, a copy.
@@ -158,7 +146,7 @@ class Consumer(_native.Consumer, _Closing):
             yield await self.recv_async()
 
 
-class Message(_native.Buffer):
+class Message(_native.Buffer, Held):
     """A message where it lies in the hold, read-only, for whoever knows the buffer protocol. A context manager, which releases it.
 
     As long as somebody has a memoryview or an array of it, it stays what it is, whatever is closed.
@@ -174,21 +162,6 @@ class Message(_native.Buffer):
     def release(self) -> None:
         """It counts as received: the producer may overwrite it. ``BufferError`` while a memoryview or an array of it is in use."""
         _native.Consumer._release(self)
-
-    def __bytes__(self) -> bytes:
-        with memoryview(self) as view:
-            return view.tobytes()
-
-    def __enter__(self) -> "Message":
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
-        self.release()
 
 
 def _open_again(hold: "Hold", name: str) -> Channel:

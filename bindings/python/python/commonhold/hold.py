@@ -2,8 +2,7 @@
 
 import json
 import os
-from types import TracebackType
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from . import _native
 from .channel import Channel
@@ -12,11 +11,12 @@ from .log import Log, level_code
 from .map import Map, Seconds
 from .queue import Queue
 from .replication import Origin, Replica
+from .scope import Closing
 
 Path = Union[str, "os.PathLike[str]"]
 
 
-class Hold(_native.Hold):
+class Hold(_native.Hold, Closing):
     """One file of memory that many processes share; see :func:`open`.
 
     A context manager, which closes it. Usable from any thread, and by a forked child, which becomes a participant of its own with
@@ -31,17 +31,6 @@ class Hold(_native.Hold):
         again = {key: options[key] for key in ("read_only", "lock_timeout") if key in options}
         made._again = again
         return made
-
-    def __enter__(self) -> "Hold":
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<commonhold hold {str(self.path)!r}{', closed' if self.closed else ''}>"

@@ -2,10 +2,10 @@
 
 import json
 import logging
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple, Type, Union
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from . import _native
+from .scope import Closing
 
 if TYPE_CHECKING:
     from .hold import Hold
@@ -140,19 +140,8 @@ class LogReader:
         return lines if announcements else [line for line in lines if line.who is None]
 
 
-class Collector(_native.Collector):
+class Collector(_native.Collector, Closing):
     """The one who collects a log; from :meth:`Log.collector`. A context manager."""
-
-    def __enter__(self) -> "Collector":
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
-        self.close()
 
 
 class _NoLock:

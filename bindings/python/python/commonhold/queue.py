@@ -2,10 +2,10 @@
 
 import asyncio
 import json
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple, Type
 
 from . import _native
+from .scope import Closing, Held
 
 if TYPE_CHECKING:
     from .hold import Hold
@@ -79,7 +79,7 @@ class NamedQueue(_native.NamedQueue):
                 bell.hush()
 
 
-class Element(_native.Buffer):
+class Element(_native.Buffer, Held):
     """An element in hand: its bytes where they lie, writable, for whoever knows the buffer protocol.
 
     ``memoryview(element)[:5] = b"hello"``, ``numpy.frombuffer(element, dtype=...)``. Pushed, it is another's: so that is a
@@ -98,10 +98,6 @@ class Element(_native.Buffer):
         """Lets it go to the orphans; nothing if it was pushed."""
         _native.NamedQueue._release(self)
 
-    def __bytes__(self) -> bytes:
-        with memoryview(self) as view:
-            return view.tobytes()
-
     def write(self, data: Any, at: int = 0) -> None:
         """Writes bytes from position ``at`` on."""
         with memoryview(self) as view, memoryview(data) as source:
@@ -110,19 +106,8 @@ class Element(_native.Buffer):
                 raise ValueError(f"{len(source)} bytes at {at} do not fit into {len(view)}")
             view[at : at + len(source)] = source
 
-    def __enter__(self) -> "Element":
-        return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
-        self.release()
-
-
-class Bell:
+class Bell(Closing):
     """A file descriptor that is readable when there are elements; from :meth:`NamedQueue.bell`.
 
     Wait until it is readable, :meth:`hush` it, pull until the queue is empty. A forked child makes its own.
@@ -142,17 +127,6 @@ class Bell:
     def close(self) -> None:
         """Closes it."""
         self._bell.close()
-
-    def __enter__(self) -> "Bell":
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
-        self.close()
 
 
 def _open_again(hold: "Hold", name: str) -> Queue:

@@ -1,30 +1,17 @@
 """Maps on other machines: an origin serves a map's changes, a replica is what the origin is."""
 
 import json
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Type
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence
 
 from . import _native
+from .scope import Closing
 from .watch import KINDS, Change
 
 if TYPE_CHECKING:
     from .hold import Hold
 
 
-class _Closing:
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
-        self.close()  # type: ignore[attr-defined]
-
-
-class Origin(_native.Origin, _Closing):
+class Origin(_native.Origin, Closing):
     """Serves one map to replicas: where it listens (:meth:`listen`), and over sockets that are attached.
 
     Writers of the map do not know of it. A context manager, which closes it.
@@ -69,7 +56,7 @@ class Origin(_native.Origin, _Closing):
         return found
 
 
-class Replica(_native.Replica, _Closing):
+class Replica(_native.Replica, Closing):
     """Keeps a map of a hold what an origin's map is. Whoever has the hold open reads it as any map; writing it is ``ReadOnlyError``.
 
     A connection that is lost is made again; nothing is sent twice that the stream still reaches. A context manager, which closes it; the map

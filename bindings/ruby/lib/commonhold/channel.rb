@@ -70,26 +70,9 @@ module Commonhold
 
   # Who receives. For one thread at a time.
   class Consumer
-    include Enumerable
+    include Receiving
 
     private_class_method :new
-
-    # The next message; waits for it, at most +timeout+ seconds, after which it gives nil.
-    def recv(timeout: nil)
-      _recv(timeout)
-    end
-
-    # The next message, or nil if there is none now.
-    def try_recv
-      _recv(0)
-    end
-
-    # Gives every message, for ever; without a block, an Enumerator.
-    def each
-      return enum_for(:each) unless block_given?
-
-      yield recv while true
-    end
 
     # Begins again, from :now or the :oldest message kept, after it was dropped or whenever it likes.
     def rejoin(from = :now)

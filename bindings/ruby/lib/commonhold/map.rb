@@ -153,25 +153,8 @@ module Commonhold
 
   # Reads a map's changes, each one, in each key's order. LappedError when it was too slow: read the map and follow anew.
   class Follower
-    include Enumerable
+    include Receiving
 
     private_class_method :new
-
-    # The next change; waits for it, at most +timeout+ seconds, after which it gives nil.
-    def recv(timeout: nil)
-      _recv(timeout)
-    end
-
-    # The next change, or nil if there is none now.
-    def try_recv
-      _recv(0)
-    end
-
-    # Gives every change, for ever; without a block, an Enumerator.
-    def each
-      return enum_for(:each) unless block_given?
-
-      yield recv while true
-    end
   end
 end

@@ -1,0 +1,25 @@
+# frozen_string_literal: true
+
+module Commonhold
+  # Of whoever receives one thing after the other, with or without waiting.
+  module Receiving
+    include Enumerable
+
+    # The next one; waits for it, at most +timeout+ seconds, after which it gives nil.
+    def recv(timeout: nil)
+      _recv(timeout)
+    end
+
+    # The next one, or nil if there is none now.
+    def try_recv
+      _recv(0)
+    end
+
+    # Gives every one, for ever; without a block, an Enumerator.
+    def each
+      return enum_for(:each) unless block_given?
+
+      yield recv while true
+    end
+  end
+end
