@@ -100,8 +100,9 @@ fn full_and_back(hold: &Hold, shape: Shape) {
     stored.clear();
     hold.trim().unwrap();
     let after = fill(&map, shape, 2 << 24, &mut stored);
-    // Segments stay as they were split, so one that has not been split yet is full before the others.
-    assert!(after * 3 > count * 2, "{after} fit after all were deleted, {count} at first");
+    // Segments stay as they were split, so the first full one of those that were not ends it, with any twice as wide as its
+    // neighbour: half is what can be promised. Of 200 maps the worst came to 0.65, the mean to 0.76 (8 + 8 bytes).
+    assert!(after * 2 > count, "{after} fit after all were deleted, {count} at first");
     all_there(hold, &map, shape, &stored);
 }
 

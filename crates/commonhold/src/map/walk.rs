@@ -202,6 +202,10 @@ impl Map {
     /// Deletes every key that is present when it begins, unless it is set again meanwhile. Not one atomic
     /// step: readers may see some keys gone and others not yet. Returns how many were deleted.
     ///
+    /// The index keeps the memory that it has grown to; dropping the map gives it back. In a hold that cannot grow any more,
+    /// other fixed-length pairs, which lie in the index itself, may find room for somewhat more than half as many: the first part of the
+    /// index that is full and cannot be split ends it.
+    ///
     /// # Errors
     /// As [`delete`](Self::delete); what was deleted before stays so.
     pub fn clear(&self) -> Result<u64> {
