@@ -1,6 +1,7 @@
 //! `Map`: a map of bytes. The package's class derives from it and from `MutableMapping`.
 
 use crate::border::input::Input;
+use crate::border::scratch::Scratch;
 use crate::convert::{bytes, invalid, json, pair, uid};
 use crate::errors::{Answer, Failure};
 use crate::follow::Follower;
@@ -14,9 +15,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Values up to this length are read into the stack.
-const SHORT: usize = 512;
 
 type Two<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
@@ -46,11 +44,10 @@ impl Map {
     #[inline]
     pub fn find<'py>(&self, py: Python<'py>, key: &[u8]) -> Answer<Option<Bound<'py, PyBytes>>> {
         let map = self.map()?;
-        let mut short = [0; SHORT];
-        let Some(len) = map.get_to(key, &mut short)? else { return Ok(None) };
-        match short.get(..len) {
-            Some(value) => Ok(Some(PyBytes::new(py, value))),
-            None => self.find_long(py, key, len),
+        match Scratch::new().look(map, key)? {
+            None => Ok(None),
+            Some(Ok(value)) => Ok(Some(PyBytes::new(py, value))),
+            Some(Err(len)) => self.find_long(py, key, len),
         }
     }
 

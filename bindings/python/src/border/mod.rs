@@ -4,4 +4,5 @@ pub mod descriptor;
 pub mod fast;
 pub mod frozen;
 pub mod input;
+pub mod scratch;
 pub mod window;
