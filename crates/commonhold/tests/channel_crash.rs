@@ -7,9 +7,9 @@
 #![cfg(feature = "steps")]
 
 use crate::support::ground::Ground;
-use crate::support::process::{Board, Child, End, until};
+use crate::support::process::{Board, Child, End, pause, until};
 use crate::support::{Dice, long};
-use commonhold::{ChannelOptions, ErrorKind, Hold, Join, Policy, Producer, steps};
+use commonhold::{ChannelOptions, ErrorKind, Hold, Join, LogOptions, Policy, Producer, steps};
 use nix::sys::signal::Signal;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -122,6 +122,39 @@ fn whole(path: &Path, end: u64, what: &str) {
         assert!(report.ok && report.allocated == report.reachable, "{report:?}");
     })
     .finish();
+}
+
+/// The successor needs nothing of the dead one to be settled.
+#[test]
+fn a_recoverer_that_stands_still_keeps_no_place_taken() {
+    for step in ["recover.locked", "recover.begun"] {
+        let ground = Ground::memory();
+        let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
+        prepare(&path);
+        let take_places = || {
+            let hold = Hold::open(&path).unwrap();
+            let producer = hold.open_channel(NAME).unwrap().producer().unwrap();
+            (producer, hold.log("log", LogOptions::new()).unwrap().collector().unwrap(), hold)
+        };
+        let victim = Child::run("victim", || {
+            let _places = take_places();
+            board.put(word::JOINED, 1);
+            loop {
+                pause();
+            }
+        });
+        until("it has its places", || board.get(word::JOINED) == 1 || victim.is_gone());
+        assert_eq!(victim.slay(), End::By(Signal::SIGKILL));
+        let mut recoverer = Child::run(format!("recoverer, stopped at {step}"), || {
+            steps::arm(&format!("{step}:stop")).unwrap();
+            Hold::open(&path).unwrap().sweep().unwrap();
+        });
+        assert!(recoverer.wait_stopped(), "{step}");
+        Child::run(format!("successor; {step}"), || drop(take_places())).finish();
+        recoverer.signal(Signal::SIGCONT);
+        recoverer.finish();
+        whole(&path, 0, step);
+    }
 }
 
 /// The steps of channels that `run` passes.
@@ -416,12 +449,23 @@ fn killed_and_stopped_at_random() {
             }
             _ => {}
         }
-        visitors.retain_mut(|child| !child.is_gone() || child.wait() != End::Well);
+        visitors.retain_mut(|visitor| {
+            let is_gone = visitor.is_gone();
+            assert!(!is_gone || visitor.wait() == End::Well, "a visitor: {:?}", visitor.wait());
+            !is_gone
+        });
         assert!(!keeper.is_gone(), "the keeper has ended");
     }
-    drop(visitors);
+    for visitor in visitors {
+        let ended = visitor.slay();
+        assert!(matches!(ended, End::Well | End::By(Signal::SIGKILL)), "{ended:?}");
+    }
+    // It must not pass the end before it is told where that is.
+    producer.signal(Signal::SIGSTOP);
+    assert!(producer.wait_stopped());
     let end = board.get(word::SENT) + 1000;
     board.put(word::END, end);
+    producer.signal(Signal::SIGCONT);
     producer.finish();
     keeper.finish();
     println!("{end} messages, {} producers and {} visitors killed", kills[0], kills[1]);

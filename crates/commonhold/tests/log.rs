@@ -171,7 +171,24 @@ fn what_cannot_be_written_out_is_not_collected() {
     collector.finish(&mut out).unwrap();
     let text = String::from_utf8(out.got).unwrap();
     assert_eq!(text.lines().filter(|line| line.contains(" info ")).count(), 50, "{text}");
+    // The thread is announced, and no line is late because it was read before.
+    assert!(text.lines().count() == 51 && !text.contains("(late)"), "{text}");
     assert!(log.dump().unwrap().iter().all(|line| line.collected));
+}
+
+#[test]
+fn who_has_frozen_the_hold_lets_go_of_what_it_drops() {
+    let (_ground, hold, log) = ground(small());
+    accepted(&log, "one");
+    let other = Hold::open(hold.path()).unwrap();
+    let collector = log.collector().unwrap();
+    let frozen = hold.freeze().unwrap();
+    drop((collector, log));
+    drop(frozen);
+    let theirs = other.open_log("it").unwrap();
+    assert!(theirs.stat().unwrap().used.iter().all(|ring| ring.slot.is_none()));
+    drop((theirs.collector().unwrap(), theirs));
+    assert!(other.drop_log("it").unwrap());
 }
 
 #[test]

@@ -21,6 +21,7 @@ use crate::memory::lane::LaneGuard;
 use crate::os::clock;
 use crate::steps::step;
 use crate::sync::owner::Owner;
+use crate::sync::participant;
 use crate::sync::robust_lock::Peers;
 use std::fmt;
 use std::io::{self, Write};
@@ -94,7 +95,7 @@ impl Collector {
         loop {
             let found = word.load(Ordering::Acquire);
             match Owner::from_bits(found) {
-                Some(owner) if owner == me || !lane.is_dead(owner) => {
+                Some(owner) if owner == me || !participant::has_died(lane.space(), owner) => {
                     return Err(busy(log, &lane, owner));
                 }
                 _ => {}
@@ -250,7 +251,7 @@ impl Collector {
         if !self.text.is_empty()
             && let Err(error) = self.write_out(out)?
         {
-            self.merge.cursors.clone_from(&self.marked);
+            self.merge.go_back(&self.marked);
             return Err(Error::os(format!("collecting log '{}'", self.log.name()), &error));
         }
         step!("collect.written");
@@ -321,6 +322,7 @@ impl Collector {
 
     /// Marks as collected what was written out.
     fn mark(&mut self) -> Result<()> {
+        self.merge.keep();
         let place = |cursor: &Cursor| (cursor.position, cursor.expected);
         if self.merge.cursors.iter().map(place).eq(self.marked.iter().map(place)) {
             return Ok(());
@@ -371,8 +373,7 @@ impl Target for RotatedFile {
 impl Drop for Collector {
     fn drop(&mut self) {
         let Ok(attachment) = self.log.inner.attachment() else { return };
-        // Closed or dropped, there is nothing to let go.
-        let Ok(_lane) = attachment.enter() else { return };
+        let Some(_lane) = attachment.enter_to_leave() else { return };
         let word = &self.log.inner.header().collector;
         // Release: the marks come before.
         let _ = word.compare_exchange(self.me.bits(), 0, Ordering::Release, Ordering::Relaxed);

@@ -513,7 +513,7 @@ impl Drop for Inner {
             return;
         }
         // No thread has it any more. Closed or dropped, there is nothing to hand back.
-        let Ok(lane) = attachment.enter() else { return };
+        let Some(lane) = attachment.enter_to_leave() else { return };
         for (ring, word) in self.seats.taken(lane.me()).collect::<Vec<_>>() {
             self.seats.hand_back(self.space(), &self.layout, ring, word);
         }

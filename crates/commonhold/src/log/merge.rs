@@ -90,13 +90,39 @@ pub(crate) struct Merge {
     known: HashSet<u32>,
     now_ns: u64,
     latest_ns: u64,
+    /// What to go back to: the latest time, and the threads that are known since.
+    kept: (u64, Vec<u32>),
 }
 
 impl Merge {
     /// Begins at the given places.
     pub(crate) fn new(cursors: Vec<Cursor>) -> Merge {
         let (heap, known) = (BinaryHeap::new(), HashSet::new());
-        Merge { cursors, heap, silent: 0, known, now_ns: 0, latest_ns: 0 }
+        Merge { cursors, heap, silent: 0, known, now_ns: 0, latest_ns: 0, kept: (0, Vec::new()) }
+    }
+
+    /// What was read up to here is done with.
+    pub(crate) fn keep(&mut self) {
+        self.kept.0 = self.latest_ns;
+        self.kept.1.clear();
+    }
+
+    /// Goes back to the cursors of when [`keep`](Self::keep) was called: what is read again is as it was the first time.
+    pub(crate) fn go_back(&mut self, cursors: &[Cursor]) {
+        self.cursors.clone_from_slice(cursors);
+        self.latest_ns = self.kept.0;
+        for thread in self.kept.1.drain(..) {
+            self.known.remove(&thread);
+        }
+    }
+
+    /// True if it was not known before.
+    fn introduce(&mut self, thread: u32) -> bool {
+        let is_new = self.known.insert(thread);
+        if is_new {
+            self.kept.1.push(thread);
+        }
+        is_new
     }
 
     /// Looks how far the rings reach now. The time was taken before.
@@ -200,7 +226,7 @@ impl Merge {
         line.collected = cursor.position < cursor.collected;
         (line.level, line.lost, line.announces) = (None, 0, announced);
         if announces {
-            self.known.insert(head.thread);
+            self.introduce(head.thread);
             return true;
         }
         self.latest_ns = self.latest_ns.max(key);
@@ -215,7 +241,7 @@ impl Merge {
             _ => {
                 line.announces = Some(ThreadInfo::read(&line.text));
                 line.text.clear();
-                return self.known.insert(head.thread) || line.lost > 0;
+                return self.introduce(head.thread) || line.lost > 0;
             }
         }
         true

@@ -235,7 +235,7 @@ fn choose(space: &Space, layout: &Layout, thorough: bool) -> Option<(u32, u64)> 
         let free = match tenant_owner(word) {
             None => true,
             // A question to the system: only if nothing else is found.
-            Some(owner) => thorough && participant::is_dead(space, owner),
+            Some(owner) => thorough && participant::has_died(space, owner),
         };
         if free {
             best = Some((used, number, word));

@@ -66,7 +66,7 @@ pub(crate) fn stat(space: &Space, layout: &Layout) -> LogStat {
     let header = layout.header(space);
     // Relaxed, all of it: numbers for display.
     let collector = Owner::from_bits(header.collector.load(Ordering::Relaxed))
-        .filter(|owner| !participant::is_dead(space, *owner));
+        .filter(|owner| !participant::has_died(space, *owner));
     let all = (0..layout.rings).map(|ring| ring_stat(space, layout, ring));
     let used: Vec<RingStat> = all
         .filter(|ring| ring.lines > 0 || ring.slot.is_some() || ring.waiting_bytes > 0)
@@ -95,7 +95,7 @@ fn ring_stat(space: &Space, layout: &Layout, number: u32) -> RingStat {
     RingStat {
         ring: number,
         slot: owner.map(Owner::slot),
-        alive: owner.is_some_and(|owner| !participant::is_dead(space, owner)),
+        alive: owner.is_some_and(|owner| !participant::has_died(space, owner)),
         thread: ThreadId((tenant >> 32) as u32),
         who: header.introduction(),
         waiting_bytes: head.saturating_sub(tail),

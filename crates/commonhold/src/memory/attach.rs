@@ -73,7 +73,7 @@ pub(crate) fn attached(space: &Space, block: &Block) -> impl Iterator<Item = Own
 pub(crate) fn others(space: &Space, block: &Block, me: Owner) -> Attendance {
     let mut found = Attendance::Nobody;
     for owner in attached(space, block).filter(|owner| *owner != me) {
-        if !participant::is_dead(space, owner) {
+        if !participant::has_died(space, owner) {
             return Attendance::Living(owner);
         }
         // One whose generation has ended was settled, and what it left here is damage.
@@ -161,6 +161,14 @@ impl Attachment {
         }
     }
 
+    /// As [`enter`](Self::enter), for who only lets go of what is its own: settles nothing, takes no lock, so that the thread that has
+    /// frozen the hold may, too. `None` if there is nothing to let go of: closed, dropped, or another participant's.
+    pub(crate) fn enter_to_leave(&self) -> Option<LaneGuard<'_>> {
+        let lane = self.arena.enter_block(self.block.id).ok()?;
+        let attached = self.by.load(Ordering::Relaxed) == lane.me().bits();
+        (attached && self.is_current()).then_some(lane)
+    }
+
     /// True if the structure is there. For a guest (memory/guests.rs) that has said so before.
     #[inline]
     pub(crate) fn is_current(&self) -> bool {
@@ -221,7 +229,7 @@ impl Drop for Attachment {
         });
         // In a child that did nothing with it, the parent is still attached; closed or dropped, nobody is.
         let goes = own && !self.stays.load(Ordering::Relaxed);
-        if goes && let Ok(lane) = self.enter() {
+        if goes && let Some(lane) = self.enter_to_leave() {
             detach(self.space(), &self.block, lane.me());
         }
     }

@@ -54,7 +54,7 @@ pub(crate) struct Slot {
     pub(crate) since_ms: AtomicU64,
     /// First bytes of the program's name; for display.
     pub(crate) program: [AtomicU64; 2],
-    /// The owner who was found dead last, by who holds its byte to recover it: meanwhile the byte does not tell.
+    /// The owner who was found dead last, by who is about to take its byte to recover it: meanwhile the byte does not tell.
     died: AtomicU64,
     spare: [AtomicU64; 2],
     pub(crate) lanes: [LaneList; LANES],
@@ -130,10 +130,30 @@ pub(crate) fn is_dead(space: &Space, owner: Owner) -> bool {
 }
 
 /// As [`is_dead`], also while somebody recovers what `owner` left, however long that takes. For those who need nothing
-/// of it to be settled.
+/// of it to be settled. An owner whose slot this handle cannot see counts as alive.
 pub(crate) fn has_died(space: &Space, owner: Owner) -> bool {
-    let found = |slot: &Slot| slot.died.load(Ordering::Acquire) == u64::from(owner.bits());
-    slot(space, owner.slot()).is_some_and(found) || is_dead(space, owner)
+    let Some(slot) = slot(space, owner.slot()) else { return sees_all(space) };
+    let is_said = || slot.died.load(Ordering::Acquire) == u64::from(owner.bits());
+    // Said again behind the question: a byte that is locked may be a recoverer's, who said it before. It is unsaid only
+    // when the generation has ended.
+    is_said() || is_dead(space, owner) || is_said() || slot.user(owner.slot()) != Some(owner)
+}
+
+/// Says that `owner` is dead, before its byte is taken; false if it is not, or has been settled.
+fn say_dead(space: &Space, slot: &Slot, owner: Owner) -> bool {
+    let dead = u64::from(owner.bits());
+    loop {
+        // Before the questions: so what is said of a later generation is not overwritten.
+        let said = slot.died.load(Ordering::Acquire);
+        if !is_dead(space, owner) || slot.user(owner.slot()) != Some(owner) {
+            return false;
+        }
+        // AcqRel: before the lock; pairs with the acquire of who finds the byte locked.
+        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        if said == dead || slot.died.compare_exchange(said, dead, success, failure).is_ok() {
+            return true;
+        }
+    }
 }
 
 /// Whether the generation of `owner` has ended, or never was; `None` if its slot may be one that this handle
@@ -167,18 +187,20 @@ fn sees_all(space: &Space) -> bool {
 /// Those of the system, no descriptors for example.
 pub(crate) fn begin_recovery(space: &Space, owner: Owner) -> Result<Option<HeldBytes>> {
     let Some(slot) = slot(space, owner.slot()).filter(|_| sees_all(space)) else { return Ok(None) };
+    if !say_dead(space, slot, owner) {
+        return Ok(None);
+    }
     let bytes = [(participant_byte(owner.slot()), LockKind::Exclusive)];
     let held = HeldBytes::try_lock(space.file(), &bytes).map_err(|e| {
         let path = space.file().path().display();
         let pid = slot.pid.load(Ordering::Relaxed);
         Error::os(format!("{path}: recovering what process {pid} left when it died"), &e)
     })?;
-    // Checked while holding the byte: nobody else can end the generation now.
-    let held = held.filter(|_| slot.user(owner.slot()) == Some(owner));
     if held.is_some() {
-        slot.died.store(u64::from(owner.bits()), Ordering::Release);
+        step!("recover.locked");
     }
-    Ok(held)
+    // Checked while holding the byte: nobody else can end the generation now.
+    Ok(held.filter(|_| slot.user(owner.slot()) == Some(owner)))
 }
 
 /// A claimed slot: alive as long as this value (and its process).
@@ -254,6 +276,10 @@ fn try_slot(
     slot: &Slot,
     recover: &dyn Fn(Owner) -> Result<()>,
 ) -> Result<Option<HeldBytes>> {
+    let dead = slot.user(number);
+    if dead.is_some_and(|owner| !say_dead(space, slot, owner)) {
+        return Ok(None);
+    }
     let wanted = [(OPEN_BYTE, LockKind::Shared), (participant_byte(number), LockKind::Exclusive)];
     let held = HeldBytes::try_lock(space.file(), &wanted).map_err(|e| {
         let path = space.file().path().display();
@@ -262,7 +288,10 @@ fn try_slot(
     let Some(bytes) = held else { return Ok(None) };
     step!("slot.locked");
     if let Some(previous) = slot.user(number) {
-        slot.died.store(u64::from(previous.bits()), Ordering::Release);
+        if dead != Some(previous) {
+            // It came and died meanwhile: said of it was nothing.
+            return Ok(None);
+        }
         recover(previous)?;
         slot.release();
     }

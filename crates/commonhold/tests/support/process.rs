@@ -70,6 +70,8 @@ impl Child {
                 run_child(theirs.into_raw_fd(), body)
             }
             pid => {
+                // Before anybody else forks: a stranger would keep it open.
+                drop(theirs);
                 drop(guard);
                 let text = std::fs::File::from(text);
                 Child { name: name.into(), pid: Pid::from_raw(pid), text, ended: None }
