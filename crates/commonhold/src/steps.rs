@@ -99,6 +99,7 @@ mod active {
         "slot.claimed",
         "slot.released",
         // Recovery.
+        "recover.locked",
         "recover.begun",
         "recover.stream-decided",
         "recover.stream-unlocked",
@@ -130,6 +131,8 @@ mod active {
         "drop.segment-emptied",
         "drop.emptied",
         "drop.segment-freed",
+        "drop.directory-taken",
+        "drop.directory-unlinked",
         "drop.directory-freed",
         "drop.done",
         "succeed.claimed",

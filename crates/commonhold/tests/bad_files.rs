@@ -168,6 +168,30 @@ fn a_copy_is_right_or_refused() {
     assert!(is_right(&hold).unwrap());
 }
 
+/// Nobody is kept from the rest of the hold by a map that is not even wanted any more.
+#[test]
+fn a_damaged_map_can_be_dropped() {
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    let mut bytes = sample(&path);
+    let (key, value) = (Shape::General.key(1), Shape::General.value(1, Shape::General.fit(1)));
+    let pair = [key.clone(), value].concat();
+    let at = bytes.windows(pair.len()).position(|window| window == pair).unwrap();
+    // The mark of its record: no sequence.
+    bytes[at - 16..at - 8].fill(0);
+    store(&path, &bytes);
+    let hold = Hold::open(&path).unwrap();
+    assert_eq!(hold.open_map("general").unwrap().get(&key).unwrap_err().kind(), ErrorKind::Damaged);
+    assert!(hold.drop_map("general").unwrap());
+    hold.close().unwrap();
+    let hold = Hold::open(&path).unwrap();
+    for (name, shape) in MAPS.into_iter().filter(|(name, _)| *name != "general") {
+        let map = hold.open_map(name).unwrap();
+        map.set(shape.key(PAIRS), shape.value(PAIRS, shape.fit(1))).unwrap();
+    }
+    assert!(hold.map("general", MapOptions::general()).unwrap().is_empty().unwrap());
+}
+
 /// Uses everything there is to use; only errors are allowed to come out.
 fn use_everything(path: &Path, ground: &Ground) {
     for read_only in [true, false] {

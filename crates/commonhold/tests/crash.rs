@@ -14,7 +14,7 @@ use crate::support::scenario::{self, Scenario, first, word};
 use crate::support::script::{self, Expected};
 use crate::support::shape::Shape;
 use crate::support::{Dice, long};
-use commonhold::{Hold, Map, steps};
+use commonhold::{ChannelOptions, Hold, Map, MapOptions, steps};
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -32,6 +32,38 @@ fn whole(hold: &Hold, what: &str) {
     assert!(report.ok, "{what}: {:?}", report.problems);
     assert_eq!(report.allocated, report.reachable, "{what}: {report:?}");
     assert_eq!(report.in_flight, 0, "{what}: {report:?}");
+}
+
+/// What a root says of the structure that it had before is nothing to a map that was being made in it.
+#[test]
+fn a_map_is_not_made_in_the_place_of_a_channel() {
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    let hold = Hold::create(&path).unwrap();
+    let map = hold.map("first", MapOptions::general()).unwrap();
+    let set = |from: u32| {
+        for id in from..from + 100 {
+            map.set(id.to_le_bytes(), b"value").unwrap();
+        }
+    };
+    set(0);
+    // Rings of all lengths: each leaves another number where a map has the link of a chunk.
+    for ring in (12..=20).map(|bits| 1u64 << bits) {
+        hold.channel("channel", ChannelOptions::new(ring)).unwrap();
+        assert!(hold.drop_channel("channel").unwrap());
+        let mut victim = Child::run(format!("victim after a ring of {ring} bytes"), || {
+            let hold = Hold::open(&path).unwrap();
+            steps::arm("create.claimed:kill").unwrap();
+            hold.map("second", MapOptions::general()).unwrap();
+        });
+        assert_eq!(victim.wait(), End::By(Signal::SIGKILL));
+        whole(&hold, "nobody's directory is given away");
+        hold.map("third", MapOptions::general()).unwrap();
+        assert!(hold.drop_map("third").unwrap());
+        set(ring as u32);
+        assert_eq!(map.get(7u32.to_le_bytes()).unwrap().as_deref(), Some(&b"value"[..]));
+        whole(&hold, "with another map made");
+    }
 }
 
 /// Reads and writes its own keys, and reads the victim's, until told to stop; then looks at everything.

@@ -11,6 +11,7 @@ use crate::support::script::read;
 use crate::support::shape::Shape;
 use crate::support::{Dice, long};
 use commonhold::{Error, ErrorKind, Hold, HoldKind, Map, MapOptions};
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
 use std::io::{Seek, SeekFrom, Write};
@@ -117,6 +118,65 @@ fn a_file_closed_cleanly_survives_a_reboot() {
         all_there(&hold, 1);
         hold.close().unwrap();
     }
+}
+
+/// Its layout stays that of where it was made.
+#[test]
+fn a_closed_hold_is_the_same_wherever_it_is_copied_to() {
+    for (from, to) in [(Ground::memory(), Ground::file()), (Ground::file(), Ground::memory())] {
+        let hold = Hold::create(from.path("it.hold")).unwrap();
+        fill(&hold, 1);
+        hold.close().unwrap();
+        std::fs::copy(from.path("it.hold"), to.path("it.hold")).unwrap();
+        for version in 1..4 {
+            let hold = Hold::open(to.path("it.hold")).unwrap();
+            all_there(&hold, version);
+            fill(&hold, version + 1);
+            all_there(&hold, version + 1);
+            hold.close().unwrap();
+        }
+        std::fs::copy(to.path("it.hold"), from.path("back.hold")).unwrap();
+        all_there(&Hold::open(from.path("back.hold")).unwrap(), 4);
+    }
+}
+
+#[test]
+fn on_a_disk_a_hold_that_was_made_in_memory_is_unclean_after_a_crash_of_the_system() {
+    let (made, ground) = (Ground::memory(), Ground::file());
+    let hold = Hold::create(made.path("it.hold")).unwrap();
+    hold.close().unwrap();
+    let path = ground.path("it.hold");
+    std::fs::copy(made.path("it.hold"), &path).unwrap();
+    written_by_a_victim(&path);
+    reboot(&path);
+    unclean(&path);
+    assert_eq!(Hold::salvage(&path).unwrap().maps, 4);
+}
+
+/// What is cut off is not to be forgotten by who looks for what is left.
+#[test]
+fn a_truncated_hold_stays_so_when_salvage_fails() {
+    let ground = Ground::file();
+    let path = ground.path("it.hold");
+    let hold = Hold::create(&path).unwrap();
+    fill(&hold, 1);
+    hold.close().unwrap();
+    let len = std::fs::metadata(&path).unwrap().len();
+    for cut in [len / 2 + 1, len - 1000] {
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(cut).unwrap();
+        Child::run("salvage without room", || {
+            setrlimit(Resource::RLIMIT_FSIZE, 100_000, 100_000).unwrap();
+            assert!(Hold::salvage(&path).unwrap_err().is_full());
+        })
+        .finish();
+        assert_eq!(Hold::open(&path).unwrap_err().kind(), ErrorKind::Truncated);
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), cut);
+        file.set_len(len).unwrap();
+    }
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(len / 2).unwrap();
+    let report = Hold::salvage(&path).unwrap();
+    assert!(report.kept > 0 && report.cut_off == len - len / 2, "{report:?}");
 }
 
 #[test]

@@ -115,6 +115,34 @@ fn frames_are_applied_and_told_on() {
     assert_eq!(told_on.try_recv().unwrap(), None);
 }
 
+/// What both maps have comes once, wherever the walk was when the one took the other's place.
+#[test]
+fn a_walk_under_way_goes_on_in_the_successor() {
+    for options in SHAPES {
+        let ground = Ground::memory();
+        let hold = Hold::create(ground.path("it.hold")).unwrap();
+        let first = hold.replica_map("it", options()).unwrap();
+        let keys = 3000;
+        for n in 0..keys {
+            first.set(key(n), value(&first, 1)).unwrap();
+        }
+        let walks = [0, 1, 5, 60, 400, 2000, 2990].map(|given| {
+            let mut walk = hold.open_map("it").unwrap().iter();
+            let seen: Vec<_> = walk.by_ref().take(given).map(|pair| pair.unwrap().0).collect();
+            (walk, seen)
+        });
+        // More keys than before, so that its segments are others.
+        renew(&hold, "it", 2, 3 * keys).unwrap();
+        for (walk, mut seen) in walks {
+            seen.extend(walk.map(|pair| pair.unwrap().0));
+            seen.sort_unstable();
+            seen.retain(|seen| *seen < key(keys).to_vec());
+            let all: Vec<_> = (0..keys).map(|n| key(n).to_vec()).collect();
+            assert!(seen == all, "{} of {keys}", seen.len());
+        }
+    }
+}
+
 #[test]
 fn handles_go_on_with_the_successor() {
     for options in SHAPES {

@@ -55,6 +55,7 @@ struct Backup<'a> {
 
 struct Written {
     number: u32,
+    name: String,
     /// Segments by prefix: their stamp and number of pairs.
     segments: HashMap<(u32, u32), (Stamp, u64)>,
 }
@@ -173,7 +174,8 @@ impl Backup<'_> {
         let number = self.frames as u32;
         frames::map(out, number, bound.mode, &bound.name);
         self.frames += 1;
-        self.maps.insert(key, Written { number, segments: HashMap::new() });
+        let name = bound.name.clone();
+        self.maps.insert(key, Written { number, name, segments: HashMap::new() });
         let frame = std::mem::take(out);
         self.write(&frame)
     }
@@ -202,8 +204,12 @@ impl Backup<'_> {
         let space = self.hold.space();
         let mut out = Vec::new();
         let live = self.live_maps()?;
-        let is_live = |key: &(u32, u64)| live.iter().any(|b| (b.id, b.incarnation) == *key);
-        let gone: Vec<_> = self.maps.keys().copied().filter(|key| !is_live(key)).collect();
+        // One that has got another name meanwhile, as a replica's new map does, is another map to who restores it.
+        let is_live = |key: &(u32, u64), name: &str| {
+            live.iter().any(|b| (b.id, b.incarnation) == *key && b.name == name)
+        };
+        let gone = self.maps.iter().filter(|(key, map)| !is_live(key, &map.name));
+        let gone: Vec<_> = gone.map(|(key, _)| *key).collect();
         for key in gone {
             if let Some(map) = self.maps.remove(&key) {
                 frames::dropped(&mut out, map.number);

@@ -140,6 +140,12 @@ fn is_in_memory(file: &HoldFile) -> Result<bool> {
     }
 }
 
+/// The file's layout is that of where it was made, wherever it lies now.
+fn as_it_was_made(space: Space) -> Space {
+    let checksums = superblock(&space).on_disk.load(Ordering::Relaxed) == 1;
+    space.with_checksums(checksums)
+}
+
 /// `None` if the file was deleted or replaced meanwhile.
 fn try_open(path: &Path, options: &HoldOptions) -> Result<Option<Hold>> {
     let writable = !options.read_only;
@@ -159,7 +165,7 @@ fn try_open(path: &Path, options: &HoldOptions) -> Result<Option<Hold>> {
     if in_memory {
         mapping.advise_huge(SMALL, mapping.reserved().saturating_sub(SMALL));
     }
-    let space = Space::new(file, mapping, in_memory);
+    let space = as_it_was_made(Space::new(file, mapping, in_memory));
     check_sizes(&space, path)?;
     check_boot(&space, path, open_lock.was_alone, writable)?;
     let arena = Arena::new(space);
@@ -282,7 +288,7 @@ fn check_boot(space: &Space, path: &Path, alone: bool, writable: bool) -> Result
             );
             return Err(Error::new(ErrorKind::Busy, text));
         }
-        if own.on_disk.load(Ordering::Relaxed) == 1 {
+        if !space.in_memory() {
             return unclean("was open when the system stopped");
         }
     }
@@ -397,18 +403,18 @@ pub(crate) fn open_for_salvage(path: &Path) -> Result<Damaged> {
     let Some(alone) = open_byte::alone(&file)?.filter(|_| open_byte::leads_to(path, &file)) else {
         return Err(crate::hold::salvage::not_alone(path));
     };
-    // Whole extents only: a shorter tail cannot hold a record that is intact.
+    // To the end of its last page, behind which there is nothing. The file stays as short as it is: lengthened, it would pass for whole.
     let cut = file.len().map_err(failed)?;
-    let len = cut.next_multiple_of(EXTENT).max(space::LEAST);
-    if cut != len {
+    let len = cut.next_multiple_of(4096).max(space::LEAST);
+    if cut < space::LEAST {
         file.set_len(len).map_err(failed)?;
     }
     let reserve = len.next_multiple_of(HUGE).max(HUGE);
     let mapping = Mapping::reserve(&file, reserve, reserve, true).map_err(failed)?;
-    let space = Space::new(file, mapping, in_memory);
+    let space = as_it_was_made(Space::new(file, mapping, in_memory));
     superblock(&space).check_identity(path)?;
     space.has_been_lengthened(len);
-    let committed = growth(&space).committed.swap(len / EXTENT, Ordering::Relaxed);
+    let committed = growth(&space).committed.load(Ordering::Relaxed);
     let should_be = if committed <= MOST_BYTES / EXTENT { committed * EXTENT } else { 0 };
     Ok(Damaged { space, alone, len, cut_off: should_be.saturating_sub(cut) })
 }

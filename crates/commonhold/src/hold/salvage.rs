@@ -119,7 +119,7 @@ impl<'a> Salvage<'a> {
     }
 
     fn search(&mut self, len: u64) {
-        for extent in 0..len / EXTENT {
+        for extent in 0..len.div_ceil(EXTENT) {
             let state = header(self.space, extent).state();
             match state.kind() {
                 Kind::Records => {

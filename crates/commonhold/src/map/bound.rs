@@ -48,7 +48,7 @@ impl Bound {
         let cache = matches!(mode, MapMode::Cache { .. });
         let inline = match mode {
             MapMode::Fixed { key_bytes, value_bytes } => {
-                Inline::new(&hasher, space.in_memory(), key_bytes, value_bytes)
+                Inline::new(&hasher, space.has_checksums(), key_bytes, value_bytes)
             }
             _ => None,
         };
@@ -61,7 +61,7 @@ impl Bound {
             mode,
             replica: root.is_replica(),
             value_room: 0,
-            shape: Shape { expiry: cache, checksum: !space.in_memory() },
+            shape: Shape { expiry: cache, checksum: space.has_checksums() },
             buckets: inline.as_ref().map_or(slots, Inline::buckets),
             inline,
             name: root.name(),

@@ -18,6 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::Bound;
 use crate::map::change::Expiry;
 use crate::map::directory;
+use crate::map::hash::MAX_DEPTH;
 use crate::map::locked::{self, Found};
 use crate::map::options::MapMode;
 use crate::map::record::Record;
@@ -172,7 +173,8 @@ impl Hand {
 
     /// Before the first position of the next segment after one of this depth.
     fn next_segment(self, depth: u32) -> Hand {
-        let share = u32::MAX.checked_shr(depth).unwrap_or(0);
+        // A damaged depth would send it round in steps of nothing.
+        let share = u32::MAX >> depth.min(MAX_DEPTH);
         Hand { behind: (self.behind | share).wrapping_add(1), position: 0 }
     }
 }

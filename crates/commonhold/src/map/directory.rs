@@ -5,7 +5,7 @@
 //! *zeroed* chunk: a zero entry means "drop the top set bit", so doubling copies nothing. After Fagin et
 //! al., "Extendible Hashing" (1979), with Larson-style lazy entries.
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::Bound;
 use crate::map::hash::MAX_DEPTH;
 use crate::map::root::Root;
@@ -18,7 +18,7 @@ use crate::memory::runs;
 use crate::steps::step;
 use crate::sync::robust_lock::{self, Level, Peers};
 use crate::sync::space::Space;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Depth of a new map: 16 segments, together half an extent.
 pub(crate) const FIRST_DEPTH: u32 = 4;
@@ -88,8 +88,9 @@ pub(crate) fn is_segment(space: &Space, offset: u64) -> bool {
 /// Fills the entry of these bits if it is still lazy. Under the lock of its segment.
 #[inline]
 pub(crate) fn fill(space: &Space, root: &Root, bits: u32, segment: Segment<'_>) {
-    let own = entry(space, root, bits & mask(depth(root)));
-    if own.load(Ordering::Relaxed) == 0 {
+    let index = bits & mask(depth(root));
+    let own = entry(space, root, index);
+    if own.load(Ordering::Relaxed) == 0 && is_stored_in_a_chunk(space, root, index) {
         step!("fill.locked");
         own.store((segment.offset / 64) as u32, Ordering::Release);
     }
@@ -109,6 +110,10 @@ pub(crate) fn publish(
     let depth = depth(root);
     let stride = 1u32 << phase.depth;
     for index in (phase.prefix..1 << depth).step_by(stride as usize) {
+        if !is_stored_in_a_chunk(space, root, index) {
+            robust_lock::unlock(&root.directory_lock);
+            return Err(damaged(space));
+        }
         let is_child = index & stride != 0;
         let owner = if is_child { phase.child } else { parent.offset };
         entry(space, root, index).store((owner / 64) as u32, Ordering::Release);
@@ -139,6 +144,9 @@ fn add_chunk(lane: &LaneGuard<'_>, root: &Root, depth: u32) -> Result<()> {
         if fresh {
             chunk = claim_chunk(lane, count)? * EXTENT;
             step!("double.claimed");
+        }
+        if !is_chunk(space, chunk) || runs::length(space, chunk / EXTENT) < count {
+            return Err(damaged(space));
         }
         // Also one that a dead predecessor linked without committing the depth.
         extents::zero(space, chunk / EXTENT, 0, count * EXTENT);
@@ -172,6 +180,50 @@ pub(crate) fn claim_chunk(lane: &LaneGuard<'_>, count: u64) -> Result<u64> {
     let first = runs::claim(space, lane, lane.lane(), count)?;
     header(space, first).set(owned);
     Ok(first)
+}
+
+/// Gives a chunk back that the map of this link needs no more, as the map ends. May be repeated.
+pub(crate) fn free_chunk(writer: &impl Writer, link: &AtomicU64) {
+    let (space, me) = (&writer.arena().space, writer.me());
+    let chunk = link.load(Ordering::Acquire);
+    let mut mine = false;
+    if is_chunk(space, chunk) {
+        let header = header(space, chunk / EXTENT);
+        let state = header.state();
+        let free = state == State::unowned(Kind::Directory, 0);
+        mine = state.owner() == Some(me)
+            || (free && header.change(state, State::owned(Kind::Directory, 0, 0, me)));
+        step!("drop.directory-taken");
+    }
+    // Release: from here on its owner alone accounts for it: another map has it only when it is spare.
+    link.store(0, Ordering::Release);
+    step!("drop.directory-unlinked");
+    if mine {
+        header(space, chunk / EXTENT).set(State::unowned(Kind::SpareDirectory, 0));
+    }
+}
+
+/// True if a link to this offset leads to a chunk of a directory.
+fn is_chunk(space: &Space, chunk: u64) -> bool {
+    chunk != 0
+        && chunk.is_multiple_of(EXTENT)
+        && chunk / EXTENT < committed(space)
+        && header(space, chunk / EXTENT).state().kind() == Kind::Directory
+}
+
+/// True if the entry can be stored: a damaged depth or link would lead anywhere.
+fn is_stored_in_a_chunk(space: &Space, root: &Root, index: u32) -> bool {
+    let link = match index.checked_ilog2() {
+        Some(top) if top >= FIRST_BITS => &root.chunks[(top - FIRST_BITS) as usize],
+        _ => &root.first_chunk,
+    };
+    is_chunk(space, link.load(Ordering::Acquire))
+}
+
+fn damaged(space: &Space) -> Error {
+    let path = space.file().path().display();
+    let text = format!("{path}: the directory of a map is damaged; run 'hold repair --salvage'");
+    Error::new(ErrorKind::Damaged, text)
 }
 
 /// True if the chunk at `offset` is in use by the map of `root`.

@@ -84,13 +84,13 @@ impl Inline {
     /// nothing but a checksum would tell a torn one after a crash of the system, all but the shortest of a file hold.
     pub(crate) fn new(
         hasher: &Hasher,
-        in_memory: bool,
+        checksums: bool,
         key_bytes: u32,
         value_bytes: u32,
     ) -> Option<Inline> {
         let words = || Words::new(hasher, key_bytes, value_bytes).map(Inline::Words);
         let cells = || Cells::new(key_bytes, value_bytes).map(Inline::Cells);
-        words().or_else(|| in_memory.then(cells).flatten())
+        words().or_else(|| if checksums { None } else { cells() })
     }
 
     /// Buckets of a segment.

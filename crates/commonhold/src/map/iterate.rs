@@ -49,6 +49,13 @@ pub(crate) struct Noted {
     pub(crate) position: u32,
 }
 
+impl Noted {
+    /// True if a walk that goes on at the cursor does not come to it.
+    pub(crate) fn is_before(&self, cursor: Cursor) -> bool {
+        u64::from(reverse(self.directory)) < cursor.0
+    }
+}
+
 fn reverse(bits: u32) -> u32 {
     bits.reverse_bits() >> (32 - MAX_DEPTH)
 }
@@ -96,7 +103,7 @@ fn half(phase: Phase, bits: u32) -> Phase {
 
 /// Drops what lies before a cursor that came from a deeper map: it was given before.
 pub(crate) fn skip_before(cursor: Cursor, noted: &mut Vec<Noted>) {
-    noted.retain(|noted| u64::from(reverse(noted.directory)) >= cursor.0);
+    noted.retain(|noted| !noted.is_before(cursor));
 }
 
 /// False if a slot names no record.

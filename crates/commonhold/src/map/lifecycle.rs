@@ -173,7 +173,8 @@ pub(crate) fn demolish(writer: &impl Writer, id: u32, root: &Root) -> Result<()>
     Ok(())
 }
 
-/// Deletes every pair of a segment; under its lock. `kind` is what the stream tells of it. Returns how many.
+/// Deletes every pair of a segment; under its lock. `kind` is what the stream tells of it; none if the map ends, and then
+/// what is damaged is passed over. Returns how many.
 pub(crate) fn empty(
     writer: &impl Writer,
     bound: &Bound,
@@ -210,14 +211,7 @@ fn undo(writer: &impl Writer, id: u32, root: &Root) {
         }
     }
     for link in root.chunks.iter().chain([&root.first_chunk]) {
-        let chunk = link.load(Ordering::Acquire);
-        if chunk != 0 && chunk / EXTENT < extents::committed(space) {
-            let header = header(space, chunk / EXTENT);
-            if header.state().kind() == Kind::Directory {
-                header.set(State::unowned(Kind::SpareDirectory, 0));
-            }
-        }
-        link.store(0, Ordering::Release);
+        directory::free_chunk(writer, link);
         step!("drop.directory-freed");
     }
     own::end(writer, &root.stream);

@@ -12,6 +12,7 @@ use crate::memory::classes::SEGMENT_BYTES;
 use crate::os::clock;
 use crate::stream::frame::ChangeKind;
 use crate::stream::words::StreamStat;
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 /// Iterator over the pairs of a map; see [`Map::iter`].
@@ -21,6 +22,8 @@ pub struct Iter {
     begin: Cursor,
     next: Cursor,
     noted: Vec<Noted>,
+    /// Of which map that was noted: a replica's handle may go on with a successor.
+    noted_of: u64,
     with_values: bool,
     failed: bool,
 }
@@ -35,6 +38,7 @@ impl Iter {
             begin: cursor,
             next: cursor,
             noted: Vec::new(),
+            noted_of: 0,
             with_values: true,
             failed: false,
         }
@@ -55,10 +59,18 @@ impl Iter {
         loop {
             while let Some(noted) = self.noted.pop() {
                 let found = self.map.bound.read(self.map.space(), |bound| {
-                    iterate::resolve(self.map.space(), bound, &noted, self.with_values)
+                    if bound.incarnation != self.noted_of {
+                        return Ok(None);
+                    }
+                    iterate::resolve(self.map.space(), bound, &noted, self.with_values).map(Some)
                 })?;
-                if let Some(pair) = found {
-                    return Ok(Some(pair));
+                match found {
+                    Some(Some(pair)) => return Ok(Some(pair)),
+                    Some(None) => {}
+                    None => {
+                        self.noted.push(noted);
+                        self.note_again()?;
+                    }
                 }
             }
             self.map.arena.ensure_open()?;
@@ -67,11 +79,33 @@ impl Iter {
             }
             self.begin = self.next;
             let noted = &mut self.noted;
-            self.next = self.map.bound.read(self.map.space(), |bound| {
-                iterate::note(self.map.space(), bound, self.begin, noted)
+            (self.next, self.noted_of) = self.map.bound.read(self.map.space(), |bound| {
+                let next = iterate::note(self.map.space(), bound, self.begin, noted)?;
+                Ok((next, bound.incarnation))
             })?;
             iterate::skip_before(self.begin, &mut self.noted);
         }
+    }
+
+    /// In a successor, where keys have other positions: notes what was still to be given, and what lies behind it in the last segment.
+    #[cold]
+    fn note_again(&mut self) -> Result<()> {
+        let left: HashSet<u32> = self.noted.iter().map(|noted| noted.directory).collect();
+        let (begin, end) = (self.begin, self.next);
+        (self.noted, self.next, self.noted_of) =
+            self.map.bound.read(self.map.space(), |bound| {
+                let (mut all, mut part, mut at) = (Vec::new(), Vec::new(), begin);
+                while at.0 < end.0 {
+                    let next = iterate::note(self.map.space(), bound, at, &mut part)?;
+                    iterate::skip_before(at, &mut part);
+                    let is_due =
+                        |noted: &Noted| left.contains(&noted.directory) || !noted.is_before(end);
+                    all.extend(part.drain(..).filter(is_due));
+                    at = next;
+                }
+                Ok((all, at, bound.incarnation))
+            })?;
+        Ok(())
     }
 }
 

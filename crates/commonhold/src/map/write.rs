@@ -222,6 +222,11 @@ pub(crate) fn remove_at(
         return Ok(false);
     }
     let Some(record) = bound.shape.open(segment.space, word) else {
+        if kind.is_none() {
+            // The map ends: nobody is to be kept from the rest of the hold by it.
+            segment.slot(position).store(0, Ordering::Release);
+            return Ok(false);
+        }
         return Err(bound.damaged("a slot names no record"));
     };
     let found = Found { position, word, record };

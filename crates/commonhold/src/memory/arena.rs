@@ -39,6 +39,8 @@ impl Participant {
     fn new(space: &Space, registration: Registration) -> Participant {
         let slot_offset = participant::slot_offset(space, registration.owner.slot()).unwrap_or(0);
         let start = space.view::<Slot>(slot_offset).reserved_counter.load(Ordering::Acquire);
+        // More than that no sequence can have.
+        let start = start & (slab::SEQUENCE_BITS >> lane::SEQUENCE_SHIFT);
         Participant {
             registration,
             lanes: std::array::from_fn(|_| Lane::new(start)),

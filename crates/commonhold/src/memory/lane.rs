@@ -31,7 +31,8 @@ use std::time::Duration;
 
 /// Sequence numbers are reserved in blocks of so many counters.
 const COUNTER_BLOCK: u64 = 1 << 20;
-const SEQUENCE_SHIFT: u32 = 14;
+/// Below the counter a sequence has slot and lane.
+pub(crate) const SEQUENCE_SHIFT: u32 = 14;
 
 /// What a lane is busy with.
 const IDLE: u32 = 0;
@@ -241,7 +242,8 @@ impl Writer for LaneGuard<'_> {
     #[inline]
     fn next_sequence(&self, floor: u64) -> u64 {
         let state = self.state();
-        state.counter = state.counter.max(floor >> SEQUENCE_SHIFT) + 1;
+        // Without the bit that no sequence has: damage must not spread from where it is.
+        state.counter = state.counter.max((floor & slab::SEQUENCE_BITS) >> SEQUENCE_SHIFT) + 1;
         if state.counter >= self.participant.reserved.load(Ordering::Relaxed) {
             self.reserve(state.counter);
         }

@@ -219,6 +219,8 @@ impl Root {
         self.code.store(kind.code(), Ordering::Relaxed);
         // A map's depth and directory lock: whose it was is gone with the map.
         self.own.store(0, Ordering::Relaxed);
+        // Of the block of the structure before; to a map it is the link of a directory's chunk.
+        self.block_bytes.store(0, Ordering::Relaxed);
         self.claims.store(0, Ordering::Relaxed);
         write_name(&self.name, &self.name_len, name);
         Status::Creating(Some(me)).store(&self.state);

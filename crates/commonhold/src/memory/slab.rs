@@ -15,6 +15,8 @@ use crate::sync::space::Space;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 const MARK: u64 = 1 << 63;
+/// All bits that a sequence can have.
+pub(crate) const SEQUENCE_BITS: u64 = MARK - 1;
 const RETIRED: u64 = 1 << 62;
 
 /// The mark of a record that `owner` is writing.

@@ -42,6 +42,7 @@ pub(crate) struct Space {
     mapping: Mapping,
     file: HoldFile,
     in_memory: bool,
+    checksums: bool,
 }
 
 // SAFETY: the base pointer is only used to form references to atomics.
@@ -52,10 +53,21 @@ unsafe impl Sync for Space {}
 impl Space {
     pub(crate) fn new(file: HoldFile, mapping: Mapping, in_memory: bool) -> Space {
         let (base, reserved) = (mapping.base(), mapping.reserved());
-        Space { base, exists: AtomicU64::new(LEAST), reserved, mapping, file, in_memory }
+        let (exists, checksums) = (AtomicU64::new(LEAST), !in_memory);
+        Space { base, exists, reserved, mapping, file, in_memory, checksums }
     }
 
-    /// True for a memory hold, false for a file hold.
+    /// The same, with records laid out as they were when the file was made, which may have been elsewhere.
+    pub(crate) fn with_checksums(self, checksums: bool) -> Space {
+        Space { checksums, ..self }
+    }
+
+    /// True if records carry checksums, and pairs of more than 8 bytes are records: what was made on a disk.
+    pub(crate) fn has_checksums(&self) -> bool {
+        self.checksums
+    }
+
+    /// True for a hold that lies in memory, false for one on a disk.
     pub(crate) fn in_memory(&self) -> bool {
         self.in_memory
     }
