@@ -12,9 +12,10 @@ use crate::support::process::{Board, Child, End, until};
 use crate::support::scenario::{self, Scenario, word};
 use crate::support::script::{Expected, Op, read};
 use crate::support::shape::Shape;
-use commonhold::{Cursor, ErrorKind, Hold, Map, QueueOptions, Values, steps};
+use commonhold::{Cursor, ErrorKind, Hold, Map, MapOptions, QueueOptions, Values, steps};
 use nix::sys::signal::Signal;
 use std::path::Path;
+use std::time::Duration;
 
 const VICTIM: u32 = 1;
 const BYSTANDER: u32 = 2;
@@ -60,6 +61,41 @@ fn keep(path: &Path, scenario: &Scenario, board: &Board) {
     let report = hold.check().unwrap();
     assert!(report.ok, "{:?}", report.problems);
     assert_eq!(report.allocated, report.reachable, "{report:?}");
+}
+
+/// Whoever has to evict what a stopped one holds, and nothing else is left, waits for it as for any lock.
+#[test]
+fn eviction_waits_for_a_stopped_writer_only_if_nothing_else_is_left() {
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    let hold = Hold::options().lock_timeout(Duration::from_millis(20)).create(&path).unwrap();
+    let map = hold.map("it", MapOptions::cache().max_entries(2)).unwrap();
+    map.set("held", "1").unwrap();
+    let mut victim = Child::run("victim", || {
+        let map = Hold::open(&path).unwrap().open_map("it").unwrap();
+        steps::arm("write.locked:stop").unwrap();
+        map.delete("held").unwrap();
+    });
+    assert!(victim.wait_stopped());
+    // Of the other one's pairs there is always one to evict.
+    let segment_of_its_own = |key: &u32| map.set(key.to_le_bytes(), "1").is_ok();
+    let others: Vec<u32> = (0..100).filter(segment_of_its_own).collect();
+    assert!(others.len() > 50, "{others:?}");
+    let only = hold.map("only", MapOptions::cache().max_entries(1)).unwrap();
+    only.set("held", "1").unwrap();
+    victim.signal(Signal::SIGCONT);
+    assert_eq!(victim.wait(), End::Well);
+    let mut victim = Child::run("victim", || {
+        let only = Hold::open(&path).unwrap().open_map("only").unwrap();
+        steps::arm("write.locked:stop").unwrap();
+        only.delete("held").unwrap();
+    });
+    assert!(victim.wait_stopped());
+    assert_eq!(only.set("other", "1").unwrap_err().kind(), ErrorKind::TimedOut);
+    victim.signal(Signal::SIGCONT);
+    assert_eq!(victim.wait(), End::Well);
+    only.set("other", "1").unwrap();
+    assert_eq!(only.len().unwrap(), 1);
 }
 
 /// What is there of a cache that evicts is what was stored, however it is read.

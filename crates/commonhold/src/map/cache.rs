@@ -122,7 +122,7 @@ pub(crate) fn begin_unvisited(segment: Segment<'_>, position: u32, present: bool
 /// Evicts until a record of `len` bytes is within the limits. No lock is held.
 ///
 /// # Errors
-/// `Full` if the record alone is over the limit; damage.
+/// `Full` if the record alone is over the limit; `TimedOut` if all that is left to evict is locked; damage.
 pub(crate) fn make_room(lane: &LaneGuard<'_>, bound: &Bound, len: u64) -> Result<()> {
     let MapMode::Cache { max_bytes, max_entries, .. } = bound.mode else { return Ok(()) };
     let charge = charge_of(len);
@@ -137,7 +137,8 @@ pub(crate) fn make_room(lane: &LaneGuard<'_>, bound: &Bound, len: u64) -> Result
     };
     let mut steps = 0;
     while over() {
-        advance_hand(lane, bound, root, &over)?;
+        // Nobody who is stopped is waited for as long as others have something to evict.
+        advance_hand(lane, bound, root, steps >= HAND_LIMIT, &over)?;
         steps += 1;
         if steps % HAND_LIMIT == 0 {
             // Nothing left to evict, yet over the limit: the count is off after a crash.
@@ -196,6 +197,7 @@ fn advance_hand(
     lane: &LaneGuard<'_>,
     bound: &Bound,
     root: &Root,
+    waits: bool,
     over: &impl Fn() -> bool,
 ) -> Result<()> {
     let space = lane.space();
@@ -211,7 +213,12 @@ fn advance_hand(
         let _ = root.hand.compare_exchange(bits, next.bits(), Ordering::Relaxed, Ordering::Relaxed);
     };
     lane.list().segment.store(segment.offset, Ordering::Relaxed);
-    if robust_lock::try_lock(&segment.header().lock, lane.me()) {
+    let mut is_locked = robust_lock::try_lock(&segment.header().lock, lane.me());
+    if waits && !is_locked {
+        locked::lock_this(lane, segment, Level::Whole)?;
+        is_locked = true;
+    }
+    if is_locked {
         let frozen = gate::is_frozen(lane);
         let result = match bound.ensure_current(space) {
             Ok(()) if segment.map() == bound.id && !frozen => {
