@@ -15,6 +15,7 @@
 // What is where:
 //     error.hpp      one tree of exceptions; std::expected where the library has it
 //     bytes.hpp      what is taken as bytes, and buffers
+//     many.hpp       the elements of a range for a call that takes many
 //     hold.hpp       the file: opening, figures, copies
 //     map.hpp        maps: by key, by uid, batches, walks, lists, following
 //     typed.hpp      maps, channels and queue elements of trivially copyable types
@@ -35,6 +36,7 @@
 #include <commonhold/error.hpp>
 #include <commonhold/hold.hpp>
 #include <commonhold/log.hpp>
+#include <commonhold/many.hpp>
 #include <commonhold/map.hpp>
 #include <commonhold/queue.hpp>
 #include <commonhold/replicate.hpp>

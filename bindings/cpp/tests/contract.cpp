@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <sstream>
 #include <thread>
 
 namespace ch = commonhold;
@@ -84,6 +85,48 @@ TEST_F(Ground, BatchesTakeAnyRange) {
     EXPECT_EQ(values[1], std::nullopt);
     EXPECT_EQ(values[2], "");
 }
+
+TEST_F(Ground, BatchesKeepWhatARangeMakesOnTheWay) {
+    ch::map map = hold.map("it");
+    ch::channel channel = hold.channel("channel", 65536);
+    ch::consumer consumer = channel.consumer();
+    ch::producer producer = channel.producer();
+    ch::values values;
+    auto numbers = std::views::iota(0, 50);
+    // Some fit into the string itself, others do not.
+    auto text = [](int i) { return std::string(std::size_t(i), char('A' + i)) + std::to_string(i); };
+    auto texts = numbers | std::views::transform(text);
+    auto check = [&](std::string_view prefix) {
+        for (int i : numbers) EXPECT_EQ(map.get(std::string(prefix) + text(i)), text(i)) << prefix << i;
+    };
+    map.set_many(numbers | std::views::transform([&](int i) { return std::pair(text(i), text(i)); }));
+    check("");
+    map.set_many(numbers | std::views::transform([&](int i) { return ch::pair{"struct" + text(i), text(i)}; }));
+    check("struct");
+    std::vector<std::string> kept(texts.begin(), texts.end());
+    map.set_many(numbers | std::views::transform([&](int i) {
+                     return std::pair<std::string, const std::string &>("half" + text(i), kept[std::size_t(i)]);
+                 }));
+    check("half");
+    EXPECT_EQ(map.get_many(texts, values), 50u);
+    for (int i : numbers) EXPECT_EQ(values[std::size_t(i)], text(i));
+    EXPECT_EQ(producer.send_many(texts), 50u);
+    // Each pair and key of a walk, and each word of a stream, is valid until the next.
+    ch::map copy = hold.map("copy");
+    copy.set_many(map);
+    EXPECT_EQ(copy.digest(), map.digest());
+    EXPECT_EQ(map.get_many(copy.keys(), values), 150u);
+    std::istringstream words("one two three");
+    EXPECT_EQ(producer.send_many(std::views::istream<std::string>(words)), 3u);
+    for (int i : numbers) EXPECT_EQ(consumer.recv(), text(i));
+    for (auto word : {"one", "two", "three"}) EXPECT_EQ(consumer.recv(), word);
+}
+
+template <class Element>
+concept lasting = ch::detail::lasting<Element>;
+static_assert(lasting<std::string &> && lasting<const std::vector<std::byte> &> && lasting<const char (&)[3]>);
+static_assert(lasting<std::string_view> && lasting<std::span<const std::byte>> && lasting<const char *>);
+static_assert(!lasting<std::string> && !lasting<std::string &&> && !lasting<ch::bytes>);
 
 TEST_F(Ground, CallbacksDecideAndThrow) {
     ch::map map = hold.map("it");
@@ -250,6 +293,54 @@ TEST_F(Ground, ReplicasFollow) {
     map.set("c", "3");
     map.sync(20s);
     EXPECT_FALSE(journal.is_over());
+}
+
+// Is called back, and takes its time for it; says whether what it holds was freed meanwhile.
+struct slow {
+    struct seen {
+        std::atomic<int> calls = 0;
+        std::atomic<bool> inside = false, freed_inside = false;
+
+        void call() {
+            inside = true;
+            calls++;
+            std::this_thread::sleep_for(100ms);
+            inside = false;
+        }
+        void wait_for_call_after(int before) const {
+            while (calls == before) std::this_thread::yield();
+        }
+    };
+    explicit slow(seen &it) : it(it) {}
+    ~slow() { it.freed_inside = it.inside.load(); }
+
+    seen &it;
+};
+
+TEST_F(Ground, WhatIsAssignedToEndsBeforeWhatItCalls) {
+    hold.map("it").set("a", "1");
+    slow::seen notices, changes;
+    ch::origin_options noticing;
+    noticing.notice = [&notices, held = std::make_shared<slow>(notices)](std::string_view) { notices.call(); };
+    ch::origin origin(hold, "it", std::move(noticing));
+    std::string address = origin.listen("unix:" + place("socket"));
+    ch::hold other = ch::hold::create(place("other.hold"));
+    ch::replica_options changing;
+    changing.changed = [&changes, held = std::make_shared<slow>(changes)](const ch::change &) { changes.call(); };
+    ch::replica replica = ch::replica::connect(other, "copy", address, std::move(changing));
+    EXPECT_TRUE(replica.wait_ready(20s));
+    int before = changes.calls;
+    hold.map("it").set("b", "2");
+    changes.wait_for_call_after(before);
+    ch::replica second = ch::replica::connect(other, "second", address);
+    replica = std::move(second);
+    EXPECT_FALSE(changes.inside || changes.freed_inside);
+    EXPECT_TRUE(replica.wait_ready(20s));
+    before = notices.calls;
+    ch::replica third = ch::replica::connect(other, "third", address);
+    notices.wait_for_call_after(before);
+    origin = ch::origin(hold, "it");
+    EXPECT_FALSE(notices.inside || notices.freed_inside);
 }
 
 TEST_F(Ground, ErrorsAreOneTree) {

@@ -2,7 +2,7 @@
 #ifndef COMMONHOLD_CHANNEL_HPP
 #define COMMONHOLD_CHANNEL_HPP
 
-#include <commonhold/bytes.hpp>
+#include <commonhold/many.hpp>
 
 #include <optional>
 #include <vector>
@@ -74,8 +74,9 @@ public:
     // Any range of what is taken as bytes.
     template <std::ranges::input_range Messages>
     std::size_t send_many(Messages &&messages) {
+        detail::slicer<Messages> slicer;
         std::vector<ch_slice> slices;
-        for (const auto &message : messages) slices.push_back(bytes_in(message).slice());
+        for (auto &&message : messages) slices.push_back(slicer.template slice<decltype(message)>(message));
         std::size_t sent;
         detail::call(ch_producer_send_many, get(), slices.data(), slices.size(), &sent);
         return sent;

@@ -2,7 +2,7 @@
 #ifndef COMMONHOLD_MAP_HPP
 #define COMMONHOLD_MAP_HPP
 
-#include <commonhold/bytes.hpp>
+#include <commonhold/many.hpp>
 #include <commonhold/walk.hpp>
 
 #include <optional>
@@ -114,8 +114,9 @@ public:
     // Many at once: any range of what is taken as bytes. Gives how many are present.
     template <std::ranges::input_range Keys>
     std::size_t get_many(Keys &&keys, values &out) const {
+        detail::slicer<Keys> slicer;
         out.keys_.clear();
-        for (const auto &key : keys) out.keys_.push_back(bytes_in(key).slice());
+        for (auto &&key : keys) out.keys_.push_back(slicer.template slice<decltype(key)>(key));
         out.found_.resize(out.keys_.size());
         std::size_t present;
         detail::call(ch_map_get_many, get(), out.keys_.data(), out.keys_.size(), out.raw_.get(), out.found_.data(),
@@ -139,12 +140,14 @@ public:
     // Any range of pairs of what is taken as bytes, in order.
     template <std::ranges::input_range Pairs>
     void set_many(Pairs &&pairs) const {
-        std::vector<ch_slice> keys, found;
-        for (const auto &[key, value] : pairs) {
-            keys.push_back(bytes_in(key).slice());
-            found.push_back(bytes_in(value).slice());
+        using Pair = std::ranges::range_reference_t<Pairs>;
+        detail::slicer<Pairs> slicer;
+        std::vector<ch_slice> keys, values;
+        for (auto &&[key, value] : pairs) {
+            keys.push_back(slicer.template slice<detail::member<Pair, decltype(key)>>(key));
+            values.push_back(slicer.template slice<detail::member<Pair, decltype(value)>>(value));
         }
-        detail::call(ch_map_set_many, get(), keys.data(), found.data(), keys.size());
+        detail::call(ch_map_set_many, get(), keys.data(), values.data(), keys.size());
     }
     // Only if absent; only if present. Nothing: it was not so.
     std::optional<commonhold::uid> add(bytes_in key, bytes_in value) const {
