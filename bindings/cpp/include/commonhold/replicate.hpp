@@ -47,6 +47,13 @@ public:
         detail::call(ch_origin_start, hold.get(), detail::name(map), &raw, &found);
         raw_.reset(found);
     }
+    origin(origin &&) = default;
+    // Ends the threads that call back before what they call.
+    origin &operator=(origin &&other) noexcept {
+        raw_ = std::move(other.raw_);
+        options_ = std::move(other.options_);
+        return *this;
+    }
     // Gives the address with the port that the system chose.
     std::string listen(std::string_view at) { return detail::text_of(ch_origin_listen, get(), detail::name(at)); }
     // Take the descriptor over, unless they throw.
@@ -78,6 +85,7 @@ public:
     ch_origin *get() const noexcept { return raw_.get(); }
 
 private:
+    // Outlives the threads that call back.
     std::unique_ptr<origin_options> options_;
     detail::owned<ch_origin, ch_origin_free> raw_;
 };
@@ -112,6 +120,13 @@ public:
         detail::call(ch_replica_attach, hold.get(), detail::name(map), socket, &raw, &found);
         made.raw_.reset(found);
         return made;
+    }
+    replica(replica &&) = default;
+    // Ends the thread that calls back before what it calls.
+    replica &operator=(replica &&other) noexcept {
+        raw_ = std::move(other.raw_);
+        options_ = std::move(other.options_);
+        return *this;
     }
     // True if they are equal; `report` gets what differs, as JSON.
     template <class Rep, class Period>
