@@ -2,17 +2,15 @@
 
 use crate::border::window::{self, Held, Window};
 use crate::convert::{bytes, invalid};
-use crate::errors::{Answer, Failure};
+use crate::errors::Answer;
 use crate::producer::Channel;
-use crate::tie::Tie;
-use crate::waiting::{in_time, seconds, wait};
-use commonhold::{Error, ErrorKind, Join, Policy, Wait};
+use crate::turn::{Turn, Used, closed};
+use crate::waiting::{in_time, seconds};
+use commonhold::{Join, Policy, Result, Wait};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Duration;
+use std::sync::Arc;
 
 /// One who receives from a channel.
 #[pyclass(subclass, frozen, module = "commonhold._native")]
@@ -21,15 +19,7 @@ pub struct Consumer {
 }
 
 /// What a consumer and the message that it shows share.
-///
-/// Who waits has `reading` locked, and comes back for the interpreter's lock; so nobody waits for `reading` with the
-/// interpreter in hand. While a message is looked at nobody waits for another.
-struct Ours {
-    reading: Mutex<Reading>,
-    /// It is to be closed: who waits shall find out.
-    ends: AtomicBool,
-    tie: Arc<Tie>,
-}
+type Ours = Turn<Reading>;
 
 struct Reading {
     /// None: closed.
@@ -50,7 +40,7 @@ struct Message {
 impl Held for Message {
     fn pin(&self) -> PyResult<()> {
         // Who has it locked goes on to the next message.
-        let reading = self.ours.reading.try_lock().ok();
+        let reading = self.ours.try_lock();
         let Some(mut reading) = reading.filter(|reading| reading.shown == Some(self.sequence))
         else {
             let text = "the message is no longer shown: it was released, or the consumer went on";
@@ -64,8 +54,8 @@ impl Held for Message {
     fn unpin(&self) {
         let mut reading = self.ours.lock();
         reading.seen -= 1;
-        if reading.seen == 0 && self.ours.ends.load(Ordering::Relaxed) {
-            reading.consumer = None;
+        if self.ours.ends() {
+            reading.end();
         }
         drop(reading);
         self.ours.tie.unpin();
@@ -75,7 +65,7 @@ impl Held for Message {
 impl Drop for Message {
     fn drop(&mut self) {
         // Nobody looks at it: who does keeps the buffer, and the buffer this. An error comes again with the next call.
-        if let Ok(mut reading) = self.ours.reading.try_lock()
+        if let Some(mut reading) = self.ours.try_lock()
             && reading.shown == Some(self.sequence)
         {
             let _ = reading.go_on();
@@ -83,36 +73,12 @@ impl Drop for Message {
     }
 }
 
-impl Ours {
-    fn ensure_goes_on(&self) -> commonhold::Result<()> {
-        if self.ends.load(Ordering::Relaxed) { Err(closed_while_waiting()) } else { Ok(()) }
-    }
+impl Used for Reading {
+    const NAME: &'static str = "consumer";
 
-    /// Only while a message is looked at.
-    fn lock(&self) -> MutexGuard<'_, Reading> {
-        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// For an operation; waits for another thread's with the interpreter let go.
-    #[inline]
-    fn enter<'a>(&'a self, py: Python<'_>) -> Answer<MutexGuard<'a, Reading>> {
-        self.tie.ensure()?;
-        match self.ends.load(Ordering::Relaxed) {
-            false => self.wait_for_it(py),
-            true => Err(closed()),
-        }
-    }
-
-    fn wait_for_it<'a>(&'a self, py: Python<'_>) -> Answer<MutexGuard<'a, Reading>> {
-        loop {
-            match self.reading.try_lock() {
-                Ok(reading) => return Ok(reading),
-                Err(TryLockError::Poisoned(reading)) => return Ok(reading.into_inner()),
-                Err(TryLockError::WouldBlock) => {
-                    py.detach(|| std::thread::sleep(Duration::from_micros(50)));
-                    py.check_signals()?;
-                }
-            }
+    fn end(&mut self) {
+        if self.seen == 0 {
+            (self.shown, self.consumer) = (None, None);
         }
     }
 }
@@ -129,8 +95,7 @@ impl Reading {
         if self.shown.is_some() {
             self.go_on()?;
         }
-        let consumer = self.consumer.as_mut().ok_or_else(closed)?;
-        Ok((consumer, &mut self.buffer))
+        Ok(self.open()?)
     }
 
     fn go_on(&mut self) -> Answer<()> {
@@ -141,17 +106,10 @@ impl Reading {
         }
     }
 
-    fn open(&self) -> Answer<&commonhold::Consumer> {
-        self.consumer.as_ref().ok_or_else(closed)
+    #[inline]
+    fn open(&mut self) -> Result<(&mut commonhold::Consumer, &mut Vec<u8>)> {
+        Ok((self.consumer.as_mut().ok_or_else(closed::<Reading>)?, &mut self.buffer))
     }
-}
-
-fn closed() -> Failure {
-    Failure::from(closed_while_waiting())
-}
-
-fn closed_while_waiting() -> Error {
-    Error::new(ErrorKind::Closed, "the consumer is closed")
 }
 
 fn join(from: &str) -> Answer<Join> {
@@ -181,12 +139,12 @@ impl Consumer {
             return Ok(Some(message));
         }
         let mut reading = self.ours.enter(py)?;
-        let (consumer, buffer) = reading.parts()?;
-        let found = wait(py, timeout, |slice| {
-            self.ours.ensure_goes_on()?;
+        reading.parts()?;
+        let found = self.ours.wait(py, &mut reading, timeout, |reading, slice| {
+            let (consumer, buffer) = reading.open()?;
             consumer.recv_timeout(buffer, slice)
         })?;
-        Ok(found.map(|_| bytes(py, buffer)))
+        Ok(found.map(|_| bytes(py, &reading.buffer)))
     }
 }
 
@@ -225,20 +183,19 @@ impl Consumer {
         }
         let consumer = Some(consumer);
         let reading = Reading { consumer, buffer: Vec::new(), shown: None, seen: 0 };
-        let (reading, ends) = (Mutex::new(reading), AtomicBool::new(false));
-        Ok(Consumer { ours: Arc::new(Ours { reading, ends, tie: Arc::clone(tie) }) })
+        Ok(Consumer { ours: Turn::new(reading, tie) })
     }
 
     /// The number of the next message.
     #[getter]
     fn sequence(&self, py: Python<'_>) -> Answer<u64> {
-        Ok(self.ours.enter(py)?.open()?.sequence())
+        Ok(self.ours.enter(py)?.open()?.0.sequence())
     }
 
     /// Messages missed since it joined; always 0 unless it is lossy.
     #[getter]
     fn missed(&self, py: Python<'_>) -> Answer<u64> {
-        Ok(self.ours.enter(py)?.open()?.missed())
+        Ok(self.ours.enter(py)?.open()?.0.missed())
     }
 
     /// Waits for messages, for the first only, and returns what there is, at most `most`: a list, empty if the time ran out.
@@ -272,10 +229,9 @@ impl Consumer {
     ) -> Answer<Bound<'py, PyAny>> {
         let py = class.py();
         let mut reading = self.ours.enter(py)?;
-        let (consumer, _) = reading.parts()?;
-        let found = wait(py, timeout, |slice| {
-            self.ours.ensure_goes_on()?;
-            let seen = consumer.peek_timeout(slice)?;
+        reading.parts()?;
+        let found = self.ours.wait(py, &mut reading, timeout, |reading, slice| {
+            let seen = reading.open()?.0.peek_timeout(slice)?;
             Ok(seen.map(|(raw, got)| (raw.as_ptr() as usize, raw.len(), got.sequence)))
         })?;
         let (start, len, sequence) = in_time(found, "no message")?;
@@ -297,7 +253,7 @@ impl Consumer {
     fn _release(message: &Bound<'_, PyAny>) -> Answer<()> {
         let held = window::held::<Message>(message)?;
         window::ensure_unseen(message)?;
-        let mut reading = held.ours.wait_for_it(message.py())?;
+        let mut reading = held.ours.enter_last(message.py())?;
         if reading.shown == Some(held.sequence) { reading.go_on() } else { Ok(()) }
     }
 
@@ -313,13 +269,9 @@ impl Consumer {
         Ok(py.detach(|| consumer.rejoin(from))?)
     }
 
-    /// Leaves the channel. While somebody looks at a message, the last one's end does it.
+    /// Leaves the channel. While somebody looks at a message, the last one's end does it. In a signal's handler it ends the receiving
+    /// that the signal interrupted, as from another thread; all else raises `BusyError` there.
     fn close(&self, py: Python<'_>) -> Answer<()> {
-        self.ours.ends.store(true, Ordering::Relaxed);
-        let mut reading = self.ours.wait_for_it(py)?;
-        if reading.seen == 0 {
-            (reading.shown, reading.consumer) = (None, None);
-        }
-        Ok(())
+        self.ours.close(py)
     }
 }

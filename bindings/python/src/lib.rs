@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `border/` | all that is unsafe: bytes from Python (`input`), memory shown to Python (`window`), calls without tuples (`fast`) |
 //! | `tie` | one open hold, shared by all that was made from it; closing it, also while somebody looks at its memory |
+//! | `turn` | what one thread at a time may use and anybody may close: a consumer, a producer |
 //! | `errors`, `waiting`, `convert` | exceptions; waiting that Ctrl-C ends; small conversions |
 //! | `hold`, `map`, `walk`, `follow`, `queue`, `producer`, `consumer`, `log`, `net` | a class or two each |
 
@@ -23,6 +24,7 @@ mod net;
 mod producer;
 mod queue;
 mod tie;
+mod turn;
 mod waiting;
 mod walk;
 

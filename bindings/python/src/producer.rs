@@ -6,13 +6,13 @@ use crate::convert::{invalid, json};
 use crate::errors::Answer;
 use crate::hold::Hold;
 use crate::tie::Tie;
-use crate::waiting::{in_time, wait};
-use commonhold::{ChannelOptions, Error, ErrorKind, Wait};
+use crate::turn::{Turn, Used, closed};
+use crate::waiting::in_time;
+use commonhold::{ChannelOptions, Result, Wait};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 /// A channel: one producer sends messages, every consumer receives all of them.
@@ -29,14 +29,7 @@ pub struct Producer {
 }
 
 /// What a producer and its reservation share.
-///
-/// Locked as a consumer's: nobody waits for `sending` with the interpreter in hand.
-struct Ours {
-    sending: Mutex<Sending>,
-    /// It is to be closed: who waits shall find out.
-    ends: AtomicBool,
-    tie: Arc<Tie>,
-}
+type Ours = Turn<Sending>;
 
 struct Sending {
     /// None: closed.
@@ -57,7 +50,7 @@ struct Reserved {
 impl Held for Reserved {
     fn pin(&self) -> PyResult<()> {
         // Who has it locked sends something else.
-        let sending = self.ours.sending.try_lock().ok();
+        let sending = self.ours.try_lock();
         let own = |sending: &MutexGuard<'_, Sending>| {
             sending.reserved.is_some_and(|(_, number)| number == self.number)
         };
@@ -73,42 +66,20 @@ impl Held for Reserved {
     fn unpin(&self) {
         let mut sending = self.ours.lock();
         sending.seen -= 1;
-        if sending.seen == 0 && self.ours.ends.load(Ordering::Relaxed) {
-            sending.producer = None;
+        if self.ours.ends() {
+            sending.end();
         }
         drop(sending);
         self.ours.tie.unpin();
     }
 }
 
-impl Ours {
-    fn ensure_goes_on(&self) -> commonhold::Result<()> {
-        if self.ends.load(Ordering::Relaxed) { Err(closed()) } else { Ok(()) }
-    }
+impl Used for Sending {
+    const NAME: &'static str = "producer";
 
-    /// Only while a reservation is looked at.
-    fn lock(&self) -> MutexGuard<'_, Sending> {
-        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// For an operation; waits for another thread's with the interpreter let go.
-    #[inline]
-    fn enter<'a>(&'a self, py: Python<'_>) -> Answer<MutexGuard<'a, Sending>> {
-        self.tie.ensure()?;
-        self.ensure_goes_on()?;
-        self.wait_for_it(py)
-    }
-
-    fn wait_for_it<'a>(&'a self, py: Python<'_>) -> Answer<MutexGuard<'a, Sending>> {
-        loop {
-            match self.sending.try_lock() {
-                Ok(sending) => return Ok(sending),
-                Err(TryLockError::Poisoned(sending)) => return Ok(sending.into_inner()),
-                Err(TryLockError::WouldBlock) => {
-                    py.detach(|| std::thread::sleep(Duration::from_micros(50)));
-                    py.check_signals()?;
-                }
-            }
+    fn end(&mut self) {
+        if self.seen == 0 {
+            (self.reserved, self.producer) = (None, None);
         }
     }
 }
@@ -123,12 +94,12 @@ impl Sending {
             return Err(PyBufferError::new_err(text).into());
         }
         self.reserved = None;
-        self.open()
+        Ok(self.open()?)
     }
 
     #[inline]
-    fn open(&mut self) -> Answer<&mut commonhold::Producer> {
-        Ok(self.producer.as_mut().ok_or_else(closed)?)
+    fn open(&mut self) -> Result<&mut commonhold::Producer> {
+        self.producer.as_mut().ok_or_else(closed::<Sending>)
     }
 }
 
@@ -146,17 +117,12 @@ impl Producer {
             return Ok(number);
         }
         let mut sending = self.ours.enter(py)?;
-        let producer = sending.producer()?;
-        let sent = wait(py, timeout, |slice| {
-            self.ours.ensure_goes_on()?;
-            producer.send_timeout(message, slice)
+        sending.producer()?;
+        let sent = self.ours.wait(py, &mut sending, timeout, |sending, slice| {
+            sending.open()?.send_timeout(message, slice)
         })?;
-        in_time(sent, &no_room(producer))
+        in_time(sent, &no_room(sending.open()?))
     }
-}
-
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the producer is closed")
 }
 
 fn no_room(producer: &commonhold::Producer) -> String {
@@ -219,8 +185,7 @@ impl Producer {
         }
         let producer = Some(producer);
         let sending = Sending { producer, reserved: None, number: 0, seen: 0 };
-        let (sending, ends) = (Mutex::new(sending), AtomicBool::new(false));
-        Ok(Producer { ours: Arc::new(Ours { sending, ends, tie: Arc::clone(tie) }) })
+        Ok(Producer { ours: Turn::new(sending, tie) })
     }
 
     /// The number of the next message.
@@ -261,16 +226,16 @@ impl Producer {
     ) -> Answer<Bound<'py, PyAny>> {
         let py = class.py();
         let mut sending = self.ours.enter(py)?;
-        let producer = sending.producer()?;
-        let start = wait(py, timeout, |slice| {
-            self.ours.ensure_goes_on()?;
-            let found = producer.try_reserve(len)?.map(|mut room| room.as_mut_ptr() as usize);
+        sending.producer()?;
+        let start = self.ours.wait(py, &mut sending, timeout, |sending, slice| {
+            let room = sending.open()?.try_reserve(len)?;
+            let found = room.map(|mut room| room.as_mut_ptr() as usize);
             if found.is_none() {
                 std::thread::sleep(slice.min(Duration::from_micros(200)));
             }
             Ok(found)
         })?;
-        let start = in_time(start, &no_room(producer))? as *mut u8;
+        let start = in_time(start, &no_room(sending.open()?))? as *mut u8;
         sending.number += 1;
         let number = sending.number;
         sending.reserved = Some((len, number));
@@ -300,7 +265,7 @@ impl Producer {
     fn _cancel(reservation: &Bound<'_, PyAny>) -> Answer<bool> {
         let Reserved { ours, number } = window::held::<Reserved>(reservation)?;
         window::ensure_unseen(reservation)?;
-        let mut sending = ours.wait_for_it(reservation.py())?;
+        let mut sending = ours.enter_last(reservation.py())?;
         let own = sending.reserved.is_some_and(|(_, other)| other == *number);
         if own {
             sending.reserved = None;
@@ -308,13 +273,9 @@ impl Producer {
         Ok(own)
     }
 
-    /// Lets another one begin. While somebody looks at a reservation, the last one's end does it.
+    /// Lets another one begin. While somebody looks at a reservation, the last one's end does it. In a signal's handler it ends the
+    /// sending that the signal interrupted, as from another thread; all else raises `BusyError` there.
     fn close(&self, py: Python<'_>) -> Answer<()> {
-        self.ours.ends.store(true, Ordering::Relaxed);
-        let mut sending = self.ours.wait_for_it(py)?;
-        if sending.seen == 0 {
-            (sending.reserved, sending.producer) = (None, None);
-        }
-        Ok(())
+        self.ours.close(py)
     }
 }

@@ -1,0 +1,137 @@
+//! What one thread at a time may use, and anybody may close.
+
+use crate::errors::{Answer, error};
+use crate::tie::Tie;
+use crate::waiting::wait;
+use commonhold::{Error, ErrorKind, Result};
+use pyo3::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+/// What a thread uses that has its turn.
+pub trait Used: Send {
+    const NAME: &'static str;
+
+    /// It is closed now; unless somebody looks at its memory.
+    fn end(&mut self);
+}
+
+/// A consumer or a producer, and what shows its memory.
+///
+/// Who waits has it locked, and comes back for the interpreter's lock; so nobody waits for it with the interpreter in
+/// hand. While its memory is looked at nobody waits with it.
+pub struct Turn<T> {
+    used: Mutex<T>,
+    /// It is to be closed: who waits shall find out.
+    ends: AtomicBool,
+    /// Who waits with it locked. A signal's handler runs on this thread, and cannot have its turn before it returns.
+    waits: Mutex<Option<ThreadId>>,
+    pub tie: Arc<Tie>,
+}
+
+pub fn closed<T: Used>() -> Error {
+    Error::new(ErrorKind::Closed, format!("the {} is closed", T::NAME))
+}
+
+impl<T: Used> Turn<T> {
+    pub fn new(used: T, tie: &Arc<Tie>) -> Arc<Turn<T>> {
+        Arc::new(Turn {
+            used: Mutex::new(used),
+            ends: AtomicBool::new(false),
+            waits: Mutex::new(None),
+            tie: Arc::clone(tie),
+        })
+    }
+
+    pub fn ends(&self) -> bool {
+        self.ends.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn ensure_goes_on(&self) -> Result<()> {
+        if self.ends() { Err(closed::<T>()) } else { Ok(()) }
+    }
+
+    /// Nothing, if somebody else has his turn.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.used.try_lock().ok()
+    }
+
+    /// Only while its memory is looked at.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For an operation; waits for another thread's with the interpreter let go.
+    #[inline]
+    pub fn enter<'a>(&'a self, py: Python<'_>) -> Answer<MutexGuard<'a, T>> {
+        self.tie.ensure()?;
+        self.ensure_goes_on()?;
+        self.enter_last(py)
+    }
+
+    /// The same though it may be closed.
+    ///
+    /// # Errors
+    /// `Busy` in a signal's handler, if the thread had its turn when it was interrupted.
+    pub fn enter_last<'a>(&'a self, py: Python<'_>) -> Answer<MutexGuard<'a, T>> {
+        loop {
+            match self.used.try_lock() {
+                Ok(used) => return Ok(used),
+                Err(TryLockError::Poisoned(used)) => return Ok(used.into_inner()),
+                Err(TryLockError::WouldBlock) if self.is_below() => {
+                    let text = format!(
+                        "this thread waits with the {} already; it was interrupted by a signal",
+                        T::NAME
+                    );
+                    return Err(error(ErrorKind::Busy, text));
+                }
+                Err(TryLockError::WouldBlock) => {
+                    py.detach(|| thread::sleep(Duration::from_micros(50)));
+                    py.check_signals()?;
+                }
+            }
+        }
+    }
+
+    fn waits(&self) -> MutexGuard<'_, Option<ThreadId>> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This thread waits with it, and was interrupted by a signal, whose handler asks.
+    fn is_below(&self) -> bool {
+        *self.waits() == Some(thread::current().id())
+    }
+
+    /// Tries again and again, as [`wait`], until it is to be closed.
+    pub fn wait<R: Send>(
+        &self,
+        py: Python<'_>,
+        used: &mut T,
+        timeout: Option<f64>,
+        mut attempt: impl FnMut(&mut T, Duration) -> Result<Option<R>> + Send,
+    ) -> Answer<Option<R>> {
+        *self.waits() = Some(thread::current().id());
+        let found = wait(py, timeout, |slice| {
+            self.ensure_goes_on()?;
+            attempt(used, slice)
+        });
+        *self.waits() = None;
+        // A handler that closed it left that to this thread.
+        if !matches!(found, Ok(Some(_))) && self.ends() {
+            used.end();
+        }
+        found
+    }
+
+    /// Closes it, as soon as nobody looks at its memory; in a handler that interrupted this thread's waiting, when that ends.
+    pub fn close(&self, py: Python<'_>) -> Answer<()> {
+        self.ends.store(true, Ordering::Relaxed);
+        if !self.is_below() {
+            self.enter_last(py)?.end();
+        }
+        Ok(())
+    }
+}
