@@ -28,15 +28,17 @@ os.register_at_fork(after_in_child=_begin)
 
 async def in_thread(owner: Any, act: Callable[[], _T]) -> _T:
     """What ``act`` returns, in a thread; or what an earlier ``act`` for this owner got that nobody has heard of."""
-    future = _waiting.get(owner)
-    if future is None:
-        future = _waiting[owner] = _threads.submit(act)
-    # The thread goes on if this is cancelled.
-    await asyncio.wait([asyncio.wrap_future(_shielded(future))])
-    if _waiting.get(owner) is future:
-        del _waiting[owner]
-    found: _T = future.result()
-    return found
+    while True:
+        future = _waiting.get(owner)
+        if future is None:
+            future = _waiting[owner] = _threads.submit(act)
+        # The thread goes on if this is cancelled.
+        await asyncio.wait([asyncio.wrap_future(_shielded(future))])
+        # Of several tasks that waited for it one gets it; the others begin again.
+        if _waiting.get(owner) is future:
+            del _waiting[owner]
+            found: _T = future.result()
+            return found
 
 
 def pending(owner: Any) -> bool:

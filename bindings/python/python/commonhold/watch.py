@@ -3,7 +3,7 @@
 from typing import AsyncIterator, Iterator, NamedTuple, Optional
 
 from . import _native
-from .aio import in_thread
+from .aio import in_thread, pending
 
 #: Names of the kinds of changes, by their numbers.
 KINDS = {1: "set", 2: "delete", 3: "expire", 4: "evict", 5: "clear", 6: "gap"}
@@ -49,7 +49,9 @@ class Watcher:
 
     async def __aiter__(self) -> AsyncIterator[Change]:
         while True:
-            change = self.next(0) or await in_thread(self, lambda: self.next(0.5))
+            change = None if pending(self) else self.next(0)
+            if change is None:
+                change = await in_thread(self, lambda: self.next(0.5))
             if change is not None:
                 yield change
 
