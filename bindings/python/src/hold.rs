@@ -133,9 +133,7 @@ impl Hold {
     /// Keeps all writers of maps waiting until the result is released: a context manager, for a consistent view of several keys. Only
     /// the thread that made it may release it; writing from this thread meanwhile raises `BusyError`.
     fn freeze(&self, py: Python<'_>) -> Answer<Freeze> {
-        // With the interpreter in hand, because the freeze is this thread's; a lock timeout bounds it.
-        let _ = py;
-        Ok(Freeze { frozen: Some(Frozen::new(&self.tie)?) })
+        Ok(Freeze { frozen: Some(Frozen::new(py, &self.tie)?) })
     }
 
     /// Gives a map a stream, an ordered record of its changes, of which the last `bytes` are kept. False if it has one.

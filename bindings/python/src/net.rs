@@ -88,6 +88,17 @@ fn lock<T>(slot: &Slot<T>) -> MutexGuard<'_, Option<T>> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Origin {
+    /// Who has the slot locked may call Python (what it notices), so nobody waits for it with the interpreter in hand.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&commonhold_net::replicate::Origin) -> T + Send,
+    ) -> Answer<T> {
+        py.detach(|| lock(&self.origin).as_ref().map(act)).ok_or_else(|| closed("origin"))
+    }
+}
+
 #[pymethods]
 impl Origin {
     #[new]
@@ -130,47 +141,46 @@ impl Origin {
     fn listen(&self, py: Python<'_>, at: &str) -> Answer<String> {
         self.tie.ensure()?;
         let at = address(at)?;
-        let origin = lock(&self.origin);
-        let origin = origin.as_ref().ok_or_else(|| closed("origin"))?;
-        Ok(py.detach(|| origin.listen(&at))?.to_string())
+        Ok(self.with(py, |origin| origin.listen(&at))??.to_string())
     }
 
     /// Serves the replica at the other end of a connected stream socket (an object with `fileno()`, or a number), of which it uses
     /// a copy. Returns a number for `detach`.
     fn attach(&self, socket: &Bound<'_, PyAny>) -> Answer<u64> {
         self.tie.ensure()?;
-        let socket = self::socket(socket)?;
-        Ok(lock(&self.origin).as_ref().ok_or_else(|| closed("origin"))?.attach(socket)?)
+        let copy = self::socket(socket)?;
+        Ok(self.with(socket.py(), |origin| origin.attach(copy))??)
     }
 
     /// Closes the connection to a replica; false if there is none of this number.
-    fn detach(&self, number: u64) -> Answer<bool> {
-        Ok(lock(&self.origin).as_ref().ok_or_else(|| closed("origin"))?.detach(number))
+    fn detach(&self, py: Python<'_>, number: u64) -> Answer<bool> {
+        self.with(py, |origin| origin.detach(number))
     }
 
     /// With `explicit=True`: sends every change made before. Does not wait.
-    fn transmit(&self) -> Answer<()> {
-        Ok(lock(&self.origin).as_ref().ok_or_else(|| closed("origin"))?.transmit()?)
+    fn transmit(&self, py: Python<'_>) -> Answer<()> {
+        Ok(self.with(py, |origin| origin.transmit())??)
     }
 
-    fn _replicas(&self) -> Answer<String> {
-        json(&lock(&self.origin).as_ref().ok_or_else(|| closed("origin"))?.replicas())
+    fn _replicas(&self, py: Python<'_>) -> Answer<String> {
+        json(&self.with(py, |origin| origin.replicas())?)
     }
 
     /// Where it listens.
     #[getter]
-    fn addresses(&self) -> Answer<Vec<String>> {
-        let origin = lock(&self.origin);
-        let origin = origin.as_ref().ok_or_else(|| closed("origin"))?;
-        Ok(origin.addresses().iter().map(ToString::to_string).collect())
+    fn addresses(&self, py: Python<'_>) -> Answer<Vec<String>> {
+        let addresses = self.with(py, |origin| origin.addresses())?;
+        Ok(addresses.iter().map(ToString::to_string).collect())
     }
 
     /// Ends it; first sends what there is, for `timeout` seconds at most.
     #[pyo3(signature = (timeout=0.0))]
     fn close(&self, py: Python<'_>, timeout: f64) -> Answer<()> {
         let time = seconds(timeout)?;
-        let origin = lock(&self.origin).take();
-        py.detach(|| origin.map(|origin| origin.finish(time)));
+        py.detach(|| {
+            let origin = lock(&self.origin).take();
+            origin.map(|origin| origin.finish(time))
+        });
         Ok(())
     }
 }

@@ -1,12 +1,14 @@
 //! A freeze that keeps what it borrows.
 //!
 //! # Safety
-//! A [`Freeze`] borrows from the hold, which is kept here beside it and dropped after it.
+//! A [`Freeze`] borrows from the hold, which is kept here beside it and dropped after it. It is of the thread that made it:
+//! [`Python::detach`] calls back on the same thread, so what comes out of it has not left that.
 #![allow(unsafe_code)]
 
 use crate::errors::Answer;
 use crate::tie::Tie;
 use commonhold::Freeze;
+use pyo3::prelude::*;
 use std::sync::Arc;
 
 /// A hold and its freeze; of the thread that made it.
@@ -16,10 +18,22 @@ pub struct Frozen {
     tie: Arc<Tie>,
 }
 
+struct SameThread<T>(T);
+
+// SAFETY: made and used up in one function, around `detach`.
+unsafe impl<T> Send for SameThread<T> {}
+
 impl Frozen {
+    /// Waits, for other freezes and for writers, with the interpreter let go.
+    ///
     /// # Errors
     /// Those of freezing.
-    pub fn new(tie: &Arc<Tie>) -> Answer<Frozen> {
+    pub fn new(py: Python<'_>, tie: &Arc<Tie>) -> Answer<Frozen> {
+        let SameThread(frozen) = py.detach(|| SameThread(Frozen::made(tie)));
+        frozen
+    }
+
+    fn made(tie: &Arc<Tie>) -> Answer<Frozen> {
         let tie = Arc::clone(tie);
         let freeze = tie.hold()?.freeze()?;
         // SAFETY: what it borrows lies behind the `Arc`, which lives longer.
