@@ -1,6 +1,7 @@
 """Channels: one producer, many consumers, nothing lost."""
 
 import json
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, AsyncIterator, Dict, Iterator, Optional, Tuple, Type
 
@@ -71,10 +72,12 @@ class Producer(_native.Producer, Closing):
 class Reservation(_native.Buffer):
     """Room for a message, writable by whoever knows the buffer protocol, for example ``numpy.frombuffer``; sent by :meth:`commit`.
 
-    A context manager, which commits it, or cancels it after an exception. What is not written is whatever lay there before.
+    A context manager, which gives a memoryview of it, and at its end releases that and commits it, or cancels it after an exception. What
+    is not written is whatever lay there before.
     """
 
-    __slots__ = ()
+    __slots__ = ("_room",)
+    _room: memoryview
 
     def commit(self, len: Optional[int] = None) -> int:
         """Sends the message, or only its first ``len`` bytes; returns its number. ``BufferError`` while a memoryview or an array of
@@ -86,7 +89,8 @@ class Reservation(_native.Buffer):
         return _native.Producer._cancel(self)
 
     def __enter__(self) -> memoryview:
-        return memoryview(self)
+        self._room = memoryview(self)
+        return self._room
 
     def __exit__(
         self,
@@ -95,8 +99,12 @@ class Reservation(_native.Buffer):
         traceback: Optional[TracebackType],
     ) -> None:
         if kind is None:
+            self._room.release()
             self.commit()
-        else:
+            return
+        # What the body made of the room may be in its traceback; then the producer's next message cancels it.
+        with suppress(BufferError):
+            self._room.release()
             self.cancel()
 
 
