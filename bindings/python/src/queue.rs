@@ -88,18 +88,30 @@ impl NamedQueue {
         Ok(self.queue.named(&self.name)?)
     }
 
-    /// The element of a buffer, which is no longer in its hand.
+    /// The element of a buffer, which is no longer in its hand; refused, it stays there.
     fn take(&self, element: &Bound<'_, PyAny>) -> Answer<(u32, u32)> {
         let held = window::held::<InHand>(element)?;
         window::ensure_unseen(element)?;
+        self.ensure_own(&held.queue, &held.tie)?;
         let taken = held.raw().take();
-        let raw =
-            taken.ok_or_else(|| invalid("the element is not in hand: it was pushed already"))?;
-        if let Err(error) = same(&held.queue, &self.queue) {
-            *held.raw() = Some(raw);
-            return Err(error.into());
+        taken.ok_or_else(|| invalid("the element is not in hand: it was pushed already"))
+    }
+
+    /// The same of many; if one of them is refused, all stay in hand.
+    fn take_all(&self, elements: &[Bound<'_, PyAny>]) -> Answer<Vec<(u32, u32)>> {
+        let mut taken = Vec::with_capacity(elements.len());
+        for element in elements {
+            match self.take(element) {
+                Ok(raw) => taken.push(raw),
+                Err(refused) => {
+                    for (element, raw) in elements.iter().zip(taken) {
+                        *window::held::<InHand>(element)?.raw() = Some(raw);
+                    }
+                    return Err(refused);
+                }
+            }
         }
-        Ok(raw)
+        Ok(taken)
     }
 
     /// Pushes what it takes from the hand; after an error it is among the orphans.
@@ -113,17 +125,20 @@ impl NamedQueue {
         let raw = self.take(object)?;
         Ok(py.detach(|| act(&named, raw))?)
     }
-}
 
-/// # Errors
-/// `Invalid` if an element of the one cannot be pushed to the other.
-fn same(one: &commonhold::Queue, other: &commonhold::Queue) -> commonhold::Result<()> {
-    match one.name() == other.name() {
-        true => Ok(()),
-        false => Err(commonhold::Error::new(
-            commonhold::ErrorKind::Invalid,
-            format!("the element is one of queue '{}', not of '{}'", one.name(), other.name()),
-        )),
+    /// # Errors
+    /// `Invalid` for what is another queue's, or this one's by another handle of the hold, which is a participant of its own.
+    fn ensure_own(&self, queue: &commonhold::Queue, tie: &Arc<Tie>) -> Answer<()> {
+        let (one, other) = (queue.name(), self.queue.name());
+        if one != other {
+            return Err(invalid(format!("it is of queue '{one}', not of '{other}'")));
+        }
+        if !Arc::ptr_eq(tie, &self.tie) {
+            return Err(invalid(format!(
+                "it is of a queue '{one}' that was opened by another hold"
+            )));
+        }
+        Ok(())
     }
 }
 
@@ -250,7 +265,7 @@ impl NamedQueue {
         source: &Bound<'py, NamedQueue>,
     ) -> Answer<Option<Bound<'py, PyAny>>> {
         let from = source.get();
-        same(&from.queue, &self.queue)?;
+        self.ensure_own(&from.queue, &from.tie)?;
         let mut pulled = None;
         self.push_taken(element.py(), element, |named, raw| {
             let from = self.queue.named(&from.name)?;
@@ -266,13 +281,9 @@ impl NamedQueue {
     /// Puts many elements at the end, in their order, at once.
     fn push_many(&self, elements: Vec<Bound<'_, PyAny>>, py: Python<'_>) -> Answer<()> {
         let named = self.named()?;
-        for element in &elements {
-            window::held::<InHand>(element)?;
-            window::ensure_unseen(element)?;
-        }
         let mut batch = self.queue.batch();
-        for element in &elements {
-            batch.add(self.queue.element(self.take(element)?)?)?;
+        for raw in self.take_all(&elements)? {
+            batch.add(self.queue.element(raw)?)?;
         }
         Ok(py.detach(|| named.push_many(&mut batch))?)
     }
