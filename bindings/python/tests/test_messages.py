@@ -12,7 +12,7 @@ import pytest
 from conftest import until
 
 import commonhold
-from commonhold import errors
+from commonhold import aio, errors
 
 
 @pytest.fixture
@@ -62,6 +62,25 @@ def test_elements_move_without_a_copy(queue):
     with pytest.raises(TypeError):
         commonhold.Element()
     assert [named.name for named in queue] == ["free", "full"] and queue.stat()["elements"] == 4
+
+
+def test_an_element_that_is_refused_stays_in_hand(place, queue):
+    with commonhold.open(f"{place}/other.hold") as other, commonhold.open(queue.hold.path) as again:
+        theirs = other.queue("frames", 4, 64, ["free", "full"])
+        element = queue["free"].pull()
+        for foreign in (theirs, again.open_queue("frames")):
+            for refused in (
+                lambda: foreign["full"].push(element),
+                lambda: foreign["full"].push_many([foreign["free"].pull(), element]),
+                lambda: foreign["full"].push_pull(element, foreign["free"]),
+                lambda: queue["full"].push_pull(element, foreign["free"]),
+                lambda: queue["full"].push_many([element, element]),
+            ):
+                with pytest.raises(ValueError):
+                    refused()
+                assert element.number is not None and len(foreign["full"]) == 0
+        queue.hold.open_queue("frames")["full"].push_many([element])
+        assert element.number is None and len(queue["full"]) == 1
 
 
 def test_what_somebody_looks_at_stays_whatever_is_closed(place):
@@ -133,7 +152,6 @@ def test_channels(hold):
             assert bytes(message) == b"0" and np.frombuffer(message, np.uint8)[0] == ord("0")
         with producer.reserve(8) as room:
             room[:] = b"reserved"
-            room.release()
         reservation = producer.reserve(100)
         np.frombuffer(reservation, np.uint8)[:5] = 1
         assert reservation.commit(5) == 7
@@ -159,6 +177,80 @@ def test_channels(hold):
     for wrong in ({"join": "x"}, {"policy": "x"}, {"policy": "patient"}, {"patience": 1}):
         with pytest.raises(ValueError):
             channel.consumer(**wrong)
+
+
+def test_a_with_of_a_reservation_releases_its_room(hold):
+    channel = hold.channel("c")
+    consumer, producer = channel.consumer(), channel.producer()
+    with producer.reserve(3) as room:
+        room[:] = b"one"
+    with pytest.raises(ValueError):
+        room[0]
+    with pytest.raises(KeyError), producer.reserve(3) as room:
+        raise KeyError("the body's")
+    with pytest.raises(KeyError), producer.reserve(3) as room:
+        array = np.frombuffer(room, np.uint8)
+        raise KeyError("the body's")
+    with pytest.raises(BufferError):
+        producer.send(b"while it is in use")
+    del array
+    room.release()
+    reservation = producer.reserve(3)
+    with pytest.raises(BufferError), reservation as room:
+        array = np.frombuffer(room, np.uint8)
+    del array
+    room.release()
+    reservation.cancel()
+    producer.send(b"two")
+    assert consumer.recv() == b"one" and consumer.recv() == b"two" and consumer.try_recv() is None
+
+
+WAITS = """
+import signal
+channel = hold.channel("c", 4096)
+consumer, producer = channel.consumer(), channel.producer()
+if used == "producer":
+    while producer.try_send(b"x" * 500) is not None:
+        pass
+used = {"consumer": consumer, "producer": producer}[used]
+
+def handle(*_):
+    try:
+        used.sequence  # Until it waits.
+    except commonhold.errors.BusyError:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        used.close()
+        if raises:
+            raise KeyError
+
+signal.signal(signal.SIGALRM, handle)
+signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+try:
+    call()
+except (commonhold.errors.ClosedError, KeyError) as error:
+    assert isinstance(error, KeyError) == raises
+    used.close()
+    if used is producer:
+        channel.producer()
+    else:
+        producer.send_many([b"x" * 500] * 100)  # It is in nobody's way.
+    print("closed")
+"""
+
+
+@pytest.mark.parametrize("raises", [False, True])
+@pytest.mark.parametrize(
+    "used, call",
+    [
+        ("consumer", "consumer.recv()"),
+        ("consumer", "consumer.view()"),
+        ("producer", "producer.send(b'x' * 500)"),
+        ("producer", "producer.reserve(500)"),
+    ],
+)
+def test_a_signal_handler_closes_what_it_interrupts(hold, run, used, call, raises):
+    child = run(f"used, raises, call = {used!r}, {raises}, lambda: {call}\n" + WAITS)
+    assert child.communicate(timeout=30)[0] == "closed\n"
 
 
 def test_a_thread_that_waits_lets_others_run_and_is_woken(hold):
@@ -233,6 +325,46 @@ def test_event_loops(hold):
     with queue["a"].bell() as bell:
         queue["a"].push(queue["a"].pull())
         assert select.select([bell], [], [], 10)[0]
+
+
+def test_a_cancelled_watcher_keeps_the_order(hold):
+    map = hold.map("m")
+    watcher = map.watch(stream_bytes=65536)
+
+    async def main():
+        task = asyncio.ensure_future(watcher.__aiter__().__anext__())
+        while not aio.pending(watcher):
+            await asyncio.sleep(0)
+        task.cancel()
+        map[b"a"] = map[b"b"] = b""
+        while not aio._waiting[watcher].done():
+            await asyncio.sleep(0.001)
+        keys = []
+        async for change in watcher:
+            keys.append(change.key)
+            if len(keys) == 2:
+                return keys
+
+    assert asyncio.run(main()) == [b"a", b"b"]
+
+
+def test_tasks_that_wait_for_the_same_get_one_each(hold):
+    channel, map = hold.channel("c"), hold.map("m")
+    consumer, producer = channel.consumer(), channel.producer()
+    watcher = map.watch(stream_bytes=65536)
+
+    async def main():
+        waits = [asyncio.ensure_future(consumer.recv_async()) for _ in range(3)]
+        changes = [asyncio.ensure_future(watcher.__aiter__().__anext__()) for _ in range(3)]
+        await asyncio.sleep(0.02)
+        for i in range(3):
+            producer.send(b"%d" % i)
+            map[b"%d" % i] = b""
+        messages = await asyncio.wait_for(asyncio.gather(*waits), 10)
+        keys = [change.key for change in await asyncio.wait_for(asyncio.gather(*changes), 10)]
+        return sorted(messages), sorted(keys)
+
+    assert asyncio.run(main()) == ([b"0", b"1", b"2"],) * 2
 
 
 def test_logs(hold):

@@ -199,3 +199,43 @@ def test_pickled_maps_in_a_pool(hold):
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         pool.starmap(count, [(map, 10)] * 4)
     assert map.numbers()["n"] == 40
+
+
+def test_who_waits_lets_the_one_before_go_on(hold, run):
+    # In a child, because what is wrong here stops the interpreter.
+    freezes = run("""
+import threading
+frozen = threading.Event()
+
+def first():
+    with hold.freeze():
+        frozen.set()
+        time.sleep(0.1)
+
+thread = threading.Thread(target=first)
+thread.start()
+frozen.wait()
+with hold.freeze():
+    print("frozen after it")
+thread.join()
+""")
+    listens = run("""
+import threading
+hold.map("m")
+told, found = threading.Event(), []
+
+def notice(text):
+    if "not encrypted" in text:
+        told.set()
+        time.sleep(0.1)
+
+origin = hold.origin("m", notice=notice)
+thread = threading.Thread(target=lambda: told.wait() and found.extend(origin.addresses))
+thread.start()
+address = origin.listen("tcp:0.0.0.0:0")
+thread.join()
+print(found == [address])
+origin.close()
+""")
+    assert freezes.communicate(timeout=30)[0] == "frozen after it\n"
+    assert listens.communicate(timeout=30)[0] == "True\n"
