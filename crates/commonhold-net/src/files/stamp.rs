@@ -1,14 +1,18 @@
 //! Which version of a file: what a file system says of it that changes when its contents do.
 //!
 //! Two versions that are written within one tick of the file system's clock, with the same length, have the same stamp. So a
-//! file that changed just now is not kept ([`Stamp::is_settled`]): it is read anew until it has been quiet for a moment.
+//! file that changed just now is not kept ([`Stamp::is_settled`]): it is read anew until it has been quiet for a moment. Some
+//! file systems know times to the second only, FAT to two; there a moment is longer.
 
 use rapidhash::v3::{DEFAULT_RAPID_SECRETS, rapidhash_v3_seeded};
 use rustix::fs::Stat;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A tick of the coarsest clock that a local file system uses, and as much again.
+/// A tick of the coarsest clock that a file system takes fractions of a second from, ten milliseconds, and much more.
 const QUIET_NS: i128 = 100_000_000;
+/// The tick of FAT, which is the longest of all, and as much as above.
+const QUIET_COARSE_NS: i128 = 2 * SECOND_NS + QUIET_NS;
+const SECOND_NS: i128 = 1_000_000_000;
 
 /// A version of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,7 +30,7 @@ pub struct Stamp {
 impl Stamp {
     /// That of a file.
     pub(crate) fn of(stat: &Stat) -> Stamp {
-        let ns = |seconds: i64, ns: u64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
+        let ns = |seconds: i64, ns: u64| i128::from(seconds) * SECOND_NS + i128::from(ns);
         Stamp {
             file: mixed_numbers(&[stat.st_dev, stat.st_ino]),
             len: stat.st_size as u64,
@@ -51,7 +55,12 @@ impl Stamp {
     /// Whether another change would have another stamp.
     pub(crate) fn is_settled(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i128);
-        now - self.changed_ns > QUIET_NS
+        self.is_settled_at(now)
+    }
+
+    fn is_settled_at(&self, now_ns: i128) -> bool {
+        let is_coarse = [self.changed_ns, self.modified_ns].iter().all(|ns| ns % SECOND_NS == 0);
+        now_ns - self.changed_ns > if is_coarse { QUIET_COARSE_NS } else { QUIET_NS }
     }
 }
 
@@ -63,4 +72,32 @@ pub(crate) fn mixed(bytes: &[u8]) -> u64 {
 /// A number for some numbers.
 pub(crate) fn mixed_numbers<const N: usize>(numbers: &[u64; N]) -> u64 {
     mixed(numbers.map(u64::to_le_bytes).as_flattened())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_settled(modified_ns: i128, changed_ns: i128, after_ns: i128) -> bool {
+        let stamp = Stamp { file: 1, len: 1, modified_ns, changed_ns };
+        stamp.is_settled_at(changed_ns + after_ns)
+    }
+
+    #[test]
+    fn what_changed_just_now_may_change_unseen() {
+        let at = 1_700_000_000 * SECOND_NS + 1;
+        assert!(!is_settled(at, at, 0) && !is_settled(at, at, QUIET_NS));
+        assert!(is_settled(at, at, QUIET_NS + 1));
+        assert!(!is_settled(at, at, -SECOND_NS), "the clock was set back, or is another's");
+    }
+
+    #[test]
+    fn just_now_is_longer_where_times_are_whole_seconds() {
+        let at = 1_700_000_000 * SECOND_NS;
+        assert!(!is_settled(at, at, QUIET_NS + 1) && !is_settled(at, at, 2 * SECOND_NS));
+        assert!(is_settled(at, at, QUIET_COARSE_NS + 1));
+        // A time of modification can be set to anything.
+        assert!(is_settled(0, at + 1, QUIET_NS + 1));
+        assert!(!is_settled(0, at, QUIET_NS + 1));
+    }
 }
