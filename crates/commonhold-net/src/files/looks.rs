@@ -8,10 +8,10 @@
 use super::http::answer::Lines;
 use super::payload::Contents;
 use super::source::{Coding, Found};
-use super::stamp::mixed;
+use super::stamp::{Stamp, mixed};
 use std::mem;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// Ids that are remembered.
 const PLACES: usize = 4096;
@@ -26,33 +26,42 @@ const UNUSED: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) version: u64,
-    /// In the order of [`Coding::BESIDE`].
-    beside: [bool; 2],
+    /// By coding: the file's own version, as one number.
+    stamps: [Option<u64>; 3],
 }
 
 impl Seen {
     pub(crate) fn of(found: &Found) -> Seen {
-        Seen { version: found.to_bits(), beside: found.beside.map(|stamp| stamp.is_some()) }
+        let stamps = Coding::ALL.map(|coding| found.stamp(coding).map(Stamp::to_bits));
+        Seen { version: found.to_bits(), stamps }
     }
 
     /// The best coding that is there and wanted.
     pub(crate) fn coding(&self, wanted: impl Fn(Coding) -> bool) -> Coding {
-        let mut beside = Coding::BESIDE.into_iter().zip(self.beside);
-        let best = beside.find(|&(coding, there)| there && wanted(coding));
-        best.map_or(Coding::Plain, |(coding, _)| coding)
+        let mut beside = Coding::BESIDE.into_iter();
+        beside.find(|&coding| self.has(coding) && wanted(coding)).unwrap_or(Coding::Plain)
+    }
+
+    fn has(&self, coding: Coding) -> bool {
+        self.stamps[coding as usize].is_some()
+    }
+
+    /// Whether this was the version in this coding.
+    pub(crate) fn is_of(&self, coding: Coding, stamp: &Stamp) -> bool {
+        self.stamps[coding as usize] == Some(stamp.to_bits())
     }
 
     /// Whether there is more than one coding.
     pub(crate) fn varies(&self) -> bool {
-        self.beside.contains(&true)
+        Coding::BESIDE.into_iter().any(|coding| self.has(coding))
     }
 }
 
 /// A file that is sent from where it is.
 pub(crate) struct OpenFile<H> {
     pub(crate) handle: H,
-    pub(crate) len: u64,
-    pub(crate) modified: SystemTime,
+    /// Its version when it was opened.
+    pub(crate) stamp: Stamp,
     pub(crate) lines: Lines<'static>,
 }
 
@@ -222,14 +231,15 @@ mod tests {
     use super::super::http::answer::Facts;
     use super::*;
 
-    const ONE: Seen = Seen { version: 1, beside: [false, true] };
-    const OTHER: Seen = Seen { version: 2, beside: [false, false] };
+    const ONE: Seen = Seen { version: 1, stamps: [Some(1), None, Some(2)] };
+    const OTHER: Seen = Seen { version: 2, stamps: [Some(3), None, None] };
     const BOUND: Duration = Duration::from_secs(1);
 
     fn file() -> Arc<OpenFile<u8>> {
-        let (kind, modified, coding) = ("", SystemTime::UNIX_EPOCH, Coding::Plain);
+        let stamp = Stamp { file: 0, len: 0, modified_ns: 0, changed_ns: 0 };
+        let (kind, modified, coding) = ("", stamp.modified(), Coding::Plain);
         let lines = Lines::new(&Facts { len: 0, kind, etag: 0, modified, coding, varies: false });
-        Arc::new(OpenFile { handle: 0, len: 0, modified, lines })
+        Arc::new(OpenFile { handle: 0, stamp, lines })
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::http::conditions::{Verdict, range_holds, verdict};
 use super::http::head::{Head, Method, Wrong};
 use super::http::range::{Part, part};
 use super::layout::Layout;
-use super::looks::OpenFile;
+use super::looks::{OpenFile, Seen};
 use super::packed::Packed;
 use super::payload::{Contents, Payload};
 use super::shelf::{Origin, Shelf, Stock};
@@ -172,32 +172,14 @@ impl Desk {
         keep: bool,
     ) -> io::Result<Option<Reply<F::Handle>>> {
         let Some(id) = self.layout.id(&head.path) else { return Ok(None) };
-        let Some((stock, origin)) = self.find(shelf, &id, head)? else { return Ok(None) };
+        let choose = |seen: &Seen| seen.coding(|coding| head.accepts(coding));
+        let Some((stock, origin)) = shelf.find(&id, self.now, choose)? else { return Ok(None) };
         let mut reply = match stock {
             Stock::Packed(contents) => self.packed(head, keep, contents),
             Stock::Open(file) => self.open(head, keep, &file, shelf.source())?,
         };
         reply.origin = Some(origin);
         Ok(Some(reply))
-    }
-
-    /// What is there under an id, in the best coding that the client takes.
-    fn find<S: Store, F: Source>(
-        &self,
-        shelf: &mut Shelf<S, F>,
-        id: &[u8],
-        head: &Head<'_>,
-    ) -> io::Result<Option<(Stock<F::Handle>, Origin)>> {
-        // What was seen a while ago may be gone; if it was a coded one, the plain one is there.
-        for _ in 0..2 {
-            let Some(seen) = shelf.look(id, self.now)? else { break };
-            let coding = seen.coding(|coding| head.accepts(coding));
-            if let Some(taken) = shelf.take(id, &seen, coding)? {
-                return Ok(Some(taken));
-            }
-            shelf.doubt(id);
-        }
-        Ok(None)
     }
 
     /// Answers with contents in memory. The ordinary case, all of them, is one payload of which they are a part as they stand.
@@ -238,9 +220,9 @@ impl Desk {
         file: &OpenFile<F::Handle>,
         source: &F,
     ) -> io::Result<Reply<F::Handle>> {
-        let OpenFile { handle, len, modified, lines } = file;
-        let len = *len;
-        match self.decide(head, lines, *modified, len) {
+        let OpenFile { stamp, lines, .. } = file;
+        let len = stamp.len;
+        match self.decide(head, lines, stamp.modified(), len) {
             Sent::Nothing(status) => Ok(self.without(head, status, keep, lines, len)),
             Sent::Whole => {
                 let mut text = self.begin(200, keep, is_old(head, keep));
@@ -248,14 +230,14 @@ impl Desk {
                 text.push_str("\r\n");
                 let range = if head.method == Method::Head { 0..0 } else { 0..len };
                 let mut reply = Reply::of(200, keep);
-                push(&mut reply, text.into_bytes(), handle, range, source)?;
+                push(&mut reply, text.into_bytes(), file, range, source)?;
                 Ok(reply)
             }
             Sent::Ranges(ranges) => {
                 let parts = self.parts(head, keep, lines, len, &ranges);
                 let mut reply = Reply::of(206, keep);
                 for (text, range) in parts.heads.into_iter().zip(ranges) {
-                    push(&mut reply, text, handle, range, source)?;
+                    push(&mut reply, text, file, range, source)?;
                 }
                 Ok(reply.with(Payload::words(parts.end)))
             }
@@ -357,10 +339,8 @@ impl Desk {
         id: &[u8],
     ) -> io::Result<Option<Reply<F::Handle>>> {
         let Some(id) = self.layout.id(id) else { return Ok(None) };
-        let Some(seen) = shelf.look(&id, self.now)? else { return Ok(None) };
-        let Some((stock, origin)) = shelf.take(&id, &seen, Coding::Plain)? else {
-            return Ok(None);
-        };
+        let plain = |_: &Seen| Coding::Plain;
+        let Some((stock, origin)) = shelf.find(&id, self.now, plain)? else { return Ok(None) };
         let mut reply = Reply::of(200, false);
         match stock {
             Stock::Packed(contents) => {
@@ -369,7 +349,7 @@ impl Desk {
                 reply = reply.with(Payload::contents(Vec::new(), contents, range));
             }
             Stock::Open(file) => {
-                push(&mut reply, Vec::new(), &file.handle, 0..file.len, shelf.source())?;
+                push(&mut reply, Vec::new(), &file, 0..file.stamp.len, shelf.source())?;
             }
         }
         reply.origin = Some(origin);
@@ -404,10 +384,11 @@ fn is_old(head: &Head<'_>, keep: bool) -> bool {
 fn push<F: Source>(
     reply: &mut Reply<F::Handle>,
     text: Vec<u8>,
-    handle: &F::Handle,
+    file: &OpenFile<F::Handle>,
     range: Range<u64>,
     source: &F,
 ) -> io::Result<()> {
+    let handle = &file.handle;
     let len = range.end - range.start;
     if len == 0 {
         reply.pieces.push_back(Piece::Ready(Payload::words(text)));

@@ -5,8 +5,12 @@
 //! they are of that version. So no worker serves anything that was replaced or removed longer ago than the bound, whoever
 //! keeps it, and for whomever it was kept.
 //!
-//! Contents are read after the look that gives them their version, and kept only if they had been quiet by then
-//! ([`Stamp::is_settled`](super::Stamp)): kept contents are never older than the version they are kept under.
+//! The source's own place is looked at as often. If another directory, or database, is there by now, nothing that was seen in the
+//! old one counts.
+//!
+//! Contents are kept only if what was opened is what was looked at, did not change while it was read, and had been quiet by then
+//! ([`Stamp::is_settled`](super::Stamp)): kept contents are those of the version they are kept under. What is opened may be
+//! another file, because names above it change between a look and the opening; then it is looked at again.
 
 use super::http::answer::{Facts, Lines};
 use super::http::types;
@@ -27,10 +31,15 @@ const MOST_READ: u64 = 1 << 20;
 /// What the key of a description begins with, before what that of the contents does.
 const DESCRIPTION: u8 = b'#';
 
+/// How often contents are taken that are never those which were looked at.
+const TRIES: usize = 3;
+
 /// What a worker serves from.
 pub(crate) struct Shelf<S, F: Source> {
     store: Arc<S>,
     source: F,
+    /// When the source's place was looked at last.
+    refreshed: Option<Instant>,
     looks: Looks<F::Handle>,
     /// Looks are believed so long.
     bound: Duration,
@@ -48,6 +57,20 @@ pub(crate) enum Stock<H> {
     Open(Arc<OpenFile<H>>),
 }
 
+/// What was taken.
+struct Taken<H> {
+    stock: Stock<H>,
+    origin: Origin,
+    /// It is of the version that was seen.
+    is_as_seen: bool,
+}
+
+impl<H> Taken<H> {
+    fn as_seen(stock: Stock<H>, origin: Origin) -> Taken<H> {
+        Taken { stock, origin, is_as_seen: true }
+    }
+}
+
 /// Where contents came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
@@ -61,7 +84,8 @@ pub(crate) enum Origin {
 
 impl<S: Store, F: Source> Shelf<S, F> {
     pub(crate) fn new(store: Arc<S>, source: F, bound: Duration, most_kept: u64) -> Shelf<S, F> {
-        Shelf { store, source, looks: Looks::new(), bound, most_kept, key: Vec::new() }
+        let (refreshed, looks, key) = (None, Looks::new(), Vec::new());
+        Shelf { store, source, refreshed, looks, bound, most_kept, key }
     }
 
     pub(crate) fn source(&self) -> &F {
@@ -82,8 +106,44 @@ impl<S: Store, F: Source> Shelf<S, F> {
         self.looks.close_unused(now);
     }
 
+    /// The contents under an id, in the coding that is chosen, and where they come from; `None` if there are none.
+    pub(crate) fn find(
+        &mut self,
+        id: &[u8],
+        now: Instant,
+        choose: impl Fn(&Seen) -> Coding,
+    ) -> io::Result<Option<(Stock<F::Handle>, Origin)>> {
+        self.refresh(now)?;
+        let mut taken = None;
+        // What was seen a while ago may be gone, or another by now; if it was a coded one, the plain one is there.
+        for _ in 0..TRIES {
+            let Some(seen) = self.look(id, now)? else { return Ok(None) };
+            taken = self.take(id, &seen, choose(&seen))?;
+            if taken.as_ref().is_some_and(|taken| taken.is_as_seen) {
+                break;
+            }
+            self.looks.forget(id);
+        }
+        // What changes all the while is sent as it was when it was opened.
+        Ok(taken.map(|taken| (taken.stock, taken.origin)))
+    }
+
+    /// Looks whether the source's place is still the same, if that is longer ago than the bound.
+    fn refresh(&mut self, now: Instant) -> io::Result<()> {
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < self.bound;
+        if self.refreshed.is_some_and(is_recent) {
+            return Ok(());
+        }
+        let at = Instant::now();
+        if self.source.refresh()? {
+            self.looks = Looks::new();
+        }
+        self.refreshed = Some(at);
+        Ok(())
+    }
+
     /// What is there under an id, as far as is known.
-    pub(crate) fn look(&mut self, id: &[u8], now: Instant) -> io::Result<Option<Seen>> {
+    fn look(&mut self, id: &[u8], now: Instant) -> io::Result<Option<Seen>> {
         if let Some(seen) = self.looks.recall(id, now, self.bound) {
             return Ok(Some(seen));
         }
@@ -98,14 +158,9 @@ impl<S: Store, F: Source> Shelf<S, F> {
         Ok(found.as_ref().map(Seen::of))
     }
 
-    /// Looks again the next time.
-    pub(crate) fn doubt(&mut self, id: &[u8]) {
-        self.looks.forget(id);
-    }
-
     /// Drops what is kept under an id that is gone.
     fn forget(&mut self, id: &[u8]) {
-        for coding in [Coding::Plain, Coding::Brotli, Coding::Gzip] {
+        for coding in Coding::ALL {
             set_key(&mut self.key, id, coding);
             self.store.remove(&self.key);
             self.key.insert(0, DESCRIPTION);
@@ -113,18 +168,19 @@ impl<S: Store, F: Source> Shelf<S, F> {
         }
     }
 
-    /// The contents in one coding, and where they come from; `None` if they are gone meanwhile.
-    pub(crate) fn take(
+    /// The contents in one coding; `None` if they are gone meanwhile.
+    fn take(
         &mut self,
         id: &[u8],
         seen: &Seen,
         coding: Coding,
-    ) -> io::Result<Option<(Stock<F::Handle>, Origin)>> {
+    ) -> io::Result<Option<Taken<F::Handle>>> {
         if let Some(file) = self.looks.file(id, seen, coding) {
-            return Ok(Some((Stock::Open(file), Origin::Source)));
+            let taken = Taken::as_seen(Stock::Open(Arc::clone(&file)), Origin::Source);
+            return Ok(self.is_still(&file.handle, &file.stamp).then_some(taken));
         }
         if let Some(contents) = self.looks.contents(id, seen, coding) {
-            return Ok(Some((Stock::Packed(contents), Origin::Kept)));
+            return Ok(Some(Taken::as_seen(Stock::Packed(contents), Origin::Kept)));
         }
         set_key(&mut self.key, id, coding);
         if let Some(kept) = self.store.get(&self.key) {
@@ -134,19 +190,25 @@ impl<S: Store, F: Source> Shelf<S, F> {
                     contents = contents.into_shared();
                     self.looks.lay(id, seen, coding, &contents);
                 }
-                return Ok(Some((Stock::Packed(contents), Origin::Kept)));
+                return Ok(Some(Taken::as_seen(Stock::Packed(contents), Origin::Kept)));
             }
         }
         let Some(opened) = self.source.open(id, coding)? else { return Ok(None) };
         if opened.stamp.len <= self.most_kept {
-            return Ok(Some((self.read(seen, coding, &opened)?, Origin::Read)));
+            return self.read(seen, coding, &opened).map(Some);
         }
+        let is_as_seen = seen.is_of(coding, &opened.stamp);
         let is_settled = opened.stamp.is_settled();
         let file = Arc::new(self.open(id, seen, coding, opened)?);
-        if is_settled {
+        if is_as_seen && is_settled {
             self.looks.keep(id, seen, coding, &file);
         }
-        Ok(Some((Stock::Open(file), Origin::Source)))
+        Ok(Some(Taken { stock: Stock::Open(file), origin: Origin::Source, is_as_seen }))
+    }
+
+    /// Whether an open file is of this version still.
+    fn is_still(&self, handle: &F::Handle, stamp: &Stamp) -> bool {
+        self.source.stamp(handle).is_ok_and(|now| now == *stamp)
     }
 
     /// Reads contents whole, and keeps them.
@@ -155,7 +217,7 @@ impl<S: Store, F: Source> Shelf<S, F> {
         seen: &Seen,
         coding: Coding,
         opened: &Opened<F::Handle>,
-    ) -> io::Result<Stock<F::Handle>> {
+    ) -> io::Result<Taken<F::Handle>> {
         let stamp = &opened.stamp;
         // One more, to notice that it has grown.
         let contents = self.source.read(&opened.handle, 0, stamp.len as usize + 1)?;
@@ -168,10 +230,12 @@ impl<S: Store, F: Source> Shelf<S, F> {
             varies: seen.varies(),
         });
         let packed = pack(seen.version, stamp.modified(), &lines, &contents);
-        if contents.len() as u64 == stamp.len && stamp.is_settled() {
+        let is_whole = contents.len() as u64 == stamp.len && self.is_still(&opened.handle, stamp);
+        let is_as_seen = is_whole && seen.is_of(coding, stamp);
+        if is_as_seen && stamp.is_settled() {
             self.store.put(&self.key, packed.clone());
         }
-        Ok(Stock::Packed(packed.into()))
+        Ok(Taken { stock: Stock::Packed(packed.into()), origin: Origin::Read, is_as_seen })
     }
 
     /// Describes contents that are sent from the source. The description is kept, because making it may mean to read them.
@@ -189,7 +253,7 @@ impl<S: Store, F: Source> Shelf<S, F> {
         // What is open may be newer than what was seen.
         let version = mixed_numbers(&[seen.version, stamp.to_bits()]);
         if let Some(lines) = self.description(version) {
-            return Ok(OpenFile { handle, len, modified, lines });
+            return Ok(OpenFile { handle, stamp, lines });
         }
         let etag = match len <= MOST_READ {
             true => tag_of_contents(&self.source.read(&handle, 0, len as usize)?),
@@ -200,7 +264,7 @@ impl<S: Store, F: Source> Shelf<S, F> {
         if stamp.is_settled() {
             self.store.put(&self.key, pack(version, modified, &lines, &[]));
         }
-        Ok(OpenFile { handle, len, modified, lines })
+        Ok(OpenFile { handle, stamp, lines })
     }
 
     /// The lines that are kept under the key, if they are of this version.
@@ -231,4 +295,157 @@ fn tag_of_contents(contents: &[u8]) -> u128 {
 /// Another one whenever the file may have changed; nobody has to read it.
 fn tag_of_version(stamp: &Stamp) -> u128 {
     u128::from(stamp.to_bits()) << 64 | u128::from(stamp.len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::source::Found;
+    use super::super::store::cache::{HashbrownTable, Private};
+    use super::super::store::{Bounded, eviction::NoEviction};
+    use super::*;
+    use std::cell::Cell;
+    use std::os::fd::OwnedFd;
+
+    const BOUND: Duration = Duration::from_secs(3600);
+    const MOST_KEPT: u64 = 100;
+
+    /// One file after the other under one name, each full of its number. A name that changes between a look and the opening is
+    /// one that names two files at once.
+    #[derive(Default)]
+    struct Flipping {
+        seen: Cell<u8>,
+        opened: Cell<u8>,
+        /// Of a file that is read.
+        by_now: Cell<Option<u8>>,
+        /// The place is another.
+        moved: Cell<bool>,
+        looks: Cell<usize>,
+        len: u64,
+    }
+
+    impl Flipping {
+        fn of(len: u64) -> Flipping {
+            Flipping { len, ..Flipping::default() }
+        }
+
+        fn stamp_of(&self, number: u8) -> Stamp {
+            Stamp { file: number.into(), len: self.len, modified_ns: 1, changed_ns: 1 }
+        }
+    }
+
+    impl Source for Flipping {
+        type Handle = u8;
+
+        fn refresh(&self) -> io::Result<bool> {
+            Ok(self.moved.take())
+        }
+
+        fn look(&self, _: &[u8]) -> io::Result<Option<Found>> {
+            self.looks.set(self.looks.get() + 1);
+            Ok(Some(Found::alone(self.stamp_of(self.seen.get()))))
+        }
+
+        fn open(&self, _: &[u8], _: Coding) -> io::Result<Option<Opened<u8>>> {
+            let handle = self.opened.get();
+            Ok(Some(Opened { handle, stamp: self.stamp_of(handle), name: b"it".to_vec() }))
+        }
+
+        fn stamp(&self, handle: &u8) -> io::Result<Stamp> {
+            Ok(self.stamp_of(self.by_now.get().unwrap_or(*handle)))
+        }
+
+        fn is_directory(&self, _: &[u8]) -> bool {
+            false
+        }
+
+        fn read(&self, handle: &u8, offset: u64, most: usize) -> io::Result<Vec<u8>> {
+            Ok(vec![*handle; most.min((self.len - offset) as usize)])
+        }
+
+        fn file(_: &u8) -> Option<Arc<OwnedFd>> {
+            None
+        }
+    }
+
+    type Memory = Bounded<Private<HashbrownTable<()>>, NoEviction>;
+
+    fn shelf(len: u64) -> Shelf<Memory, Flipping> {
+        let store = Arc::new(Bounded::new(Private::default(), 1 << 20));
+        Shelf::new(store, Flipping::of(len), BOUND, MOST_KEPT)
+    }
+
+    /// Which file the contents are of.
+    fn found(shelf: &mut Shelf<Memory, Flipping>, now: Instant) -> u8 {
+        match shelf.find(b"it", now, |_| Coding::Plain).unwrap().unwrap().0 {
+            Stock::Packed(contents) => *contents.as_ref().last().unwrap(),
+            Stock::Open(file) => file.handle,
+        }
+    }
+
+    #[test]
+    fn another_file_than_was_seen_is_kept_under_no_version() {
+        for len in [MOST_KEPT, MOST_KEPT + 1] {
+            let mut shelf = shelf(len);
+            let now = Instant::now();
+            (shelf.source.seen, shelf.source.opened) = (1.into(), 2.into());
+            assert_eq!(found(&mut shelf, now), 2, "it is what there is by now");
+            assert_eq!(shelf.source.looks.get(), TRIES);
+            shelf.source.opened.set(1);
+            assert_eq!(found(&mut shelf, now), 1);
+            assert_eq!(found(&mut shelf, now), 1);
+            // What was seen is believed; what is opened shows that it has to be looked at again.
+            let mut shelf = self::shelf(len);
+            assert!(shelf.look(b"it", now).unwrap().is_some());
+            (shelf.source.seen, shelf.source.opened) = (3.into(), 3.into());
+            assert_eq!(found(&mut shelf, now), 3);
+            assert_eq!(shelf.source.looks.get(), 2);
+            assert_eq!(found(&mut shelf, now), 3);
+            assert_eq!(shelf.source.looks.get(), 2, "it is kept under its own version");
+        }
+    }
+
+    #[test]
+    fn what_is_written_to_while_it_is_read_is_not_kept() {
+        let mut shelf = shelf(MOST_KEPT);
+        let now = Instant::now();
+        shelf.source.by_now.set(Some(9));
+        assert_eq!(found(&mut shelf, now), 0);
+        assert_eq!(shelf.store.stat().entries, 0);
+        shelf.source.by_now.set(None);
+        assert_eq!(found(&mut shelf, now), 0);
+        assert_eq!(shelf.store.stat().entries, 1);
+    }
+
+    #[test]
+    fn an_open_file_that_was_written_to_is_opened_anew() {
+        let mut shelf = shelf(MOST_KEPT + 1);
+        let now = Instant::now();
+        assert_eq!(found(&mut shelf, now), 0);
+        assert_eq!(shelf.source.looks.get(), 1);
+        (shelf.source.seen, shelf.source.opened) = (1.into(), 1.into());
+        assert_eq!(found(&mut shelf, now), 0, "it is believed to be what it was");
+        shelf.source.by_now.set(Some(1));
+        assert_eq!(found(&mut shelf, now), 1);
+        assert_eq!(shelf.source.looks.get(), 2);
+    }
+
+    #[test]
+    fn nothing_counts_that_was_seen_in_another_place() {
+        for len in [MOST_KEPT, MOST_KEPT + 1] {
+            let mut shelf = shelf(len);
+            let now = Instant::now();
+            assert_eq!(found(&mut shelf, now), 0);
+            (shelf.source.seen, shelf.source.opened) = (1.into(), 1.into());
+            shelf.source.moved.set(true);
+            assert_eq!(found(&mut shelf, now), 0, "it was looked at just now");
+            // Whoever is to be believed for longer was seen in the old place.
+            shelf.looks.note(
+                b"it",
+                now + BOUND * 2,
+                Seen::of(&Found::alone(shelf.source.stamp_of(0))),
+            );
+            assert_eq!(found(&mut shelf, now + BOUND * 2), 1);
+            assert!(!shelf.source.moved.get());
+        }
+    }
 }

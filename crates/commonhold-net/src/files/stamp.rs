@@ -6,6 +6,8 @@
 
 use rapidhash::v3::{DEFAULT_RAPID_SECRETS, rapidhash_v3_seeded};
 use rustix::fs::Stat;
+use std::io;
+use std::os::fd::AsFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A tick of the coarsest clock that a file system takes fractions of a second from, ten milliseconds, and much more.
@@ -37,6 +39,11 @@ impl Stamp {
             modified_ns: ns(stat.st_mtime, stat.st_mtime_nsec),
             changed_ns: ns(stat.st_ctime, stat.st_ctime_nsec),
         }
+    }
+
+    /// That of an open file, by now.
+    pub(crate) fn of_open(file: impl AsFd) -> io::Result<Stamp> {
+        Ok(Stamp::of(&rustix::fs::fstat(file)?))
     }
 
     /// When the contents last changed.

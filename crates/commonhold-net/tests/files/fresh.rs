@@ -2,7 +2,7 @@
 
 use super::client::{Answer, Client, simple};
 use super::site::{database, put};
-use super::{Choices, Naming, Served};
+use super::{Choices, KEPT, Naming, Served};
 use crate::support::ground::Ground;
 use commonhold::Hold;
 use commonhold_net::files::LayoutKind;
@@ -10,7 +10,8 @@ use commonhold_net::files::store::{CacheKind, EvictionKind};
 use std::collections::HashMap;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -188,6 +189,67 @@ fn servers_that_share_a_cache_see_every_change() {
             change(&mut changing, &addresses, fresh);
             servers.into_iter().for_each(Served::finish);
             assert!(Hold::open(&path).unwrap().check().unwrap().ok);
+        }
+    }
+}
+
+/// Puts a file of this version into a directory that takes the place of the one that is served, in one way after the other.
+fn replace_directory(changing: &Changing, version: u32) {
+    let path = |name| changing.ground.path(name);
+    let (root, new, newer) = (path("root"), path("new"), path("newer"));
+    let build = |place: &Path| put(place, b"it", &Changing::contents(version), 0);
+    match version % 4 {
+        // What was built beside takes the place.
+        0 => {
+            build(&new);
+            fs::rename(&root, path("old")).unwrap();
+            fs::rename(&new, &root).unwrap();
+        }
+        // It is removed, then built anew.
+        1 => {
+            fs::remove_dir_all(&root).unwrap();
+            build(&root);
+        }
+        // A link comes, and leads elsewhere then.
+        2 => {
+            build(&new);
+            fs::remove_dir_all(&root).unwrap();
+            symlink("new", &root).unwrap();
+        }
+        _ => {
+            build(&newer);
+            symlink("newer", path("link")).unwrap();
+            fs::rename(path("link"), &root).unwrap();
+        }
+    }
+}
+
+#[test]
+fn another_directory_in_the_place_is_noticed() {
+    for choices in Choices::of_directories() {
+        // Files are kept in memory, and kept open.
+        for (fresh, most_kept) in [(Duration::ZERO, KEPT), (Duration::from_millis(100), 0)] {
+            let _naming = Naming::new((choices, fresh));
+            let mut changing = Changing::new(false);
+            let served = Served::new(choices, &changing.place(), |options| {
+                (options.fresh, options.most_kept) = (fresh, most_kept);
+            });
+            let mut clients = clients(&[served.address]);
+            all_see(&mut changing, &mut clients, None);
+            for version in 0..4 {
+                replace_directory(&changing, version);
+                sleep(fresh.max(SETTLED));
+                all_see(&mut changing, &mut clients, Some(version));
+                all_see(&mut changing, &mut clients, Some(version));
+                for client in &mut clients {
+                    assert_eq!(client.get("/other").status, 404);
+                }
+            }
+            fs::remove_file(changing.ground.path("root")).unwrap();
+            sleep(fresh);
+            // Nothing is there for the moment: what was there goes on.
+            all_see(&mut changing, &mut clients, Some(3));
+            served.finish();
         }
     }
 }

@@ -13,7 +13,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 /// How often a path is tried that is renamed all the while.
 const TRIES: usize = 16;
@@ -31,6 +31,8 @@ pub enum Symlinks {
 /// A directory, open; it stays the same one if it is renamed.
 #[derive(Debug)]
 pub struct Directory {
+    /// Where it was.
+    path: PathBuf,
     fd: OwnedFd,
     walk: Walk,
 }
@@ -50,14 +52,27 @@ impl Directory {
     /// # Errors
     /// Those of opening a directory.
     pub fn open(path: &Path, symlinks: Symlinks) -> io::Result<Directory> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = retry_on_intr(|| fs::open(path, flags, Mode::empty()))?;
+        let fd = open_itself(path)?;
         let walk = match symlinks {
             Symlinks::All => Walk::Anywhere,
             Symlinks::Inside if has_beneath(&fd) => Walk::Beneath,
             Symlinks::Inside => Walk::Parts,
         };
-        Ok(Directory { fd, walk })
+        Ok(Directory { path: path.to_owned(), fd, walk })
+    }
+
+    /// The directory that is under its path by now, if that is another one. `None` also if there is none, for the moment.
+    ///
+    /// # Errors
+    /// `PermissionDenied`; those of the system that say nothing about the path.
+    pub(crate) fn successor(&self) -> io::Result<Option<Directory>> {
+        let Some(there) = absent(fs::stat(&self.path))? else { return Ok(None) };
+        let this = fs::fstat(&self.fd)?;
+        if (there.st_dev, there.st_ino) == (this.st_dev, this.st_ino) {
+            return Ok(None);
+        }
+        let fd = absent(open_itself(&self.path))?;
+        Ok(fd.map(|fd| Directory { path: self.path.clone(), fd, walk: self.walk }))
     }
 
     /// The version of a regular file; `None` if there is none.
@@ -129,6 +144,11 @@ impl Directory {
     }
 }
 
+fn open_itself(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    retry_on_intr(|| fs::open(path, flags, Mode::empty()))
+}
+
 fn beneath(directory: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     fs::openat2(directory, path, flags, Mode::empty(), resolve)
@@ -167,9 +187,9 @@ fn is_regular(stat: &Stat) -> bool {
 }
 
 /// What says that there is no such file is no error.
-fn absent(resolved: Result<OwnedFd, Errno>) -> io::Result<Option<OwnedFd>> {
+fn absent<T>(resolved: Result<T, Errno>) -> io::Result<Option<T>> {
     match resolved {
-        Ok(fd) => Ok(Some(fd)),
+        Ok(found) => Ok(Some(found)),
         // XDEV and LOOP: it would lead out. NXIO: a FIFO or a device that nobody is behind. INVAL: no name for this file system.
         Err(
             Errno::NOENT
@@ -238,6 +258,26 @@ mod tests {
         assert!(directory.open_file(Path::new("inside")).unwrap().is_none());
         let (_dir, directory) = served(Walk::Anywhere);
         assert!(directory.open_file(Path::new("out")).unwrap().is_some());
+    }
+
+    #[test]
+    fn another_directory_under_the_path_is_its_successor() {
+        let (dir, directory) = served(Walk::Parts);
+        let (root, old) = (dir.path().join("root"), dir.path().join("old"));
+        assert!(directory.successor().unwrap().is_none(), "it is the same one");
+        std::fs::rename(&root, &old).unwrap();
+        assert!(directory.successor().unwrap().is_none(), "nothing is there");
+        std::fs::write(&root, "a file").unwrap();
+        assert!(directory.successor().unwrap().is_none(), "no directory is there");
+        std::fs::remove_file(&root).unwrap();
+        symlink("old", &root).unwrap();
+        assert!(directory.successor().unwrap().is_none(), "it is the same one by another path");
+        std::fs::remove_file(&root).unwrap();
+        std::fs::create_dir(&root).unwrap();
+        let successor = directory.successor().unwrap().expect("another one is there");
+        assert_eq!(successor.walk, Walk::Parts);
+        assert!(successor.look(Path::new("sub/file")).unwrap().is_none());
+        assert!(successor.successor().unwrap().is_none());
     }
 
     #[test]

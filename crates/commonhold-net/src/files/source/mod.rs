@@ -27,6 +27,9 @@ pub enum Coding {
 }
 
 impl Coding {
+    /// All, in the order of their numbers.
+    pub(crate) const ALL: [Coding; 3] = [Coding::Plain, Coding::Brotli, Coding::Gzip];
+
     /// The codings of the files beside, the better one first.
     pub const BESIDE: [Coding; 2] = [Coding::Brotli, Coding::Gzip];
 
@@ -99,6 +102,13 @@ pub trait Source {
     /// An open file: its contents stay readable while it lives, also if its name is gone.
     type Handle: Clone;
 
+    /// Goes on with another directory or database, if there is one under the path by now. Whether there was: then nothing that
+    /// was seen before counts.
+    ///
+    /// # Errors
+    /// Those of opening it; then the old one stays.
+    fn refresh(&self) -> io::Result<bool>;
+
     /// What is there under an id; `None` if nothing is.
     ///
     /// # Errors
@@ -110,6 +120,12 @@ pub trait Source {
     /// # Errors
     /// As [`look`](Self::look).
     fn open(&self, id: &[u8], coding: Coding) -> io::Result<Option<Opened<Self::Handle>>>;
+
+    /// The version of an open file by now: another one if it was written to.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn stamp(&self, handle: &Self::Handle) -> io::Result<Stamp>;
 
     /// Whether an id names a directory that has an id of its own, with a slash at the end.
     fn is_directory(&self, id: &[u8]) -> bool;

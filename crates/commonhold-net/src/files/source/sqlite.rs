@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A file's n-th chunk, 256 KiB of it, is at the place `number * 2^24 + n`. An import makes another database and renames it over
-//! the old one; who serves notices that at the next look. The old one stays open, and is sent from, as long as somebody has a file
+//! the old one; who serves notices that when it looks at the path again. The old one stays open, and is sent from, as long as somebody has a file
 //! of it.
 
 use super::directory::{Directory, identity, last_name};
@@ -55,13 +55,12 @@ struct Open {
 #[derive(Clone)]
 pub struct Row {
     number: i64,
-    bytes: u64,
+    stamp: Stamp,
     database: Rc<Open>,
 }
 
 struct Line {
     row: Row,
-    stamp: Stamp,
     name: Vec<u8>,
 }
 
@@ -79,15 +78,6 @@ impl Database {
         Ok(Database { path: path.to_owned(), open: RefCell::new(open) })
     }
 
-    /// Goes on with another database, if there is one under the name by now.
-    fn refresh(&self) -> io::Result<()> {
-        let now = identity(&self.path)?;
-        if now != self.open.borrow().identity {
-            *self.open.borrow_mut() = Rc::new(Open::new(&self.path)?);
-        }
-        Ok(())
-    }
-
     fn find(&self, id: &[u8], coding: Coding) -> io::Result<Option<Line>> {
         let open = self.open.borrow();
         let identity = open.identity;
@@ -95,18 +85,13 @@ impl Database {
         let mut find = open.connection.prepare_cached(FIND).map_err(failed)?;
         let line = find.query_row(params![id], |row| {
             let number: i64 = row.get(0)?;
-            let bytes = row.get::<_, i64>(1)? as u64;
             let stamp = Stamp {
                 file: mixed_numbers(&[identity.0, identity.1, number as u64]),
-                len: bytes,
+                len: row.get::<_, i64>(1)? as u64,
                 modified_ns: row.get::<_, i64>(2)?.into(),
                 changed_ns: row.get::<_, i64>(3)?.into(),
             };
-            Ok(Line {
-                row: Row { number, bytes, database: Rc::clone(&open) },
-                stamp,
-                name: row.get(4)?,
-            })
+            Ok(Line { row: Row { number, stamp, database: Rc::clone(&open) }, name: row.get(4)? })
         });
         line.optional().map_err(failed)
     }
@@ -135,15 +120,24 @@ fn not_ours(what: &str) -> io::Error {
 impl Source for Database {
     type Handle = Row;
 
+    fn refresh(&self) -> io::Result<bool> {
+        let is_another = identity(&self.path)? != self.open.borrow().identity;
+        if is_another {
+            *self.open.borrow_mut() = Rc::new(Open::new(&self.path)?);
+        }
+        Ok(is_another)
+    }
+
     fn look(&self, id: &[u8]) -> io::Result<Option<Found>> {
-        self.refresh()?;
-        let Some(plain) = self.find(id, Coding::Plain)? else { return Ok(None) };
+        let stamp = |coding| -> io::Result<Option<Stamp>> {
+            Ok(self.find(id, coding)?.map(|line| line.row.stamp))
+        };
+        let Some(plain) = stamp(Coding::Plain)? else { return Ok(None) };
         let beside = |coding| -> io::Result<Option<Stamp>> {
-            let stamp = self.find(id, coding)?.map(|line| line.stamp);
-            Ok(stamp.filter(|stamp| stamp.modified_ns >= plain.stamp.modified_ns))
+            Ok(stamp(coding)?.filter(|stamp| stamp.modified_ns >= plain.modified_ns))
         };
         let [brotli, gzip] = Coding::BESIDE;
-        Ok(Some(Found { plain: plain.stamp, beside: [beside(brotli)?, beside(gzip)?] }))
+        Ok(Some(Found { plain, beside: [beside(brotli)?, beside(gzip)?] }))
     }
 
     fn open(&self, id: &[u8], coding: Coding) -> io::Result<Option<Opened<Row>>> {
@@ -152,8 +146,13 @@ impl Source for Database {
             if line.name.ends_with(coding.suffix().as_bytes()) {
                 line.name.truncate(line.name.len() - coding.suffix().len());
             }
-            Opened { handle: line.row, stamp: line.stamp, name: line.name }
+            Opened { stamp: line.row.stamp, handle: line.row, name: line.name }
         }))
+    }
+
+    fn stamp(&self, handle: &Row) -> io::Result<Stamp> {
+        // Nobody writes to a database that is served.
+        Ok(handle.stamp)
     }
 
     fn is_directory(&self, _: &[u8]) -> bool {
@@ -161,7 +160,7 @@ impl Source for Database {
     }
 
     fn read(&self, handle: &Row, offset: u64, most: usize) -> io::Result<Vec<u8>> {
-        let end = handle.bytes.min(offset.saturating_add(most as u64));
+        let end = handle.stamp.len.min(offset.saturating_add(most as u64));
         let mut chunk = handle
             .database
             .connection

@@ -6,6 +6,7 @@ use crate::files::layout::Layout;
 use crate::files::stamp::Stamp;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 
 /// The files of a directory.
 pub struct FileTree {
-    directory: Arc<Directory>,
+    directory: RefCell<Arc<Directory>>,
     layout: Arc<dyn Layout>,
 }
 
@@ -21,14 +22,19 @@ impl FileTree {
     /// What the layout finds in the directory.
     #[must_use]
     pub fn new(directory: Arc<Directory>, layout: Arc<dyn Layout>) -> FileTree {
-        FileTree { directory, layout }
+        FileTree { directory: RefCell::new(directory), layout }
     }
+}
 
-    /// The file beside, unless it is older.
-    fn beside(&self, path: &Path, coding: Coding, plain: &Stamp) -> io::Result<Option<Stamp>> {
-        let stamp = self.directory.look(&coded(path, coding))?;
-        Ok(stamp.filter(|stamp| stamp.modified_ns >= plain.modified_ns))
-    }
+/// The file beside, unless it is older.
+fn beside(
+    directory: &Directory,
+    path: &Path,
+    coding: Coding,
+    plain: &Stamp,
+) -> io::Result<Option<Stamp>> {
+    let stamp = directory.look(&coded(path, coding))?;
+    Ok(stamp.filter(|stamp| stamp.modified_ns >= plain.modified_ns))
 }
 
 fn coded(path: &Path, coding: Coding) -> PathBuf {
@@ -40,23 +46,39 @@ fn coded(path: &Path, coding: Coding) -> PathBuf {
 impl Source for FileTree {
     type Handle = Arc<OwnedFd>;
 
+    fn refresh(&self) -> io::Result<bool> {
+        let successor = self.directory.borrow().successor()?;
+        let is_another = successor.is_some();
+        if let Some(successor) = successor {
+            *self.directory.borrow_mut() = Arc::new(successor);
+        }
+        Ok(is_another)
+    }
+
     fn look(&self, id: &[u8]) -> io::Result<Option<Found>> {
-        let Some(path) = self.layout.find(&self.directory, id)? else { return Ok(None) };
-        let Some(plain) = self.directory.look(&path)? else { return Ok(None) };
+        let directory = self.directory.borrow();
+        let Some(path) = self.layout.find(&directory, id)? else { return Ok(None) };
+        let Some(plain) = directory.look(&path)? else { return Ok(None) };
+        let beside = |coding| beside(&directory, &path, coding, &plain);
         let [brotli, gzip] = Coding::BESIDE;
-        let beside = [self.beside(&path, brotli, &plain)?, self.beside(&path, gzip, &plain)?];
-        Ok(Some(Found { plain, beside }))
+        Ok(Some(Found { plain, beside: [beside(brotli)?, beside(gzip)?] }))
     }
 
     fn open(&self, id: &[u8], coding: Coding) -> io::Result<Option<Opened<Arc<OwnedFd>>>> {
-        let Some(path) = self.layout.find(&self.directory, id)? else { return Ok(None) };
-        let opened = self.directory.open_file(&coded(&path, coding))?;
+        let directory = self.directory.borrow();
+        let Some(path) = self.layout.find(&directory, id)? else { return Ok(None) };
+        let opened = directory.open_file(&coded(&path, coding))?;
         Ok(opened.map(|(fd, stamp)| Opened { handle: fd.into(), stamp, name: last_name(&path) }))
     }
 
+    fn stamp(&self, handle: &Arc<OwnedFd>) -> io::Result<Stamp> {
+        Stamp::of_open(handle)
+    }
+
     fn is_directory(&self, id: &[u8]) -> bool {
-        let path = self.layout.find(&self.directory, id);
-        path.is_ok_and(|path| path.is_some_and(|path| self.directory.is_directory(&path)))
+        let directory = self.directory.borrow();
+        let path = self.layout.find(&directory, id);
+        path.is_ok_and(|path| path.is_some_and(|path| directory.is_directory(&path)))
     }
 
     fn read(&self, handle: &Arc<OwnedFd>, offset: u64, most: usize) -> io::Result<Vec<u8>> {
