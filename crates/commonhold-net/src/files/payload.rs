@@ -4,6 +4,7 @@
 //! The bytes belong to the value: they are on the heap, are never changed, and stay where they are when it is moved.
 #![allow(unsafe_code)]
 
+use super::stamp::Stamp;
 use crate::event::{FilePart, Outgoing};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -50,6 +51,15 @@ impl From<Arc<Box<[u8]>>> for Contents {
     }
 }
 
+/// What of a file is sent from where it is.
+#[derive(Debug)]
+struct Part {
+    file: Arc<OwnedFd>,
+    /// The version that is sent.
+    stamp: Stamp,
+    offset: u64,
+}
+
 /// Bytes on their way to a client: `head`, then a range of contents; or a part of a file.
 #[derive(Debug)]
 pub(crate) struct Payload {
@@ -57,7 +67,7 @@ pub(crate) struct Payload {
     contents: Option<Contents>,
     /// Of the contents.
     range: Range<usize>,
-    file: Option<(Arc<OwnedFd>, u64)>,
+    file: Option<Part>,
     /// Of head and range, or of the file's part.
     left: u64,
     /// Of head and range.
@@ -81,11 +91,19 @@ impl Payload {
         Payload { head, contents, range, file: None, left, sent: 0, followed: false }
     }
 
-    /// `len` bytes of a file from `offset` on.
-    pub(crate) fn file(file: Arc<OwnedFd>, offset: u64, len: u64) -> Payload {
+    /// `len` bytes of a file of this version, from `offset` on.
+    pub(crate) fn file(file: Arc<OwnedFd>, stamp: Stamp, offset: u64, len: u64) -> Payload {
         let mut payload = Payload::words(Vec::new());
-        (payload.file, payload.left) = (Some((file, offset)), len);
+        (payload.file, payload.left) = (Some(Part { file, stamp, offset }), len);
         payload
+    }
+
+    /// Whether it is of a file that was written to since: what was sent of it may be of several versions.
+    pub(crate) fn is_mixed(&self) -> bool {
+        let has_changed = |part: &Part| {
+            !Stamp::of_open(&part.file).is_ok_and(|now| now.has_contents_of(&part.stamp))
+        };
+        self.file.as_ref().is_some_and(has_changed)
     }
 
     /// The same, of which it is known that more follows at once.
@@ -103,8 +121,8 @@ impl Payload {
     pub(crate) fn advance(&mut self, len: usize) -> u64 {
         self.left = self.left.saturating_sub(len as u64);
         self.sent += len;
-        if let Some((_, offset)) = &mut self.file {
-            *offset += len as u64;
+        if let Some(part) = &mut self.file {
+            part.offset += len as u64;
         }
         self.left
     }
@@ -132,9 +150,9 @@ unsafe impl Outgoing for Payload {
     }
 
     fn file(&self) -> Option<FilePart<'_>> {
-        let (file, offset) = self.file.as_ref()?;
+        let part = self.file.as_ref()?;
         let len = usize::try_from(self.left).unwrap_or(usize::MAX);
-        Some(FilePart { file: file.as_fd(), offset: *offset, len })
+        Some(FilePart { file: part.file.as_fd(), offset: part.offset, len })
     }
 
     fn is_followed(&self) -> bool {

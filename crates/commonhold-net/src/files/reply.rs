@@ -388,7 +388,7 @@ fn push<F: Source>(
     range: Range<u64>,
     source: &F,
 ) -> io::Result<()> {
-    let handle = &file.handle;
+    let OpenFile { handle, stamp, .. } = file;
     let len = range.end - range.start;
     if len == 0 {
         reply.pieces.push_back(Piece::Ready(Payload::words(text)));
@@ -396,7 +396,7 @@ fn push<F: Source>(
         if !text.is_empty() {
             reply.pieces.push_back(Piece::Ready(Payload::words(text).followed()));
         }
-        reply.pieces.push_back(Piece::Ready(Payload::file(file, range.start, len)));
+        reply.pieces.push_back(Piece::Ready(Payload::file(file, *stamp, range.start, len)));
     } else {
         let first = next(source, handle, &range)?;
         let sent = first.len();

@@ -46,6 +46,12 @@ impl Stamp {
         Ok(Stamp::of(&rustix::fs::fstat(file)?))
     }
 
+    /// Whether a version of the same file has the same contents. When anything else changed does not count: a file that is
+    /// renamed, or whose name goes to another, stays as it is.
+    pub(crate) fn has_contents_of(&self, other: &Stamp) -> bool {
+        (self.len, self.modified_ns) == (other.len, other.modified_ns)
+    }
+
     /// When the contents last changed.
     #[must_use]
     pub fn modified(&self) -> SystemTime {
@@ -106,5 +112,13 @@ mod tests {
         // A time of modification can be set to anything.
         assert!(is_settled(0, at + 1, QUIET_NS + 1));
         assert!(!is_settled(0, at, QUIET_NS + 1));
+    }
+
+    #[test]
+    fn contents_are_the_same_whatever_the_file_is_called() {
+        let stamp = Stamp { file: 1, len: 1, modified_ns: 1, changed_ns: 1 };
+        assert!(Stamp { changed_ns: 2, ..stamp }.has_contents_of(&stamp));
+        assert!(!Stamp { modified_ns: 2, ..stamp }.has_contents_of(&stamp));
+        assert!(!Stamp { len: 2, ..stamp }.has_contents_of(&stamp));
     }
 }

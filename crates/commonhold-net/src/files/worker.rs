@@ -23,6 +23,7 @@ use super::source::Source;
 use super::store::Store;
 use crate::event::{Done, Driver, SocketId};
 use commonhold::{Log, LogLevel};
+use rustix::net::sockopt::set_socket_linger;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -389,6 +390,10 @@ where
         let Ok(len @ 1..) = result else { return self.broken(socket) };
         connection.answer.bytes += len as u64;
         self.counts.bytes += len as u64;
+        // Also after the last part: the client may not have received it yet.
+        if payload.is_mixed() {
+            return self.broken(socket);
+        }
         if payload.advance(len) > 0 {
             connection.deadline = self.desk.now + self.rules.patience.send;
             return self.driver.send(socket, payload);
@@ -399,10 +404,15 @@ where
         self.send_next(socket);
     }
 
-    /// Ends a connection whose answer cannot be sent to its end.
+    /// Ends a connection whose answer cannot be sent to its end, so that the client notices: the end of a stream would be the end
+    /// of the contents in the simple protocol.
     fn broken(&mut self, socket: SocketId) {
         self.counts.broken += 1;
         self.note(socket, " broken");
+        if let Some(connection) = self.driver.release(socket) {
+            // It can only fail because the peer is gone. What was sent and not received is thrown away when it is closed.
+            let _ = set_socket_linger(&connection, Some(Duration::ZERO));
+        }
         self.close(socket);
     }
 

@@ -13,6 +13,8 @@ pub struct Client {
     pub stream: TcpStream,
     /// Received and not looked at.
     heard: Vec<u8>,
+    /// The other side has said that not all of it is there.
+    is_reset: bool,
 }
 
 /// A response.
@@ -78,7 +80,7 @@ impl Client {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Client { stream, heard: Vec::new() }
+        Client { stream, heard: Vec::new(), is_reset: false }
     }
 
     #[track_caller]
@@ -113,7 +115,10 @@ impl Client {
         let read = self.stream.read(&mut self.heard[before..]);
         let len = match read {
             Ok(len) => len,
-            Err(error) if is_end(&error) => 0,
+            Err(error) if is_end(&error) => {
+                self.is_reset = true;
+                0
+            }
             Err(error) => panic!("it says nothing: {error}"),
         };
         self.heard.truncate(before + len);
@@ -133,11 +138,25 @@ impl Client {
         std::mem::replace(&mut self.heard, rest)
     }
 
+    /// Puts back what was taken.
+    pub fn put_back(&mut self, mut taken: Vec<u8>) {
+        taken.append(&mut self.heard);
+        self.heard = taken;
+    }
+
     /// Everything up to the end of the stream, which has to come.
     #[track_caller]
     pub fn rest(&mut self) -> Vec<u8> {
         while self.hear(64 << 10) > 0 {}
         std::mem::take(&mut self.heard)
+    }
+
+    /// Everything up to the end of the stream, which has to come in such a way that it is none of what was said.
+    #[track_caller]
+    pub fn rest_of_reset(&mut self) -> Vec<u8> {
+        let rest = self.rest();
+        assert!(self.is_reset, "the end, as if it were all");
+        rest
     }
 
     /// The head of the next answer; `None` if the stream has ended.

@@ -1,4 +1,4 @@
-//! A thousand connections, files of a gibibyte, files that shrink while they are sent.
+//! A thousand connections, files of a gibibyte, files that change while they are sent.
 
 use super::client::{Client, get, request};
 use super::site::{LARGE, Site, bytes, database};
@@ -128,12 +128,29 @@ const AFTER: usize = 100_000;
 fn what_shrinks_while_it_is_sent_ends_the_connection() {
     for choices in Choices::of_directories() {
         let changed = Changed::new(choices);
-        for heard in changed.while_sent(|path, _| {
+        let after = &changed.before[..AFTER];
+        for mut client in changed.while_sent(after, |path, _| {
             File::options().write(true).open(path).unwrap().set_len(AFTER as u64).unwrap();
         }) {
-            // What was on its way already may come still; nothing else.
+            // What was received already is there still; nothing else.
+            let heard = client.rest_of_reset();
+            let len = heard.len().min(AFTER);
             assert!(heard.len() < BEFORE, "it got all");
-            assert!(heard[..AFTER] == changed.before[..AFTER]);
+            assert!(heard[..len] == after[..len]);
+        }
+        changed.served.finish();
+    }
+}
+
+/// A file that is written to while it is being sent, and has other contents of the same length then.
+#[test]
+fn what_is_rewritten_while_it_is_sent_ends_the_connection() {
+    for choices in Choices::of_directories() {
+        let (changed, after) = (Changed::new(choices), bytes(b"other", BEFORE));
+        for mut client in changed.while_sent(&after, |path, _| {
+            File::options().write(true).open(path).unwrap().write_all_at(&after, 0).unwrap();
+        }) {
+            assert!(client.rest_of_reset().len() < BEFORE, "it got all");
         }
         changed.served.finish();
     }
@@ -144,17 +161,19 @@ fn what_shrinks_while_it_is_sent_ends_the_connection() {
 fn what_is_replaced_while_it_is_sent_is_sent_on() {
     for choices in Choices::some() {
         let changed = Changed::new(choices);
-        for heard in changed.while_sent(|path, root| {
-            fs::write(root.join("new"), &changed.before[..AFTER]).unwrap();
+        let after = &changed.before[..AFTER];
+        for mut client in changed.while_sent(after, |path, root| {
+            fs::write(root.join("new"), after).unwrap();
             fs::rename(root.join("new"), path).unwrap();
         }) {
+            let heard = client.rest();
             assert!(heard == changed.before, "{} bytes", heard.len());
         }
         changed.served.finish();
     }
 }
 
-/// A server of a large file, which becomes shorter.
+/// A server of a large file, which changes.
 struct Changed {
     ground: Ground,
     served: Served,
@@ -174,8 +193,9 @@ impl Changed {
         Changed { ground, served, before, _naming: naming }
     }
 
-    /// What clients hear while whose answers are on their way the file is changed, then its database.
-    fn while_sent(&self, change: impl FnOnce(&Path, &Path)) -> Vec<Vec<u8>> {
+    /// Clients while whose answers are on their way the file is changed to `after`, then its database; what they have heard of
+    /// the file is put back.
+    fn while_sent(&self, after: &[u8], change: impl FnOnce(&Path, &Path)) -> Vec<Client> {
         let mut clients: Vec<_> = (0..6).map(|_| Client::narrow(self.served.address)).collect();
         let (some, others) = clients.split_at_mut(3);
         some.iter_mut()
@@ -190,10 +210,10 @@ impl Changed {
         // Who looks now sees what there is now.
         for _ in 0..20 {
             let answer = get(self.served.address, "/it.bin");
-            assert!(answer.status == 200 && answer.body == self.before[..AFTER]);
+            assert!(answer.status == 200 && answer.body == after);
         }
-        let rest = |(client, begun): (&mut Client, Vec<u8>)| [begun, client.rest()].concat();
-        clients.iter_mut().zip(begun).map(rest).collect()
+        clients.iter_mut().zip(begun).for_each(|(client, begun)| client.put_back(begun));
+        clients
     }
 }
 
