@@ -377,7 +377,8 @@ fn is_old(head: &Head<'_>, keep: bool) -> bool {
     keep && head.is_old
 }
 
-/// Appends words and a range of a file of the source.
+/// Appends words and a range of a file of the source. Where the kernel cannot send from it, what the answer begins with is read at
+/// once, so that it is known whether there is an answer; what follows is read when it is its turn.
 ///
 /// # Errors
 /// Those of reading it; if it has ended before the range.
@@ -385,7 +386,7 @@ fn push<F: Source>(
     reply: &mut Reply<F::Handle>,
     text: Vec<u8>,
     file: &OpenFile<F::Handle>,
-    range: Range<u64>,
+    mut range: Range<u64>,
     source: &F,
 ) -> io::Result<()> {
     let OpenFile { handle, stamp, .. } = file;
@@ -398,11 +399,17 @@ fn push<F: Source>(
         }
         reply.pieces.push_back(Piece::Ready(Payload::file(file, *stamp, range.start, len)));
     } else {
-        let first = next(source, handle, &range)?;
+        let first = match reply.pieces.is_empty() {
+            true => next(source, handle, &range)?,
+            false => Vec::new(),
+        };
         let sent = first.len();
-        reply.pieces.push_back(Piece::Ready(Payload::contents(text, first.into(), 0..sent)));
-        let range = range.start + sent as u64..range.end;
-        if !range.is_empty() {
+        range.start += sent as u64;
+        let words = Payload::contents(text, first.into(), 0..sent);
+        if range.is_empty() {
+            reply.pieces.push_back(Piece::Ready(words));
+        } else {
+            reply.pieces.push_back(Piece::Ready(words.followed()));
             reply.pieces.push_back(Piece::Open { handle: handle.clone(), range });
         }
     }
@@ -428,4 +435,71 @@ pub(crate) fn next<F: Source>(
 
 fn is_busy(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::source::{Found, Opened};
+    use super::super::stamp::Stamp;
+    use super::*;
+    use crate::files::http::answer::Facts;
+    use std::cell::Cell;
+    use std::os::fd::OwnedFd;
+
+    /// A file that the kernel cannot send from; counts bytes that are read.
+    #[derive(Default)]
+    struct Counting(Cell<usize>);
+
+    impl Source for Counting {
+        type Handle = ();
+
+        fn refresh(&self) -> io::Result<bool> {
+            Ok(false)
+        }
+
+        fn look(&self, _: &[u8]) -> io::Result<Option<Found>> {
+            Ok(None)
+        }
+
+        fn open(&self, _: &[u8], _: Coding) -> io::Result<Option<Opened<()>>> {
+            Ok(None)
+        }
+
+        fn stamp(&self, (): &()) -> io::Result<Stamp> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn is_directory(&self, _: &[u8]) -> bool {
+            false
+        }
+
+        fn read(&self, (): &(), _: u64, most: usize) -> io::Result<Vec<u8>> {
+            self.0.set(self.0.get() + most);
+            Ok(vec![0; most])
+        }
+
+        fn file((): &()) -> Option<Arc<OwnedFd>> {
+            None
+        }
+    }
+
+    #[test]
+    fn of_several_ranges_the_first_is_read_at_once() {
+        const LEN: u64 = 1 << 30;
+        let stamp = Stamp { file: 1, len: LEN, modified_ns: 1, changed_ns: 1 };
+        let (kind, modified, coding) = ("", stamp.modified(), Coding::Plain);
+        let lines = Lines::new(&Facts { len: LEN, kind, etag: 0, modified, coding, varies: false });
+        let (file, source) = (OpenFile { handle: (), stamp, lines }, Counting::default());
+        let mut reply = Reply::of(206, true);
+        for at in 0..16 {
+            let range = at << 20..(at + 1) << 20;
+            push(&mut reply, b"words".to_vec(), &file, range, &source).unwrap();
+        }
+        assert_eq!(source.0.get(), AT_ONCE);
+        let left = reply.pieces.iter().map(|piece| match piece {
+            Piece::Ready(_) => 0,
+            Piece::Open { range, .. } => range.end - range.start,
+        });
+        assert_eq!(left.sum::<u64>(), (16 << 20) - AT_ONCE as u64);
+    }
 }
