@@ -279,14 +279,14 @@ fn who_waits_for_one_that_is_stopped_can_give_up() {
     let ground = Ground::memory();
     let (path, shape) = (ground.path("it.hold"), Shape::General);
     let make = || Hold::open_or_create(&path).unwrap();
-    let options = || QueueOptions::new(4, 8);
+    let options = || QueueOptions::new(4, 8).queues(["free", "lost"]).orphans("lost");
     Child::run("preparation", || {
         let hold = make();
         hold.map("it", shape.options()).unwrap().set(shape.key(1), shape.value(1, 1)).unwrap();
         drop(hold.queue("moving", options()).unwrap());
     })
     .finish();
-    for step in ["write.locked", "pull.held", "freeze.closed", "create.filled"] {
+    for step in ["write.locked", "pull.held", "push.written", "freeze.closed", "create.filled"] {
         let mut victim = Child::run(format!("stopped at {step}"), || {
             let hold = make();
             let map = hold.open_map("it").unwrap();
@@ -323,6 +323,16 @@ fn who_waits_for_one_that_is_stopped_can_give_up() {
                 }
                 "pull.held" => {
                     told(hold.open_queue("moving").unwrap().named("free").unwrap().pull().map(drop))
+                }
+                "push.written" => {
+                    let queue = hold.open_queue("moving").unwrap();
+                    let free = queue.named("free").unwrap();
+                    let element = free.pull().unwrap().unwrap();
+                    let (element, error) = free.try_push(element).unwrap_err();
+                    told(Err(error));
+                    let (element, error) = free.try_push_pull(element, free).unwrap_err();
+                    told(Err(error));
+                    element.write(0, b"in hand").unwrap();
                 }
                 "freeze.closed" => {
                     told(map.set(shape.key(1), shape.value(1, 9)).map(drop));

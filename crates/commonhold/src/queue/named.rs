@@ -35,6 +35,21 @@ impl Extend<u32> for One {
     }
 }
 
+/// It was pushed, or is given back with the error.
+#[inline]
+fn out_of_hand<'e, T>(
+    element: Element<'e>,
+    moved: Result<T>,
+) -> std::result::Result<T, (Element<'e>, Error)> {
+    match moved {
+        Ok(done) => {
+            element.forget();
+            Ok(done)
+        }
+        Err(error) => Err((element, error)),
+    }
+}
+
 impl fmt::Debug for NamedQueue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fields = &mut f.debug_struct("NamedQueue");
@@ -70,11 +85,17 @@ impl<'q> NamedQueue<'q> {
     /// where a dropped one goes: to the orphans.
     #[inline]
     pub fn push(&self, element: Element<'_>) -> Result<()> {
-        let lane = self.queue.enter()?;
-        self.push_in(&lane, &element)?;
-        drop(lane);
-        element.forget();
-        Ok(())
+        self.try_push(element).map_err(|(_, error)| error)
+    }
+
+    /// The same, but after an error the element comes back with it: still in hand, to be pushed again.
+    #[inline]
+    pub fn try_push<'e>(
+        &self,
+        element: Element<'e>,
+    ) -> std::result::Result<(), (Element<'e>, Error)> {
+        let pushed = self.queue.enter().and_then(|lane| self.push_in(&lane, &element));
+        out_of_hand(element, pushed)
     }
 
     #[inline]
@@ -110,13 +131,24 @@ impl<'q> NamedQueue<'q> {
         element: Element<'_>,
         from: NamedQueue<'q>,
     ) -> Result<Option<Element<'q>>> {
+        self.try_push_pull(element, from).map_err(|(_, error)| error)?
+    }
+
+    /// The same, but after an error of the push the element comes back with it, still in hand, and nothing was moved. What the
+    /// pull gave is inside.
+    pub fn try_push_pull<'e>(
+        &self,
+        element: Element<'e>,
+        from: NamedQueue<'q>,
+    ) -> std::result::Result<Result<Option<Element<'q>>>, (Element<'e>, Error)> {
         if !self.queue.is_same(from.queue) {
-            return Err(self.foreign());
+            return Err((element, self.foreign()));
         }
-        let lane = self.queue.enter()?;
-        self.push_in(&lane, &element)?;
-        element.forget();
-        from.pull_in(&lane)
+        let moved = self.queue.enter().and_then(|lane| {
+            self.push_in(&lane, &element)?;
+            Ok(from.pull_in(&lane))
+        });
+        out_of_hand(element, moved)
     }
 
     /// Waits for an element for `timeout` at most; `None` if there was none. Sleeps, and costs no processor time.
