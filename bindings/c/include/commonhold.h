@@ -595,7 +595,8 @@ typedef struct ch_queue_options {
     const char *orphans; /* one of them; NULL: the first, where all elements begin */
 } ch_queue_options;
 
-/* An element in hand. Pass it on as it is; the numbers are the library's. A copy of it is the same element. */
+/* An element in hand. Pass it on as it is; the numbers are the library's. A copy of it is the same element. It moves between
+ * the queues of the one that it was pulled from. */
 typedef struct ch_element {
     void *data;     /* its bytes: on a cache line, or else a multiple of 8 */
     size_t len;     /* how many: element_bytes */
@@ -633,9 +634,10 @@ int ch_queue_name_of(const ch_queue *queue, uint32_t number, ch_slice *name, ch_
 /* How many elements are in it, a moment ago. */
 int ch_queue_len(const ch_queue *queue, uint32_t number, uint64_t *len, ch_error *error);
 
-/* Puts an element in hand at the end of a queue, and wakes who waits for it. Whatever the result, the element must not be
- * touched any more, except after CH_INVALID: it is not in this process's hand (it was pushed before, say). After another
- * error it goes to the orphans. Pushing one element from two threads at the same time is a fault of the program. */
+/* Puts an element in hand at the end of a queue, and wakes who waits for it. It must not be touched any more then. After an
+ * error it is where it was: in hand, to be pushed again or let go, unless it was not before. Errors: CH_INVALID if it is not
+ * in this process's hand (it was pushed before, say), or is another queue's, or there is no queue of this number; CH_TIMED_OUT
+ * after the hold's lock_timeout_ns; as writing. Pushing one element from two threads at the same time is a fault of the program. */
 int ch_queue_push(const ch_queue *queue, uint32_t number, const ch_element *element, ch_error *error);
 
 /* Takes the element at the front. CH_NONE: the queue is empty (now, or for so long). */
@@ -644,12 +646,12 @@ int ch_queue_pull_timeout(const ch_queue *queue, uint32_t number, uint64_t timeo
                           ch_error *error);
 
 /* Pushes to one queue, then pulls from another (or the same), for little more than the price of one. CH_NONE: pushed, and
- * nothing was there to be pulled. */
+ * nothing was there to be pulled, or it could not be (ch_queue_pull() says why). Errors: those of pushing. */
 int ch_queue_push_pull(const ch_queue *queue, uint32_t to, const ch_element *element, uint32_t from,
                        ch_element *pulled, ch_error *error);
 
-/* Many for the price of one. Pushing keeps the order; errors as for one, and CH_INVALID (nothing was moved) if one is there
- * twice. Pulling takes at most `most`; `count` gets how many. CH_NONE: none. */
+/* Many for the price of one. Pushing keeps the order; errors as for one, and CH_INVALID if one is there twice; after an error
+ * nothing was moved. Pulling takes at most `most`; `count` gets how many. CH_NONE: none. */
 int ch_queue_push_many(const ch_queue *queue, uint32_t number, const ch_element *elements, size_t count,
                        ch_error *error);
 int ch_queue_pull_many(const ch_queue *queue, uint32_t number, ch_element *elements, size_t most, size_t *count,

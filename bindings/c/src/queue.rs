@@ -6,7 +6,7 @@ use crate::border::take::Plain;
 use crate::border::{
     Answer, Give, Many, Name, NewHandle, OutBytes, Owned, Ref, Take, View, invalid, yes,
 };
-use commonhold::{Batch, Bell, Element, Hold, NamedQueue, Queue, QueueOptions, Result};
+use commonhold::{Batch, Bell, Element, Error, Hold, NamedQueue, Queue, QueueOptions, Result};
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
 
@@ -83,8 +83,27 @@ fn named(queue: &Queue, number: u32) -> Result<NamedQueue<'_>> {
 
 #[inline]
 fn take<'q>(queue: &'q Queue, element: &Take<InHand>) -> Result<Element<'q>> {
-    let InHand { id, owner, .. } = element.needed("element")?;
-    queue.element((id, owner))
+    taken(queue, &element.needed("element")?)
+}
+
+/// # Errors
+/// `Invalid` if it is not in hand, or is another queue's: numbers and owners are the same in all queues of a hold, addresses
+/// are not.
+#[inline]
+fn taken<'q>(queue: &'q Queue, InHand { data, id, owner, .. }: &InHand) -> Result<Element<'q>> {
+    let element = queue.element((*id, *owner))?;
+    if element.as_ptr().cast() == *data {
+        return Ok(element);
+    }
+    element.into_raw();
+    Err(invalid(format!("queue '{}': element {id} is another queue's", queue.name())))
+}
+
+/// What was not pushed stays in the caller's hand.
+#[cold]
+fn kept((element, error): (Element<'_>, Error)) -> Error {
+    element.into_raw();
+    error
 }
 
 #[inline]
@@ -117,14 +136,31 @@ fn give_many(out: &Give<InHand>, count: &Give<usize>, mut batch: Batch<'_>) -> A
 }
 
 /// # Errors
-/// `Invalid` if one is there twice: it would be in two places.
-fn all_different(elements: &[InHand]) -> Result<()> {
+/// `Invalid` if one is there twice, for it would be in two places; if they are not all in the same hand.
+fn movable_at_once(elements: &[InHand]) -> Result<()> {
     let mut ids: Vec<u32> = elements.iter().map(|element| element.id).collect();
     ids.sort_unstable();
-    match ids.windows(2).find(|two| two[0] == two[1]) {
-        Some(two) => Err(invalid(format!("element {} is there twice", two[0]))),
+    if let Some(two) = ids.windows(2).find(|two| two[0] == two[1]) {
+        return Err(invalid(format!("element {} is there twice", two[0])));
+    }
+    match elements.windows(2).find(|two| two[0].owner != two[1].owner) {
+        Some(two) => Err(invalid(format!(
+            "elements {} and {} are not in the same hand",
+            two[0].id, two[1].id
+        ))),
         None => Ok(()),
     }
+}
+
+/// Pushes all of them, or none.
+fn push_all<'q>(
+    batch: &mut Batch<'q>,
+    queue: &'q Queue,
+    to: NamedQueue<'_>,
+    elements: &[InHand],
+) -> Result<()> {
+    elements.iter().try_for_each(|element| batch.add(taken(queue, element)?))?;
+    to.push_many(batch)
 }
 
 export! {
@@ -194,7 +230,7 @@ export! {
 
     fn ch_queue_push(queue: Ref<Queue>, number: u32, element: Take<InHand>) {
         let queue = queue.get()?;
-        named(queue, number)?.push(take(queue, &element)?)?;
+        named(queue, number)?.try_push(take(queue, &element)?).map_err(kept)?;
         Ok(yes(true))
     }
 
@@ -212,18 +248,22 @@ export! {
         pulled.needed("element")?;
         let queue = queue.get()?;
         let (to, from) = (named(queue, to)?, named(queue, from)?);
-        give(&pulled, to.push_pull(take(queue, &element)?, from)?)
+        let found = to.try_push_pull(take(queue, &element)?, from).map_err(kept)?;
+        // An error says that nothing was pushed. What is wrong with the other end the next pull says.
+        give(&pulled, found.unwrap_or_default())
     }
 
     fn ch_queue_push_many(queue: Ref<Queue>, number: u32, elements: Many<InHand>, count: usize) {
         let (queue, elements) = (queue.get()?, elements.all(count)?);
-        all_different(elements)?;
+        movable_at_once(elements)?;
         let to = named(queue, number)?;
-        let found: Result<Vec<Element<'_>>> =
-            elements.iter().map(|element| queue.element((element.id, element.owner))).collect();
         let mut batch = queue.batch();
-        found?.into_iter().try_for_each(|element| batch.add(element))?;
-        to.push_many(&mut batch)?;
+        let pushed = push_all(&mut batch, queue, to, elements);
+        // What was not pushed stays in the caller's hand.
+        while let Some(element) = batch.pop() {
+            element.into_raw();
+        }
+        pushed?;
         Ok(yes(true))
     }
 

@@ -52,6 +52,33 @@ TEST(queue_elements_move) {
     ch_hold_free(hold);
 }
 
+TEST(queue_elements_that_cannot_be_pushed_stay_in_hand) {
+    ch_hold *hold = new_hold();
+    ch_queue *queue = new_queue(hold, 3), *another;
+    ch_queue_options options = {.elements = 3, .element_bytes = 64};
+    ch_element elements[3], theirs, other;
+    uint64_t len;
+    DONE(ch_hold_queue(hold, "another", &options, &another, &E));
+    for (int i = 0; i < 3; i++) DONE(ch_queue_pull(queue, 0, &elements[i], &E));
+    for (int i = 0; i < 3; i++) DONE(ch_queue_pull(another, 0, &theirs, &E)); /* The same numbers, the same hand. */
+    CHECK(theirs.id == elements[2].id && theirs.owner == elements[2].owner);
+    FAILS(CH_INVALID, "number 9", ch_queue_push(queue, 9, &elements[0], &E));
+    FAILS(CH_INVALID, "another queue's", ch_queue_push(queue, 0, &theirs, &E));
+    FAILS(CH_INVALID, "another queue's", ch_queue_push_pull(queue, 0, &theirs, 0, &other, &E));
+    FAILS(CH_INVALID, "another queue's", ch_queue_let_go(queue, &theirs, &E));
+    other = elements[2], elements[2] = theirs;
+    FAILS(CH_INVALID, "another queue's", ch_queue_push_many(queue, 0, elements, 3, &E));
+    elements[2] = other;
+    DONE(ch_queue_len(queue, 0, &len, &E));
+    CHECK(len == 0);
+    DONE(ch_queue_push_many(queue, 0, elements, 3, &E));
+    DONE(ch_queue_push(another, 0, &theirs, &E));
+    ch_queue_free(another);
+    ch_queue_free(queue);
+    whole(hold);
+    ch_hold_free(hold);
+}
+
 TEST(queue_batches) {
     enum { COUNT = 50 };
     ch_hold *hold = new_hold();

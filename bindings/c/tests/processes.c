@@ -83,6 +83,49 @@ TEST(processes_what_a_killed_one_had_in_hand_comes_back) {
     ch_hold_free(hold);
 }
 
+TEST(processes_an_element_stays_in_hand_if_a_stopped_one_is_in_the_way) {
+    ch_hold *hold, *made = new_hold();
+    const char *const names[] = {"free", "lost"};
+    ch_queue_options options = {3, 8, names, 2, "lost"};
+    ch_hold_options hasty = {.lock_timeout_ns = 2000000};
+    ch_element element;
+    ch_queue *queue;
+    ch_error error;
+    int code = CH_OK;
+    DONE(ch_hold_queue(made, "it", &options, &queue, &E));
+    ch_queue_free(queue);
+    ch_hold_free(made);
+    pid_t child = fork();
+    if (child == 0) {
+        DONE(ch_hold_open_queue(open_again(), "it", &queue, &E));
+        for (;;) {
+            if (ch_queue_pull(queue, 0, &element, &error) == CH_OK) DONE(ch_queue_push(queue, 0, &element, &E));
+        }
+    }
+    DONE(ch_hold_open(place("it.hold"), &hasty, &hold, &E));
+    DONE(ch_hold_open_queue(hold, "it", &queue, &E));
+    while (code != CH_TIMED_OUT) { /* Until it is stopped in the middle of a push. */
+        while (ch_queue_pull(queue, 0, &element, &error) != CH_OK) usleep(100);
+        kill(child, SIGSTOP);
+        CHECK(waitpid(child, NULL, WUNTRACED) == child);
+        code = ch_queue_push(queue, 0, &element, &error);
+        CHECK(code == CH_OK || code == CH_TIMED_OUT);
+        if (code == CH_OK) kill(child, SIGCONT);
+    }
+    memcpy(element.data, "in hand", 8);
+    ANSWERS(CH_TIMED_OUT, ch_queue_push(queue, 0, &element, &E));
+    ANSWERS(CH_TIMED_OUT, ch_queue_push_pull(queue, 0, &element, 0, &element, &E));
+    ANSWERS(CH_TIMED_OUT, ch_queue_push_many(queue, 0, &element, 1, &E));
+    kill(child, SIGCONT);
+    CHECK(memcmp(element.data, "in hand", 8) == 0);
+    DONE(ch_queue_push(queue, 0, &element, &E));
+    killed(child);
+    ch_queue_free(queue);
+    DONE(ch_hold_sweep(hold, NULL, &E));
+    whole(hold);
+    ch_hold_free(hold);
+}
+
 TEST(processes_a_killed_producer_has_a_successor) {
     ch_hold *hold = new_hold();
     ch_channel *channel;

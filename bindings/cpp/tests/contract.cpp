@@ -211,6 +211,14 @@ TEST_F(Ground, QueuesMoveElements) {
     full.push_many(batch);
     EXPECT_TRUE(batch.empty() && full.size() == 4);
     EXPECT_FALSE(free.push_pull(std::move(*full.pull()), free)->bytes().empty());
+    ch::queue another = hold.queue("another", {.elements = 4, .element_bytes = 64});
+    element = free.pull();
+    std::vector<ch::element> theirs; // In this hand is what has the element's number there, too.
+    while (auto one = another["free"].pull()) theirs.push_back(std::move(*one));
+    EXPECT_THROW(another["free"].push(std::move(*element)), ch::invalid);
+    EXPECT_THROW(another["free"].push_pull(std::move(*element), free), ch::invalid);
+    full.push(std::move(*element)); // Neither had taken it.
+    EXPECT_THROW(full.push(std::move(*element)), ch::invalid);
     EXPECT_THROW(queue["none"], ch::not_found);
     EXPECT_THROW((free.pull()->as<std::array<char, 65>>()), ch::invalid);
 }

@@ -19,8 +19,8 @@ struct queue_options {
 
 class queue;
 
-// An element in hand. Pushing takes it; destroyed without that, it goes to the queue for orphans, as what a killed process
-// had does. Must not outlive its queue.
+// An element in hand. Pushing takes it, unless it fails; destroyed without that, it goes to the queue for orphans, as what a
+// killed process had does. Must not outlive its queue.
 class element {
 public:
     element(element &&other) noexcept : queue_(std::exchange(other.queue_, nullptr)), raw_(other.raw_) {}
@@ -49,6 +49,10 @@ private:
     friend class batch;
     friend class named_queue;
     element(const ch_queue *queue, ch_element raw) noexcept : queue_(queue), raw_(raw) {}
+    const ch_element *in_hand() const {
+        if (!queue_) detail::fail(CH_INVALID, "the element is not in hand: it was pushed or moved away before");
+        return &raw_;
+    }
 
     const ch_queue *queue_;
     ch_element raw_;
@@ -95,10 +99,10 @@ public:
         detail::call(ch_queue_len, queue_, number_, &len);
         return len;
     }
+    // After an error the element is in hand as before.
     void push(element &&pushed) const {
-        ch_element raw = pushed.raw_;
-        std::exchange(pushed.queue_, nullptr);
-        detail::call(ch_queue_push, queue_, number_, &raw);
+        detail::call(ch_queue_push, queue_, number_, pushed.in_hand());
+        pushed.queue_ = nullptr;
     }
     std::optional<element> pull() const {
         ch_element raw;
@@ -112,13 +116,16 @@ public:
             return std::nullopt;
         return element(queue_, raw);
     }
+    // The same holds here; what the pull alone is in the way of is nullopt.
     std::optional<element> push_pull(element &&pushed, named_queue from) const {
-        ch_element raw = pushed.raw_, pulled;
-        std::exchange(pushed.queue_, nullptr);
-        if (!detail::call(ch_queue_push_pull, queue_, number_, &raw, from.number_, &pulled)) return std::nullopt;
+        if (from.queue_ != queue_) detail::fail(CH_INVALID, "the two are not named queues of one queue");
+        ch_element pulled;
+        bool found = detail::call(ch_queue_push_pull, queue_, number_, pushed.in_hand(), from.number_, &pulled);
+        pushed.queue_ = nullptr;
+        if (!found) return std::nullopt;
         return element(queue_, pulled);
     }
-    // All of it, in its order; it is empty afterwards.
+    // All of it, in its order; it is empty afterwards. After an error it is as before.
     void push_many(batch &all) const {
         detail::call(ch_queue_push_many, queue_, number_, all.raw_.data(), all.raw_.size());
         all.raw_.clear();
