@@ -33,6 +33,17 @@ class ContractMessagesTest < Minitest::Test
     assert_kind_of Hash, queue.stat
   end
 
+  def test_an_element_is_of_its_queue
+    one, other = %w[one other].map { |name| @hold.queue(name, elements: 1, element_bytes: 8) }
+    element, its_double = one.pull, other.pull
+    assert_equal element.id, its_double.id
+    assert_raises(Commonhold::InvalidError) { other.push(0, element) }
+    assert_raises(Commonhold::InvalidError) { one.push(9, element) }
+    assert_equal [0, 0, true], [one.size, other.size, element.in_hand?]
+    @hold.queue("one").push(0, element)
+    assert_equal [1, 0, false], [one.size, other.size, element.in_hand?]
+  end
+
   def test_elements_nobody_refers_to_are_orphans
     queue = @hold.queue("q", elements: 4, element_bytes: 8)
     held = queue.pull

@@ -75,6 +75,67 @@ class ProcessesTest < Minitest::Test
     assert_equal 8, queue.pull(timeout: 20).size
   end
 
+  def test_a_push_waits_for_a_stopped_process_or_leaves_the_element_in_hand
+    patient, hasty = queues_of_the_patient_and_the_hasty
+    mine = patient.pull
+    elements = Array.new(30) { hasty.pull_many(:free, 64) }.flatten
+    stop_a_mover_in_the_way(patient) { hasty.push(:free, elements.last) && elements.pop }
+    assert_equal "in hand", elements.last.write("in hand").read(0, 7)
+    when_it_goes_on { patient.push(:free, mine) }
+    refute_predicate mine, :in_hand?
+  ensure
+    end_the_mover
+  end
+
+  def test_a_pull_waits_for_a_stopped_process
+    patient, hasty = queues_of_the_patient_and_the_hasty
+    elements = []
+    %i[pull try_pull].each do |pull|
+      stop_a_mover_in_the_way(patient) { elements << hasty.try_pull }
+      element = when_it_goes_on { patient.public_send(pull) }
+      assert_predicate element, :in_hand?
+      end_the_mover
+    end
+    stop_a_mover_in_the_way(patient) { elements << hasty.try_pull }
+    assert_equal 3, (when_it_goes_on { patient.pull_many(:free, 3) }).size
+  ensure
+    end_the_mover
+  end
+
+  def queues_of_the_patient_and_the_hasty
+    options = { elements: 4000, element_bytes: 8, queues: %w[free lost], orphans: "lost" }
+    [@hold, Commonhold.open(@path, lock_timeout: 0.001)].map { |hold| hold.queue("q", **options) }
+  end
+
+  # Stops a child that moves elements all the time, until it is in the middle of a move and the block raises.
+  def stop_a_mover_in_the_way(queue)
+    @mover = child { queue.push(:free, queue.pull) while true }
+    await("a stop in the middle") do
+      Process.kill(:STOP, @mover)
+      Process.wait(@mover, Process::WUNTRACED)
+      yield
+      Process.kill(:CONT, @mover)
+      sleep(0.0001) && false
+    rescue Commonhold::TimedOutError
+      true
+    end
+  end
+
+  # Runs the block in a thread, which has to wait for the mover; gives its value.
+  def when_it_goes_on(&block)
+    thread = Thread.new(&block)
+    await("the thread") { thread.status == "sleep" }
+    sleep(0.02)
+    assert_predicate thread, :alive?
+    Process.kill(:CONT, @mover)
+    thread.value
+  end
+
+  def end_the_mover
+    Process.kill(:KILL, @mover)
+    Process.wait(@mover)
+  end
+
   def test_a_channel_between_processes
     channel = @hold.channel("c", ring_bytes: 1 << 14)
     consumer = channel.consumer

@@ -71,15 +71,19 @@ static VALUE for_locks(VALUE data) {
 
 static VALUE for_data(VALUE data) {
     struct guarded *guarded = (struct guarded *)data;
-    uint64_t begin = now_ns(), gone = 0;
+    struct call *call = guarded->call;
+    uint64_t begin = now_ns(), gone = 0, looked = begin; /* looked: when no lock was in the way */
     do {
         uint64_t left = guarded->limit_ns - gone;
-        guarded->call->number = left < WAIT_SLICE_NS ? left : WAIT_SLICE_NS;
-        run_away(guarded->call);
-        if (guarded->call->result != CH_NONE) return Qnil;
+        call->number = left < WAIT_SLICE_NS ? left : WAIT_SLICE_NS;
+        run_away(call);
+        uint64_t now = now_ns();
+        if (call->result == CH_NONE) looked = now;
+        else if (call->result != CH_TIMED_OUT || now - looked >= guarded->box->patience_ns) return Qnil;
         rb_thread_check_ints();
-        gone = now_ns() - begin;
+        gone = now - begin;
     } while (gone < guarded->limit_ns && !guarded->box->closed);
+    call->result = CH_NONE; /* in time */
     if (guarded->box->closed) raise_code(CH_CLOSED, "it was closed meanwhile");
     return Qnil;
 }

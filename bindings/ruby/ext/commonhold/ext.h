@@ -74,7 +74,7 @@ struct call {
 };
 int call_now(struct box *box, struct call *call);  /* briefly; raises nothing */
 int call_away(struct box *box, struct call *call); /* without the GVL; retries for locks; raises for signals */
-int call_wait(struct box *box, struct call *call, uint64_t timeout_ns); /* in slices; `number` is the slice */
+int call_wait(struct box *box, struct call *call, uint64_t timeout_ns); /* the same in slices: `number` is one */
 void call_strings(struct call *call, VALUE key, VALUE value);
 
 /* What Ruby gives. */

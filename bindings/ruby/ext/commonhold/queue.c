@@ -6,6 +6,8 @@ BOX_TYPE(queue_type, "Commonhold::Queue");
 RELEASE(release_queue, queue)
 static VALUE cQueue, cElement;
 
+#define MOST_QUEUES 64
+
 struct in_hand {
     VALUE queue;
     struct box *box; /* NULL: not in hand any more */
@@ -31,28 +33,39 @@ static int run_queue(struct call *call) {
                       : ch_hold_open_queue(call->handle, call->key.data, call->out, &call->error);
 }
 
+/* A copy of a name, for the collector may move a short String, and its bytes with it. One that is too long for the library
+ * stays so. */
+struct name {
+    char text[65];
+};
+
+static const char *kept_name(struct name *name, VALUE text) {
+    text = rb_obj_as_string(text);
+    strncpy(name->text, name_arg(&text), sizeof name->text - 1);
+    RB_GC_GUARD(text);
+    return name->text;
+}
+
 /* Hold#_queue(name, options); options nil opens an existing one. */
 static VALUE hold_queue(VALUE self, VALUE name, VALUE options) {
     ch_queue_options wanted = {0};
     ch_queue *queue = NULL;
-    const char *names[64];
-    VALUE list = option(options, "queues"), orphans = option(options, "orphans"), kept = rb_ary_new();
+    const char *names[MOST_QUEUES];
+    struct name kept[MOST_QUEUES + 1] = {0};
+    VALUE list = option(options, "queues"), orphans = option(options, "orphans");
     struct call call = {.run = run_queue, .out = &queue};
     if (!NIL_P(options)) {
         wanted.elements = (uint32_t)number_option(options, "elements");
         wanted.element_bytes = (uint32_t)number_option(options, "element_bytes");
         if (!NIL_P(list)) {
             Check_Type(list, T_ARRAY);
-            if (RARRAY_LEN(list) > 64) rb_raise(rb_eArgError, "a queue has at most 64 named queues");
-            for (long i = 0; i < RARRAY_LEN(list); i++) {
-                VALUE one = rb_str_new_frozen(rb_obj_as_string(rb_ary_entry(list, i)));
-                rb_ary_push(kept, one);
-                names[i] = name_arg(&one);
-            }
+            long count = RARRAY_LEN(list);
+            if (count > MOST_QUEUES) rb_raise(rb_eArgError, "a queue has at most %d named queues", MOST_QUEUES);
+            for (long i = 0; i < count; i++) names[i] = kept_name(&kept[i], rb_ary_entry(list, i));
             wanted.queues = names;
-            wanted.queue_count = (size_t)RARRAY_LEN(kept);
+            wanted.queue_count = (size_t)count;
         }
-        if (!NIL_P(orphans)) orphans = rb_obj_as_string(orphans), wanted.orphans = name_arg(&orphans);
+        if (!NIL_P(orphans)) wanted.orphans = kept_name(&kept[MOST_QUEUES], orphans);
         call.more = &wanted;
     }
     VALUE object = box_new(cQueue, &queue_type, self, release_queue);
@@ -60,8 +73,6 @@ static VALUE hold_queue(VALUE self, VALUE name, VALUE options) {
     call_strings(&call, name, Qnil);
     checked(call_now(box_of(self, &hold_type), &call), &call.error);
     ((struct box *)RTYPEDDATA_DATA(object))->handle = queue;
-    RB_GC_GUARD(kept);
-    RB_GC_GUARD(orphans);
     return object;
 }
 
@@ -86,22 +97,15 @@ static uint32_t number_of(struct box *box, VALUE which) {
     return number;
 }
 
-static VALUE hand_over(VALUE queue, struct box *box, const ch_element *element) {
+/* Makes the Ruby object first, a user of the box already: an element that was pulled is never lost to an exception, nor to
+ * a queue that is closed meanwhile. What stays empty is let go in vain. */
+static struct in_hand *empty_hand(VALUE queue, struct box *box, VALUE *object) {
     struct in_hand *hand;
-    VALUE object = TypedData_Make_Struct(cElement, struct in_hand, &element_type, hand);
+    *object = TypedData_Make_Struct(cElement, struct in_hand, &element_type, hand);
     hand->queue = queue;
-    hand->element = *element;
     hand->box = box;
     box->users++;
-    return object;
-}
-
-/* Makes the Ruby object first: an element that was pulled is never lost to an exception. */
-static VALUE empty_hand(VALUE queue) {
-    struct in_hand *hand;
-    VALUE object = TypedData_Make_Struct(cElement, struct in_hand, &element_type, hand);
-    hand->queue = queue;
-    return object;
+    return hand;
 }
 
 static struct in_hand *hand_of(VALUE element) {
@@ -123,6 +127,12 @@ static int run_pull(struct call *c) {
     return ch_queue_pull_timeout(c->handle, c->uid, c->number, c->out, &c->error);
 }
 
+static int run_push(struct call *c) { return ch_queue_push(c->handle, c->uid, c->more, &c->error); }
+
+static int run_pull_many(struct call *c) {
+    return ch_queue_pull_many(c->handle, c->uid, c->more, c->number, c->out, &c->error);
+}
+
 /* Offsets and lengths; negative ones are an IndexError, as beyond an Array. */
 static size_t size_arg(VALUE number) {
     long long size = NUM2LL(number);
@@ -133,48 +143,90 @@ static size_t size_arg(VALUE number) {
 /* Queue#_pull(which, seconds): nil waits as long as it takes. */
 static VALUE queue_pull(VALUE self, VALUE which, VALUE seconds) {
     ch_error error;
+    VALUE object;
     struct box *box = box_of(self, &queue_type);
     uint32_t number = number_of(box, which);
     uint64_t timeout = timeout_arg(seconds);
-    VALUE object = empty_hand(self);
-    struct in_hand *hand = RTYPEDDATA_DATA(object);
-    int result = checked(ch_queue_pull(box->handle, number, &hand->element, &error), &error);
-    if (result != CH_OK && timeout > 0) {
+    struct in_hand *hand = empty_hand(self, box, &object);
+    int result = ch_queue_pull(box->handle, number, &hand->element, &error);
+    if (result == CH_TIMED_OUT || (result == CH_NONE && timeout > 0)) {
         struct call call = {.run = run_pull, .uid = number, .out = &hand->element};
         call_strings(&call, Qnil, Qnil);
-        result = checked(call_wait(box, &call, timeout), &call.error);
+        result = timeout > 0 ? call_wait(box, &call, timeout) : call_away(box, &call);
+        error = call.error;
     }
-    if (result != CH_OK) return Qnil;
-    hand->box = box;
-    box->users++;
-    return object;
+    if (result != CH_OK) out_of_hand(hand);
+    RB_GC_GUARD(object);
+    return checked(result, &error) == CH_OK ? object : Qnil;
+}
+
+struct pushing {
+    struct in_hand *hand;
+    struct box *from, *to;
+    struct call call;
+};
+
+static VALUE push(VALUE data) {
+    struct pushing *pushing = (struct pushing *)data;
+    call_away(pushing->to, &pushing->call);
+    return Qnil;
+}
+
+static VALUE push_end(VALUE data) {
+    struct pushing *pushing = (struct pushing *)data;
+    pushing->hand->box = pushing->from;
+    if (pushing->call.result == CH_OK) out_of_hand(pushing->hand);
+    return Qnil;
+}
+
+/* Pushes without the GVL. The element is in nobody's hand meanwhile: no other thread pushes it, too. */
+static int push_away(struct box *to, uint32_t number, struct in_hand *hand, ch_error *error) {
+    struct pushing pushing = {hand, hand->box, to, {.run = run_push, .uid = number, .more = &hand->element}};
+    pushing.call.result = CH_TIMED_OUT; /* until it has run */
+    call_strings(&pushing.call, Qnil, Qnil);
+    hand->box = NULL;
+    rb_ensure(push, (VALUE)&pushing, push_end, (VALUE)&pushing);
+    *error = pushing.call.error;
+    return pushing.call.result;
 }
 
 /* call-seq: push(queue, element) -> self
  *
- * Puts an element in hand at the end of a named queue, and wakes who waits for it. The element is out of hand then. */
+ * Puts an element in hand at the end of a named queue, and wakes who waits for it. The element is out of hand then; after
+ * an error it is in hand as before. InvalidError if it is another queue's. */
 static VALUE queue_push(VALUE self, VALUE which, VALUE element) {
     ch_error error;
     struct box *box = box_of(self, &queue_type);
     uint32_t number = number_of(box, which);
     struct in_hand *hand = hand_of(element);
     int result = ch_queue_push(box->handle, number, &hand->element, &error);
-    if (result != CH_INVALID) out_of_hand(hand);
+    if (result == CH_TIMED_OUT) result = push_away(box, number, hand, &error);
+    else if (result == CH_OK) out_of_hand(hand);
+    RB_GC_GUARD(element);
     checked(result, &error);
     return self;
 }
 
 /* Takes at most so many elements that are there; an Array. */
 static VALUE queue_pull_many(VALUE self, VALUE which, VALUE most) {
-    ch_error error;
+    VALUE object, all = rb_ary_new();
     struct box *box = box_of(self, &queue_type);
     uint32_t number = number_of(box, which);
     size_t count = 0, room = size_arg(most);
     ch_element some[64];
     if (room > 64) room = 64;
-    int result = checked(ch_queue_pull_many(box->handle, number, some, room, &count, &error), &error);
-    VALUE all = rb_ary_new();
-    for (size_t i = 0; result == CH_OK && i < count; i++) rb_ary_push(all, hand_over(self, box, &some[i]));
+    struct in_hand *hand = empty_hand(self, box, &object);
+    struct call call = {.run = run_pull_many, .uid = number, .number = room, .out = &count, .more = some};
+    call_strings(&call, Qnil, Qnil);
+    int result = call_now(box, &call);
+    if (result != CH_OK) out_of_hand(hand);
+    for (size_t i = 0; result == CH_OK && i < count; i++) {
+        if (i > 0) hand = empty_hand(self, box, &object);
+        hand->element = some[i];
+        rb_ary_push(all, object);
+    }
+    RB_GC_GUARD(object);
+    checked(result, &call.error);
     return all;
 }
 

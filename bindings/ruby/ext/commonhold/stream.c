@@ -5,11 +5,16 @@ BOX_TYPE(follower_type, "Commonhold::Follower");
 RELEASE(release_follower, follower)
 static VALUE cFollower, cChange;
 
+static int run_begin_stream(struct call *c) {
+    return ch_hold_begin_stream(c->handle, c->key.data, c->number, &c->error);
+}
+
 /* Hold#_begin_stream(map, bytes): whether it had none. */
 static VALUE hold_begin_stream(VALUE self, VALUE map, VALUE bytes) {
-    ch_error error;
-    int result = ch_hold_begin_stream(box_of(self, &hold_type)->handle, name_arg(&map), NUM2ULL(bytes), &error);
-    return checked(result, &error) == CH_OK ? Qtrue : Qfalse;
+    struct call call = {.run = run_begin_stream, .number = NUM2ULL(bytes)};
+    map = rb_str_new_cstr(name_arg(&map));
+    call_strings(&call, map, Qnil);
+    return checked(call_now(box_of(self, &hold_type), &call), &call.error) == CH_OK ? Qtrue : Qfalse;
 }
 
 /* Map#_follow(from): a position as text, or nil for now. */
