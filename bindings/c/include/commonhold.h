@@ -433,9 +433,11 @@ int ch_map_replace(const ch_map *map, const void *key, size_t key_len, const voi
                    uint32_t *uid, ch_error *error);
 
 /* Changes a key from one state to another, if it is in the first. NULL stands for "absent", on both sides. CH_NONE: it was
- * in another state. */
+ * in another state. What the second sets expires after so many milliseconds (CH_MISMATCH if the map is no cache). */
 int ch_map_compare_exchange(const ch_map *map, const void *key, size_t key_len, const ch_slice *expected,
                             const ch_slice *replacement, ch_error *error);
+int ch_map_compare_exchange_ttl(const ch_map *map, const void *key, size_t key_len, const ch_slice *expected,
+                                const ch_slice *replacement, uint64_t ttl_ms, ch_error *error);
 
 /* Deletes a key; CH_NONE: absent. ch_map_take() gives the value that it had, as one atomic step. */
 int ch_map_delete(const ch_map *map, const void *key, size_t key_len, ch_error *error);

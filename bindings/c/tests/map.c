@@ -290,6 +290,7 @@ TEST(map_caches_forget) {
     ch_map *map = new_map(hold, "it", &options), *plain = new_map(hold, "plain", NULL);
     ch_map_options found;
     ch_map_stat_t stat;
+    ch_slice one = text_slice("one"), two = text_slice("two");
     uint64_t len;
     for (uint32_t id = 0; id < 1000; id++) DONE(ch_map_set(map, &id, 4, &id, 4, NULL, &E));
     DONE(ch_map_len(map, &len, &E));
@@ -297,11 +298,17 @@ TEST(map_caches_forget) {
     DONE(ch_map_set_ttl(map, CH_LIT("short"), CH_LIT("lived"), 1, NULL, &E));
     for (int i = 0; i < 1000 && ch_map_contains(map, CH_LIT("short"), NULL) == CH_OK; i++) usleep(1000);
     ANSWERS(CH_NONE, ch_map_contains(map, CH_LIT("short"), &E));
+    DONE(ch_map_set(map, CH_LIT("short"), CH_LIT("one"), NULL, &E));
+    ANSWERS(CH_NONE, ch_map_compare_exchange_ttl(map, CH_LIT("short"), NULL, &two, 1, &E));
+    DONE(ch_map_compare_exchange_ttl(map, CH_LIT("short"), &one, &two, 1, &E));
+    for (int i = 0; i < 1000 && ch_map_contains(map, CH_LIT("short"), NULL) == CH_OK; i++) usleep(1000);
+    ANSWERS(CH_NONE, ch_map_contains(map, CH_LIT("short"), &E));
     DONE(ch_map_stat(map, &stat, &E));
     CHECK(stat.evicted > 800 && stat.misses > 0 && stat.load > 0);
     DONE(ch_map_get_options(map, &found, &E));
     CHECK(found.mode == CH_CACHE && found.max_entries == 100 && found.ttl_ms == 3600000);
     FAILS(CH_MISMATCH, "no cache", ch_map_set_ttl(plain, CH_LIT("a"), CH_LIT("b"), 5, NULL, &E));
+    FAILS(CH_MISMATCH, "no cache", ch_map_compare_exchange_ttl(plain, CH_LIT("a"), NULL, &one, 5, &E));
     ch_map_free(plain);
     ch_map_free(map);
     ch_hold_free(hold);

@@ -67,6 +67,25 @@ class CacheStoreTest < Minitest::Test
     assert_equal 1, @cache.read("a")
   end
 
+  def test_of_two_who_find_it_expired_one_writes
+    @cache.write("lock", "old", expires_in: 0.001, race_condition_ttl: 30)
+    sleep(0.01)
+    other = ActiveSupport::Cache.lookup_store(:commonhold_store, @path, { namespace: "app" })
+    meanwhile = -> { assert other.write("lock", "other", unless_exist: true) }
+    @cache.define_singleton_method(:load_entry) do |bytes|
+      super(bytes).tap { meanwhile&.tap { meanwhile = nil }&.call }
+    end
+    refute @cache.write("lock", "mine", unless_exist: true)
+    assert_equal "other", @cache.read("lock")
+  end
+
+  def test_everything_that_expires_goes_by_itself
+    @cache.write("a", 1, expires_in: 0.02)
+    @cache.write("b", 1, expires_in: 0.02, unless_exist: true)
+    @cache.increment("c", 1, expires_in: 0.02)
+    await("the expiry") { @cache.map.get_many(%w[app:a app:b app:c]).none? }
+  end
+
   def test_versions
     @cache.write("a", "one", version: 1)
     assert_equal "one", @cache.read("a", version: 1)

@@ -62,6 +62,8 @@ class ContractMapTest < Minitest::Test
     refute @map.compare_exchange("k", "3", "5")
     assert @map.compare_exchange("l", nil, "1")
     assert @map.compare_exchange("l", "1", nil)
+    assert_raises(Commonhold::MismatchError) { @map.compare_exchange("l", nil, "1", ttl: 1) }
+    assert_raises(ArgumentError) { @map.compare_exchange("l", nil, "1", ttl: -1) }
     refute @map.key?("l")
   end
 

@@ -55,6 +55,19 @@ export! {
         Ok(yes(map.get()?.compare_exchange(key.bytes(key_len)?, expected, replacement)?))
     }
 
+    fn ch_map_compare_exchange_ttl(
+        map: Ref<Map>,
+        key: In,
+        key_len: usize,
+        expected: Many<View>,
+        replacement: Many<View>,
+        ttl_ms: u64,
+    ) {
+        let (expected, replacement) = (expected.optional()?, replacement.optional()?);
+        let brief = map.get()?.with_ttl(Duration::from_millis(ttl_ms))?;
+        Ok(yes(brief.compare_exchange(key.bytes(key_len)?, expected, replacement)?))
+    }
+
     fn ch_map_delete(map: Ref<Map>, key: In, key_len: usize) {
         Ok(yes(map.get()?.delete(key.bytes(key_len)?)?))
     }

@@ -170,6 +170,10 @@ static int run_exchange(struct call *c) {
     return ch_map_compare_exchange(c->handle, c->key.data, c->key.len, NIL_P(c->expected_text) ? NULL : &c->expected,
                                    NIL_P(c->replacement_text) ? NULL : &c->replacement, &c->error);
 }
+static int run_exchange_ttl(struct call *c) {
+    return ch_map_compare_exchange_ttl(c->handle, c->key.data, c->key.len, NIL_P(c->expected_text) ? NULL : &c->expected,
+                                       NIL_P(c->replacement_text) ? NULL : &c->replacement, c->number, &c->error);
+}
 static int run_set_uid(struct call *c) {
     return ch_map_set_uid(c->handle, c->uid, c->key.data, c->key.len, c->value.data, c->value.len, &c->error);
 }
@@ -271,10 +275,11 @@ static VALUE map_increment(int count, VALUE *given_args, VALUE self) {
     return LL2NUM(sum);
 }
 
-/* Changes a key from one state to another, if it is in the first; nil stands for "absent". Gives whether it did. */
-static VALUE map_exchange(VALUE self, VALUE key, VALUE expected, VALUE replacement) {
+/* Map#_exchange(key, expected, replacement, milliseconds): nil stands for "absent", and for as long as the map says. */
+static VALUE map_exchange(VALUE self, VALUE key, VALUE expected, VALUE replacement, VALUE milliseconds) {
     struct box *box = box_of(self, &map_type);
     struct call call = {.run = run_exchange};
+    if (!NIL_P(milliseconds)) call.run = run_exchange_ttl, call.number = NUM2ULL(milliseconds);
     call_strings(&call, bytes_arg(key), Qnil);
     if (!NIL_P(expected)) expected = bytes_arg(expected);
     if (!NIL_P(replacement)) replacement = bytes_arg(replacement);
@@ -390,7 +395,7 @@ void init_map(void) {
     rb_define_method(cMap, "delete?", map_delete, 1);
     rb_define_method(cMap, "delete", map_take, 1);
     rb_define_method(cMap, "increment", map_increment, -1);
-    rb_define_method(cMap, "compare_exchange", map_exchange, 3);
+    rb_define_private_method(cMap, "_exchange", map_exchange, 4);
     rb_define_method(cMap, "set_uid", map_set_by_uid, 3);
     rb_define_method(cMap, "delete_uid", map_delete_by_uid, 2);
     rb_define_method(cMap, "increment_uid", map_increment_by_uid, 3);

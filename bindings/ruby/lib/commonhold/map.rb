@@ -41,9 +41,7 @@ module Commonhold
     def store(key, value, ttl: nil)
       return self[key] = value unless ttl
 
-      raise ArgumentError, "a time to live is not negative: #{ttl}" if ttl.negative?
-
-      _set_ttl(key, value, (ttl * 1000).ceil)
+      _set_ttl(key, value, Map.milliseconds(ttl))
     end
     alias set store
     alias get []
@@ -76,6 +74,12 @@ module Commonhold
       _set_many(keys, values)
     end
     alias merge! set_many
+
+    # Changes a key from one state to another, if it is in the first; nil stands for "absent". Gives whether it did. In a
+    # cache what it sets may have +ttl+ seconds to live.
+    def compare_exchange(key, expected, replacement, ttl: nil)
+      _exchange(key, expected, replacement, ttl && Map.milliseconds(ttl))
+    end
 
     # Gives the old value (nil: absent) to the block, and sets what it gives (nil: deletes), as one atomic step: if anybody
     # changes the key meanwhile, the block is asked again. Gives the new value.
@@ -132,6 +136,13 @@ module Commonhold
       "#<Commonhold::Map #{name.inspect}>"
     rescue ClosedError
       "#<Commonhold::Map closed>"
+    end
+
+    # @private
+    def self.milliseconds(ttl)
+      raise ArgumentError, "a time to live is not negative: #{ttl}" if ttl.negative?
+
+      (ttl * 1000).ceil
     end
 
     # @private

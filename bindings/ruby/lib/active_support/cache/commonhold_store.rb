@@ -87,7 +87,7 @@ module ActiveSupport
       def counted(key, old, number, entry, options)
         left = entry ? entry.expires_at && (entry.expires_at - Time.now.to_f) : options[:expires_in]
         fresh = Entry.new(number, expires_in: left, version: options[:version])
-        @map.compare_exchange(key, old, serialize_entry(fresh))
+        @map.compare_exchange(key, old, serialize_entry(fresh), ttl: lifetime(fresh))
       end
 
       def load_entry(bytes)
@@ -102,22 +102,27 @@ module ActiveSupport
 
       def write_entry(key, entry, unless_exist: false, race_condition_ttl: nil, expires_in: nil, **_options)
         bytes = serialize_entry(entry)
-        if unless_exist
-          old = load_entry(@map[key])
-          return false if old && !old.expired?
+        ttl = lifetime(entry, race_condition_ttl, expires_in)
+        return add_entry(key, bytes, ttl) if unless_exist
 
-          @map.delete?(key) if old
-          return @map.add(key, bytes)
-        end
-        @map.store(key, bytes, ttl: lifetime(entry, race_condition_ttl, expires_in))
+        @map.store(key, bytes, ttl: ttl)
         true
       rescue Commonhold::FullError, Commonhold::TooLargeError
         @map.delete?(key) # Better no entry than an old one.
         false
       end
 
+      # Of all who find the same expired entry one replaces it.
+      def add_entry(key, bytes, ttl)
+        old = @map[key]
+        entry = load_entry(old)
+        return false if entry && !entry.expired?
+
+        @map.compare_exchange(key, old, bytes, ttl: ttl)
+      end
+
       # An expired entry stays for a while, for those who are given it while one makes it anew.
-      def lifetime(entry, race_condition_ttl, expires_in)
+      def lifetime(entry, race_condition_ttl = nil, expires_in = nil)
         return nil unless entry.expires_at
 
         [entry.expires_at - Time.now.to_f + race_condition_ttl.to_f, expires_in.to_f, 0.001].max
