@@ -82,6 +82,18 @@ class ThreadsTest < Minitest::Test
     GC.stress = false
   end
 
+  # Short Strings are where the collector can move them.
+  def test_names_that_the_collector_moves
+    names = Array.new(64) { |i| "queue #{i}" }
+    GC.auto_compact = GC.stress = true
+    queue = @hold.queue("q", elements: 1, element_bytes: 8, queues: names, orphans: "queue 63")
+    GC.auto_compact = GC.stress = false
+    assert_equal names, queue.stat["queues"].map { |one| one["name"] }
+    assert_equal "queue 63", queue.stat["orphans"]
+  ensure
+    GC.auto_compact = GC.stress = false
+  end if GC.respond_to?(:auto_compact=) # Ruby 3
+
   def test_a_string_outlives_everything
     value = Commonhold.open(@path) { |again| again.map("m").tap { |map| map["a"] = "x" * 5000 }["a"] }
     GC.start
