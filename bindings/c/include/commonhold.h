@@ -661,7 +661,7 @@ int ch_queue_pull_many(const ch_queue *queue, uint32_t number, ch_element *eleme
 int ch_queue_pull_many_timeout(const ch_queue *queue, uint32_t number, uint64_t timeout_ns, ch_element *elements,
                                size_t most, size_t *count, ch_error *error);
 
-/* Lets an element go to the orphans. */
+/* Lets an element go to the orphans: pushes it there. Errors: those of pushing. */
 int ch_queue_let_go(const ch_queue *queue, const ch_element *element, ch_error *error);
 
 /* A file descriptor for poll() and its kin that becomes readable when elements are pushed to this queue: wait until it is

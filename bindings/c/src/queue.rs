@@ -288,7 +288,8 @@ export! {
     }
 
     fn ch_queue_let_go(queue: Ref<Queue>, element: Take<InHand>) {
-        drop(take(queue.get()?, &element)?);
+        let queue = queue.get()?;
+        queue.orphans().try_push(take(queue, &element)?).map_err(kept)?;
         Ok(yes(true))
     }
 

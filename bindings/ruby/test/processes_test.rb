@@ -102,8 +102,20 @@ class ProcessesTest < Minitest::Test
     end_the_mover
   end
 
-  def queues_of_the_patient_and_the_hasty
-    options = { elements: 4000, element_bytes: 8, queues: %w[free lost], orphans: "lost" }
+  def test_an_element_waits_for_a_stopped_process_at_the_orphans
+    patient, hasty = queues_of_the_patient_and_the_hasty(orphans: "free")
+    mine = patient.pull
+    elements = Array.new(30) { hasty.pull_many(:free, 64) }.flatten
+    stop_a_mover_in_the_way(patient) { elements.last.let_go || elements.pop }
+    assert_predicate elements.last, :in_hand?
+    when_it_goes_on { mine.let_go }
+    refute_predicate mine, :in_hand?
+  ensure
+    end_the_mover
+  end
+
+  def queues_of_the_patient_and_the_hasty(orphans: "lost")
+    options = { elements: 4000, element_bytes: 8, queues: %w[free lost], orphans: orphans }
     [@hold, Commonhold.open(@path, lock_timeout: 0.001)].map { |hold| hold.queue("q", **options) }
   end
 

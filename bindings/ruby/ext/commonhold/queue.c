@@ -129,6 +129,8 @@ static int run_pull(struct call *c) {
 
 static int run_push(struct call *c) { return ch_queue_push(c->handle, c->uid, c->more, &c->error); }
 
+static int run_let_go(struct call *c) { return ch_queue_let_go(c->handle, c->more, &c->error); }
+
 static int run_pull_many(struct call *c) {
     return ch_queue_pull_many(c->handle, c->uid, c->more, c->number, c->out, &c->error);
 }
@@ -160,34 +162,34 @@ static VALUE queue_pull(VALUE self, VALUE which, VALUE seconds) {
     return checked(result, &error) == CH_OK ? object : Qnil;
 }
 
-struct pushing {
+struct moving {
     struct in_hand *hand;
     struct box *from, *to;
     struct call call;
 };
 
-static VALUE push(VALUE data) {
-    struct pushing *pushing = (struct pushing *)data;
-    call_away(pushing->to, &pushing->call);
+static VALUE move(VALUE data) {
+    struct moving *moving = (struct moving *)data;
+    call_away(moving->to, &moving->call);
     return Qnil;
 }
 
-static VALUE push_end(VALUE data) {
-    struct pushing *pushing = (struct pushing *)data;
-    pushing->hand->box = pushing->from;
-    if (pushing->call.result == CH_OK) out_of_hand(pushing->hand);
+static VALUE move_end(VALUE data) {
+    struct moving *moving = (struct moving *)data;
+    moving->hand->box = moving->from;
+    if (moving->call.result == CH_OK) out_of_hand(moving->hand);
     return Qnil;
 }
 
-/* Pushes without the GVL. The element is in nobody's hand meanwhile: no other thread pushes it, too. */
-static int push_away(struct box *to, uint32_t number, struct in_hand *hand, ch_error *error) {
-    struct pushing pushing = {hand, hand->box, to, {.run = run_push, .uid = number, .more = &hand->element}};
-    pushing.call.result = CH_TIMED_OUT; /* until it has run */
-    call_strings(&pushing.call, Qnil, Qnil);
+/* Moves an element without the GVL. It is in nobody's hand meanwhile: no other thread moves it, too. */
+static int move_away(int (*run)(struct call *), struct box *to, uint32_t number, struct in_hand *hand, ch_error *error) {
+    struct moving moving = {hand, hand->box, to, {.run = run, .uid = number, .more = &hand->element}};
+    moving.call.result = CH_TIMED_OUT; /* until it has run */
+    call_strings(&moving.call, Qnil, Qnil);
     hand->box = NULL;
-    rb_ensure(push, (VALUE)&pushing, push_end, (VALUE)&pushing);
-    *error = pushing.call.error;
-    return pushing.call.result;
+    rb_ensure(move, (VALUE)&moving, move_end, (VALUE)&moving);
+    *error = moving.call.error;
+    return moving.call.result;
 }
 
 /* call-seq: push(queue, element) -> self
@@ -200,7 +202,7 @@ static VALUE queue_push(VALUE self, VALUE which, VALUE element) {
     uint32_t number = number_of(box, which);
     struct in_hand *hand = hand_of(element);
     int result = ch_queue_push(box->handle, number, &hand->element, &error);
-    if (result == CH_TIMED_OUT) result = push_away(box, number, hand, &error);
+    if (result == CH_TIMED_OUT) result = move_away(run_push, box, number, hand, &error);
     else if (result == CH_OK) out_of_hand(hand);
     RB_GC_GUARD(element);
     checked(result, &error);
@@ -289,12 +291,14 @@ static VALUE element_is_in_hand(VALUE self) {
     return hand->box ? Qtrue : Qfalse;
 }
 
-/* Lets it go to the orphans. */
+/* Lets it go to the orphans; after an error it is in hand as before. */
 static VALUE element_let_go(VALUE self) {
     ch_error error;
     struct in_hand *hand = hand_of(self);
     int result = ch_queue_let_go(hand->box->handle, &hand->element, &error);
-    out_of_hand(hand);
+    if (result == CH_TIMED_OUT) result = move_away(run_let_go, hand->box, 0, hand, &error);
+    else if (result == CH_OK) out_of_hand(hand);
+    RB_GC_GUARD(self);
     checked(result, &error);
     return Qnil;
 }

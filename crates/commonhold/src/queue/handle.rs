@@ -174,6 +174,11 @@ impl Queue {
         (0..self.tie.layout.queues).map(|number| NamedQueue::new(self, number))
     }
 
+    /// The named queue for orphans.
+    pub fn orphans(&self) -> NamedQueue<'_> {
+        NamedQueue::new(self, self.layout().orphans)
+    }
+
     fn number(&self, name: &str) -> Result<u32> {
         if let Some(number) = self.tie.names.iter().position(|other| other == name) {
             return Ok(number as u32);
