@@ -15,13 +15,15 @@ mod page;
 mod visitor;
 mod workers;
 
-use crate::support::Ground;
 use crate::support::beside::Beside;
+use crate::support::{Ground, PROGRAM};
 use commonhold::Hold;
 use commonhold_net::replicate::reports;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
+use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// Names and contents in `public`.
@@ -50,8 +52,16 @@ impl Serving {
     /// Serves `place` on a port that the system chooses, once it does.
     #[track_caller]
     fn start(ground: &Ground, place: &str, options: &[&str]) -> Serving {
+        Serving::start_of(Path::new(PROGRAM), ground, place, options)
+    }
+
+    /// The same of another file with the program.
+    #[track_caller]
+    fn start_of(program: &Path, ground: &Ground, place: &str, options: &[&str]) -> Serving {
         let fixed = ["serve", place, "--listen", "tcp:0", "--format", "json"];
-        let mut beside = Beside::start(ground, &[&fixed[..], options].concat());
+        let mut command = ground.command_of(program, &[&fixed[..], options].concat());
+        command.stdin(Stdio::piped());
+        let mut beside = Beside::run(command);
         let line = beside.line();
         let said: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
         let name = said["listening"][0].as_str().expect("an address");

@@ -2,10 +2,12 @@
 
 use super::visitor::{answer, ask, connect, get, try_get};
 use super::{Serving, files, is_gone, kill, site, until};
+use crate::support::PROGRAM;
 use rustix::process::Signal;
-use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::{fs, io};
 
 #[test]
 fn a_worker_that_is_killed_is_started_again() {
@@ -136,4 +138,30 @@ fn workers_are_replaced_and_nobody_notices() {
         serving.stop();
         assert_eq!(ground.leftovers(&["public"]), Vec::<String>::new());
     }
+}
+
+#[test]
+fn a_program_that_is_missing_for_a_while_ends_nobody() {
+    let (installed, ground) = (Path::new(PROGRAM), site());
+    let place = tempfile::tempdir_in(installed.parent().expect("a place")).expect("a directory");
+    let program = place.path().join("hold");
+    // No copy: a file that was written just now cannot be run while another test forks.
+    let install = || fs::hard_link(installed, &program).expect("a link");
+    install();
+    let mut serving = Serving::start_of(&program, &ground, "public", &["--workers", "2"]);
+    let before = serving.workers();
+    fs::remove_file(&program).expect("it is there");
+    kill(before[0]);
+    serving.beside.until_error("cannot start a worker");
+    serving.beside.signal(Signal::HUP);
+    serving.beside.until_error("the old one goes on");
+    assert_eq!(serving.workers(), [before[1]]);
+    for (name, contents) in files() {
+        assert!(get(serving.port, &format!("/{name}")).body == contents, "{name}");
+    }
+    install();
+    until("there is another", || serving.workers().len() == 2);
+    assert!(serving.workers().contains(&before[1]));
+    serving.stop();
+    assert_eq!(ground.leftovers(&["public"]), Vec::<String>::new());
 }

@@ -58,6 +58,19 @@ impl Beside {
         line
     }
 
+    /// Reads standard error until a line has such a part; what follows is read from where this leaves it.
+    pub fn until_error(&mut self, part: &str) {
+        let err = self.child.stderr.as_mut().expect("nobody else reads it");
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while !(line.ends_with(b"\n") && String::from_utf8_lossy(&line).contains(part)) {
+            if line.ends_with(b"\n") {
+                line.clear();
+            }
+            assert_eq!(err.read(&mut byte).expect("bytes"), 1, "it has ended without: {part}");
+            line.push(byte[0]);
+        }
+    }
+
     /// Waits for its end; what it has still written, and how it ended.
     pub fn end(mut self) -> Run {
         drop(self.input.take());

@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
+/// The program.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_hold");
+
 /// The ground of one test.
 pub struct Ground {
     directory: TempDir,
@@ -66,7 +69,12 @@ impl Ground {
 
     /// A command on this ground, to be run by the test itself.
     pub fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hold"));
+        self.command_of(Path::new(PROGRAM), args)
+    }
+
+    /// The same of another file with the program.
+    pub fn command_of<S: AsRef<OsStr>>(&self, program: &Path, args: &[S]) -> Command {
+        let mut command = Command::new(program);
         command.args(args).current_dir(self.directory.path());
         command.env("COMMONHOLD_DIR", self.directory.path());
         command

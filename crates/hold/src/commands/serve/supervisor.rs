@@ -78,24 +78,25 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
         tell(args, output, &listeners, monitor.as_ref())?;
     }
     let mut old = Vec::new();
-    let ended = match begun {
-        true => watch_over(&recruiter, &mut posts, &mut old, &signals, output),
-        // It has said why.
-        false => Err(Failure::failed("the workers could not begin; see above")),
-    };
+    if begun {
+        watch_over(&recruiter, &mut posts, &mut old, &signals, output);
+    }
     old.extend(posts.into_iter().filter_map(|post| post.worker));
     finish(old, args.grace(), &signals);
     // It has the hold open.
     drop(monitor);
     listeners.iter().for_each(Listener::remove_file);
-    // It stays for whoever comes after a failure; not if nothing has been served.
-    if !args.keeps_hold() && (ended.is_ok() || !begun) {
+    if !args.keeps_hold() {
         let path = hold.path().to_owned();
         drop(hold);
         // Another server of the same directory may use it still.
         let _ = Hold::drop_hold(&path, false);
     }
-    ended.map(|()| ExitCode::SUCCESS)
+    match begun {
+        true => Ok(ExitCode::SUCCESS),
+        // They have said why.
+        false => Err(Failure::failed("the workers could not begin; see above")),
+    }
 }
 
 /// Signals as they come.
@@ -181,6 +182,30 @@ impl Recruiter<'_> {
         let child = child.map_err(|e| Failure::failed(format!("cannot start a worker: {e}")))?;
         Ok(Worker { child, control: Some(here), began: Instant::now() })
     }
+
+    /// Starts one, and waits until it serves; `None` if it never will, which has been said.
+    fn start_ready(&self) -> Option<Worker> {
+        match self.start() {
+            Ok(worker) if worker.is_ready() => Some(worker),
+            Ok(mut worker) => {
+                worker.kill();
+                None
+            }
+            Err(failure) => {
+                failure.report();
+                None
+            }
+        }
+    }
+}
+
+impl Post {
+    /// It has no worker; the next one waits longer than this one did.
+    fn vacate(&mut self) {
+        self.worker = None;
+        self.due = Instant::now() + self.wait;
+        self.wait = (self.wait * 2).min(LAST_WAIT);
+    }
 }
 
 impl Worker {
@@ -214,21 +239,19 @@ fn watch_over(
     old: &mut Vec<Worker>,
     signals: &Receiver<i32>,
     output: &Output,
-) -> Result<()> {
+) {
     loop {
         let due = posts.iter().filter(|post| post.worker.is_none()).map(|post| post.due).min();
         match wait(signals, due) {
-            Some(SIGTERM | SIGINT) => return Ok(()),
-            Some(SIGHUP) => replace(recruiter, posts, old, output)?,
+            Some(SIGTERM | SIGINT) => return,
+            Some(SIGHUP) => replace(recruiter, posts, old, output),
             _ => {}
         }
         old.retain_mut(|worker| worker.has_ended().is_none());
         for (number, post) in posts.iter_mut().enumerate() {
             reap(number, post, output);
             if post.worker.is_none() && Instant::now() >= post.due {
-                let worker = recruiter.start()?;
-                say(output, &format!("worker {number}: process {}", worker.id()));
-                post.worker = Some(worker);
+                fill(number, post, recruiter, output);
             }
         }
     }
@@ -244,42 +267,47 @@ fn wait(signals: &Receiver<i32>, due: Option<Instant>) -> Option<i32> {
 fn reap(number: usize, post: &mut Post, output: &Output) {
     let Some(worker) = &mut post.worker else { return };
     let Some(status) = worker.has_ended() else { return };
-    post.wait = match worker.began.elapsed() < WELL {
-        true => (post.wait * 2).min(LAST_WAIT),
-        false => FIRST_WAIT,
-    };
-    post.due = Instant::now() + post.wait;
     say(
         output,
         &format!("worker {number} (process {}) ended: {status}; starts again", worker.id()),
     );
-    post.worker = None;
+    if worker.began.elapsed() >= WELL {
+        post.wait = FIRST_WAIT;
+    }
+    post.vacate();
+}
+
+/// Starts a worker at a post that has none. If it cannot be, for want of processes or memory, or while the program is being replaced, it
+/// is as if one had died at once: the others go on.
+fn fill(number: usize, post: &mut Post, recruiter: &Recruiter<'_>, output: &Output) {
+    match recruiter.start() {
+        Ok(worker) => {
+            say(output, &format!("worker {number}: process {}", worker.id()));
+            post.worker = Some(worker);
+        }
+        Err(failure) => {
+            failure.report();
+            post.vacate();
+        }
+    }
 }
 
 /// Starts new workers, and lets the old ones finish.
-fn replace(
-    recruiter: &Recruiter<'_>,
-    posts: &mut [Post],
-    old: &mut Vec<Worker>,
-    output: &Output,
-) -> Result<()> {
+fn replace(recruiter: &Recruiter<'_>, posts: &mut [Post], old: &mut Vec<Worker>, output: &Output) {
     for (number, post) in posts.iter_mut().enumerate() {
-        let mut worker = recruiter.start()?;
-        if !worker.is_ready() {
-            worker.kill();
+        let Some(worker) = recruiter.start_ready() else {
             say(
                 output,
                 &format!("worker {number}: a new one could not begin; the old one goes on"),
             );
             continue;
-        }
+        };
         say(output, &format!("worker {number}: process {} instead", worker.id()));
         if let Some(mut before) = post.worker.replace(worker) {
             before.control = None;
             old.push(before);
         }
     }
-    Ok(())
 }
 
 /// Lets workers finish; ends them after a while, or when a second signal comes.
