@@ -76,6 +76,8 @@ pub use map::options::{MapMode, MapOptions, Uid};
 #[cfg(feature = "serde")]
 pub use map::typed::JsonView;
 pub use map::typed::{StrView, U64View};
+#[doc(hidden)]
+pub use map::walk::Charged;
 pub use map::walk::{Iter, Keys, MapStat, SizeStat};
 pub use memory::roots::StructureKind;
 #[doc(hidden)]

@@ -15,7 +15,7 @@ use super::shelf::Shelf;
 use super::source::Database;
 use super::source::{Directory, FileTree, Source, SourceKind, Symlinks};
 use super::store::{CacheKind, EvictionKind, Store, WithStore, choose_store};
-use super::worker::{Rules, Signal, Worker};
+use super::worker::{Reports, Rules, Signal, Worker};
 use crate::event::{
     Chosen, Driver, LoopKind, Options, Waker, WithDriver, block_broken_pipes, choose,
 };
@@ -378,7 +378,7 @@ impl<S: Store, F: Source> OnDriver<'_, S, F> {
 }
 
 /// Puts what a worker reports where everybody sees it who has the hold open.
-fn reporting(options: &ServerOptions) -> Box<dyn FnMut(ServerReport) + '_> {
+fn reporting(options: &ServerOptions) -> Box<Reports<'_>> {
     let place = options.place.display().to_string();
     let reporter = options.hold.as_ref().map(|hold| Reporter::new(hold, "server", &place));
     // A report that cannot be made is one that nobody sees.
@@ -390,7 +390,7 @@ fn reporting(options: &ServerOptions) -> Box<dyn FnMut(ServerReport) + '_> {
                 serves: options.words(),
                 cache: options.cache.word().to_owned(),
                 eviction: options.eviction.word().to_owned(),
-                ..report
+                ..report()
             });
         }
     })

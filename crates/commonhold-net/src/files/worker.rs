@@ -77,6 +77,9 @@ pub(crate) struct Rules {
     pub(crate) log: Option<Log>,
 }
 
+/// Takes reports, when they are due: then only one is made.
+pub(crate) type Reports<'a> = dyn FnMut(&dyn Fn() -> ServerReport) + 'a;
+
 /// See the module.
 pub(crate) struct Worker<D, R, S, F: Source> {
     driver: D,
@@ -130,8 +133,8 @@ where
         Ok(())
     }
 
-    /// Serves until it is told to end. `report` is called about twice a second.
-    pub(crate) fn run(mut self, report: &mut dyn FnMut(ServerReport)) -> io::Result<()> {
+    /// Serves until it is told to end. `report` is called about twice a second, with what makes a report.
+    pub(crate) fn run(mut self, report: &mut Reports<'_>) -> io::Result<()> {
         let (mut done, mut due) = (Vec::new(), Instant::now() + TICK);
         while !self.is_over() {
             let left = due.saturating_duration_since(Instant::now());
@@ -146,10 +149,10 @@ where
             if self.desk.now >= due {
                 due = self.desk.now + TICK;
                 self.tick();
-                report(self.report());
+                report(&|| self.report());
             }
         }
-        report(self.report());
+        report(&|| self.report());
         Ok(())
     }
 

@@ -151,6 +151,23 @@ fn a_full_hold_loses_nothing_but_the_entry() {
 }
 
 #[test]
+fn a_map_that_evicts_counts_what_is_in_it() {
+    let kinds = Kinds { cache: CacheKind::Hold, eviction: EvictionKind::Lockfree };
+    let ground = Ground::memory();
+    let store = open(kinds, &ground, LIMIT);
+    let map = Hold::open(ground.path("it.hold")).unwrap().open_map(FILES).unwrap();
+    for key in 0..2000 {
+        store.put(key, value(key, 1, 100 + key as usize));
+        store.put(key / 2, value(key / 2, 2, 50));
+        store.remove(key / 3);
+        let (counted, there) = (store.stat(), map.stat().unwrap());
+        assert_eq!((counted.entries, counted.bytes), (there.len, there.record_bytes), "{key}");
+        assert_eq!(counted.evicted, there.evicted, "{key}");
+    }
+    assert!(store.stat().evicted > 0);
+}
+
+#[test]
 fn other_options_begin_anew() {
     let ground = Ground::memory();
     for limit in [LIMIT, 2 * LIMIT] {

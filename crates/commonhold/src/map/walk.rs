@@ -148,6 +148,18 @@ pub struct SizeStat {
     pub bytes: u64,
 }
 
+/// What a map in cache mode counts as it goes; see [`Map::charged`].
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charged {
+    /// As [`MapStat::len`].
+    pub entries: u64,
+    /// As [`MapStat::record_bytes`].
+    pub bytes: u64,
+    /// As [`MapStat::evicted`].
+    pub evicted: u64,
+}
+
 /// Statistics of a map.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -306,11 +318,34 @@ impl Map {
         self.bound.read(self.space(), |bound| self.stat_of(bound))
     }
 
+    /// What a map in cache mode is charged with: a few numbers, however much is in it, for who reports again and again. Somebody who
+    /// was killed may have left a little too much, until it is settled. In other modes nothing is counted.
+    ///
+    /// # Errors
+    /// As [`len`](Self::len).
+    #[doc(hidden)]
+    pub fn charged(&self) -> Result<Charged> {
+        self.arena.ensure_open()?;
+        let space = self.space();
+        self.bound.read(space, |bound| {
+            self.report_lookups(bound);
+            let root = bound.root(space);
+            let [entries, bytes, evicted] = [&root.used_entries, &root.used_bytes, &root.evicted]
+                .map(|number| number.load(Ordering::Relaxed));
+            bound.ensure_current(space).map(|()| Charged { entries, bytes, evicted })
+        })
+    }
+
+    /// Tells the others of this handle's lookups, if it may write.
+    fn report_lookups(&self, bound: &Bound) {
+        if self.arena.participant().is_some() {
+            cache::flush_counters(self.space(), bound);
+        }
+    }
+
     fn stat_of(&self, bound: &Bound) -> Result<MapStat> {
         let space = self.space();
-        if self.arena.participant().is_some() {
-            cache::flush_counters(space, bound);
-        }
+        self.report_lookups(bound);
         let root = bound.root(space);
         let (mut len, mut segments, mut sizes) = (0, 0, [(0, 0); u64::BITS as usize]);
         for segment in directory::segments(space, root) {

@@ -28,7 +28,7 @@ pub trait Store: Send + Sync + 'static {
         drop(contents);
     }
 
-    /// Counts. Of a hold this reads all of the map's index.
+    /// Counts. Nothing is looked through for them, but of a map that does not count by itself one line for every 216 places.
     fn stat(&self) -> StoreStat;
 }
 

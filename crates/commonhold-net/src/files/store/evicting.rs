@@ -81,15 +81,16 @@ impl Store for Evicting {
 
     fn stat(&self) -> StoreStat {
         let sum = |event| self.tally.sum(event);
-        let map = self.shared.map().stat().ok();
+        // Of a map that was dropped: nothing.
+        let charged = self.shared.map().charged().unwrap_or_default();
         StoreStat {
-            entries: map.as_ref().map_or(0, |map| map.len),
-            bytes: map.as_ref().map_or(0, |map| map.record_bytes),
+            entries: charged.entries,
+            bytes: charged.bytes,
             limit_bytes: self.limit_bytes,
             hits: sum(Event::Hit),
             misses: sum(Event::Miss),
             added: sum(Event::Added),
-            evicted: map.as_ref().map_or(0, |map| map.evicted),
+            evicted: charged.evicted,
             removed: sum(Event::Removed),
             refused: sum(Event::Refused),
         }
