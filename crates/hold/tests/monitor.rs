@@ -116,6 +116,8 @@ fn load(port: u16, times: usize) -> usize {
 }
 
 const REQUESTS: &str = "hold_server_requests_total";
+/// The map of the cache, as it is if nothing is chosen.
+const FILES: &str = ".files.lockfree.268435456";
 
 #[test]
 fn the_page_is_at_its_address_and_nothing_else_is() {
@@ -253,14 +255,13 @@ fn the_page_shows_what_the_cache_holds_by_size() {
     assert_eq!(load(served.port, 20), 20);
     let all = until(served.admin, |all| all.sum("hold_server_cache_entries") == 20.0);
     let of = |name: &str| -> f64 {
-        let own =
-            all.samples.iter().filter(|((n, labels), _)| n == name && labels["map"] == ".files");
+        let own = all.samples.iter().filter(|((n, labels), _)| n == name && labels["map"] == FILES);
         own.map(|(_, value)| value).sum()
     };
     assert_eq!(of("hold_map_size_class_pairs"), 20.0);
     assert_eq!(
         of("hold_map_size_class_bytes"),
-        all.value("hold_map_record_bytes", &[("map", ".files")])
+        all.value("hold_map_record_bytes", &[("map", FILES)])
     );
     let page = get(served.admin, "/_hold/");
     assert!(page.contains("20 entries") && page.contains("≤ 4 KiB"), "{page}");

@@ -37,7 +37,7 @@
 //! |---|---|
 //! | [`layout`] | how ids name files |
 //! | [`source`] | where files are; `stamp`: which version of one |
-//! | [`store`] | contents in memory; `packed`: as they are kept there |
+//! | [`store`] | contents in memory; `packed`: as they are kept there; [`caches`]: which maps of a hold are such |
 //! | `shelf` | the two together: what is kept, as long as it is fresh, or the source; `looks`: what it remembers of files |
 //! | `protocol`, `http` | what a client asks for |
 //! | `reply`, `payload` | what it gets, and as what the driver sends it |
@@ -45,6 +45,7 @@
 //! | `worker` | one thread that serves; `server`: all of them |
 //! | `counts` | what they did |
 
+pub mod caches;
 mod connection;
 mod counts;
 pub mod http;
@@ -70,6 +71,6 @@ pub use looks::{MOST_AT_HAND, MOST_OPEN};
 pub use payload::Contents;
 pub use protocol::ProtocolKind;
 pub use requests::RequestsKind;
-pub use server::{FILES, Server, ServerOptions, worth_keeping};
+pub use server::{Server, ServerOptions, worth_keeping};
 pub use source::SourceKind;
 pub use stamp::Stamp;

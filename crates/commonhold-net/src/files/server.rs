@@ -3,6 +3,7 @@
 //! Five choices make a worker: the loop, the request map, the cache, the eviction and the source. Each is a type; a worker is
 //! compiled for every combination, and which one runs is decided here, once.
 
+use super::caches;
 use super::connection::{Connection, Patience};
 use super::counts::ServerReport;
 use super::layout::{Layout, LayoutKind};
@@ -28,9 +29,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-
-/// The map in a hold in which contents are kept.
-pub const FILES: &str = ".files";
 
 /// What is served, and how. `ServerOptions::new` has defaults for everything but the place.
 #[derive(Clone)]
@@ -166,7 +164,8 @@ impl Server {
         let signal = Arc::default();
         let plan = Arc::new(Plan { options, layout, directory, signal });
         let begin = Begin { plan: Arc::clone(&plan), listeners };
-        let begun = choose_store(cache, eviction, bytes, hold.as_ref(), FILES, begin)?;
+        let map = caches::name_of(eviction, bytes);
+        let begun = choose_store(cache, eviction, bytes, hold.as_ref(), &map, begin)?;
         let (threads, chosen) = begun.map_err(|error| failed(&plan.options, &error))?;
         Ok(Server { signal: Arc::clone(&plan.signal), threads, chosen })
     }

@@ -22,10 +22,10 @@ impl Evicting {
     /// # Errors
     /// Those of opening a hold once more and of making a map; `Mismatch` if the name is that of another kind of structure.
     pub fn open(hold: &Hold, name: &str, limit_bytes: u64) -> Result<Evicting> {
-        let hold = shared_map::impatient(hold)?;
         // To the map 0 is no limit.
         let options = MapOptions::cache().max_bytes(limit_bytes.max(1));
-        let shared = SharedMap::new(shared_map::open(&hold, name, options)?);
+        let impatient = shared_map::impatient(hold)?;
+        let shared = SharedMap::new(shared_map::open(hold, &impatient, name, options)?);
         Ok(Evicting { shared, limit_bytes, tally: Tally::default() })
     }
 

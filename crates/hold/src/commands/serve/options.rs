@@ -10,7 +10,8 @@ use commonhold_net::event::LoopKind;
 use commonhold_net::files::source::Symlinks;
 use commonhold_net::files::store::{CacheKind, EvictionKind};
 use commonhold_net::files::{
-    LayoutKind, Patience, ProtocolKind, RequestsKind, ServerOptions, SourceKind, worth_keeping,
+    LayoutKind, Patience, ProtocolKind, RequestsKind, ServerOptions, SourceKind, caches,
+    worth_keeping,
 };
 use commonhold_net::replicate::Address;
 use std::path::{Path, PathBuf};
@@ -168,6 +169,14 @@ impl Args {
     pub(super) fn monitor(&self, hold: &Hold) -> Result<Option<Monitor>> {
         let title = self.place.display().to_string();
         self.admin.as_ref().map(|address| Monitor::start(hold, title, address)).transpose()
+    }
+
+    /// Drops what was kept in the hold with other choices, if nobody else may serve from it.
+    ///
+    /// # Errors
+    /// Those of dropping maps.
+    pub(super) fn drop_other_caches(&self, hold: &Hold) -> Result<()> {
+        Ok(caches::drop_others(hold, self.choices.eviction, self.cache.cache_bytes)?)
     }
 
     /// Whether the hold is to stay when all has ended well.

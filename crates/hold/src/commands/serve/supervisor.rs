@@ -63,6 +63,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     args.check()?;
     descriptors::allow(u64::from(args.max_connections()) + OTHER_DESCRIPTORS);
     let signals = watch()?;
+    args.drop_other_caches(&hold)?;
     let listeners = listen(args)?;
     // It stays open here, so that it is there whatever becomes of workers.
     let hold = args.open_hold(directory)?;

@@ -10,7 +10,8 @@ use crate::monitor::inventory::Inventory;
 use crate::monitor::observer::Live;
 use crate::monitor::workers::{Sum, errors, hit_rate};
 use commonhold::SizeStat;
-use commonhold_net::files::FILES;
+use commonhold_net::files::caches;
+use std::collections::BTreeMap;
 
 /// Where nobody serves.
 pub const NONE: &str =
@@ -26,7 +27,6 @@ pub fn section(live: &Live, inventory: &Inventory) -> String {
     sums.values().for_each(|sum| all.add(sum));
     let now = live.history.last();
     let recently = live.history.latency();
-    let sizes = inventory.map(FILES).map_or(&[][..], |map| &map.sizes);
     [
         tiles(&all, &now, &recently),
         charts(live),
@@ -35,7 +35,7 @@ pub fn section(live: &Live, inventory: &Inventory) -> String {
         totals(&all),
         "</div>\n".to_owned(),
         workers(live),
-        contents(&all, sizes),
+        contents(&all, &sizes(inventory)),
     ]
     .concat()
 }
@@ -194,6 +194,17 @@ fn workers(live: &Live) -> String {
 }
 
 /// What is kept, by size.
+/// What all caches of files hold.
+fn sizes(inventory: &Inventory) -> Vec<SizeStat> {
+    let caches = inventory.maps.iter().filter(|map| caches::is_one(&map.name));
+    let mut all = BTreeMap::new();
+    for &SizeStat { up_to_bytes, pairs, bytes } in caches.flat_map(|map| &map.sizes) {
+        let sum = all.entry(up_to_bytes).or_insert(SizeStat { up_to_bytes, pairs: 0, bytes: 0 });
+        (sum.pairs, sum.bytes) = (sum.pairs + pairs, sum.bytes + bytes);
+    }
+    all.into_values().collect()
+}
+
 fn contents(all: &Sum, sizes: &[SizeStat]) -> String {
     let cache = &all.cache;
     let part =

@@ -9,6 +9,7 @@
 
 use super::interface::{Cache, Inserted, Old, Taken};
 use super::shared_map::{self, SharedMap};
+use crate::files::caches::is_alone;
 use crate::files::payload::Contents;
 use crate::files::store::bounded::bytes_of;
 use crate::files::store::tag::Tag;
@@ -21,7 +22,6 @@ const BYTES: [u8; 1] = [b'b'];
 
 /// Entries in a map that all processes share.
 pub struct HoldCache {
-    hold: Hold,
     shared: SharedMap,
     /// One pair: the bytes of all entries.
     account: Map,
@@ -36,20 +36,15 @@ impl HoldCache {
     /// # Errors
     /// Those of opening a hold once more and of making maps; `Mismatch` if a name is that of another kind of structure.
     pub fn open(hold: &Hold, name: &str) -> Result<HoldCache> {
-        let hold = shared_map::impatient(hold)?;
-        let shared = SharedMap::new(shared_map::open(&hold, name, MapOptions::general())?);
-        let account = shared_map::open(&hold, &format!("{name}.bytes"), MapOptions::fixed(1, 8))?;
-        let cache = HoldCache { hold, shared, account, owed: AtomicI64::new(0) };
-        if cache.is_alone()? {
+        let impatient = shared_map::impatient(hold)?;
+        let open = |name: &str, options| shared_map::open(hold, &impatient, name, options);
+        let shared = SharedMap::new(open(name, MapOptions::general())?);
+        let account = open(&format!("{name}.bytes"), MapOptions::fixed(1, 8))?;
+        let cache = HoldCache { shared, account, owed: AtomicI64::new(0) };
+        if is_alone(hold)? {
             cache.recount()?;
         }
         Ok(cache)
-    }
-
-    /// Whether no other process has the hold open.
-    fn is_alone(&self) -> Result<bool> {
-        let own = std::process::id();
-        Ok(self.hold.participants()?.iter().all(|other| !other.alive || other.pid == own))
     }
 
     /// Sets the bytes to those of what is there, unless somebody changes them meanwhile.

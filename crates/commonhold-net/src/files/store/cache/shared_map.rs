@@ -37,19 +37,25 @@ pub(in crate::files::store) fn impatient(hold: &Hold) -> Result<Hold> {
     Hold::options().lock_timeout(PATIENCE).open(hold.path())
 }
 
-/// The map of this name. One that was made with other options is dropped: what it has was for another limit, and everything in it
-/// can be had again.
+/// The map of this name, of the [`impatient`] handle; made through the other one, as who begins may have to wait for others that do. One
+/// that was made with other options is dropped: what it has was for another limit, and everything in it can be had again.
 ///
 /// # Errors
 /// `Mismatch` if the name is that of another kind of structure; those of making maps.
-pub(in crate::files::store) fn open(hold: &Hold, name: &str, options: MapOptions) -> Result<Map> {
+pub(in crate::files::store) fn open(
+    hold: &Hold,
+    impatient: &Hold,
+    name: &str,
+    options: MapOptions,
+) -> Result<Map> {
     match hold.map(name, options.clone()) {
         Err(e) if e.kind() == ErrorKind::Mismatch => {
             hold.drop_map(name)?;
-            hold.map(name, options)
+            hold.map(name, options.clone())
         }
         opened => opened,
-    }
+    }?;
+    impatient.map(name, options)
 }
 
 impl SharedMap {

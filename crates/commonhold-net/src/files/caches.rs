@@ -1,0 +1,80 @@
+//! Which maps of a hold are caches of files.
+//!
+//! Servers that let other entries go or keep another number of bytes cannot share a map. So its name says both: each finds its own,
+//! whoever else serves from the hold, and nobody drops what another one uses.
+
+use super::store::EvictionKind;
+use commonhold::{Hold, Result};
+
+/// What the names of all begin with, and all of the name that earlier versions had.
+const PREFIX: &str = ".files";
+/// Behind the name of a map: the one with its bytes.
+const BESIDE: &str = ".bytes";
+
+/// The map in which contents are kept with these choices.
+#[must_use]
+pub fn name_of(eviction: EvictionKind, cache_bytes: u64) -> String {
+    format!("{PREFIX}.{eviction}.{cache_bytes}")
+}
+
+/// Whether a map of this name is one, with whatever choices, or beside one.
+#[must_use]
+pub fn is_one(name: &str) -> bool {
+    let choices = name.strip_suffix(BESIDE).unwrap_or(name).strip_prefix(PREFIX);
+    let is_choices = |choices: &str| {
+        let parts = choices.strip_prefix('.').and_then(|choices| choices.split_once('.'));
+        parts.is_some_and(|(eviction, bytes)| {
+            eviction.parse::<EvictionKind>().is_ok() && bytes.parse::<u64>().is_ok()
+        })
+    };
+    choices.is_some_and(|choices| choices.is_empty() || is_choices(choices))
+}
+
+/// Drops caches of other choices than these, unless another process has the hold open: it may serve from them.
+///
+/// # Errors
+/// Those of dropping maps.
+pub fn drop_others(hold: &Hold, eviction: EvictionKind, cache_bytes: u64) -> Result<()> {
+    let own = name_of(eviction, cache_bytes);
+    let is_other = |name: &str| is_one(name) && name.strip_suffix(BESIDE).unwrap_or(name) != own;
+    // Before the look at the others: what one makes that comes after it is not among them.
+    let mut others: Vec<_> = hold.maps()?.into_iter().map(|map| map.name).collect();
+    others.retain(|name| is_other(name));
+    if is_alone(hold)? {
+        for name in others {
+            hold.drop_map(&name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether no other process has the hold open.
+pub(super) fn is_alone(hold: &Hold) -> Result<bool> {
+    let own = std::process::id();
+    Ok(hold.participants()?.iter().all(|other| !other.alive || other.pid == own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use commonhold::MapOptions;
+
+    #[test]
+    fn what_was_kept_with_other_choices_goes_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let hold = Hold::create(dir.path().join("it.hold")).unwrap();
+        let own = name_of(EvictionKind::Mutex, 7);
+        let kept =
+            [&own, ".files.mutex.7.bytes", ".files.mine.7", ".files.mutex", "files", ".filesystem"];
+        let others = [".files", ".files.bytes", ".files.lockfree.7", ".files.mutex.8.bytes"];
+        for name in kept.iter().chain(&others) {
+            hold.map(name, MapOptions::general()).unwrap();
+        }
+        drop_others(&hold, EvictionKind::Mutex, 7).unwrap();
+        let mut left: Vec<_> = hold.maps().unwrap().into_iter().map(|map| map.name).collect();
+        left.sort_unstable();
+        let mut wanted = kept.to_vec();
+        wanted.sort_unstable();
+        assert_eq!(left, wanted);
+    }
+}
