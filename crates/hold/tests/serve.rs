@@ -61,7 +61,12 @@ impl Serving {
         let fixed = ["serve", place, "--listen", "tcp:0", "--format", "json"];
         let mut command = ground.command_of(program, &[&fixed[..], options].concat());
         command.stdin(Stdio::piped());
-        let mut beside = Beside::run(command);
+        Serving::of(Beside::run(command))
+    }
+
+    /// A server that has been started.
+    #[track_caller]
+    fn of(mut beside: Beside) -> Serving {
         let line = beside.line();
         let said: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
         let name = said["listening"][0].as_str().expect("an address");

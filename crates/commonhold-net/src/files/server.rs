@@ -176,13 +176,24 @@ impl Server {
         &self.chosen
     }
 
-    /// Accepts nothing more, and closes connections once they have the answers to what they asked for. Returns whether all were
-    /// closed within this time; those that were not are closed then.
-    pub fn finish(mut self, patience: Duration) -> bool {
+    /// Accepts nothing more from now on, and closes connections once they have the answers to what they asked for, however long
+    /// their peers take within what [`Patience`] allows. When it [has ended](Self::has_ended) all are closed.
+    pub fn drain(&self) {
         self.signal.drain();
         self.wake();
+    }
+
+    /// Whether all threads have ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.threads.iter().all(|thread| thread.handle.is_finished())
+    }
+
+    /// [Drains](Self::drain). Returns whether all connections were closed within this time; those that were not are closed then.
+    pub fn finish(mut self, patience: Duration) -> bool {
+        self.drain();
         let end = Instant::now() + patience;
-        while self.threads.iter().any(|thread| !thread.handle.is_finished()) {
+        while !self.has_ended() {
             if Instant::now() >= end {
                 self.end();
                 return false;

@@ -3,14 +3,20 @@
 use super::visitor::{ask, connect, get, simple, try_get};
 use super::{Serving, counted, files, is_gone, kill, site, until};
 use crate::support::beside::Beside;
+use crate::support::Ground;
+use commonhold::Hold;
 use rustix::process::Signal;
 use std::io::Read;
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::thread::sleep;
 use std::time::Duration;
 
 /// So long after they were written contents are kept.
 const SETTLED: Duration = Duration::from_millis(200);
+
+/// More than the system takes from a worker before its client reads.
+const LARGE: usize = 32 << 20;
 
 #[test]
 fn it_says_where_it_listens_serves_and_leaves_nothing() {
@@ -102,16 +108,99 @@ fn a_download_is_finished_first() {
 #[test]
 fn who_does_not_finish_in_time_is_ended() {
     let ground = site();
-    ground.file("public/large.bin", vec![7; 32 << 20]);
-    let serving = Serving::start(&ground, "public", &["--workers", "1", "--grace", "200ms"]);
-    let mut stream = connect(serving.port).expect("it listens");
-    ask(&mut stream, "/large.bin", "").expect("it listens");
-    stream.read_exact(&mut [0; 1000]).expect("the beginning");
+    let (serving, mut stream) = with_a_download(&ground, &["--grace", "200ms"]);
     serving.stop();
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest);
-    assert!(rest.len() < 32 << 20);
+    assert!(rest.len() < LARGE);
     assert_eq!(ground.leftovers(&["public"]), Vec::<String>::new());
+}
+
+/// A server with a large file, and who has begun to take it.
+fn with_a_download(ground: &Ground, options: &[&str]) -> (Serving, TcpStream) {
+    ground.file("public/large.bin", vec![7; LARGE]);
+    let serving = Serving::start(ground, "public", &[&["--workers", "1"], options].concat());
+    let mut stream = connect(serving.port).expect("it listens");
+    ask(&mut stream, "/large.bin", "").expect("it listens");
+    stream.read_exact(&mut [0; 1000]).expect("the beginning");
+    (serving, stream)
+}
+
+#[test]
+fn who_is_replaced_or_alone_finishes_what_it_sends_however_long_that_takes() {
+    for kills in [false, true] {
+        let ground = site();
+        let (serving, mut stream) = with_a_download(&ground, &["--grace", "1ms"]);
+        let worker = serving.workers()[0];
+        let kept = match kills {
+            true => {
+                serving.beside.kill();
+                None
+            }
+            false => {
+                serving.beside.signal(Signal::HUP);
+                until("another serves", || serving.workers().iter().any(|&pid| pid != worker));
+                Some(serving)
+            }
+        };
+        // Longer than the worker looks whether it is to end, and the grace.
+        sleep(Duration::from_secs(1));
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).expect("the rest");
+        assert!(rest.len() > LARGE - 1000, "{} bytes, supervisor killed: {kills}", rest.len());
+        drop(stream);
+        until("it has ended", || is_gone(worker));
+        if let Some(serving) = kept {
+            serving.stop();
+            assert_eq!(ground.leftovers(&["public"]), Vec::<String>::new());
+        }
+    }
+}
+
+#[test]
+fn who_was_replaced_and_does_not_finish_in_time_is_ended_with_the_others() {
+    let ground = site();
+    let (serving, mut stream) = with_a_download(&ground, &["--grace", "200ms"]);
+    let worker = serving.workers()[0];
+    serving.beside.signal(Signal::HUP);
+    until("another serves", || serving.workers().iter().any(|&pid| pid != worker));
+    serving.stop();
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    assert!(rest.len() < LARGE - 1000 && is_gone(worker), "{} bytes", rest.len());
+    assert_eq!(ground.leftovers(&["public"]), Vec::<String>::new());
+}
+
+#[test]
+fn a_restart_with_other_choices_drops_what_was_kept_with_those_before() {
+    let ground = site();
+    let begin = |choices: &[&str]| {
+        let serving = Serving::start(
+            &ground,
+            "public",
+            &[&["--hold", "kept", "--workers", "4"], choices].concat(),
+        );
+        assert_eq!(get(serving.port, "/1.txt").status, 200);
+        serving
+    };
+    let caches = || {
+        let hold = Hold::options().directory(ground.path("")).open("kept").expect("the hold");
+        let mut names: Vec<_> =
+            hold.maps().expect("maps").into_iter().map(|map| map.name).collect();
+        names.retain(|name| name.starts_with(".files"));
+        names.sort_unstable();
+        names
+    };
+    let other = ["--cache-bytes", "1MiB", "--eviction", "mutex"];
+    begin(&[]).stop();
+    assert_eq!(caches(), [".files.lockfree.268435456"]);
+    let serving = begin(&other);
+    let [map, beside] = [".files.mutex.1048576", ".files.mutex.1048576.bytes"];
+    assert_eq!(caches(), [map, beside]);
+    // Beside one that lives nothing is dropped.
+    begin(&[]).stop();
+    assert_eq!(caches(), [".files.lockfree.268435456", map, beside]);
+    serving.stop();
 }
 
 #[test]

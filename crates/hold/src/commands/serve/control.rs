@@ -1,7 +1,7 @@
 //! What a supervisor and a worker say to each other, over a socket that is the worker's standard input.
 //!
-//! The supervisor sends the sockets that listen; the worker sends a byte once it serves. When the supervisor's end is gone,
-//! whether it closed it or died, the worker finishes and ends: none is left behind, whatever happens to its supervisor.
+//! The supervisor sends the sockets that listen; the worker sends a byte once it serves. At last the supervisor sends a [`Word`]. When
+//! its end is gone that is a word, too: the worker finishes and ends, and none is left behind, whatever happens to its supervisor.
 
 use crate::failure::{Failure, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,6 +18,15 @@ use std::time::{Duration, Instant};
 
 /// Sockets at most.
 pub const MOST_SOCKETS: usize = 64;
+
+/// What a worker is told to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// Send what was asked for, however long clients take, then end: others serve now, or nobody does.
+    Finish = 1,
+    /// The same within the time that the end may take.
+    End = 2,
+}
 
 fn failed(doing: &str, error: impl std::fmt::Display) -> Failure {
     Failure::failed(format!("cannot {doing}: {error}"))
@@ -82,9 +91,12 @@ impl Supervisor {
         told.map(drop).map_err(|error| failed("tell the supervisor", error))
     }
 
-    /// Whether it is gone within so long.
-    pub fn is_gone_within(&self, time: Duration) -> bool {
-        is_readable(&self.0, time)
+    /// What it says within so long. Who is gone says `Finish`, again and again.
+    pub fn says_within(&self, time: Duration) -> Option<Word> {
+        is_readable(&self.0, time).then(|| match byte_of(&self.0) {
+            Some(byte) if byte == Word::End as u8 => Word::End,
+            _ => Word::Finish,
+        })
     }
 }
 
@@ -103,6 +115,19 @@ pub fn is_readable(end: &OwnedFd, time: Duration) -> bool {
 
 /// Whether a worker has said that it serves; false: it is gone.
 pub fn is_ready(end: &OwnedFd) -> bool {
+    byte_of(end).is_some()
+}
+
+/// Tells a worker.
+pub fn tell(end: &OwnedFd, word: Word) {
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    // One that cannot be told has ended.
+    let _ = retry_on_intr(|| rustix::net::send(end, &[word as u8], flags));
+}
+
+/// The next byte of the other side; `None`: it is gone.
+fn byte_of(end: &OwnedFd) -> Option<u8> {
     let mut byte = [0u8];
-    matches!(retry_on_intr(|| rustix::net::recv(end, &mut byte, RecvFlags::empty())), Ok((1, _)))
+    let got = retry_on_intr(|| rustix::net::recv(end, &mut byte, RecvFlags::empty()));
+    matches!(got, Ok((1, _))).then_some(byte[0])
 }

@@ -1,6 +1,6 @@
 //! The process that was started: it listens, and sees to it that there are workers.
 
-use super::control::{MOST_SOCKETS, hand_over, is_readable, is_ready, pair};
+use super::control::{self, MOST_SOCKETS, Word, hand_over, is_readable, is_ready, pair};
 use super::options::Args;
 use crate::commands::replication::serving::handed_over;
 use crate::failure::{Failure, Result, note};
@@ -38,8 +38,8 @@ const WELL: Duration = Duration::from_secs(10);
 /// A worker process.
 struct Worker {
     child: Child,
-    /// Closing it lets the worker finish.
-    control: Option<OwnedFd>,
+    /// Closing it lets the worker finish, too.
+    control: OwnedFd,
     began: Instant,
 }
 
@@ -63,10 +63,10 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     args.check()?;
     descriptors::allow(u64::from(args.max_connections()) + OTHER_DESCRIPTORS);
     let signals = watch()?;
-    args.drop_other_caches(&hold)?;
     let listeners = listen(args)?;
     // It stays open here, so that it is there whatever becomes of workers.
     let hold = args.open_hold(directory)?;
+    args.drop_other_caches(&hold)?;
     let monitor = args.monitor(&hold)?;
     let recruiter = Recruiter::new(&listeners)?;
     let mut posts = Vec::new();
@@ -181,7 +181,7 @@ impl Recruiter<'_> {
         command.env_remove("LISTEN_FDS").env_remove("LISTEN_PID");
         let child = command.spawn();
         let child = child.map_err(|e| Failure::failed(format!("cannot start a worker: {e}")))?;
-        Ok(Worker { child, control: Some(here), began: Instant::now() })
+        Ok(Worker { child, control: here, began: Instant::now() })
     }
 
     /// Starts one, and waits until it serves; `None` if it never will, which has been said.
@@ -216,8 +216,11 @@ impl Worker {
 
     /// Waits until it serves; false if it never will.
     fn is_ready(&self) -> bool {
-        let Some(control) = &self.control else { return false };
-        is_readable(control, PATIENCE) && is_ready(control)
+        is_readable(&self.control, PATIENCE) && is_ready(&self.control)
+    }
+
+    fn tell(&self, word: Word) {
+        control::tell(&self.control, word);
     }
 
     fn has_ended(&mut self) -> Option<ExitStatus> {
@@ -304,8 +307,8 @@ fn replace(recruiter: &Recruiter<'_>, posts: &mut [Post], old: &mut Vec<Worker>,
             continue;
         };
         say(output, &format!("worker {number}: process {} instead", worker.id()));
-        if let Some(mut before) = post.worker.replace(worker) {
-            before.control = None;
+        if let Some(before) = post.worker.replace(worker) {
+            before.tell(Word::Finish);
             old.push(before);
         }
     }
@@ -313,7 +316,7 @@ fn replace(recruiter: &Recruiter<'_>, posts: &mut [Post], old: &mut Vec<Worker>,
 
 /// Lets workers finish; ends them after a while, or when a second signal comes.
 fn finish(mut workers: Vec<Worker>, grace: Duration, signals: &Receiver<i32>) {
-    workers.iter_mut().for_each(|worker| worker.control = None);
+    workers.iter().for_each(|worker| worker.tell(Word::End));
     // A little more than they have themselves.
     let end = Instant::now() + grace + Duration::from_secs(1);
     let moment = Instant::now() + crate::workload::interrupt::MOMENT;

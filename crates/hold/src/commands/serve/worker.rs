@@ -1,6 +1,6 @@
 //! What a worker process does: it serves until its supervisor is gone, or until it is told to end.
 
-use super::control::Supervisor;
+use super::control::{Supervisor, Word};
 use super::options::Args;
 use crate::failure::{Failure, Result, note};
 use crate::target::Directory;
@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// How often it looks whether it is to end, beside what wakes it.
 const LOOK: Duration = Duration::from_millis(500);
+/// How often it looks whether all is sent, and whether that may take no longer.
+const LAST_LOOKS: Duration = Duration::from_millis(50);
 
 /// Serves.
 pub fn run(args: &Args, directory: &Directory) -> Result<ExitCode> {
@@ -28,13 +30,27 @@ pub fn run(args: &Args, directory: &Directory) -> Result<ExitCode> {
         note(&format!("hold serve: {}: {why}", server.chosen().kind));
     }
     supervisor.tell_ready()?;
-    while !supervisor.is_gone_within(LOOK) && !interrupt.came() {
+    let mut word = None;
+    while word.is_none() && !interrupt.came() {
+        word = supervisor.says_within(LOOK);
         if server.has_failed() {
             return Err(Failure::failed("the system has no memory to serve with"));
         }
     }
+    if word == Some(Word::Finish) {
+        drain(&server, &supervisor, &interrupt);
+    }
     server.finish(args.grace());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Sends what was asked for to its end, unless it is told not to wait for that any more.
+fn drain(server: &Server, supervisor: &Supervisor, interrupt: &Interrupt) {
+    server.drain();
+    while !server.has_ended()
+        && !interrupt.wait(LAST_LOOKS)
+        && supervisor.says_within(Duration::ZERO) != Some(Word::End)
+    {}
 }
 
 fn address(socket: &OwnedFd) -> String {
