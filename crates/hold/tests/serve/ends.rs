@@ -1,14 +1,15 @@
 //! How it begins and ends, well or by force.
 
-use super::visitor::{ask, connect, get, simple, try_get};
+use super::visitor::{answer, ask, connect, get, simple, try_get};
 use super::{Serving, counted, files, is_gone, kill, site, until};
 use crate::support::beside::Beside;
-use crate::support::Ground;
+use crate::support::{Ground, PROGRAM};
 use commonhold::Hold;
 use rustix::process::Signal;
 use std::io::Read;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -200,6 +201,27 @@ fn a_restart_with_other_choices_drops_what_was_kept_with_those_before() {
     // Beside one that lives nothing is dropped.
     begin(&[]).stop();
     assert_eq!(caches(), [".files.lockfree.268435456", map, beside]);
+    serving.stop();
+}
+
+#[test]
+fn connections_leave_descriptors_for_files() {
+    let ground = site();
+    let mut command = std::process::Command::new("sh");
+    let words = ["serve", "public", "--listen", "tcp:0", "--workers", "1", "--format", "json"];
+    let limited = "ulimit -n 256 && exec \"$0\" \"$@\"";
+    command.args(["-c", limited, PROGRAM]).args(words).stdin(Stdio::piped());
+    command.current_dir(ground.path("")).env("COMMONHOLD_DIR", ground.path(""));
+    let mut serving = Serving::of(Beside::run(command));
+    serving.beside.until_error("instead of 10000");
+    let mut streams: Vec<_> =
+        (0..300).map(|_| connect(serving.port).expect("it listens")).collect();
+    for (name, contents) in files() {
+        ask(&mut streams[0], &format!("/{name}"), "").expect("it is open");
+        let answer = answer(&mut streams[0]).expect("an answer");
+        assert!((answer.status, answer.body) == (200, contents), "{name}");
+    }
+    drop(streams);
     serving.stop();
 }
 

@@ -214,7 +214,6 @@ impl Args {
             send: limits.send_timeout,
             ..Patience::default()
         };
-        options.most_connections = limits.max_connections as usize;
         options.cache_bytes = cache.cache_bytes;
         options.fresh = cache.fresh;
         options.kind = choices.kind;

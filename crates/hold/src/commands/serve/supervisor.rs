@@ -1,5 +1,6 @@
 //! The process that was started: it listens, and sees to it that there are workers.
 
+use super::connections;
 use super::control::{self, MOST_SOCKETS, Word, hand_over, is_readable, is_ready, pair};
 use super::options::Args;
 use crate::commands::replication::serving::handed_over;
@@ -7,9 +8,7 @@ use crate::failure::{Failure, Result, note};
 use crate::monitor::Monitor;
 use crate::output::Output;
 use crate::target::Directory;
-use crate::workload::descriptors;
 use commonhold::Hold;
-use commonhold_net::files::MOST_OPEN;
 use commonhold_net::replicate::{Address, Listener};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -27,8 +26,6 @@ use std::time::{Duration, Instant};
 const DEFAULT_PORT: u16 = 8080;
 /// How long a worker may take until it serves.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Descriptors of a worker beside one for each connection: open files among them.
-const OTHER_DESCRIPTORS: u64 = 256 + MOST_OPEN as u64;
 /// How long a worker that died at once is waited with, the first time; twice as long each time after, up to the last.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LAST_WAIT: Duration = Duration::from_secs(5);
@@ -61,7 +58,7 @@ struct Recruiter<'a> {
 /// Runs until a signal comes.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     args.check()?;
-    descriptors::allow(u64::from(args.max_connections()) + OTHER_DESCRIPTORS);
+    let connections = connections::allow(args.max_connections());
     let signals = watch()?;
     let listeners = listen(args)?;
     // It stays open here, so that it is there whatever becomes of workers.
@@ -77,6 +74,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let begun = posts.iter().filter_map(|post| post.worker.as_ref()).all(Worker::is_ready);
     if begun {
         tell(args, output, &listeners, monitor.as_ref())?;
+        tell_of_connections(connections, args.max_connections(), output);
     }
     let mut old = Vec::new();
     if begun {
@@ -150,6 +148,17 @@ fn tell(
         say(output, &format!("figures: {}", monitor.url()));
     }
     Ok(())
+}
+
+/// Says that a worker has room for fewer connections than are wanted, if so.
+fn tell_of_connections(allowed: u32, wanted: u32, output: &Output) {
+    if allowed < wanted {
+        let text = format!(
+            "the limit of open files leaves {allowed} connections to a worker instead of {wanted}; raise it \
+             ('ulimit -Hn', LimitNOFILE= of systemd), or ask for fewer with --max-connections"
+        );
+        say(output, &text);
+    }
 }
 
 fn say(output: &Output, text: &str) {

@@ -1,5 +1,6 @@
 //! What a worker process does: it serves until its supervisor is gone, or until it is told to end.
 
+use super::connections;
 use super::control::{Supervisor, Word};
 use super::options::Args;
 use crate::failure::{Failure, Result, note};
@@ -24,7 +25,9 @@ pub fn run(args: &Args, directory: &Directory) -> Result<ExitCode> {
     // Ctrl-C goes to the whole group of processes: it is for the supervisor to say when the workers end.
     let interrupt = Interrupt::watch()?;
     let hold = args.open_hold(directory)?;
-    let server = Server::start(args.server(&hold, listens)?, &sockets)?;
+    let mut options = args.server(&hold, listens)?;
+    options.most_connections = connections::allow(args.max_connections()) as usize;
+    let server = Server::start(options, &sockets)?;
     drop(sockets);
     if let Some(why) = &server.chosen().instead {
         note(&format!("hold serve: {}: {why}", server.chosen().kind));

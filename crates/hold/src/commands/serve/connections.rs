@@ -1,0 +1,41 @@
+//! How many connections a worker may have: those for which there are descriptors. A look at a file takes one, too; if connections had
+//! them all nothing could be answered any more, while one that waits to be accepted only waits.
+
+use crate::workload::descriptors;
+use commonhold_net::files::MOST_OPEN;
+
+/// Of each connection: its own, and that of a file which it is being sent.
+const PER_CONNECTION: u64 = 2;
+/// Beside those of connections: files that are kept open among them.
+const OTHERS: u64 = 256 + MOST_OPEN as u64;
+/// Where the limit is so low that there are not even those, connections have one in so many.
+const LEAST_SHARE: u64 = 8;
+
+/// Lets this process have descriptors for so many connections; for how many it has them.
+pub fn allow(wanted: u32) -> u32 {
+    let limit = descriptors::allow(u64::from(wanted) * PER_CONNECTION + OTHERS);
+    allowed(wanted, limit)
+}
+
+fn allowed(wanted: u32, limit: u64) -> u32 {
+    let room = limit.saturating_sub(OTHERS) / PER_CONNECTION;
+    let room = room.max(limit / LEAST_SHARE).max(1);
+    wanted.min(u32::try_from(room).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_are_left_for_files() {
+        assert_eq!(allowed(10_000, 1 << 20), 10_000);
+        assert_eq!(allowed(10_000, u64::MAX), 10_000);
+        assert_eq!(allowed(u32::MAX, u64::MAX), u32::MAX);
+        assert_eq!(allowed(10_000, 20_000 + OTHERS), 10_000);
+        assert_eq!(allowed(10_000, 19_998 + OTHERS), 9_999);
+        assert_eq!(allowed(10_000, 1024), 128);
+        assert_eq!(allowed(10, 1024), 10);
+        assert_eq!(allowed(10, 0), 1);
+    }
+}
