@@ -112,7 +112,6 @@ impl Intake {
     /// # Errors
     /// What is wrong with it, or with the hold.
     pub(crate) fn begin(&mut self, welcome: &Welcome) -> std::result::Result<(), Broken> {
-        (self.end, self.arrived) = (None, false);
         if !welcome.whole {
             let known = self.position() == Some(welcome.position) && self.map.is_some();
             return if known { Ok(()) } else { broken("goes on where this replica never was") };
@@ -141,8 +140,10 @@ impl Intake {
         self.map.as_ref().is_some_and(|map| map.options().mode() != mode)
     }
 
-    /// Gives up what is being built.
+    /// The connection has ended: gives up what is being built.
     pub(crate) fn abandon(&mut self) {
+        // The next one may fail before the origin has announced anything.
+        (self.end, self.arrived) = (None, false);
         if self.building.take().is_some() {
             // If it stays, the next one that is built drops it.
             let _ = self.hold.drop_map(&place::next_name(&self.name));
@@ -312,6 +313,7 @@ fn failed(error: commonhold::Error) -> Broken {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replicate::wire;
 
     /// Where each of some changes of one pair begins.
     fn offset(number: u64) -> u64 {
@@ -324,6 +326,27 @@ mod tests {
         let frame = RawFrame { code, key, value, expires_ms: 0, offset };
         let Effect::Changed(change) = intake.take(&frame).unwrap() else { panic!("{frame:?}") };
         assert_eq!((change.offset, change.end), (offset, self::offset(number + 1)));
+    }
+
+    fn say(intake: &mut Intake, note: impl FnOnce(&mut Vec<u8>)) {
+        let mut words = Vec::new();
+        note(&mut words);
+        intake.take(&RawFrame::decode(&words).unwrap()).unwrap();
+    }
+
+    /// Who has arrived once is not taken to have arrived by each connection that fails later.
+    #[test]
+    fn each_connection_arrives_anew() {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let hold = Hold::create(directory.path().join("it.hold")).unwrap();
+        let mut intake = Intake::open(&hold, "it").unwrap();
+        let (position, mode) = (StreamPosition { stream: 7, offset: 0 }, MapMode::General);
+        let (proof, name) = (Vec::new(), "it".to_owned());
+        intake.begin(&Welcome { proof, position, whole: true, mode, name }).unwrap();
+        say(&mut intake, |words| wire::put_complete(words, 0, 0));
+        assert!(intake.arrive().unwrap() && intake.has_arrived());
+        intake.abandon();
+        assert!(!intake.has_arrived() && !intake.arrive().unwrap());
     }
 
     /// It said that it had applied two changes, and that it might apply six; it had applied four.
