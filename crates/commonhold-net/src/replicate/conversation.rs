@@ -2,7 +2,7 @@
 //!
 //! Invariant: who has not said in time who it is is no origin; and an origin that does not listen holds up nobody.
 
-use crate::replicate::follower::{Follower, LOOK, timespec};
+use crate::replicate::follower::{Applied, Follower, LOOK, timespec};
 use crate::replicate::inbox::Inbox;
 use crate::replicate::replica::ReplicaEvents;
 use crate::replicate::secret::{self, Side};
@@ -135,7 +135,7 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
         let failed = |e: commonhold::Error| Broken(e.to_string());
         let (follower, inbox) = (&mut *self.follower, &mut self.inbox);
         follower.intake.announce(inbox.change_bytes()).map_err(failed)?;
-        let (mut changes, mut bytes) = (0, 0);
+        let mut applied = Applied::default();
         let result = loop {
             let frame = match inbox.next(usize::MAX) {
                 Ok(Some(frame)) => frame,
@@ -143,15 +143,11 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
                 Err(error) => break Err(error),
             };
             let was_visible = follower.intake.is_visible();
-            match follower.apply(&frame) {
-                Ok(len) => {
-                    if follower.intake.is_visible() && !was_visible {
-                        follower.intake.announce(inbox.change_bytes()).map_err(failed)?;
-                    }
-                    changes += u64::from(len > 0);
-                    bytes += len;
-                }
-                Err(error) => break Err(error),
+            if let Err(error) = follower.apply(&frame, &mut applied) {
+                break Err(error);
+            }
+            if follower.intake.is_visible() && !was_visible {
+                follower.intake.announce(inbox.change_bytes()).map_err(failed)?;
             }
         };
         follower.intake.settle().map_err(failed)?;
@@ -160,8 +156,8 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
         follower.shared.update(|status| {
             status.ready |= position.is_some();
             status.position = position;
-            status.changes += changes;
-            status.bytes += bytes;
+            status.changes += applied.changes;
+            status.bytes += applied.bytes;
             status.lag_bytes = tail.saturating_sub(offset);
             let mean = status.bytes / status.changes.max(1);
             status.lag_messages = status.lag_bytes / mean.max(40);

@@ -9,7 +9,7 @@ use crate::replicate::intake::{Effect, Intake};
 use crate::replicate::replica::{ReplicaEvents, ReplicaOptions, Shared};
 use crate::replicate::wire::{Broken, broken};
 use crate::report::Reporter;
-use commonhold::RawFrame;
+use commonhold::{RawFrame, StreamFrame};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -28,6 +28,13 @@ pub(super) enum Source {
     Address(Address),
     /// Connected already; there is no other.
     Socket(Option<OwnedFd>),
+}
+
+/// The changes that were applied to the map that is read, and their bytes.
+#[derive(Default)]
+pub(super) struct Applied {
+    pub(super) changes: u64,
+    pub(super) bytes: u64,
 }
 
 /// See the module.
@@ -125,27 +132,33 @@ impl<E: ReplicaEvents> Follower<E> {
         }
     }
 
-    /// Applies a frame; the bytes of the change that it was, if it was one.
-    pub(super) fn apply(&mut self, frame: &RawFrame<'_>) -> std::result::Result<u64, Broken> {
-        let bytes = match self.intake.take(frame)? {
-            Effect::None => 0,
-            Effect::Changed(change) => {
-                self.events.changed(&change);
-                change.end - change.offset
-            }
+    /// Applies a frame; notes in `applied` what can be seen of it.
+    pub(super) fn apply(
+        &mut self,
+        frame: &RawFrame<'_>,
+        applied: &mut Applied,
+    ) -> std::result::Result<(), Broken> {
+        let mut show = |change: &StreamFrame<'_>| {
+            self.events.changed(change);
+            applied.changes += 1;
+            applied.bytes += change.end - change.offset;
+        };
+        match self.intake.take(frame)? {
+            Effect::None => {}
+            Effect::Changed(change) => show(&change),
+            Effect::Regained(regain) => regain.changes().for_each(|change| show(&change)),
             Effect::Time { tail, now_ms: said } => {
                 self.tail = tail;
                 self.shared.update(|status| status.lag_ms = now_ms().saturating_sub(said));
-                0
             }
-        };
+        }
         if self.intake.arrive()?
             && let Some(position) = self.intake.position()
         {
             self.shared.update(|status| (status.ready, status.position) = (true, Some(position)));
             self.events.ready(position);
         }
-        Ok(bytes)
+        Ok(())
     }
 
     /// The origin says nothing.

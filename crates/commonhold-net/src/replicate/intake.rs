@@ -12,12 +12,14 @@ use commonhold::{
 };
 
 /// What happened to the map that is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Effect<'a> {
     /// Nothing that anybody could see.
     None,
     /// A change.
     Changed(StreamFrame<'a>),
+    /// All changes at once that it may have applied before it was killed.
+    Regained(Regain),
     /// The origin said where its stream ends, and when.
     Time { tail: u64, now_ms: u64 },
 }
@@ -220,11 +222,12 @@ impl Intake {
             return broken("has a change that is too large for its stream: wants the whole map");
         }
         if let Some(regain) = &mut self.regain {
-            if regain.collect(&change) {
-                self.regained().map_err(failed)?;
-                self.position = Some(StreamPosition { offset: change.end, ..position });
+            if !regain.collect(&change) {
+                return Ok(Effect::None);
             }
-            return Ok(Effect::Changed(change));
+            let effect = self.regained().map_err(failed)?;
+            self.position = Some(StreamPosition { offset: change.end, ..position });
+            return Ok(effect);
         }
         if let Some(map) = self.building.as_ref().or(self.map.as_ref())
             && let Err(error) = map.apply_frame(&change)
@@ -244,9 +247,14 @@ impl Intake {
     }
 
     /// All that it may have applied when it was killed is collected: finds out what it had, and applies the rest.
-    fn regained(&mut self) -> Result<()> {
-        let (Some(regain), Some(map)) = (self.regain.take(), &self.map) else { return Ok(()) };
-        regain.finish(map).or_else(|error| self.look_back().and(Err(error)))
+    fn regained<'a>(&mut self) -> Result<Effect<'a>> {
+        let (Some(regain), Some(map)) = (self.regain.take(), &self.map) else {
+            return Ok(Effect::None);
+        };
+        match regain.finish(map) {
+            Ok(()) => Ok(Effect::Regained(regain)),
+            Err(error) => self.look_back().and(Err(error)),
+        }
     }
 
     /// True if changes go into the map that is read, so that it has to be said before how far they may go.
@@ -320,12 +328,22 @@ mod tests {
         number * 48
     }
 
-    fn take(intake: &mut Intake, number: u64) {
+    /// Takes a change; where those begin and end that are shown then.
+    fn take(intake: &mut Intake, number: u64) -> Vec<(u64, u64)> {
         let (code, value) = (ChangeKind::Set as u32, number.to_string());
         let (key, value, offset) = (&b"key"[..], value.as_bytes(), offset(number));
         let frame = RawFrame { code, key, value, expires_ms: 0, offset };
-        let Effect::Changed(change) = intake.take(&frame).unwrap() else { panic!("{frame:?}") };
-        assert_eq!((change.offset, change.end), (offset, self::offset(number + 1)));
+        match intake.take(&frame).unwrap() {
+            Effect::Changed(change) => vec![(change.offset, change.end)],
+            Effect::Regained(regain) => {
+                regain.changes().map(|change| (change.offset, change.end)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn places(numbers: std::ops::Range<u64>) -> Vec<(u64, u64)> {
+        numbers.map(|number| (offset(number), offset(number + 1))).collect()
     }
 
     fn say(intake: &mut Intake, note: impl FnOnce(&mut Vec<u8>)) {
@@ -358,7 +376,9 @@ mod tests {
         let at = |number| StreamPosition { stream: 7, offset: offset(number) };
         let mut intake = Intake::open(&hold, "it").unwrap();
         intake.position = Some(at(0));
-        (0..4).for_each(|number| take(&mut intake, number));
+        for number in 0..4 {
+            assert_eq!(take(&mut intake, number), places(number..number + 1));
+        }
         intake.place.reached(at(2)).unwrap();
         intake.place.applying(at(6)).unwrap();
         drop(intake);
@@ -367,14 +387,15 @@ mod tests {
         for interrupted in [true, false] {
             for number in 2..5 {
                 assert_eq!(intake.position(), Some(at(2)), "it does not know of more yet");
-                take(&mut intake, number);
+                let shown = take(&mut intake, number);
+                assert!(shown.is_empty(), "the map has not {shown:?} yet");
                 assert_eq!(map.get("key").unwrap().as_deref(), Some(&b"3"[..]), "after {number}");
             }
             if interrupted {
                 intake.abandon();
             }
         }
-        take(&mut intake, 5);
+        assert_eq!(take(&mut intake, 5), places(2..6));
         assert_eq!(intake.position(), Some(at(6)));
         assert_eq!(map.get("key").unwrap().as_deref(), Some(&b"5"[..]));
     }

@@ -9,6 +9,7 @@ use commonhold::{ChangeKind, Map, Result, StreamFrame, StreamPosition};
 use std::collections::HashMap;
 
 /// A change that may have been applied.
+#[derive(Debug)]
 struct Change {
     kind: ChangeKind,
     key: Vec<u8>,
@@ -30,6 +31,7 @@ impl Change {
 }
 
 /// See the module.
+#[derive(Debug)]
 pub(crate) struct Regain {
     /// The last that may have been applied ends here.
     until: u64,
@@ -55,11 +57,16 @@ impl Regain {
         self.changes.last().map(|change| change.end)
     }
 
+    /// All that were collected.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = StreamFrame<'_>> {
+        self.changes.iter().map(Change::frame)
+    }
+
     /// Applies to the map those that it has not seen.
     ///
     /// # Errors
     /// Those of reading and writing the map.
-    pub(crate) fn finish(self, map: &Map) -> Result<()> {
+    pub(crate) fn finish(&self, map: &Map) -> Result<()> {
         let seen = self.seen(map)?;
         self.changes[seen..].iter().try_for_each(|change| map.apply_frame(&change.frame()))
     }
