@@ -67,11 +67,12 @@ impl JournalFile {
         Ok(this)
     }
 
-    /// The one that a reader has read to its end: goes on there.
+    /// The one that a reader has read to its end: goes on there. `None` if it cannot be made durable: it stays as it is, and only a new
+    /// file helps.
     ///
     /// # Errors
     /// `Busy` if another process writes it; those of files.
-    pub(crate) fn go_on(reader: Reader) -> Result<JournalFile> {
+    pub(crate) fn go_on(reader: Reader) -> Result<Option<JournalFile>> {
         let (path, sound) = (&reader.path.clone(), reader.sound);
         // To close a file lets go all locks that the process has on it.
         drop(reader);
@@ -82,7 +83,11 @@ impl JournalFile {
         file.set_len(sound).map_err(|e| failed(path, "cannot write", &e))?;
         // The one before may have been killed before its name was durable.
         sync_directory(path).map_err(|e| failed(path, "cannot sync its directory", &e))?;
-        Ok(JournalFile { file, path: path.clone(), written: sound, synced: 0 })
+        // The one before may have been killed before it had synced what can be read.
+        if file.sync_data().is_err() {
+            return Ok(None);
+        }
+        Ok(Some(JournalFile { file, path: path.clone(), written: sound, synced: sound }))
     }
 
     /// Appends whole frames; all of them or none.
@@ -301,5 +306,39 @@ fn kind_of(frame: &RawFrame<'_>, complete: bool) -> Option<Kind> {
         Note::Pair if !complete => Some(Kind::Pair),
         Note::Complete { end } if !complete => Some(Kind::Complete(end)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replicate::wire;
+    use commonhold::MapMode;
+
+    impl JournalFile {
+        /// It cannot be written any more.
+        pub(crate) fn make_read_only(&mut self) {
+            self.file = File::open(&self.path).unwrap();
+        }
+    }
+
+    /// What a file had when it was gone on with is not given up with what comes later.
+    #[test]
+    fn a_sync_that_fails_takes_back_only_what_came_since_the_one_before() {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = directory.path().join("it.journal");
+        let position = StreamPosition { stream: 7, offset: 0 };
+        let (mode, name) = (MapMode::General, "it".to_owned());
+        let welcome = Welcome { proof: Vec::new(), position, whole: true, mode, name };
+        let mut file = JournalFile::create(&path, &welcome).unwrap();
+        let mut frames = Vec::new();
+        wire::put_complete(&mut frames, 0, 0);
+        file.append(&frames).unwrap();
+        let written = file.written;
+        drop(file);
+        let mut reader = Reader::open(&path).unwrap();
+        while reader.next().unwrap().is_some() {}
+        let file = JournalFile::go_on(reader).unwrap().unwrap();
+        assert_eq!((file.written, file.synced), (written, written));
     }
 }

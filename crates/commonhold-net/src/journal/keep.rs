@@ -89,14 +89,16 @@ impl Track {
         Ok(Track::new(delivery, file, None))
     }
 
-    /// Goes on with a file that was read to its end. `None` if the stream has no longer what comes next.
+    /// Goes on with a file that was read to its end. `None` if the stream has no longer what comes next, or the disk does not take
+    /// the file.
     fn go_on(map: &Map, reader: Reader) -> Result<Option<Track>> {
         let position = reader.position;
         let delivery = Delivery::begin(map, Some(position))?.without_time();
         if delivery.is_walking() || !reader.is_complete() {
             return Ok(None);
         }
-        Ok(Some(Track::new(delivery, JournalFile::go_on(reader)?, Some(position.offset))))
+        let file = JournalFile::go_on(reader)?;
+        Ok(file.map(|file| Track::new(delivery, file, Some(position.offset))))
     }
 
     fn is_whole(&self) -> bool {
