@@ -322,9 +322,9 @@ mod tests {
         }
     }
 
-    /// What a file had when it was gone on with is not given up with what comes later.
+    /// A sync that fails later takes back only what has come since.
     #[test]
-    fn a_sync_that_fails_takes_back_only_what_came_since_the_one_before() {
+    fn what_is_gone_on_with_is_durable() {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = directory.path().join("it.journal");
         let position = StreamPosition { stream: 7, offset: 0 };

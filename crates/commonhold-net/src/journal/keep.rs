@@ -371,8 +371,12 @@ impl Keeper {
     /// Lets the next file take the path, if it is whole and no older than what is durable.
     fn switch(&mut self) -> Result<()> {
         let Some(next) = self.next.as_mut().filter(|next| next.is_whole()) else { return Ok(()) };
-        let durable = self.current.as_ref().and_then(|track| track.synced);
-        if durable.is_some_and(|durable| next.mark.position.offset < durable.offset) {
+        // What was said stays said when the file that it was said of is gone.
+        let ahead = |durable: &StreamPosition| {
+            let StreamPosition { stream, offset } = next.mark.position;
+            durable.stream == stream && durable.offset > offset
+        };
+        if self.status.durable.as_ref().is_some_and(ahead) {
             return Ok(());
         }
         next.sync()?;
@@ -502,5 +506,73 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         self.give_up_next();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use commonhold::MapOptions;
+    use tempfile::TempDir;
+
+    struct Kept {
+        directory: TempDir,
+        hold: Hold,
+        map: Map,
+    }
+
+    impl Kept {
+        fn new() -> Kept {
+            let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+            let hold = Hold::create(directory.path().join("it.hold")).unwrap();
+            let map = hold.map("it", MapOptions::general()).unwrap();
+            hold.begin_stream("it", 16 << 20).unwrap();
+            Kept { directory, hold, map }
+        }
+
+        fn path(&self) -> PathBuf {
+            self.directory.path().join("it.journal")
+        }
+
+        /// One that is written anew whenever it may be.
+        fn keeper(&self) -> Keeper {
+            let options = JournalOptions { compact_bytes: 0, ..JournalOptions::default() };
+            let seat = self.hold.take_journal_seat("it").unwrap();
+            let map = self.map.clone();
+            let mut keeper = Keeper::new(&self.hold, map, &self.path(), options, seat).unwrap();
+            while keeper.current.is_none() {
+                keeper.work().unwrap();
+            }
+            keeper
+        }
+
+        /// So much that a walk over it takes more than one turn.
+        fn fill(&self) {
+            for number in 0..3 * BATCH / (64 << 10) {
+                self.map.set(number.to_le_bytes(), vec![7; 64 << 10]).unwrap();
+            }
+        }
+    }
+
+    /// The next file does not take the path before it is as far as what was said to be durable, also if the present one is lost.
+    #[test]
+    fn what_was_said_to_be_durable_is_in_whatever_takes_the_path() {
+        let kept = Kept::new();
+        let mut keeper = kept.keeper();
+        let mut next = Track::begin(&kept.map, &keeper.next_path()).unwrap();
+        while !next.is_whole() {
+            assert!(next.pump().is_ok());
+        }
+        keeper.next = Some(next);
+        kept.map.set("a", "1").unwrap();
+        assert!(keeper.current.as_mut().unwrap().pump().is_ok());
+        keeper.sync_if_due().unwrap();
+        let durable = keeper.status.durable.unwrap();
+        assert_eq!(durable, kept.map.follow().unwrap().end().unwrap());
+        keeper.current = None;
+        keeper.switch().unwrap();
+        assert!(keeper.current.is_none(), "an older file has taken the path");
+        assert!(keeper.renew().unwrap());
+        assert_eq!(keeper.current.as_ref().unwrap().mark.position, durable);
     }
 }
