@@ -303,7 +303,16 @@ impl Keeper {
 
     /// An error is one of the current file, or, if there is none, of the next.
     fn work(&mut self) -> Result<bool> {
-        let mut busy = self.pump_current()?;
+        let mut busy = match self.pump_current() {
+            Ok(busy) => busy,
+            Err(error) => {
+                // It may be the next one that takes the room.
+                if self.current.is_some() {
+                    self.put_off_next();
+                }
+                return Err(error);
+            }
+        };
         match self.renew() {
             Ok(more) => busy |= more,
             Err(error) if self.current.is_none() => {
@@ -311,10 +320,7 @@ impl Keeper {
                 return Err(error);
             }
             // The current one is well: nothing is lost but time.
-            Err(_) => {
-                self.give_up_next();
-                self.renew_at = Instant::now() + RETRY;
-            }
+            Err(_) => self.put_off_next(),
         }
         self.sync_if_due()?;
         self.show();
@@ -366,6 +372,12 @@ impl Keeper {
             // By the name that it was made with: it may have taken the journal's own before an error, and is the journal then.
             let _ = std::fs::remove_file(self.next_path());
         }
+    }
+
+    /// The current file goes on without one for a while.
+    fn put_off_next(&mut self) {
+        self.give_up_next();
+        self.renew_at = Instant::now() + RETRY;
     }
 
     /// Lets the next file take the path, if it is whole and no older than what is durable.
@@ -574,5 +586,21 @@ mod tests {
         assert!(keeper.current.is_none(), "an older file has taken the path");
         assert!(keeper.renew().unwrap());
         assert_eq!(keeper.current.as_ref().unwrap().mark.position, durable);
+    }
+
+    /// On a full disk the next file would otherwise keep the room that the present one needs.
+    #[test]
+    fn who_cannot_write_gives_up_the_next_file() {
+        let kept = Kept::new();
+        let mut keeper = kept.keeper();
+        kept.fill();
+        while keeper.next.is_none() {
+            keeper.work().unwrap();
+        }
+        assert!(keeper.next_path().exists());
+        keeper.current.as_mut().unwrap().file.make_read_only();
+        kept.map.set("a", "1").unwrap();
+        assert!(keeper.work().is_err());
+        assert!(keeper.current.is_some() && keeper.next.is_none() && !keeper.next_path().exists());
     }
 }
