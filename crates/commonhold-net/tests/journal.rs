@@ -257,6 +257,23 @@ fn what_is_too_large_for_the_stream_is_durable_all_the_same() {
 }
 
 #[test]
+fn what_keeps_it_from_being_written_anew_behind_a_gap_is_told() {
+    let kept = Kept::new(MapOptions::general());
+    let journal = kept.start(|_| ());
+    kept.map.sync(LONG).unwrap();
+    let in_the_way = kept.ground.path("it.journal.next");
+    std::fs::create_dir(&in_the_way).unwrap();
+    kept.map.set("large", vec![7; 2 << 20]).unwrap();
+    refused(kept.map.sync(LONG), ErrorKind::Io, "it.journal.next: cannot write");
+    until("the status to say so", || journal.status().error.is_some());
+    std::fs::remove_dir(in_the_way).unwrap();
+    until("all to become durable", || kept.map.sync(LONG).is_ok());
+    until("the status to say so", || journal.status().error.is_none());
+    drop(journal);
+    assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
+}
+
+#[test]
 fn a_change_larger_than_a_batch_is_written() {
     let kept = Kept::new(MapOptions::general());
     let journal = kept.start(|options| options.stream_bytes = 32 << 20);

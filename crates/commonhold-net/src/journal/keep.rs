@@ -315,7 +315,7 @@ impl Keeper {
         };
         match self.renew() {
             Ok(more) => busy |= more,
-            Err(error) if self.current.is_none() => {
+            Err(error) if !self.goes_on() => {
                 self.give_up_next();
                 return Err(error);
             }
@@ -325,6 +325,11 @@ impl Keeper {
         self.sync_if_due()?;
         self.show();
         Ok(busy)
+    }
+
+    /// Whether the current file can take what comes: behind a gap only the next one can.
+    fn goes_on(&self) -> bool {
+        self.current.as_ref().is_some_and(|track| !track.mark.gap)
     }
 
     fn pump_current(&mut self) -> Result<bool> {
@@ -403,6 +408,10 @@ impl Keeper {
     }
 
     fn sync_if_due(&mut self) -> Result<()> {
+        if self.status.error.is_some() && !self.goes_on() {
+            // All is well only with the next file.
+            return Ok(());
+        }
         let Some(current) = &mut self.current else { return Ok(()) };
         let due = match self.options.sync {
             SyncPolicy::Always => true,
