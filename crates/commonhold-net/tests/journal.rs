@@ -287,6 +287,25 @@ fn a_change_larger_than_a_batch_is_written() {
     assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
 }
 
+#[test]
+fn what_could_not_be_written_in_the_end_is_told() {
+    let kept = Kept::new(MapOptions::general());
+    let journal = kept.start(|options| options.sync = SyncPolicy::Every(LONG));
+    kept.map.set("small", "1").unwrap();
+    journal.finish().unwrap();
+    assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
+    let journal = kept.start(|_| ());
+    std::fs::create_dir(kept.ground.path("it.journal.next")).unwrap();
+    kept.map.set("large", vec![7; 2 << 20]).unwrap();
+    refused(journal.finish(), ErrorKind::Io, "it.journal.next: cannot write");
+    assert_eq!(kept.rebuilt(&kept.file).unwrap().1.len(), 1);
+    std::fs::remove_dir(kept.ground.path("it.journal.next")).unwrap();
+    let journal = kept.start(|_| ());
+    kept.hold.drop_map("it").unwrap();
+    until("it to end", || journal.is_over());
+    refused(journal.finish(), ErrorKind::Io, "it");
+}
+
 /// A journal that was moved away under its keeper is no place for what is to be durable.
 #[test]
 fn a_journal_that_was_moved_is_written_anew() {

@@ -488,27 +488,30 @@ impl Keeper {
 
     /// Says what is wrong, and does what helps: a new file if the stream has gone on without it, else another try later.
     fn cope(&mut self, error: Error) -> Result<()> {
-        match error.kind() {
-            ErrorKind::Lapped => {
-                self.current = None;
-                self.give_up_next();
-                return Ok(());
-            }
-            ErrorKind::NotFound | ErrorKind::Closed if self.map.len().is_err() => {
-                let _ = self.seat.failed(&error.to_string());
-                return Err(error);
-            }
-            _ => {}
+        if error.kind() == ErrorKind::Lapped {
+            self.current = None;
+            self.give_up_next();
+            return Ok(());
         }
         self.status.error = Some(error.to_string());
         // Where not even that can be said, the next time.
         let _ = self.seat.failed(&error.to_string());
+        if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Closed)
+            && self.map.len().is_err()
+        {
+            return Err(error);
+        }
         self.retry_at = Some(Instant::now() + RETRY);
         Ok(())
     }
 
     /// Brings everything that there is into the file, and makes it durable.
+    ///
+    /// # Errors
+    /// What has kept it from that.
     pub(crate) fn finish(&mut self) -> Result<()> {
+        // What went wrong may be over.
+        self.retry_at = None;
         let end = self.map.follow()?.end()?;
         let reached = |this: &Keeper| {
             let track = this.current.as_ref();
@@ -517,9 +520,13 @@ impl Keeper {
         while !reached(self) && self.retry_at.is_none() {
             self.turn(Duration::from_millis(10))?;
         }
-        match &mut self.current {
-            Some(track) => track.sync(),
-            None => Ok(()),
+        let is_all = reached(self);
+        if let Some(track) = &mut self.current {
+            track.sync()?;
+        }
+        match self.status.error.take() {
+            Some(why) if !is_all => Err(Error::new(ErrorKind::Io, why)),
+            _ => self.announce(),
         }
     }
 }

@@ -136,8 +136,8 @@ impl JournalStatus {
 /// is killed, the next one goes on with the file. A disk that is full, or fails, is told by `sync` and by
 /// [`status`](Self::status); the journal goes on as soon as it can.
 ///
-/// Dropping it writes what there is, makes it durable, and ends. A forked child may drop it, which does nothing: the thread is the
-/// parent's. It must not do anything else with it.
+/// Dropping it writes what there is, makes it durable, and ends; [`finish`](Self::finish) also says whether that could be done. A
+/// forked child may drop it, which does nothing: the thread is the parent's. It must not do anything else with it.
 pub struct Journal {
     shared: Arc<Shared>,
     threads: Threads,
@@ -206,12 +206,28 @@ impl Journal {
     pub fn is_over(&self) -> bool {
         self.threads.have_ended()
     }
+
+    /// Writes what there is, makes it durable, and ends.
+    ///
+    /// # Errors
+    /// `Io` with the reason, if not everything has become durable.
+    pub fn finish(mut self) -> Result<()> {
+        self.end();
+        match self.status().error {
+            None => Ok(()),
+            Some(why) => Err(Error::new(ErrorKind::Io, why)),
+        }
+    }
+
+    fn end(&mut self) {
+        self.shared.end.store(true, Ordering::Release);
+        self.threads.join();
+    }
 }
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        self.shared.end.store(true, Ordering::Release);
-        self.threads.join();
+        self.end();
     }
 }
 

@@ -35,7 +35,7 @@ beside itself (FILE.next) when it has grown, which takes room for both.
 A disk that is full, or fails, is told; the map goes on, and the journal as soon as it can. A signal ends it,
 after it has written and synced what there is.
 
-Exit codes: 0 ended by a signal, or rebuilt; 2, 3 see 'hold help'";
+Exit codes: 0 ended by a signal and everything is durable, or rebuilt; 2, 3 see 'hold help'";
 
 /// Options of `hold journal`.
 #[derive(clap::Args, Debug)]
@@ -117,10 +117,8 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     tell(&output, &begun, &shown)?;
     let said = RefCell::new(None);
     service.run(|| watch(&journal, &said, &output))?;
-    let status = || journal.status();
-    let error = status().error;
-    drop(journal);
-    error.map_or(Ok(ExitCode::SUCCESS), |why| Err(Failure::failed(why)))
+    journal.finish()?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The hold; made only if there is a file to rebuild the map from.
