@@ -236,6 +236,25 @@ fn it_is_written_anew_while_it_runs() {
     assert!(!kept.ground.path("it.journal.next").exists());
 }
 
+/// However often it is ended before it has twice its bytes.
+#[test]
+fn one_that_is_often_restarted_is_written_anew() {
+    let kept = Kept::new(MapOptions::general());
+    let mut dice = Dice::new(8);
+    stir(&kept.map, &mut dice, 500);
+    for _ in 0..5 {
+        let journal = kept.start(|_| ());
+        stir(&kept.map, &mut dice, 500);
+        journal.finish().unwrap();
+    }
+    let grown = std::fs::metadata(&kept.file).unwrap().len();
+    let journal = kept.start(|options| options.compact_bytes = 1);
+    let bytes = || std::fs::metadata(&kept.file).unwrap().len();
+    until("it to be written anew", || bytes() < grown / 2);
+    journal.finish().unwrap();
+    assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
+}
+
 #[test]
 fn what_is_too_large_for_the_stream_is_durable_all_the_same() {
     let kept = Kept::new(MapOptions::general());

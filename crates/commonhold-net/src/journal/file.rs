@@ -178,6 +178,8 @@ pub(crate) struct Reader {
     pub(crate) position: StreamPosition,
     /// Where it becomes what the map was, once that is stated.
     end: Option<u64>,
+    /// How many bytes it had when it was a whole map for the first time.
+    whole: Option<u64>,
     over: bool,
 }
 
@@ -194,8 +196,9 @@ impl Reader {
         let name = String::new();
         let welcome = Welcome { proof: Vec::new(), position, whole: true, mode, name };
         let (path, inbox) = (path.to_owned(), Inbox::default());
-        let (read, sound, end, over) = (0, 0, None, false);
-        let mut this = Reader { file, path, inbox, len, read, sound, welcome, position, end, over };
+        let (read, sound, end, whole, over) = (0, 0, None, None, false);
+        let mut this =
+            Reader { file, path, inbox, len, read, sound, welcome, position, end, whole, over };
         this.begin()?;
         Ok(this)
     }
@@ -229,7 +232,12 @@ impl Reader {
 
     /// Whether it is a whole map: all pairs, and the changes up to where these were the map.
     pub(crate) fn is_complete(&self) -> bool {
-        self.end.is_some_and(|end| self.position.offset >= end)
+        self.whole.is_some()
+    }
+
+    /// How many bytes it had when it was that for the first time.
+    pub(crate) fn whole_bytes(&self) -> u64 {
+        self.whole.unwrap_or_default()
     }
 
     /// Bytes behind the last sound frame.
@@ -277,17 +285,21 @@ impl Reader {
         let len = (RawFrame::HEADER + frame.key.len() + frame.value.len()).next_multiple_of(8);
         debug_assert!(before >= len);
         *sound += len as u64;
-        match kind_of(&frame, end.is_some()) {
+        let entry = match kind_of(&frame, end.is_some()) {
             Some(Kind::Complete(at)) => {
                 *end = Some(at);
-                Some(Entry::Complete)
+                Entry::Complete
             }
             Some(Kind::Change(to)) => {
                 self.position.offset = to;
-                Some(Entry::Frame(frame))
+                Entry::Frame(frame)
             }
-            _ => Some(Entry::Frame(frame)),
+            _ => Entry::Frame(frame),
+        };
+        if self.whole.is_none() && end.is_some_and(|end| self.position.offset >= end) {
+            self.whole = Some(*sound);
         }
+        Some(entry)
     }
 }
 

@@ -228,7 +228,6 @@ impl Keeper {
             // Of one that was killed while it wrote the file anew.
             let _ = std::fs::remove_file(this.next_path());
         }
-        this.plan();
         if this.options.sync == SyncPolicy::Never {
             this.seat
                 .failed("it runs with --sync never, and says of nothing that it is durable")?;
@@ -236,7 +235,7 @@ impl Keeper {
         Ok(this)
     }
 
-    fn existing(&self) -> Result<Option<Track>> {
+    fn existing(&mut self) -> Result<Option<Track>> {
         let mut reader = match Reader::open(&self.path) {
             Ok(reader) => reader,
             Err(error) if error.is_not_found() || self.options.replace => return Ok(None),
@@ -256,6 +255,7 @@ impl Keeper {
         if is_ahead && !self.options.replace {
             return Err(self.of_another_life());
         }
+        self.plan(reader.whole_bytes());
         Track::go_on(&self.map, reader)
     }
 
@@ -275,10 +275,9 @@ impl Keeper {
         path.into()
     }
 
-    /// When the file is written anew: when it has twice the bytes of one that has just been.
-    fn plan(&mut self) {
-        let now = self.current.as_ref().map_or(0, |track| track.file.written);
-        self.compact_at = now.saturating_mul(2).max(self.options.compact_bytes);
+    /// When the file is written anew: when it has twice the bytes that it had when it became the journal.
+    fn plan(&mut self, then: u64) {
+        self.compact_at = then.saturating_mul(2).max(self.options.compact_bytes);
     }
 
     /// Does what there is to do; sleeps up to `time` if there is nothing.
@@ -402,8 +401,9 @@ impl Keeper {
         // Whether it has happened or not, the one before is not to be believed any more.
         self.current = None;
         renamed?;
+        let written = next.file.written;
         self.current = self.next.take();
-        self.plan();
+        self.plan(written);
         self.announce()
     }
 
