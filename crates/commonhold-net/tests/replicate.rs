@@ -247,6 +247,22 @@ fn nothing_is_sent_before_it_is_told_to_be() {
     copy.agrees(&source);
 }
 
+/// A map that is dropped and made anew is served, also if nobody was there to be sent anything.
+#[test]
+fn a_map_that_was_made_anew_is_served() {
+    for transmission in [OriginOptions::default().transmission, Transmission::Explicit] {
+        let source =
+            Source::with(MapOptions::general(), |options| options.transmission = transmission);
+        assert!(source.hold.drop_map("it").unwrap());
+        let map = source.hold.map("it", MapOptions::general()).unwrap();
+        map.set("a", "1").unwrap();
+        let copy = Copy::of(&source, "copy.hold");
+        let ready = copy.replica.wait_ready(LONG);
+        assert!(ready, "{transmission:?}: {:?}", copy.replica.status());
+        assert_eq!(copy.pairs(), pairs(&map));
+    }
+}
+
 #[test]
 fn a_watermark_collects_and_a_delay_ends_that() {
     let source = Source::with(MapOptions::general(), |options| {

@@ -28,10 +28,15 @@ pub(crate) fn run(desk: &Desk) {
         }
         if desk.options.transmission == Transmission::Explicit {
             // Whoever transmits wakes them.
+            desk.renew();
             std::thread::sleep(LOOK);
             continue;
         }
-        let Some(beyond) = asked else { continue };
+        let Some(beyond) = asked else {
+            // Who comes next finds the map that is there then.
+            desk.renew();
+            continue;
+        };
         match feed.as_ref().map(|feed| feed.wait_beyond(beyond, LOOK)) {
             Some(Ok(false)) => {}
             Some(Ok(true)) => {
