@@ -263,6 +263,28 @@ fn a_map_that_was_made_anew_is_served() {
     }
 }
 
+/// How far the map before was sent says nothing of the one that was made anew.
+#[test]
+fn of_a_map_that_was_made_anew_nothing_is_sent_before_it_is_told_to_be() {
+    let source = Source::with(MapOptions::general(), |options| {
+        options.transmission = Transmission::Explicit;
+    });
+    source.map.set("a", vec![7; 1000]).unwrap();
+    source.origin().transmit().unwrap();
+    assert!(source.hold.drop_map("it").unwrap());
+    let map = source.hold.map("it", MapOptions::general()).unwrap();
+    let copy = Copy::of(&source, "copy.hold");
+    assert!(copy.replica.wait_ready(LONG), "{:?}", copy.replica.status());
+    for number in 0..20u8 {
+        map.set([number], vec![number; 100]).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(700));
+    assert!(copy.pairs().is_empty());
+    source.origin().transmit().unwrap();
+    until("the replica to agree", || copy.pairs() == pairs(&map));
+    assert_eq!(copy.replica.status().connections, 1);
+}
+
 #[test]
 fn a_watermark_collects_and_a_delay_ends_that() {
     let source = Source::with(MapOptions::general(), |options| {

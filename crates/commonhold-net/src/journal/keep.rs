@@ -151,7 +151,7 @@ impl Track {
     fn fetch(&mut self) -> Result<()> {
         let most = self.buffer.len() + BATCH;
         while self.buffer.len() < most {
-            match self.delivery.next(u64::MAX, Instant::now())? {
+            match self.delivery.next(None, Instant::now())? {
                 Some(Payload::Words(words)) => self.buffer.extend_from_slice(words.rest()),
                 Some(Payload::Stream(ring)) => {
                     ring.append_to(&mut self.buffer);

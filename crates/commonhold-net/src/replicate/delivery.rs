@@ -83,7 +83,17 @@ impl Delivery {
     ///
     /// # Errors
     /// `Lapped`, `NotFound` if the map was dropped or has a successor: what was sent is worth nothing more; those of reading the map.
-    pub(crate) fn next(&mut self, limit: u64, now: Instant) -> Result<Option<Payload>> {
+    pub(crate) fn next(
+        &mut self,
+        limit: Option<StreamPosition>,
+        now: Instant,
+    ) -> Result<Option<Payload>> {
+        // One of another stream lies anywhere in this one, also inside a frame: then nothing goes out.
+        let own = self.feed.position().stream;
+        let limit = limit.map_or(u64::MAX, |limit| match limit.stream == own {
+            true => limit.offset,
+            false => 0,
+        });
         loop {
             if let Some(bytes) = self.feed.pending(self.boundary, MOST)? {
                 return Ok(Some(Payload::Stream(bytes)));

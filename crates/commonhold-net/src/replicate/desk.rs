@@ -4,7 +4,7 @@ use crate::address::{Address, SocketFile};
 use crate::event::Waker;
 use crate::replicate::origin::{OriginOptions, Transmission};
 use crate::replicate::session::{Figures, ReplicaState};
-use commonhold::{Error, Hold, Map};
+use commonhold::{Error, Hold, Map, StreamPosition};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,8 +67,8 @@ pub(crate) struct Desk {
     pub(crate) name: String,
     map: Mutex<Map>,
     pub(crate) options: OriginOptions,
-    /// Of the stream, nothing beyond is sent.
-    limit: AtomicU64,
+    /// Of the stream, nothing beyond is sent; without one, all of it is.
+    limit: Mutex<Option<StreamPosition>>,
     served: Mutex<BTreeMap<u64, Arc<Figures>>>,
     next_id: AtomicU64,
     posts: Mutex<Vec<Post>>,
@@ -93,15 +93,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Desk {
     pub(crate) fn new(hold: &Hold, map: Map, options: OriginOptions) -> Result<Desk, Error> {
         let limit = match options.transmission {
-            Transmission::Automatic { .. } => u64::MAX,
-            Transmission::Explicit => map.follow()?.position().offset,
+            Transmission::Automatic { .. } => None,
+            Transmission::Explicit => Some(map.follow()?.position()),
         };
         Ok(Desk {
             hold: hold.clone(),
             name: map.name().to_owned(),
             map: Mutex::new(map),
             options,
-            limit: AtomicU64::new(limit),
+            limit: Mutex::new(limit),
             served: Mutex::default(),
             next_id: AtomicU64::new(1),
             posts: Mutex::default(),
@@ -127,13 +127,20 @@ impl Desk {
         }
     }
 
-    pub(crate) fn limit(&self) -> u64 {
-        self.limit.load(Ordering::Relaxed)
+    pub(crate) fn limit(&self) -> Option<StreamPosition> {
+        *lock(&self.limit)
     }
 
-    /// Lets everything before `limit` go out.
-    pub(crate) fn raise_limit(&self, limit: u64) {
-        self.limit.fetch_max(limit, Ordering::Relaxed);
+    /// Lets everything before `to` go out; without that, everything for ever.
+    pub(crate) fn raise_limit(&self, to: Option<StreamPosition>) {
+        let mut limit = lock(&self.limit);
+        match (*limit, to) {
+            (None, _) => {}
+            // Another one has transmitted meanwhile.
+            (Some(now), Some(to)) if now.stream == to.stream && now.offset > to.offset => {}
+            _ => *limit = to,
+        }
+        drop(limit);
         self.wake_all();
     }
 

@@ -185,7 +185,7 @@ impl Origin {
     /// `NotFound` if the map was dropped; those of a writing operation.
     pub fn transmit(&self) -> Result<()> {
         let end = self.desk.map().follow()?.end()?;
-        self.desk.raise_limit(end.offset);
+        self.desk.raise_limit(Some(end));
         Ok(())
     }
 
@@ -215,7 +215,7 @@ impl Origin {
             return;
         }
         if !time.is_zero() {
-            self.desk.raise_limit(u64::MAX);
+            self.desk.raise_limit(None);
         }
         // Before anybody who comes next finds the socket deaf.
         lock(&self.desk.files).drain(..).for_each(|file| file.remove());

@@ -219,7 +219,11 @@ impl Session {
     ///
     /// # Errors
     /// The replica has to begin anew.
-    pub(crate) fn next(&mut self, limit: u64, now: Instant) -> Result<Option<Payload>, Broken> {
+    pub(crate) fn next(
+        &mut self,
+        limit: Option<StreamPosition>,
+        now: Instant,
+    ) -> Result<Option<Payload>, Broken> {
         if !self.words.is_empty() {
             return Ok(Some(Payload::Words(Bytes::from(std::mem::take(&mut self.words)))));
         }
