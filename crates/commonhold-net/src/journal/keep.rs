@@ -4,177 +4,20 @@
 //! one *next* one beside it, which is to become that. Only when the next one is whole and durable does it take the path, in one step. So
 //! whenever the system crashes, what has the path is a whole map up to some position, and no earlier one than was said to be durable.
 
-use crate::journal::file::{JournalFile, Reader, failed};
+use crate::journal::file::{Reader, failed};
 use crate::journal::rebuild::was_rebuilt_from;
+use crate::journal::track::{Track, Trouble};
 use crate::journal::{JournalOptions, JournalStatus, SyncPolicy};
-use crate::replicate::delivery::Delivery;
-use crate::replicate::payload::Payload;
-use crate::replicate::wire::{Note, Welcome};
-use commonhold::{
-    ChangeKind, Error, ErrorKind, Hold, JournalSeat, Map, RawFrame, Result, StreamPosition,
-};
+use commonhold::{Error, ErrorKind, Hold, JournalSeat, Map, Result, StreamPosition};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Bytes that are taken from the stream before they are written.
-const BATCH: usize = 1 << 20;
 /// A journal that cannot write tries again so often.
 const RETRY: Duration = Duration::from_secs(1);
 /// Nobody means to wait longer for a sync.
 const LONGEST: Duration = Duration::from_secs(3600);
 /// The pause while the end of a walk is not known.
 const SHORT: Duration = Duration::from_millis(1);
-
-/// How far frames bring a file.
-#[derive(Clone, Copy)]
-struct Mark {
-    position: StreamPosition,
-    /// Where it becomes a whole map, once that is known.
-    end: Option<u64>,
-    /// It has come to a gap: what follows is of no use.
-    gap: bool,
-}
-
-impl Mark {
-    fn note(&mut self, frame: &RawFrame<'_>) {
-        if let Some(change) = frame.change() {
-            self.gap |= change.kind == ChangeKind::Gap;
-            if !self.gap {
-                self.position.offset = change.end;
-            }
-        }
-        if let (Some(Note::Complete { end }), None) = (Note::read(frame), self.end) {
-            self.end = Some(end);
-        }
-    }
-}
-
-/// A file and where it stands in the stream.
-struct Track {
-    delivery: Delivery,
-    /// Taken from the stream, and not written yet.
-    buffer: Vec<u8>,
-    file: JournalFile,
-    /// How far what is written brings it.
-    mark: Mark,
-    /// Up to where it is durable.
-    synced: Option<StreamPosition>,
-}
-
-/// What went wrong with a track.
-enum Trouble {
-    /// It could not write, and may try again: nothing is lost.
-    Write(Error),
-    /// It is of no use any more.
-    Lost(Error),
-}
-
-impl Track {
-    fn new(delivery: Delivery, file: JournalFile, end: Option<u64>) -> Track {
-        let mark = Mark { position: delivery.position(), end, gap: false };
-        Track { delivery, buffer: Vec::new(), file, mark, synced: None }
-    }
-
-    /// A new file that begins with a walk.
-    fn begin(map: &Map, path: &Path) -> Result<Track> {
-        let delivery = Delivery::begin(map, None)?.without_time();
-        let welcome = Welcome {
-            proof: Vec::new(),
-            position: delivery.position(),
-            whole: true,
-            mode: map.options().mode(),
-            name: map.name().to_owned(),
-        };
-        let file = JournalFile::create(path, &welcome)?;
-        Ok(Track::new(delivery, file, None))
-    }
-
-    /// Goes on with a file that was read to its end. `None` if the stream has no longer what comes next, or the disk does not take
-    /// the file.
-    fn go_on(map: &Map, reader: Reader) -> Result<Option<Track>> {
-        let position = reader.position;
-        let delivery = Delivery::begin(map, Some(position))?.without_time();
-        if delivery.is_walking() || !reader.is_complete() {
-            return Ok(None);
-        }
-        let file = JournalFile::go_on(reader)?;
-        Ok(file.map(|file| Track::new(delivery, file, Some(position.offset))))
-    }
-
-    fn is_whole(&self) -> bool {
-        let Mark { position, end, gap } = self.mark;
-        end.is_some_and(|end| position.offset >= end) && !gap
-    }
-
-    /// Brings what there is into the file, at most a batch or one frame; true if there was something.
-    fn pump(&mut self) -> std::result::Result<bool, Trouble> {
-        if self.next_frame(0).map_err(Trouble::Lost)?.is_none() {
-            self.fetch().map_err(Trouble::Lost)?;
-        }
-        let (mut mark, mut frames, mut used) = (self.mark, Vec::new(), 0);
-        while let Some(frame) = self.next_frame(used).map_err(Trouble::Lost)?.filter(|_| !mark.gap)
-        {
-            if frame.offset != mark.position.offset {
-                return Err(Trouble::Lost(unsound("does not go on where it was")));
-            }
-            // One that goes on is told where it is the map, which its file has said already.
-            let is_end = matches!(Note::read(&frame), Some(Note::Complete { .. }));
-            let said = is_end && mark.end.is_some();
-            mark.note(&frame);
-            let len = (RawFrame::HEADER + frame.key.len() + frame.value.len()).next_multiple_of(8);
-            if !mark.gap && !said {
-                frames.extend_from_slice(&self.buffer[used..used + len]);
-            }
-            used += len;
-        }
-        let written = self.file.append(&frames);
-        written.map_err(|e| Trouble::Write(failed(&self.file.path, "cannot write", &e)))?;
-        self.mark = mark;
-        self.buffer.drain(..used);
-        Ok(used > 0)
-    }
-
-    /// The frame at a place of the buffer, if all of it is there.
-    fn next_frame(&self, at: usize) -> Result<Option<RawFrame<'_>>> {
-        let rest = &self.buffer[at..];
-        match RawFrame::stated_length(rest) {
-            Some(len) if len <= rest.len() => match RawFrame::decode(&rest[..len]) {
-                Some(frame) => Ok(Some(frame)),
-                None => Err(unsound("has a frame whose checksum is wrong")),
-            },
-            None if rest.len() >= 4 => Err(unsound("has what is no frame")),
-            _ => Ok(None),
-        }
-    }
-
-    /// Takes a batch from the stream.
-    fn fetch(&mut self) -> Result<()> {
-        let most = self.buffer.len() + BATCH;
-        while self.buffer.len() < most {
-            match self.delivery.next(None, Instant::now())? {
-                Some(Payload::Words(words)) => self.buffer.extend_from_slice(words.rest()),
-                Some(Payload::Stream(ring)) => {
-                    ring.append_to(&mut self.buffer);
-                    self.delivery.sent(ring.len())?;
-                }
-                None => break,
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes what is written durable.
-    fn sync(&mut self) -> Result<()> {
-        self.file.sync().map_err(|e| failed(&self.file.path, "cannot sync", &e))?;
-        self.synced = Some(self.mark.position);
-        Ok(())
-    }
-}
-
-#[cold]
-fn unsound(what: &str) -> Error {
-    Error::new(ErrorKind::Damaged, format!("the map's stream {what}"))
-}
 
 /// See the module.
 pub(crate) struct Keeper {
@@ -540,6 +383,7 @@ impl Drop for Keeper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::track::BATCH;
     use commonhold::MapOptions;
     use tempfile::TempDir;
 

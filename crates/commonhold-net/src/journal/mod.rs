@@ -4,6 +4,7 @@
 //! |---|---|
 //! | the file: frames with checksums and positions | `file` |
 //! | the thread that keeps it, and writes it anew when it has grown | `keep` |
+//! | one such file, and the stream that goes into it | `track` |
 //! | a map from a journal | `rebuild` |
 //!
 //! What survives what is said in `docs/durability.md`. Whoever has changed a map and must know that it is safe calls
@@ -12,6 +13,7 @@
 pub(crate) mod file;
 pub(crate) mod keep;
 mod rebuild;
+mod track;
 
 pub use rebuild::{Rebuilt, ensure_whole, rebuild};
 
