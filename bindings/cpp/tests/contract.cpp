@@ -220,7 +220,7 @@ TEST_F(Ground, QueuesMoveElements) {
     full.push(std::move(*element)); // Neither had taken it.
     EXPECT_THROW(full.push(std::move(*element)), ch::invalid);
     EXPECT_THROW(queue["none"], ch::not_found);
-    EXPECT_THROW((free.pull()->as<std::array<char, 65>>()), ch::invalid);
+    EXPECT_THROW((full.pull()->as<std::array<char, 65>>()), ch::invalid);
 }
 
 TEST_F(Ground, ChannelsSendAndReceive) {
