@@ -65,8 +65,14 @@ fn all_there(hold: &Hold, map: &Map, shape: Shape, stored: &Stored) {
     assert!(report.ok && report.allocated == report.reachable + report.in_flight, "{report:?}");
 }
 
-/// The story of every test here: full, nothing lost, room again.
-fn full_and_back(hold: &Hold, shape: Shape) {
+/// Pairs lie in the index itself, where each needs room in its own segment.
+fn is_in_the_index(shape: Shape) -> bool {
+    matches!(shape, Shape::Fixed(k, v) if k + v <= 32)
+}
+
+/// The story of every test here: full, nothing lost, room again. Returns the share of what fitted at first that fits after all
+/// was deleted.
+fn full_and_back(hold: &Hold, shape: Shape) -> f64 {
     let map = hold.map("it", shape.options()).unwrap();
     let mut stored = Stored::new();
     let count = fill(&map, shape, 0, &mut stored);
@@ -93,26 +99,38 @@ fn full_and_back(hold: &Hold, shape: Shape) {
     all_there(hold, &map, shape, &stored);
     let again = fill(&map, shape, 1 << 24, &mut stored) as usize;
     // Pairs in the index need room in their own segment, and the first that has none is met early.
-    let share = if matches!(shape, Shape::Fixed(k, v) if k + v <= 32) { 20 } else { 4 };
+    let share = if is_in_the_index(shape) { 20 } else { 4 };
     assert!(again * share > half.len(), "{again} fit after {} were deleted", half.len());
     all_there(hold, &map, shape, &stored);
     assert_eq!(map.clear().unwrap(), stored.len() as u64);
     stored.clear();
     hold.trim().unwrap();
     let after = fill(&map, shape, 2 << 24, &mut stored);
-    // Segments stay as they were split, so the first full one of those that were not ends it, with any twice as wide as its
-    // neighbour: half is what can be promised. Of 200 maps the worst came to 0.65, the mean to 0.76 (8 + 8 bytes).
-    assert!(after * 2 > count, "{after} fit after all were deleted, {count} at first");
+    let share = f64::from(after) / f64::from(count);
+    // In the index, segments stay as they were split, and the first full one of those that were not ends it: of 200 maps the worst
+    // came to 0.65, the mean to 0.76 (8 + 8 bytes). So there the mean of several is what says something.
+    let least = if is_in_the_index(shape) { 0.5 } else { MOST };
+    assert!(share > least, "{after} fit after all were deleted, {count} at first");
     all_there(hold, &map, shape, &stored);
+    share
 }
+
+/// So much of what fitted at first fits after all was deleted.
+const MOST: f64 = 2.0 / 3.0;
 
 #[test]
 fn a_size_limit_is_met_and_left() {
     for shape in SHAPES {
-        let ground = Ground::memory();
-        let hold = Hold::options().max_bytes(8 << 20).create(ground.path("it.hold")).unwrap();
-        full_and_back(&hold, shape);
-        assert!(hold.stat().unwrap().file_bytes <= 8 << 20);
+        let times = if is_in_the_index(shape) { 5 } else { 1 };
+        let shares = (0..times).map(|_| {
+            let ground = Ground::memory();
+            let hold = Hold::options().max_bytes(8 << 20).create(ground.path("it.hold")).unwrap();
+            let share = full_and_back(&hold, shape);
+            assert!(hold.stat().unwrap().file_bytes <= 8 << 20);
+            share
+        });
+        let mean = shares.sum::<f64>() / f64::from(times);
+        assert!(mean > MOST, "{shape:?}: {mean} on average");
     }
 }
 
