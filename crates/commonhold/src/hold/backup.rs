@@ -17,6 +17,7 @@ use crate::memory::extents::growth;
 use crate::os::clock;
 use crate::os::draft::Draft;
 use crate::os::file::check_size_limit;
+use crate::steps::fault;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -69,6 +70,7 @@ pub(crate) fn backup(hold: &Hold, to: &Path) -> Result<BackupReport> {
     }
     // As private as the hold, whatever the umask. Nameless until it is whole: who is killed leaves nothing behind.
     let draft = Draft::new(to, 0o600).map_err(failed)?;
+    fault!("backup.duplicate").map_err(failed)?;
     let mut backup = Backup {
         hold,
         out: BufWriter::new(draft.file().try_clone().map_err(failed)?),
@@ -78,7 +80,8 @@ pub(crate) fn backup(hold: &Hold, to: &Path) -> Result<BackupReport> {
         maps: HashMap::new(),
     };
     let report = backup.run()?;
-    backup.out.flush().and_then(|()| backup.out.get_ref().sync_all()).map_err(failed)?;
+    backup.out.flush().map_err(failed)?;
+    fault!("backup.sync").and_then(|()| backup.out.get_ref().sync_all()).map_err(failed)?;
     drop(draft.commit().map_err(failed)?);
     Ok(report)
 }
@@ -125,7 +128,7 @@ impl Backup<'_> {
         self.bytes += bytes.len() as u64;
         let failed = |e: std::io::Error| Error::os(format!("backup to {}", self.to.display()), &e);
         check_size_limit(self.to, self.bytes).map_err(failed)?;
-        self.out.write_all(bytes).map_err(failed)
+        fault!("backup.write").and_then(|()| self.out.write_all(bytes)).map_err(failed)
     }
 
     fn live_maps(&self) -> Result<Vec<Bound>> {

@@ -7,6 +7,7 @@ use crate::hold::superblock::MAGIC;
 use crate::os::byte_lock::{self, HeldBytes};
 use crate::os::file::HoldFile;
 use crate::os::place;
+use crate::steps::{fault, shortened};
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ pub(crate) fn list(directory: Option<&Path>) -> Result<Vec<Listed>> {
     let directory = directory.map_or_else(place::default_directory, Path::to_owned);
     let failed = |e: std::io::Error| Error::os(directory.display(), &e);
     let mut holds = Vec::new();
+    fault!("list.directory").map_err(failed)?;
     for entry in std::fs::read_dir(&directory).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         let is_hold = path.extension().is_some_and(|e| e == "hold");
@@ -77,7 +79,7 @@ pub(crate) fn drop_hold(name: &Path, force: bool) -> Result<()> {
         false => Some(lock_unused(&file)?).filter(|_| open_byte::leads_to(&path, &file)),
     }
     .ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
-    std::fs::remove_file(&path).map_err(failed)
+    fault!("delete.remove").and_then(|()| std::fs::remove_file(&path)).map_err(failed)
 }
 
 /// For writing if that is allowed: deleting needs a permission of the directory only.
@@ -88,7 +90,9 @@ fn open_to_drop(path: &Path) -> std::io::Result<(File, bool)> {
 
 fn check_magic(file: &File, path: &Path) -> Result<()> {
     let mut magic = [0u8; 8];
-    let read = file.read_at(&mut magic, 0).map_err(|e| Error::os(path.display(), &e))?;
+    let len = shortened!("delete.first-bytes", magic.len());
+    let read = fault!("delete.read").and_then(|()| file.read_at(&mut magic[..len], 0));
+    let read = read.map_err(|e| Error::os(path.display(), &e))?;
     if read == 8 && u64::from_le_bytes(magic) == MAGIC {
         return Ok(());
     }

@@ -16,7 +16,7 @@ use crate::os::file::HoldFile;
 use crate::os::mapping::Mapping;
 use crate::os::place::{self, FileSystem};
 use crate::os::reaper;
-use crate::steps::step;
+use crate::steps::{fault, shortened, step};
 use crate::stream::own;
 use crate::sync::participant::{self, TABLE_EXTENTS, table};
 use crate::sync::space::{self, Space};
@@ -91,6 +91,7 @@ pub(crate) fn create(name: &Path, options: &HoldOptions) -> Result<Hold> {
         });
     }
     let draft = Draft::new(&path, options.mode).map_err(failed)?;
+    fault!("create.duplicate").map_err(failed)?;
     let file = HoldFile::new(draft.file().try_clone().map_err(failed)?, path.clone(), true);
     write_first_extents(file.map_err(failed)?, options)?;
     drop(draft.commit().map_err(failed)?);
@@ -210,7 +211,9 @@ fn first_look(path: &Path, file: &File) -> Result<u64> {
     let shown = path.display();
     let mut got = 0;
     while got < page.len() {
-        match file.read_at(&mut page[got..], got as u64) {
+        let len = shortened!("open.first-bytes", page.len() - got);
+        let read = fault!("open.read");
+        match read.and_then(|()| file.read_at(&mut page[got..got + len], got as u64)) {
             Ok(0) => break,
             Ok(count) => got += count,
             Err(error) => return Err(open_error(path, false, &error)),

@@ -1,7 +1,7 @@
 //! A file that begins anew when it is full.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::steps::step;
+use crate::steps::{fault, step};
 use rapidhash::v3::{DEFAULT_RAPID_SECRETS, rapidhash_v3_seeded};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -73,6 +73,7 @@ impl RotatedFile {
     /// # Errors
     /// Those of asking for the file's length.
     pub(crate) fn place(&self) -> io::Result<Place> {
+        fault!("rotate.place")?;
         let now = self.file.metadata()?;
         Ok(Place { dev: now.dev(), ino: now.ino(), bytes: now.len(), path: self.path_hash() })
     }
@@ -126,10 +127,12 @@ impl RotatedFile {
     fn rotate(&mut self) -> io::Result<()> {
         if self.keep == 0 {
             // Another file: which one it is tells whether a round began in it.
+            fault!("rotate.remove")?;
             std::fs::remove_file(&self.path)?;
         }
         for age in (0..self.keep).rev() {
-            match std::fs::rename(self.aged(age), self.aged(age + 1)) {
+            let renamed = fault!("rotate.rename");
+            match renamed.and_then(|()| std::fs::rename(self.aged(age), self.aged(age + 1))) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
@@ -142,7 +145,7 @@ impl RotatedFile {
 
 /// Cuts what is behind `bytes` off; no file is nothing to cut.
 fn shorten(path: &Path, bytes: u64) -> io::Result<()> {
-    match OpenOptions::new().write(true).open(path) {
+    match fault!("rotate.shorten").and_then(|()| OpenOptions::new().write(true).open(path)) {
         Ok(file) if file.metadata()?.len() > bytes => file.set_len(bytes),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -150,6 +153,7 @@ fn shorten(path: &Path, bytes: u64) -> io::Result<()> {
 }
 
 fn append(path: &Path) -> io::Result<File> {
+    fault!("rotate.open")?;
     OpenOptions::new().append(true).create(true).open(path)
 }
 
@@ -166,6 +170,7 @@ impl Write for RotatedFile {
         let first = || text.iter().position(|&byte| byte == b'\n').map_or(text.len(), |at| at + 1);
         let count = if count == 0 { first() } else { count };
         // Whole, so that the next line does not go on in another file.
+        fault!("rotate.write")?;
         self.file.write_all(&text[..count])?;
         self.bytes += count as u64;
         Ok(count)

@@ -12,6 +12,7 @@
 //! Unsafe only for a system call that touches no memory of the process.
 #![allow(unsafe_code)]
 
+use crate::steps::fault;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
 
 /// True once this process is interrupted by the fences of others.
@@ -21,7 +22,9 @@ static REGISTERED: AtomicBool = AtomicBool::new(false);
 /// forked child.
 pub(crate) fn register() {
     // Relaxed, here and in `light`: either fence is right once this process is registered.
-    REGISTERED.store(membarrier(libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED), Ordering::Relaxed);
+    let registered = fault!("os.barrier-register").is_ok()
+        && membarrier(libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
+    REGISTERED.store(registered, Ordering::Relaxed);
 }
 
 /// The frequent side's full fence. Pairs with [`heavy`].
@@ -39,7 +42,7 @@ pub fn light() {
 #[allow(clippy::must_use_candidate)] // Who looks again anyway need not know.
 pub fn heavy() -> bool {
     fence(Ordering::SeqCst);
-    membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED)
+    fault!("os.barrier").is_ok() && membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED)
 }
 
 fn membarrier(command: libc::c_int) -> bool {

@@ -17,6 +17,7 @@
 use super::file::{HoldFile, checked};
 use super::fork::{self, ForkMark};
 use super::mapping;
+use crate::steps::fault;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::{self, NonNull};
@@ -97,7 +98,8 @@ fn lock_and_keep(file: &HoldFile, bytes: &[(u64, LockKind)]) -> io::Result<Optio
             LockKind::Shared => libc::F_RDLCK,
         };
         let lock = lock_of(*byte, kind)?;
-        match ask(description.as_raw_fd(), libc::F_OFD_SETLK, lock) {
+        let asked = fault!("os.lock");
+        match asked.and_then(|()| ask(description.as_raw_fd(), libc::F_OFD_SETLK, lock)) {
             Ok(_) => {}
             // Closing the description gives back what it has locked already.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
@@ -111,13 +113,16 @@ fn lock_and_keep(file: &HoldFile, bytes: &[(u64, LockKind)]) -> io::Result<Optio
 
 /// Maps one page that keeps the description alive in this process and in no child.
 fn map_private_to_process(fd: RawFd) -> io::Result<NonNull<u8>> {
+    fault!("os.keep-lock")?;
     let bytes = mapping::page_size();
     // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
     let address =
         unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, libc::MAP_SHARED, fd, 0) };
     let page = mapping::mapped(address)?;
-    // SAFETY: the page was just mapped.
-    let kept_out = checked(unsafe { libc::madvise(address, bytes, libc::MADV_DONTFORK) });
+    let kept_out = fault!("os.dont-fork").and_then(|()| {
+        // SAFETY: the page was just mapped.
+        checked(unsafe { libc::madvise(address, bytes, libc::MADV_DONTFORK) })
+    });
     if let Err(error) = kept_out {
         // SAFETY: as above, and nobody knows it yet.
         unsafe { libc::munmap(address, bytes) };
@@ -131,6 +136,7 @@ fn conflicts(file: &HoldFile, byte: u64, kind: libc::c_int) -> io::Result<bool> 
     loop {
         let fd = file.fd()?;
         let lock = lock_of(byte, kind)?;
+        fault!("os.lock-question")?;
         let found = ask(*fd, libc::F_OFD_GETLK, lock)?;
         if libc::c_int::from(found.l_type) != libc::F_UNLCK {
             return Ok(true);

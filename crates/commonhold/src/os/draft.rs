@@ -11,6 +11,7 @@
 
 use super::file::{c_path, checked, uninterrupted};
 use super::place::random_bytes;
+use crate::steps::fault;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
@@ -56,8 +57,11 @@ impl Draft {
         let name = c_path(Path::new(name))?;
         let (file, temporary) = create(directory.as_raw_fd(), &name)?;
         let draft = Draft { file, directory, name, temporary };
-        // SAFETY: no memory is passed.
-        uninterrupted(|| unsafe { libc::fchmod(draft.file.as_raw_fd(), mode) })?;
+        uninterrupted(|| {
+            fault!("draft.mode")?;
+            // SAFETY: no memory is passed.
+            checked(unsafe { libc::fchmod(draft.file.as_raw_fd(), mode) })
+        })?;
         Ok(draft)
     }
 
@@ -74,6 +78,7 @@ impl Draft {
             Some(temporary) => link(directory, temporary, directory, &self.name, 0)?,
             None => self.link_nameless(directory)?,
         }
+        fault!("draft.duplicate")?;
         self.file.try_clone()
     }
 
@@ -101,7 +106,7 @@ impl Drop for Draft {
 
 /// A new file in the directory: nameless, or under the temporary name that is returned too.
 pub(super) fn create(directory: RawFd, name: &CStr) -> io::Result<(File, Option<CString>)> {
-    match open_at(directory, c".", libc::O_TMPFILE) {
+    match fault!("draft.nameless").and_then(|()| open_at(directory, c".", libc::O_TMPFILE)) {
         Ok(file) => Ok((file, None)),
         // What kernels and file systems that do not know O_TMPFILE answer.
         Err(error)
@@ -130,16 +135,22 @@ pub(super) fn create_named(directory: RawFd, name: &CStr) -> io::Result<(File, O
 
 fn open_at(directory: RawFd, name: &CStr, how: libc::c_int) -> io::Result<File> {
     let flags = how | libc::O_RDWR | libc::O_CLOEXEC;
-    // SAFETY: the name is a C string that outlives the call.
-    let fd = uninterrupted(|| unsafe { libc::openat(directory, name.as_ptr(), flags, OWNER) })?;
+    let fd = uninterrupted(|| {
+        fault!("draft.create")?;
+        // SAFETY: the name is a C string that outlives the call.
+        checked(unsafe { libc::openat(directory, name.as_ptr(), flags, OWNER) })
+    })?;
     // SAFETY: the call has just returned this descriptor, nobody else owns it.
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
 fn open_directory(path: &CStr) -> io::Result<OwnedFd> {
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
-    // SAFETY: the path is a C string that outlives the call.
-    let fd = uninterrupted(|| unsafe { libc::open(path.as_ptr(), flags) })?;
+    let fd = uninterrupted(|| {
+        fault!("draft.directory")?;
+        // SAFETY: the path is a C string that outlives the call.
+        checked(unsafe { libc::open(path.as_ptr(), flags) })
+    })?;
     // SAFETY: the call has just returned this descriptor, nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -151,6 +162,7 @@ fn link(
     new: &CStr,
     flags: libc::c_int,
 ) -> io::Result<()> {
+    fault!("draft.link")?;
     // SAFETY: both names are C strings that outlive the call.
     checked(unsafe { libc::linkat(from, old.as_ptr(), directory, new.as_ptr(), flags) }).map(drop)
 }

@@ -4,6 +4,7 @@
 //! Unsafe only to make the descriptor; it is owned from then on.
 #![allow(unsafe_code)]
 
+use crate::steps::fault;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd};
@@ -14,6 +15,7 @@ pub(crate) struct EventFd(File);
 
 impl EventFd {
     pub(crate) fn new() -> io::Result<EventFd> {
+        fault!("os.eventfd")?;
         // SAFETY: no pointers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if fd < 0 {

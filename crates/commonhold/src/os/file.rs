@@ -14,6 +14,7 @@
 //! call has just returned.
 #![allow(unsafe_code)]
 
+use crate::steps::fault;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Write};
@@ -31,9 +32,11 @@ pub(super) fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 /// Repeats a system call for as long as signals interrupt it.
-pub(super) fn uninterrupted(mut call: impl FnMut() -> libc::c_int) -> io::Result<libc::c_int> {
+pub(super) fn uninterrupted(
+    mut call: impl FnMut() -> io::Result<libc::c_int>,
+) -> io::Result<libc::c_int> {
     loop {
-        match checked(call()) {
+        match call() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             result => return result,
         }
@@ -42,6 +45,7 @@ pub(super) fn uninterrupted(mut call: impl FnMut() -> libc::c_int) -> io::Result
 
 /// What `fstat` says about a descriptor.
 pub(super) fn status(fd: RawFd) -> io::Result<libc::stat> {
+    fault!("os.fstat")?;
     let mut status = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the buffer is ours and as large as the call expects.
     checked(unsafe { libc::fstat(fd, status.as_mut_ptr()) })?;
@@ -60,8 +64,11 @@ pub(super) fn c_path(path: &Path) -> io::Result<CString> {
 pub(super) fn open(path: &CStr, writable: bool) -> io::Result<OwnedFd> {
     let access = if writable { libc::O_RDWR } else { libc::O_RDONLY };
     let flags = access | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
-    // SAFETY: the path is a C string that outlives the call.
-    let fd = uninterrupted(|| unsafe { libc::open(path.as_ptr(), flags) })?;
+    let fd = uninterrupted(|| {
+        fault!("os.open")?;
+        // SAFETY: the path is a C string that outlives the call.
+        checked(unsafe { libc::open(path.as_ptr(), flags) })
+    })?;
     // SAFETY: the call has just returned this descriptor, nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -203,8 +210,12 @@ impl HoldFile {
             self.check_size_limit(bytes)?;
         }
         let bytes = signed(bytes)?;
-        // SAFETY: no memory is passed.
-        uninterrupted(|| unsafe { libc::ftruncate(*fd, bytes) }).map(drop)
+        uninterrupted(|| {
+            fault!("os.ftruncate")?;
+            // SAFETY: no memory is passed.
+            checked(unsafe { libc::ftruncate(*fd, bytes) })
+        })
+        .map(drop)
     }
 
     /// Makes `len` bytes from `start` on really exist, extending the file if they end beyond it;
@@ -218,7 +229,7 @@ impl HoldFile {
         let (mut next, mut step) = (start, len);
         while next < end {
             step = step.min(end - next);
-            match self.fallocate(0, next, step) {
+            match fault!("os.fallocate").and_then(|()| self.fallocate(0, next, step)) {
                 Ok(()) => next += step,
                 // tmpfs undoes an interrupted call: smaller steps get through a storm of signals.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {
@@ -241,7 +252,7 @@ impl HoldFile {
         }
         loop {
             let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-            match self.fallocate(mode, start, len) {
+            match fault!("os.punch").and_then(|()| self.fallocate(mode, start, len)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 result => return result,
             }
@@ -251,8 +262,12 @@ impl HoldFile {
     /// Waits until data written through the file, and its length, are on the disk.
     pub(crate) fn sync_data(&self) -> io::Result<()> {
         let fd = self.fd()?;
-        // SAFETY: no memory is passed.
-        uninterrupted(|| unsafe { libc::fdatasync(*fd) }).map(drop)
+        uninterrupted(|| {
+            fault!("os.fdatasync")?;
+            // SAFETY: no memory is passed.
+            checked(unsafe { libc::fdatasync(*fd) })
+        })
+        .map(drop)
     }
 
     /// One `fallocate`; interruption is left to the caller.

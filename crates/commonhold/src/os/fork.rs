@@ -10,6 +10,7 @@
 
 use super::file::checked;
 use super::{futex, mapping};
+use crate::steps::fault;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -33,6 +34,7 @@ impl ForkMark {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let page = mapping::map_anonymous(bytes, access)?;
         let mark = ForkMark { word: page.cast() };
+        fault!("os.wipe-on-fork")?;
         // SAFETY: the page was just mapped, and nothing is stored in it yet.
         checked(unsafe { libc::madvise(page.as_ptr().cast(), bytes, libc::MADV_WIPEONFORK) })?;
         // Relaxed: whoever gets the mark gets it by some means that orders this store.
@@ -108,6 +110,7 @@ fn register() -> io::Result<()> {
     if REGISTERED.load(Ordering::Relaxed) {
         return Ok(());
     }
+    fault!("os.atfork")?;
     // SAFETY: the handlers are functions without arguments that stay loaded.
     match unsafe { libc::pthread_atfork(Some(enter), Some(leave), Some(leave)) } {
         0 => REGISTERED.store(true, Ordering::Relaxed),

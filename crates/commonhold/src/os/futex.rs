@@ -8,6 +8,7 @@
 //! Unsafe only to make the futex call on a word that the caller holds a reference to.
 #![allow(unsafe_code)]
 
+use crate::steps::fault;
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -16,6 +17,9 @@ use std::time::Duration;
 ///
 /// Returns for any reason at any time (woken, timed out, interrupted by a signal, another value).
 pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Duration) {
+    if fault!("os.futex-wait").is_err() {
+        return;
+    }
     let timeout = libc::timespec {
         tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: libc::c_long::from(timeout.subsec_nanos() as i32),

@@ -12,6 +12,7 @@
 #![allow(unsafe_code)]
 
 use super::file::{HoldFile, checked};
+use crate::steps::fault;
 use std::io;
 use std::ptr::{self, NonNull};
 
@@ -26,6 +27,7 @@ pub(super) fn page_size() -> usize {
 
 /// Maps private zeroed memory that promises no backing.
 pub(super) fn map_anonymous(bytes: usize, access: libc::c_int) -> io::Result<NonNull<u8>> {
+    fault!("os.map-anonymous")?;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
     let address = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
@@ -99,7 +101,10 @@ impl Mapping {
     /// this: there it does nothing, and having allocated the range in the file must suffice.
     pub(crate) fn populate(&self, start: u64, len: u64) -> io::Result<()> {
         loop {
-            let Err(error) = self.advise(start, len, libc::MADV_POPULATE_WRITE) else {
+            let populated = fault!("os.populate");
+            let populated =
+                populated.and_then(|()| self.advise(start, len, libc::MADV_POPULATE_WRITE));
+            let Err(error) = populated else {
                 return Ok(());
             };
             match error.raw_os_error() {
@@ -119,6 +124,7 @@ impl Mapping {
     /// Writes the range's changes to the disk and waits for it.
     pub(crate) fn sync(&self, start: u64, len: u64) -> io::Result<()> {
         let (address, bytes) = self.pages(start, len)?;
+        fault!("os.msync")?;
         // SAFETY: the range lies within our mapping.
         checked(unsafe { libc::msync(address.cast(), bytes, libc::MS_SYNC) }).map(drop)
     }
@@ -184,6 +190,7 @@ fn map_over(file: &HoldFile, base: NonNull<u8>, bytes: usize, writable: bool) ->
     let access = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
     let fd = file.fd()?;
+    fault!("os.map")?;
     // SAFETY: the caller owns the range that is replaced, and nothing uses it yet.
     mapped(unsafe { libc::mmap(base.as_ptr().cast(), bytes, access, flags, *fd, 0) }).map(drop)
 }

@@ -17,7 +17,6 @@
 //! | [`draft`] | creating a file atomically |
 //! | [`lines`] | bare cache lines that processes share, for measurements; no part of a hold |
 //! | [`thread`] | who the calling thread is, and a word on its standard error |
-//! | `signal` | how a test step stops or kills its process |
 //! | [`reaper`] | deleting a hold when its last user is gone, even by a crash |
 //!
 //! Opening a hold file and taking a place in it looks like this:
@@ -44,8 +43,6 @@ pub(crate) mod lines;
 pub(crate) mod mapping;
 pub(crate) mod place;
 pub(crate) mod reaper;
-#[cfg(feature = "steps")]
-pub(crate) mod signal;
 pub(crate) mod thread;
 
 #[cfg(test)]

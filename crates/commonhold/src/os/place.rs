@@ -10,6 +10,7 @@
 
 use super::file::{HoldFile, c_path, checked, open, status, uninterrupted};
 use crate::error::{Error, ErrorKind, Result};
+use crate::steps::{fault, shortened};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -155,8 +156,11 @@ const MEMORY: &[u32] = &[0x0102_1994, 0x8584_58f6];
 pub(crate) fn file_system(file: &HoldFile) -> io::Result<FileSystem> {
     let fd = file.fd()?;
     let mut status = MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: the buffer is ours and as large as the call expects.
-    uninterrupted(|| unsafe { libc::fstatfs(*fd, status.as_mut_ptr()) })?;
+    uninterrupted(|| {
+        fault!("os.statfs")?;
+        // SAFETY: the buffer is ours and as large as the call expects.
+        checked(unsafe { libc::fstatfs(*fd, status.as_mut_ptr()) })
+    })?;
     // SAFETY: the call succeeded, so it has filled the buffer.
     let number = unsafe { status.assume_init() }.f_type as u32;
     Ok(classify(number))
@@ -175,7 +179,8 @@ pub(super) fn classify(number: u32) -> FileSystem {
 
 /// The identity of this boot of the system; zeros where it cannot be read.
 pub(crate) fn boot_id() -> [u8; 16] {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let read = || std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    let text = fault!("os.boot-id").and_then(|()| read()).unwrap_or_default();
     parse_boot_id(&text).unwrap_or_default()
 }
 
@@ -199,17 +204,12 @@ pub(crate) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut filled = 0;
     while filled < N {
         let rest = &mut bytes[filled..];
-        // SAFETY: the buffer is ours and as long as said.
-        let got = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
-        match usize::try_from(got) {
-            Ok(count) => filled += count,
-            Err(_) => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
-        }
+        let len = shortened!("os.random-bytes", rest.len());
+        filled += uninterrupted(|| {
+            fault!("os.random")?;
+            // SAFETY: the buffer is ours, and has at least as many bytes as are asked for.
+            checked(unsafe { libc::getrandom(rest.as_mut_ptr().cast(), len, 0) } as libc::c_int)
+        })? as usize;
     }
     Ok(bytes)
 }

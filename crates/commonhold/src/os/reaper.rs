@@ -26,6 +26,7 @@
 use super::byte_lock::{OPEN_BYTE, lock_of};
 use super::file::{c_path, checked};
 use super::mapping;
+use crate::steps::fault;
 use std::ffi::CString;
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -56,13 +57,16 @@ struct Orders {
 /// Returns when the reaper runs.
 pub(crate) fn spawn(path: &Path, dev: u64, ino: u64, ranges: &[(usize, usize)]) -> io::Result<()> {
     // The file's own name: deleting a symbolic link to it would not do.
+    fault!("reaper.path")?;
     let path = c_path(&std::fs::canonicalize(path)?)?;
     let given = ranges.iter().map(|(address, len)| (*address, address.wrapping_add(*len)));
     let mut ranges: Vec<Range> = given.collect();
+    fault!("reaper.maps")?;
     if !uses_shadow_stack() {
         ranges.extend(private_memory(&std::fs::read_to_string("/proc/self/maps")?));
     }
     let orders = Orders::new(&path, dev, ino, &ranges)?;
+    fault!("reaper.clone")?;
     let before = change_signals(!0)?;
     let child = clone_process();
     if child == 0 {
@@ -171,9 +175,12 @@ fn clone_process() -> libc::c_long {
 /// Waits for that very child, which no other wait of the program can see.
 fn await_middle(child: libc::pid_t) -> io::Result<()> {
     let mut status = 0;
-    // SAFETY: the status is ours.
-    let waited = || unsafe { libc::waitpid(child, &mut status, libc::__WALL) };
-    super::file::uninterrupted(waited)?;
+    let mut waited = || {
+        fault!("reaper.wait")?;
+        // SAFETY: the status is ours.
+        checked(unsafe { libc::waitpid(child, &mut status, libc::__WALL) })
+    };
+    super::file::uninterrupted(&mut waited)?;
     match libc::WEXITSTATUS(status) {
         0 if libc::WIFEXITED(status) => Ok(()),
         error if libc::WIFEXITED(status) => Err(io::Error::from_raw_os_error(error)),

@@ -5,6 +5,7 @@
 use crate::error::{Error, Result};
 use crate::os::eventfd::EventFd;
 use crate::queue::handle::Queue;
+use crate::steps::fault;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,6 +37,7 @@ impl Bell {
         let ended = Arc::new(AtomicBool::new(false));
         let ringer =
             Ringer { queue: queue.clone(), number, fd: Arc::clone(&fd), ended: Arc::clone(&ended) };
+        fault!("bell.thread").map_err(failed)?;
         let thread = std::thread::Builder::new().name("commonhold-bell".into());
         let thread = Some(thread.spawn(move || ringer.run()).map_err(failed)?);
         Ok(Bell { fd, queue: queue.clone(), number, ended, thread, pid: std::process::id() })

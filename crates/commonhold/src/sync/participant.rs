@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::os::barrier;
 use crate::os::byte_lock::{self, HeldBytes, LockKind, OPEN_BYTE, participant_byte};
 use crate::os::fork::ForkMark;
-use crate::steps::step;
+use crate::steps::{fault, step};
 use crate::sync::owner::Owner;
 use crate::sync::space::{COMMITTED, Shared, Space};
 use std::sync::Mutex;
@@ -191,7 +191,8 @@ pub(crate) fn begin_recovery(space: &Space, owner: Owner) -> Result<Option<HeldB
         return Ok(None);
     }
     let bytes = [(participant_byte(owner.slot()), LockKind::Exclusive)];
-    let held = HeldBytes::try_lock(space.file(), &bytes).map_err(|e| {
+    let held = fault!("recover.begin").and_then(|()| HeldBytes::try_lock(space.file(), &bytes));
+    let held = held.map_err(|e| {
         let path = space.file().path().display();
         let pid = slot.pid.load(Ordering::Relaxed);
         Error::os(format!("{path}: recovering what process {pid} left when it died"), &e)

@@ -10,6 +10,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::os::futex;
+use crate::steps::fault;
 use crate::sync::owner::Owner;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -83,6 +84,7 @@ pub(crate) trait Peers {
 /// whatever recovery reports.
 #[inline]
 pub(crate) fn lock(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()> {
+    in_vain(level)?;
     // Acquire pairs with the release in `unlock`; release keeps the listing of the lock, stored
     // before, from becoming visible after it; SeqCst, because a writer next asks whether the hold is
     // frozen while who freezes it asks whether the lock is free (docs/concurrency.md, "Freezing").
@@ -90,6 +92,22 @@ pub(crate) fn lock(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result
         Ok(_) => Ok(()),
         Err(_) => lock_slowly(word, peers, level),
     }
+}
+
+/// The error of a wait for a lock, if a test has armed one: as if somebody had held it.
+#[inline]
+fn in_vain(level: Level) -> Result<()> {
+    let waited = match level {
+        Level::Whole => fault!("lock.whole"),
+        Level::Segments => fault!("lock.segment"),
+        Level::Directories => fault!("lock.directory"),
+        Level::Growth => fault!("lock.growth"),
+        Level::Streams => fault!("lock.stream"),
+    };
+    waited.map_err(|error| match error.kind() {
+        std::io::ErrorKind::TimedOut => Error::new(ErrorKind::TimedOut, error.to_string()),
+        _ => Error::os("recovering the owner of a lock", &error),
+    })
 }
 
 /// Takes the lock if it is free.

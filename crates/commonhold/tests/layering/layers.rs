@@ -8,11 +8,11 @@ use crate::source::{self, CratePath};
 
 /// The modules of the library with their ranks. A module may use lower ranks and itself.
 ///
-/// `error` is usable by all. `steps` is a test instrument that reaches into every layer above it.
+/// `error` is usable by all. `steps` is a test instrument that stands in every layer above it.
 const LAYERS: [(&str, u32); 11] = [
     ("error", 0),
+    ("steps", 5),
     ("os", 10),
-    ("steps", 20),
     ("sync", 30),
     ("memory", 40),
     ("stream", 45),

@@ -1,0 +1,81 @@
+//! Named steps and faults: where a test stops or kills a process, or makes a system call fail.
+//!
+//! With the feature `steps` every `step!` and every `fault!` asks whether it is armed, through the
+//! environment or by a call. Without the feature nothing is compiled in. A test proves that the
+//! lists and the sources agree.
+//!
+//! | module | idea |
+//! |---|---|
+//! | `list` | the names of all steps |
+//! | `arm_step` | killing or stopping the process at a step |
+//! | `table` | the names of all faults, each with the errors that it can be |
+//! | `arm_fault` | failing at a fault |
+//! | `signal` | how a step stops or kills its process |
+//!
+//! A victim is armed by `COMMONHOLD_STEP=name:kill`, `name:stop` with an optional third field `:N`
+//! for the N-th passing, or by `arm`; a fault by `COMMONHOLD_FAULT=name:ERROR:once` or `:always`
+//! with an optional fourth field `:N` for the N-th passing (and all after it, if always), or by
+//! `arm_fault`. Several faults are separated by commas. Other crates of the workspace use the same
+//! macros under a feature of their own called `steps`, and [`arm_fault_of`] with a table of theirs.
+
+/// Marks a named instant; see [`crate::steps`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! step {
+    ($name:literal) => {
+        #[cfg(feature = "steps")]
+        $crate::steps::pass($name);
+    };
+}
+
+/// An `io::Result<()>`: the error, if a test has armed the fault of this name, in place of the
+/// system call or acquisition behind it; see [`crate::steps`]. `fault!("os.fdatasync")?;`
+#[doc(hidden)]
+#[macro_export]
+macro_rules! fault {
+    ($name:literal) => {{
+        #[cfg(feature = "steps")]
+        let struck = $crate::steps::strike($name);
+        #[cfg(not(feature = "steps"))]
+        let struck: ::std::io::Result<()> = Ok(());
+        struck
+    }};
+}
+
+/// How many of `$len` bytes a call is asked for: fewer, if a test has armed this name with `SHORT`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! shortened {
+    ($name:literal, $len:expr) => {{
+        #[cfg(feature = "steps")]
+        let len = $crate::steps::shorten($name, $len);
+        #[cfg(not(feature = "steps"))]
+        let len: usize = $len;
+        len
+    }};
+}
+
+pub(crate) use {fault, shortened, step};
+
+#[cfg(feature = "steps")]
+mod arm_fault;
+#[cfg(feature = "steps")]
+mod arm_step;
+#[cfg(feature = "steps")]
+mod list;
+#[cfg(feature = "steps")]
+mod signal;
+#[cfg(feature = "steps")]
+mod table;
+
+#[cfg(feature = "steps")]
+pub use arm_fault::{arm_fault, arm_fault_of, observe_faults, shorten, strike};
+#[cfg(feature = "steps")]
+pub use arm_step::{arm, observe, pass};
+#[cfg(feature = "steps")]
+pub use list::ALL;
+#[cfg(feature = "steps")]
+pub use table::FAULTS;
+
+#[cfg(all(test, feature = "steps"))]
+mod tests;

@@ -1,0 +1,110 @@
+//! The names of all faults, each with the errors that it can be.
+//!
+//! The errors are those that the system documents for the call, and those that the library treats
+//! on their own. `SHORT` is no error: fewer bytes than asked for.
+
+/// In place of an error's number: fewer bytes than asked for.
+pub(super) const SHORT: i32 = -1;
+
+/// The errors by their names.
+pub(super) const ERRORS: &[(&str, i32)] = &[
+    ("EACCES", libc::EACCES),
+    ("EAGAIN", libc::EAGAIN),
+    ("EDQUOT", libc::EDQUOT),
+    ("EEXIST", libc::EEXIST),
+    ("EFAULT", libc::EFAULT),
+    ("EFBIG", libc::EFBIG),
+    ("EINTR", libc::EINTR),
+    ("EINVAL", libc::EINVAL),
+    ("EIO", libc::EIO),
+    ("EMFILE", libc::EMFILE),
+    ("ENFILE", libc::ENFILE),
+    ("ENOENT", libc::ENOENT),
+    ("ENOLCK", libc::ENOLCK),
+    ("ENOMEM", libc::ENOMEM),
+    ("ENOSPC", libc::ENOSPC),
+    ("ENOSYS", libc::ENOSYS),
+    ("EOPNOTSUPP", libc::EOPNOTSUPP),
+    ("EPERM", libc::EPERM),
+    ("EROFS", libc::EROFS),
+    ("ETIMEDOUT", libc::ETIMEDOUT),
+    ("SHORT", SHORT),
+];
+
+/// What opening a file can fail with.
+const OPENING: &[&str] = &["EMFILE", "ENFILE", "ENOMEM", "EACCES", "EINTR"];
+/// What changing a file's room can fail with.
+const ROOM: &[&str] = &["ENOSPC", "EDQUOT", "EIO", "EINTR"];
+/// What taking a lock can fail with: the recovery of its dead owner, or the patience of a wait.
+const LOCK: &[&str] = &["EMFILE", "ENFILE", "EACCES", "ENOMEM", "ETIMEDOUT"];
+
+/// The names of all faults, with their errors.
+pub const FAULTS: &[(&str, &[&str])] = &[
+    // The hold file.
+    ("os.open", OPENING),
+    ("os.fstat", &["ENOMEM", "EIO"]),
+    ("os.ftruncate", &["ENOSPC", "EDQUOT", "EIO", "EFBIG", "EPERM", "EINTR"]),
+    ("os.fallocate", &["ENOSPC", "EDQUOT", "EIO", "EFBIG", "EOPNOTSUPP", "EINTR"]),
+    ("os.punch", &["ENOSPC", "EIO", "EPERM", "EOPNOTSUPP", "EINTR"]),
+    ("os.fdatasync", ROOM),
+    ("os.statfs", &["EIO", "ENOMEM", "ENOSYS", "EINTR"]),
+    ("os.boot-id", &["EMFILE", "ENFILE", "ENOMEM", "EACCES", "ENOENT"]),
+    ("open.read", &["EIO", "EINTR", "EAGAIN"]),
+    ("open.first-bytes", &["SHORT"]),
+    ("create.duplicate", &["EMFILE", "ENFILE"]),
+    ("list.directory", &["EMFILE", "ENFILE", "ENOMEM", "EACCES", "ENOENT"]),
+    ("delete.read", &["EIO", "EINTR"]),
+    ("delete.first-bytes", &["SHORT"]),
+    ("delete.remove", &["EACCES", "EPERM", "EROFS", "EIO", "ENOENT"]),
+    // Its locks.
+    ("os.lock", &["ENOLCK", "ENOMEM", "EPERM", "EINTR", "EAGAIN", "EACCES"]),
+    ("os.lock-question", &["ENOLCK", "ENOMEM", "EPERM"]),
+    ("os.keep-lock", &["ENOMEM", "ENFILE", "EAGAIN", "EACCES"]),
+    ("os.dont-fork", &["ENOMEM", "EAGAIN"]),
+    ("os.wipe-on-fork", &["ENOMEM", "EAGAIN", "EINVAL"]),
+    ("os.atfork", &["ENOMEM"]),
+    // Its memory.
+    ("os.map", &["ENOMEM", "ENFILE", "EAGAIN", "EACCES"]),
+    ("os.map-anonymous", &["ENOMEM", "EAGAIN"]),
+    ("os.populate", &["ENOMEM", "EFAULT", "ENOSPC", "EINVAL", "EIO", "EINTR", "EAGAIN"]),
+    ("os.msync", &["EIO", "ENOMEM", "ENOSPC", "EINTR"]),
+    // Waiting and waking.
+    ("os.futex-wait", &["EINTR", "EAGAIN", "ETIMEDOUT"]),
+    ("os.barrier", &["EPERM", "ENOSYS"]),
+    ("os.barrier-register", &["EPERM", "ENOSYS"]),
+    ("os.eventfd", &["EMFILE", "ENFILE", "ENOMEM"]),
+    ("bell.thread", &["EAGAIN", "ENOMEM"]),
+    // Chance.
+    ("os.random", &["ENOSYS", "EPERM", "EINTR"]),
+    ("os.random-bytes", &["SHORT"]),
+    // Files that appear whole.
+    ("draft.directory", OPENING),
+    ("draft.nameless", &["ENOSPC", "EDQUOT", "EMFILE", "EACCES", "EROFS", "EOPNOTSUPP", "EINTR"]),
+    ("draft.create", &["ENOSPC", "EDQUOT", "EMFILE", "EACCES", "EROFS", "EEXIST", "EINTR"]),
+    ("draft.mode", &["EPERM", "EIO", "EROFS", "EINTR"]),
+    ("draft.duplicate", &["EMFILE", "ENFILE"]),
+    ("draft.link", &["EEXIST", "ENOSPC", "EDQUOT", "EIO", "EACCES", "EPERM", "ENOENT"]),
+    // The process that deletes a hold after its last user.
+    ("reaper.path", &["EACCES", "ENOENT", "ENOMEM"]),
+    ("reaper.maps", &["EMFILE", "ENFILE", "ENOENT"]),
+    ("reaper.clone", &["EAGAIN", "ENOMEM"]),
+    ("reaper.wait", &["EINTR"]),
+    // Locks in the hold, each taken as if somebody had held it; and acting for a dead participant.
+    ("lock.whole", LOCK),
+    ("lock.segment", LOCK),
+    ("lock.directory", LOCK),
+    ("lock.growth", LOCK),
+    ("lock.stream", LOCK),
+    ("recover.begin", &["EMFILE", "ENFILE", "ENOMEM", "EACCES"]),
+    // Backups.
+    ("backup.duplicate", &["EMFILE", "ENFILE"]),
+    ("backup.write", ROOM),
+    ("backup.sync", &["EIO", "ENOSPC", "EDQUOT"]),
+    // Files that logs are collected in.
+    ("rotate.place", &["EIO", "ENOMEM"]),
+    ("rotate.remove", &["EACCES", "EIO", "EROFS"]),
+    ("rotate.rename", &["ENOSPC", "EIO", "EACCES", "ENOENT"]),
+    ("rotate.shorten", OPENING),
+    ("rotate.open", OPENING),
+    ("rotate.write", ROOM),
+];
