@@ -1,0 +1,126 @@
+//! Racing copies in assembly: the same loads and stores on every byte, whoever writes meanwhile.
+//!
+//! The processor's module has the single accesses, and copies for long runs of bytes.
+
+macro_rules! access {
+    ($load:ident, $store:ident, $type:ty, $move_in:literal, $move_out:literal, $class:ident) => {
+        #[inline(always)]
+        pub(super) unsafe fn $load(from: *const u8) -> $type {
+            let value: $type;
+            // SAFETY: the caller's contract; one plain load.
+            unsafe {
+                std::arch::asm!($move_in, out($class) value, in(reg) from,
+                     options(nostack, readonly, preserves_flags));
+            }
+            value
+        }
+        #[inline(always)]
+        pub(super) unsafe fn $store(to: *mut u8, value: $type) {
+            // SAFETY: the caller's contract; one plain store.
+            unsafe {
+                std::arch::asm!($move_out, in(reg) to, in($class) value,
+                     options(nostack, preserves_flags));
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "aarch64")]
+use aarch64 as processor;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as processor;
+
+use processor::{
+    copy_many, load1, load2, load4, load8, load16, store1, store2, store4, store8, store16,
+};
+pub(super) use processor::{prefetch, prefetch_to_write, upper_24_are};
+
+const LONG: usize = 128;
+
+/// Copies `len` bytes; one side is in the file, the other private.
+///
+/// # Safety
+/// Both ranges are valid for `len` bytes and do not overlap.
+#[inline]
+unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller's contract; all offsets below stay within `len`.
+    unsafe {
+        if len >= LONG {
+            copy_many(from, to, len);
+        } else if len >= 16 {
+            let mut at = 0;
+            while at + 16 < len {
+                store16(to.add(at), load16(from.add(at)));
+                at += 16;
+            }
+            store16(to.add(len - 16), load16(from.add(len - 16)));
+        } else if len >= 8 {
+            let (head, tail) = (load8(from), load8(from.add(len - 8)));
+            store8(to, head);
+            store8(to.add(len - 8), tail);
+        } else if len >= 4 {
+            let (head, tail) = (load4(from), load4(from.add(len - 4)));
+            store4(to, head);
+            store4(to.add(len - 4), tail);
+        } else if len >= 2 {
+            let (head, tail) = (load2(from), load2(from.add(len - 2)));
+            store2(to, head);
+            store2(to.add(len - 2), tail);
+        } else if len == 1 {
+            store1(to, load1(from));
+        }
+    }
+}
+
+/// From the file into private memory; contract of [`copy`].
+#[inline]
+pub(super) unsafe fn read(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller's contract.
+    unsafe { copy(from, to, len) }
+}
+
+/// From private memory into the file; contract of [`copy`].
+#[inline]
+pub(super) unsafe fn write(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: the caller's contract.
+    unsafe { copy(from, to, len) }
+}
+
+/// Whether `len` bytes in the file and in private memory are the same; contract of [`copy`].
+#[inline]
+pub(super) unsafe fn equal(from: *const u8, other: *const u8, len: usize) -> bool {
+    // SAFETY: the caller's contract; all offsets below stay within `len`.
+    unsafe {
+        if len >= 8 {
+            let mut at = 0;
+            while at + 8 < len {
+                if load8(from.add(at)) != load8(other.add(at)) {
+                    return false;
+                }
+                at += 8;
+            }
+            load8(from.add(len - 8)) == load8(other.add(len - 8))
+        } else if len >= 4 {
+            let last = len - 4;
+            load4(from) == load4(other) && load4(from.add(last)) == load4(other.add(last))
+        } else if len >= 2 {
+            let last = len - 2;
+            load2(from) == load2(other) && load2(from.add(last)) == load2(other.add(last))
+        } else {
+            len == 0 || load1(from) == *other
+        }
+    }
+}
+
+/// Zeroes `len` bytes in the file.
+///
+/// # Safety
+/// The range is valid for `len` bytes.
+pub(super) unsafe fn zero(to: *mut u8, len: usize) {
+    // SAFETY: the caller's contract.
+    unsafe { processor::zero_many(to, len) }
+}

@@ -1,0 +1,103 @@
+//! Racing copies: bytes that another process may be writing at the same moment.
+//!
+//! A plain copy of such bytes would be a data race. On x86-64 and aarch64 the loads and stores are
+//! inline assembly, of which the compiler may assume nothing ([`machine`]). Elsewhere, and under
+//! Miri, they are relaxed atomics of whole aligned words, so accesses of different sizes never race
+//! ([`words`]). Callers find out afterwards, by sequence, whether what they copied was whole.
+//!
+//! One side of every copy is in the file and the other is private to the caller.
+//!
+//! # Safety
+//! Every function takes a pointer into a [`Space`](crate::sync::space::Space) with at least the given
+//! number of bytes after it inside the mapped file. The file is mapped in whole words of 8 bytes, so
+//! the aligned words that contain the first and the last byte are inside the mapping as well.
+#![allow(unsafe_code)]
+
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
+mod machine;
+#[cfg(any(test, miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+mod words;
+
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
+use machine as raw;
+#[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
+use words as raw;
+
+/// Writes `bytes` into the file at `to`.
+///
+/// # Safety
+/// `bytes.len()` bytes at `to` are inside the mapped file and owned by the caller.
+#[inline]
+pub(crate) unsafe fn write(to: *mut u8, bytes: &[u8]) {
+    // SAFETY: the caller's contract; private and shared memory do not overlap.
+    unsafe { raw::write(to, bytes.as_ptr(), bytes.len()) }
+}
+
+/// Appends `len` bytes of the file at `from` to `out`.
+///
+/// # Safety
+/// `len` bytes at `from` are inside the mapped file.
+#[inline]
+pub(crate) unsafe fn append(from: *const u8, len: usize, out: &mut Vec<u8>) {
+    out.reserve(len);
+    // SAFETY: the capacity was just reserved; `read` initialises exactly `len` bytes of it.
+    unsafe {
+        raw::read(from, out.as_mut_ptr().add(out.len()), len);
+        out.set_len(out.len() + len);
+    }
+}
+
+/// Fills `out` with the bytes of the file at `from`.
+///
+/// # Safety
+/// `out.len()` bytes at `from` are inside the mapped file.
+#[inline]
+pub(crate) unsafe fn read(from: *const u8, out: &mut [u8]) {
+    // SAFETY: the caller's contract; private and shared memory do not overlap.
+    unsafe { raw::read(from, out.as_mut_ptr(), out.len()) }
+}
+
+/// True if the `bytes.len()` bytes of the file at `from` equal `bytes`.
+///
+/// # Safety
+/// `bytes.len()` bytes at `from` are inside the mapped file.
+#[inline]
+pub(crate) unsafe fn equal(from: *const u8, bytes: &[u8]) -> bool {
+    // SAFETY: the caller's contract.
+    unsafe { raw::equal(from, bytes.as_ptr(), bytes.len()) }
+}
+
+/// Of 8 words at `from`: bit `i` is set if the upper 24 bits of word `i` are `wanted`. Every byte may be of
+/// another moment: certain is only what does not change meanwhile.
+///
+/// # Safety
+/// 64 bytes at `from` are inside the mapped file.
+#[inline(always)]
+pub(crate) unsafe fn upper_24_are(from: *const u8, wanted: u32) -> u32 {
+    // SAFETY: the caller's contract.
+    unsafe { raw::upper_24_are(from, wanted) }
+}
+
+/// Asks the processor to fetch the cache line at `from`; no effect on what is there.
+#[inline]
+pub(crate) fn prefetch(from: *const u8) {
+    raw::prefetch(from);
+}
+
+/// The same for a line that is going to be written: it comes without a second round to own it.
+#[inline]
+pub(crate) fn prefetch_to_write(from: *const u8) {
+    raw::prefetch_to_write(from);
+}
+
+/// Zeroes `len` bytes of the file at `to`.
+///
+/// # Safety
+/// `len` bytes at `to` are inside the mapped file and owned by the caller.
+pub(crate) unsafe fn zero(to: *mut u8, len: usize) {
+    // SAFETY: the caller's contract.
+    unsafe { raw::zero(to, len) }
+}
+
+#[cfg(test)]
+mod tests;
