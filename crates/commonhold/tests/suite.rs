@@ -26,5 +26,6 @@ mod processes;
 mod queue;
 mod replica;
 mod smoke;
+mod split_errors;
 mod stopped;
 mod stream;

@@ -4,7 +4,7 @@
 //! names for its hash at that time. Called by the split model.
 
 use super::state::{State, index};
-use super::{At, Break, Op, RecoverAt, SplitAt, Splits};
+use super::{At, Break, Op, SplitAt, Splits};
 
 /// Steps of get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -143,8 +143,7 @@ impl Splits {
                     }
                     WriteAt::AgainDepth
                 }
-                Some(owner) if state.slots.alive(owner) => return false,
-                Some(owner) => return state.call(process, At::Recover(owner, RecoverAt::Byte)),
+                Some(owner) => return self.wait(state, process, owner),
             },
             WriteAt::Unlock(again) => {
                 state.segment(segment).lock = None;

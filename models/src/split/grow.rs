@@ -1,10 +1,11 @@
 //! Steps of a split: make the child, fill it, publish it in the directory, clear what moved.
 //!
 //! Invariant: from PUBLISHING on a split is only ever finished, by whoever acts as its owner; before
-//! that it is only ever discarded. Called by the split model for splitters and recoverers.
+//! that it is only ever discarded, by its splitter when a wait fails. What a splitter can fail to get, the
+//! directory's lock last, it gets before PUBLISHING. Called by the split model for splitters and recoverers.
 
 use super::state::{HASHES, KEYS, MAX_DEPTH, Mark, Phase, State, index};
-use super::{At, Break, RecoverAt, Splits, WriteAt};
+use super::{At, Break, Splits, WriteAt};
 use crate::participants::Who;
 
 /// Steps of the splitter alone.
@@ -28,8 +29,18 @@ pub enum SplitAt {
     Live,
     /// (broken) Give the extent up.
     Give,
+    /// Take the directory lock, or fail.
+    Directory,
     /// Store phase PUBLISHING.
     Publishing,
+    /// A wait failed: release the child.
+    UndoUnlock,
+    /// Store RETIRED in the child's first word.
+    UndoMark,
+    /// Store FREE.
+    UndoFree,
+    /// Store phase NONE.
+    UndoPhase,
     /// Release the child.
     Unlock,
     /// Clear the lane's list of the child.
@@ -72,8 +83,11 @@ impl Splits {
         use SplitAt as S;
         match at {
             S::Adopt | S::Mark | S::List | S::Lock | S::Init => self.make(state, process, at),
-            S::Copying | S::Copy(_) | S::Live | S::Give | S::Publishing => {
+            S::Copying | S::Copy(_) | S::Live | S::Give | S::Directory | S::Publishing => {
                 self.fill(state, process, at)
+            }
+            S::UndoUnlock | S::UndoMark | S::UndoFree | S::UndoPhase => {
+                self.undo(state, process, at)
             }
             S::Unlock | S::Unlist | S::GiveUp => self.release(state, process, at),
         }
@@ -109,8 +123,7 @@ impl Splits {
                     state.segment(child).lock = Some(me);
                     SplitAt::Init
                 }
-                Some(owner) if state.slots.alive(owner) => return false,
-                Some(owner) => return state.call(process, At::Recover(owner, RecoverAt::Byte)),
+                Some(owner) => return self.wait(state, process, owner),
             },
             _ => {
                 let (local, prefix) = (state.segment(parent).local, state.segment(parent).prefix);
@@ -142,14 +155,24 @@ impl Splits {
                 state.segment(child).mark = Mark::Live;
                 match self.broken {
                     Some(Break::GiveWhileCopying) => SplitAt::Give,
-                    Some(Break::PublishingLate) => return self.publish(state, process, me),
-                    _ => SplitAt::Publishing,
+                    _ if self.locks_late() => SplitAt::Publishing,
+                    _ => SplitAt::Directory,
                 }
             }
             SplitAt::Give => {
                 state.segment(child).owner = None;
-                SplitAt::Publishing
+                SplitAt::Directory
             }
+            SplitAt::Directory => match state.directory_lock {
+                None => {
+                    state.directory_lock = Some(me);
+                    match self.breaks(Break::PublishingLate) {
+                        true => return self.publish(state, process, me),
+                        false => SplitAt::Publishing,
+                    }
+                }
+                Some(owner) => return self.wait(state, process, owner),
+            },
             _ => {
                 state.segment(parent).phase = Phase::Publishing(child);
                 return self.publish(state, process, me);
@@ -161,7 +184,41 @@ impl Splits {
     fn publish(&self, state: &mut State, process: usize, me: Who) -> bool {
         let parent = state.procs[process].segment;
         state.go(process, SplitAt::Unlock);
-        state.call(process, At::Finish(me, parent, self.first_finish()))
+        let first = if self.locks_late() { self.first_finish() } else { FinishAt::Depth };
+        state.call(process, At::Finish(me, parent, first))
+    }
+
+    /// (broken) The directory lock is taken only when PUBLISHING is stored.
+    fn locks_late(&self) -> bool {
+        let late = [Break::PublishingBeforeLock, Break::ClearsFirst, Break::DepthBeforeLock];
+        self.broken.is_some_and(|broken| late.contains(&broken))
+    }
+
+    /// A wait failed before PUBLISHING: the split has not happened. As a recoverer of COPYING does.
+    fn undo(&self, state: &mut State, process: usize, at: SplitAt) -> bool {
+        let (me, parent) = (state.procs[process].who, state.procs[process].segment);
+        let child = state.procs[process].child;
+        let next = match at {
+            SplitAt::UndoUnlock => {
+                state.segment(child).lock = None;
+                SplitAt::UndoMark
+            }
+            SplitAt::UndoMark => {
+                state.segment(child).mark = Mark::Retired(me);
+                SplitAt::UndoFree
+            }
+            SplitAt::UndoFree => {
+                state.segment(child).mark = Mark::Free;
+                SplitAt::UndoPhase
+            }
+            _ => {
+                if !self.breaks(Break::ErrorLeavesCopying) {
+                    state.segment(parent).phase = Phase::None;
+                }
+                SplitAt::Unlist
+            }
+        };
+        state.go(process, next)
     }
 
     fn release(&self, state: &mut State, process: usize, at: SplitAt) -> bool {
@@ -222,8 +279,7 @@ impl Splits {
                     state.directory_lock = Some(who);
                     early.map_or(F::Depth, |depth| F::Entry(depth, 0))
                 }
-                Some(owner) if state.slots.alive(owner) => return false,
-                Some(owner) => return state.call(process, At::Recover(owner, RecoverAt::Byte)),
+                Some(owner) => return self.wait(state, process, owner),
             },
             F::Depth | F::Zero(..) | F::Double(_) | F::Entry(..) | F::Unlock => {
                 self.change_directory(state, parent, child, at)

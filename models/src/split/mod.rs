@@ -38,6 +38,8 @@ pub enum Op {
     Stale(u8),
     /// Recovers whoever is dead.
     Sweep,
+    /// From now on the next wait for a lock fails: a timeout, or a recovery that meets an error.
+    Fault,
 }
 
 /// A way to get the protocol wrong, to be caught.
@@ -81,6 +83,12 @@ pub enum Break {
     DirectoryLockKept,
     /// Recoverers do without the byte.
     NoByte,
+    /// The directory lock is taken behind PUBLISHING; a wait for it that fails releases child and parent.
+    PublishingBeforeLock,
+    /// A split that fails leaves COPYING behind.
+    ErrorLeavesCopying,
+    /// A recoverer that cannot have the directory lock releases the parent.
+    ErrorUnlocks,
 }
 
 /// What a process is doing.
@@ -157,6 +165,10 @@ impl Splits {
                 At::Write(WriteAt::List)
             }
             Some(Op::Sweep) => At::Sweep(0),
+            Some(Op::Fault) => {
+                state.fault = true;
+                return self.finish(state, process);
+            }
             None => At::Exit(false),
         };
         state.go(process, at)
@@ -169,6 +181,54 @@ impl Splits {
         (proc.segment, proc.child, proc.depth) = (0, 0, 0);
         state.ghost.legal[process] = 0;
         state.go(process, At::Next)
+    }
+
+    /// A lock is held by `owner`: waits, or recovers the dead, or fails.
+    fn wait(&self, state: &mut State, process: usize, owner: Who) -> bool {
+        if state.fault {
+            state.fault = false;
+            return self.fail(state, process);
+        }
+        if state.slots.alive(owner) {
+            return false;
+        }
+        state.call(process, At::Recover(owner, RecoverAt::Byte))
+    }
+
+    /// The wait failed: recoveries that it was part of end without a further change, and the operation that
+    /// began them is undone.
+    fn fail(&self, state: &mut State, process: usize) -> bool {
+        loop {
+            match *state.procs[process].stack.last().expect("a process does something") {
+                At::Recover(who, _) => {
+                    if let (Some(owner), true) =
+                        (self.parent_of(state, who), self.breaks(Break::ErrorUnlocks))
+                    {
+                        state.segment(owner).lock = None;
+                    }
+                    state.slots.release_byte(who.slot, process);
+                    state.done(process);
+                }
+                // A splitter that is publishing: only where the lock is taken too late.
+                At::Finish(who, ..) if who == state.procs[process].who => {
+                    state.done(process);
+                    return true;
+                }
+                At::Finish(..) => {
+                    state.done(process);
+                }
+                At::Split(SplitAt::Lock) => return state.go(process, SplitAt::UndoMark),
+                At::Split(_) => return state.go(process, SplitAt::UndoUnlock),
+                At::Write(_) => return state.go(process, WriteAt::Unlist(false)),
+                _ => return self.finish(state, process),
+            }
+        }
+    }
+
+    /// The segment that the dead `who` has locked, if it lists one.
+    fn parent_of(&self, state: &State, who: Who) -> Option<u8> {
+        let segment = state.lanes[who.slot as usize].segment;
+        (state.segments[segment as usize].lock == Some(who)).then_some(segment)
     }
 
     fn step_exit(&self, state: &mut State, process: usize, stored: bool) -> bool {
@@ -234,6 +294,7 @@ impl Model for Splits {
 
     fn at_rest(&self, state: &State) -> Result<(), String> {
         let mut state = state.clone();
+        state.fault = false;
         let sweeper = PROCESSES - 1;
         state.procs[sweeper].gone = false;
         while state.procs[sweeper].op == 0 {

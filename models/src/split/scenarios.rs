@@ -4,7 +4,7 @@
 //! the command of this crate call it.
 
 use super::{Break, Op, Splits};
-use Op::{Delete, Get, Set, Split, Stale, Sweep};
+use Op::{Delete, Fault, Get, Set, Split, Stale, Sweep};
 
 /// One split, a writer and a reader of a key that moves.
 #[must_use]
@@ -54,6 +54,24 @@ pub fn second_splitter() -> Splits {
     Splits::new(&[&[Split(0)], &[Sweep], &[Split(1), Sweep, Set(0, 4)]])
 }
 
+/// Two splitters, one of whose waits fails, and a writer of a key that moves.
+#[must_use]
+pub fn a_wait_fails() -> Splits {
+    Splits::new(&[&[Split(0), Sweep], &[Split(1)], &[Fault, Set(0, 4), Set(0, 5)]])
+}
+
+/// A split that fails, and then others that die with the parent's lock.
+#[must_use]
+pub fn a_wait_fails_and_is_forgotten() -> Splits {
+    Splits::new(&[&[Fault, Split(0)], &[Split(1), Split(0)], &[Sweep, Set(0, 4)]])
+}
+
+/// A recovery fails, and another one goes on.
+#[must_use]
+pub fn a_recovery_fails() -> Splits {
+    Splits::new(&[&[Split(0)], &[Fault, Split(1)], &[Sweep, Set(0, 4), Sweep]])
+}
+
 /// Every scenario with its name and the most kills that it bears.
 #[must_use]
 pub fn all() -> Vec<(&'static str, Splits, u8)> {
@@ -66,6 +84,9 @@ pub fn all() -> Vec<(&'static str, Splits, u8)> {
         ("stale offset and a second split", stale_offset_and_a_second_split(), 2),
         ("two recoverers", two_recoverers(), 2),
         ("second splitter", second_splitter(), 2),
+        ("a wait fails", a_wait_fails(), 2),
+        ("a wait fails and is forgotten", a_wait_fails_and_is_forgotten(), 2),
+        ("a recovery fails", a_recovery_fails(), 2),
     ]
 }
 
@@ -92,5 +113,8 @@ pub fn breaks() -> Vec<(Break, Splits, u8)> {
         (Break::DiscardPhaseFirst, two_recoverers(), 2),
         (Break::DirectoryLockKept, two_recoverers(), 1),
         (Break::NoByte, two_recoverers(), 1),
+        (Break::PublishingBeforeLock, a_wait_fails(), 1),
+        (Break::ErrorLeavesCopying, a_wait_fails(), 1),
+        (Break::ErrorUnlocks, a_recovery_fails(), 2),
     ]
 }

@@ -113,6 +113,8 @@ pub struct State {
     pub entries: [u8; 1 << MAX_DEPTH],
     /// All segments; number 0 is never used.
     pub segments: [Segment; SEGMENTS],
+    /// The next wait for a lock fails.
+    pub fault: bool,
     /// The processes.
     pub procs: [Proc; PROCESSES],
     /// For the checks.
@@ -152,6 +154,7 @@ impl State {
             depth: 1,
             entries: [1, 2, 2, 2, 2, 2, 2, 2],
             segments,
+            fault: false,
             procs: std::array::from_fn(proc),
             ghost: Ghost { committed: [1, 2, 3], legal: [0; PROCESSES], illegal: None },
             slots,

@@ -96,32 +96,54 @@ pub(crate) fn fill(space: &Space, root: &Root, bits: u32, segment: Segment<'_>) 
     }
 }
 
-/// Stores every entry that the child of a split covers, and the lazy ones of the parent, at the depth that
-/// the directory has under its lock. One hold of the lock.
-pub(crate) fn publish(
-    writer: &impl Writer,
-    root: &Root,
-    phase: Phase,
-    parent: Segment<'_>,
-) -> Result<()> {
-    let space = parent.space;
-    robust_lock::lock(&root.directory_lock, writer, Level::Directories)?;
-    step!("split.entries-locked");
-    let depth = depth(root);
-    let stride = 1u32 << phase.depth;
-    for index in (phase.prefix..1 << depth).step_by(stride as usize) {
-        if !is_stored_in_a_chunk(space, root, index) {
-            robust_lock::unlock(&root.directory_lock);
-            return Err(damaged(space));
-        }
-        let is_child = index & stride != 0;
-        let owner = if is_child { phase.child } else { parent.offset };
-        entry(space, root, index).store((owner / 64) as u32, Ordering::Release);
-        step!("split.entry-stored");
+/// The directory's lock, and the depth that was read under it: all that publishing a split needs.
+pub(crate) struct Entries<'a> {
+    space: &'a Space,
+    root: &'a Root,
+    depth: u32,
+}
+
+impl<'a> Entries<'a> {
+    /// Takes the lock and looks whether there is a place for every entry of the split of a segment of this phase.
+    ///
+    /// # Errors
+    /// Those of locking; damage. Nothing is changed then.
+    pub(crate) fn lock(
+        writer: &impl Writer,
+        root: &'a Root,
+        space: &'a Space,
+        phase: Phase,
+    ) -> Result<Entries<'a>> {
+        robust_lock::lock(&root.directory_lock, writer, Level::Directories)?;
+        let entries = Entries { space, root, depth: depth(root) };
+        step!("split.entries-locked");
+        let is_there = |index| is_stored_in_a_chunk(space, root, index);
+        if entries.covered(phase).all(is_there) { Ok(entries) } else { Err(damaged(space)) }
     }
-    robust_lock::unlock(&root.directory_lock);
-    step!("split.entries-stored");
-    Ok(())
+
+    /// Indices of the entries of a segment and the child that it is split into.
+    fn covered(&self, phase: Phase) -> impl Iterator<Item = u32> + use<> {
+        (phase.prefix..1 << self.depth).step_by(1 << phase.depth)
+    }
+
+    /// Stores every entry that the child of a split covers, and the lazy ones of the parent, and unlocks.
+    pub(crate) fn publish(self, phase: Phase, parent: Segment<'_>) {
+        for index in self.covered(phase) {
+            let is_child = index & 1 << phase.depth != 0;
+            let owner = if is_child { phase.child } else { parent.offset };
+            let entry = entry(self.space, self.root, index);
+            entry.store((owner / 64) as u32, Ordering::Release);
+            step!("split.entry-stored");
+        }
+        drop(self);
+        step!("split.entries-stored");
+    }
+}
+
+impl Drop for Entries<'_> {
+    fn drop(&mut self) {
+        robust_lock::unlock(&self.root.directory_lock);
+    }
 }
 
 /// Doubles the directory unless its depth exceeds `local` already.

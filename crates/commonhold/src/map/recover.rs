@@ -6,7 +6,7 @@
 use crate::error::Result;
 use crate::map::bound::{Bound, bind_any};
 use crate::map::cache;
-use crate::map::directory::is_segment;
+use crate::map::directory::{Entries, is_segment};
 use crate::map::record::offset_of;
 use crate::map::segment::{Phase, Segment, Step};
 use crate::map::split;
@@ -87,32 +87,27 @@ fn retire_new(acting: &Acting<'_>, offset: u64) {
     }
 }
 
+/// # Errors
+/// Those of waiting for the directory's lock. The caller then leaves parent and child locked in the dead one's name, for
+/// the next recoverer.
 fn settle_split(acting: &Acting<'_>, bound: &Bound, parent: Segment<'_>) -> Result<()> {
-    let phase = parent.phase();
+    let (space, phase) = (&acting.arena.space, parent.phase());
     match phase.step {
-        Step::None => Ok(()),
-        Step::Publishing => split::finish(acting, bound, parent, phase),
+        Step::None => {}
+        Step::Publishing => {
+            let entries = Entries::lock(acting, bound.root(space), space, phase)?;
+            split::finish(bound, parent, phase, entries);
+        }
         Step::Copying => {
-            discard(acting, phase.child);
+            if is_segment(space, phase.child) {
+                let child = Segment { space, offset: phase.child };
+                let is_locked = robust_lock::holder(&child.header().lock) == Some(acting.owner);
+                split::discard(acting, child, is_locked);
+            }
             parent.set_phase(Phase::still(phase.depth, phase.prefix));
-            Ok(())
         }
     }
-}
-
-/// A child that was being filled: unlocked, then freed.
-fn discard(acting: &Acting<'_>, offset: u64) {
-    let space = &acting.arena.space;
-    let child = Segment { space, offset };
-    if !is_segment(space, offset) {
-        return;
-    }
-    if robust_lock::holder(&child.header().lock) == Some(acting.owner) {
-        robust_lock::unlock(&child.header().lock);
-    }
-    if child.header().mark.load(Ordering::Acquire) != 0 {
-        acting.retire(offset);
-    }
+    Ok(())
 }
 
 fn recount(bound: &Bound, segment: Segment<'_>) {

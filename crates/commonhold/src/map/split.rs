@@ -1,15 +1,16 @@
 //! Splitting a full segment (protocol 3).
 //!
-//! COPYING: the moved slots are copied into a private child at the same positions; a successor discards the
-//! child. PUBLISHING: every directory entry is stored, the moved slots are cleared, the local depth grows; a
-//! successor repeats that and never copies again. The child stays locked, by the splitter's own signature,
-//! until the parent's split is finished, so no key of it can change before.
+//! COPYING: the moved slots are copied into a private child at the same positions; a successor, or an error,
+//! discards the child. Then the directory's lock is taken, the last thing that can fail. PUBLISHING: every
+//! directory entry is stored, the moved slots are cleared, the local depth grows; a successor repeats that and
+//! never copies again. The child stays locked, by the splitter's own signature, until the parent's split is
+//! finished, so no key of it can change before.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::Bound;
 use crate::map::cache;
 use crate::map::cells::Cells;
-use crate::map::directory;
+use crate::map::directory::{self, Entries};
 use crate::map::hash::MAX_DEPTH;
 use crate::map::locked;
 use crate::map::record::tag_of;
@@ -39,11 +40,9 @@ fn split_locked(lane: &LaneGuard<'_>, bound: &Bound, parent: Segment<'_>) -> Res
     if directory::depth(root) <= phase.depth {
         directory::double(lane, root, phase.depth)?;
     }
-    let child = Segment { space: lane.space(), offset: lane.allocate_segment(bound.is_cache())? };
-    lane.list().child.store(child.offset, Ordering::Release);
-    step!("split.child-listed");
-    // A stale writer of a map that this memory once served may hold the lock for a moment.
-    robust_lock::lock(&child.header().lock, lane, Level::Segments)?;
+    let mut draft = Draft::make(lane, bound, parent)?;
+    draft.lock()?;
+    let child = draft.child;
     write_header(bound, child, Phase::still(phase.depth + 1, phase.prefix | 1 << phase.depth));
     step!("split.child-written");
 
@@ -53,17 +52,65 @@ fn split_locked(lane: &LaneGuard<'_>, bound: &Bound, parent: Segment<'_>) -> Res
     // Release: the child is whole before it counts as live.
     child.header().mark.store(parent.header().mark.load(Ordering::Relaxed), Ordering::Release);
     step!("split.copied");
+    // Waiting for this lock may fail. Up to here an error undoes the split, from here on nothing can fail.
+    let entries = Entries::lock(lane, root, parent.space, phase)?;
     let publishing = Phase { step: Step::Publishing, child: child.offset, ..phase };
     parent.set_phase(publishing);
+    draft.is_public = true;
     step!("split.publishing");
-    let finished = finish(lane, bound, parent, publishing);
-    if finished.is_err() {
-        // Only in a damaged hold; then at least nobody waits for the child.
+    finish(bound, parent, publishing, entries);
+    Ok(())
+}
+
+/// The child of a split. Dropped before the split is public, it goes, and nothing has happened.
+struct Draft<'a, 'l> {
+    lane: &'l LaneGuard<'a>,
+    parent: Segment<'a>,
+    child: Segment<'a>,
+    is_locked: bool,
+    /// PUBLISHING is stored: the split only goes forward.
+    is_public: bool,
+}
+
+impl<'a, 'l> Draft<'a, 'l> {
+    /// Allocates and lists the child.
+    fn make(lane: &'l LaneGuard<'a>, bound: &Bound, parent: Segment<'a>) -> Result<Self> {
+        let offset = lane.allocate_segment(bound.is_cache())?;
+        lane.list().child.store(offset, Ordering::Release);
+        step!("split.child-listed");
+        let child = Segment { space: lane.space(), offset };
+        Ok(Draft { lane, parent, child, is_locked: false, is_public: false })
+    }
+
+    /// A stale writer of a map that this memory once served may hold the lock for a moment.
+    fn lock(&mut self) -> Result<()> {
+        robust_lock::lock(&self.child.header().lock, self.lane, Level::Segments)?;
+        self.is_locked = true;
+        Ok(())
+    }
+}
+
+impl Drop for Draft<'_, '_> {
+    fn drop(&mut self) {
+        if !self.is_public {
+            // As a successor of COPYING does, in its order: killed in between, the next one does it again.
+            discard(self.lane, self.child, self.is_locked);
+            let phase = self.parent.phase();
+            self.parent.set_phase(Phase::still(phase.depth, phase.prefix));
+        }
+        // Only here: a successor finishes the splits of many lanes, and keeps their lists until it is done.
+        self.lane.list().child.store(0, Ordering::Release);
+    }
+}
+
+/// Frees a child that was being filled; unlocks it first if the writer has it locked.
+pub(crate) fn discard(writer: &impl Writer, child: Segment<'_>, is_locked: bool) {
+    if is_locked {
         robust_lock::unlock(&child.header().lock);
     }
-    // Only here: a successor finishes the splits of many lanes, and keeps their lists until it is done.
-    lane.list().child.store(0, Ordering::Release);
-    finished
+    if child.header().mark.load(Ordering::Acquire) != 0 {
+        writer.retire(child.offset);
+    }
 }
 
 fn write_header(bound: &Bound, child: Segment<'_>, phase: Phase) {
@@ -123,14 +170,9 @@ fn half(bound: &Bound, segment: Segment<'_>, position: u32, depth: u32) -> Optio
     Some(directory >> depth & 1 == 1)
 }
 
-/// From PUBLISHING to the end; for the splitter and for its successor.
-pub(crate) fn finish(
-    writer: &impl Writer,
-    bound: &Bound,
-    parent: Segment<'_>,
-    phase: Phase,
-) -> Result<()> {
-    directory::publish(writer, bound.root(parent.space), phase, parent)?;
+/// From PUBLISHING to the end, with the directory locked; for the splitter and for its successor.
+pub(crate) fn finish(bound: &Bound, parent: Segment<'_>, phase: Phase, entries: Entries<'_>) {
+    entries.publish(phase, parent);
     let mut pairs = 0;
     step!("split.clearing");
     for position in 0..bound.positions() {
@@ -149,7 +191,6 @@ pub(crate) fn finish(
     let child = Segment { space: parent.space, offset: phase.child };
     robust_lock::unlock(&child.header().lock);
     step!("split.child-unlocked");
-    Ok(())
 }
 
 #[cold]
