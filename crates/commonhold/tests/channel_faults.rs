@@ -6,7 +6,9 @@ use crate::support::process::{Board, Child, Watchdog, until};
 use commonhold::{ChannelOptions, ErrorKind, Hold, Join, Policy, Wait};
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const RING: u64 = 4096;
@@ -72,6 +74,64 @@ fn a_forked_child_takes_its_own_place() {
         assert!(hold.drop_channel("it").unwrap());
         let report = hold.check().unwrap();
         assert!(report.ok && report.allocated == report.reachable, "{report:?}");
+    })
+    .finish();
+}
+
+/// Messages for `send_many`; before each it notes how often consumers were woken by then.
+#[cfg(feature = "steps")]
+fn woken_before_each(count: u64, seen: &mut Vec<u64>) -> impl Iterator<Item = [u8; 8]> {
+    static WOKEN: AtomicU64 = AtomicU64::new(0);
+    commonhold::steps::observe(|step| {
+        if step == "channel.woken" {
+            WOKEN.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    (0..count).map(|number| {
+        seen.push(WOKEN.load(Ordering::SeqCst));
+        number.to_le_bytes()
+    })
+}
+
+#[test]
+#[cfg(feature = "steps")]
+fn a_batch_from_a_slow_iterator_wakes_for_every_message() {
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    Child::run("producer", || {
+        let hold = Hold::create(&path).unwrap();
+        let channel = hold.channel("it", options()).unwrap();
+        let mut producer = channel.producer().unwrap();
+        let mut seen = Vec::new();
+        assert_eq!(producer.send_many(woken_before_each(4, &mut seen)).unwrap(), 4);
+        assert_eq!(seen, [0, 1, 2, 3]);
+    })
+    .finish();
+}
+
+#[test]
+#[cfg(feature = "steps")]
+fn a_batch_whose_iterator_panics_has_woken_for_what_was_sent() {
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    Child::run("producer", || {
+        let hold = Hold::create(&path).unwrap();
+        let channel = hold.channel("it", options()).unwrap();
+        let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
+        let mut producer = channel.producer().unwrap();
+        let mut seen = Vec::new();
+        let failed = catch_unwind(AssertUnwindSafe(|| {
+            let messages = woken_before_each(9, &mut seen);
+            producer.send_many(messages.inspect(|m| assert!(m[0] != 2, "it fails")))
+        }));
+        assert!(failed.is_err());
+        assert_eq!(seen, [0, 1, 2]);
+        assert_eq!(producer.send(b"after").unwrap(), 2);
+        let mut buffer = Vec::new();
+        for wanted in [&0u64.to_le_bytes()[..], &1u64.to_le_bytes(), b"after"] {
+            consumer.try_recv(&mut buffer).unwrap().unwrap();
+            assert_eq!(buffer, wanted);
+        }
     })
     .finish();
 }

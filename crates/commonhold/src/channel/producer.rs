@@ -116,8 +116,9 @@ impl Producer {
         Ok(Some(sequence))
     }
 
-    /// Sends messages one after the other, and wakes consumers once; returns how many were sent. Waits for room as
-    /// long as it takes.
+    /// Sends messages one after the other; returns how many were sent. Waits for room as long as it
+    /// takes. What was sent can be received at once, also while `messages` takes its time for the
+    /// next one.
     ///
     /// # Errors
     /// As for [`Producer::send`]; what came before the message in question is sent, and
@@ -127,19 +128,10 @@ impl Producer {
         messages: impl IntoIterator<Item = M>,
     ) -> Result<u64> {
         let first = self.at.sequence;
-        let result = messages.into_iter().try_for_each(|message| {
-            let message = message.as_ref();
-            let len = message.len() as u64;
-            self.place(len, Until::Forever)?;
-            self.bound().ring.write(self.at.position + HEADER, message);
-            self.release(len);
-            Ok(())
-        });
-        if self.at.sequence != first {
-            self.bound().head().messages.wake();
-            step!("channel.woken");
+        for message in messages {
+            self.send(message.as_ref())?;
         }
-        result.map(|()| self.at.sequence - first)
+        Ok(self.at.sequence - first)
     }
 
     /// Makes room for a message of `len` bytes, to be written where it lies. Waits as long as it takes. Dropping the
