@@ -20,6 +20,7 @@ mod limits;
 mod lists;
 mod log;
 mod log_crash;
+mod log_faults;
 mod log_processes;
 mod model;
 mod processes;

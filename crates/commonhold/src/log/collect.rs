@@ -55,6 +55,17 @@ impl Round {
     }
 }
 
+/// How far the last round has come.
+#[derive(Clone, Copy)]
+enum LeftAt {
+    /// Its end.
+    End,
+    /// Lines were read, and their text is not out.
+    Gathering,
+    /// The text is out, and not marked.
+    Marking,
+}
+
 /// How a line becomes text: [`LogLine::append_to`] unless told otherwise.
 type Format = Box<dyn FnMut(&LogLine, &mut Vec<u8>) + Send>;
 
@@ -73,6 +84,7 @@ pub struct Collector {
     marked: Vec<Cursor>,
     /// Where a round began in a file that was not marked.
     left: Option<Place>,
+    left_at: LeftAt,
     hold_back: Duration,
     level: LogLevel,
     format: Format,
@@ -121,6 +133,7 @@ impl Collector {
             merge: Merge::new(marked.clone()),
             marked,
             left,
+            left_at: LeftAt::End,
             hold_back: HOLD_BACK,
             level: LogLevel::Trace,
             format: Box::new(LogLine::append_to),
@@ -155,8 +168,10 @@ impl Collector {
     /// Writes out what is old enough, one round, and marks it as collected. Does not wait (but for `out`).
     ///
     /// # Errors
-    /// `Io` and its like if `out` fails: then nothing of the round counts as collected, and all of it is written again in the
-    /// next. `Closed`; `NotFound` if the log was dropped; `Busy` in a forked child: the parent collects.
+    /// `Io` and its like if `out` fails: then nothing of the round counts as collected, and all of
+    /// it is written again in the next; so it is after a panic of `out` or of what makes text of
+    /// lines. `Closed`; `NotFound` if the log was dropped; `Busy` in a forked child: the parent
+    /// collects.
     pub fn poll(&mut self, out: &mut impl Write) -> Result<Round> {
         self.poll_into(&mut Stream(out))
     }
@@ -247,17 +262,32 @@ impl Collector {
     }
 
     fn round(&mut self, now_ns: u64, until_ns: u64, out: &mut impl Target) -> Result<Round> {
+        self.settle()?;
+        self.left_at = LeftAt::Gathering;
         let mut round = self.gather(now_ns, until_ns)?;
         if !self.text.is_empty()
             && let Err(error) = self.write_out(out)?
         {
-            self.merge.go_back(&self.marked);
             return Err(Error::os(format!("collecting log '{}'", self.log.name()), &error));
         }
+        self.left_at = LeftAt::Marking;
         step!("collect.written");
         self.mark()?;
+        self.left_at = LeftAt::End;
         round.more |= self.text.len() >= ROUND_BYTES;
         Ok(round)
+    }
+
+    /// Settles a round that an error or a panic has ended: one that was not written out begins
+    /// again, one that was is marked.
+    fn settle(&mut self) -> Result<()> {
+        match self.left_at {
+            LeftAt::End => {}
+            LeftAt::Gathering => self.merge.go_back(&self.marked),
+            LeftAt::Marking => self.mark()?,
+        }
+        self.left_at = LeftAt::End;
+        Ok(())
     }
 
     /// Writes the round's text out; the inner error is the output's.

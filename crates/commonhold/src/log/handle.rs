@@ -458,12 +458,11 @@ impl Inner {
     pub(crate) fn leave(&self, sitting: Sitting) {
         let Tie::Writer(attachment) = &self.tie else { return };
         let Some(me) = attachment.arena.current_owner() else { return };
-        if let Entered::Inside(_inside) = self.seats.enter(sitting, me)
+        if let Entered::Inside(inside) = self.seats.enter(sitting, me)
             && !self.arena().is_closed()
             && attachment.is_current()
         {
-            let word = tenant(me, sitting.thread);
-            self.seats.hand_back(self.space(), &self.layout, sitting.ring, word);
+            self.seats.leave(self.space(), &self.layout, sitting, inside, me);
         }
     }
 

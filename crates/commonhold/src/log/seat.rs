@@ -18,8 +18,9 @@ use crate::sync::owner::Owner;
 use crate::sync::participant;
 use crate::sync::space::Space;
 use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
 use std::sync::Weak;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A thread's side of a ring; private memory, a cache line of its own.
 #[repr(align(64))]
@@ -27,8 +28,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(crate) struct Seat {
     /// The tenant word by which this process has the ring, 0 if it has not.
     tenant: AtomicU64,
-    /// The participant as whom the thread is inside, 0 if it is not.
-    inside: AtomicU32,
+    /// The tenant word as which a thread is inside, 0 if none is.
+    inside: AtomicU64,
     pub(crate) place: Place,
 }
 
@@ -45,7 +46,7 @@ impl Guests for Seats {
 
     fn is_anybody_inside(&self, me: Owner) -> bool {
         // SeqCst pairs with the exchange in `enter`.
-        self.all.iter().any(|seat| seat.inside.load(Ordering::SeqCst) == me.bits())
+        self.all.iter().any(|seat| tenant_owner(seat.inside.load(Ordering::SeqCst)) == Some(me))
     }
 }
 
@@ -66,6 +67,14 @@ impl Inside<'_> {
     pub(crate) fn place(&self) -> &Place {
         &self.0.place
     }
+
+    /// Leaves a seat whose ring was handed back: the next tenant may be inside already, as another
+    /// word.
+    fn leave_as(self, word: u64) {
+        let seat = ManuallyDrop::new(self).0;
+        // Release: as in `drop`.
+        let _ = seat.inside.compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed);
+    }
 }
 
 impl Drop for Inside<'_> {
@@ -84,12 +93,13 @@ impl Seats {
     #[inline]
     pub(crate) fn enter(&self, sitting: Sitting, me: Owner) -> Entered<'_> {
         let Some(seat) = self.all.get(sitting.ring as usize) else { return Entered::Stranger };
+        let word = tenant(me, sitting.thread);
         // Relaxed: a word that names this very thread was stored by it.
-        if seat.tenant.load(Ordering::Relaxed) != tenant(me, sitting.thread) {
+        if seat.tenant.load(Ordering::Relaxed) != word {
             return Entered::Stranger;
         }
         // SeqCst: next it looks whether the handle is closed or the log dropped (memory/guests.rs).
-        match seat.inside.swap(me.bits(), Ordering::SeqCst) == me.bits() {
+        match seat.inside.swap(word, Ordering::SeqCst) == word {
             true => Entered::Nested,
             false => Entered::Inside(Inside(seat)),
         }
@@ -97,6 +107,8 @@ impl Seats {
 
     fn sit(&self, ring: u32, word: u64) -> Option<&Seat> {
         let seat = self.all.get(ring as usize)?;
+        // A predecessor that has yet to leave has handed the ring back: it touches nothing of it
+        // any more.
         seat.inside.store(0, Ordering::Relaxed);
         seat.tenant.store(word, Ordering::Relaxed);
         Some(seat)
@@ -208,6 +220,21 @@ impl Seats {
         if let Some(seat) = self.sit(ring, word) {
             Ring::new(space, layout, ring).settle_in(&seat.place);
         }
+    }
+
+    /// Hands the ring of a thread that ends back, from inside its seat. The seat is left
+    /// afterwards, because the thread keeps the log where it is until the ring is free.
+    pub(crate) fn leave(
+        &self,
+        space: &Space,
+        layout: &Layout,
+        sitting: Sitting,
+        inside: Inside<'_>,
+        me: Owner,
+    ) {
+        let word = tenant(me, sitting.thread);
+        self.hand_back(space, layout, sitting.ring, word);
+        inside.leave_as(word);
     }
 
     /// Hands a ring back.

@@ -1,0 +1,202 @@
+//! What a log does when something goes wrong around it: a thread that ends beside one that begins,
+//! an output or a format that fails in the middle of a round.
+
+use crate::support::ground::Ground;
+use crate::support::process::{Child, End};
+use crate::support::refused;
+use commonhold::{
+    ErrorKind, Freeze, Hold, Log, LogLevel, LogLine, LogOptions, RotatedFile, Written,
+};
+use nix::sys::signal::Signal;
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+thread_local! {
+    /// Which thread of the test this is, for the observer of steps.
+    static ROLE: Cell<&'static str> = const { Cell::new("") };
+}
+
+fn wait_for(flag: &AtomicBool) {
+    while !flag.load(Ordering::SeqCst) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+#[cfg(feature = "steps")]
+fn a_thread_that_ends_leaves_the_next_tenants_guard_alone() {
+    static RETURNED: AtomicBool = AtomicBool::new(false);
+    static COPIED: AtomicU32 = AtomicU32::new(0);
+    static WRITING: AtomicBool = AtomicBool::new(false);
+    static MARKED: AtomicBool = AtomicBool::new(false);
+    static GONE: AtomicBool = AtomicBool::new(false);
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    Child::run("process", || {
+        let hold = Hold::create(&path).unwrap();
+        // One ring: the second thread gets the one that the first hands back.
+        let log = hold.log("it", LogOptions::new().rings(1).ring_bytes(4096)).unwrap();
+        commonhold::steps::observe(|step| match (ROLE.get(), step) {
+            ("ending", "log.returned") => {
+                RETURNED.store(true, Ordering::SeqCst);
+                wait_for(&WRITING);
+            }
+            // The first is the announcement of the thread, inside an operation that the drop waits
+            // for, too.
+            ("writing", "log.copied") if COPIED.fetch_add(1, Ordering::SeqCst) == 1 => {
+                WRITING.store(true, Ordering::SeqCst);
+                wait_for(&MARKED);
+                // Time for the drop to do what it must not.
+                let late = Instant::now() + Duration::from_millis(300);
+                while Instant::now() < late {
+                    assert!(!GONE.load(Ordering::SeqCst), "dropped in the middle of a line");
+                    std::thread::yield_now();
+                }
+            }
+            (_, "drop.marked") => MARKED.store(true, Ordering::SeqCst),
+            (_, "drop.begun") => GONE.store(true, Ordering::SeqCst),
+            _ => {}
+        });
+        let write = |role| {
+            ROLE.set(role);
+            log.write(LogLevel::Info, "a line").unwrap()
+        };
+        std::thread::scope(|scope| {
+            let ending = scope.spawn(|| assert_eq!(write("ending"), Written::Accepted));
+            let writing = scope.spawn(|| {
+                wait_for(&RETURNED);
+                assert_eq!(write("writing"), Written::Accepted);
+            });
+            // Joined by its handle: a scope does not wait for the destructors of a thread's locals.
+            ending.join().unwrap();
+            wait_for(&WRITING);
+            let dropping = scope.spawn(|| hold.drop_log("it").unwrap());
+            writing.join().unwrap();
+            assert!(dropping.join().unwrap());
+        });
+        assert!(GONE.load(Ordering::SeqCst));
+    })
+    .finish();
+}
+
+thread_local! {
+    static FROZEN: RefCell<Option<Freeze<'static>>> = const { RefCell::new(None) };
+}
+
+/// From now on each operation of this thread is refused (`Busy`), until [`thaw`].
+fn freeze(hold: &'static Hold) {
+    FROZEN.set(Some(hold.freeze().unwrap()));
+}
+
+fn thaw() {
+    FROZEN.set(None);
+}
+
+const LINES: usize = 300;
+
+/// A hold for the rest of the process, with a log of some lines.
+fn filled(path: &Path) -> (&'static Hold, Log) {
+    let hold: &'static Hold = Box::leak(Box::new(Hold::create(path).unwrap()));
+    let log = hold.log("it", LogOptions::new().rings(2).ring_bytes(1 << 16)).unwrap();
+    for number in 0..LINES {
+        let text = format!("line {number}");
+        assert_eq!(log.write(LogLevel::Info, text).unwrap(), Written::Accepted);
+    }
+    (hold, log)
+}
+
+/// Makes text of a line as it was written; announcements are left out.
+fn plain(line: &LogLine, out: &mut Vec<u8>) {
+    if line.level.is_some() {
+        out.extend_from_slice(&line.text);
+        out.push(b'\n');
+    }
+}
+
+#[track_caller]
+fn is_complete(text: &[u8]) {
+    let lines = String::from_utf8(text.to_vec()).unwrap();
+    let wanted: Vec<String> = (0..LINES).map(|number| format!("line {number}")).collect();
+    let count = lines.lines().count();
+    assert!(lines.lines().eq(&wanted), "{count} lines, from {:?}", lines.lines().next());
+}
+
+#[test]
+fn a_format_that_panics_loses_no_line() {
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    Child::run("collector", || {
+        let (_, log) = filled(&path);
+        let mut calls = 0;
+        let mut collector = log.collector().unwrap().format(move |line, out| {
+            calls += 1;
+            assert!(calls != 200, "a format that fails once");
+            plain(line, out);
+        });
+        let mut text = Vec::new();
+        let failed = catch_unwind(AssertUnwindSafe(|| collector.finish(&mut text)));
+        assert!(failed.is_err() && text.is_empty());
+        collector.finish(&mut text).unwrap();
+        is_complete(&text);
+    })
+    .finish();
+}
+
+#[test]
+fn an_error_in_the_middle_of_a_round_loses_no_line() {
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    Child::run("collector", || {
+        let (hold, log) = filled(&path);
+        let mut calls = 0;
+        let mut collector = log.collector().unwrap().format(move |line, out| {
+            calls += 1;
+            if calls == 200 {
+                freeze(hold);
+            }
+            plain(line, out);
+        });
+        let mut text = Vec::new();
+        refused(collector.finish(&mut text), ErrorKind::Busy, "frozen");
+        assert!(text.is_empty());
+        thaw();
+        collector.finish(&mut text).unwrap();
+        is_complete(&text);
+    })
+    .finish();
+}
+
+#[test]
+#[cfg(feature = "steps")]
+fn a_round_that_was_written_and_not_marked_is_marked_before_the_next() {
+    let ground = Ground::memory();
+    let (path, out) = (ground.path("it.hold"), ground.path("it.log"));
+    let mut child = Child::run("collector", || {
+        let (hold, log) = filled(&path);
+        let mut file = RotatedFile::open(&out, 1 << 20, 1).unwrap();
+        let mut collector = log.collector().unwrap().format(plain);
+        static FAILS: AtomicBool = AtomicBool::new(true);
+        commonhold::steps::observe(move |step| {
+            if step == "collect.written" && FAILS.swap(false, Ordering::SeqCst) {
+                freeze(hold);
+            }
+        });
+        refused(collector.finish_to_file(&mut file), ErrorKind::Busy, "frozen");
+        thaw();
+        // A round of which nothing is marked when this process dies.
+        let more = format!("line {LINES}");
+        assert_eq!(log.write(LogLevel::Info, more).unwrap(), Written::Accepted);
+        commonhold::steps::arm("collect.written:kill").unwrap();
+        collector.finish_to_file(&mut file).unwrap();
+    });
+    assert_eq!(child.wait(), End::By(Signal::SIGKILL));
+    let hold = Hold::open(&path).unwrap();
+    let mut collector = hold.open_log("it").unwrap().collector().unwrap().format(plain);
+    collector.finish_to_file(&mut RotatedFile::open(&out, 1 << 20, 1).unwrap()).unwrap();
+    let text = std::fs::read_to_string(&out).unwrap();
+    let last = format!("line {LINES}\n");
+    is_complete(text.strip_suffix(&last).expect("the last line, once").as_bytes());
+}
