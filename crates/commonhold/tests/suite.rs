@@ -25,6 +25,7 @@ mod log_processes;
 mod model;
 mod processes;
 mod queue;
+mod queue_faults;
 mod replica;
 mod smoke;
 mod split_errors;

@@ -161,12 +161,15 @@ impl Attachment {
         }
     }
 
-    /// As [`enter`](Self::enter), for who only lets go of what is its own: settles nothing, takes no lock, so that the thread that has
-    /// frozen the hold may, too. `None` if there is nothing to let go of: closed, dropped, or another participant's.
+    /// As [`enter`](Self::enter), for who only lets go of what is its own: settles nothing, takes
+    /// no lock, so that the thread that has frozen the hold may, too. `None` if there is nothing to
+    /// let go of: closed, dropped, or another participant's. In a forked child that did nothing
+    /// with it, it is the parent's; the child does not become a participant by letting go.
     pub(crate) fn enter_to_leave(&self) -> Option<LaneGuard<'_>> {
+        let by = self.by.load(Ordering::Relaxed);
+        self.arena.current_owner().filter(|me| me.bits() == by)?;
         let lane = self.arena.enter_block(self.block.id).ok()?;
-        let attached = self.by.load(Ordering::Relaxed) == lane.me().bits();
-        (attached && self.is_current()).then_some(lane)
+        (lane.me().bits() == by && self.is_current()).then_some(lane)
     }
 
     /// True if the structure is there. For a guest (memory/guests.rs) that has said so before.
@@ -223,13 +226,10 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        let own = self.arena.participant().is_some_and(|p| {
-            !p.registration.inherited()
-                && p.registration.owner.bits() == self.by.load(Ordering::Relaxed)
-        });
         // In a child that did nothing with it, the parent is still attached; closed or dropped, nobody is.
-        let goes = own && !self.stays.load(Ordering::Relaxed);
-        if goes && let Some(lane) = self.enter_to_leave() {
+        if !self.stays.load(Ordering::Relaxed)
+            && let Some(lane) = self.enter_to_leave()
+        {
             detach(self.space(), &self.block, lane.me());
         }
     }

@@ -9,7 +9,8 @@ use std::fmt;
 /// ([`NamedQueue::push_many`](crate::NamedQueue::push_many), [`pull_into`](crate::NamedQueue::pull_into)). Keeps its private
 /// memory, so use one again and again.
 ///
-/// Like an [`Element`], what is left in it when it is dropped goes to the queue for orphans.
+/// Like an [`Element`], what is left in it when it is dropped goes to the queue for orphans. No
+/// element is in it twice: there is one value for each in hand.
 pub struct Batch<'q> {
     queue: &'q Queue,
     ids: Vec<u32>,

@@ -14,8 +14,11 @@ use std::mem::ManuallyDrop;
 
 /// One element in the hand of this process: it alone may touch the bytes, until it pushes the element.
 ///
-/// Pushing consumes it. **Dropped without being pushed it goes to the queue for orphans**, as do those of a process that died.
-/// In a forked child it is still the parent's: there it does nothing when it is dropped, and nothing can be done with it.
+/// Pushing consumes it. **Dropped without being pushed it goes to the queue for orphans**, as do
+/// those of a process that died: at once, or, if somebody who is stopped keeps that queue locked,
+/// when this process next waits for elements or drops some, and at the latest when it closes the
+/// hold. In a forked child it is still the parent's: there it does nothing when it is dropped, and
+/// nothing can be done with it.
 pub struct Element<'q> {
     bytes: Bytes<'q>,
 }
@@ -140,12 +143,14 @@ impl<'q> Element<'q> {
         Element { bytes: Bytes::new(queue, id, owner) }
     }
 
-    /// Its number and its owner, for [`Queue::element`]: the element stays in hand, and nobody but the caller knows.
+    /// Its number and its owner, from which [`Queue::element`] makes it again, once. Until then the
+    /// element stays in hand.
     #[inline]
     pub fn into_raw(self) -> (u32, u32) {
-        let raw = (self.bytes.id, self.bytes.owner);
+        let Bytes { queue, id, owner } = self.bytes;
         self.forget();
-        raw
+        queue.hands().give_away(id, owner);
+        (id, owner)
     }
 
     #[inline]
@@ -171,11 +176,11 @@ impl Drop for Element<'_> {
     }
 }
 
-/// Sends elements in hand to the orphans. If that cannot be now, they stay in hand and go there with the participant.
+/// Sends elements in hand to the orphans. If that cannot be now, they stay in hand and go there
+/// later, with the participant at the latest. In a forked child they are the parent's: it does
+/// nothing there.
 pub(crate) fn let_go(queue: &Queue, ids: &[u32], owner: u32) {
-    if let Ok(lane) = queue.enter()
-        && lane.me().bits() == owner
-    {
-        let _ = queue.ring(queue.layout().orphans).push(&lane, ids);
+    if let Some(lane) = queue.enter_to_leave().filter(|lane| lane.me().bits() == owner) {
+        queue.bring_back(&lane, ids);
     }
 }

@@ -9,6 +9,7 @@ use crate::memory::roots::StructureKind;
 use crate::queue::batch::Batch;
 use crate::queue::bell::Bell;
 use crate::queue::element::Element;
+use crate::queue::hands::Hands;
 use crate::queue::layout::Layout;
 use crate::queue::moves::Ring;
 use crate::queue::named::NamedQueue;
@@ -19,7 +20,7 @@ use crate::sync::robust_lock::{Level, Peers};
 use crate::sync::space::Space;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A queue in a hold: elements of one size, shared by every process that has it open, that move by reference between
 /// named queues. Nothing is copied, nothing is lost.
@@ -68,16 +69,40 @@ struct Tie {
     attachment: Attachment,
     layout: Layout,
     names: Vec<String>,
+    hands: Arc<Hands>,
 }
 
 impl Drop for Tie {
     fn drop(&mut self) {
-        // Elements that were leaked in hand: they go to the orphans with the participant, if it is still attached then.
-        let leaked = self.attachment.enter().is_ok_and(|lane| {
-            !in_hand(self.attachment.space(), &self.layout, lane.me()).is_empty()
-        });
-        if leaked {
+        let Some(lane) = self.attachment.enter_to_leave() else { return };
+        self.bring_back(&lane, &[]);
+        // Elements that were leaked in hand, or cannot go to the orphans now: they go there with
+        // the participant, if it is still attached then.
+        if !in_hand(self.attachment.space(), &self.layout, lane.me()).is_empty() {
             self.attachment.stay();
+        }
+    }
+}
+
+impl Tie {
+    fn ring(&self, queue: u32) -> Ring<'_> {
+        let block = &self.attachment.block;
+        Ring { space: self.attachment.space(), block, layout: &self.layout, queue }
+    }
+
+    /// Pushes elements in hand that were dropped to the orphans, and those that could not be pushed
+    /// before. Waits for nobody who lives; what cannot be pushed is put aside.
+    fn bring_back(&self, lane: &LaneGuard<'_>, ids: &[u32]) {
+        let me = lane.me().bits();
+        let push = |ids: &[u32]| match self.ring(self.layout.orphans).push(lane, ids) {
+            // Nobody can do anything with them.
+            Err(error) if error.kind() == ErrorKind::Damaged => {}
+            Err(_) => self.hands.put_aside(ids, me),
+            Ok(()) => {}
+        };
+        push(ids);
+        if self.hands.has_any_aside() {
+            push(&self.hands.take_aside(me));
         }
     }
 }
@@ -145,7 +170,8 @@ impl Queue {
         let space = attachment.space();
         let layout = Layout::read(space, &attachment.block)?;
         let names = (0..layout.queues).map(|queue| layout.name(space, queue)).collect();
-        Ok(Queue { tie: Arc::new(Tie { attachment, layout, names }) })
+        let hands = Hands::of(&attachment.arena, &attachment.block, layout.elements);
+        Ok(Queue { tie: Arc::new(Tie { attachment, layout, names, hands }) })
     }
 
     /// Its name.
@@ -197,20 +223,21 @@ impl Queue {
         Batch::new(self)
     }
 
-    /// The element in hand that [`Element::into_raw`](crate::Element::into_raw) gave the number and the owner of. It must not be made twice: then one of the two
-    /// is in hand only as long as the other.
+    /// The element in hand that [`Element::into_raw`](crate::Element::into_raw) gave the number and
+    /// the owner of. It can be made again once, through any handle on this queue that was opened by
+    /// the same handle on the hold, or a clone of that.
     ///
     /// # Errors
-    /// `Invalid` if it is not in the hand of that owner.
+    /// `Invalid` if it is not in the hand of that owner, or is another value's already.
     #[inline]
     pub fn element(&self, (id, owner): (u32, u32)) -> Result<Element<'_>> {
         let holders = self.layout().holders(self.space());
         // Relaxed: who has it in hand has stored it; a move looks again, under its lock.
-        if owner == 0 || holders.get(id as usize).is_none_or(|h| h.load(Ordering::Relaxed) != owner)
-        {
-            return Err(self.not_in_hand(id));
+        let held = |holder: &AtomicU32| holder.load(Ordering::Relaxed) == owner;
+        if holders.get(id as usize).is_some_and(held) && self.hands().take_back(id, owner) {
+            return Ok(Element::new(self, id, owner));
         }
-        Ok(Element::new(self, id, owner))
+        Err(self.not_in_hand(id))
     }
 
     #[cold]
@@ -252,14 +279,29 @@ impl Queue {
 
     #[inline]
     pub(crate) fn ring(&self, queue: u32) -> Ring<'_> {
-        let block = &self.tie.attachment.block;
-        Ring { space: self.space(), block, layout: &self.tie.layout, queue }
+        self.tie.ring(queue)
+    }
+
+    #[inline]
+    pub(crate) fn hands(&self) -> &Hands {
+        &self.tie.hands
     }
 
     /// Enters an operation.
     #[inline]
     pub(crate) fn enter(&self) -> Result<LaneGuard<'_>> {
         self.tie.attachment.enter()
+    }
+
+    /// Enters an operation that lets go of what is this participant's own; `None` if there is
+    /// nothing: closed, dropped, or a forked child.
+    pub(crate) fn enter_to_leave(&self) -> Option<LaneGuard<'_>> {
+        self.tie.attachment.enter_to_leave()
+    }
+
+    /// Pushes elements in hand to the orphans, now or later.
+    pub(crate) fn bring_back(&self, lane: &LaneGuard<'_>, ids: &[u32]) {
+        self.tie.bring_back(lane, ids);
     }
 
     /// True if the element of `other` may be pushed here: the same queue through the same handle on the hold.
@@ -271,14 +313,22 @@ impl Queue {
                 && (a.block.id, a.block.incarnation) == (b.block.id, b.block.incarnation))
     }
 
-    /// Settles who has died and was attached: what they had in hand comes back.
-    pub(crate) fn settle_dead(&self, lane: &LaneGuard<'_>) -> Result<()> {
+    /// Tidies after others, and after oneself: settles who has died and was attached, so what they
+    /// had in hand comes back; then so does what could not go there before. Nobody needs it: it
+    /// waits for nobody who lives, and leaves the rest to the next one.
+    ///
+    /// # Errors
+    /// The first that settling met; the others are settled all the same.
+    #[cold]
+    pub(crate) fn tidy(&self, lane: &LaneGuard<'_>) -> Result<()> {
         let block = &self.tie.attachment.block;
+        let mut result = Ok(());
         for owner in attach::attached(self.space(), block).filter(|owner| *owner != lane.me()) {
             if lane.is_dead(owner) {
-                lane.recover(owner, Level::Whole)?;
+                result = result.and(lane.recover(owner, Level::Whole));
             }
         }
-        Ok(())
+        self.bring_back(lane, &[]);
+        result
     }
 }

@@ -116,8 +116,24 @@ impl<'q> NamedQueue<'q> {
     #[inline]
     fn pull_in(&self, lane: &LaneGuard<'_>) -> Result<Option<Element<'q>>> {
         let mut one = One::default();
-        self.queue.ring(self.number).pull(lane, 1, &mut one)?;
+        let ring = self.queue.ring(self.number);
+        self.or_what_is_aside(lane, || ring.pull(lane, 1, &mut one))?;
         Ok(one.0.map(|id| Element::new(self.queue, id, lane.me().bits())))
+    }
+
+    /// Pulls; if there is nothing, again after what this process could not let go before.
+    #[inline]
+    fn or_what_is_aside(
+        &self,
+        lane: &LaneGuard<'_>,
+        mut pull: impl FnMut() -> Result<usize>,
+    ) -> Result<usize> {
+        let count = pull()?;
+        if count > 0 || !self.queue.hands().has_any_aside() {
+            return Ok(count);
+        }
+        self.queue.bring_back(lane, &[]);
+        pull()
     }
 
     /// Pushes an element here, then pulls one from `from`, which may be this one. The two are one operation for the price of
@@ -197,7 +213,13 @@ impl<'q> NamedQueue<'q> {
         if !self.queue.is_same(batch.queue()) || !batch.is_of(lane.me().bits()) {
             return Err(self.foreign());
         }
-        self.queue.ring(self.number).pull(lane, max, batch.take_ids(lane.me().bits()))
+        let (ids, ring) = (batch.take_ids(lane.me().bits()), self.queue.ring(self.number));
+        self.or_what_is_aside(lane, || {
+            // Before the intent is armed: nothing is allocated between that and the commit.
+            let most = usize::try_from(ring.len()).unwrap_or(max).min(max);
+            ids.try_reserve(most).map_err(|_| self.no_memory(most))?;
+            ring.pull(lane, most, ids)
+        })
     }
 
     /// Waits until there is at least one element, for `timeout` at most, then takes at most `max`, appending them to a batch;
@@ -227,12 +249,25 @@ impl<'q> NamedQueue<'q> {
             deadline,
             || self.queue.enter(),
             |lane, look| {
-                if look == Look::Doubt {
-                    self.queue.settle_dead(lane)?;
+                // First what one came for; an error of tidying ends no wait, because nobody asked
+                // for it.
+                let found = take(lane)?;
+                if found.is_some() || look == Look::Data {
+                    return Ok(found);
                 }
+                let _ = self.queue.tidy(lane);
                 take(lane)
             },
         )
+    }
+
+    #[cold]
+    fn no_memory(&self, max: usize) -> Error {
+        let text = format!(
+            "queue '{}': the system has no memory for a batch of {max} elements; ask for fewer",
+            self.queue.name()
+        );
+        Error::new(ErrorKind::Io, text)
     }
 
     #[cold]

@@ -64,6 +64,13 @@ impl Event {
         futex::wake_all(&self.count);
     }
 
+    /// Ends the sleeps of those who wait, and changes nothing. One that is just about to sleep
+    /// does.
+    #[cold]
+    pub(crate) fn rouse(&self) {
+        futex::wake_all(&self.count);
+    }
+
     /// Waits until `look` finds something, at most until `deadline`; `None` if that passed.
     ///
     /// All that touches the hold happens while what `enter` gives is kept, which is let go before each sleep: an

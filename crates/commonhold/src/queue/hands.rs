@@ -1,0 +1,151 @@
+//! [`Hands`]: what this process remembers of elements in its hand that no
+//! [`Element`](crate::Element) stands for.
+//!
+//! Such an element was given away as a number ([`Element::into_raw`](crate::Element::into_raw)), to
+//! be made again once; or it was dropped when it could not be pushed to the orphans, and goes there
+//! later. One word per element says which, and as whose: what a fork copied names the parent, and
+//! counts for nothing in the child.
+//!
+//! All handles of a process on one queue through one handle on the hold share it. It holds no lock
+//! while anything is waited for.
+
+use crate::memory::arena::Arena;
+use crate::memory::block::Block;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, TryLockError, Weak};
+
+/// The element was dropped and is to go to the orphans. Owners have 31 bits.
+const DROPPED: u32 = 1 << 31;
+/// How often to try for the list of all. A child that was forked while a thread of its parent had
+/// it would wait for ever.
+const TRIES: u32 = 1000;
+
+/// A queue as one handle on a hold sees it: the address of the handle's memory, root, incarnation.
+type Key = (usize, u32, u64);
+
+/// All of this process.
+static ALL: Mutex<Vec<Weak<Hands>>> = Mutex::new(Vec::new());
+
+/// What is known of each element.
+pub(crate) struct Hands {
+    key: Key,
+    /// Per element: 0, or whose it is, perhaps with [`DROPPED`].
+    words: Box<[AtomicU32]>,
+    /// How many were dropped.
+    dropped: AtomicU32,
+}
+
+impl Hands {
+    /// Those of a queue that is open through this arena, which lives at least as long.
+    pub(crate) fn of(arena: &Arc<Arena>, block: &Block, elements: u32) -> Arc<Hands> {
+        let key = (Arc::as_ptr(arena) as usize, block.id, block.incarnation);
+        let fresh = || {
+            let words = (0..elements).map(|_| AtomicU32::new(0)).collect();
+            Arc::new(Hands { key, words, dropped: AtomicU32::new(0) })
+        };
+        for _ in 0..TRIES {
+            let mut all = match ALL.try_lock() {
+                Ok(all) => all,
+                Err(TryLockError::Poisoned(error)) => error.into_inner(),
+                Err(TryLockError::WouldBlock) => {
+                    std::thread::yield_now();
+                    continue;
+                }
+            };
+            if let Some(hands) = all.iter().filter_map(Weak::upgrade).find(|h| h.key == key) {
+                return hands;
+            }
+            let hands = fresh();
+            all.retain(|hands| hands.strong_count() != 0);
+            all.push(Arc::downgrade(&hands));
+            return hands;
+        }
+        fresh()
+    }
+
+    /// The element is given away as a number.
+    #[inline]
+    pub(crate) fn give_away(&self, id: u32, owner: u32) {
+        if let Some(word) = self.words.get(id as usize) {
+            // Release: what was done with it before; pairs with the acquire in `take_back`.
+            word.store(owner, Ordering::Release);
+        }
+    }
+
+    /// True, once, if the element was given away.
+    #[inline]
+    pub(crate) fn take_back(&self, id: u32, owner: u32) -> bool {
+        let word = self.words.get(id as usize).filter(|_| owner != 0 && owner & DROPPED == 0);
+        word.is_some_and(|word| {
+            word.compare_exchange(owner, 0, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        })
+    }
+
+    /// The elements were dropped and are still in hand.
+    #[cold]
+    pub(crate) fn put_aside(&self, ids: &[u32], owner: u32) {
+        for word in ids.iter().filter_map(|id| self.words.get(*id as usize)) {
+            // Release: as in `give_away`.
+            word.store(owner | DROPPED, Ordering::Release);
+            // Relaxed: a hint.
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// True if there may be elements that were put aside.
+    #[inline]
+    pub(crate) fn has_any_aside(&self) -> bool {
+        // Relaxed: a hint; who put them aside, or comes next, looks again.
+        self.dropped.load(Ordering::Relaxed) != 0
+    }
+
+    /// Takes what was put aside by `owner`; what another did is a copy that came with a fork.
+    #[cold]
+    pub(crate) fn take_aside(&self, owner: u32) -> Vec<u32> {
+        let mut ids = Vec::new();
+        for (id, word) in (0..).zip(&self.words) {
+            let seen = word.load(Ordering::Relaxed);
+            if seen & DROPPED != 0
+                && word.compare_exchange(seen, 0, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
+                self.dropped.fetch_sub(1, Ordering::Relaxed);
+                ids.extend((seen == owner | DROPPED).then_some(id));
+            }
+        }
+        ids
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hands() -> Hands {
+        let words = (0..4).map(|_| AtomicU32::new(0)).collect();
+        Hands { key: (0, 0, 0), words, dropped: AtomicU32::new(0) }
+    }
+
+    #[test]
+    fn what_was_given_away_comes_back_once_and_to_its_owner() {
+        let hands = hands();
+        assert!(!hands.take_back(2, 7) && !hands.take_back(2, 0) && !hands.take_back(9, 7));
+        hands.give_away(2, 7);
+        assert!(!hands.take_back(2, 8) && !hands.take_back(1, 7) && !hands.take_back(2, 0));
+        assert!(hands.take_back(2, 7));
+        assert!(!hands.take_back(2, 7));
+    }
+
+    #[test]
+    fn what_was_put_aside_is_taken_once_and_by_its_owner() {
+        let hands = hands();
+        assert!(!hands.has_any_aside() && hands.take_aside(7).is_empty());
+        hands.put_aside(&[3, 1], 7);
+        assert!(hands.has_any_aside());
+        assert!(!hands.take_back(3, 7) && !hands.take_back(3, 7 | DROPPED));
+        assert_eq!(hands.take_aside(7), [1, 3]);
+        assert!(!hands.has_any_aside() && hands.take_aside(7).is_empty());
+        // In a forked child.
+        hands.put_aside(&[0], 7);
+        assert!(hands.take_aside(8).is_empty() && !hands.has_any_aside());
+    }
+}
