@@ -5,6 +5,7 @@
 //! lost pages would. Backups are taken while writers write; single keys are written in a known order, so
 //! that a snapshot that is no point in time shows.
 
+use crate::support::boot::{boot_id, overwrite, reboot};
 use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, until};
 use crate::support::script::read;
@@ -14,7 +15,6 @@ use commonhold::{Error, ErrorKind, Hold, HoldKind, Map, MapOptions};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
-use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
 const SHAPES: [(&str, Shape); 4] = [
@@ -46,28 +46,6 @@ fn all_there(hold: &Hold, version: u64) {
     }
     let report = hold.check().unwrap();
     assert!(report.ok && report.allocated == report.reachable, "{report:?}");
-}
-
-fn boot_id() -> [u8; 16] {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-    let bytes: Vec<u8> = digits.chunks(2).map(byte).collect();
-    bytes.try_into().unwrap()
-}
-
-/// Makes the file believe that it was last open under another boot.
-fn reboot(path: &Path) {
-    let bytes = std::fs::read(path).unwrap();
-    let id = boot_id();
-    let at = bytes[..4096].windows(16).position(|w| w == id).expect("the boot id in the file");
-    overwrite(path, at as u64, &id.map(|b| !b));
-}
-
-fn overwrite(path: &Path, at: u64, bytes: &[u8]) {
-    let mut file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
-    file.seek(SeekFrom::Start(at)).unwrap();
-    file.write_all(bytes).unwrap();
 }
 
 /// A child writes version 1 into the hold and is killed.

@@ -12,6 +12,7 @@ mod channel_faults;
 mod crash;
 mod durability;
 mod encounters;
+mod expiry_clock;
 mod fork;
 mod full;
 mod growth;

@@ -18,6 +18,7 @@ use crate::os::clock;
 use crate::os::draft::Draft;
 use crate::os::file::check_size_limit;
 use crate::steps::fault;
+use crate::sync::hold_clock;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -50,6 +51,8 @@ struct Backup<'a> {
     to: &'a Path,
     frames: u64,
     bytes: u64,
+    /// Real time less hold time when it began: what a pair's time is on other clocks.
+    ahead: u64,
     /// What was written of each map, by its id and incarnation.
     maps: HashMap<(u32, u64), Written>,
 }
@@ -77,6 +80,7 @@ pub(crate) fn backup(hold: &Hold, to: &Path) -> Result<BackupReport> {
         to,
         frames: 0,
         bytes: 0,
+        ahead: hold_clock::ahead(hold.space()),
         maps: HashMap::new(),
     };
     let report = backup.run()?;
@@ -92,7 +96,8 @@ impl Backup<'_> {
         let (space, mut first) = (self.hold.space(), Vec::new());
         let max_bytes = growth(space).max_bytes.load(Ordering::Relaxed);
         let failed = |e: std::io::Error| Error::os(space.file().path().display(), &e);
-        frames::hold(&mut first, max_bytes, space.file().mode().map_err(failed)?);
+        let made_ms = clock::realtime_ms();
+        frames::hold(&mut first, max_bytes, space.file().mode().map_err(failed)?, made_ms);
         self.write(&first)?;
         self.frames += 1;
         for _ in 0..PASSES {
@@ -197,7 +202,7 @@ impl Backup<'_> {
             return false;
         }
         map.segments.insert(range, (stamp, pairs.len() as u64));
-        frames::segment(out, map.number, range, pairs);
+        frames::segment(out, map.number, range, pairs, self.ahead);
         self.frames += 1;
         true
     }

@@ -1,7 +1,7 @@
 //! The backup file: a header line, then frames, each with a checksum.
 //!
 //! Frame: kind (1 byte) | length of the payload (8, little-endian) | payload | rapidhash V3 of kind, length and payload
-//! (8). Kinds: `H` the hold (size limit, mode of the file), first; `M` a map (number, mode, name), `S` a segment image (map number, prefix, depth, pairs) that replaces
+//! (8). Kinds: `H` the hold (size limit, mode of the file, real time), first; `M` a map (number, mode, name), `S` a segment image (map number, prefix, depth, pairs) that replaces
 //! all of its hash range, `D` a map that is gone after all, `E` the end (number of frames). docs/format.md has it byte for byte.
 
 use crate::error::{Error, ErrorKind, Result};
@@ -15,26 +15,52 @@ pub(crate) const HEADER: &[u8; 16] = b"COMMONHOLD-BAK1\n";
 
 /// A frame's contents.
 pub(crate) enum Frame {
-    Hold { max_bytes: u64, mode: u32 },
-    Map { number: u32, mode: MapMode, name: String },
-    Segment { number: u32, prefix: u32, depth: u32, pairs: Vec<ImagePair> },
-    Dropped { number: u32 },
-    End { frames: u64 },
+    /// `made_ms`: real time when the backup was made; 0 if it does not say.
+    Hold {
+        max_bytes: u64,
+        mode: u32,
+        made_ms: u64,
+    },
+    Map {
+        number: u32,
+        mode: MapMode,
+        name: String,
+    },
+    Segment {
+        number: u32,
+        prefix: u32,
+        depth: u32,
+        pairs: Vec<ImagePair>,
+    },
+    Dropped {
+        number: u32,
+    },
+    End {
+        frames: u64,
+    },
 }
 
 fn put(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Appends the image of a segment as a frame.
-pub(crate) fn segment(out: &mut Vec<u8>, number: u32, range: (u32, u32), pairs: &[ImagePair]) {
+/// Appends the image of a segment as a frame. Real time is `ahead` of the hold's clock: a backup is read
+/// by other holds.
+pub(crate) fn segment(
+    out: &mut Vec<u8>,
+    number: u32,
+    range: (u32, u32),
+    pairs: &[ImagePair],
+    ahead: u64,
+) {
     let mut payload = Vec::new();
     for value in [u64::from(number), u64::from(range.0), u64::from(range.1), pairs.len() as u64] {
         put(&mut payload, value);
     }
     for pair in pairs {
         let lengths = (pair.key.len() as u64) << 32 | pair.value.len() as u64;
-        for value in [u64::from(pair.directory), pair.expiry, lengths] {
+        let expiry = if pair.expiry == 0 { 0 } else { pair.expiry.wrapping_add(ahead).max(1) };
+        for value in [u64::from(pair.directory), expiry, lengths] {
             put(&mut payload, value);
         }
         payload.extend_from_slice(&pair.key);
@@ -44,10 +70,11 @@ pub(crate) fn segment(out: &mut Vec<u8>, number: u32, range: (u32, u32), pairs: 
 }
 
 /// Appends the first frame.
-pub(crate) fn hold(out: &mut Vec<u8>, max_bytes: u64, mode: u32) {
+pub(crate) fn hold(out: &mut Vec<u8>, max_bytes: u64, mode: u32, made_ms: u64) {
     let mut payload = Vec::new();
     put(&mut payload, max_bytes);
     put(&mut payload, u64::from(mode));
+    put(&mut payload, made_ms);
     seal(out, b'H', &payload);
 }
 
@@ -167,7 +194,8 @@ fn parse(kind: u8, mut payload: &[u8]) -> Option<Frame> {
         b'E' => return Some(Frame::End { frames: number }),
         b'H' => {
             let mode = u32::try_from(take(from)?).ok()?;
-            return Some(Frame::Hold { max_bytes: number, mode });
+            let made_ms = take(from).unwrap_or(0);
+            return Some(Frame::Hold { max_bytes: number, mode, made_ms });
         }
         _ => {}
     }

@@ -11,6 +11,7 @@ use crate::memory::arena::{Arena, Hooks};
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, Kind, State, growth, header};
 use crate::os::byte_lock::HeldBytes;
+use crate::os::clock;
 use crate::os::draft::Draft;
 use crate::os::file::HoldFile;
 use crate::os::mapping::Mapping;
@@ -18,6 +19,7 @@ use crate::os::place::{self, FileSystem};
 use crate::os::reaper;
 use crate::steps::{fault, shortened, step};
 use crate::stream::own;
+use crate::sync::hold_clock;
 use crate::sync::participant::{self, TABLE_EXTENTS, table};
 use crate::sync::space::{self, Space};
 use std::fs::File;
@@ -124,6 +126,7 @@ fn write_first_extents(file: HoldFile, options: &HoldOptions) -> Result<()> {
     table(&space).extents[0].store(EXTENT, Ordering::Relaxed);
     let flags = if options.delete_on_last_exit { DELETE_ON_LAST_EXIT } else { 0 };
     superblock(&space).clean.store(1, Ordering::Relaxed);
+    hold_clock::begin(&space);
     superblock(&space).fill(inode, in_memory, flags)
 }
 
@@ -168,7 +171,7 @@ fn try_open(path: &Path, options: &HoldOptions) -> Result<Option<Hold>> {
     }
     let space = as_it_was_made(Space::new(file, mapping, in_memory));
     check_sizes(&space, path)?;
-    check_boot(&space, path, open_lock.was_alone, writable)?;
+    let space = check_boot(space, path, open_lock.was_alone, writable)?;
     let arena = Arena::new(space);
     arena.set_lock_timeout(options.lock_timeout);
     *arena.open_lock.lock().unwrap_or_else(|e| e.into_inner()) = Some(open_lock.held);
@@ -267,12 +270,12 @@ fn check_sizes(space: &Space, path: &Path) -> Result<()> {
 }
 
 /// Was it open when the system stopped? Is it a copy taken while open? If all is well and we write, it is
-/// open from now on.
-fn check_boot(space: &Space, path: &Path, alone: bool, writable: bool) -> Result<()> {
-    let own = superblock(space);
+/// open from now on, and its clock goes on.
+fn check_boot(space: Space, path: &Path, alone: bool, writable: bool) -> Result<Space> {
+    let own = superblock(&space);
     let clean = own.clean.load(Ordering::Acquire) == 1;
     let shown = path.display();
-    let unclean = |what: &str| {
+    let unclean = |what: &str| -> Result<Space> {
         let text = format!(
             "{shown}: {what}; restore a backup ('hold restore'), or save what is intact with \
              'hold repair --salvage'"
@@ -282,8 +285,9 @@ fn check_boot(space: &Space, path: &Path, alone: bool, writable: bool) -> Result
     if !clean && own.inode.load(Ordering::Relaxed) != space.file().ino() {
         return unclean("is a copy that was taken while the hold was open");
     }
-    let idle = alone || (!writable && is_idle(space));
-    if !clean && !own.is_this_boot() {
+    let idle = alone || (!writable && is_idle(&space));
+    let same_boot = own.is_this_boot()?;
+    if !clean && !same_boot {
         if !idle {
             let text = format!(
                 "{shown}: in use by processes that see another boot id (another sandbox); share \
@@ -295,10 +299,12 @@ fn check_boot(space: &Space, path: &Path, alone: bool, writable: bool) -> Result
             return unclean("was open when the system stopped");
         }
     }
+    clock::learn_namespace();
     if writable && alone {
-        take_over(space)?;
+        take_over(&space)?;
     }
-    Ok(())
+    let own_offset = hold_clock::own_offset(&space, superblock(&space).is_this_boot()?);
+    Ok(space.with_own_offset(own_offset))
 }
 
 /// The file is this one from now on, and this boot's.
@@ -308,8 +314,9 @@ fn take_over(space: &Space) -> Result<()> {
         renumber_streams(space)?;
     }
     own.inode.store(space.file().ino(), Ordering::Relaxed);
-    own.set_boot();
-    Ok(())
+    // Before the boot: until that is stored, the next one does it again.
+    hold_clock::go_on(space, own.is_this_boot()?);
+    own.set_boot()
 }
 
 /// A copy of a hold has streams of its own: what is told from now on is not what the original tells.
@@ -321,6 +328,8 @@ fn renumber_streams(space: &Space) -> Result<()> {
 fn opened(arena: &Arena) -> Result<()> {
     let space = &arena.space;
     let own = superblock(space);
+    // A forked child may have another.
+    clock::learn_namespace();
     if own.clean.load(Ordering::Acquire) == 1 {
         // Readers may have come first: who opened it for writing was not alone then.
         take_over(space)?;
@@ -369,6 +378,8 @@ fn closed(arena: &Arena) {
     if participant::slots(space).any(|(number, slot)| slot.user(number).is_some()) {
         return;
     }
+    // A file that is closed goes on from here when the system has restarted.
+    hold_clock::note(space);
     let synced = space.in_memory()
         || (space.mapping().sync(0, extents::committed(space) * EXTENT).is_ok()
             && space.file().sync_data().is_ok());
@@ -416,6 +427,9 @@ pub(crate) fn open_for_salvage(path: &Path) -> Result<Damaged> {
     let mapping = Mapping::reserve(&file, reserve, reserve, true).map_err(failed)?;
     let space = as_it_was_made(Space::new(file, mapping, in_memory));
     superblock(&space).check_identity(path)?;
+    clock::learn_namespace();
+    let own_offset = hold_clock::own_offset(&space, superblock(&space).is_this_boot()?);
+    let space = space.with_own_offset(own_offset);
     space.has_been_lengthened(len);
     let committed = growth(&space).committed.load(Ordering::Relaxed);
     let should_be = if committed <= MOST_BYTES / EXTENT { committed * EXTENT } else { 0 };

@@ -7,9 +7,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::hold::frames::{Frame, Reader};
 use crate::hold::handle::Hold;
 use crate::hold::options::HoldOptions;
-use crate::map::cache;
 use crate::map::handle::Map;
 use crate::map::image::ImagePair;
+use crate::os::clock;
 use crate::os::place;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -35,6 +35,8 @@ struct Plan {
     /// Images in the order of the file: map number, prefix, depth.
     images: Vec<(u32, u32, u32)>,
     dropped: HashSet<u32>,
+    /// Real time when the backup was made, or 0.
+    made_ms: u64,
 }
 
 pub(crate) fn restore(backup: &Path, name: &Path) -> Result<RestoreReport> {
@@ -80,8 +82,9 @@ fn plan(backup: &Path) -> Result<Plan> {
     let mut maps = HashSet::new();
     loop {
         match reader.next()? {
-            Frame::Hold { max_bytes, mode } if frames == 0 => {
+            Frame::Hold { max_bytes, mode, made_ms } if frames == 0 => {
                 plan.options = Hold::options().max_bytes(max_bytes).mode(mode);
+                plan.made_ms = made_ms;
             }
             Frame::Map { number, .. } => {
                 maps.insert(number);
@@ -147,6 +150,8 @@ impl Plan {
 
 fn fill(hold: &Hold, backup: &Path, plan: &Plan) -> Result<RestoreReport> {
     let survivors = plan.survivors();
+    // A clock that is behind that of the backup must not let pairs live longer than they had left.
+    let now_ms = clock::realtime_ms().max(plan.made_ms);
     let mut reader = open(backup)?;
     let mut maps: HashMap<u32, Map> = HashMap::new();
     let (mut pairs_set, mut at) = (0, 0);
@@ -159,7 +164,7 @@ fn fill(hold: &Hold, backup: &Path, plan: &Plan) -> Result<RestoreReport> {
             }
             Frame::Segment { number, pairs, .. } => {
                 if let Some(map) = maps.get(&number) {
-                    pairs_set += set_pairs(map, &pairs, &survivors[at])?;
+                    pairs_set += set_pairs(map, &pairs, &survivors[at], now_ms)?;
                 }
                 at += 1;
             }
@@ -171,17 +176,18 @@ fn fill(hold: &Hold, backup: &Path, plan: &Plan) -> Result<RestoreReport> {
     }
 }
 
-fn set_pairs(map: &Map, pairs: &[ImagePair], alive: &[(u32, u32)]) -> Result<u64> {
+/// Sets the pairs whose directory bits are among `alive`, and which have not expired at the real time
+/// `now_ms`.
+fn set_pairs(map: &Map, pairs: &[ImagePair], alive: &[(u32, u32)], now_ms: u64) -> Result<u64> {
     let Some(finest) = alive.first().map(|(_, finest)| *finest) else { return Ok(0) };
     let alive: HashSet<u32> = alive.iter().map(|(index, _)| *index).collect();
     let mask = ((1u64 << finest) - 1) as u32;
-    let now = cache::now(map.space());
     let mut count = 0;
     for pair in pairs.iter().filter(|pair| alive.contains(&(pair.directory & mask))) {
         if pair.expiry == 0 {
             map.set(&pair.key, &pair.value)?;
-        } else if pair.expiry > now {
-            let left = Duration::from_millis(pair.expiry - now);
+        } else if pair.expiry > now_ms {
+            let left = Duration::from_millis(pair.expiry - now_ms);
             map.set_with_ttl(&pair.key, &pair.value, left)?;
         } else {
             continue;

@@ -10,7 +10,6 @@ use crate::hold::handle::Hold;
 use crate::hold::open::{Damaged, LEAST_BYTES, MOST_BYTES, open_for_salvage};
 use crate::hold::restore::build_aside;
 use crate::map::bound::Bound;
-use crate::map::cache;
 use crate::map::options::MapOptions;
 use crate::map::record::{Record, offset_of};
 use crate::map::root::{self, Status};
@@ -22,6 +21,7 @@ use crate::memory::roots::{self, StructureKind};
 use crate::memory::slab;
 use crate::os::clock;
 use crate::os::place;
+use crate::sync::hold_clock;
 use crate::sync::space::Space;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -228,7 +228,7 @@ impl<'a> Salvage<'a> {
             targets.insert(bound.id, hold.map(&bound.name, bound.mode.into())?);
         }
         self.report.maps = targets.len() as u32;
-        let now = cache::now(self.space);
+        let now = hold_clock::now(self.space);
         for ((id, key), (sequence, find)) in &self.found {
             let (Some(bound), Some(target)) = (self.maps.get(id), targets.get(id)) else {
                 continue;

@@ -1,7 +1,7 @@
 //! The first 512 bytes: what file this is, and whether it was closed cleanly.
 //!
 //! The rest of the first page belongs to the layers below: growth at 512 (`memory::extents`), the table of maps at
-//! 1024 (`map::root`), the hold clock at 1792 (`map::cache`), the table of participants at 2048
+//! 1024 (`map::root`), the hold's clock at 1792 (`sync::hold_clock`), the table of participants at 2048
 //! (`sync::participant`), and a word that is always zero at 4032 (`sync::space`).
 
 use crate::error::{Error, ErrorKind, Result};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// "COMMHOLD", little-endian.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"COMMHOLD");
 /// The format this version reads and writes.
-pub(crate) const FORMAT: u32 = 4;
+pub(crate) const FORMAT: u32 = 5;
 /// Flag: delete the file when its last user ends.
 pub(crate) const DELETE_ON_LAST_EXIT: u32 = 1;
 
@@ -44,6 +44,10 @@ pub(crate) fn superblock(space: &Space) -> &Superblock {
     space.view(0)
 }
 
+fn this_boot() -> Result<[u64; 2]> {
+    place::boot_id().map(words).map_err(|e| Error::os("/proc/sys/kernel/random/boot_id", &e))
+}
+
 /// Two words from 16 bytes.
 fn words(bytes: [u8; 16]) -> [u64; 2] {
     let value = u128::from_le_bytes(bytes);
@@ -66,20 +70,25 @@ impl Superblock {
         self.flags.store(flags, Ordering::Relaxed);
         self.inode.store(inode, Ordering::Relaxed);
         self.on_disk.store(u32::from(!in_memory), Ordering::Relaxed);
-        self.set_boot();
+        self.set_boot()?;
         self.magic.store(MAGIC, Ordering::Release);
         Ok(())
     }
 
-    pub(crate) fn set_boot(&self) {
-        for (word, value) in self.boot.iter().zip(words(place::boot_id())) {
+    /// # Errors
+    /// `Io` if the boot id cannot be read now.
+    pub(crate) fn set_boot(&self) -> Result<()> {
+        for (word, value) in self.boot.iter().zip(this_boot()?) {
             word.store(value, Ordering::Relaxed);
         }
+        Ok(())
     }
 
-    pub(crate) fn is_this_boot(&self) -> bool {
-        let boot = words(place::boot_id());
-        self.boot.iter().zip(boot).all(|(word, value)| word.load(Ordering::Relaxed) == value)
+    /// # Errors
+    /// As [`Superblock::set_boot`].
+    pub(crate) fn is_this_boot(&self) -> Result<bool> {
+        let boot = this_boot()?;
+        Ok(self.boot.iter().zip(boot).all(|(word, value)| word.load(Ordering::Relaxed) == value))
     }
 
     /// # Errors

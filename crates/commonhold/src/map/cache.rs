@@ -1,4 +1,4 @@
-//! Cache mode: the hold clock, limits, and eviction by a clock hand over segments.
+//! Cache mode: when pairs expire, limits, and eviction by a clock hand over segments.
 //!
 //! Every pair has a visited bit in its segment, set by readers when it is clear. The hand sweeps the
 //! segments; a pair that was visited is spared once, another is evicted. This is
@@ -29,28 +29,15 @@ use crate::memory::arena::Writer;
 use crate::memory::classes::{EXTENT, class_for, geometry};
 use crate::memory::gate;
 use crate::memory::lane::LaneGuard;
-use crate::os::clock;
 use crate::steps::step;
 use crate::stream::frame::ChangeKind;
+use crate::sync::hold_clock::{now, tick};
 use crate::sync::robust_lock::{self, Level, Peers};
 use crate::sync::space::Space;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Offset of the hold clock, in the superblock page: the largest time a writer has seen.
-pub(crate) const CLOCK_OFFSET: u64 = 1792;
 /// Segments the hand passes at most for one new pair: two rounds would spare nothing twice.
 const HAND_LIMIT: u64 = 1 << 16;
-
-/// Milliseconds on the hold clock: real time that never goes backwards.
-pub(crate) fn now(space: &Space) -> u64 {
-    clock::realtime_ms().max(space.word(CLOCK_OFFSET).load(Ordering::Relaxed))
-}
-
-/// The same for writers, who keep it from going backwards.
-pub(crate) fn tick(space: &Space) -> u64 {
-    let real = clock::realtime_ms();
-    real.max(space.word(CLOCK_OFFSET).fetch_max(real, Ordering::Relaxed))
-}
 
 /// When a pair set now expires; 0 for never.
 pub(crate) fn expiry(space: &Space, bound: &Bound, expiry: Expiry) -> u64 {

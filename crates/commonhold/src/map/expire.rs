@@ -17,6 +17,7 @@ use crate::map::write;
 use crate::memory::gate;
 use crate::memory::lane::LaneGuard;
 use crate::stream::frame::ChangeKind;
+use crate::sync::hold_clock;
 use std::sync::atomic::Ordering;
 
 /// What became of a segment.
@@ -45,7 +46,7 @@ pub(crate) fn expire(
         let segment = directory::lookup_checked(lane.space(), bound, cursor.directory())?;
         // Of one that is being split perhaps what it was before: then its child is passed over this time.
         let behind = cursor.behind(segment.phase().depth);
-        let now = cache::now(lane.space());
+        let now = hold_clock::now(lane.space());
         let some = (0..bound.positions()).any(|at| is_expired(bound, segment, at, now));
         if some && let Passed::Stopped = pass(lane, bound, *cursor, &mut removed)? {
             break;
@@ -89,7 +90,7 @@ fn remove_all(
     segment: Segment<'_>,
     removed: &mut u64,
 ) -> Result<()> {
-    let now = cache::tick(segment.space);
+    let now = hold_clock::tick(segment.space);
     for position in 0..bound.positions() {
         if is_expired(bound, segment, position, now) {
             write::remove_at(lane, bound, segment, position, Some(ChangeKind::Expire))?;

@@ -16,6 +16,7 @@ use crate::memory::lane::LaneGuard;
 use crate::steps::step;
 use crate::stream::append::{self, Turn};
 use crate::stream::frame::ChangeKind;
+use crate::sync::hold_clock;
 use crate::sync::robust_lock::{self, Level};
 use crate::sync::space::Space;
 use std::sync::atomic::{Ordering, fence};
@@ -183,7 +184,8 @@ pub(crate) fn begin_frame<'a>(
 ) -> Result<Option<Turn<'a>>> {
     let (stream, position) = (bound.stream(segment.space), &segment.header().stream_position);
     let is_set = kind == ChangeKind::Set;
-    let expires_ms = if is_set { record.expiry() } else { 0 };
+    // Who reads it may be on another machine: there it is real time, as it is here and now.
+    let expires_ms = if is_set { hold_clock::to_wall(segment.space, record.expiry()) } else { 0 };
     let len = u64::from(record.key_len) + if is_set { u64::from(record.value_len) } else { 0 };
     let parts = |out: &mut Vec<u8>| {
         record.append_key(out);

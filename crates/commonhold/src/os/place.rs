@@ -18,6 +18,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// The environment variable that says where bare names live.
 const DIRECTORY_VARIABLE: &str = "COMMONHOLD_DIR";
@@ -177,11 +178,29 @@ pub(super) fn classify(number: u32) -> FileSystem {
     }
 }
 
-/// The identity of this boot of the system; zeros where it cannot be read.
-pub(crate) fn boot_id() -> [u8; 16] {
+/// The identity of this boot of the system; zeros in an environment that does not show it.
+///
+/// # Errors
+/// What passes (no descriptors, no memory) is not taken for such an environment: a hold that was
+/// closed well would look like one of another boot.
+pub(crate) fn boot_id() -> io::Result<[u8; 16]> {
+    static KNOWN: OnceLock<[u8; 16]> = OnceLock::new();
+    if let Some(id) = KNOWN.get() {
+        return Ok(*id);
+    }
     let read = || std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    let text = fault!("os.boot-id").and_then(|()| read()).unwrap_or_default();
-    parse_boot_id(&text).unwrap_or_default()
+    match fault!("os.boot-id").and_then(|()| read()) {
+        Ok(text) => Ok(*KNOWN.get_or_init(|| parse_boot_id(&text).unwrap_or_default())),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
+            ) =>
+        {
+            Ok([0; 16])
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Reads 32 hexadecimal digits, with hyphens anywhere between them.

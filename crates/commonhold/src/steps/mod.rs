@@ -11,6 +11,7 @@
 //! | `table` | the names of all faults, each with the errors that it can be |
 //! | `arm_fault` | failing at a fault |
 //! | `signal` | how a step stops or kills its process |
+//! | [`shifts`] | clocks that run ahead or behind |
 //!
 //! A victim is armed by `COMMONHOLD_STEP=name:kill`, `name:stop` with an optional third field `:N`
 //! for the N-th passing, or by `arm`; a fault by `COMMONHOLD_FAULT=name:ERROR:once` or `:always`
@@ -63,6 +64,8 @@ mod arm_fault;
 mod arm_step;
 #[cfg(feature = "steps")]
 mod list;
+#[cfg(feature = "steps")]
+pub mod shifts;
 #[cfg(feature = "steps")]
 mod signal;
 #[cfg(feature = "steps")]

@@ -57,7 +57,7 @@ pub struct StreamFrame<'a> {
     pub key: &'a [u8],
     /// Its value, if it was set.
     pub value: &'a [u8],
-    /// When the pair expires, in milliseconds since 1970; 0 for never.
+    /// When the pair expires, in milliseconds since 1970 by its writer's clock at the change; 0 for never.
     pub expires_ms: u64,
     /// Where in the stream the frame begins.
     pub offset: u64,

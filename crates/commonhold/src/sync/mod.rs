@@ -4,10 +4,12 @@
 //! - [`space`]: the mapped file, seen only as atomics.
 //! - [`owner`]: the name a participant signs locks and marks with.
 //! - [`robust_lock`]: a lock in the file whose dead owner is found out and cleaned up after.
+//! - [`hold_clock`]: the time by which pairs of caches expire.
 //! - [`event`]: waiting for something, and waking who waits.
 //! - [`participant`]: the table of slots, claiming one, asking whether its owner lives.
 
 pub(crate) mod event;
+pub(crate) mod hold_clock;
 pub(crate) mod owner;
 pub(crate) mod participant;
 pub(crate) mod robust_lock;

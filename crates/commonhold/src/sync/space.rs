@@ -16,6 +16,7 @@
 
 use crate::os::file::HoldFile;
 use crate::os::mapping::Mapping;
+use crate::sync::hold_clock::OwnOffset;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Offset of a word of the superblock page that nobody ever writes.
@@ -43,6 +44,7 @@ pub(crate) struct Space {
     file: HoldFile,
     in_memory: bool,
     checksums: bool,
+    own_offset: OwnOffset,
 }
 
 // SAFETY: the base pointer is only used to form references to atomics.
@@ -54,12 +56,23 @@ impl Space {
     pub(crate) fn new(file: HoldFile, mapping: Mapping, in_memory: bool) -> Space {
         let (base, reserved) = (mapping.base(), mapping.reserved());
         let (exists, checksums) = (AtomicU64::new(LEAST), !in_memory);
-        Space { base, exists, reserved, mapping, file, in_memory, checksums }
+        let own_offset = OwnOffset::UNUSED;
+        Space { base, exists, reserved, mapping, file, in_memory, checksums, own_offset }
     }
 
     /// The same, with records laid out as they were when the file was made, which may have been elsewhere.
     pub(crate) fn with_checksums(self, checksums: bool) -> Space {
         Space { checksums, ..self }
+    }
+
+    /// The same, with a clock of this handle's own until somebody sets the hold's.
+    pub(crate) fn with_own_offset(self, own_offset: OwnOffset) -> Space {
+        Space { own_offset, ..self }
+    }
+
+    /// What [`hold_clock`](crate::sync::hold_clock) goes by instead of the file's offset.
+    pub(crate) fn own_offset(&self) -> OwnOffset {
+        self.own_offset
     }
 
     /// True if records carry checksums, and pairs of more than 8 bytes are records: what was made on a disk.

@@ -2,6 +2,7 @@
 //!
 //! | module | idea |
 //! |---|---|
+//! | [`boot`] | a restart of the system, as a file sees it |
 //! | [`ground`] | a directory of one's own for holds, gone when the test ends |
 //! | [`disk`] | a small disk, which is soon full |
 //! | [`process`] | real child processes with a watchdog, and memory shared with them |
@@ -14,6 +15,7 @@
 //! Every test binary compiles these for itself and uses some of them.
 #![allow(dead_code)]
 
+pub mod boot;
 pub mod disk;
 #[cfg(feature = "steps")]
 pub mod expiry;
