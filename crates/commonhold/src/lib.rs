@@ -96,3 +96,4 @@ pub use stream::follow::Follower;
 pub use stream::frame::{ChangeKind, RawFrame, StreamFrame};
 pub use stream::position::StreamPosition;
 pub use stream::words::StreamStat;
+pub use sync::haste::limit_thread_patience;

@@ -234,16 +234,34 @@ impl Consumer {
     ///
     /// # Errors
     /// As for [`Consumer::recv`], if there is no message before it.
-    pub fn recv_many(
+    pub fn recv_many(&mut self, most: usize, each: impl FnMut(Received, &[u8])) -> Result<usize> {
+        self.recv_all(most, Until::Forever, each)
+    }
+
+    /// As [`Consumer::recv_many`]; waits for the first message at most so long, and returns 0 if there is none in time.
+    ///
+    /// # Errors
+    /// As for [`Consumer::recv`], if there is no message before it.
+    pub fn recv_many_timeout(
         &mut self,
         most: usize,
+        timeout: Duration,
+        each: impl FnMut(Received, &[u8]),
+    ) -> Result<usize> {
+        self.recv_all(most, deadline(timeout), each)
+    }
+
+    fn recv_all(
+        &mut self,
+        most: usize,
+        first: Until,
         mut each: impl FnMut(Received, &[u8]),
     ) -> Result<usize> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut count = 0;
         let mut result = Ok(());
         while count < most {
-            let until = if count == 0 { Until::Forever } else { Until::Never };
+            let until = if count == 0 { first } else { Until::Never };
             match self.recv_until(&mut buffer, until) {
                 Ok(Some(received)) => each(received, &buffer),
                 Ok(None) => break,

@@ -127,9 +127,32 @@ impl Producer {
         &mut self,
         messages: impl IntoIterator<Item = M>,
     ) -> Result<u64> {
+        self.send_all(messages, Until::Forever)
+    }
+
+    /// As [`Producer::send_many`]; waits for room at most so long in all. Fewer than there are: the time ran out, and what came
+    /// behind them was not sent.
+    ///
+    /// # Errors
+    /// As for [`Producer::send_many`].
+    pub fn send_many_timeout<M: AsRef<[u8]>>(
+        &mut self,
+        messages: impl IntoIterator<Item = M>,
+        timeout: Duration,
+    ) -> Result<u64> {
+        self.send_all(messages, deadline(timeout))
+    }
+
+    fn send_all<M: AsRef<[u8]>>(
+        &mut self,
+        messages: impl IntoIterator<Item = M>,
+        until: Until,
+    ) -> Result<u64> {
         let first = self.at.sequence;
         for message in messages {
-            self.send(message.as_ref())?;
+            if self.send_until(message.as_ref(), until)?.is_none() {
+                break;
+            }
         }
         Ok(self.at.sequence - first)
     }
@@ -152,6 +175,18 @@ impl Producer {
     /// As for [`Producer::send`].
     pub fn try_reserve(&mut self, len: usize) -> Result<Option<Reservation<'_>>> {
         Ok(self.place(len as u64, Until::Never)?.then(|| Reservation::new(self, len)))
+    }
+
+    /// As [`Producer::reserve`]; waits for room at most so long. `None`: the time ran out.
+    ///
+    /// # Errors
+    /// As for [`Producer::send`].
+    pub fn reserve_timeout(
+        &mut self,
+        len: usize,
+        timeout: Duration,
+    ) -> Result<Option<Reservation<'_>>> {
+        Ok(self.place(len as u64, deadline(timeout))?.then(|| Reservation::new(self, len)))
     }
 
     #[inline]

@@ -91,13 +91,23 @@ impl Map {
     /// writing operation. After an error it is not known how much of it is safe.
     pub fn sync(&self, time: Duration) -> Result<StreamPosition> {
         let end = self.follow()?.end()?;
+        self.sync_to(end, time)?;
+        Ok(end)
+    }
+
+    /// As [`sync`](Self::sync), for the changes before a position, which [`Follower::end`](crate::Follower::end) gives: to wait in several
+    /// goes.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync).
+    pub fn sync_to(&self, end: StreamPosition, time: Duration) -> Result<()> {
         let hold = Hold::new(Arc::clone(&self.arena));
         let deadline = Instant::now().checked_add(time);
         let mut news = self.join_journal(&hold)?;
         let mut message = Vec::new();
         loop {
             if self.is_durable(&hold, end)? {
-                return Ok(end);
+                return Ok(());
             }
             let left = deadline.map_or(LOOK, |end| end.saturating_duration_since(Instant::now()));
             if left.is_zero() {

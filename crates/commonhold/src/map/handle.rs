@@ -10,17 +10,16 @@ use crate::map::many::{self, Values};
 use crate::map::options::{MapOptions, Uid};
 use crate::map::read::{Hit, Place};
 use crate::map::walk::{Iter, Keys};
-use crate::map::{cache, inline, locked, read, write};
+use crate::map::{cache, inline, read, write};
 use crate::memory::arena::Arena;
+use crate::memory::copy;
 use crate::stream::follow::Follower;
 use crate::stream::position::StreamPosition;
 use crate::sync::space::Space;
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// A batch of changes fetches memory so many pairs ahead.
-const AHEAD: usize = 4;
 
 /// A map in a hold: bytes to bytes, shared by every process that has the hold open.
 ///
@@ -155,7 +154,24 @@ impl Map {
     /// As [`get`](Self::get).
     #[inline]
     pub fn get_to(&self, key: impl AsRef<[u8]>, out: &mut [u8]) -> Result<Option<usize>> {
-        let key = key.as_ref();
+        self.fill(key.as_ref(), out)
+    }
+
+    /// The same for memory that has no values yet. So many bytes of it have some then: the value's length, or all if that is more.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    #[inline]
+    pub fn get_to_uninit(
+        &self,
+        key: impl AsRef<[u8]>,
+        out: &mut [MaybeUninit<u8>],
+    ) -> Result<Option<usize>> {
+        self.fill(key.as_ref(), out)
+    }
+
+    #[inline]
+    fn fill<B: copy::Byte>(&self, key: &[u8], out: &mut [B]) -> Result<Option<usize>> {
         self.begin_read(key)?;
         self.bound.read(self.space(), |bound| {
             let hash = bound.hasher.hash(key);
@@ -163,8 +179,7 @@ impl Map {
                 return self.lookup(bound, hash, key, None, |hit| hit.record.read_value(out));
             };
             let take = |_, value: &[u8]| {
-                let room = out.len().min(value.len());
-                out[..room].copy_from_slice(&value[..room]);
+                copy::fill(value, out);
                 value.len()
             };
             inline::find(self.space(), bound, packing, (hash, key), None, take)
@@ -282,27 +297,6 @@ impl Map {
     pub fn set(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Uid> {
         let change = Change::new(key.as_ref(), Rule::Always, Act::Put(value.as_ref()));
         Ok(Uid(self.apply(&change, None)?.uid))
-    }
-
-    /// Sets many pairs, in order. Each is atomic, the batch is not: on an error those before it are set.
-    ///
-    /// # Errors
-    /// As [`set`](Self::set).
-    pub fn set_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: &[(K, V)]) -> Result<()> {
-        self.ensure_may_write()?;
-        let lane = self.arena.enter()?;
-        for (at, (key, value)) in pairs.iter().enumerate() {
-            if let Some((later, _)) = pairs.get(at + AHEAD) {
-                locked::fetch(self.space(), &self.bound, self.bound.hasher.hash(later.as_ref()));
-            }
-            let put = Change::new(key.as_ref(), Rule::Always, Act::Put(value.as_ref()));
-            let change = Change { expiry: self.expiry, ..put };
-            match &self.bound.inline {
-                Some(packing) => inline::apply_in(&lane, &self.bound, packing, &change, None)?,
-                None => write::apply_in(&lane, &self.bound, &change, None)?,
-            };
-        }
-        Ok(())
     }
 
     #[inline]

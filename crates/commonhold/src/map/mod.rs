@@ -6,12 +6,13 @@
 //! | the public handle | [`handle`], [`walk`] (iterators, statistics), [`typed`] views, [`list`]s as values, [`options`]; which map it means: [`binding`] |
 //! | where things are in memory | [`root`], [`directory`], [`segment`], [`record`], [`hash`] |
 //! | reading | [`read`], [`many`], [`iterate`] |
-//! | writing | [`change`] (what is asked), [`write`], [`locked`] (the commit), [`split`], [`lifecycle`] |
+//! | writing | [`change`] (what is asked), [`write`], [`batch`]es of it, [`locked`] (the commit), [`split`], [`lifecycle`] |
 //! | maps that only a replica writes | [`replica`], [`succession`] (one takes the place of another) |
 //! | memory and copies | [`compact`] (sparse extents), [`image`] (segments for backups) |
 //! | other modes | [`inline`] (fixed-length pairs in the index: [`words`], [`cells`]), [`cache`], [`lease`], [`expire`] |
 //! | after a death; proving it | [`recover`], [`check`] |
 
+pub(crate) mod batch;
 pub(crate) mod binding;
 pub(crate) mod bound;
 pub(crate) mod cache;

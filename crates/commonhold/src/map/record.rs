@@ -259,7 +259,7 @@ impl Record<'_> {
     /// Copies as much of the value as `out` has room for; returns the value's length.
     #[inline]
     #[allow(unsafe_code)]
-    pub(crate) fn read_value(&self, out: &mut [u8]) -> usize {
+    pub(crate) fn read_value<B: copy::Byte>(&self, out: &mut [B]) -> usize {
         let len = self.value_len as usize;
         let room = out.len().min(len);
         // SAFETY: all bytes of the record exist.

@@ -14,6 +14,7 @@ use crate::memory::guests::Guestbook;
 use crate::memory::lane::{self, Lane, LaneGuard};
 use crate::memory::slab;
 use crate::os::byte_lock::HeldBytes;
+use crate::sync::haste;
 use crate::sync::owner::Owner;
 use crate::sync::participant::{self, LANES, LaneList, Registration, Slot};
 use crate::sync::robust_lock::{Level, Peers};
@@ -103,11 +104,11 @@ impl Arena {
         }
     }
 
-    /// How long an operation waits for a lock that somebody holds who lives; `None` for ever.
+    /// How long an operation of the calling thread waits for a lock that somebody holds who lives; `None` for ever.
     pub(crate) fn lock_timeout(&self) -> Option<Duration> {
         // Relaxed: a setting.
         let time = self.lock_timeout_ns.load(Ordering::Relaxed);
-        (time != u64::MAX).then(|| Duration::from_nanos(time))
+        haste::limited((time != u64::MAX).then(|| Duration::from_nanos(time)))
     }
 
     pub(crate) fn set_lock_timeout(&self, time: Option<Duration>) {
@@ -124,7 +125,10 @@ impl Arena {
     }
 
     fn claim(&self) -> Result<Box<Participant>> {
-        let recover = |owner| self.recover_held(owner, Level::Whole);
+        let recover = |owner| {
+            self.ensure_time_to_settle(owner)?;
+            self.recover_held(owner, Level::Whole)
+        };
         let registration = participant::claim(&self.space, &recover)?;
         self.hooks.get().map_or(Ok(()), |hooks| (hooks.opened)(self))?;
         Ok(Box::new(Participant::new(&self.space, registration)))
@@ -227,6 +231,10 @@ impl Arena {
     /// Settles what a dead participant left at `level`, unless it is alive or somebody is at it. Only at
     /// [`Level::Whole`] its generation ends; after less, the rest is left to a sweep or a waiter that holds nothing.
     pub(crate) fn recover(&self, owner: Owner, level: Level) -> Result<()> {
+        // Deeper in the order of locks there is little to settle, and nothing to go back to.
+        if level == Level::Whole {
+            self.ensure_time_to_settle(owner)?;
+        }
         if let Some(byte) = participant::begin_recovery(&self.space, owner)? {
             self.recover_held(owner, level)?;
             if let Some(slot) = participant::slot(&self.space, owner.slot())
@@ -237,6 +245,19 @@ impl Arena {
             drop(byte);
         }
         Ok(())
+    }
+
+    /// # Errors
+    /// `TimedOut` if the thread is in too much of a hurry.
+    fn ensure_time_to_settle(&self, owner: Owner) -> Result<()> {
+        if haste::may_settle() {
+            return Ok(());
+        }
+        let text = format!(
+            "slot {} died with work unfinished, which this thread has no time to settle (its patience is 0)",
+            owner.slot()
+        );
+        Err(Error::new(ErrorKind::TimedOut, text))
     }
 
     fn recover_held(&self, owner: Owner, level: Level) -> Result<()> {

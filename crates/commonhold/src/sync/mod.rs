@@ -6,9 +6,11 @@
 //! - [`robust_lock`]: a lock in the file whose dead owner is found out and cleaned up after.
 //! - [`hold_clock`]: the time by which pairs of caches expire.
 //! - [`event`]: waiting for something, and waking who waits.
+//! - [`haste`]: a thread that waits less than its handles would.
 //! - [`participant`]: the table of slots, claiming one, asking whether its owner lives.
 
 pub(crate) mod event;
+pub(crate) mod haste;
 pub(crate) mod hold_clock;
 pub(crate) mod owner;
 pub(crate) mod participant;

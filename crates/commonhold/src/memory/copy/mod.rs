@@ -23,6 +23,8 @@ use machine as raw;
 #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
 use words as raw;
 
+use std::mem::MaybeUninit;
+
 /// Writes `bytes` into the file at `to`.
 ///
 /// # Safety
@@ -47,14 +49,33 @@ pub(crate) unsafe fn append(from: *const u8, len: usize, out: &mut Vec<u8>) {
     }
 }
 
+/// One byte of private memory that is to be filled, and may have no value before.
+///
+/// # Safety
+/// It is one byte long, and any byte is a value of it.
+pub(crate) unsafe trait Byte: Copy {}
+
+// SAFETY: it is a byte.
+unsafe impl Byte for u8 {}
+// SAFETY: as long as one, and valid whatever is in it.
+unsafe impl Byte for MaybeUninit<u8> {}
+
 /// Fills `out` with the bytes of the file at `from`.
 ///
 /// # Safety
 /// `out.len()` bytes at `from` are inside the mapped file.
 #[inline]
-pub(crate) unsafe fn read(from: *const u8, out: &mut [u8]) {
+pub(crate) unsafe fn read<B: Byte>(from: *const u8, out: &mut [B]) {
     // SAFETY: the caller's contract; private and shared memory do not overlap.
-    unsafe { raw::read(from, out.as_mut_ptr(), out.len()) }
+    unsafe { raw::read(from, out.as_mut_ptr().cast(), out.len()) }
+}
+
+/// Fills `out` with as many of `bytes`, which are private memory too, as there is room for.
+#[inline]
+pub(crate) fn fill<B: Byte>(bytes: &[u8], out: &mut [B]) {
+    let room = out.len().min(bytes.len());
+    // SAFETY: so many bytes are in both, and one is borrowed for writing alone.
+    unsafe { bytes.as_ptr().copy_to_nonoverlapping(out.as_mut_ptr().cast(), room) }
 }
 
 /// True if the `bytes.len()` bytes of the file at `from` equal `bytes`.

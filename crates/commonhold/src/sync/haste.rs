@@ -1,0 +1,52 @@
+//! How long the calling thread waits for locks, whatever the handles that it uses say.
+//!
+//! For bindings: an interpreter whose lock the thread has must not stand still, and must hear of signals in between. So a call is
+//! made with little patience, and again with more after its error `TimedOut`, which says that nothing was done.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+thread_local! {
+    /// Nanoseconds; `u64::MAX` for no limit.
+    static LIMIT: Cell<u64> = const { Cell::new(u64::MAX) };
+}
+
+/// Limits how long calls of this thread wait for a lock whose holder lives: to the shorter of this and the hold's own
+/// [`lock_timeout`](crate::HoldOptions::lock_timeout); `Duration::MAX`, as at first, is no limit. Returns the limit that there was.
+///
+/// With `Duration::ZERO` they wait for nobody, and neither do they settle what a dead participant left as a whole, which may take
+/// a while: that is the error `TimedOut`, too, and nothing was done.
+pub fn limit_thread_patience(limit: Duration) -> Duration {
+    let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+    let before = LIMIT.with(|own| own.replace(limit));
+    if before == u64::MAX { Duration::MAX } else { Duration::from_nanos(before) }
+}
+
+/// A handle's patience as the thread limits it; `None` for ever.
+pub(crate) fn limited(handle: Option<Duration>) -> Option<Duration> {
+    let limit = LIMIT.with(Cell::get);
+    let limit = (limit != u64::MAX).then(|| Duration::from_nanos(limit));
+    handle.into_iter().chain(limit).min()
+}
+
+/// False if the thread has not even the time to settle what a dead participant left.
+pub(crate) fn may_settle() -> bool {
+    LIMIT.with(Cell::get) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shorter_patience_counts() {
+        let some = Some(Duration::from_secs(1));
+        assert_eq!((limited(None), limited(some)), (None, some));
+        assert_eq!(limit_thread_patience(Duration::from_secs(2)), Duration::MAX);
+        assert_eq!((limited(None), limited(some)), (Some(Duration::from_secs(2)), some));
+        assert_eq!(limit_thread_patience(Duration::ZERO), Duration::from_secs(2));
+        assert_eq!((limited(some), may_settle()), (Some(Duration::ZERO), false));
+        assert_eq!(limit_thread_patience(Duration::MAX), Duration::ZERO);
+        assert_eq!((limited(None), may_settle()), (None, true));
+    }
+}
