@@ -39,7 +39,7 @@ static double now(void) {
     } while (0)
 
 int main(void) {
-    ch_hold_options options = {.delete_on_last_exit = 1};
+    ch_hold_options options = {.size = sizeof options, .delete_on_last_exit = 1};
     char name[80], value[100], text[16];
     ch_hold *hold;
     ch_map *map, *loops;

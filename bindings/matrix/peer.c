@@ -33,7 +33,7 @@ static ch_map *map_of(ch_hold *hold, const char *name, const ch_map_options *opt
 }
 
 static void pairs(ch_hold *hold, const char *what, int write) {
-    ch_map_options options = {0};
+    ch_map_options options = CH_MAP_OPTIONS_INIT;
     ch_bytes value = CH_BYTES_INIT;
     int fixed = strcmp(what, "word") == 0 || strcmp(what, "fixed") == 0;
     if (strcmp(what, "cache") == 0) {
@@ -70,7 +70,7 @@ static void pairs(ch_hold *hold, const char *what, int write) {
 
 static void queue(ch_hold *hold, int write) {
     const char *const names[] = {"free", "full"};
-    ch_queue_options options = {4, 16, names, 2, NULL};
+    ch_queue_options options = {sizeof options, 4, 16, names, 2, NULL};
     ch_queue *queue;
     ch_element element;
     ok(ch_hold_queue(hold, "queue", &options, &queue, &error));
@@ -153,7 +153,7 @@ static void stream(ch_hold *hold, int write) {
 }
 
 static void errors(ch_hold *hold, const char *path) {
-    ch_map_options fixed = {.mode = CH_FIXED, .key_bytes = 4, .value_bytes = 4};
+    ch_map_options fixed = {.size = sizeof fixed, .mode = CH_FIXED, .key_bytes = 4, .value_bytes = 4};
     ch_map *map = map_of(hold, "errors", NULL), *other;
     ch_queue *queue;
     ch_channel *channel;

@@ -20,7 +20,7 @@ static int show(void *user, const ch_log_line *line) {
 }
 
 int main(void) {
-    ch_hold_options options = {.delete_on_last_exit = 1};
+    ch_hold_options options = {.size = sizeof options, .delete_on_last_exit = 1};
     char name[40];
     ch_hold *hold;
     ch_map *stock;

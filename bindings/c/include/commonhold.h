@@ -61,10 +61,16 @@
  * name (`shop`) lives in memory, under $COMMONHOLD_DIR or else /dev/shm; anything with a slash, or ending in `.hold`,
  * is that path, of any bytes.
  *
- * OPTIONS are structures of which zero is every default: `ch_map_options options = {0};`, or NULL for the defaults.
+ * OPTIONS are structures that begin with their own size, which a macro sets; zero in all else is every default:
+ *     ch_map_options options = CH_MAP_OPTIONS_INIT;
+ *     ch_map_options options = {.size = sizeof(ch_map_options), .mode = CH_CACHE}; (the same, in C)
+ * or NULL for the defaults. By its size a program and a library of another version understand each other: members that the
+ * program does not know have their defaults. Members that the library does not know must be zero; otherwise, and for a size that
+ * cannot be (0, say), the call is CH_INVALID.
  *
  * TIME. `timeout_ns` and the like are nanoseconds; CH_FOREVER waits as long as it takes. Functions whose name has
- * `try_` never wait for anybody's data; those with `_timeout` take a time.
+ * `try_` never wait for anybody's data; those with `_timeout` take a time. How long a call waits for a lock is lock_timeout_ns
+ * of the hold, and for a thread ch_thread_patience().
  *
  * THREADS. Any handle may be used from any thread. Holds, maps, queues, channels, logs, origins, replicas and
  * journals may be used by many threads at the same time. Producers, consumers, iterators, followers, readers,
@@ -81,7 +87,8 @@
  * change is waited for by those who need its lock (see lock_timeout_ns). What a death means for messages is said
  * with queues, channels and logs.
  *
- * SIGNALS. From a signal handler only ch_log_write() may be called. Calls that wait are not interrupted.
+ * SIGNALS. From a signal handler only ch_log_write() may be called. Calls that wait are not interrupted: who wants to hear of
+ * signals waits in slices, with a timeout for data and ch_thread_patience() for locks, and looks in between.
  *
  * CALLBACKS get the `user` pointer that was given with them. They must return: no longjmp, no C++ exception through the
  * library. They run under no lock and may use the library, unless it is said otherwise.
@@ -195,6 +202,12 @@ typedef struct ch_journal ch_journal;
 /* The version of the library that runs, such as "0.1.0"; valid for ever. */
 const char *ch_version(void);
 
+/* How long calls of this thread wait for a lock whose holder lives, whatever lock_timeout_ns says, if that is longer; CH_FOREVER,
+ * as at first, is no limit. Gives the limit that there was. With 0 they do not even settle what a dead participant left. Such
+ * a call is CH_TIMED_OUT and has done nothing, so that it can be made again with more patience: an interpreter tries with none
+ * while it has the lock of all threads, and waits without that lock in slices, between which it looks for signals. */
+uint64_t ch_thread_patience(uint64_t limit_ns);
+
 /* What a code is called, such as "not found"; "unknown" for others. Valid for ever. */
 const char *ch_code_name(int code);
 
@@ -212,13 +225,18 @@ void ch_bytes_free(ch_bytes *bytes);
  * One file, in memory or on a disk. On a disk it survives a restart of the system if it was closed cleanly. */
 
 typedef struct ch_hold_options {
+    size_t size;                  /* CH_HOLD_OPTIONS_INIT sets it */
     uint64_t max_bytes;           /* creation: the most bytes the file may have, 1 MiB to 256 GiB; 0: 64 GiB */
     uint64_t lock_timeout_ns;     /* how long to wait for a lock whose holder lives; 0: as long as it takes */
     const char *directory;        /* where bare names live; NULL: $COMMONHOLD_DIR, else /dev/shm */
     uint32_t mode;                /* creation: permission bits, with 0600 among them; 0: 0600 */
     uint32_t read_only;           /* 1: takes no place among the participants, writes nothing */
     uint32_t delete_on_last_exit; /* creation: 1: the file goes when its last user ends, even by a crash */
+    uint32_t reserved; /* zero */
 } ch_hold_options;
+
+#define CH_HOLD_OPTIONS_INIT \
+    { sizeof(ch_hold_options), 0, 0, NULL, 0, 0, 0, 0 }
 
 /* Opens a hold, creates one, or does whichever is needed. Creation is atomic: nobody ever sees half a hold.
  * Errors of opening: CH_NOT_FOUND, CH_PERMISSION, CH_READ_ONLY, CH_NOT_A_HOLD, CH_VERSION, CH_TRUNCATED, CH_DAMAGED,
@@ -366,6 +384,7 @@ typedef enum ch_map_mode {
 } ch_map_mode;
 
 typedef struct ch_map_options {
+    size_t size;          /* CH_MAP_OPTIONS_INIT sets it */
     uint32_t mode;        /* a ch_map_mode */
     uint32_t key_bytes;   /* CH_FIXED: at least 1 */
     uint32_t value_bytes; /* CH_FIXED */
@@ -374,6 +393,9 @@ typedef struct ch_map_options {
     uint64_t max_entries; /* CH_CACHE: pairs at most; 0: no limit */
     uint64_t ttl_ms;      /* CH_CACHE: how long pairs live, in milliseconds, unless told otherwise; 0: for ever */
 } ch_map_options;
+
+#define CH_MAP_OPTIONS_INIT \
+    { sizeof(ch_map_options), 0, 0, 0, 0, 0, 0, 0 }
 
 /* Opens the map of this name, or makes it. Errors: CH_MISMATCH if it exists with other options or as another kind of
  * structure; CH_NOT_FOUND if it does not exist and the hold was opened read-only; as writing. */
@@ -384,7 +406,8 @@ int ch_hold_open_map(const ch_hold *hold, const char *name, ch_map **map, ch_err
 
 void ch_map_free(ch_map *map);
 
-/* Its name; valid as long as the handle. Its options. CH_OK if only a replica writes it, else CH_NONE. */
+/* Its name; valid as long as the handle. Its options, into a structure that begins with CH_MAP_OPTIONS_INIT. CH_OK if only a
+ * replica writes it, else CH_NONE. */
 int ch_map_name(const ch_map *map, ch_slice *name, ch_error *error);
 int ch_map_get_options(const ch_map *map, ch_map_options *options, ch_error *error);
 int ch_map_is_replica(const ch_map *map, ch_error *error);
@@ -425,6 +448,10 @@ int ch_map_set_ttl(const ch_map *map, const void *key, size_t key_len, const voi
 
 /* Sets keys[i] to values[i], in order. Each is atomic, the batch is not: after an error those before it are set. */
 int ch_map_set_many(const ch_map *map, const ch_slice *keys, const ch_slice *values, size_t count, ch_error *error);
+
+/* The same but for the first `*done`; `*done` counts those that are set, so that after an error the same call goes on. */
+int ch_map_set_many_from(const ch_map *map, const ch_slice *keys, const ch_slice *values, size_t count, size_t *done,
+                         ch_error *error);
 
 /* Sets a value only if the key is absent (CH_NONE: it is present), or only if it is present (CH_NONE: absent). */
 int ch_map_add(const ch_map *map, const void *key, size_t key_len, const void *value, size_t value_len, uint32_t *uid,
@@ -590,12 +617,16 @@ int ch_follower_lag(ch_follower *follower, uint64_t *waiting, uint64_t *kept, ch
  * the hold, or calls ch_hold_sweep(). */
 
 typedef struct ch_queue_options {
+    size_t size;               /* CH_QUEUE_OPTIONS_INIT sets it */
     uint32_t elements;         /* how many, 1 to 2^31 */
     uint32_t element_bytes;    /* of what size; from 64 on they begin on cache lines */
     const char *const *queues; /* names of 1 to 64 queues, each of 1 to 63 bytes; NULL: one, "free" */
     size_t queue_count;
     const char *orphans; /* one of them; NULL: the first, where all elements begin */
 } ch_queue_options;
+
+#define CH_QUEUE_OPTIONS_INIT \
+    { sizeof(ch_queue_options), 0, 0, NULL, 0, NULL }
 
 /* An element in hand. Pass it on as it is; the numbers are the library's. A copy of it is the same element. It moves between
  * the queues of the one that it was pulled from. */
@@ -664,6 +695,10 @@ int ch_queue_pull_many_timeout(const ch_queue *queue, uint32_t number, uint64_t 
 /* Lets an element go to the orphans: pushes it there. Errors: those of pushing. */
 int ch_queue_let_go(const ch_queue *queue, const ch_element *element, ch_error *error);
 
+/* The same, at once and without fail, for destructors and garbage collectors: if it cannot go to the orphans now, it does so
+ * later. What is not in hand is nothing to let go. */
+void ch_queue_abandon(const ch_queue *queue, const ch_element *element);
+
 /* A file descriptor for poll() and its kin that becomes readable when elements are pushed to this queue: wait until it is
  * readable, hush the bell, pull until the queue is empty. A thread of this process stands behind it. In a forked child it
  * never rings: make one there. The descriptor (-1 for a handle that is none) is the bell's; do not close it. */
@@ -726,19 +761,31 @@ int ch_producer_try_send(ch_producer *producer, const void *message, size_t len,
 int ch_producer_send_timeout(ch_producer *producer, const void *message, size_t len, uint64_t timeout_ns,
                              uint64_t *sequence, ch_error *error);
 
-/* Sends messages one after the other and wakes consumers once; waits for room. `sent` gets how many were sent, also after an
- * error. */
+/* Sends messages one after the other, which can be received at once; waits for room, the second so long at most in all. `sent`
+ * gets how many were sent, also after an error. CH_NONE: the time ran out before all were sent. */
 int ch_producer_send_many(ch_producer *producer, const ch_slice *messages, size_t count, size_t *sent,
                           ch_error *error);
+int ch_producer_send_many_timeout(ch_producer *producer, const ch_slice *messages, size_t count, uint64_t timeout_ns,
+                                  size_t *sent, ch_error *error);
 
-/* Makes room for a message of `len` bytes, to be written where it lies, at an address that is a multiple of 8. What is not
- * written is whatever lay there before. Committing sends the first `len` bytes of it; cancelling, sending something else
- * and reserving again send nothing of it (CH_NONE of cancelling: nothing was reserved). After a commit that failed with CH_TOO_LARGE the
- * room is gone, too. */
-int ch_producer_reserve(ch_producer *producer, size_t len, void **room, ch_error *error);
-int ch_producer_try_reserve(ch_producer *producer, size_t len, void **room, ch_error *error);
-int ch_producer_commit(ch_producer *producer, size_t len, uint64_t *sequence, ch_error *error);
-int ch_producer_cancel(ch_producer *producer, ch_error *error);
+/* Room for a message that is written where it lies. Pass it on as it is; the number is the library's, and no other reservation's. */
+typedef struct ch_reservation {
+    void *room;      /* at a multiple of 8; what is not written is whatever lay there before */
+    size_t len;      /* so many bytes */
+    uint64_t number; /* which one it is */
+} ch_reservation;
+
+/* Makes room for a message of `len` bytes. Committing sends the first `len` bytes of it; cancelling, sending something else and
+ * reserving again send nothing of it. Then the reservation is over: committing or cancelling it (or another producer's, or a
+ * copy of one that was) is CH_INVALID and changes nothing. A commit of more bytes than there are is CH_TOO_LARGE, and the
+ * reservation stays. CH_NONE of reserving: no room now, or not in time. */
+int ch_producer_reserve(ch_producer *producer, size_t len, ch_reservation *reservation, ch_error *error);
+int ch_producer_try_reserve(ch_producer *producer, size_t len, ch_reservation *reservation, ch_error *error);
+int ch_producer_reserve_timeout(ch_producer *producer, size_t len, uint64_t timeout_ns, ch_reservation *reservation,
+                                ch_error *error);
+int ch_producer_commit(ch_producer *producer, const ch_reservation *reservation, size_t len, uint64_t *sequence,
+                       ch_error *error);
+int ch_producer_cancel(ch_producer *producer, const ch_reservation *reservation, ch_error *error);
 
 /* The number of the next message. The longest message. Who was in the way when there was no room (CH_NONE: nobody). Whether
  * to wait by spinning all the time (1) instead of sleeping (0, as at first). */
@@ -779,11 +826,13 @@ int ch_consumer_try_recv(ch_consumer *consumer, ch_bytes *message, ch_received *
 int ch_consumer_recv_timeout(ch_consumer *consumer, ch_bytes *message, uint64_t timeout_ns, ch_received *received,
                              ch_error *error);
 
-/* Calls back for `most` messages at most; waits for the first as long as it takes, and for no other. `count` gets how many.
- * The callback must not use this consumer (CH_BUSY). */
+/* Calls back for `most` messages at most; waits for the first as long as it takes, or so long, and for no other. `count` gets how
+ * many. CH_NONE: none in time. The callback must not use this consumer (CH_BUSY). */
 typedef void (*ch_message_fn)(void *user, ch_slice message, ch_received received);
 int ch_consumer_recv_many(ch_consumer *consumer, size_t most, ch_message_fn call, void *user, size_t *count,
                           ch_error *error);
+int ch_consumer_recv_many_timeout(ch_consumer *consumer, size_t most, uint64_t timeout_ns, ch_message_fn call,
+                                  void *user, size_t *count, ch_error *error);
 
 /* Shows the next message where it lies, at a multiple of 8, without a copy; it stays there, and the next message is the same
  * one, until ch_consumer_advance() (CH_NONE: there was none). Errors: CH_INVALID unless the consumer is lossless; as above. */
@@ -816,12 +865,16 @@ typedef enum ch_level {
 } ch_level;
 
 typedef struct ch_log_options {
+    size_t size;         /* CH_LOG_OPTIONS_INIT sets it */
     uint64_t ring_bytes; /* of each ring, rounded up to a power of two, 4 KiB to 1 GiB; 0: 256 KiB */
     uint32_t rings;      /* how many threads of all processes can write, 1 to 4096; 0: 64 */
     uint32_t overflow;   /* a full ring: 0: drops and counts new lines; 1: overwrites the oldest */
     uint32_t level;      /* a ch_level: lines less important are not accepted, at first; 0: CH_INFO */
     uint32_t direct;     /* this handle's own: 1: writes to standard error, too, as long as nobody collects */
 } ch_log_options;
+
+#define CH_LOG_OPTIONS_INIT \
+    { sizeof(ch_log_options), 0, 0, 0, 0, 0 }
 
 /* Opens the log of this name, or makes it. Errors: CH_MISMATCH if it exists with other rings or as another kind of
  * structure; CH_INVALID; as writing. The second opens an existing one (CH_NOT_FOUND), whatever its options. */
@@ -903,11 +956,16 @@ typedef int (*ch_write_fn)(void *user, ch_slice text);
 typedef int (*ch_stop_fn)(void *user);
 
 typedef struct ch_collector_options {
+    size_t size;           /* CH_COLLECTOR_OPTIONS_INIT sets it */
     uint64_t hold_back_ns; /* how old a line must be before it is written out; 0: 5 ms */
     ch_format_fn format;   /* NULL: as the log shows lines */
     void *user;            /* for `format` */
     uint32_t level;        /* a ch_level: leaves out lines less important; 0: none */
+    uint32_t reserved; /* zero */
 } ch_collector_options;
+
+#define CH_COLLECTOR_OPTIONS_INIT \
+    { sizeof(ch_collector_options), 0, NULL, NULL, 0, 0 }
 
 /* What a round of collecting did. */
 typedef struct ch_round {
@@ -1000,6 +1058,7 @@ typedef enum ch_loop {
 } ch_loop;
 
 typedef struct ch_origin_options {
+    size_t size;           /* CH_ORIGIN_OPTIONS_INIT sets it */
     uint64_t stream_bytes; /* changes that the map's stream keeps, if it has none yet; 0: 64 MiB */
     uint64_t watermark;    /* while fewer bytes wait, they may wait for delay_ns; 0: sent at once */
     uint64_t delay_ns;
@@ -1013,7 +1072,11 @@ typedef struct ch_origin_options {
     uint32_t io_threads;            /* that serve, 1 to 64; 0: 1 */
     uint32_t kind;                  /* a ch_loop */
     uint32_t explicit_transmission; /* 1: changes are sent when ch_origin_transmit() is called */
+    uint32_t reserved; /* zero */
 } ch_origin_options;
+
+#define CH_ORIGIN_OPTIONS_INIT \
+    { sizeof(ch_origin_options), 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0 }
 
 /* Begins to serve a map, which gets a stream if it has none. Any process may write the map, and be killed, as ever.
  * Errors: CH_NOT_FOUND; as writing; CH_IO if there are no threads to be had. */
@@ -1051,6 +1114,7 @@ int ch_origin_replicas(const ch_origin *origin, size_t *count, ch_bytes *json, c
 /* The callbacks are called by the replica's thread: what takes long holds up the replica, and they must not wait for it or
  * free it. */
 typedef struct ch_replica_options {
+    size_t size;        /* CH_REPLICA_OPTIONS_INIT sets it */
     const void *secret; /* what the origin wants to be proved, and has to prove; NULL: nothing */
     size_t secret_len;
     uint64_t first_pause_ns;   /* after the first failed connection; each next one is twice as long; 0: 50 ms */
@@ -1061,6 +1125,9 @@ typedef struct ch_replica_options {
     void (*lost)(void *user, const char *why);            /* the connection is lost, or could not be made */
     void *user;
 } ch_replica_options;
+
+#define CH_REPLICA_OPTIONS_INIT \
+    { sizeof(ch_replica_options), NULL, 0, 0, 0, NULL, NULL, NULL, NULL }
 
 typedef struct ch_replica_status_t {
     ch_position position;      /* how far its map has come, if has_position */
@@ -1109,12 +1176,16 @@ typedef enum ch_sync_policy {
 } ch_sync_policy;
 
 typedef struct ch_journal_options {
+    size_t size;            /* CH_JOURNAL_OPTIONS_INIT sets it */
     uint64_t stream_bytes;  /* changes that the map's stream keeps, if it has none yet; 0: 64 MiB */
     uint64_t compact_bytes; /* the file is written anew when it has doubled, but not below so many; 0: 16 MiB */
     uint64_t every_ms;      /* for CH_SYNC_EVERY */
     uint32_t sync;          /* a ch_sync_policy */
     uint32_t replace;       /* 1: a file that is of another map is replaced instead of refused */
 } ch_journal_options;
+
+#define CH_JOURNAL_OPTIONS_INIT \
+    { sizeof(ch_journal_options), 0, 0, 0, 0, 0 }
 
 /* Keeps the journal of a map: every change, in a file, from which the map is rebuilt after a crash of the system. Any process
  * may write the map, and wait for what it wrote to be safe (ch_map_sync()). Errors: CH_NOT_FOUND; CH_MISMATCH (a cache, a

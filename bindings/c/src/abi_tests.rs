@@ -4,20 +4,23 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// What a C compiler says of the sizes of these types.
-fn sizes(types: &[&str]) -> Vec<usize> {
-    let folder = std::env::temp_dir().join(format!("commonhold-abi-{}", std::process::id()));
+/// What a C program with this body prints.
+fn compiled(body: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let folder = format!("commonhold-abi-{}-{number}", std::process::id());
+    let folder = std::env::temp_dir().join(folder);
     std::fs::create_dir_all(&folder).unwrap();
     let (source, program) = (folder.join("it.c"), folder.join("it"));
-    let lines: Vec<String> =
-        types.iter().map(|name| format!("printf(\"%zu\\n\", sizeof({name}));")).collect();
-    let text =
-        format!("#include <commonhold.h>\nint main(void) {{ {} return 0; }}\n", lines.join("\n"));
+    let text = format!(
+        "#include <commonhold.h>\n#include <string.h>\nint main(void) {{ {body} return 0; }}\n"
+    );
     std::fs::write(&source, text).unwrap();
     let compiled = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"])
@@ -30,7 +33,14 @@ fn sizes(types: &[&str]) -> Vec<usize> {
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     let output = Command::new(&program).output().unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
-    String::from_utf8(output.stdout).unwrap().lines().map(|line| line.parse().unwrap()).collect()
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What a C compiler says of the sizes of these types.
+fn sizes(types: &[&str]) -> Vec<usize> {
+    let line = |name: &&str| format!("printf(\"%zu\\n\", sizeof({name}));");
+    let lines: String = types.iter().map(line).collect();
+    compiled(&lines).lines().map(|line| line.parse().unwrap()).collect()
 }
 
 #[test]
@@ -56,6 +66,7 @@ fn structures_have_the_sizes_that_c_gives_them() {
         "ch_element" = crate::queue::InHand,
         "ch_peer" = crate::channel::CPeer,
         "ch_channel_stat_t" = crate::channel::open::Stat,
+        "ch_reservation" = crate::channel::producer::CReservation,
         "ch_received" = crate::channel::consumer::CReceived,
         "ch_log_options" = crate::log::write::Options,
         "ch_log_stat_t" = crate::log::write::Stat,
@@ -75,6 +86,38 @@ fn structures_have_the_sizes_that_c_gives_them() {
     let declared =
         header.lines().filter(|line| line.starts_with("typedef struct") && line.ends_with('{'));
     assert_eq!(declared.count(), known.len(), "a structure of the header is missing here");
+}
+
+/// What it is to begin with sets its size and every other byte to zero, and it has no padding, which would be nobody's.
+#[test]
+fn options_begin_with_their_size_and_have_no_padding() {
+    let header = std::fs::read_to_string(here("include/commonhold.h")).unwrap();
+    let mut seen = 0;
+    let mut code = String::new();
+    for part in header.split("typedef struct ").skip(1) {
+        let (name, rest) = part.split_once(" {").unwrap_or_default();
+        let Some(kind) = name.strip_suffix("_options") else { continue };
+        seen += 1;
+        let members = rest.split_once("\n}").unwrap().0;
+        let mut names = Vec::new();
+        for line in members.lines().filter_map(|line| line.split_once(';')).map(|(line, _)| line) {
+            let pointer = line.split_once("(*").map(|(_, rest)| rest.split(')').next().unwrap());
+            names.push(
+                pointer.unwrap_or_else(|| line.rsplit([' ', '*']).next().unwrap()).to_owned(),
+            );
+        }
+        let sum: Vec<String> = names.iter().map(|one| format!("sizeof it_{kind}.{one}")).collect();
+        code += &format!(
+            "{name} it_{kind} = {init}, zero_{kind}; memset(&zero_{kind}, 0, sizeof zero_{kind});
+             zero_{kind}.size = sizeof({name});
+             if (offsetof({name}, size) || memcmp(&it_{kind}, &zero_{kind}, sizeof it_{kind}) \
+                 || {} != sizeof it_{kind}) {{ printf(\"%s\\n\", \"{name}\"); }}\n",
+            sum.join(" + "),
+            init = format!("{name}_init").to_uppercase(),
+        );
+    }
+    assert_eq!(seen, 8, "a structure of options was not found");
+    assert_eq!(compiled(&code), "", "these differ");
 }
 
 /// The functions in a text, each with its number of parameters. `begins` is what stands before the name.

@@ -92,6 +92,11 @@ export! {
         text(known.map_or("unknown\0", |(_, name)| name))
     }
 
+    fn ch_thread_patience(limit_ns: u64) -> u64, or u64::MAX, {
+        let before = commonhold::limit_thread_patience(time(limit_ns));
+        u64::try_from(before.as_nanos()).unwrap_or(u64::MAX)
+    }
+
     fn ch_bytes_set(bytes: OutBytes, data: In, len: usize) {
         let data = data.bytes(len)?;
         bytes.fill(|out| {

@@ -2,9 +2,9 @@
 
 use crate::basics::{json, time};
 use crate::border::call::export;
-use crate::border::take::Plain;
+use crate::border::take::{Growing, Plain};
 use crate::border::{
-    Answer, Give, Many, Name, NewHandle, OutBytes, Owned, Ref, Take, View, invalid, yes,
+    Answer, Asked, Give, Many, Name, NewHandle, OutBytes, Owned, Ref, Take, View, invalid, yes,
 };
 use commonhold::{Batch, Bell, Element, Error, Hold, NamedQueue, Queue, QueueOptions, Result};
 use std::ffi::{c_int, c_void};
@@ -14,6 +14,7 @@ use std::os::fd::AsRawFd;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Options {
+    _size: usize,
     elements: u32,
     element_bytes: u32,
     queues: Many<Name>,
@@ -23,12 +24,17 @@ pub struct Options {
 
 impl Plain for Options {
     const ZERO: Options = Options {
+        _size: 0,
         elements: 0,
         element_bytes: 0,
         queues: Many::NULL,
         queue_count: 0,
         orphans: Name::NULL,
     };
+}
+
+impl Growing for Options {
+    const INIT: &'static str = "CH_QUEUE_OPTIONS_INIT";
 }
 
 impl Options {
@@ -164,9 +170,9 @@ fn push_all<'q>(
 }
 
 export! {
-    fn ch_hold_queue(hold: Ref<Hold>, name: Name, options: Take<Options>, queue: NewHandle<Queue>) {
+    fn ch_hold_queue(hold: Ref<Hold>, name: Name, options: Asked<Options>, queue: NewHandle<Queue>) {
         let place = queue.ready()?;
-        let options = options.needed("structure of options")?.build()?;
+        let options = options.needed()?.build()?;
         place.put(hold.get()?.queue(name.text("the queue's name")?, options)?);
         Ok(yes(true))
     }
@@ -291,6 +297,12 @@ export! {
         let queue = queue.get()?;
         queue.orphans().try_push(take(queue, &element)?).map_err(kept)?;
         Ok(yes(true))
+    }
+
+    fn ch_queue_abandon(queue: Ref<Queue>, element: Take<InHand>) -> (), or (), {
+        if let Ok(queue) = queue.get() {
+            drop(take(queue, &element));
+        }
     }
 
     fn ch_queue_bell(queue: Ref<Queue>, number: u32, bell: NewHandle<Bell>) {

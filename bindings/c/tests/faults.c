@@ -46,7 +46,8 @@ TEST(faults_handles_of_another_kind_are_refused) {
     ch_map_free((ch_map *)hold); /* Nothing happens. */
     FAILS(CH_MISMATCH, "", ch_hold_open_queue(hold, "it", &queue, &E));
     FAILS(CH_MISMATCH, "", ch_hold_drop_log(hold, "it", &E));
-    ch_map_options fixed = {.mode = CH_FIXED, .key_bytes = 4, .value_bytes = 4}, wrong = {.mode = 77};
+    ch_map_options fixed = {.size = sizeof fixed, .mode = CH_FIXED, .key_bytes = 4, .value_bytes = 4};
+    ch_map_options wrong = {.size = sizeof wrong, .mode = 77};
     ch_map *other;
     FAILS(CH_MISMATCH, "its own options", ch_hold_map(hold, "it", &fixed, &other, &E));
     FAILS(CH_INVALID, "77", ch_hold_map(hold, "x", &wrong, &other, &E));
@@ -77,7 +78,7 @@ TEST(faults_lengths_that_nothing_has_are_refused) {
 TEST(faults_a_closed_hold_is_a_clean_error) {
     ch_hold *hold = new_hold();
     ch_map *map = new_map(hold, "it", NULL);
-    ch_queue_options options = {.elements = 2, .element_bytes = 8};
+    ch_queue_options options = {.size = sizeof options, .elements = 2, .element_bytes = 8};
     ch_bytes value = CH_BYTES_INIT;
     ch_element element;
     ch_queue *queue;

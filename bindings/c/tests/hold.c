@@ -19,7 +19,7 @@ TEST(hold_is_opened_created_and_dropped) {
 
 /* Not under valgrind, which hides the descriptors from the helper process that waits for the last user. */
 TEST(hold_goes_with_its_last_user) {
-    ch_hold_options options = {.delete_on_last_exit = 1};
+    ch_hold_options options = {.size = sizeof options, .delete_on_last_exit = 1};
     ch_hold *hold;
     DONE(ch_hold_create(place("it.hold"), &options, &hold, &E));
     CHECK(access(place("it.hold"), F_OK) == 0);
@@ -29,7 +29,7 @@ TEST(hold_goes_with_its_last_user) {
 }
 
 TEST(hold_options_are_taken) {
-    ch_hold_options options = {0};
+    ch_hold_options options = CH_HOLD_OPTIONS_INIT;
     ch_hold_stat_t stat;
     ch_hold *hold, *none;
     ch_map *map;
@@ -49,7 +49,7 @@ TEST(hold_options_are_taken) {
     hold = new_hold();
     ch_map_free(new_map(hold, "it", NULL));
     ch_hold_free(hold);
-    memset(&options, 0, sizeof options);
+    options = (ch_hold_options)CH_HOLD_OPTIONS_INIT;
     options.read_only = 1;
     DONE(ch_hold_open(place("it.hold"), &options, &hold, &E));
     DONE(ch_hold_open_map(hold, "it", &map, &E));
@@ -64,7 +64,7 @@ TEST(hold_options_are_taken) {
 
 TEST(hold_tells_of_itself) {
     ch_hold *hold = new_hold();
-    ch_map_options cache = {.mode = CH_CACHE, .max_entries = 5};
+    ch_map_options cache = {.size = sizeof cache, .mode = CH_CACHE, .max_entries = 5};
     uint8_t uuid[16] = {0}, none[16] = {0};
     ch_slice path;
     ch_bytes json = CH_BYTES_INIT;
@@ -134,5 +134,40 @@ TEST(hold_is_frozen_for_a_callback) {
     CHECK(answer == 7);
     DONE(ch_map_set(map, CH_LIT("a"), CH_LIT("2"), NULL, &E));
     ch_map_free(map);
+    ch_hold_free(hold);
+}
+
+/* Programs and libraries of different versions: what only one of them knows is at its default, or refused. */
+TEST(options_say_their_size) {
+    ch_hold *hold = new_hold();
+    ch_map *map;
+    struct {
+        ch_map_options known;
+        uint64_t later[4];
+    } newer = {.known = {.size = sizeof newer, .mode = CH_FIXED, .key_bytes = 4, .value_bytes = 8}};
+    DONE(ch_hold_map(hold, "newer", &newer.known, &map, &E));
+    memset(&newer.known.mode, 0xff, sizeof newer - sizeof newer.known.size);
+    DONE(ch_map_get_options(map, &newer.known, &E));
+    CHECK(newer.known.size == sizeof newer && newer.known.key_bytes == 4 && newer.later[0] == 0 && newer.later[3] == 0);
+    ch_map_free(map);
+    newer.later[3] = 1;
+    FAILS(CH_INVALID, "newer version", ch_hold_map(hold, "newest", &newer.known, &map, &E));
+    CHECK(map == NULL);
+    /* An older program's ends earlier; what lies behind it is not its own. */
+    ch_map_options older = {.size = offsetof(ch_map_options, max_bytes), .mode = CH_CACHE, .max_bytes = 1 << 20, .ttl_ms = 1};
+    DONE(ch_hold_map(hold, "older", &older, &map, &E));
+    ch_map_options found = CH_MAP_OPTIONS_INIT;
+    DONE(ch_map_get_options(map, &found, &E));
+    CHECK(found.mode == CH_CACHE && found.max_bytes == 0 && found.ttl_ms == 0);
+    DONE(ch_map_get_options(map, &older, &E));
+    CHECK(older.max_bytes == 1 << 20 && older.ttl_ms == 1);
+    ch_map_options none = {0}, odd = {.size = 9};
+    FAILS(CH_INVALID, "CH_MAP_OPTIONS_INIT", ch_map_get_options(map, &none, &E));
+    ch_map_free(map);
+    FAILS(CH_INVALID, "CH_MAP_OPTIONS_INIT", ch_hold_map(hold, "none", &none, &map, &E));
+    FAILS(CH_INVALID, "CH_MAP_OPTIONS_INIT", ch_hold_map(hold, "odd", &odd, &map, &E));
+    ch_hold_options reserved = {.size = sizeof reserved, .reserved = 1};
+    ch_hold *other;
+    FAILS(CH_INVALID, "newer version", ch_hold_open(place("it.hold"), &reserved, &other, &E));
     ch_hold_free(hold);
 }

@@ -23,7 +23,7 @@ static int count_lines(void *user, const ch_log_line *line) {
 
 TEST(log_lines_are_written_and_dumped) {
     ch_hold *hold = new_hold();
-    ch_log_options options = {.rings = 4, .ring_bytes = 1 << 16};
+    ch_log_options options = {.size = sizeof options, .rings = 4, .ring_bytes = 1 << 16};
     ch_log_stat_t stat;
     ch_log *log;
     int lines = 0;
@@ -81,7 +81,7 @@ static int enough(void *user) {
 
 TEST(log_is_collected) {
     ch_hold *hold = new_hold();
-    ch_collector_options options = {.format = brief};
+    ch_collector_options options = {.size = sizeof options, .format = brief};
     ch_collector *collector, *second;
     ch_bytes all = CH_BYTES_INIT;
     ch_round round;

@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 static const ch_map_options modes[] = {
-    {.mode = CH_GENERAL},
-    {.mode = CH_CACHE, .max_entries = 1 << 20},
-    {.mode = CH_FIXED, .key_bytes = 4, .value_bytes = 4},
-    {.mode = CH_FIXED, .key_bytes = 4, .value_bytes = 8},
-    {.mode = CH_FIXED, .key_bytes = 4, .value_bytes = 40},
+    {.size = sizeof(ch_map_options), .mode = CH_GENERAL},
+    {.size = sizeof(ch_map_options), .mode = CH_CACHE, .max_entries = 1 << 20},
+    {.size = sizeof(ch_map_options), .mode = CH_FIXED, .key_bytes = 4, .value_bytes = 4},
+    {.size = sizeof(ch_map_options), .mode = CH_FIXED, .key_bytes = 4, .value_bytes = 8},
+    {.size = sizeof(ch_map_options), .mode = CH_FIXED, .key_bytes = 4, .value_bytes = 40},
 };
 enum { MODES = sizeof modes / sizeof modes[0] };
 
@@ -286,9 +286,9 @@ TEST(map_values_of_any_bytes_and_lengths) {
 
 TEST(map_caches_forget) {
     ch_hold *hold = new_hold();
-    ch_map_options options = {.mode = CH_CACHE, .max_entries = 100, .ttl_ms = 3600000};
+    ch_map_options options = {.size = sizeof options, .mode = CH_CACHE, .max_entries = 100, .ttl_ms = 3600000};
     ch_map *map = new_map(hold, "it", &options), *plain = new_map(hold, "plain", NULL);
-    ch_map_options found;
+    ch_map_options found = CH_MAP_OPTIONS_INIT;
     ch_map_stat_t stat;
     ch_slice one = text_slice("one"), two = text_slice("two");
     uint64_t len;

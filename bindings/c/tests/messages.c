@@ -7,7 +7,8 @@
 static const char *const names[] = {"free", "full"};
 
 static ch_queue *new_queue(ch_hold *hold, uint32_t elements) {
-    ch_queue_options options = {.elements = elements, .element_bytes = 64, .queues = names, .queue_count = 2};
+    ch_queue_options options = {
+        .size = sizeof options, .elements = elements, .element_bytes = 64, .queues = names, .queue_count = 2};
     ch_queue *queue;
     DONE(ch_hold_queue(hold, "it", &options, &queue, &E));
     return queue;
@@ -55,7 +56,7 @@ TEST(queue_elements_move) {
 TEST(queue_elements_that_cannot_be_pushed_stay_in_hand) {
     ch_hold *hold = new_hold();
     ch_queue *queue = new_queue(hold, 3), *another;
-    ch_queue_options options = {.elements = 3, .element_bytes = 64};
+    ch_queue_options options = {.size = sizeof options, .elements = 3, .element_bytes = 64};
     ch_element elements[3], theirs, other;
     uint64_t len;
     DONE(ch_hold_queue(hold, "another", &options, &another, &E));
@@ -225,7 +226,7 @@ TEST(channel_batches_reservations_and_looking) {
     ch_received received;
     size_t count;
     uint64_t sequence;
-    void *room;
+    ch_reservation first, room;
     DONE(ch_channel_producer(channel, &producer, &E));
     DONE(ch_channel_consumer(channel, CH_JOIN_NOW, CH_LOSSLESS, 0, &consumer, &E));
     struct seen seen = {0, consumer};
@@ -237,18 +238,21 @@ TEST(channel_batches_reservations_and_looking) {
     CHECK(count == 20);
     DONE(ch_consumer_recv_many(consumer, 15, each, &seen, &count, &E));
     CHECK(count == 15);
-    DONE(ch_consumer_recv_many(consumer, 15, each, &seen, &count, &E));
+    DONE(ch_consumer_recv_many_timeout(consumer, 15, CH_FOREVER, each, &seen, &count, &E));
     CHECK(count == 5 && seen.next == 20);
+    ANSWERS(CH_NONE, ch_consumer_recv_many_timeout(consumer, 15, 1000000, each, &seen, &count, &E));
+    CHECK(count == 0);
     for (uint64_t i = 20; i < 500; i++) {
-        DONE(ch_producer_reserve(producer, 300, &room, &E));
-        memset(room, 0xff, 300);
-        if (i % 3 == 0) DONE(ch_producer_cancel(producer, &E));
+        DONE(ch_producer_reserve(producer, 300, &first, &E));
+        CHECK(first.len == 300);
+        memset(first.room, 0xff, 300);
+        if (i % 3 == 0) DONE(ch_producer_cancel(producer, &first, &E));
         DONE(ch_producer_try_reserve(producer, 200, &room, &E));
-        CHECK((uintptr_t)room % 8 == 0);
-        memcpy(room, &i, sizeof i);
-        DONE(ch_producer_commit(producer, sizeof i, &sequence, &E));
+        CHECK((uintptr_t)room.room % 8 == 0);
+        memcpy(room.room, &i, sizeof i);
+        DONE(ch_producer_commit(producer, &room, sizeof i, &sequence, &E));
         CHECK(sequence == i);
-        FAILS(CH_INVALID, "nothing is reserved", ch_producer_commit(producer, 1, NULL, &E));
+        FAILS(CH_INVALID, "is over", ch_producer_commit(producer, &room, 1, NULL, &E));
         for (int twice = 0; twice < 2; twice++) {
             DONE(ch_consumer_peek(consumer, &message, &received, &E));
             CHECK(received.sequence == i && message.len == sizeof i && memcmp(message.data, &i, sizeof i) == 0);
@@ -258,14 +262,84 @@ TEST(channel_batches_reservations_and_looking) {
     ANSWERS(CH_NONE, ch_consumer_advance(consumer, &E));
     ANSWERS(CH_NONE, ch_consumer_try_peek(consumer, &message, NULL, &E));
     ANSWERS(CH_NONE, ch_consumer_peek_timeout(consumer, 1000000, &message, NULL, &E));
-    DONE(ch_producer_reserve(producer, 10, &room, &E));
-    FAILS(CH_TOO_LARGE, "reserved", ch_producer_commit(producer, 11, NULL, &E));
-    ANSWERS(CH_NONE, ch_producer_cancel(producer, &E));
+    DONE(ch_producer_reserve_timeout(producer, 10, CH_FOREVER, &room, &E));
+    FAILS(CH_TOO_LARGE, "reserved", ch_producer_commit(producer, &room, 11, NULL, &E));
+    DONE(ch_producer_cancel(producer, &room, &E));
     messages[3].len = 1 << 20;
     FAILS(CH_TOO_LARGE, "limit", ch_producer_send_many(producer, messages, 20, &count, &E));
     CHECK(count == 3);
     ch_producer_free(producer);
     ch_consumer_free(consumer);
+    ch_channel_free(channel);
+    ch_hold_free(hold);
+}
+
+/* One that is over, or another producer's, commits and cancels nothing. */
+TEST(channel_reservations_are_told_apart) {
+    ch_hold *hold = new_hold();
+    ch_channel *channel = new_channel(hold), *elsewhere;
+    ch_producer *producer, *other;
+    ch_consumer *consumer;
+    ch_reservation first, second, theirs, none = {0};
+    ch_slice message;
+    DONE(ch_hold_channel(hold, "elsewhere", 1 << 12, &elsewhere, &E));
+    DONE(ch_channel_producer(channel, &producer, &E));
+    DONE(ch_channel_producer(elsewhere, &other, &E));
+    DONE(ch_channel_consumer(channel, CH_JOIN_NOW, CH_LOSSLESS, 0, &consumer, &E));
+    DONE(ch_producer_reserve(other, 6, &theirs, &E));
+    DONE(ch_producer_reserve(producer, 5, &first, &E));
+    DONE(ch_producer_reserve(producer, 6, &second, &E));
+    memcpy(second.room, "second", 6);
+    ch_reservation *stale[] = {&first, &theirs, &none};
+    for (int i = 0; i < 3; i++) {
+        FAILS(CH_INVALID, "is over", ch_producer_commit(producer, stale[i], 5, NULL, &E));
+        FAILS(CH_INVALID, "is over", ch_producer_cancel(producer, stale[i], &E));
+        ANSWERS(CH_NONE, ch_consumer_try_peek(consumer, &message, NULL, &E));
+    }
+    FAILS(CH_INVALID, "NULL", ch_producer_cancel(producer, NULL, &E));
+    DONE(ch_producer_commit(producer, &second, 6, NULL, &E));
+    DONE(ch_consumer_peek(consumer, &message, NULL, &E));
+    CHECK(slice_is(message, "second"));
+    DONE(ch_consumer_advance(consumer, &E));
+    DONE(ch_producer_reserve(producer, 5, &first, &E));
+    DONE(ch_producer_send(producer, "sent", 4, NULL, &E));
+    FAILS(CH_INVALID, "is over", ch_producer_commit(producer, &first, 5, NULL, &E));
+    DONE(ch_consumer_peek(consumer, &message, NULL, &E));
+    CHECK(slice_is(message, "sent"));
+    DONE(ch_producer_cancel(other, &theirs, &E));
+    ch_producer_free(producer);
+    ch_producer_free(other);
+    ch_consumer_free(consumer);
+    ch_channel_free(channel);
+    ch_channel_free(elsewhere);
+    ch_hold_free(hold);
+}
+
+TEST(channel_many_are_sent_as_far_as_there_is_room_in_time) {
+    ch_hold *hold = new_hold();
+    ch_channel *channel = new_channel(hold);
+    ch_producer *producer;
+    ch_consumer *consumer;
+    ch_bytes message = CH_BYTES_INIT;
+    ch_reservation room;
+    ch_slice messages[100];
+    size_t sent;
+    for (size_t i = 0; i < 100; i++) messages[i] = (ch_slice){"0123456789012345678901234567890123456789", 40 - i % 2};
+    DONE(ch_channel_consumer(channel, CH_JOIN_NOW, CH_LOSSLESS, 0, &consumer, &E));
+    DONE(ch_channel_producer(channel, &producer, &E));
+    ANSWERS(CH_NONE, ch_producer_send_many_timeout(producer, messages, 100, 2000000, &sent, &E));
+    CHECK(sent > 50 && sent < 100);
+    ANSWERS(CH_NONE, ch_producer_reserve_timeout(producer, 200, 2000000, &room, &E));
+    for (size_t i = 0; i < sent; i++) {
+        DONE(ch_consumer_try_recv(consumer, &message, NULL, &E));
+        CHECK(message.len == 40 - i % 2);
+    }
+    ANSWERS(CH_NONE, ch_consumer_try_recv(consumer, &message, NULL, &E));
+    DONE(ch_producer_send_many_timeout(producer, messages, 10, CH_FOREVER, &sent, &E));
+    CHECK(sent == 10);
+    ch_producer_free(producer);
+    ch_consumer_free(consumer);
+    ch_bytes_free(&message);
     ch_channel_free(channel);
     ch_hold_free(hold);
 }

@@ -44,8 +44,9 @@ static void end_of(ch_map *map, ch_position *end) {
 TEST(net_a_replica_follows_over_a_socket_and_a_pair) {
     ch_hold *hold = new_hold(), *other;
     ch_map *map = new_map(hold, "it", NULL), *copy;
-    ch_origin_options at_origin = {.secret = "a secret of bytes", .secret_len = 17};
-    ch_replica_options at_replica = {.secret = "a secret of bytes", .secret_len = 17, .changed = changed};
+    ch_origin_options at_origin = {.size = sizeof at_origin, .secret = "a secret of bytes", .secret_len = 17};
+    ch_replica_options at_replica = {
+        .size = sizeof at_replica, .secret = "a secret of bytes", .secret_len = 17, .changed = changed};
     struct heard heard = {PTHREAD_MUTEX_INITIALIZER, 0, 0, 0};
     ch_bytes address = CH_BYTES_INIT, report = CH_BYTES_INIT, mine = CH_BYTES_INIT;
     ch_origin *origin;
@@ -137,7 +138,7 @@ TEST(net_refusals) {
     ch_map *map = new_map(hold, "it", NULL);
     ch_origin *origin;
     ch_replica *replica;
-    ch_origin_options wrong = {.kind = 9};
+    ch_origin_options wrong = {.size = sizeof wrong, .kind = 9};
     uint64_t id;
     FAILS(CH_INVALID, "loop", ch_origin_start(hold, "it", &wrong, &origin, &E));
     FAILS(CH_NOT_FOUND, "none", ch_origin_start(hold, "none", NULL, &origin, &E));

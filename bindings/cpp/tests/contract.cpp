@@ -193,6 +193,33 @@ TEST_F(Ground, TypedMapsAndChannels) {
     EXPECT_THROW(consumer.recv(), ch::mismatch);
 }
 
+// A typed map over a map that is none of these types: nothing is read beyond a value's end.
+TEST_F(Ground, TypedMapsRefuseOtherLengths) {
+    struct Page {
+        char bytes[4096];
+    };
+    hold.map("fixed", ch::map_options::fixed(4, 8));
+    EXPECT_THROW((ch::typed_map<std::uint32_t, Page>(hold.open_map("fixed"))), ch::mismatch);
+    EXPECT_THROW((ch::typed_map<std::uint64_t, std::uint64_t>(hold.open_map("fixed"))), ch::mismatch);
+    ch::map general = hold.map("general");
+    ch::typed_map<std::uint32_t, Page> pages(hold.open_map("general"));
+    pages.set(1, {});
+    EXPECT_TRUE(pages.get(1));
+    std::uint32_t key = 2;
+    general.set(std::span(reinterpret_cast<const char *>(&key), sizeof key), "short");
+    EXPECT_THROW(pages.get(2), ch::mismatch);
+    EXPECT_THROW(pages.update(2, [](std::optional<Page> old) { return old; }), ch::mismatch);
+    auto walk = [&] {
+        for (auto [number, page] : pages.entries()) EXPECT_EQ(number, 1u);
+    };
+    EXPECT_THROW(walk(), ch::mismatch);
+    EXPECT_TRUE(pages.erase(2));
+    walk();
+    general.set("a key of another length", std::string(sizeof(Page), 'x'));
+    EXPECT_THROW(walk(), ch::mismatch);
+    EXPECT_EQ(general.get(std::span(reinterpret_cast<const char *>(&key), sizeof key)), std::nullopt);
+}
+
 TEST_F(Ground, QueuesMoveElements) {
     ch::queue queue = hold.queue("it", {.elements = 4, .element_bytes = 64, .queues = {"free", "full"}});
     ch::named_queue free = queue["free"], full = queue["full"];
@@ -254,6 +281,41 @@ TEST_F(Ground, ChannelsSendAndReceive) {
     producer.send("last");
     EXPECT_TRUE(lossy.recv_timeout(message, 1s)->missed > 0 && message.text() == "last");
     EXPECT_TRUE(channel.stat().consumers == 2 && channel.name() == "it");
+}
+
+TEST_F(Ground, ReservationsEndThemselvesAlone) {
+    ch::channel channel = hold.channel("it", 4096);
+    ch::consumer consumer = channel.consumer();
+    ch::producer producer = channel.producer();
+    auto filled = [&](const char *text) {
+        ch::reservation made = producer.reserve(std::strlen(text));
+        std::memcpy(made.bytes().data(), text, made.bytes().size());
+        return made;
+    };
+    auto first = std::make_unique<ch::reservation>(filled("first"));
+    ch::reservation second = filled("second");
+    EXPECT_THROW(first->commit(), ch::invalid); // Its room is the second one's.
+    EXPECT_FALSE(consumer.try_peek());
+    first.reset();
+    second.commit();
+    EXPECT_EQ(consumer.recv(), "second");
+    EXPECT_THROW(second.commit(), ch::invalid);
+    ch::reservation third = filled("third");
+    EXPECT_THROW(third.commit(6), ch::too_large); // And it is as it was.
+    third.commit(2);
+    EXPECT_EQ(consumer.recv(), "th");
+    ch::reservation stale = filled("stale");
+    producer.send("sent");
+    EXPECT_THROW(stale.commit(), ch::invalid);
+    EXPECT_EQ(consumer.recv(), "sent");
+    // Nor by the next producer, whose numbers may be the same.
+    ch::channel other = hold.channel("other", 4096);
+    ch::producer another = other.producer();
+    ch::reservation mine = producer.reserve(4), theirs = another.reserve(4);
+    std::memcpy(mine.bytes().data(), "mine", 4);
+    { ch::reservation moved = std::move(theirs); }
+    mine.commit();
+    EXPECT_EQ(consumer.recv(), "mine");
 }
 
 TEST_F(Ground, LogsAreWrittenAndCollected) {

@@ -9,7 +9,7 @@
 use crate::border::invalid;
 use commonhold::{Error, ErrorKind, Result};
 use std::ffi::{CStr, OsStr, c_char, c_void};
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -196,19 +196,19 @@ impl Name {
 pub struct Room(*mut c_void);
 
 impl Room {
-    /// The memory, which it has not to have written to before.
+    /// The memory, of which nothing has to have a value before.
     ///
     /// # Errors
     /// `Invalid` for NULL with a length.
     #[inline]
-    pub(crate) fn bytes(&mut self, len: usize) -> Result<&mut [u8]> {
+    pub(crate) fn bytes(&mut self, len: usize) -> Result<&mut [MaybeUninit<u8>]> {
         if len == 0 {
             return Ok(&mut []);
         }
         if self.0.is_null() {
             return Err(invalid(format!("room for {len} bytes at NULL")));
         }
-        // SAFETY: see the module. What is in it is only written to, as far as it may be anything.
+        // SAFETY: see the module.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.0.cast(), len.min(MOST)) })
     }
 }

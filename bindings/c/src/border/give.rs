@@ -20,6 +20,12 @@ impl<T: Copy> Give<T> {
         }
     }
 
+    /// What is there now; only if it is [`needed`](Self::needed).
+    pub(crate) fn get(&self) -> T {
+        // SAFETY: see the module; of what the header says goes in and out, the caller has set it.
+        unsafe { self.0.read() }
+    }
+
     /// Says before anything is done that the result has somewhere to go.
     ///
     /// # Errors

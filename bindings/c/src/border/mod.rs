@@ -10,7 +10,7 @@
 //! | handles | [`handle`]; such that only one thread at a time may use | [`alone`] |
 //! | bytes, names, arrays; buffers to be filled | [`bytes`] |
 //! | places for results | [`give`] |
-//! | structures that C fills in | [`take`] |
+//! | structures that C fills in, options among them | [`take`] |
 //! | file descriptors | [`fd`] |
 //! | pointers that come back in callbacks | [`user`] |
 
@@ -28,5 +28,5 @@ pub(crate) use bytes::{Buffer, In, Many, Name, OutBytes, View};
 pub(crate) use call::{Answer, ErrorOut, Said, invalid, yes};
 pub(crate) use give::Give;
 pub(crate) use handle::{Kind, NewHandle, Owned, Ref};
-pub(crate) use take::Take;
+pub(crate) use take::{Asked, GiveOptions, Take};
 pub(crate) use user::User;

@@ -121,6 +121,23 @@ export! {
         Ok(yes(true))
     }
 
+    fn ch_consumer_recv_many_timeout(
+        consumer: Ref<Alone<Consumer>>,
+        most: usize,
+        timeout_ns: u64,
+        call: EachMessage,
+        user: User,
+        count: Give<usize>,
+    ) {
+        let call = call.ok_or_else(|| invalid("the callback is NULL"))?;
+        let mut consumer = consumer.get()?.lock()?;
+        let found = consumer.recv_many_timeout(most, time(timeout_ns), |received, message| {
+            call(user, View::of(message), received.into());
+        })?;
+        count.set(found);
+        Ok(yes(found > 0))
+    }
+
     fn ch_consumer_peek(consumer: Ref<Alone<Consumer>>, message: Give<View>, received: Give<CReceived>) {
         let mut consumer = consumer.get()?.lock()?;
         shown((&message, &received), Some(consumer.peek()?))

@@ -2,17 +2,44 @@
 
 use crate::basics::time;
 use crate::border::call::export;
-use crate::border::{Alone, Answer, Give, In, Many, NewHandle, Owned, Ref, View, invalid, yes};
+use crate::border::take::Plain;
+use crate::border::{
+    Alone, Answer, Give, In, Many, NewHandle, Owned, Ref, Take, View, invalid, yes,
+};
 use crate::channel::{CPeer, wait};
-use commonhold::{Channel, Producer, Result};
+use commonhold::{Channel, Error, Producer, Reservation, Result};
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// `ch_producer`.
 pub struct Sending {
     producer: Producer,
-    /// So many bytes are reserved. The room is the same when it is asked for again, because nothing was sent since.
-    reserved: Option<usize>,
+    /// What is reserved. The room is the same when it is asked for again, because nothing was sent since.
+    reserved: Option<Reserved>,
 }
+
+/// So many bytes, by the reservation of this number.
+#[derive(Clone, Copy)]
+struct Reserved {
+    len: usize,
+    number: u64,
+}
+
+/// `ch_reservation`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct CReservation {
+    room: *mut c_void,
+    len: usize,
+    number: u64,
+}
+
+impl Plain for CReservation {
+    const ZERO: CReservation = CReservation { room: std::ptr::null_mut(), len: 0, number: 0 };
+}
+
+/// Numbers of reservations, of all producers: one is never another's.
+static NEXT: AtomicU64 = AtomicU64::new(1);
 
 crate::border::handle::kinds! {
     Alone<Sending> = b"ch-produ", "producer";
@@ -25,13 +52,58 @@ fn sent(sequence: &Give<u64>, number: Option<u64>) -> Answer {
     Ok(yes(number.is_some()))
 }
 
-/// What is reserved.
-fn reserved(sending: &mut Sending) -> Result<usize> {
-    sending.reserved.take().ok_or_else(|| {
-        invalid(
-            "nothing is reserved: it was committed or cancelled, or something else was sent since",
-        )
-    })
+/// Sends many, and gives how many were sent, also after an error.
+fn many(
+    producer: &mut Producer,
+    sent: &Give<usize>,
+    send: impl FnOnce(&mut Producer) -> Result<u64>,
+) -> Result<u64> {
+    let first = producer.sequence();
+    let result = send(producer);
+    sent.set((producer.sequence() - first) as usize);
+    result
+}
+
+impl Sending {
+    /// The producer, to send something: what was reserved is over.
+    #[inline]
+    fn producer(&mut self) -> &mut Producer {
+        self.reserved = None;
+        &mut self.producer
+    }
+
+    /// Makes room, for a reservation of its own.
+    fn reserve(
+        &mut self,
+        len: usize,
+        place: impl FnOnce(&mut Producer) -> Result<Option<Reservation<'_>>>,
+    ) -> Result<Option<CReservation>> {
+        let Some(mut made) = place(self.producer())? else { return Ok(None) };
+        let room = made.as_mut_ptr().cast();
+        // Relaxed: only that no two are the same.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.reserved = Some(Reserved { len, number });
+        Ok(Some(CReservation { room, len, number }))
+    }
+
+    /// What this reservation has reserved.
+    fn reserved(&self, reservation: &Take<CReservation>) -> Result<Reserved> {
+        let CReservation { number, .. } = reservation.needed("reservation")?;
+        self.reserved.filter(|reserved| reserved.number == number).ok_or_else(over)
+    }
+}
+
+#[cold]
+fn over() -> Error {
+    invalid(
+        "the reservation is over, or another producer's: it was committed or cancelled, or something else was reserved or sent since",
+    )
+}
+
+/// Gives a reservation, if there is one.
+fn give(out: &Give<CReservation>, made: Option<CReservation>) -> Answer {
+    out.set(made.unwrap_or(CReservation::ZERO));
+    Ok(yes(made.is_some()))
 }
 
 export! {
@@ -48,14 +120,12 @@ export! {
 
     fn ch_producer_send(producer: Ref<Alone<Sending>>, message: In, len: usize, sequence: Give<u64>) {
         let mut sending = producer.get()?.lock()?;
-        sending.reserved = None;
-        sent(&sequence, Some(sending.producer.send(message.bytes(len)?)?))
+        sent(&sequence, Some(sending.producer().send(message.bytes(len)?)?))
     }
 
     fn ch_producer_try_send(producer: Ref<Alone<Sending>>, message: In, len: usize, sequence: Give<u64>) {
         let mut sending = producer.get()?.lock()?;
-        sending.reserved = None;
-        sent(&sequence, sending.producer.try_send(message.bytes(len)?)?)
+        sent(&sequence, sending.producer().try_send(message.bytes(len)?)?)
     }
 
     fn ch_producer_send_timeout(
@@ -66,8 +136,7 @@ export! {
         sequence: Give<u64>,
     ) {
         let mut sending = producer.get()?.lock()?;
-        sending.reserved = None;
-        sent(&sequence, sending.producer.send_timeout(message.bytes(len)?, time(timeout_ns))?)
+        sent(&sequence, sending.producer().send_timeout(message.bytes(len)?, time(timeout_ns))?)
     }
 
     fn ch_producer_send_many(
@@ -77,44 +146,67 @@ export! {
         sent: Give<usize>,
     ) {
         let mut sending = producer.get()?.lock()?;
-        sending.reserved = None;
-        let messages = messages.slices(count)?;
-        let first = sending.producer.sequence();
-        let result = sending.producer.send_many(messages);
-        sent.set((sending.producer.sequence() - first) as usize);
-        result.map(|_| yes(true))
-    }
-
-    fn ch_producer_reserve(producer: Ref<Alone<Sending>>, len: usize, room: Give<*mut c_void>) {
-        room.needed("room")?;
-        let mut sending = producer.get()?.lock()?;
-        sending.reserved = None;
-        room.set(sending.producer.reserve(len)?.as_mut_ptr().cast());
-        sending.reserved = Some(len);
+        many(sending.producer(), &sent, |producer| producer.send_many(messages.slices(count)?))?;
         Ok(yes(true))
     }
 
-    fn ch_producer_try_reserve(producer: Ref<Alone<Sending>>, len: usize, room: Give<*mut c_void>) {
-        room.needed("room")?;
+    fn ch_producer_send_many_timeout(
+        producer: Ref<Alone<Sending>>,
+        messages: Many<View>,
+        count: usize,
+        timeout_ns: u64,
+        sent: Give<usize>,
+    ) {
         let mut sending = producer.get()?.lock()?;
+        let done = many(sending.producer(), &sent, |producer| {
+            producer.send_many_timeout(messages.slices(count)?, time(timeout_ns))
+        })?;
+        Ok(yes(done == count as u64))
+    }
+
+    fn ch_producer_reserve(producer: Ref<Alone<Sending>>, len: usize, reservation: Give<CReservation>) {
+        reservation.needed("reservation")?;
+        let mut sending = producer.get()?.lock()?;
+        give(&reservation, sending.reserve(len, |producer| producer.reserve(len).map(Some))?)
+    }
+
+    fn ch_producer_try_reserve(producer: Ref<Alone<Sending>>, len: usize, reservation: Give<CReservation>) {
+        reservation.needed("reservation")?;
+        let mut sending = producer.get()?.lock()?;
+        give(&reservation, sending.reserve(len, |producer| producer.try_reserve(len))?)
+    }
+
+    fn ch_producer_reserve_timeout(
+        producer: Ref<Alone<Sending>>,
+        len: usize,
+        timeout_ns: u64,
+        reservation: Give<CReservation>,
+    ) {
+        reservation.needed("reservation")?;
+        let mut sending = producer.get()?.lock()?;
+        let timeout = time(timeout_ns);
+        give(&reservation, sending.reserve(len, |producer| producer.reserve_timeout(len, timeout))?)
+    }
+
+    fn ch_producer_commit(
+        producer: Ref<Alone<Sending>>,
+        reservation: Take<CReservation>,
+        len: usize,
+        sequence: Give<u64>,
+    ) {
+        let mut sending = producer.get()?.lock()?;
+        let Reserved { len: most, .. } = sending.reserved(&reservation)?;
+        let room = sending.producer.try_reserve(most)?;
+        let number = room.ok_or_else(|| invalid("what was reserved is gone"))?.commit_first(len)?;
         sending.reserved = None;
-        let Some(mut reservation) = sending.producer.try_reserve(len)? else { return Ok(yes(false)) };
-        room.set(reservation.as_mut_ptr().cast());
-        sending.reserved = Some(len);
+        sent(&sequence, Some(number))
+    }
+
+    fn ch_producer_cancel(producer: Ref<Alone<Sending>>, reservation: Take<CReservation>) {
+        let mut sending = producer.get()?.lock()?;
+        sending.reserved(&reservation)?;
+        sending.reserved = None;
         Ok(yes(true))
-    }
-
-    fn ch_producer_commit(producer: Ref<Alone<Sending>>, len: usize, sequence: Give<u64>) {
-        let mut sending = producer.get()?.lock()?;
-        let most = reserved(&mut sending)?;
-        let reservation = sending.producer.try_reserve(most)?;
-        let reservation = reservation.ok_or_else(|| invalid("what was reserved is gone"))?;
-        sent(&sequence, Some(reservation.commit_first(len)?))
-    }
-
-    fn ch_producer_cancel(producer: Ref<Alone<Sending>>) {
-        let mut sending = producer.get()?.lock()?;
-        Ok(yes(sending.reserved.take().is_some()))
     }
 
     fn ch_producer_sequence(producer: Ref<Alone<Sending>>, sequence: Give<u64>) {

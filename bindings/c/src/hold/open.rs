@@ -2,8 +2,8 @@
 
 use crate::basics::{json, time};
 use crate::border::call::export;
-use crate::border::take::Plain;
-use crate::border::{Answer, Name, NewHandle, OutBytes, Owned, Ref, Take, yes};
+use crate::border::take::{Growing, Plain};
+use crate::border::{Answer, Asked, Name, NewHandle, OutBytes, Owned, Ref, yes};
 use commonhold::{Hold, HoldOptions};
 use std::path::Path;
 
@@ -11,23 +11,36 @@ use std::path::Path;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Options {
+    _size: usize,
     max_bytes: u64,
     lock_timeout_ns: u64,
     directory: Name,
     mode: u32,
     read_only: u32,
     delete_on_last_exit: u32,
+    /// A place for members to come.
+    reserved: u32,
 }
 
 impl Plain for Options {
     const ZERO: Options = Options {
+        _size: 0,
         max_bytes: 0,
         lock_timeout_ns: 0,
         directory: Name::NULL,
         mode: 0,
         read_only: 0,
         delete_on_last_exit: 0,
+        reserved: 0,
     };
+}
+
+impl Growing for Options {
+    const INIT: &'static str = "CH_HOLD_OPTIONS_INIT";
+
+    fn reserved(&self) -> u32 {
+        self.reserved
+    }
 }
 
 impl Options {
@@ -53,7 +66,7 @@ impl Options {
 
 /// Opens in one of the three ways.
 fn begin(
-    (name, options, hold): (Name, Take<Options>, NewHandle<Hold>),
+    (name, options, hold): (Name, Asked<Options>, NewHandle<Hold>),
     how: impl FnOnce(&HoldOptions, &Path) -> commonhold::Result<Hold>,
 ) -> Answer {
     let place = hold.ready()?;
@@ -63,15 +76,15 @@ fn begin(
 }
 
 export! {
-    fn ch_hold_open(name: Name, options: Take<Options>, hold: NewHandle<Hold>) {
+    fn ch_hold_open(name: Name, options: Asked<Options>, hold: NewHandle<Hold>) {
         begin((name, options, hold), |options, name| options.open(name))
     }
 
-    fn ch_hold_create(name: Name, options: Take<Options>, hold: NewHandle<Hold>) {
+    fn ch_hold_create(name: Name, options: Asked<Options>, hold: NewHandle<Hold>) {
         begin((name, options, hold), |options, name| options.create(name))
     }
 
-    fn ch_hold_open_or_create(name: Name, options: Take<Options>, hold: NewHandle<Hold>) {
+    fn ch_hold_open_or_create(name: Name, options: Asked<Options>, hold: NewHandle<Hold>) {
         begin((name, options, hold), |options, name| options.open_or_create(name))
     }
 

@@ -2,9 +2,9 @@
 
 use crate::border::call::export;
 use crate::border::fd;
-use crate::border::take::Plain;
+use crate::border::take::{Growing, Plain};
 use crate::border::{
-    Alone, Buffer, Give, Name, NewHandle, OutBytes, Owned, Ref, Take, User, View, invalid, yes,
+    Alone, Asked, Buffer, Give, Name, NewHandle, OutBytes, Owned, Ref, User, View, invalid, yes,
 };
 use crate::log::level;
 use crate::log::read::Line;
@@ -27,14 +27,32 @@ pub type Stop = Option<extern "C" fn(User) -> c_int>;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Options {
+    _size: usize,
     hold_back_ns: u64,
     format: Format,
     user: User,
     level: u32,
+    /// A place for members to come.
+    reserved: u32,
 }
 
 impl Plain for Options {
-    const ZERO: Options = Options { hold_back_ns: 0, format: None, user: User::NONE, level: 0 };
+    const ZERO: Options = Options {
+        _size: 0,
+        hold_back_ns: 0,
+        format: None,
+        user: User::NONE,
+        level: 0,
+        reserved: 0,
+    };
+}
+
+impl Growing for Options {
+    const INIT: &'static str = "CH_COLLECTOR_OPTIONS_INIT";
+
+    fn reserved(&self) -> u32 {
+        self.reserved
+    }
 }
 
 /// `ch_round`.
@@ -100,7 +118,7 @@ fn formatted(
     }
 }
 
-fn begin(log: &Ref<Log>, options: &Take<Options>, target: Target) -> Result<Alone<Collecting>> {
+fn begin(log: &Ref<Log>, options: &Asked<Options>, target: Target) -> Result<Alone<Collecting>> {
     let options = options.or_defaults()?;
     let mut collector = log.get()?.collector()?;
     if options.hold_back_ns != 0 {
@@ -118,7 +136,7 @@ fn begin(log: &Ref<Log>, options: &Take<Options>, target: Target) -> Result<Alon
 export! {
     fn ch_log_collect_to_file(
         log: Ref<Log>,
-        options: Take<Options>,
+        options: Asked<Options>,
         path: Name,
         max_bytes: u64,
         keep: u32,
@@ -132,7 +150,7 @@ export! {
 
     fn ch_log_collect_to_fd(
         log: Ref<Log>,
-        options: Take<Options>,
+        options: Asked<Options>,
         descriptor: c_int,
         collector: NewHandle<Alone<Collecting>>,
     ) {
@@ -144,7 +162,7 @@ export! {
 
     fn ch_log_collect_to(
         log: Ref<Log>,
-        options: Take<Options>,
+        options: Asked<Options>,
         call: WriteText,
         user: User,
         collector: NewHandle<Alone<Collecting>>,

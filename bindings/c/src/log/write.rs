@@ -2,8 +2,8 @@
 
 use crate::basics::json;
 use crate::border::call::export;
-use crate::border::take::Plain;
-use crate::border::{Give, In, Name, NewHandle, OutBytes, Owned, Ref, Take, View, invalid, yes};
+use crate::border::take::{Growing, Plain};
+use crate::border::{Asked, Give, In, Name, NewHandle, OutBytes, Owned, Ref, View, invalid, yes};
 use crate::log::level;
 use commonhold::{Hold, Log, LogOptions, Overflow, Result, Written};
 
@@ -11,6 +11,7 @@ use commonhold::{Hold, Log, LogOptions, Overflow, Result, Written};
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Options {
+    _size: usize,
     ring_bytes: u64,
     rings: u32,
     overflow: u32,
@@ -19,7 +20,12 @@ pub struct Options {
 }
 
 impl Plain for Options {
-    const ZERO: Options = Options { ring_bytes: 0, rings: 0, overflow: 0, level: 0, direct: 0 };
+    const ZERO: Options =
+        Options { _size: 0, ring_bytes: 0, rings: 0, overflow: 0, level: 0, direct: 0 };
+}
+
+impl Growing for Options {
+    const INIT: &'static str = "CH_LOG_OPTIONS_INIT";
 }
 
 impl Options {
@@ -64,7 +70,7 @@ crate::border::handle::kinds! {
 }
 
 export! {
-    fn ch_hold_log(hold: Ref<Hold>, name: Name, options: Take<Options>, log: NewHandle<Log>) {
+    fn ch_hold_log(hold: Ref<Hold>, name: Name, options: Asked<Options>, log: NewHandle<Log>) {
         let place = log.ready()?;
         let options = options.or_defaults()?.build()?;
         place.put(hold.get()?.log(name.text("the log's name")?, options)?);

@@ -2,8 +2,10 @@
 
 use crate::basics::{Position, json, time};
 use crate::border::call::export;
-use crate::border::take::Plain;
-use crate::border::{Give, Name, NewHandle, OutBytes, Owned, Ref, Take, View, invalid, yes};
+use crate::border::take::{Growing, Plain};
+use crate::border::{
+    Asked, Give, GiveOptions, Name, NewHandle, OutBytes, Owned, Ref, View, invalid, yes,
+};
 use commonhold::{Hold, Map, MapMode, MapOptions, Result};
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use std::time::Duration;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Options {
+    _size: usize,
     mode: u32,
     key_bytes: u32,
     value_bytes: u32,
@@ -22,6 +25,7 @@ pub struct Options {
 
 impl Plain for Options {
     const ZERO: Options = Options {
+        _size: 0,
         mode: 0,
         key_bytes: 0,
         value_bytes: 0,
@@ -30,6 +34,10 @@ impl Plain for Options {
         max_entries: 0,
         ttl_ms: 0,
     };
+}
+
+impl Growing for Options {
+    const INIT: &'static str = "CH_MAP_OPTIONS_INIT";
 }
 
 impl Options {
@@ -79,7 +87,7 @@ pub struct Stat {
 }
 
 export! {
-    fn ch_hold_map(hold: Ref<Hold>, name: Name, options: Take<Options>, map: NewHandle<Map>) {
+    fn ch_hold_map(hold: Ref<Hold>, name: Name, options: Asked<Options>, map: NewHandle<Map>) {
         let place = map.ready()?;
         let options = options.or_defaults()?.build()?;
         place.put(hold.get()?.map(name.text("the map's name")?, options)?);
@@ -102,9 +110,9 @@ export! {
         Ok(yes(true))
     }
 
-    fn ch_map_get_options(map: Ref<Map>, out: Give<Options>) {
-        out.needed("options")?;
-        out.set(Options::of(map.get()?.options()));
+    fn ch_map_get_options(map: Ref<Map>, out: GiveOptions<Options>) {
+        out.needed()?;
+        out.set(Options::of(map.get()?.options()))?;
         Ok(yes(true))
     }
 

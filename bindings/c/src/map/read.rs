@@ -18,7 +18,7 @@ export! {
     fn ch_map_get_into(map: Ref<Map>, key: In, key_len: usize, room: Room, room_len: usize, value_len: Give<usize>) {
         let mut room = room;
         let (map, key) = (map.get()?, key.bytes(key_len)?);
-        let found = map.get_to(key, room.bytes(room_len)?)?;
+        let found = map.get_to_uninit(key, room.bytes(room_len)?)?;
         value_len.set(found.unwrap_or(0));
         Ok(yes(found.is_some()))
     }

@@ -32,6 +32,17 @@ export! {
         Ok(yes(true))
     }
 
+    fn ch_map_set_many_from(map: Ref<Map>, keys: Many<View>, values: Many<View>, count: usize, done: Give<usize>) {
+        done.needed("count of those that are set")?;
+        let (keys, values) = (keys.slices(count)?, values.slices(count)?);
+        let pairs: Vec<_> = keys.iter().copied().zip(values.iter().copied()).collect();
+        let mut set = done.get();
+        let result = map.get()?.set_many_from(&pairs, &mut set);
+        done.set(set);
+        result?;
+        Ok(yes(true))
+    }
+
     fn ch_map_add(map: Ref<Map>, key: In, key_len: usize, value: In, value_len: usize, uid: Give<u32>) {
         let done = map.get()?.add(key.bytes(key_len)?, value.bytes(value_len)?)?;
         uid.set(done.map_or(0, |uid| uid.0));

@@ -2,8 +2,8 @@
 
 use crate::basics::json;
 use crate::border::call::export;
-use crate::border::take::Plain;
-use crate::border::{Name, NewHandle, OutBytes, Owned, Ref, Take, invalid, yes};
+use crate::border::take::{Growing, Plain};
+use crate::border::{Asked, Name, NewHandle, OutBytes, Owned, Ref, invalid, yes};
 use crate::net::Native;
 use commonhold::{Hold, Result};
 use commonhold_net::journal::{self, Journal, JournalOptions, SyncPolicy};
@@ -13,6 +13,7 @@ use std::time::Duration;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Options {
+    _size: usize,
     stream_bytes: u64,
     compact_bytes: u64,
     every_ms: u64,
@@ -22,7 +23,11 @@ pub struct Options {
 
 impl Plain for Options {
     const ZERO: Options =
-        Options { stream_bytes: 0, compact_bytes: 0, every_ms: 0, sync: 0, replace: 0 };
+        Options { _size: 0, stream_bytes: 0, compact_bytes: 0, every_ms: 0, sync: 0, replace: 0 };
+}
+
+impl Growing for Options {
+    const INIT: &'static str = "CH_JOURNAL_OPTIONS_INIT";
 }
 
 impl Options {
@@ -53,7 +58,7 @@ export! {
         hold: Ref<Hold>,
         map: Name,
         file: Name,
-        options: Take<Options>,
+        options: Asked<Options>,
         journal: NewHandle<Native<Journal>>,
     ) {
         let place = journal.ready()?;

@@ -3,9 +3,9 @@
 use crate::basics::{json, time};
 use crate::border::call::export;
 use crate::border::fd;
-use crate::border::take::Plain;
+use crate::border::take::{Growing, Plain};
 use crate::border::{
-    Give, In, Many, Name, NewHandle, OutBytes, Owned, Ref, Take, User, invalid, yes,
+    Asked, Give, In, Many, Name, NewHandle, OutBytes, Owned, Ref, User, invalid, yes,
 };
 use crate::net::Native;
 use commonhold::{Hold, Result};
@@ -22,6 +22,7 @@ pub type Notice = Option<extern "C" fn(User, *const c_char)>;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Options {
+    _size: usize,
     stream_bytes: u64,
     watermark: u64,
     delay_ns: u64,
@@ -35,10 +36,13 @@ pub struct Options {
     io_threads: u32,
     kind: u32,
     explicit_transmission: u32,
+    /// A place for members to come.
+    reserved: u32,
 }
 
 impl Plain for Options {
     const ZERO: Options = Options {
+        _size: 0,
         stream_bytes: 0,
         watermark: 0,
         delay_ns: 0,
@@ -52,7 +56,16 @@ impl Plain for Options {
         io_threads: 0,
         kind: 0,
         explicit_transmission: 0,
+        reserved: 0,
     };
+}
+
+impl Growing for Options {
+    const INIT: &'static str = "CH_ORIGIN_OPTIONS_INIT";
+
+    fn reserved(&self) -> u32 {
+        self.reserved
+    }
 }
 
 /// A secret, if there is one.
@@ -110,7 +123,7 @@ crate::border::handle::kinds! {
 }
 
 export! {
-    fn ch_origin_start(hold: Ref<Hold>, map: Name, options: Take<Options>, origin: NewHandle<Native<Origin>>) {
+    fn ch_origin_start(hold: Ref<Hold>, map: Name, options: Asked<Options>, origin: NewHandle<Native<Origin>>) {
         let place = origin.ready()?;
         let options = options.or_defaults()?.build()?;
         place.put(Native::new(Origin::start(hold.get()?, map.text("the map's name")?, options)?));

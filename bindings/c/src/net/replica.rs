@@ -3,8 +3,8 @@
 use crate::basics::{Position, json, time};
 use crate::border::call::export;
 use crate::border::fd;
-use crate::border::take::Plain;
-use crate::border::{Give, In, Name, NewHandle, OutBytes, Owned, Ref, Take, User, yes};
+use crate::border::take::{Growing, Plain};
+use crate::border::{Asked, Give, In, Name, NewHandle, OutBytes, Owned, Ref, Take, User, yes};
 use crate::map::follow::Change;
 use crate::net::Native;
 use crate::net::origin::{address, secret, tell};
@@ -17,6 +17,7 @@ use std::time::Duration;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Options {
+    _size: usize,
     secret: In,
     secret_len: usize,
     first_pause_ns: u64,
@@ -29,6 +30,7 @@ pub struct Options {
 
 impl Plain for Options {
     const ZERO: Options = Options {
+        _size: 0,
         secret: In::NULL,
         secret_len: 0,
         first_pause_ns: 0,
@@ -38,6 +40,10 @@ impl Plain for Options {
         lost: None,
         user: User::NONE,
     };
+}
+
+impl Growing for Options {
+    const INIT: &'static str = "CH_REPLICA_OPTIONS_INIT";
 }
 
 impl Options {
@@ -112,7 +118,7 @@ export! {
         hold: Ref<Hold>,
         map: Name,
         origin: Name,
-        options: Take<Options>,
+        options: Asked<Options>,
         replica: NewHandle<Native<Replica>>,
     ) {
         let place = replica.ready()?;
@@ -127,7 +133,7 @@ export! {
         hold: Ref<Hold>,
         map: Name,
         socket: c_int,
-        options: Take<Options>,
+        options: Asked<Options>,
         replica: NewHandle<Native<Replica>>,
     ) {
         let place = replica.ready()?;
@@ -184,7 +190,7 @@ export! {
         hold: Ref<Hold>,
         map: Name,
         origin: Name,
-        options: Take<Options>,
+        options: Asked<Options>,
         timeout_ns: u64,
         report: OutBytes,
     ) {

@@ -22,28 +22,30 @@ struct policy {
     static policy patient(std::chrono::nanoseconds time) { return {CH_PATIENT, time}; }
 };
 
-// A message that is written where it lies. Sent by commit(); destroyed without that, nothing is sent.
+// A message that is written where it lies. Sent by commit(); destroyed without that, nothing is sent. It is over when something else is
+// reserved or sent: then commit() throws invalid, and its end ends nothing of another's. Must not outlive its producer.
 class reservation {
 public:
-    reservation(ch_producer *producer, std::span<std::byte> room) noexcept : producer_(producer), room_(room) {}
-    reservation(reservation &&other) noexcept
-        : producer_(std::exchange(other.producer_, nullptr)), room_(other.room_) {}
+    reservation(ch_producer *producer, ch_reservation raw) noexcept : producer_(producer), raw_(raw) {}
+    reservation(reservation &&other) noexcept : producer_(std::exchange(other.producer_, nullptr)), raw_(other.raw_) {}
     reservation &operator=(reservation &&) = delete;
     ~reservation() {
-        if (producer_) ch_producer_cancel(producer_, nullptr);
+        if (producer_) ch_producer_cancel(producer_, &raw_, nullptr);
     }
-    std::span<std::byte> bytes() const noexcept { return room_; }
-    // Sends it, or only its first `len` bytes; gives its number.
-    std::uint64_t commit() { return commit(room_.size()); }
+    std::span<std::byte> bytes() const noexcept { return {static_cast<std::byte *>(raw_.room), raw_.len}; }
+    // Sends it, or only its first `len` bytes; gives its number. After an error it is as before.
+    std::uint64_t commit() { return commit(raw_.len); }
     std::uint64_t commit(std::size_t len) {
         std::uint64_t sequence;
-        detail::call(ch_producer_commit, std::exchange(producer_, nullptr), len, &sequence);
+        if (!producer_) detail::fail(CH_INVALID, "the reservation is over: it was committed or moved away before");
+        detail::call(ch_producer_commit, producer_, &raw_, len, &sequence);
+        producer_ = nullptr;
         return sequence;
     }
 
 private:
     ch_producer *producer_;
-    std::span<std::byte> room_;
+    ch_reservation raw_;
 };
 
 // The one who sends. For one thread at a time.
@@ -81,15 +83,33 @@ public:
         detail::call(ch_producer_send_many, get(), slices.data(), slices.size(), &sent);
         return sent;
     }
+    // The same within a time; fewer than there are: the time ran out.
+    template <std::ranges::input_range Messages, class Rep, class Period>
+    std::size_t send_many_timeout(Messages &&messages, std::chrono::duration<Rep, Period> timeout) {
+        detail::slicer<Messages> slicer;
+        std::vector<ch_slice> slices;
+        for (auto &&message : messages) slices.push_back(slicer.template slice<decltype(message)>(message));
+        std::size_t sent;
+        detail::call(ch_producer_send_many_timeout, get(), slices.data(), slices.size(), detail::nanoseconds(timeout),
+                     &sent);
+        return sent;
+    }
     reservation reserve(std::size_t len) {
-        void *room;
-        detail::call(ch_producer_reserve, get(), len, &room);
-        return reservation(get(), {static_cast<std::byte *>(room), len});
+        ch_reservation made;
+        detail::call(ch_producer_reserve, get(), len, &made);
+        return reservation(get(), made);
     }
     std::optional<reservation> try_reserve(std::size_t len) {
-        void *room;
-        if (!detail::call(ch_producer_try_reserve, get(), len, &room)) return std::nullopt;
-        return reservation(get(), {static_cast<std::byte *>(room), len});
+        ch_reservation made;
+        if (!detail::call(ch_producer_try_reserve, get(), len, &made)) return std::nullopt;
+        return reservation(get(), made);
+    }
+    template <class Rep, class Period>
+    std::optional<reservation> reserve_timeout(std::size_t len, std::chrono::duration<Rep, Period> timeout) {
+        ch_reservation made;
+        if (!detail::call(ch_producer_reserve_timeout, get(), len, detail::nanoseconds(timeout), &made))
+            return std::nullopt;
+        return reservation(get(), made);
     }
     std::uint64_t sequence() const {
         std::uint64_t sequence;
@@ -157,6 +177,11 @@ public:
     // throws comes out, when all that were to be given were passed over.
     template <class Callback>
     std::size_t recv_many(std::size_t most, Callback &&callback) {
+        return recv_many_timeout(most, std::chrono::nanoseconds::max(), std::forward<Callback>(callback));
+    }
+    // 0: none in time.
+    template <class Rep, class Period, class Callback>
+    std::size_t recv_many_timeout(std::size_t most, std::chrono::duration<Rep, Period> timeout, Callback &&callback) {
         struct context {
             Callback &callback;
             detail::caught caught;
@@ -167,7 +192,8 @@ public:
             if (!it->over) it->over = it->caught.keep(true, [&] { return it->callback(as_text(message), received), false; });
         };
         std::size_t count;
-        context.caught.call(ch_consumer_recv_many, get(), most, each, &context, &count);
+        context.caught.call(ch_consumer_recv_many_timeout, get(), most, detail::nanoseconds(timeout), each, &context,
+                            &count);
         return count;
     }
     // Shows the next message where it lies, until advance(). Lossless consumers only.
@@ -179,6 +205,13 @@ public:
     std::optional<std::span<const std::byte>> try_peek() {
         ch_slice message;
         if (!detail::call(ch_consumer_try_peek, get(), &message, nullptr)) return std::nullopt;
+        return as_bytes(as_text(message));
+    }
+    template <class Rep, class Period>
+    std::optional<std::span<const std::byte>> peek_timeout(std::chrono::duration<Rep, Period> timeout) {
+        ch_slice message;
+        if (!detail::call(ch_consumer_peek_timeout, get(), detail::nanoseconds(timeout), &message, nullptr))
+            return std::nullopt;
         return as_bytes(as_text(message));
     }
     bool advance() { return detail::call(ch_consumer_advance, get()); }

@@ -81,7 +81,7 @@ public:
         detail::call(ch_hold_open_map, get(), detail::name(name), &found);
         return commonhold::map(found);
     }
-    // A fixed-length map of these types.
+    // A fixed-length map of these types; see typed_map for others.
     template <plain_key Key, plain Value>
     typed_map<Key, Value> map_of(std::string_view name) const {
         return typed_map<Key, Value>(map(name, map_options::fixed(sizeof(Key), sizeof(Value))));
@@ -91,8 +91,12 @@ public:
         detail::name orphans(options.orphans);
         std::vector<detail::name> names(options.queues.begin(), options.queues.end());
         std::vector<const char *> texts(names.begin(), names.end());
-        ch_queue_options raw{options.elements, options.element_bytes, texts.data(), texts.size(),
-                             options.orphans.empty() ? nullptr : static_cast<const char *>(orphans)};
+        ch_queue_options raw = CH_QUEUE_OPTIONS_INIT;
+        raw.elements = options.elements;
+        raw.element_bytes = options.element_bytes;
+        raw.queues = texts.data();
+        raw.queue_count = texts.size();
+        raw.orphans = options.orphans.empty() ? nullptr : static_cast<const char *>(orphans);
         ch_queue *found;
         detail::call(ch_hold_queue, get(), detail::name(name), &raw, &found);
         return commonhold::queue(found);
@@ -115,8 +119,12 @@ public:
     }
 
     commonhold::log log(std::string_view name, const log_options &options = {}) const {
-        ch_log_options raw{options.ring_bytes, options.rings, options.overwrite, std::uint32_t(options.least),
-                           options.direct};
+        ch_log_options raw = CH_LOG_OPTIONS_INIT;
+        raw.ring_bytes = options.ring_bytes;
+        raw.rings = options.rings;
+        raw.overflow = options.overwrite;
+        raw.level = std::uint32_t(options.least);
+        raw.direct = options.direct;
         ch_log *found;
         detail::call(ch_hold_log, get(), detail::name(name), &raw, &found);
         return commonhold::log(found);
@@ -207,7 +215,7 @@ private:
     template <class Function>
     static hold begin(Function function, std::string_view name, const hold_options &options) {
         detail::name directory(options.directory.value_or(""));
-        ch_hold_options raw{};
+        ch_hold_options raw = CH_HOLD_OPTIONS_INIT;
         raw.max_bytes = options.max_bytes;
         if (options.lock_timeout) raw.lock_timeout_ns = detail::nanoseconds(*options.lock_timeout);
         if (options.directory) raw.directory = directory;

@@ -39,8 +39,15 @@ struct map_options {
         return options;
     }
     ch_map_options raw() const noexcept {
-        return {std::uint32_t(mode), key_bytes, value_bytes, value_room, max_bytes, max_entries,
-                detail::milliseconds(ttl)};
+        ch_map_options raw = CH_MAP_OPTIONS_INIT;
+        raw.mode = std::uint32_t(mode);
+        raw.key_bytes = key_bytes;
+        raw.value_bytes = value_bytes;
+        raw.value_room = value_room;
+        raw.max_bytes = max_bytes;
+        raw.max_entries = max_entries;
+        raw.ttl_ms = detail::milliseconds(ttl);
+        return raw;
     }
 };
 
@@ -84,7 +91,7 @@ public:
         return as_text(name);
     }
     ch_map_options options() const {
-        ch_map_options options;
+        ch_map_options options = CH_MAP_OPTIONS_INIT;
         detail::call(ch_map_get_options, get(), &options);
         return options;
     }
@@ -117,7 +124,8 @@ public:
         detail::slicer<Keys> slicer;
         out.keys_.clear();
         for (auto &&key : keys) out.keys_.push_back(slicer.template slice<decltype(key)>(key));
-        out.found_.resize(out.keys_.size());
+        // After an error nothing is present: what was there before is no longer valid.
+        out.found_.assign(out.keys_.size(), ch_slice{nullptr, 0});
         std::size_t present;
         detail::call(ch_map_get_many, get(), out.keys_.data(), out.keys_.size(), out.raw_.get(), out.found_.data(),
                      &present);

@@ -30,7 +30,7 @@ public:
         return *this;
     }
     ~element() {
-        if (queue_) ch_queue_let_go(queue_, &raw_, nullptr);
+        if (queue_) ch_queue_abandon(queue_, &raw_);
     }
     // Its bytes, where they lie.
     std::span<std::byte> bytes() const noexcept { return {static_cast<std::byte *>(raw_.data), raw_.len}; }
@@ -69,7 +69,7 @@ public:
         return *this;
     }
     ~batch() {
-        for (const ch_element &one : raw_) ch_queue_let_go(queue_, &one, nullptr);
+        for (const ch_element &one : raw_) ch_queue_abandon(queue_, &one);
     }
     std::size_t size() const noexcept { return raw_.size(); }
     bool empty() const noexcept { return raw_.empty(); }

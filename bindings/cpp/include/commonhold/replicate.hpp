@@ -27,13 +27,13 @@ class origin {
 public:
     origin(const hold &hold, std::string_view map, origin_options options = {})
         : options_(std::make_unique<origin_options>(std::move(options))) {
-        ch_origin_options raw{};
+        ch_origin_options raw = CH_ORIGIN_OPTIONS_INIT;
         raw.stream_bytes = options_->stream_bytes;
         raw.watermark = options_->watermark;
         raw.delay_ns = detail::nanoseconds(options_->delay);
         raw.secret = options_->secret.data();
         raw.secret_len = options_->secret.size();
-        if (options_->notice) raw.notice = [](void *user, const char *text) {
+        if (options_->notice) raw.notice = [](void *user, const char *text) noexcept {
             static_cast<origin_options *>(user)->notice(text);
         };
         raw.user = options_.get();
@@ -160,18 +160,18 @@ private:
     explicit replica(replica_options options) : options_(std::make_unique<replica_options>(std::move(options))) {}
 
     ch_replica_options raw_options() const {
-        ch_replica_options raw{};
+        ch_replica_options raw = CH_REPLICA_OPTIONS_INIT;
         raw.secret = options_->secret.data();
         raw.secret_len = options_->secret.size();
         raw.first_pause_ns = detail::nanoseconds(options_->first_pause);
         raw.longest_pause_ns = detail::nanoseconds(options_->longest_pause);
-        if (options_->changed) raw.changed = [](void *user, const ch_change *found) {
+        if (options_->changed) raw.changed = [](void *user, const ch_change *found) noexcept {
             static_cast<replica_options *>(user)->changed(change::of(*found));
         };
-        if (options_->ready) raw.ready = [](void *user, ch_position position) {
+        if (options_->ready) raw.ready = [](void *user, ch_position position) noexcept {
             static_cast<replica_options *>(user)->ready(position);
         };
-        if (options_->lost) raw.lost = [](void *user, const char *why) {
+        if (options_->lost) raw.lost = [](void *user, const char *why) noexcept {
             static_cast<replica_options *>(user)->lost(why);
         };
         raw.user = options_.get();
@@ -186,7 +186,7 @@ private:
 // Keeps a map's changes in a file.
 class journal {
 public:
-    journal(const hold &hold, std::string_view map, std::string_view file, ch_journal_options options = {}) {
+    journal(const hold &hold, std::string_view map, std::string_view file, ch_journal_options options = CH_JOURNAL_OPTIONS_INIT) {
         ch_journal *found;
         detail::call(ch_journal_start, hold.get(), detail::name(map), detail::name(file), &options, &found);
         raw_.reset(found);

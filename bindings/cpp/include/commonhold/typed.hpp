@@ -21,19 +21,46 @@ template <plain T>
 bytes_in bytes_of(const T &value) noexcept {
     return std::span<const std::byte>(reinterpret_cast<const std::byte *>(&value), sizeof value);
 }
+
+// Throws mismatch if so many bytes are no value of this type.
+template <plain T>
+void expect_length(std::size_t len, const char *what) {
+    if (len != sizeof(T)) [[unlikely]]
+        fail(CH_MISMATCH, "a " + std::string(what) + " of " + std::to_string(len) + " bytes is none of this type, which has " +
+                              std::to_string(sizeof(T)));
+}
+
+// The value that these bytes are.
+template <plain T>
+T value_of(std::string_view bytes, const char *what) {
+    expect_length<T>(bytes.size(), what);
+    T value;
+    std::memcpy(&value, bytes.data(), sizeof value);
+    return value;
+}
 } // namespace detail
 
-// A fixed-length map whose keys and values are of these types; from hold::map_of().
+// A map whose keys and values are of these types: a fixed-length one, from hold::map_of(); or any other, whose values
+// may have other lengths, too: what meets one throws mismatch.
 template <plain_key Key, plain Value>
 class typed_map {
 public:
-    explicit typed_map(commonhold::map map) noexcept : map_(std::move(map)) {}
+    // Throws mismatch if it is a fixed-length map of other lengths.
+    explicit typed_map(commonhold::map map) : map_(std::move(map)) {
+        ch_map_options is = map_.options();
+        if (is.mode == CH_FIXED && (is.key_bytes != sizeof(Key) || is.value_bytes != sizeof(Value)))
+            detail::fail(CH_MISMATCH, "map '" + std::string(map_.name()) + "' has keys of " + std::to_string(is.key_bytes) +
+                                          " bytes and values of " + std::to_string(is.value_bytes) + ", these types " +
+                                          std::to_string(sizeof(Key)) + " and " + std::to_string(sizeof(Value)));
+    }
 
     std::optional<Value> get(const Key &key) const {
         Value value;
         std::size_t len;
         if (!detail::call(ch_map_get_into, map_.get(), &key, sizeof key, &value, sizeof value, &len))
             return std::nullopt;
+        // Of one that is longer only the beginning was copied.
+        detail::expect_length<Value>(len, "value");
         return value;
     }
     bool contains(const Key &key) const { return map_.contains(detail::bytes_of(key)); }
@@ -57,7 +84,7 @@ public:
     void update(const Key &key, Decide &&decide) const {
         map_.update(detail::bytes_of(key), [&](std::optional<std::string_view> old) -> std::optional<std::string> {
             std::optional<Value> was;
-            if (old) std::memcpy(&was.emplace(), old->data(), sizeof(Value));
+            if (old) was = detail::value_of<Value>(*old, "value");
             std::optional<Value> next = decide(was);
             if (!next) return std::nullopt;
             return std::string(reinterpret_cast<const char *>(&*next), sizeof(Value));
@@ -73,10 +100,7 @@ public:
     };
     auto entries() const {
         return map_.pairs() | std::views::transform([](pair_view found) {
-                   entry entry;
-                   std::memcpy(&entry.key, found.key.data(), sizeof(Key));
-                   std::memcpy(&entry.value, found.value.data(), sizeof(Value));
-                   return entry;
+                   return entry{detail::value_of<Key>(found.key, "key"), detail::value_of<Value>(found.value, "value")};
                });
     }
 
@@ -117,11 +141,7 @@ public:
 
 private:
     T value() const {
-        if (buffer_.size() != sizeof(T))
-            detail::fail(CH_MISMATCH, "a message of " + std::to_string(buffer_.size()) + " bytes is no such value");
-        T value;
-        std::memcpy(&value, buffer_.data(), sizeof value);
-        return value;
+        return detail::value_of<T>(buffer_.text(), "message");
     }
     commonhold::consumer consumer_;
     commonhold::bytes buffer_;
