@@ -5,7 +5,7 @@ use crate::convert::{bytes, invalid};
 use crate::errors::Answer;
 use crate::producer::Channel;
 use crate::turn::{Turn, Used, closed};
-use crate::waiting::{in_time, seconds};
+use crate::waiting::{in_time, patiently, seconds};
 use commonhold::{Join, Policy, Result, Wait};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
@@ -25,8 +25,9 @@ struct Reading {
     /// None: closed.
     consumer: Option<commonhold::Consumer>,
     buffer: Vec<u8>,
-    /// The number of the message that is shown.
+    /// What is shown, if anything is: no two showings have the same number, though they may be of the same message.
     shown: Option<u64>,
+    showings: u64,
     /// How many look at it.
     seen: usize,
 }
@@ -34,6 +35,7 @@ struct Reading {
 /// A message that is shown.
 struct Message {
     ours: Arc<Ours>,
+    showing: u64,
     sequence: u64,
 }
 
@@ -41,7 +43,7 @@ impl Held for Message {
     fn pin(&self) -> PyResult<()> {
         // Who has it locked goes on to the next message.
         let reading = self.ours.try_lock();
-        let Some(mut reading) = reading.filter(|reading| reading.shown == Some(self.sequence))
+        let Some(mut reading) = reading.filter(|reading| reading.shown == Some(self.showing))
         else {
             let text = "the message is no longer shown: it was released, or the consumer went on";
             return Err(PyBufferError::new_err(text));
@@ -66,7 +68,7 @@ impl Drop for Message {
     fn drop(&mut self) {
         // Nobody looks at it: who does keeps the buffer, and the buffer this. An error comes again with the next call.
         if let Some(mut reading) = self.ours.try_lock()
-            && reading.shown == Some(self.sequence)
+            && reading.shown == Some(self.showing)
         {
             let _ = reading.go_on();
         }
@@ -177,12 +179,12 @@ impl Consumer {
             }
         };
         let from = self::join(join)?;
-        let mut consumer = py.detach(|| channel.consumer(from, policy))?;
+        let mut consumer = patiently(py, tie.patience, || Ok(channel.consumer(from, policy)?))?;
         if spin {
             consumer.set_wait(Wait::Spin);
         }
         let consumer = Some(consumer);
-        let reading = Reading { consumer, buffer: Vec::new(), shown: None, seen: 0 };
+        let reading = Reading { consumer, buffer: Vec::new(), shown: None, showings: 0, seen: 0 };
         Ok(Consumer { ours: Turn::new(reading, tie) })
     }
 
@@ -235,9 +237,11 @@ impl Consumer {
             Ok(seen.map(|(raw, got)| (raw.as_ptr() as usize, raw.len(), got.sequence)))
         })?;
         let (start, len, sequence) = in_time(found, "no message")?;
-        reading.shown = Some(sequence);
+        reading.showings += 1;
+        let showing = reading.showings;
+        reading.shown = Some(showing);
         drop(reading);
-        let held = Arc::new(Message { ours: Arc::clone(&self.ours), sequence });
+        let held = Arc::new(Message { ours: Arc::clone(&self.ours), showing, sequence });
         let window = Window { start: start as *mut u8, len, readonly: true, held };
         Ok(window::show(class, window)?)
     }
@@ -254,7 +258,12 @@ impl Consumer {
         let held = window::held::<Message>(message)?;
         window::ensure_unseen(message)?;
         let mut reading = held.ours.enter_last(message.py())?;
-        if reading.shown == Some(held.sequence) { reading.go_on() } else { Ok(()) }
+        if reading.shown != Some(held.showing) {
+            return Ok(());
+        }
+        // Once more: while another thread had its turn, somebody may have begun to look.
+        window::ensure_unseen(message)?;
+        reading.go_on()
     }
 
     /// Begins again, `"now"` or at the `"oldest"` message kept, after a patient consumer was dropped or whenever it likes.
@@ -266,7 +275,7 @@ impl Consumer {
             reading.shown = None;
         }
         let (consumer, _) = reading.parts()?;
-        Ok(py.detach(|| consumer.rejoin(from))?)
+        patiently(py, self.ours.tie.patience, || Ok(consumer.rejoin(from)?))
     }
 
     /// Leaves the channel. While somebody looks at a message, the last one's end does it. In a signal's handler it ends the receiving

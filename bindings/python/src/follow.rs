@@ -49,7 +49,7 @@ impl Follower {
     fn _next<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> Answer<Option<Told<'py>>> {
         let mut follower = self.alone()?;
         let follower = &mut *follower;
-        let found = wait(py, timeout, |slice| {
+        let found = wait(py, self.tie.patience, timeout, |slice| {
             if slice.is_zero() {
                 return Ok(follower.try_recv()?.map(|frame| owned(&frame)));
             }

@@ -4,7 +4,7 @@ use crate::border::frozen::Frozen;
 use crate::convert::json;
 use crate::errors::Answer;
 use crate::tie::Tie;
-use crate::waiting::seconds;
+use crate::waiting::{patiently, seconds};
 use commonhold::HoldOptions;
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -49,15 +49,18 @@ impl Hold {
         if let Some(directory) = directory {
             options = options.directory(directory);
         }
-        if let Some(time) = lock_timeout {
-            options = options.lock_timeout(seconds(time)?);
+        let patience = lock_timeout.map(seconds).transpose()?;
+        if let Some(time) = patience {
+            options = options.lock_timeout(time);
         }
-        let hold = py.detach(|| match (create && !read_only, exclusive) {
-            (_, true) => options.create(&name),
-            (true, false) => options.open_or_create(&name),
-            (false, false) => options.open(&name),
+        let hold = patiently(py, patience, || {
+            Ok(match (create && !read_only, exclusive) {
+                (_, true) => options.create(&name),
+                (true, false) => options.open_or_create(&name),
+                (false, false) => options.open(&name),
+            }?)
         })?;
-        Ok(Hold { tie: Tie::new(hold) })
+        Ok(Hold { tie: Tie::new(hold, patience) })
     }
 
     /// Closes the hold for everything that was made from it: later operations raise `ClosedError`. Waits for operations in other
@@ -84,50 +87,41 @@ impl Hold {
     }
 
     fn _stat(&self, py: Python<'_>) -> Answer<String> {
-        let hold = self.tie.hold()?;
-        json(&py.detach(|| hold.stat())?)
+        json(&self.tie.act(py, |hold| hold.stat())?)
     }
 
     fn _maps(&self, py: Python<'_>) -> Answer<String> {
-        let hold = self.tie.hold()?;
-        json(&py.detach(|| hold.maps())?)
+        json(&self.tie.act(py, |hold| hold.maps())?)
     }
 
     fn _others(&self, py: Python<'_>) -> Answer<String> {
-        let hold = self.tie.hold()?;
-        json(&py.detach(|| hold.others())?)
+        json(&self.tie.act(py, |hold| hold.others())?)
     }
 
     fn _participants(&self, py: Python<'_>) -> Answer<String> {
-        let hold = self.tie.hold()?;
-        json(&py.detach(|| hold.participants())?)
+        json(&self.tie.act(py, |hold| hold.participants())?)
     }
 
     fn _participant(&self, py: Python<'_>) -> Answer<String> {
-        let hold = self.tie.hold()?;
-        json(&py.detach(|| hold.participant())?)
+        json(&self.tie.act(py, |hold| hold.participant())?)
     }
 
     fn _check(&self, py: Python<'_>) -> Answer<String> {
-        let hold = self.tie.hold()?;
-        json(&py.detach(|| hold.check())?)
+        json(&self.tie.act(py, |hold| hold.check())?)
     }
 
     fn _backup(&self, py: Python<'_>, to: PathBuf) -> Answer<String> {
-        let hold = self.tie.hold()?;
-        json(&py.detach(|| hold.backup(&to))?)
+        json(&self.tie.act(py, |hold| hold.backup(&to))?)
     }
 
     /// Settles what dead participants left; opening and closing do so, too. Returns how many there were.
     fn sweep(&self, py: Python<'_>) -> Answer<usize> {
-        let hold = self.tie.hold()?;
-        Ok(py.detach(|| hold.sweep())?)
+        self.tie.act(py, |hold| hold.sweep())
     }
 
     /// Gives memory back to the system; returns the bytes.
     fn trim(&self, py: Python<'_>) -> Answer<u64> {
-        let hold = self.tie.hold()?;
-        Ok(py.detach(|| hold.trim())?)
+        self.tie.act(py, |hold| hold.trim())
     }
 
     /// Keeps all writers of maps waiting until the result is released: a context manager, for a consistent view of several keys. Only
@@ -139,38 +133,32 @@ impl Hold {
     /// Gives a map a stream, an ordered record of its changes, of which the last `bytes` are kept. False if it has one.
     #[pyo3(signature = (map, bytes=1 << 20))]
     fn begin_stream(&self, py: Python<'_>, map: &str, bytes: u64) -> Answer<bool> {
-        let hold = self.tie.hold()?;
-        Ok(py.detach(|| hold.begin_stream(map, bytes))?)
+        self.tie.act(py, |hold| hold.begin_stream(map, bytes))
     }
 
     /// Drops a map with everything in it; false if there is none.
     fn drop_map(&self, py: Python<'_>, name: &str) -> Answer<bool> {
-        let hold = self.tie.hold()?;
-        Ok(py.detach(|| hold.drop_map(name))?)
+        self.tie.act(py, |hold| hold.drop_map(name))
     }
 
     /// Drops a queue; false if there is none. `BusyError` while somebody has it open.
     fn drop_queue(&self, py: Python<'_>, name: &str) -> Answer<bool> {
-        let hold = self.tie.hold()?;
-        Ok(py.detach(|| hold.drop_queue(name))?)
+        self.tie.act(py, |hold| hold.drop_queue(name))
     }
 
     /// Drops a channel; false if there is none. `BusyError` while somebody has it open.
     fn drop_channel(&self, py: Python<'_>, name: &str) -> Answer<bool> {
-        let hold = self.tie.hold()?;
-        Ok(py.detach(|| hold.drop_channel(name))?)
+        self.tie.act(py, |hold| hold.drop_channel(name))
     }
 
     /// Drops a log; false if there is none. `BusyError` while somebody has it open.
     fn drop_log(&self, py: Python<'_>, name: &str) -> Answer<bool> {
-        let hold = self.tie.hold()?;
-        Ok(py.detach(|| hold.drop_log(name))?)
+        self.tie.act(py, |hold| hold.drop_log(name))
     }
 
     /// Makes a replica's map one that everybody may write. False if everybody may already.
     fn promote_map(&self, py: Python<'_>, name: &str) -> Answer<bool> {
-        let hold = self.tie.hold()?;
-        Ok(py.detach(|| hold.promote_map(name))?)
+        self.tie.act(py, |hold| hold.promote_map(name))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::convert::{bytes, invalid, json};
 use crate::errors::{Answer, error};
 use crate::hold::Hold;
 use crate::tie::Tie;
-use crate::waiting::seconds;
+use crate::waiting::{patiently, seconds};
 use commonhold::{ErrorKind, LogLevel, LogLine, LogOptions, Overflow, RotatedFile, Written};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -82,10 +82,9 @@ impl Log {
             .overflow(overflow)
             .level(self::level(level)?)
             .direct(direct);
-        let opened = tie.hold()?;
-        let log = py.detach(|| match create {
-            true => opened.log(name, options),
-            false => opened.open_log(name),
+        let log = tie.act(py, |hold| match create {
+            true => hold.log(name, options.clone()),
+            false => hold.open_log(name),
         })?;
         Ok(Log { log, tie })
     }
@@ -121,8 +120,9 @@ impl Log {
         Ok(self.log()?.level() as u32)
     }
 
-    fn _set_level(&self, code: u32) -> Answer<()> {
-        Ok(self.log()?.set_level(level(code)?)?)
+    fn _set_level(&self, py: Python<'_>, code: u32) -> Answer<()> {
+        let (log, level) = (self.log()?, level(code)?);
+        patiently(py, self.tie.patience, || Ok(log.set_level(level)?))
     }
 
     fn _enabled(&self, code: u32) -> Answer<bool> {
@@ -135,14 +135,15 @@ impl Log {
         Ok(lines.iter().map(|found| line(py, found)).collect())
     }
 
-    fn _reader(&self) -> Answer<LogReader> {
-        let reader = Mutex::new(self.log()?.reader()?);
+    fn _reader(&self, py: Python<'_>) -> Answer<LogReader> {
+        let log = self.log()?;
+        let reader = Mutex::new(patiently(py, self.tie.patience, || Ok(log.reader()?))?);
         Ok(LogReader { reader, tie: Arc::clone(&self.tie) })
     }
 
     fn _stat(&self, py: Python<'_>) -> Answer<String> {
         let log = self.log()?;
-        json(&py.detach(|| log.stat())?)
+        json(&patiently(py, self.tie.patience, || Ok(log.stat()?))?)
     }
 }
 
@@ -177,9 +178,12 @@ impl Collector {
     #[new]
     #[pyo3(signature = (log, *, hold_back=0.005, level=5))]
     fn new(log: &Bound<'_, Log>, hold_back: f64, level: u32) -> Answer<Collector> {
+        let py = log.py();
         let Log { log, tie } = log.get();
         tie.ensure()?;
-        let collector = log.collector()?.hold_back(seconds(hold_back)?).level(self::level(level)?);
+        let (hold_back, level) = (seconds(hold_back)?, self::level(level)?);
+        let collector = patiently(py, tie.patience, || Ok(log.collector()?))?;
+        let collector = collector.hold_back(hold_back).level(level);
         let collector = Mutex::new(Some(collector));
         Ok(Collector { collector, stops: AtomicBool::new(false), tie: Arc::clone(tie) })
     }

@@ -7,9 +7,9 @@ use crate::errors::{Answer, Failure};
 use crate::follow::Follower;
 use crate::hold::Hold;
 use crate::tie::Tie;
-use crate::waiting::seconds;
+use crate::waiting::{Patience, in_time, patiently, seconds, wait};
 use crate::walk::{Keys, Pairs};
-use commonhold::{Cursor, Error, MapMode, MapOptions, Values};
+use commonhold::{Cursor, Error, ErrorKind, MapMode, MapOptions, Values};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -79,16 +79,12 @@ impl Map {
         &self,
         py: Python<'_>,
         ttl: Option<&Bound<'_, PyAny>>,
-        act: impl FnOnce(&commonhold::Map) -> commonhold::Result<T> + Send,
+        mut act: impl FnMut(&commonhold::Map) -> commonhold::Result<T> + Send,
     ) -> Answer<T> {
         let map = self.map()?;
-        match ttl {
-            None => Ok(py.detach(|| act(map))?),
-            Some(time) => {
-                let map = map.with_ttl(time_to_live(time)?)?;
-                Ok(py.detach(|| act(&map))?)
-            }
-        }
+        let brief = ttl.map(|time| Answer::Ok(map.with_ttl(time_to_live(time)?)?)).transpose()?;
+        let map = brief.as_ref().unwrap_or(map);
+        patiently(py, self.tie.patience, || Ok(act(map)?))
     }
 }
 
@@ -111,8 +107,7 @@ impl Map {
     ) -> Answer<Map> {
         let tie = Arc::clone(&hold.get().tie);
         if !create {
-            let opened = tie.hold()?;
-            let map = py.detach(|| opened.open_map(name))?;
+            let map = tie.act(py, |hold| hold.open_map(name))?;
             return Ok(Map { map, tie });
         }
         let options = match (fixed, cache) {
@@ -130,8 +125,8 @@ impl Map {
         if !cache && (max_bytes != 0 || max_entries != 0 || ttl.is_some()) {
             return Err(invalid("max_bytes, max_entries and ttl are a cache's"));
         }
-        let (opened, options) = (tie.hold()?, options.value_room(value_room));
-        let map = py.detach(|| opened.map(name, options))?;
+        let options = options.value_room(value_room);
+        let map = tie.act(py, |hold| hold.map(name, options.clone()))?;
         Ok(Map { map, tie })
     }
 
@@ -243,7 +238,8 @@ impl Map {
         }
         let all = kept.iter().map(|(key, value)| Ok((key.extract()?, value.extract()?)));
         let all = all.collect::<PyResult<Vec<(Input<'_>, Input<'_>)>>>()?;
-        self.store(pairs.py(), ttl, |map| map.set_many(&all))
+        let mut done = 0;
+        self.store(pairs.py(), ttl, |map| map.set_many_from(&all, &mut done))
     }
 
     /// Sets a value only if the key is absent; false if it is present.
@@ -323,13 +319,15 @@ impl Map {
         };
         let key: &[u8] = &key;
         let mut decide = |value: Option<&[u8]>| -> Answer<Option<Vec<u8>>> {
+            // What it does with other handles is no part of this waiting.
+            let _patience = Patience::of(Duration::MAX);
             Python::attach(|py| {
                 let new = change.bind(py).call1((value.map(|value| bytes(py, value)),))?;
                 Ok(new.extract::<Option<Input<'_>>>()?.map(|new| new.to_vec()))
             })
         };
-        let done: Answer<_> = py.detach(|| map.try_update(key, &mut decide));
-        Ok(done?.is_some())
+        let done = patiently(py, self.tie.patience, || map.try_update(key, &mut decide))?;
+        Ok(done.is_some())
     }
 
     /// The uid of a key: a stable number, while the key exists; `None` if it is absent.
@@ -424,12 +422,15 @@ impl Map {
         json(&self.store(py, None, commonhold::Map::stat)?)
     }
 
-    fn _follow(&self, position: Option<&str>) -> Answer<Follower> {
+    fn _follow(&self, py: Python<'_>, position: Option<&str>) -> Answer<Follower> {
         let map = self.map()?;
-        let follower = match position {
-            Some(text) => map.follow_from(text.parse().map_err(|e: Error| e)?)?,
-            None => map.follow()?,
-        };
+        let position = position.map(str::parse).transpose().map_err(|error: Error| error)?;
+        let follower = patiently(py, self.tie.patience, || {
+            Ok(match position {
+                Some(position) => map.follow_from(position)?,
+                None => map.follow()?,
+            })
+        })?;
         Ok(Follower::new(follower, &self.tie))
     }
 
@@ -437,8 +438,22 @@ impl Map {
     /// position in the stream up to which that is so.
     #[pyo3(signature = (timeout=30.0))]
     fn sync(&self, py: Python<'_>, timeout: f64) -> Answer<String> {
-        let time = seconds(timeout)?;
-        self.store(py, None, |map| Ok(map.sync(time)?.to_string()))
+        let map = self.map()?;
+        // What is changed while it waits is no part of it.
+        let end = patiently(py, self.tie.patience, || Ok(map.follow()?.end()?))?;
+        let mut late = None;
+        let found =
+            wait(py, self.tie.patience, Some(timeout), |slice| match map.sync_to(end, slice) {
+                Err(error) if error.kind() == ErrorKind::TimedOut => {
+                    late = Some(error);
+                    Ok(None)
+                }
+                done => done.map(Some),
+            })?;
+        match (found, late) {
+            (None, Some(late)) => Err(late.into()),
+            (found, _) => in_time(found, "not durable").map(|()| end.to_string()),
+        }
     }
 
     fn __repr__(&self) -> String {

@@ -6,7 +6,7 @@ use crate::convert::{bytes, invalid, json};
 use crate::errors::{Answer, error};
 use crate::hold::Hold;
 use crate::tie::Tie;
-use crate::waiting::{seconds, wait};
+use crate::waiting::{patiently, seconds, wait};
 use commonhold::{Error, ErrorKind, StreamFrame, StreamPosition};
 use commonhold_net::replicate::{
     Address, OriginOptions, ReplicaEvents, ReplicaOptions, Secret, Transmission,
@@ -20,6 +20,7 @@ use std::time::Duration;
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct Origin {
     origin: Mutex<Option<commonhold_net::replicate::Origin>>,
+    process: u32,
     tie: Arc<Tie>,
 }
 
@@ -27,6 +28,7 @@ pub struct Origin {
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct Replica {
     replica: Mutex<Option<Arc<commonhold_net::replicate::Replica>>>,
+    process: u32,
     tie: Arc<Tie>,
 }
 
@@ -73,6 +75,17 @@ fn address(text: &str) -> Answer<Address> {
     Ok(text.parse().map_err(|error: Error| error)?)
 }
 
+/// # Errors
+/// `Invalid` in a forked child, where the threads are not, and where its lock may be one of theirs.
+fn ensure_native(process: u32) -> Answer<()> {
+    if process == std::process::id() {
+        return Ok(());
+    }
+    Err(invalid(
+        "this belongs to the process that forked this one, where its threads are; make another here",
+    ))
+}
+
 fn closed(what: &str) -> crate::errors::Failure {
     error(ErrorKind::Closed, format!("the {what} is closed"))
 }
@@ -95,6 +108,7 @@ impl Origin {
         py: Python<'_>,
         act: impl FnOnce(&commonhold_net::replicate::Origin) -> T + Send,
     ) -> Answer<T> {
+        ensure_native(self.process)?;
         py.detach(|| lock(&self.origin).as_ref().map(act)).ok_or_else(|| closed("origin"))
     }
 }
@@ -134,7 +148,7 @@ impl Origin {
         let opened = tie.hold()?;
         let origin =
             py.detach(|| commonhold_net::replicate::Origin::start(opened, name, options))?;
-        Ok(Origin { origin: Mutex::new(Some(origin)), tie })
+        Ok(Origin { origin: Mutex::new(Some(origin)), process: std::process::id(), tie })
     }
 
     /// Listens at `unix:PATH`, `tcp:PORT` (loopback) or `tcp:HOST:PORT`; returns the address, for port 0 with the one that it got.
@@ -159,7 +173,11 @@ impl Origin {
 
     /// With `explicit=True`: sends every change made before. Does not wait.
     fn transmit(&self, py: Python<'_>) -> Answer<()> {
-        Ok(self.with(py, |origin| origin.transmit())??)
+        patiently(py, self.tie.patience, || {
+            ensure_native(self.process)?;
+            let origin = lock(&self.origin);
+            Ok(origin.as_ref().ok_or_else(|| closed("origin"))?.transmit()?)
+        })
     }
 
     fn _replicas(&self, py: Python<'_>) -> Answer<String> {
@@ -177,17 +195,20 @@ impl Origin {
     #[pyo3(signature = (timeout=0.0))]
     fn close(&self, py: Python<'_>, timeout: f64) -> Answer<()> {
         let time = seconds(timeout)?;
-        py.detach(|| {
-            let origin = lock(&self.origin).take();
-            origin.map(|origin| origin.finish(time))
-        });
+        if ensure_native(self.process).is_ok() {
+            py.detach(|| {
+                let origin = lock(&self.origin).take();
+                origin.map(|origin| origin.finish(time))
+            });
+        }
         Ok(())
     }
 }
 
 impl Drop for Origin {
     fn drop(&mut self) {
-        let origin = lock(&self.origin).take();
+        // Not locked: in a forked child it may be for ever, by a thread that is not there.
+        let origin = self.origin.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let _ = Python::try_attach(|py| py.detach(|| drop(origin)));
     }
 }
@@ -195,6 +216,7 @@ impl Drop for Origin {
 impl Replica {
     fn replica(&self) -> Answer<Arc<commonhold_net::replicate::Replica>> {
         self.tie.ensure()?;
+        ensure_native(self.process)?;
         Ok(Arc::clone(lock(&self.replica).as_ref().ok_or_else(|| closed("replica"))?))
     }
 
@@ -205,7 +227,8 @@ impl Replica {
         timeout: Option<f64>,
         such: impl Fn(&commonhold_net::replicate::Replica, Duration) -> bool + Send + Sync,
     ) -> Answer<bool> {
-        let found = wait(py, timeout, |slice| {
+        ensure_native(self.process)?;
+        let found = wait(py, self.tie.patience, timeout, |slice| {
             let replica = lock(&self.replica).clone();
             let replica =
                 replica.ok_or_else(|| Error::new(ErrorKind::Closed, "the replica is closed"))?;
@@ -245,7 +268,8 @@ impl Replica {
                 py.detach(|| Native::attach(opened, name, socket, options, listener))?
             }
         };
-        Ok(Replica { replica: Mutex::new(Some(Arc::new(replica))), tie })
+        let replica = Mutex::new(Some(Arc::new(replica)));
+        Ok(Replica { replica, process: std::process::id(), tie })
     }
 
     fn _status(&self) -> Answer<String> {
@@ -268,14 +292,16 @@ impl Replica {
 
     /// Ends it; the map stays, and may go on later.
     fn close(&self, py: Python<'_>) {
-        let replica = lock(&self.replica).take();
-        py.detach(|| drop(replica));
+        if ensure_native(self.process).is_ok() {
+            let replica = lock(&self.replica).take();
+            py.detach(|| drop(replica));
+        }
     }
 }
 
 impl Drop for Replica {
     fn drop(&mut self) {
-        let replica = lock(&self.replica).take();
+        let replica = self.replica.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let _ = Python::try_attach(|py| py.detach(|| drop(replica)));
     }
 }

@@ -7,13 +7,12 @@ use crate::errors::Answer;
 use crate::hold::Hold;
 use crate::tie::Tie;
 use crate::turn::{Turn, Used, closed};
-use crate::waiting::in_time;
+use crate::waiting::{in_time, patiently};
 use commonhold::{ChannelOptions, Result, Wait};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use std::sync::{Arc, MutexGuard};
-use std::time::Duration;
 
 /// A channel: one producer sends messages, every consumer receives all of them.
 #[pyclass(subclass, frozen, module = "commonhold._native")]
@@ -146,10 +145,9 @@ impl Channel {
         create: bool,
     ) -> Answer<Channel> {
         let tie = Arc::clone(&hold.get().tie);
-        let opened = tie.hold()?;
-        let channel = py.detach(|| match create {
-            true => opened.channel(name, ChannelOptions::new(ring_bytes)),
-            false => opened.open_channel(name),
+        let channel = tie.act(py, |hold| match create {
+            true => hold.channel(name, ChannelOptions::new(ring_bytes)),
+            false => hold.open_channel(name),
         })?;
         Ok(Channel { channel, tie })
     }
@@ -168,7 +166,7 @@ impl Channel {
 
     fn _stat(&self, py: Python<'_>) -> Answer<String> {
         self.tie.ensure()?;
-        json(&py.detach(|| self.channel.stat())?)
+        json(&patiently(py, self.tie.patience, || Ok(self.channel.stat()?))?)
     }
 }
 
@@ -179,7 +177,7 @@ impl Producer {
     fn new(py: Python<'_>, channel: &Bound<'_, Channel>, spin: bool) -> Answer<Producer> {
         let Channel { channel, tie } = channel.get();
         tie.ensure()?;
-        let mut producer = py.detach(|| channel.producer())?;
+        let mut producer = patiently(py, tie.patience, || Ok(channel.producer()?))?;
         if spin {
             producer.set_wait(Wait::Spin);
         }
@@ -206,14 +204,27 @@ impl Producer {
         Ok(peer.map(|peer| (peer.slot, peer.pid)))
     }
 
-    /// Sends messages one after the other, and wakes consumers once; returns how many. Waits for room as long as it takes.
-    fn send_many(&self, py: Python<'_>, messages: &Bound<'_, PyAny>) -> Answer<u64> {
+    /// Sends messages one after the other; waits for room for `timeout` seconds in
+    /// all, `None`: as long as it takes. Returns how many it sent: fewer than there are if the time ran out. After a signal's handler
+    /// has raised an exception, what was sent stays sent: `sequence` tells how much.
+    #[pyo3(signature = (messages, timeout=None))]
+    fn send_many(
+        &self,
+        py: Python<'_>,
+        messages: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> Answer<usize> {
         let listed: Vec<Bound<'_, PyAny>> = messages.try_iter()?.collect::<PyResult<_>>()?;
         let all = listed.iter().map(|message| message.extract());
         let all = all.collect::<PyResult<Vec<Input<'_>>>>()?;
         let mut sending = self.ours.enter(py)?;
-        let producer = sending.producer()?;
-        Ok(py.detach(|| producer.send_many(&all))?)
+        sending.producer()?;
+        let mut sent = 0;
+        self.ours.wait(py, &mut sending, timeout, |sending, slice| {
+            sent += sending.open()?.send_many_timeout(&all[sent..], slice)? as usize;
+            Ok((sent == all.len()).then_some(()))
+        })?;
+        Ok(sent)
     }
 
     /// Makes room for a message of so many bytes, to be written where it lies.
@@ -228,12 +239,8 @@ impl Producer {
         let mut sending = self.ours.enter(py)?;
         sending.producer()?;
         let start = self.ours.wait(py, &mut sending, timeout, |sending, slice| {
-            let room = sending.open()?.try_reserve(len)?;
-            let found = room.map(|mut room| room.as_mut_ptr() as usize);
-            if found.is_none() {
-                std::thread::sleep(slice.min(Duration::from_micros(200)));
-            }
-            Ok(found)
+            let room = sending.open()?.reserve_timeout(len, slice)?;
+            Ok(room.map(|mut room| room.as_mut_ptr() as usize))
         })?;
         let start = in_time(start, &no_room(sending.open()?))? as *mut u8;
         sending.number += 1;
@@ -253,11 +260,14 @@ impl Producer {
         let mut sending = ours.enter(reservation.py())?;
         let reserved = sending.reserved.filter(|(_, other)| other == number);
         let (most, _) = reserved.ok_or_else(|| invalid("the reservation is over already"))?;
-        let producer = sending.producer()?;
+        // Once more: while another thread had its turn, somebody may have begun to look.
+        window::ensure_unseen(reservation)?;
         // The room is the same when it is asked for again, because nothing was sent since.
-        let room =
-            producer.try_reserve(most)?.ok_or_else(|| invalid("what was reserved is gone"))?;
-        Ok(room.commit_first(len.unwrap_or(most))?)
+        let room = sending.open()?.try_reserve(most)?;
+        let room = room.ok_or_else(|| invalid("what was reserved is gone"))?;
+        let sent = room.commit_first(len.unwrap_or(most))?;
+        sending.reserved = None;
+        Ok(sent)
     }
 
     /// Gives up what is reserved; false if that is over already.
@@ -268,6 +278,7 @@ impl Producer {
         let mut sending = ours.enter_last(reservation.py())?;
         let own = sending.reserved.is_some_and(|(_, other)| other == *number);
         if own {
+            window::ensure_unseen(reservation)?;
             sending.reserved = None;
         }
         Ok(own)

@@ -2,11 +2,11 @@
 
 use crate::border::window::{self, Held, Window};
 use crate::convert::{invalid, json};
-use crate::errors::Answer;
+use crate::errors::{Answer, Failure};
 use crate::hold::Hold;
 use crate::tie::Tie;
-use crate::waiting::{in_time, wait};
-use commonhold::{Element, QueueOptions};
+use crate::waiting::{Patience, in_time, patiently, wait};
+use commonhold::{Element, Error, ErrorKind, QueueOptions};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -16,19 +16,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A queue: elements of one size, shared by many processes, that move between named queues.
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct Queue {
-    queue: commonhold::Queue,
-    tie: Arc<Tie>,
+    ours: Arc<Ours>,
 }
 
 /// One of the named queues of a queue.
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct NamedQueue {
-    queue: commonhold::Queue,
+    ours: Arc<Ours>,
     name: String,
-    tie: Arc<Tie>,
     /// What elements are made as.
     class: Py<PyType>,
 }
+
+/// What a queue, its named queues and its elements share.
+struct Ours {
+    queue: commonhold::Queue,
+    tie: Arc<Tie>,
+}
+
+/// An element's number and owner.
+type Raw = (u32, u32);
 
 /// A file descriptor that becomes readable when elements are pushed.
 #[pyclass(subclass, frozen, module = "commonhold._native")]
@@ -38,14 +45,29 @@ pub struct Bell {
 
 /// An element in hand. Dropped, it goes to the orphans.
 struct InHand {
-    queue: commonhold::Queue,
-    tie: Arc<Tie>,
-    /// Number and owner, until it is pushed.
-    raw: Mutex<Option<(u32, u32)>>,
+    ours: Arc<Ours>,
+    /// Until it is pushed. Locked for moments, with the interpreter in hand.
+    raw: Mutex<Option<Raw>>,
+}
+
+impl Ours {
+    /// Sends an element in hand to the orphans.
+    ///
+    /// # Errors
+    /// Those of pushing; it is in hand then as before.
+    fn let_go(&self, raw: Raw) -> commonhold::Result<()> {
+        self.queue.orphans().try_push(self.queue.element(raw)?).map_err(kept)
+    }
+}
+
+/// What was not pushed stays in hand.
+fn kept((element, error): (Element<'_>, Error)) -> Error {
+    element.into_raw();
+    error
 }
 
 impl InHand {
-    fn raw(&self) -> MutexGuard<'_, Option<(u32, u32)>> {
+    fn raw(&self) -> MutexGuard<'_, Option<Raw>> {
         self.raw.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -53,7 +75,7 @@ impl InHand {
 impl Held for InHand {
     fn pin(&self) -> PyResult<()> {
         match *self.raw() {
-            Some(_) => Ok(self.tie.pin()?),
+            Some(_) => Ok(self.ours.tie.pin()?),
             None => {
                 Err(PyBufferError::new_err("the element was pushed: its bytes are another's now"))
             }
@@ -61,16 +83,17 @@ impl Held for InHand {
     }
 
     fn unpin(&self) {
-        self.tie.unpin();
+        self.ours.tie.unpin();
     }
 }
 
 impl Drop for InHand {
     fn drop(&mut self) {
-        if let Some(raw) = self.raw().take() {
-            // Closed or dropped, there is nothing to let go.
-            drop(self.queue.element(raw));
-        }
+        let Some(raw) = self.raw().take() else { return };
+        // Wherever the collector runs, with the interpreter in hand: what somebody is in the way of is done later. Closed or dropped,
+        // there is nothing to let go.
+        let _patience = Patience::none();
+        drop(self.ours.queue.element(raw));
     }
 }
 
@@ -78,35 +101,33 @@ impl NamedQueue {
     fn give<'py>(&self, py: Python<'py>, element: Element<'_>) -> Answer<Bound<'py, PyAny>> {
         let (start, len) = (element.as_ptr(), element.len());
         let raw = Mutex::new(Some(element.into_raw()));
-        let held = Arc::new(InHand { queue: self.queue.clone(), tie: Arc::clone(&self.tie), raw });
+        let held = Arc::new(InHand { ours: Arc::clone(&self.ours), raw });
         let window = Window { start, len, readonly: false, held };
         Ok(window::show(self.class.bind(py), window)?)
     }
 
     fn named(&self) -> Answer<commonhold::NamedQueue<'_>> {
-        self.tie.ensure()?;
-        Ok(self.queue.named(&self.name)?)
+        self.ours.tie.ensure()?;
+        Ok(self.ours.queue.named(&self.name)?)
     }
 
     /// The element of a buffer, which is no longer in its hand; refused, it stays there.
-    fn take(&self, element: &Bound<'_, PyAny>) -> Answer<(u32, u32)> {
+    fn take(&self, element: &Bound<'_, PyAny>) -> Answer<Raw> {
         let held = window::held::<InHand>(element)?;
         window::ensure_unseen(element)?;
-        self.ensure_own(&held.queue, &held.tie)?;
+        self.ensure_own(&held.ours)?;
         let taken = held.raw().take();
         taken.ok_or_else(|| invalid("the element is not in hand: it was pushed already"))
     }
 
     /// The same of many; if one of them is refused, all stay in hand.
-    fn take_all(&self, elements: &[Bound<'_, PyAny>]) -> Answer<Vec<(u32, u32)>> {
+    fn take_all(&self, elements: &[Bound<'_, PyAny>]) -> Answer<Vec<Raw>> {
         let mut taken = Vec::with_capacity(elements.len());
         for element in elements {
             match self.take(element) {
                 Ok(raw) => taken.push(raw),
                 Err(refused) => {
-                    for (element, raw) in elements.iter().zip(taken) {
-                        *window::held::<InHand>(element)?.raw() = Some(raw);
-                    }
+                    give_back(elements, &taken)?;
                     return Err(refused);
                 }
             }
@@ -114,32 +135,44 @@ impl NamedQueue {
         Ok(taken)
     }
 
-    /// Pushes what it takes from the hand; after an error it is among the orphans.
-    fn push_taken(
+    /// Pushes what it takes from the hand; after an error it is there again.
+    fn push_taken<T: Send>(
         &self,
-        py: Python<'_>,
         object: &Bound<'_, PyAny>,
-        act: impl FnOnce(&commonhold::NamedQueue<'_>, (u32, u32)) -> commonhold::Result<()> + Send,
-    ) -> Answer<()> {
+        act: impl Fn(&commonhold::NamedQueue<'_>, Element<'_>) -> std::result::Result<T, Error> + Sync,
+    ) -> Answer<T> {
         let named = self.named()?;
         let raw = self.take(object)?;
-        Ok(py.detach(|| act(&named, raw))?)
+        let Ours { queue, tie } = &*self.ours;
+        let pushed = patiently(object.py(), tie.patience, || Ok(act(&named, queue.element(raw)?)?));
+        if pushed.is_err() {
+            give_back(std::slice::from_ref(object), &[raw])?;
+        }
+        pushed
     }
 
     /// # Errors
     /// `Invalid` for what is another queue's, or this one's by another handle of the hold, which is a participant of its own.
-    fn ensure_own(&self, queue: &commonhold::Queue, tie: &Arc<Tie>) -> Answer<()> {
-        let (one, other) = (queue.name(), self.queue.name());
-        if one != other {
-            return Err(invalid(format!("it is of queue '{one}', not of '{other}'")));
+    fn ensure_own(&self, other: &Ours) -> Answer<()> {
+        let (one, own) = (other.queue.name(), self.ours.queue.name());
+        if one != own {
+            return Err(invalid(format!("it is of queue '{one}', not of '{own}'")));
         }
-        if !Arc::ptr_eq(tie, &self.tie) {
+        if !Arc::ptr_eq(&other.tie, &self.ours.tie) {
             return Err(invalid(format!(
                 "it is of a queue '{one}' that was opened by another hold"
             )));
         }
         Ok(())
     }
+}
+
+/// What was not pushed is in hand again.
+fn give_back(elements: &[Bound<'_, PyAny>], taken: &[Raw]) -> Answer<()> {
+    for (element, raw) in elements.iter().zip(taken) {
+        *window::held::<InHand>(element)?.raw() = Some(*raw);
+    }
+    Ok(())
 }
 
 #[pymethods]
@@ -158,7 +191,6 @@ impl Queue {
         create: bool,
     ) -> Answer<Queue> {
         let tie = Arc::clone(&hold.get().tie);
-        let opened = tie.hold()?;
         let queue = if create {
             let mut options = QueueOptions::new(elements, element_bytes);
             if let Some(names) = queues {
@@ -167,28 +199,29 @@ impl Queue {
             if let Some(orphans) = orphans {
                 options = options.orphans(orphans);
             }
-            py.detach(|| opened.queue(name, options))?
+            tie.act(py, |hold| hold.queue(name, options.clone()))?
         } else {
-            py.detach(|| opened.open_queue(name))?
+            tie.act(py, |hold| hold.open_queue(name))?
         };
-        Ok(Queue { queue, tie })
+        Ok(Queue { ours: Arc::new(Ours { queue, tie }) })
     }
 
     /// Its name.
     #[getter]
     fn name(&self) -> &str {
-        self.queue.name()
+        self.ours.queue.name()
     }
 
     /// The names of its queues, in the order of their creation.
     #[getter]
     fn names(&self) -> Vec<String> {
-        self.queue.all().map(|named| named.name().to_owned()).collect()
+        self.ours.queue.all().map(|named| named.name().to_owned()).collect()
     }
 
     fn _stat(&self, py: Python<'_>) -> Answer<String> {
-        self.tie.ensure()?;
-        json(&py.detach(|| self.queue.stat())?)
+        let Ours { queue, tie } = &*self.ours;
+        tie.ensure()?;
+        json(&patiently(py, tie.patience, || Ok(queue.stat()?))?)
     }
 }
 
@@ -200,10 +233,10 @@ impl NamedQueue {
         name: &str,
         element_class: Bound<'_, PyType>,
     ) -> Answer<NamedQueue> {
-        let Queue { queue, tie } = queue.get();
-        tie.ensure()?;
-        let (name, queue) = (queue.named(name)?.name().to_owned(), queue.clone());
-        Ok(NamedQueue { queue, name, tie: Arc::clone(tie), class: element_class.unbind() })
+        let ours = Arc::clone(&queue.get().ours);
+        ours.tie.ensure()?;
+        let name = ours.queue.named(name)?.name().to_owned();
+        Ok(NamedQueue { ours, name, class: element_class.unbind() })
     }
 
     /// Its name.
@@ -223,7 +256,7 @@ impl NamedQueue {
     /// Takes the element at the front; `None` if the queue is empty.
     fn try_pull<'py>(&self, py: Python<'py>) -> Answer<Option<Bound<'py, PyAny>>> {
         let named = self.named()?;
-        let found = py.detach(|| named.pull())?;
+        let found = patiently(py, self.ours.tie.patience, || Ok(named.pull()?))?;
         found.map(|element| self.give(py, element)).transpose()
     }
 
@@ -231,19 +264,18 @@ impl NamedQueue {
     #[pyo3(signature = (timeout=None))]
     fn pull<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> Answer<Bound<'py, PyAny>> {
         let named = self.named()?;
-        let found =
-            wait(py, timeout, |slice| Ok(named.pull_timeout(slice)?.map(Element::into_raw)))?;
-        let raw = in_time(
-            found,
-            &format!("queue '{}': no element in '{}'", self.queue.name(), self.name),
-        )?;
-        self.give(py, self.queue.element(raw)?)
+        let Ours { queue, tie } = &*self.ours;
+        let found = wait(py, tie.patience, timeout, |slice| {
+            Ok(named.pull_timeout(slice)?.map(Element::into_raw))
+        })?;
+        let text = format!("queue '{}': no element in '{}'", queue.name(), self.name);
+        self.give(py, queue.element(in_time(found, &text)?)?)
     }
 
     /// Takes at most `most` elements from the front, at once: a list, which may be empty.
     fn pull_many<'py>(&self, py: Python<'py>, most: usize) -> Answer<Vec<Bound<'py, PyAny>>> {
         let named = self.named()?;
-        let mut batch = py.detach(|| named.pull_many(most))?;
+        let mut batch = patiently(py, self.ours.tie.patience, || Ok(named.pull_many(most)?))?;
         let mut elements = Vec::new();
         while let Some(element) = batch.pop() {
             elements.push(self.give(py, element)?);
@@ -253,9 +285,9 @@ impl NamedQueue {
     }
 
     /// Puts an element at the end, and wakes who waits for it. `BufferError` while somebody still has a `memoryview` or an array
-    /// of it.
+    /// of it. After an error it is in hand as before.
     fn push(&self, element: &Bound<'_, PyAny>) -> Answer<()> {
-        self.push_taken(element.py(), element, |named, raw| named.push(self.queue.element(raw)?))
+        self.push_taken(element, |named, element| named.try_push(element).map_err(kept))
     }
 
     /// Puts an element at the end, then takes one from the front of `source`, for little more than the price of one of both.
@@ -264,33 +296,50 @@ impl NamedQueue {
         element: &Bound<'py, PyAny>,
         source: &Bound<'py, NamedQueue>,
     ) -> Answer<Option<Bound<'py, PyAny>>> {
-        let from = source.get();
-        self.ensure_own(&from.queue, &from.tie)?;
-        let mut pulled = None;
-        self.push_taken(element.py(), element, |named, raw| {
-            let from = self.queue.named(&from.name)?;
-            pulled = named.push_pull(self.queue.element(raw)?, from)?.map(Element::into_raw);
-            Ok(())
+        let (from, py) = (source.get(), element.py());
+        self.ensure_own(&from.ours)?;
+        let queue = &self.ours.queue;
+        let source = queue.named(&from.name)?;
+        let pulled = self.push_taken(element, |named, element| {
+            let pulled = named.try_push_pull(element, source).map_err(kept)?;
+            Ok(pulled.map(|pulled| pulled.map(Element::into_raw)))
         })?;
-        match pulled {
-            Some(raw) => self.give(element.py(), self.queue.element(raw)?).map(Some),
-            None => Ok(None),
-        }
+        let pulled = match pulled {
+            Ok(pulled) => pulled,
+            // It is pushed; what is left is to pull.
+            Err(error) if error.kind() == ErrorKind::TimedOut => {
+                return from.try_pull(py);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        pulled.map(|raw| self.give(py, queue.element(raw)?)).transpose()
     }
 
-    /// Puts many elements at the end, in their order, at once.
+    /// Puts many elements at the end, in their order, at once. After an error all are in hand as before.
     fn push_many(&self, elements: Vec<Bound<'_, PyAny>>, py: Python<'_>) -> Answer<()> {
         let named = self.named()?;
-        let mut batch = self.queue.batch();
-        for raw in self.take_all(&elements)? {
-            batch.add(self.queue.element(raw)?)?;
+        let taken = self.take_all(&elements)?;
+        let Ours { queue, tie } = &*self.ours;
+        let pushed = patiently(py, tie.patience, || {
+            let mut batch = queue.batch();
+            let all = taken.iter().try_for_each(|raw| batch.add(queue.element(*raw)?));
+            let pushed = all.and_then(|()| named.push_many(&mut batch));
+            while let Some(element) = batch.pop() {
+                element.into_raw();
+            }
+            Ok(pushed?)
+        });
+        if pushed.is_err() {
+            give_back(&elements, &taken)?;
         }
-        Ok(py.detach(|| named.push_many(&mut batch))?)
+        pushed
     }
 
-    fn _bell(&self) -> Answer<Bell> {
-        self.tie.ensure()?;
-        Ok(Bell { bell: Mutex::new(Some(self.queue.eventfd(&self.name)?)) })
+    fn _bell(&self, py: Python<'_>) -> Answer<Bell> {
+        let Ours { queue, tie } = &*self.ours;
+        tie.ensure()?;
+        let bell = patiently(py, tie.patience, || Ok(queue.eventfd(&self.name)?))?;
+        Ok(Bell { bell: Mutex::new(Some(bell)) })
     }
 
     /// The number of an element in hand; `None` if it was pushed.
@@ -304,11 +353,18 @@ impl NamedQueue {
     fn _release(element: &Bound<'_, PyAny>) -> Answer<()> {
         let held = window::held::<InHand>(element)?;
         window::ensure_unseen(element)?;
-        let raw = held.raw().take();
-        if let Some(raw) = raw {
-            drop(held.queue.element(raw));
+        let Some(raw) = held.raw().take() else { return Ok(()) };
+        let ours = &held.ours;
+        let gone = patiently(element.py(), ours.tie.patience, || Ok(ours.let_go(raw)?));
+        match gone {
+            // Closed or dropped, there is nothing to let go.
+            Err(Failure::Ours(error)) if error.kind() != ErrorKind::TimedOut => Ok(()),
+            Err(error) => {
+                *held.raw() = Some(raw);
+                Err(error)
+            }
+            Ok(()) => Ok(()),
         }
-        Ok(())
     }
 }
 

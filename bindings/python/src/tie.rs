@@ -1,24 +1,31 @@
 //! One open hold, shared by all that was made from it.
 
 use crate::errors::{Answer, Failure, error};
+use crate::waiting::{Hurried, Patience, patiently};
 use commonhold::{ErrorKind, Hold};
 use pyo3::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// The hold, and whether it is closed.
 ///
 /// While somebody looks at its memory (a pin), closing it only refuses what comes; the last pin's end closes it. So an element in
 /// hand stays in hand as long as an array of numpy shows it.
+///
+/// Everything that is made from a hold has its tie, and gives it back last: so the registration ends where this is dropped.
 pub struct Tie {
-    hold: Hold,
+    hold: Hurried<Hold>,
     closed: AtomicBool,
     pins: AtomicUsize,
+    /// The hold's `lock_timeout`.
+    pub patience: Option<Duration>,
 }
 
 impl Tie {
-    pub fn new(hold: Hold) -> Arc<Tie> {
-        Arc::new(Tie { hold, closed: AtomicBool::new(false), pins: AtomicUsize::new(0) })
+    pub fn new(hold: Hold, patience: Option<Duration>) -> Arc<Tie> {
+        let (closed, pins) = (AtomicBool::new(false), AtomicUsize::new(0));
+        Arc::new(Tie { hold: Hurried::new(hold), closed, pins, patience })
     }
 
     /// # Errors
@@ -43,6 +50,19 @@ impl Tie {
         Ok(&self.hold)
     }
 
+    /// Does something with the hold that may have to wait for a lock; a signal ends the waiting.
+    ///
+    /// # Errors
+    /// `Closed`; those of `act`.
+    pub fn act<T: Send>(
+        &self,
+        py: Python<'_>,
+        act: impl Fn(&Hold) -> commonhold::Result<T> + Sync,
+    ) -> Answer<T> {
+        let hold = self.hold()?;
+        patiently(py, self.patience, || Ok(act(hold)?))
+    }
+
     /// The hold, though it may be closed: it knows its own name.
     pub fn name_of(&self) -> &Hold {
         &self.hold
@@ -54,13 +74,14 @@ impl Tie {
 
     pub fn close(&self, py: Python<'_>) {
         if !self.closed.swap(true, Ordering::SeqCst) && self.pins.load(Ordering::SeqCst) == 0 {
-            py.detach(|| self.end());
+            py.detach(|| self.end(Patience::some()));
         }
     }
 
-    fn end(&self) {
+    /// What others left and cannot be settled with so much patience, the next who opens the hold settles.
+    fn end(&self, _patience: Patience) {
         // Closed already: by another handle's clone.
-        let _ = self.hold.clone().close();
+        let _ = Hold::clone(&self.hold).close();
     }
 
     /// # Errors
@@ -73,7 +94,7 @@ impl Tie {
 
     pub fn unpin(&self) {
         if self.pins.fetch_sub(1, Ordering::SeqCst) == 1 && self.closed.load(Ordering::SeqCst) {
-            self.end();
+            self.end(Patience::none());
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::errors::{Answer, error};
 use crate::tie::Tie;
-use crate::waiting::wait;
+use crate::waiting::{Patience, wait};
 use commonhold::{Error, ErrorKind, Result};
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +26,8 @@ pub struct Turn<T> {
     used: Mutex<T>,
     /// It is to be closed: who waits shall find out.
     ends: AtomicBool,
+    /// Whose it is: a forked child must not wait for threads that it has not.
+    process: u32,
     /// Who waits with it locked. A signal's handler runs on this thread, and cannot have its turn before it returns.
     waits: Mutex<Option<ThreadId>>,
     pub tie: Arc<Tie>,
@@ -40,6 +42,7 @@ impl<T: Used> Turn<T> {
         Arc::new(Turn {
             used: Mutex::new(used),
             ends: AtomicBool::new(false),
+            process: std::process::id(),
             waits: Mutex::new(None),
             tie: Arc::clone(tie),
         })
@@ -88,6 +91,13 @@ impl<T: Used> Turn<T> {
                     );
                     return Err(error(ErrorKind::Busy, text));
                 }
+                Err(TryLockError::WouldBlock) if self.process != std::process::id() => {
+                    let text = format!(
+                        "the {} belongs to the process that forked this one, a thread of which was using it; make another here",
+                        T::NAME
+                    );
+                    return Err(error(ErrorKind::Closed, text));
+                }
                 Err(TryLockError::WouldBlock) => {
                     py.detach(|| thread::sleep(Duration::from_micros(50)));
                     py.check_signals()?;
@@ -114,7 +124,7 @@ impl<T: Used> Turn<T> {
         mut attempt: impl FnMut(&mut T, Duration) -> Result<Option<R>> + Send,
     ) -> Answer<Option<R>> {
         *self.waits() = Some(thread::current().id());
-        let found = wait(py, timeout, |slice| {
+        let found = wait(py, self.tie.patience, timeout, |slice| {
             self.ensure_goes_on()?;
             attempt(used, slice)
         });
@@ -130,7 +140,10 @@ impl<T: Used> Turn<T> {
     pub fn close(&self, py: Python<'_>) -> Answer<()> {
         self.ends.store(true, Ordering::Relaxed);
         if !self.is_below() {
-            self.enter_last(py)?.end();
+            let mut used = self.enter_last(py)?;
+            // It may be what keeps a closed hold's registration; what others left there is then the next one's.
+            let _patience = Patience::none();
+            used.end();
         }
         Ok(())
     }

@@ -1,31 +1,145 @@
 //! Waiting with the interpreter let go, which Ctrl-C ends.
+//!
+//! What may wait, for data or for a lock whose holder was stopped, does so in slices, between which handlers of signals run. Handles are
+//! as patient as their hold (`lock_timeout`), whose time is counted here.
 
-use crate::errors::{Answer, error};
-use commonhold::{ErrorKind, Result};
+use crate::errors::{Answer, Failure, error};
+use commonhold::{ErrorKind, Result, limit_thread_patience};
 use pyo3::prelude::*;
+use std::ops::Deref;
 use std::time::{Duration, Instant};
 
 /// So long a signal's handler waits at most.
 const SLICE: Duration = Duration::from_millis(50);
 
+/// This thread's patience with locks, as long as it lives.
+pub struct Patience(Duration);
+
+impl Patience {
+    pub fn of(limit: Duration) -> Patience {
+        Patience(limit_thread_patience(limit))
+    }
+
+    /// For what has the interpreter and cannot let it go: waits for nobody.
+    pub fn none() -> Patience {
+        Patience::of(Duration::ZERO)
+    }
+
+    /// For what is done once, with the interpreter let go.
+    pub fn some() -> Patience {
+        Patience::of(SLICE)
+    }
+}
+
+impl Drop for Patience {
+    fn drop(&mut self) {
+        limit_thread_patience(self.0);
+    }
+}
+
+/// What is dropped without waiting for anybody: that may be wherever the collector runs, with the interpreter in hand.
+pub struct Hurried<T>(Option<T>);
+
+impl<T> Hurried<T> {
+    pub fn new(value: T) -> Hurried<T> {
+        Hurried(Some(value))
+    }
+}
+
+impl<T> Deref for Hurried<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl<T> Drop for Hurried<T> {
+    fn drop(&mut self) {
+        let _patience = Patience::none();
+        self.0 = None;
+    }
+}
+
+/// Until when: for a number of seconds (none: as long as it takes).
+struct Deadline(Option<Instant>);
+
+impl Deadline {
+    fn after(timeout: Option<f64>) -> Answer<Deadline> {
+        let time = timeout.map(seconds).transpose()?;
+        Ok(Deadline(time.and_then(|time| Instant::now().checked_add(time))))
+    }
+
+    /// How long to wait in one go; and whether that is all there is.
+    fn slice(&self) -> (Duration, bool) {
+        let left = self.0.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+        (left.min(SLICE), left <= SLICE)
+    }
+}
+
+/// How long a lock has been in the way.
+struct Locked {
+    since: Instant,
+    patience: Option<Duration>,
+}
+
+impl Locked {
+    fn new(patience: Option<Duration>) -> Locked {
+        Locked { since: Instant::now(), patience }
+    }
+
+    /// True for the error of a lock that is still to be waited for.
+    fn is_waited_for(&self, error: &Failure) -> bool {
+        let timed_out =
+            matches!(error, Failure::Ours(error) if error.kind() == ErrorKind::TimedOut);
+        timed_out && self.patience.is_none_or(|patience| self.since.elapsed() < patience)
+    }
+}
+
+/// Does what may have to wait for a lock, for as long as the hold is patient. Tried again, it does what is left to do: a call that a lock
+/// was in the way of has done nothing.
+pub fn patiently<T: Send>(
+    py: Python<'_>,
+    patience: Option<Duration>,
+    mut act: impl FnMut() -> Answer<T> + Send,
+) -> Answer<T> {
+    let locked = Locked::new(patience);
+    loop {
+        let done = py.detach(|| {
+            let _limit = Patience::some();
+            act()
+        });
+        match done {
+            Err(error) if locked.is_waited_for(&error) => py.check_signals()?,
+            done => return done,
+        }
+    }
+}
+
 /// Tries again and again for a `timeout` in seconds (none: as long as it takes); `attempt` waits for the time it is given.
 /// `None`: the time ran out.
 pub fn wait<T: Send>(
     py: Python<'_>,
+    patience: Option<Duration>,
     timeout: Option<f64>,
     mut attempt: impl FnMut(Duration) -> Result<Option<T>> + Send,
 ) -> Answer<Option<T>> {
-    let deadline = match timeout {
-        Some(time) => Instant::now().checked_add(seconds(time)?),
-        None => None,
-    };
+    let deadline = Deadline::after(timeout)?;
+    let mut locked = Locked::new(patience);
     loop {
-        let left = deadline.map_or(SLICE, |at| at.saturating_duration_since(Instant::now()));
-        let slice = left.min(SLICE);
-        if let Some(found) = py.detach(|| attempt(slice))? {
-            return Ok(Some(found));
+        let (slice, is_last) = deadline.slice();
+        let found = py.detach(|| {
+            let _limit = Patience::some();
+            attempt(slice).map_err(Failure::from)
+        });
+        match found {
+            Ok(Some(found)) => return Ok(Some(found)),
+            Ok(None) => locked = Locked::new(patience),
+            Err(error) if locked.is_waited_for(&error) => {}
+            Err(error) => return Err(error),
         }
-        if deadline.is_some() && left <= slice {
+        if is_last {
             return Ok(None);
         }
         py.check_signals()?;

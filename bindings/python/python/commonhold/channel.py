@@ -60,7 +60,8 @@ class Producer(_native.Producer, Closing):
     """The one who sends; from :meth:`Channel.producer`. Closing it, or its process's death, lets another one begin.
 
     ``send(message, timeout=None)`` waits for room while a consumer that must not lose anything has not read on; ``try_send`` does not wait.
-    A message is anything with the buffer protocol.
+    ``send_many(messages, timeout=None)`` sends many; it returns how many were sent in time. A message is anything
+    with the buffer protocol.
     """
 
     def reserve(self, len: int, timeout: Optional[float] = None) -> "Reservation":

@@ -2,11 +2,12 @@
 //!
 //! # Safety
 //! A [`Freeze`] borrows from the hold, which is kept here beside it and dropped after it. It is of the thread that made it:
-//! [`Python::detach`] calls back on the same thread, so what comes out of it has not left that.
+//! [`Python::detach`] calls back on the same thread, so what comes out of [`patiently`] has not left that.
 #![allow(unsafe_code)]
 
 use crate::errors::Answer;
 use crate::tie::Tie;
+use crate::waiting::patiently;
 use commonhold::Freeze;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub struct Frozen {
 
 struct SameThread<T>(T);
 
-// SAFETY: made and used up in one function, around `detach`.
+// SAFETY: made and used up in one function, around `patiently`.
 unsafe impl<T> Send for SameThread<T> {}
 
 impl Frozen {
@@ -29,8 +30,8 @@ impl Frozen {
     /// # Errors
     /// Those of freezing.
     pub fn new(py: Python<'_>, tie: &Arc<Tie>) -> Answer<Frozen> {
-        let SameThread(frozen) = py.detach(|| SameThread(Frozen::made(tie)));
-        frozen
+        let SameThread(frozen) = patiently(py, tie.patience, || Frozen::made(tie).map(SameThread))?;
+        Ok(frozen)
     }
 
     fn made(tie: &Arc<Tie>) -> Answer<Frozen> {

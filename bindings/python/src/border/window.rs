@@ -7,7 +7,7 @@
 //! # Safety
 //! The range is given by the library, which keeps it mapped as long as what [`Held`] owns lives. The class is made by hand,
 //! because in Python 3.9 and 3.10 the stable ABI knows the slots of the buffer protocol by number only. An instance's
-//! window is set before anybody else sees the instance, and freed with it.
+//! window is set before anybody else sees the instance, and freed with it. No panic leaves a function that Python calls.
 #![allow(unsafe_code)]
 
 use crate::border::input::View;
@@ -18,6 +18,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use std::any::Any;
 use std::ffi::{c_int, c_uint, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -170,7 +171,10 @@ unsafe extern "C" fn get_buffer(
         if *readonly && flags & WRITABLE != 0 {
             return fail(PyBufferError::new_err("the message is read-only"));
         }
-        if let Err(error) = held.pin() {
+        let Ok(pinned) = catch_unwind(AssertUnwindSafe(|| held.pin())) else {
+            return fail(PyBufferError::new_err("a bug in commonhold: it panicked"));
+        };
+        if let Err(error) = pinned {
             return fail(error);
         }
         shown.exports.fetch_add(1, Ordering::Relaxed);
@@ -207,7 +211,8 @@ unsafe extern "C" fn release_buffer(object: *mut ffi::PyObject, _: *mut View) {
     // SAFETY: Python calls it once for each buffer that it got.
     if let Some(shown) = unsafe { (*object.cast::<Instance>()).shown.as_ref() } {
         shown.exports.fetch_sub(1, Ordering::Relaxed);
-        shown.window.held.unpin();
+        // Nobody can be told.
+        let _ = catch_unwind(AssertUnwindSafe(|| shown.window.held.unpin()));
     }
 }
 
@@ -217,7 +222,9 @@ unsafe extern "C" fn deallocate(object: *mut ffi::PyObject) {
         let class = ffi::Py_TYPE(object);
         let shown = (*object.cast::<Instance>()).shown;
         if !shown.is_null() {
-            drop(Box::from_raw(shown));
+            let shown = Box::from_raw(shown);
+            // Nobody can be told.
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(shown)));
         }
         // As the class says: those that derive from this one are known to the garbage collector, it is not.
         let free = ffi::PyType_GetSlot(class, ffi::Py_tp_free);
