@@ -148,6 +148,113 @@ class ProcessesTest < Minitest::Test
     Process.wait(@mover)
   end
 
+  # Stops a child that sets a key all the time, in the middle of it.
+  def stop_a_writer_in_the_way
+    20_000.times { |i| @hold.map("m")["filler #{i}"] = "x" } # Many segments, each with a lock.
+    hasty = Commonhold.open(@path, lock_timeout: 0.001).map("m")
+    @mover = child { @hold.map("m").tap { |map| map["k"] = "x" * 3000 while true } }
+    await("a stop in the middle") do
+      Process.kill(:STOP, @mover)
+      Process.wait(@mover, Process::WUNTRACED)
+      hasty["k"] = "hasty"
+      Process.kill(:CONT, @mover)
+      sleep(0.0001) && false
+    rescue Commonhold::TimedOutError
+      true
+    end
+    hasty
+  end
+
+  WRITES = {
+    set: ->(map, _) { map["k"] = "mine" },
+    set_many: ->(map, _) { map.set_many("a" => "1", "k" => "mine", "z" => "2") },
+    increment: ->(map, _) { map.increment("k") },
+    update: ->(map, _) { map.update("k") { "mine" } },
+    delete: ->(map, _) { map.delete("k") },
+    push: ->(map, _) { map.list("k").push("mine") },
+    check: ->(_, hold) { hold.check }
+  }.freeze
+
+  # Other threads go on, and the one that waits can be killed; a signal is heard.
+  def test_a_write_that_waits_for_a_stopped_process_can_be_interrupted
+    stop_a_writer_in_the_way
+    hold = Commonhold.open(@path)
+    map = hold.map("m")
+    WRITES.each do |name, write|
+      thread = Thread.new { write.call(map, hold) }
+      await(name) { thread.status == "sleep" }
+      hold.map("another")[name.to_s] = "1" unless name == :check
+      assert_predicate thread, :alive?, name
+      assert thread.kill.join(20), name
+      assert_raises(Timeout::Error) { Timeout.timeout(0.1) { write.call(map, hold) } }
+    end
+    heard = false
+    before = trap(:USR1) { heard = true }
+    thread = Thread.new { map["k"] = "mine" }
+    await("the thread") { thread.status == "sleep" }
+    Process.kill(:USR1, Process.pid)
+    await("the signal") { heard }
+    Process.kill(:KILL, @mover)
+    Process.wait(@mover)
+    assert_equal "mine", thread.value && map["k"]
+  ensure
+    trap(:USR1, before) if before
+  end
+
+  # What is set before the one that has to wait is set once, not again.
+  def test_a_batch_that_has_to_wait_goes_on_where_it_was
+    hasty = stop_a_writer_in_the_way
+    map = Commonhold.open(@path).map("m")
+    free = ("a".."z").find { |key| (hasty[key] = "0") rescue nil } # In another segment.
+    thread = Thread.new { map.set_many(free => "1", "k" => "mine", "last" => "2") }
+    await("the first") { map[free] == "1" }
+    await("the thread") { thread.status == "sleep" }
+    map[free] = "changed since"
+    Process.kill(:KILL, @mover)
+    Process.wait(@mover)
+    thread.join
+    assert_equal ["changed since", "mine", "2"], map.get_many([free, "k", "last"])
+  end
+
+  # The collector waits for nobody.
+  def test_an_element_that_nobody_refers_to_comes_back_when_it_can
+    patient, hasty = queues_of_the_patient_and_the_hasty(orphans: "free")
+    elements = Array.new(30) { hasty.pull_many(:free, 64) }.flatten
+    stop_a_mover_in_the_way(patient) { elements.last.let_go || elements.pop }
+    size = patient.size(:free)
+    elements = nil
+    GC.start
+    Process.kill(:CONT, @mover)
+    end_the_mover
+    @hold.sweep # Settles what the mover left.
+    await("the elements") { hasty.size(:free) > size }
+  end
+
+  def test_a_child_ends_nothing_that_it_inherited
+    queue = @hold.queue("q", elements: 3, element_bytes: 8)
+    channel = @hold.channel("c", ring_bytes: 4096)
+    log = @hold.log("l")
+    things = [queue.pull, queue.pull, channel.producer, channel.consumer, log.collect_to_file("#{@path}.lines")]
+    waiting = Thread.new { things[3].recv }
+    await("the consumer") { waiting.status == "sleep" }
+    before = @hold.participants.size
+    assert_child do
+      things.clear
+      queue = channel = log = nil
+      GC.start
+      GC.start
+      @hold.participants.size == before
+    end
+    assert_equal before, @hold.participants.size
+    things[2] << "for the parent"
+    assert_equal "for the parent", waiting.value
+    things[0, 2].each { |element| queue.push(0, element) }
+    log.info("one")
+    assert_equal 1, things[4].finish
+  ensure
+    File.delete("#{@path}.lines")
+  end
+
   def test_a_channel_between_processes
     channel = @hold.channel("c", ring_bytes: 1 << 14)
     consumer = channel.consumer

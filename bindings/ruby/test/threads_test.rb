@@ -94,6 +94,40 @@ class ThreadsTest < Minitest::Test
     GC.auto_compact = GC.stress = false
   end if GC.respond_to?(:auto_compact=) # Ruby 3
 
+  # Ruby raises by longjmp: through the library's frames it would leave behind what those have.
+  def test_what_is_raised_while_lines_are_made_leaves_nothing_behind
+    log = @hold.log("l", ring_bytes: 1 << 20)
+    900.times { |i| log.info("#{i} " * 250) }
+    count = log.dump.size
+    assert_operator count, :>, 500
+    before = nil
+    Commonhold::Line.class_eval { define_method(:initialize) { |*| raise "no line" } }
+    150.times do |i|
+      assert_raises(RuntimeError) { log.dump }
+      before = resident if i == 20
+    end
+    assert_operator resident - before, :<, 40 << 20
+  ensure
+    Commonhold::Line.class_eval { remove_method(:initialize) }
+    assert_equal count, log.dump.size
+  end
+
+  def resident
+    GC.start
+    File.read("/proc/self/statm").split[1].to_i * 4096
+  end
+
+  # Whatever a conversion does to the String that another argument is.
+  def test_a_conversion_may_change_the_other_arguments
+    map = @hold.map("m")
+    key = +"key" * 2000
+    evil = Object.new
+    evil.define_singleton_method(:to_str) { key.replace("k").tap { GC.start } && "value" }
+    map["k"] = "value"
+    assert map.compare_exchange(key, evil, "new")
+    assert_equal "new", map["k"]
+  end
+
   def test_a_string_outlives_everything
     value = Commonhold.open(@path) { |again| again.map("m").tap { |map| map["a"] = "x" * 5000 }["a"] }
     GC.start

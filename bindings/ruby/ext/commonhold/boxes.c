@@ -5,10 +5,13 @@ void box_mark(void *box) { rb_gc_mark(((struct box *)box)->parent); }
 
 size_t box_size(const void *box) { return box ? sizeof(struct box) : 0; }
 
+/* May be the end of a whole hold: what others left there is the next one's to settle. */
 static void let_go(struct box *box) {
     void *handle = box->handle;
     box->handle = NULL;
+    uint64_t before = ch_thread_patience(0);
     if (handle) box->release(handle);
+    ch_thread_patience(before);
 }
 
 /* The collector has found the object unreachable. */

@@ -39,7 +39,9 @@ static void freeze(struct call *call) {
 
 static void *run(void *data) {
     struct call *call = data;
+    uint64_t before = ch_thread_patience(LOCK_SLICE_NS);
     call->result = call->run(call);
+    ch_thread_patience(before);
     call->ran = true;
     return NULL;
 }
@@ -112,9 +114,18 @@ int call_wait(struct box *box, struct call *call, uint64_t timeout_ns) {
     return guard(for_data, box, call, timeout_ns);
 }
 
+int call_alone(struct call *call) {
+    struct guarded guarded = {NULL, call, CH_FOREVER};
+    freeze(call);
+    for_locks((VALUE)&guarded);
+    RB_GC_GUARD(call->key_text);
+    RB_GC_GUARD(call->value_text);
+    return call->result;
+}
+
 int call_now(struct box *box, struct call *call) {
     call->handle = box->handle;
-    call->result = call->run(call);
+    BRIEFLY(call->result, call->run(call));
     RB_GC_GUARD(call->key_text);
     RB_GC_GUARD(call->value_text);
     if (call->result == CH_TIMED_OUT) return call_away(box, call);
@@ -127,6 +138,8 @@ VALUE bytes_arg(VALUE string) {
 }
 
 const char *name_arg(VALUE *string) { return StringValueCStr(*string); }
+
+VALUE name_copy(VALUE string) { return rb_str_new_cstr(name_arg(&string)); }
 
 uint64_t timeout_arg(VALUE seconds) {
     if (NIL_P(seconds)) return CH_FOREVER;
@@ -153,8 +166,26 @@ VALUE given(const struct box *box, const void *data, size_t len) {
     return text;
 }
 
-VALUE given_text(ch_bytes *bytes) {
-    VALUE text = rb_utf8_str_new(bytes->data, (long)bytes->len);
-    ch_bytes_free(bytes);
-    return text;
+struct giving {
+    const struct box *box; /* NULL: UTF-8 */
+    ch_bytes *bytes;
+};
+
+static VALUE give(VALUE data) {
+    struct giving *giving = (struct giving *)data;
+    ch_bytes *bytes = giving->bytes;
+    if (giving->box) return given(giving->box, bytes->data, bytes->len);
+    return rb_utf8_str_new(bytes->data, (long)bytes->len);
 }
+
+static VALUE give_end(VALUE bytes) {
+    ch_bytes_free((ch_bytes *)bytes);
+    return Qnil;
+}
+
+VALUE given_freed(const struct box *box, ch_bytes *bytes) {
+    struct giving giving = {box, bytes};
+    return rb_ensure(give, (VALUE)&giving, give_end, (VALUE)bytes);
+}
+
+VALUE given_text(ch_bytes *bytes) { return given_freed(NULL, bytes); }

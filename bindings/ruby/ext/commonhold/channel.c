@@ -20,7 +20,7 @@ static VALUE hold_channel(VALUE self, VALUE name, VALUE ring_bytes) {
     struct call call = {.run = run_channel, .out = &channel};
     if (!NIL_P(ring_bytes) && !(call.number = NUM2ULL(ring_bytes))) rb_raise(rb_eArgError, "a ring of no bytes");
     VALUE object = box_new(cChannel, &channel_type, self, release_channel);
-    name = rb_str_new_cstr(name_arg(&name));
+    name = name_copy(name);
     call_strings(&call, name, Qnil);
     checked(call_now(box_of(self, &hold_type), &call), &call.error);
     ((struct box *)RTYPEDDATA_DATA(object))->handle = channel;
@@ -43,22 +43,37 @@ static VALUE channel_describe(VALUE self) {
     return given_text(&json);
 }
 
+static int run_producer(struct call *call) { return ch_channel_producer(call->handle, call->out, &call->error); }
+
 static VALUE channel_producer(VALUE self) {
-    ch_error error;
-    ch_producer *producer;
+    ch_producer *producer = NULL;
+    struct call call = {.run = run_producer, .out = &producer};
     VALUE object = box_new(cProducer, &producer_type, self, release_producer);
-    checked(ch_channel_producer(box_of(self, &channel_type)->handle, &producer, &error), &error);
+    call_strings(&call, Qnil, Qnil);
+    checked(call_now(box_of(self, &channel_type), &call), &call.error);
     ((struct box *)RTYPEDDATA_DATA(object))->handle = producer;
     return object;
 }
 
+struct joining {
+    uint32_t from, policy;
+    uint64_t patience_ns;
+};
+
+static int run_consumer(struct call *call) {
+    struct joining *joining = call->more;
+    return ch_channel_consumer(call->handle, joining->from, joining->policy, joining->patience_ns, call->out,
+                               &call->error);
+}
+
 /* Channel#_consumer(from, policy, patience): a ch_join, a ch_policy, seconds. */
 static VALUE channel_consumer(VALUE self, VALUE from, VALUE policy, VALUE patience) {
-    ch_error error;
-    ch_consumer *consumer;
+    ch_consumer *consumer = NULL;
+    struct joining joining = {NUM2UINT(from), NUM2UINT(policy), NIL_P(patience) ? 0 : timeout_arg(patience)};
+    struct call call = {.run = run_consumer, .more = &joining, .out = &consumer};
     VALUE object = box_new(cConsumer, &consumer_type, self, release_consumer);
-    checked(ch_channel_consumer(box_of(self, &channel_type)->handle, NUM2UINT(from), NUM2UINT(policy),
-                                NIL_P(patience) ? 0 : timeout_arg(patience), &consumer, &error), &error);
+    call_strings(&call, Qnil, Qnil);
+    checked(call_now(box_of(self, &channel_type), &call), &call.error);
     ((struct box *)RTYPEDDATA_DATA(object))->handle = consumer;
     return object;
 }
@@ -75,8 +90,8 @@ static int run_send(struct call *c) {
 static VALUE producer_send(VALUE self, VALUE message, VALUE seconds) {
     ch_error error;
     uint64_t sequence, timeout = timeout_arg(seconds);
-    struct box *box = box_of(self, &producer_type);
     message = bytes_arg(message);
+    struct box *box = box_of(self, &producer_type);
     int result = ch_producer_try_send(box->handle, RSTRING_PTR(message), (size_t)RSTRING_LEN(message), &sequence, &error);
     if (checked(result, &error) != CH_OK && timeout > 0) {
         struct call call = {.run = run_send, .out = &sequence};
@@ -174,9 +189,12 @@ static VALUE consumer_missed(VALUE self) {
     return ULL2NUM(missed);
 }
 
+static int run_rejoin(struct call *call) { return ch_consumer_rejoin(call->handle, call->uid, &call->error); }
+
 static VALUE consumer_rejoin(VALUE self, VALUE from) {
-    ch_error error;
-    checked(ch_consumer_rejoin(box_of(self, &consumer_type)->handle, NUM2UINT(from), &error), &error);
+    struct call call = {.run = run_rejoin, .uid = NUM2UINT(from)};
+    call_strings(&call, Qnil, Qnil);
+    checked(call_now(box_of(self, &consumer_type), &call), &call.error);
     return self;
 }
 

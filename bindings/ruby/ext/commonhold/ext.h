@@ -5,10 +5,13 @@
  * the handle away at once, and the last user lets it go. So neither the collector nor another thread's close() frees what
  * is in use.
  *
- * Short calls keep the GVL, for giving it up costs more than they do. No call waits with it for longer than LOCK_SLICE_NS:
- * that is every hold's lock_timeout here, and a call that runs into it is made again without the GVL, until the
- * patience of the hold's opener is over. Calls that wait for messages do so without it, in slices, between which Ruby
- * looks for signals and Thread#kill.
+ * Short calls keep the GVL, for giving it up costs more than they do. With it no call waits for anybody, nor settles what a dead
+ * process left: the thread's patience is 0 then (BRIEFLY), and a call that would have to is made again without the GVL, in slices of
+ * LOCK_SLICE_NS, until the patience of the hold's opener is over. Calls that wait for messages do so without it, in slices, too.
+ * Between slices Ruby looks for signals and Thread#kill.
+ *
+ * Ruby raises by longjmp, also when memory is short: never through a frame of the library. So callbacks of the library call nothing of
+ * Ruby's, and memory of the library's that is to become a String is freed whatever happens (given_freed()).
  */
 #ifndef COMMONHOLD_RUBY_EXT_H
 #define COMMONHOLD_RUBY_EXT_H
@@ -18,7 +21,7 @@
 #include <ruby/encoding.h>
 #include <ruby/thread.h>
 
-#define LOCK_SLICE_NS 5000000ull
+#define LOCK_SLICE_NS 50000000ull
 #define WAIT_SLICE_NS 50000000ull
 
 struct box {
@@ -36,6 +39,14 @@ struct box {
 extern const rb_data_type_t hold_type, map_type, queue_type, channel_type, producer_type, consumer_type, log_type,
     collector_type, follower_type;
 extern VALUE mCommonhold, cHold, cMap;
+
+/* A call that waits for nobody. */
+#define BRIEFLY(result, call) \
+    do { \
+        uint64_t before_ = ch_thread_patience(0); \
+        result = (call); \
+        ch_thread_patience(before_); \
+    } while (0)
 
 /* boxes.c */
 void box_mark(void *box);
@@ -75,16 +86,19 @@ struct call {
 int call_now(struct box *box, struct call *call);  /* briefly; raises nothing */
 int call_away(struct box *box, struct call *call); /* without the GVL; retries for locks; raises for signals */
 int call_wait(struct box *box, struct call *call, uint64_t timeout_ns); /* the same in slices: `number` is one */
+int call_alone(struct call *call); /* without the GVL and without a box: of what has no handle yet */
 void call_strings(struct call *call, VALUE key, VALUE value);
 
 /* What Ruby gives. */
 VALUE bytes_arg(VALUE string);                 /* a String, or TypeError */
 const char *name_arg(VALUE *string);           /* a String without NUL, or ArgumentError */
+VALUE name_copy(VALUE string);                 /* one of our own, which nobody changes; it ends with a NUL */
 uint64_t timeout_arg(VALUE seconds);           /* nil: CH_FOREVER */
 VALUE option(VALUE options, const char *name); /* Qnil if it is not there */
 uint64_t number_option(VALUE options, const char *name);
 VALUE given(const struct box *box, const void *data, size_t len); /* a String in the box's encoding */
-VALUE given_text(ch_bytes *bytes);                                /* a UTF-8 String; frees the bytes */
+VALUE given_freed(const struct box *box, ch_bytes *bytes);        /* the same; frees the bytes, whatever happens */
+VALUE given_text(ch_bytes *bytes);                                /* a UTF-8 String; frees the bytes, too */
 
 void init_hold(void);
 void init_map(void);

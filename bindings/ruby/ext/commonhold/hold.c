@@ -15,6 +15,8 @@ struct opening {
 
 static int run_open(struct call *call) {
     struct opening *opening = call->out;
+    opening->name = call->key.data;
+    opening->options.directory = call->value.data;
     return opening->open(opening->name, &opening->options, &opening->hold, &call->error);
 }
 
@@ -22,19 +24,21 @@ static int run_open(struct call *call) {
 static VALUE hold_open(VALUE class, VALUE how, VALUE name, VALUE options) {
     static const opener openers[] = {ch_hold_open, ch_hold_create, ch_hold_open_or_create};
     VALUE directory = option(options, "directory"), patience = option(options, "lock_timeout");
-    struct opening opening = {openers[NUM2UINT(how) % 3], name_arg(&name), {0}, NULL};
+    struct opening opening = {openers[NUM2UINT(how) % 3], NULL, CH_HOLD_OPTIONS_INIT, NULL};
+    uint64_t patience_ns = timeout_arg(patience);
     opening.options.max_bytes = number_option(options, "max_bytes");
-    opening.options.lock_timeout_ns = LOCK_SLICE_NS;
-    if (!NIL_P(directory)) opening.options.directory = name_arg(&directory);
+    if (patience_ns != CH_FOREVER) opening.options.lock_timeout_ns = patience_ns ? patience_ns : 1;
     opening.options.mode = (uint32_t)number_option(options, "mode");
     opening.options.read_only = RTEST(option(options, "read_only"));
     opening.options.delete_on_last_exit = RTEST(option(options, "delete_on_last_exit"));
     VALUE object = box_new(class, &hold_type, Qnil, release_hold);
     struct box *box = RTYPEDDATA_DATA(object);
-    box->patience_ns = timeout_arg(patience);
+    box->patience_ns = patience_ns;
     struct call call = {.run = run_open, .out = &opening};
+    /* Other threads may change what they gave us, while the GVL is away. */
+    name = name_copy(name);
+    if (!NIL_P(directory)) directory = name_copy(directory);
     call_strings(&call, name, directory);
-    opening.name = RSTRING_PTR(name);
     checked(call_away(box, &call), &call.error);
     box->handle = opening.hold;
     RB_GC_GUARD(name);
@@ -127,7 +131,7 @@ static int run_backup(struct call *call) {
 static VALUE hold_backup(VALUE self, VALUE to) {
     ch_backup_report report;
     struct call call = {.run = run_backup, .out = &report};
-    to = rb_str_new_cstr(name_arg(&to));
+    to = name_copy(to);
     call_strings(&call, to, Qnil);
     checked(call_away(box_of(self, &hold_type), &call), &call.error);
     return ULL2NUM(report.pairs);
@@ -140,7 +144,7 @@ static VALUE hold_backup(VALUE self, VALUE to) {
     } \
     static VALUE hold_drop_##kind(VALUE self, VALUE name) { \
         struct call call = {.run = run_drop_##kind}; \
-        name = rb_str_new_cstr(name_arg(&name)); \
+        name = name_copy(name); \
         call_strings(&call, name, Qnil); \
         return checked(call_away(box_of(self, &hold_type), &call), &call.error) == CH_OK ? Qtrue : Qfalse; \
     }
@@ -149,35 +153,53 @@ DROP(queue)
 DROP(channel)
 DROP(log)
 
+static int run_drop(struct call *call) {
+    return ch_hold_drop(call->key.data, (uint32_t)call->number, &call->error);
+}
+static int run_restore(struct call *call) {
+    return ch_hold_restore(call->key.data, call->value.data, NULL, call->out, &call->error);
+}
+static int run_salvage(struct call *call) { return ch_hold_salvage(call->key.data, NULL, call->out, &call->error); }
+static int run_list(struct call *call) { return ch_hold_list(call->key.data, call->out, &call->error); }
+
 /* Deletes the file of a hold. With force also while processes have it open, which go on with the memory they have. */
 static VALUE module_drop(VALUE module, VALUE name, VALUE force) {
-    ch_error error;
-    checked(ch_hold_drop(name_arg(&name), RTEST(force), &error), &error);
+    struct call call = {.run = run_drop, .number = RTEST(force)};
+    name = name_copy(name);
+    call_strings(&call, name, Qnil);
+    checked(call_alone(&call), &call.error);
     return Qnil;
 }
 
 /* Makes a new hold from a backup; gives how many pairs it has. */
 static VALUE module_restore(VALUE module, VALUE backup, VALUE name) {
-    ch_error error;
     uint64_t pairs = 0;
-    checked(ch_hold_restore(name_arg(&backup), name_arg(&name), NULL, &pairs, &error), &error);
+    struct call call = {.run = run_restore, .out = &pairs};
+    backup = name_copy(backup);
+    name = name_copy(name);
+    call_strings(&call, backup, name);
+    checked(call_alone(&call), &call.error);
     return ULL2NUM(pairs);
 }
 
 /* Saves what is intact in a file hold that was open when the system stopped; deleted keys may return. Gives notes. */
 static VALUE module_salvage(VALUE module, VALUE name) {
-    ch_error error;
     ch_bytes notes = CH_BYTES_INIT;
-    int result = ch_hold_salvage(name_arg(&name), NULL, &notes, &error);
+    struct call call = {.run = run_salvage, .out = &notes};
+    name = name_copy(name);
+    call_strings(&call, name, Qnil);
+    int result = call_alone(&call);
     VALUE text = given_text(&notes);
-    checked(result, &error);
+    checked(result, &call.error);
     return text;
 }
 
 static VALUE module_list(VALUE module, VALUE directory) {
-    ch_error error;
     ch_bytes json = CH_BYTES_INIT;
-    checked(ch_hold_list(NIL_P(directory) ? NULL : name_arg(&directory), &json, &error), &error);
+    struct call call = {.run = run_list, .out = &json};
+    if (!NIL_P(directory)) directory = name_copy(directory);
+    call_strings(&call, directory, Qnil);
+    checked(call_alone(&call), &call.error);
     return given_text(&json);
 }
 

@@ -14,7 +14,7 @@ static int run_log(struct call *call) {
 
 /* Hold#_log(name, options); options nil opens an existing one. */
 static VALUE hold_log(VALUE self, VALUE name, VALUE options) {
-    ch_log_options wanted = {0};
+    ch_log_options wanted = CH_LOG_OPTIONS_INIT;
     ch_log *log = NULL;
     struct call call = {.run = run_log, .out = &log};
     if (!NIL_P(options)) {
@@ -26,7 +26,7 @@ static VALUE hold_log(VALUE self, VALUE name, VALUE options) {
         call.more = &wanted;
     }
     VALUE object = box_new(cLog, &log_type, self, release_log);
-    name = rb_str_new_cstr(name_arg(&name));
+    name = name_copy(name);
     call_strings(&call, name, Qnil);
     checked(call_now(box_of(self, &hold_type), &call), &call.error);
     ((struct box *)RTYPEDDATA_DATA(object))->handle = log;
@@ -44,9 +44,9 @@ static VALUE log_name(VALUE self) {
 
 static VALUE log_write(VALUE self, VALUE level, VALUE text) {
     ch_error error;
-    struct box *box = box_of(self, &log_type);
+    uint32_t number = NUM2UINT(level);
     text = bytes_arg(text);
-    int result = ch_log_write(box->handle, NUM2UINT(level), RSTRING_PTR(text), (size_t)RSTRING_LEN(text), NULL, &error);
+    int result = ch_log_write(box_of(self, &log_type)->handle, number, RSTRING_PTR(text), (size_t)RSTRING_LEN(text), NULL, &error);
     RB_GC_GUARD(text);
     return checked(result, &error) == CH_OK ? Qtrue : Qfalse;
 }
@@ -58,9 +58,12 @@ static VALUE log_level(VALUE self) {
     return UINT2NUM(level);
 }
 
+static int run_set_level(struct call *call) { return ch_log_set_level(call->handle, call->uid, &call->error); }
+
 static VALUE log_set_level(VALUE self, VALUE level) {
-    ch_error error;
-    checked(ch_log_set_level(box_of(self, &log_type)->handle, NUM2UINT(level), &error), &error);
+    struct call call = {.run = run_set_level, .uid = NUM2UINT(level)};
+    call_strings(&call, Qnil, Qnil);
+    checked(call_now(box_of(self, &log_type), &call), &call.error);
     return level;
 }
 
@@ -75,33 +78,79 @@ static VALUE log_describe(VALUE self) {
     return given_text(&json);
 }
 
-static VALUE text_of(ch_slice text) { return rb_utf8_str_new(text.data, (long)text.len); }
+/* A line that was copied: its texts lie one behind the other. */
+struct copied {
+    uint64_t time_ns;
+    uint32_t level, thread, lost, collected;
+    size_t text, shown; /* where they end */
+};
 
-/* Only builds an Array: no Ruby code runs inside the library's call. */
+/* No Ruby in the library's callback: it may raise. */
+struct gathered {
+    struct call call;
+    VALUE log;
+    ch_bytes texts, lines;
+};
+
 static int gather(void *user, const ch_log_line *line) {
+    struct gathered *gathered = user;
+    struct copied copied = {line->time_ns, line->level, line->thread, line->lost, line->collected, 0, 0};
     if (line->announces) return 0;
-    VALUE values[] = {text_of(line->text), UINT2NUM(line->level), ULL2NUM(line->time_ns), UINT2NUM(line->thread),
-                      UINT2NUM(line->lost), line->collected ? Qtrue : Qfalse, text_of(line->shown)};
-    rb_ary_push((VALUE)user, rb_class_new_instance(7, values, cLine));
-    return 0;
+    if (ch_bytes_append(&gathered->texts, line->text.data, line->text.len, NULL) > 0) return 1;
+    copied.text = gathered->texts.len;
+    if (ch_bytes_append(&gathered->texts, line->shown.data, line->shown.len, NULL) > 0) return 1;
+    copied.shown = gathered->texts.len;
+    return ch_bytes_append(&gathered->lines, &copied, sizeof copied, NULL) > 0;
+}
+
+static int run_dump(struct call *call) { return ch_log_dump(call->handle, gather, call->out, NULL, &call->error); }
+
+static VALUE dump(VALUE data) {
+    struct gathered *gathered = (struct gathered *)data;
+    gathered->call.run = run_dump;
+    gathered->call.out = gathered;
+    call_strings(&gathered->call, Qnil, Qnil);
+    checked(call_away(box_of(gathered->log, &log_type), &gathered->call), &gathered->call.error);
+    const char *texts = gathered->texts.data;
+    size_t count = gathered->lines.len / sizeof(struct copied), begin = 0;
+    VALUE all = rb_ary_new();
+    for (size_t i = 0; i < count; i++) {
+        struct copied *line = (struct copied *)gathered->lines.data + i;
+        VALUE text = rb_utf8_str_new(texts + begin, (long)(line->text - begin));
+        VALUE shown = rb_utf8_str_new(texts + line->text, (long)(line->shown - line->text));
+        VALUE values[] = {text, UINT2NUM(line->level), ULL2NUM(line->time_ns), UINT2NUM(line->thread),
+                          UINT2NUM(line->lost), line->collected ? Qtrue : Qfalse, shown};
+        rb_ary_push(all, rb_class_new_instance(7, values, cLine));
+        begin = line->shown;
+    }
+    return all;
+}
+
+static VALUE dump_end(VALUE data) {
+    struct gathered *gathered = (struct gathered *)data;
+    ch_bytes_free(&gathered->texts);
+    ch_bytes_free(&gathered->lines);
+    return Qnil;
 }
 
 /* All lines that are in the hold, collected or not, merged by time: an Array of Line. Changes nothing. */
 static VALUE log_dump(VALUE self) {
-    ch_error error;
-    VALUE lines = rb_ary_new();
-    checked(ch_log_dump(box_of(self, &log_type)->handle, gather, (void *)lines, NULL, &error), &error);
-    RB_GC_GUARD(lines);
-    return lines;
+    struct gathered gathered = {.log = self, .texts = CH_BYTES_INIT, .lines = CH_BYTES_INIT};
+    return rb_ensure(dump, (VALUE)&gathered, dump_end, (VALUE)&gathered);
+}
+
+static int run_collect(struct call *c) {
+    return ch_log_collect_to_file(c->handle, NULL, c->key.data, c->number, c->uid, c->out, &c->error);
 }
 
 /* Log#_collect(path, max_bytes, keep): becomes the log's collector, into a file. */
 static VALUE log_collect(VALUE self, VALUE path, VALUE max_bytes, VALUE keep) {
-    ch_error error;
-    ch_collector *collector;
+    ch_collector *collector = NULL;
+    struct call call = {.run = run_collect, .number = NUM2ULL(max_bytes), .uid = NUM2UINT(keep), .out = &collector};
     VALUE object = box_new(cCollector, &collector_type, self, release_collector);
-    checked(ch_log_collect_to_file(box_of(self, &log_type)->handle, NULL, name_arg(&path), NUM2ULL(max_bytes),
-                                   NUM2UINT(keep), &collector, &error), &error);
+    path = name_copy(path);
+    call_strings(&call, path, Qnil);
+    checked(call_now(box_of(self, &log_type), &call), &call.error);
     ((struct box *)RTYPEDDATA_DATA(object))->handle = collector;
     return object;
 }

@@ -27,7 +27,7 @@ static uint32_t mode_of(VALUE name) {
 
 /* Hold#_map(class, name, options); options nil opens an existing one. */
 static VALUE hold_map(VALUE self, VALUE class, VALUE name, VALUE options) {
-    ch_map_options wanted = {0};
+    ch_map_options wanted = CH_MAP_OPTIONS_INIT;
     ch_map *map = NULL;
     VALUE encoding = option(options, "encoding");
     struct box *hold = box_of(self, &hold_type);
@@ -44,7 +44,7 @@ static VALUE hold_map(VALUE self, VALUE class, VALUE name, VALUE options) {
     }
     VALUE object = box_new(class, &map_type, self, release_map);
     if (!NIL_P(encoding)) ((struct box *)RTYPEDDATA_DATA(object))->encoding = rb_to_encoding_index(encoding);
-    name = rb_str_new_cstr(name_arg(&name));
+    name = name_copy(name);
     call_strings(&call, name, Qnil);
     checked(call_now(hold, &call), &call.error);
     ((struct box *)RTYPEDDATA_DATA(object))->handle = map;
@@ -75,9 +75,8 @@ VALUE map_lookup(struct box *box, const void *key, size_t len, ch_error *error, 
     if (found <= sizeof room) return given(box, room, found);
     ch_bytes value = CH_BYTES_INIT;
     *result = ch_map_get(box->handle, key, len, &value, error);
-    VALUE text = *result == CH_OK ? given(box, value.data, value.len) : Qnil;
-    ch_bytes_free(&value);
-    return text;
+    VALUE text = given_freed(box, &value);
+    return *result == CH_OK ? text : Qnil;
 }
 
 /* call-seq: map[key] -> string or nil
@@ -113,17 +112,37 @@ static VALUE map_uid(VALUE self, VALUE key) {
     return checked(result, &error) == CH_OK ? UINT2NUM(uid) : Qnil;
 }
 
+struct two {
+    const struct box *box;
+    ch_bytes *key, *value;
+};
+
+static VALUE two(VALUE data) {
+    struct two *two = (struct two *)data;
+    VALUE key = given(two->box, two->key->data, two->key->len);
+    return rb_assoc_new(key, given(two->box, two->value->data, two->value->len));
+}
+
+static VALUE two_end(VALUE data) {
+    struct two *two = (struct two *)data;
+    ch_bytes_free(two->key);
+    ch_bytes_free(two->value);
+    return Qnil;
+}
+
+/* What a call has found, if it has; frees it. */
+static VALUE pair_of(struct box *box, int result, ch_bytes *key, ch_bytes *value, const ch_error *error) {
+    struct two found = {box, key, value};
+    VALUE pair = rb_ensure(two, (VALUE)&found, two_end, (VALUE)&found);
+    return checked(result, error) == CH_OK ? pair : Qnil;
+}
+
 /* The pair that a uid names, or nil. */
 static VALUE map_by_uid(VALUE self, VALUE uid) {
     ch_error error;
     ch_bytes key = CH_BYTES_INIT, value = CH_BYTES_INIT;
     struct box *box = box_of(self, &map_type);
-    int result = ch_map_get_uid(box->handle, NUM2UINT(uid), &key, &value, &error);
-    VALUE pair = result == CH_OK ? rb_assoc_new(given(box, key.data, key.len), given(box, value.data, value.len)) : Qnil;
-    ch_bytes_free(&key);
-    ch_bytes_free(&value);
-    checked(result, &error);
-    return pair;
+    return pair_of(box, ch_map_get_uid(box->handle, NUM2UINT(uid), &key, &value, &error), &key, &value, &error);
 }
 
 /* Some pair, every one about equally likely; nil if there is none. */
@@ -131,12 +150,7 @@ static VALUE map_random_pair(VALUE self) {
     ch_error error;
     ch_bytes key = CH_BYTES_INIT, value = CH_BYTES_INIT;
     struct box *box = box_of(self, &map_type);
-    int result = ch_map_random_pair(box->handle, &key, &value, &error);
-    VALUE pair = result == CH_OK ? rb_assoc_new(given(box, key.data, key.len), given(box, value.data, value.len)) : Qnil;
-    ch_bytes_free(&key);
-    ch_bytes_free(&value);
-    checked(result, &error);
-    return pair;
+    return pair_of(box, ch_map_random_pair(box->handle, &key, &value, &error), &key, &value, &error);
 }
 
 /* The number of pairs. */
@@ -187,8 +201,9 @@ static int run_clear(struct call *c) { return ch_map_clear(c->handle, c->out, &c
 
 /* The plain ones are called directly: a struct call is a message long, and clearing it costs as much as they do. */
 int map_store(struct box *box, VALUE key, VALUE value, ch_error *error) {
-    int result = ch_map_set(box->handle, RSTRING_PTR(key), (size_t)RSTRING_LEN(key), RSTRING_PTR(value),
-                            (size_t)RSTRING_LEN(value), NULL, error);
+    int result;
+    BRIEFLY(result, ch_map_set(box->handle, RSTRING_PTR(key), (size_t)RSTRING_LEN(key), RSTRING_PTR(value),
+                               (size_t)RSTRING_LEN(value), NULL, error));
     RB_GC_GUARD(key);
     RB_GC_GUARD(value);
     if (result != CH_TIMED_OUT) return result;
@@ -257,10 +272,8 @@ static VALUE map_take(VALUE self, VALUE key) {
     struct call call = {.run = run_take, .out = &value};
     call_strings(&call, bytes_arg(key), Qnil);
     int result = call_now(box, &call);
-    VALUE text = result == CH_OK ? given(box, value.data, value.len) : Qnil;
-    ch_bytes_free(&value);
-    checked(result, &call.error);
-    return text;
+    VALUE text = given_freed(box, &value);
+    return checked(result, &call.error) == CH_OK ? text : Qnil;
 }
 
 /* call-seq: increment(key, by = 1) -> integer
@@ -277,16 +290,17 @@ static VALUE map_increment(int count, VALUE *given_args, VALUE self) {
 
 /* Map#_exchange(key, expected, replacement, milliseconds): nil stands for "absent", and for as long as the map says. */
 static VALUE map_exchange(VALUE self, VALUE key, VALUE expected, VALUE replacement, VALUE milliseconds) {
-    struct box *box = box_of(self, &map_type);
     struct call call = {.run = run_exchange};
     if (!NIL_P(milliseconds)) call.run = run_exchange_ttl, call.number = NUM2ULL(milliseconds);
-    call_strings(&call, bytes_arg(key), Qnil);
+    /* All conversions first: one may change the String that another gave. */
+    key = bytes_arg(key);
     if (!NIL_P(expected)) expected = bytes_arg(expected);
     if (!NIL_P(replacement)) replacement = bytes_arg(replacement);
+    call_strings(&call, key, Qnil);
     call.expected_text = expected, call.replacement_text = replacement;
     if (!NIL_P(expected)) call.expected = (ch_slice){RSTRING_PTR(expected), (size_t)RSTRING_LEN(expected)};
     if (!NIL_P(replacement)) call.replacement = (ch_slice){RSTRING_PTR(replacement), (size_t)RSTRING_LEN(replacement)};
-    int result = checked(call_now(box, &call), &call.error);
+    int result = checked(call_now(box_of(self, &map_type), &call), &call.error);
     RB_GC_GUARD(expected);
     RB_GC_GUARD(replacement);
     return result == CH_OK ? Qtrue : Qfalse;
@@ -322,28 +336,42 @@ static VALUE map_clear(VALUE self) {
 
 /* ---- Batches. The arrays are ours and hold Strings only (Map#get_many and #set_many see to it). */
 
-static VALUE map_get_many(VALUE self, VALUE keys) {
+struct batch {
+    VALUE self, keys, all;
+    ch_values *values;
+};
+
+static VALUE look_up(VALUE data) {
+    struct batch *batch = (struct batch *)data;
     ch_error error;
-    ch_values *values = NULL;
     ch_slice wanted[CHUNK], found[CHUNK];
-    long count = RARRAY_LEN(keys);
-    VALUE all = rb_ary_new_capa(count);
-    for (long i = 0; i < count; i++) bytes_arg(RARRAY_AREF(keys, i));
+    long count = RARRAY_LEN(batch->keys);
+    checked(ch_values_new(&batch->values, &error), &error);
     for (long at = 0; at < count; at += CHUNK) {
-        struct box *box = box_of(self, &map_type);
+        struct box *box = box_of(batch->self, &map_type);
         size_t n = (size_t)(count - at < CHUNK ? count - at : CHUNK);
         for (size_t i = 0; i < n; i++) {
-            VALUE key = RARRAY_AREF(keys, at + (long)i);
+            VALUE key = RARRAY_AREF(batch->keys, at + (long)i);
             wanted[i] = (ch_slice){RSTRING_PTR(key), (size_t)RSTRING_LEN(key)};
         }
-        checked(ch_values_new(&values, &error), &error);
-        int result = ch_map_get_many(box->handle, wanted, n, values, found, NULL, &error);
-        for (size_t i = 0; result <= 0 && i < n; i++)
-            rb_ary_push(all, found[i].data ? given(box, found[i].data, found[i].len) : Qnil);
-        ch_values_free(values);
-        checked(result, &error);
+        checked(ch_map_get_many(box->handle, wanted, n, batch->values, found, NULL, &error), &error);
+        for (size_t i = 0; i < n; i++)
+            rb_ary_push(batch->all, found[i].data ? given(box, found[i].data, found[i].len) : Qnil);
         rb_thread_check_ints();
     }
+    return batch->all;
+}
+
+static VALUE look_up_end(VALUE data) {
+    ch_values_free(((struct batch *)data)->values);
+    return Qnil;
+}
+
+static VALUE map_get_many(VALUE self, VALUE keys) {
+    long count = RARRAY_LEN(keys);
+    for (long i = 0; i < count; i++) bytes_arg(RARRAY_AREF(keys, i));
+    struct batch batch = {self, keys, rb_ary_new_capa(count), NULL};
+    VALUE all = rb_ensure(look_up, (VALUE)&batch, look_up_end, (VALUE)&batch);
     RB_GC_GUARD(keys);
     return all;
 }
@@ -351,20 +379,23 @@ static VALUE map_get_many(VALUE self, VALUE keys) {
 static VALUE map_set_many(VALUE self, VALUE keys, VALUE values) {
     ch_error error;
     ch_slice from[CHUNK], to[CHUNK];
-    long count = RARRAY_LEN(keys);
+    long count = RARRAY_LEN(keys), at = 0;
     for (long i = 0; i < count; i++) bytes_arg(RARRAY_AREF(keys, i)), bytes_arg(RARRAY_AREF(values, i));
-    for (long at = 0; at < count; at += CHUNK) {
+    while (at < count) {
         struct box *box = box_of(self, &map_type);
-        size_t n = (size_t)(count - at < CHUNK ? count - at : CHUNK);
+        size_t n = (size_t)(count - at < CHUNK ? count - at : CHUNK), done = 0;
+        int result;
         for (size_t i = 0; i < n; i++) {
             VALUE key = RARRAY_AREF(keys, at + (long)i), value = RARRAY_AREF(values, at + (long)i);
             from[i] = (ch_slice){RSTRING_PTR(key), (size_t)RSTRING_LEN(key)};
             to[i] = (ch_slice){RSTRING_PTR(value), (size_t)RSTRING_LEN(value)};
         }
-        int result = ch_map_set_many(box->handle, from, to, n, &error);
+        BRIEFLY(result, ch_map_set_many_from(box->handle, from, to, n, &done, &error));
+        at += (long)done;
         if (result == CH_TIMED_OUT) {
-            for (size_t i = 0; i < n; i++)
-                map_set(self, RARRAY_AREF(keys, at + (long)i), RARRAY_AREF(values, at + (long)i));
+            /* The one that has to wait does so without the GVL. */
+            map_set(self, RARRAY_AREF(keys, at), RARRAY_AREF(values, at));
+            at++;
         } else {
             checked(result, &error);
         }

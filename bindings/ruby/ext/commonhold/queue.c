@@ -16,10 +16,13 @@ struct in_hand {
 
 static void element_mark(void *data) { rb_gc_mark(((struct in_hand *)data)->queue); }
 
+/* The collector runs, and waits for nobody: what somebody is in the way of is done later. */
 static void element_free(void *data) {
     struct in_hand *hand = data;
     if (hand->box) {
-        ch_queue_let_go(hand->box->handle, &hand->element, NULL);
+        uint64_t before = ch_thread_patience(0);
+        ch_queue_abandon(hand->box->handle, &hand->element);
+        ch_thread_patience(before);
         box_done(hand->box);
     }
     xfree(hand);
@@ -48,7 +51,7 @@ static const char *kept_name(struct name *name, VALUE text) {
 
 /* Hold#_queue(name, options); options nil opens an existing one. */
 static VALUE hold_queue(VALUE self, VALUE name, VALUE options) {
-    ch_queue_options wanted = {0};
+    ch_queue_options wanted = CH_QUEUE_OPTIONS_INIT;
     ch_queue *queue = NULL;
     const char *names[MOST_QUEUES];
     struct name kept[MOST_QUEUES + 1] = {0};
@@ -69,7 +72,7 @@ static VALUE hold_queue(VALUE self, VALUE name, VALUE options) {
         call.more = &wanted;
     }
     VALUE object = box_new(cQueue, &queue_type, self, release_queue);
-    name = rb_str_new_cstr(name_arg(&name));
+    name = name_copy(name);
     call_strings(&call, name, Qnil);
     checked(call_now(box_of(self, &hold_type), &call), &call.error);
     ((struct box *)RTYPEDDATA_DATA(object))->handle = queue;
@@ -86,13 +89,14 @@ static VALUE queue_name(VALUE self) {
 }
 
 /* A named queue is given by name or number. */
-static uint32_t number_of(struct box *box, VALUE which) {
+static uint32_t number_of(VALUE queue, VALUE which) {
     ch_error error;
     uint32_t number;
     if (NIL_P(which)) return 0;
     if (RB_INTEGER_TYPE_P(which)) return NUM2UINT(which);
     VALUE name = SYMBOL_P(which) ? rb_sym2str(which) : which;
-    checked(ch_queue_named(box->handle, name_arg(&name), &number, &error), &error);
+    const char *text = name_arg(&name);
+    checked(ch_queue_named(box_of(queue, &queue_type)->handle, text, &number, &error), &error);
     RB_GC_GUARD(name);
     return number;
 }
@@ -146,11 +150,12 @@ static size_t size_arg(VALUE number) {
 static VALUE queue_pull(VALUE self, VALUE which, VALUE seconds) {
     ch_error error;
     VALUE object;
-    struct box *box = box_of(self, &queue_type);
-    uint32_t number = number_of(box, which);
     uint64_t timeout = timeout_arg(seconds);
+    uint32_t number = number_of(self, which);
+    struct box *box = box_of(self, &queue_type);
     struct in_hand *hand = empty_hand(self, box, &object);
-    int result = ch_queue_pull(box->handle, number, &hand->element, &error);
+    int result;
+    BRIEFLY(result, ch_queue_pull(box->handle, number, &hand->element, &error));
     if (result == CH_TIMED_OUT || (result == CH_NONE && timeout > 0)) {
         struct call call = {.run = run_pull, .uid = number, .out = &hand->element};
         call_strings(&call, Qnil, Qnil);
@@ -198,10 +203,11 @@ static int move_away(int (*run)(struct call *), struct box *to, uint32_t number,
  * an error it is in hand as before. InvalidError if it is another queue's. */
 static VALUE queue_push(VALUE self, VALUE which, VALUE element) {
     ch_error error;
+    uint32_t number = number_of(self, which);
     struct box *box = box_of(self, &queue_type);
-    uint32_t number = number_of(box, which);
     struct in_hand *hand = hand_of(element);
-    int result = ch_queue_push(box->handle, number, &hand->element, &error);
+    int result;
+    BRIEFLY(result, ch_queue_push(box->handle, number, &hand->element, &error));
     if (result == CH_TIMED_OUT) result = move_away(run_push, box, number, hand, &error);
     else if (result == CH_OK) out_of_hand(hand);
     RB_GC_GUARD(element);
@@ -212,9 +218,9 @@ static VALUE queue_push(VALUE self, VALUE which, VALUE element) {
 /* Takes at most so many elements that are there; an Array. */
 static VALUE queue_pull_many(VALUE self, VALUE which, VALUE most) {
     VALUE object, all = rb_ary_new();
-    struct box *box = box_of(self, &queue_type);
-    uint32_t number = number_of(box, which);
     size_t count = 0, room = size_arg(most);
+    uint32_t number = number_of(self, which);
+    struct box *box = box_of(self, &queue_type);
     ch_element some[64];
     if (room > 64) room = 64;
     struct in_hand *hand = empty_hand(self, box, &object);
@@ -237,9 +243,9 @@ static VALUE queue_len(int count, VALUE *arguments, VALUE self) {
     ch_error error;
     uint64_t len;
     VALUE which;
-    struct box *box = box_of(self, &queue_type);
     rb_scan_args(count, arguments, "01", &which);
-    checked(ch_queue_len(box->handle, number_of(box, which), &len, &error), &error);
+    uint32_t number = number_of(self, which);
+    checked(ch_queue_len(box_of(self, &queue_type)->handle, number, &len, &error), &error);
     return ULL2NUM(len);
 }
 
@@ -295,7 +301,8 @@ static VALUE element_is_in_hand(VALUE self) {
 static VALUE element_let_go(VALUE self) {
     ch_error error;
     struct in_hand *hand = hand_of(self);
-    int result = ch_queue_let_go(hand->box->handle, &hand->element, &error);
+    int result;
+    BRIEFLY(result, ch_queue_let_go(hand->box->handle, &hand->element, &error));
     if (result == CH_TIMED_OUT) result = move_away(run_let_go, hand->box, 0, hand, &error);
     else if (result == CH_OK) out_of_hand(hand);
     RB_GC_GUARD(self);

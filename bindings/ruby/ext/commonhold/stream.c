@@ -12,19 +12,23 @@ static int run_begin_stream(struct call *c) {
 /* Hold#_begin_stream(map, bytes): whether it had none. */
 static VALUE hold_begin_stream(VALUE self, VALUE map, VALUE bytes) {
     struct call call = {.run = run_begin_stream, .number = NUM2ULL(bytes)};
-    map = rb_str_new_cstr(name_arg(&map));
+    map = name_copy(map);
     call_strings(&call, map, Qnil);
     return checked(call_now(box_of(self, &hold_type), &call), &call.error) == CH_OK ? Qtrue : Qfalse;
 }
+
+static int run_begin(struct call *call) { return ch_map_follow(call->handle, call->more, call->out, &call->error); }
 
 /* Map#_follow(from): a position as text, or nil for now. */
 static VALUE map_follow(VALUE self, VALUE from) {
     ch_error error;
     ch_position position;
-    ch_follower *follower;
+    ch_follower *follower = NULL;
     VALUE object = box_new(cFollower, &follower_type, self, release_follower);
     if (!NIL_P(from)) checked(ch_position_parse(name_arg(&from), &position, &error), &error);
-    checked(ch_map_follow(box_of(self, &map_type)->handle, NIL_P(from) ? NULL : &position, &follower, &error), &error);
+    struct call call = {.run = run_begin, .more = NIL_P(from) ? NULL : &position, .out = &follower};
+    call_strings(&call, Qnil, Qnil);
+    checked(call_now(box_of(self, &map_type), &call), &call.error);
     ((struct box *)RTYPEDDATA_DATA(object))->handle = follower;
     return object;
 }

@@ -77,7 +77,7 @@ static VALUE map_digest(VALUE self) { return text_of(self, run_digest); }
 static VALUE map_options(VALUE self) {
     static const char *const modes[] = {"general", "fixed", "cache"};
     ch_error error;
-    ch_map_options is;
+    ch_map_options is = CH_MAP_OPTIONS_INIT;
     checked(ch_map_get_options(box_of(self, &map_type)->handle, &is, &error), &error);
     VALUE all = rb_hash_new();
 #define SHOW(name, value) rb_hash_aset(all, ID2SYM(rb_intern(name)), value)
@@ -102,10 +102,11 @@ static int run_pop(struct call *c) { return ch_list_pop(c->handle, c->key.data, 
 static int run_shift(struct call *c) { return ch_list_shift(c->handle, c->key.data, c->key.len, c->out, &c->error); }
 
 static VALUE list_add(VALUE self, VALUE key, VALUE element, int (*run)(struct call *)) {
-    struct box *box = box_of(self, &map_type);
     struct call call = {.run = run};
-    call_strings(&call, bytes_arg(key), bytes_arg(element));
-    checked(call_now(box, &call), &call.error);
+    key = bytes_arg(key);
+    element = bytes_arg(element);
+    call_strings(&call, key, element);
+    checked(call_now(box_of(self, &map_type), &call), &call.error);
     return UINT2NUM(call.uid);
 }
 
@@ -115,10 +116,8 @@ static VALUE list_remove(VALUE self, VALUE key, int (*run)(struct call *)) {
     struct call call = {.run = run, .out = &element};
     call_strings(&call, bytes_arg(key), Qnil);
     int result = call_now(box, &call);
-    VALUE text = result == CH_OK ? given(box, element.data, element.len) : Qnil;
-    ch_bytes_free(&element);
-    checked(result, &call.error);
-    return text;
+    VALUE text = given_freed(box, &element);
+    return checked(result, &call.error) == CH_OK ? text : Qnil;
 }
 
 static VALUE list_push(VALUE self, VALUE key, VALUE element) { return list_add(self, key, element, run_push); }
@@ -129,32 +128,56 @@ static VALUE list_shift(VALUE self, VALUE key) { return list_remove(self, key, r
 static VALUE list_len(VALUE self, VALUE key) {
     ch_error error;
     uint32_t len;
-    struct box *box = box_of(self, &map_type);
     key = bytes_arg(key);
+    struct box *box = box_of(self, &map_type);
     checked(ch_list_len(box->handle, RSTRING_PTR(key), (size_t)RSTRING_LEN(key), &len, &error), &error);
     RB_GC_GUARD(key);
     return UINT2NUM(len);
 }
 
+/* The elements one behind the other, and where each ends. No Ruby in the library's callback: it may raise. */
 struct gathered {
     struct box *box;
-    VALUE all;
+    const void *key;
+    size_t len;
+    ch_bytes texts, ends;
 };
 
 static int gather(void *user, ch_slice element) {
     struct gathered *gathered = user;
-    rb_ary_push(gathered->all, given(gathered->box, element.data, element.len));
-    return 0;
+    if (ch_bytes_append(&gathered->texts, element.data, element.len, NULL) > 0) return 1;
+    return ch_bytes_append(&gathered->ends, &gathered->texts.len, sizeof gathered->texts.len, NULL) > 0;
+}
+
+static VALUE list_given(VALUE data) {
+    struct gathered *gathered = (struct gathered *)data;
+    ch_error error;
+    if (checked(ch_list_each(gathered->box->handle, gathered->key, gathered->len, gather, gathered, &error), &error) != CH_OK)
+        raise_code(CH_TOO_LARGE, "the list is too long to be given as a whole");
+    size_t count = gathered->ends.len / sizeof(size_t), begin = 0;
+    VALUE all = rb_ary_new_capa((long)count);
+    for (size_t i = 0; i < count; i++) {
+        size_t end = ((size_t *)gathered->ends.data)[i];
+        rb_ary_push(all, given(gathered->box, (char *)gathered->texts.data + begin, end - begin));
+        begin = end;
+    }
+    return all;
+}
+
+static VALUE list_end(VALUE data) {
+    struct gathered *gathered = (struct gathered *)data;
+    ch_bytes_free(&gathered->texts);
+    ch_bytes_free(&gathered->ends);
+    return Qnil;
 }
 
 static VALUE list_all(VALUE self, VALUE key) {
-    ch_error error;
-    struct gathered gathered = {box_of(self, &map_type), rb_ary_new()};
     key = bytes_arg(key);
-    int result = ch_list_each(gathered.box->handle, RSTRING_PTR(key), (size_t)RSTRING_LEN(key), gather, &gathered, &error);
-    checked(result, &error);
+    struct gathered gathered = {box_of(self, &map_type), RSTRING_PTR(key), (size_t)RSTRING_LEN(key), CH_BYTES_INIT,
+                                CH_BYTES_INIT};
+    VALUE all = rb_ensure(list_given, (VALUE)&gathered, list_end, (VALUE)&gathered);
     RB_GC_GUARD(key);
-    return gathered.all;
+    return all;
 }
 
 void init_walk(void) {
