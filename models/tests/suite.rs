@@ -3,6 +3,7 @@
 //! One binary for all of them: to link another takes longer than most of them run.
 
 mod order;
+mod ties;
 mod weak;
 
 /// The two tests of a protocol, with at most so many kills.

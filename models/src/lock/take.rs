@@ -102,7 +102,7 @@ impl Locks {
             }
             LockAt::AskTag(seen) | LockAt::AskByte(seen) => {
                 state.go(process, LockAt::Again(seen));
-                return state.call(process, At::Recover(owner(seen), RecoverAt::Look));
+                return state.call(process, At::Recover(owner(seen), RecoverAt::Byte));
             }
             LockAt::Again(seen) if state.word.owner == seen.owner => LockAt::Flag(seen),
             _ => LockAt::Look,
