@@ -8,6 +8,7 @@
 //! random instants, thousands of them. Every process has a watchdog: a hang is a failure.
 #![cfg(feature = "steps")]
 
+use crate::support::company::{COMPANION, SECOND, VICTIM, accompany, whole};
 use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, until};
 use crate::support::scenario::{self, Scenario, first, word};
@@ -19,20 +20,6 @@ use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-const VICTIM: u32 = 1;
-const COMPANION: u32 = 2;
-const SECOND: u32 = 3;
-const OWN: u64 = 80;
-
-#[track_caller]
-fn whole(hold: &Hold, what: &str) {
-    hold.sweep().unwrap();
-    let report = hold.check().unwrap();
-    assert!(report.ok, "{what}: {:?}", report.problems);
-    assert_eq!(report.allocated, report.reachable, "{what}: {report:?}");
-    assert_eq!(report.in_flight, 0, "{what}: {report:?}");
-}
 
 /// What a root says of the structure that it had before is nothing to a map that was being made in it.
 #[test]
@@ -66,50 +53,6 @@ fn a_map_is_not_made_in_the_place_of_a_channel() {
     }
 }
 
-/// Reads and writes its own keys, and reads the victim's, until told to stop; then looks at everything.
-fn accompany(path: &Path, scenario: &Scenario, board: &Board) {
-    let shape = scenario.shape;
-    let (hold, map) = scenario::open(path, shape);
-    let mut dice = Dice::new(7);
-    let mut own = vec![None; OWN as usize];
-    let queue = || hold.queue(scenario::SHARED, scenario::queue_options()).unwrap();
-    let shared = (scenario.name == "queue").then(queue);
-    while board.get(word::ORDER) == 0 {
-        shared.iter().for_each(|queue| scenario::mingle(queue).unwrap());
-        let turn = board.count(word::PROGRESS, 1);
-        let n = dice.below(OWN) as usize;
-        let id = first(COMPANION) + n as u32;
-        let found = map.get(shape.key(id)).unwrap().map(|v| script::read(shape, id, &v));
-        assert!(found == own[n] || shape.forgets(), "own key {n}: {found:?}, not {:?}", own[n]);
-        own[n] = (!turn.is_multiple_of(4)).then_some(shape.fit(turn));
-        match own[n] {
-            Some(version) => drop(map.set(shape.key(id), shape.value(id, version)).unwrap()),
-            None => drop(map.delete(shape.key(id)).unwrap()),
-        }
-        let other = first(VICTIM) + dice.below(100) as u32;
-        if let Some(value) = map.get(shape.key(other)).unwrap() {
-            script::read(shape, other, &value);
-        }
-    }
-    let when = "after the victim's end";
-    hold.sweep().unwrap();
-    scenario.verify(&hold, VICTIM, board, word::VICTIM, when);
-    for (n, version) in own.iter().enumerate() {
-        let id = first(COMPANION) + n as u32;
-        let found = map.get(shape.key(id)).unwrap().map(|v| script::read(shape, id, &v));
-        assert!(found == *version || shape.forgets(), "own key {n}: {found:?}, not {version:?}");
-    }
-    let mut walked = 0;
-    for pair in map.iter() {
-        let (key, value) = pair.unwrap();
-        let id = shape.id(&key).unwrap();
-        script::read(shape, id, &value);
-        walked += 1;
-    }
-    assert_eq!(map.len().unwrap(), walked);
-    whole(&hold, when);
-}
-
 /// Returns false if the scenario does not pass the step so often.
 fn kill_at(scenario: &Scenario, step: &str, time: u32) -> bool {
     let ground = Ground::memory();
@@ -118,7 +61,11 @@ fn kill_at(scenario: &Scenario, step: &str, time: u32) -> bool {
     if scenario.streams {
         scenario.prepare(&path);
     }
-    let companion = Child::run(format!("companion; {what}"), || accompany(&path, scenario, &board));
+    let companion = Child::run(format!("companion; {what}"), || {
+        accompany(&path, scenario, &board, |hold, when| {
+            scenario.verify(hold, VICTIM, &board, word::VICTIM, when);
+        });
+    });
     until("the companion works", || board.get(word::PROGRESS) > 2 || companion.is_gone());
     let killed = victim(&what, &path, scenario, VICTIM, &board, word::VICTIM, step, time);
     let goes_on = board.get(word::PROGRESS) + 100;

@@ -48,7 +48,7 @@ fn keep(path: &Path, scenario: &Scenario, board: &Board) {
             expected.verify(map, what);
             assert!(map.random_pair().unwrap().is_some());
         }
-        if scenario.is_script() {
+        if scenario.script(VICTIM).is_some() {
             scenario.verify(&read_only, VICTIM, board, word::VICTIM, "while the victim is stopped");
             scenario.verify(&hold, VICTIM, board, word::VICTIM, "while the victim is stopped");
         }

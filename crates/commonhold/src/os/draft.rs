@@ -72,14 +72,16 @@ impl Draft {
 
     /// Gives the file its name. `AlreadyExists` if there is one; the draft is gone then.
     pub(crate) fn commit(self) -> io::Result<File> {
+        // Before the name: once the file has it, nothing may fail.
+        fault!("draft.duplicate")?;
+        let file = self.file.try_clone()?;
         let directory = self.directory.as_raw_fd();
         match &self.temporary {
             // Drop removes the temporary name afterwards.
             Some(temporary) => link(directory, temporary, directory, &self.name, 0)?,
             None => self.link_nameless(directory)?,
         }
-        fault!("draft.duplicate")?;
-        self.file.try_clone()
+        Ok(file)
     }
 
     fn link_nameless(&self, directory: RawFd) -> io::Result<()> {

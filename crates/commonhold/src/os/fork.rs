@@ -9,7 +9,7 @@
 #![allow(unsafe_code)]
 
 use super::file::checked;
-use super::{futex, heritage, mapping};
+use super::{futex, mapping};
 use crate::steps::fault;
 use std::io;
 use std::mem::MaybeUninit;
@@ -76,43 +76,16 @@ static REGISTERED: AtomicBool = AtomicBool::new(false);
 /// when they execute.) `work` must neither allocate memory nor wait for another thread: that
 /// thread may be forking.
 pub(super) fn without_fork<T>(work: impl FnOnce() -> T) -> io::Result<T> {
-    with_gate(|| register().map(|()| work()))
-}
-
-/// Runs `work` while no other thread of the process is in here or, once [`without_fork`] was called, can call `fork`. For
-/// `work` as there.
-pub(super) fn with_gate<T>(work: impl FnOnce() -> T) -> T {
     // A signal handler that forks while its own thread is inside would wait for ever.
     let signals = block_signals();
     enter();
-    let result = work();
+    let result = register().map(|()| work());
     leave();
     restore_signals(&signals);
     result
 }
 
-extern "C" fn before() {
-    enter();
-    heritage::prepare();
-}
-
-extern "C" fn in_parent() {
-    // SAFETY: the thread's own.
-    let error = unsafe { libc::__errno_location() };
-    // SAFETY: as above; a fork that failed says why there.
-    let why = unsafe { *error };
-    heritage::went_to_child();
-    leave();
-    // SAFETY: as above.
-    unsafe { *error = why };
-}
-
-extern "C" fn in_child() {
-    heritage::come_from_parent();
-    leave();
-}
-
-fn enter() {
+extern "C" fn enter() {
     // SAFETY: the call has no arguments and cannot fail.
     let own = unsafe { libc::getpid() } as u32;
     let mut seen = 0;
@@ -126,7 +99,7 @@ fn enter() {
     }
 }
 
-fn leave() {
+extern "C" fn leave() {
     GATE.store(0, Ordering::Release);
     futex::wake_one(&GATE);
 }
@@ -139,7 +112,7 @@ fn register() -> io::Result<()> {
     }
     fault!("os.atfork")?;
     // SAFETY: the handlers are functions without arguments that stay loaded.
-    match unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) } {
+    match unsafe { libc::pthread_atfork(Some(enter), Some(leave), Some(leave)) } {
         0 => REGISTERED.store(true, Ordering::Relaxed),
         error => return Err(io::Error::from_raw_os_error(error)),
     }

@@ -9,6 +9,10 @@
 //! | [`shape`] | keys and values that prove where they come from, for every mode of a map |
 //! | [`script`] | operations, the model that says what they answer, and running them |
 //! | [`history`] | what several processes did to few keys, and whether any order explains it |
+//! | [`cases`] | drawing cases by a seed, and running many of which some may fail |
+//! | [`company`] | who goes on beside a victim, and what is found when it has ended |
+//! | [`uncertain`] | scripts that go on after errors, and what may be found after them |
+//! | [`errands`] | what else fails: files, logs, notifiers |
 //! | [`expiry`] | pairs that expire and are removed on the way |
 //! | [`scenario`] | what a victim does on its way to the step where it is stopped or killed |
 //!
@@ -16,7 +20,12 @@
 #![allow(dead_code)]
 
 pub mod boot;
+pub mod cases;
+#[cfg(feature = "steps")]
+pub mod company;
 pub mod disk;
+#[cfg(feature = "steps")]
+pub mod errands;
 #[cfg(feature = "steps")]
 pub mod expiry;
 pub mod ground;
@@ -26,6 +35,8 @@ pub mod process;
 pub mod scenario;
 pub mod script;
 pub mod shape;
+#[cfg(feature = "steps")]
+pub mod uncertain;
 
 /// True if the long forms of the tests were asked for (`COMMONHOLD_LONG=1`).
 pub fn long() -> bool {

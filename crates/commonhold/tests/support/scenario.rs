@@ -33,8 +33,8 @@ pub mod word {
     pub const ORDER: usize = 5;
     /// What the companion has carried out.
     pub const ANSWER: usize = 6;
-    /// How many there are.
-    pub const ALL: usize = 8;
+    /// How many there are, with those of a scenario's own behind its first.
+    pub const ALL: usize = 128;
 }
 
 /// One way to pass steps.
@@ -91,7 +91,7 @@ const fn streamed(name: &'static str, shape: Shape, plan: fn(Shape, u32) -> Vec<
     Scenario { streams: true, ..script(name, shape, plan) }
 }
 
-const fn whole(
+pub const fn whole(
     name: &'static str,
     run: fn(&Path, &Board, usize) -> Result<()>,
     verify: fn(&Hold, &Board, usize),
@@ -105,9 +105,20 @@ pub fn by_name(name: &str) -> Scenario {
 }
 
 impl Scenario {
-    /// True if it is a script on the common map.
-    pub fn is_script(&self) -> bool {
-        matches!(self.act, Act::Script(_))
+    /// What it does to the common map as `actor`, if it is a script.
+    pub fn script(&self, actor: u32) -> Option<Vec<Op>> {
+        match self.act {
+            Act::Script(plan) => Some(plan(self.shape, actor)),
+            Act::Whole { .. } => None,
+        }
+    }
+
+    /// Runs one that is no script, up to its first error.
+    pub fn run_whole(&self, path: &Path, board: &Board, at: usize) -> Result<()> {
+        match self.act {
+            Act::Script(_) => Ok(()),
+            Act::Whole { run, .. } => run(path, board, at),
+        }
     }
 
     /// The steps that it passes when nothing disturbs it; those of recovery aside, which closing passes, too.
@@ -367,6 +378,7 @@ fn care_for_the_hold(path: &Path, board: &Board, at: usize) -> Result<()> {
         }
         hold.trim()?;
         let copy = path.with_extension(format!("backup{n}"));
+        let _ = std::fs::remove_file(&copy);
         hold.backup(&copy)?;
         board.put(at + 1, n);
     }

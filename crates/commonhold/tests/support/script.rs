@@ -160,7 +160,8 @@ impl Op {
     }
 }
 
-fn put(model: &mut Model, key: u32, version: Option<u64>) {
+/// Sets or removes a key of the model.
+pub fn put(model: &mut Model, key: u32, version: Option<u64>) {
     match version {
         Some(v) => model.insert(key, v),
         None => model.remove(&key),
@@ -234,6 +235,11 @@ impl Expected {
     /// From what the script's runner noted on the board.
     pub fn from_board(shape: Shape, script: &[Op], board: &Board, at: usize) -> Expected {
         Expected::after(shape, script, board.get(at) as usize, board.get(at + 1) as usize)
+    }
+
+    /// From what each key may have.
+    pub fn of(shape: Shape, allowed: HashMap<u32, Vec<Option<u64>>>) -> Expected {
+        Expected { shape, allowed }
     }
 
     /// After `done` operations, with `begun` - `done` (0 or 1) under way.

@@ -1,0 +1,74 @@
+//! The company of a victim: who goes on beside it, and what is found when it has ended.
+
+use super::Dice;
+use super::process::Board;
+use super::scenario::{self, Scenario, first, word};
+use super::script;
+use commonhold::Hold;
+use std::path::Path;
+
+/// Actors: their keys are their own.
+pub const VICTIM: u32 = 1;
+pub const COMPANION: u32 = 2;
+pub const SECOND: u32 = 3;
+const OWN: u64 = 80;
+
+/// Nothing is wrong, nothing is lost to the allocator, nobody is in the middle of anything.
+#[track_caller]
+pub fn whole(hold: &Hold, what: &str) {
+    hold.sweep().unwrap();
+    let report = hold.check().unwrap();
+    assert!(report.ok, "{what}: {:?}", report.problems);
+    assert_eq!(report.allocated, report.reachable, "{what}: {report:?}");
+    assert_eq!(report.in_flight, 0, "{what}: {report:?}");
+}
+
+/// Reads and writes its own keys, and reads the victim's, until the board orders it to stop; then
+/// verifies what the victim left, and all else.
+pub fn accompany(
+    path: &Path,
+    scenario: &Scenario,
+    board: &Board,
+    verify: impl FnOnce(&Hold, &str),
+) {
+    let shape = scenario.shape;
+    let (hold, map) = scenario::open(path, shape);
+    let mut dice = Dice::new(7);
+    let mut own = vec![None; OWN as usize];
+    let queue = || hold.queue(scenario::SHARED, scenario::queue_options()).unwrap();
+    let shared = (scenario.name == "queue").then(queue);
+    while board.get(word::ORDER) == 0 {
+        shared.iter().for_each(|queue| scenario::mingle(queue).unwrap());
+        let turn = board.count(word::PROGRESS, 1);
+        let n = dice.below(OWN) as usize;
+        let id = first(COMPANION) + n as u32;
+        let found = map.get(shape.key(id)).unwrap().map(|v| script::read(shape, id, &v));
+        assert!(found == own[n] || shape.forgets(), "own key {n}: {found:?}, not {:?}", own[n]);
+        own[n] = (!turn.is_multiple_of(4)).then_some(shape.fit(turn));
+        match own[n] {
+            Some(version) => drop(map.set(shape.key(id), shape.value(id, version)).unwrap()),
+            None => drop(map.delete(shape.key(id)).unwrap()),
+        }
+        let other = first(VICTIM) + dice.below(100) as u32;
+        if let Some(value) = map.get(shape.key(other)).unwrap() {
+            script::read(shape, other, &value);
+        }
+    }
+    let when = "after the victim's end";
+    hold.sweep().unwrap();
+    verify(&hold, when);
+    for (n, version) in own.iter().enumerate() {
+        let id = first(COMPANION) + n as u32;
+        let found = map.get(shape.key(id)).unwrap().map(|v| script::read(shape, id, &v));
+        assert!(found == *version || shape.forgets(), "own key {n}: {found:?}, not {version:?}");
+    }
+    let mut walked = 0;
+    for pair in map.iter() {
+        let (key, value) = pair.unwrap();
+        let id = shape.id(&key).unwrap();
+        script::read(shape, id, &value);
+        walked += 1;
+    }
+    assert_eq!(map.len().unwrap(), walked);
+    whole(&hold, when);
+}
