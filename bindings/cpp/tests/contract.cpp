@@ -492,6 +492,48 @@ TEST_F(Ground, AReaderGoesOnWhileWritersAreKilled) {
     EXPECT_TRUE(hold.check().ok);
 }
 
+// What a child destroys of its parent's is the parent's still; and the child takes no part in the hold by that.
+TEST_F(Ground, ForkedChildrenEndNothingThatTheyInherited) {
+    ch::queue queue = hold.queue("queue", {.elements = 8, .element_bytes = 64});
+    ch::channel channel = hold.channel("channel", 4096);
+    ch::log log = hold.log("log");
+    log.write(ch::level::info, "line");
+    struct everything {
+        ch::queue own;
+        std::optional<ch::element> element;
+        ch::batch batch;
+        ch::producer producer;
+        ch::consumer consumer;
+        std::optional<ch::reservation> reservation;
+        ch::collector collector;
+        ch::bell bell;
+    };
+    auto made = std::make_unique<everything>(everything{hold.open_queue("queue"), queue["free"].pull(), {}, channel.producer(),
+                                                        channel.consumer(), std::nullopt, log.collect_to_fd(2),
+                                                        queue.ring(queue["free"])});
+    EXPECT_EQ(made->own["free"].pull_many(made->batch, 3), 3u);
+    made->reservation.emplace(made->producer.reserve(4));
+    std::memcpy(made->reservation->bytes().data(), "kept", 4);
+    std::uint32_t before = hold.stat().participants;
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        made->reservation.reset();
+        made.reset();
+        _exit(hold.stat().participants == before ? 0 : 3);
+    }
+    ended_well(child);
+    EXPECT_EQ(hold.stat().participants, before);
+    EXPECT_EQ(queue["free"].size(), 4u);
+    made->reservation->commit();
+    EXPECT_EQ(made->consumer.recv(), "kept");
+    EXPECT_THROW(channel.producer(), ch::busy);
+    EXPECT_THROW(log.collect_to_fd(2), ch::busy);
+    made.reset();
+    EXPECT_EQ(queue["free"].size(), 8u);
+    channel.producer();
+}
+
 TEST_F(Ground, ForkedChildrenAndThreadsShareHandles) {
     ch::map map = hold.map("it");
     ch::producer producer = hold.channel("channel", 4096).producer();

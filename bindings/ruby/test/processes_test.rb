@@ -250,7 +250,7 @@ class ProcessesTest < Minitest::Test
     assert_equal "for the parent", waiting.value
     things[0, 2].each { |element| queue.push(0, element) }
     log.info("one")
-    assert_equal 1, things[4].finish
+    assert_operator things[4].finish, :>=, 1
   ensure
     File.delete("#{@path}.lines")
   end
