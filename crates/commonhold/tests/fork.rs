@@ -12,7 +12,7 @@ use crate::support::process::{
 use crate::support::script::{self, Expected};
 use crate::support::shape::Shape;
 use crate::support::{Dice, long};
-use commonhold::{Hold, Map, MapOptions};
+use commonhold::{Hold, LogOptions, Map, MapOptions};
 use nix::sys::signal::Signal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -210,6 +210,36 @@ fn forking_while_other_threads_are_inside_operations() {
         drop(board);
         sound(&hold);
     }
+}
+
+/// What a handle keeps of its logs is never found locked or half changed by a child.
+#[test]
+fn forking_while_other_threads_open_logs() {
+    let ground = Ground::memory();
+    let (hold, _map) = open(&ground, Shape::General);
+    let options = || LogOptions::new().rings(8).ring_bytes(4096);
+    let log = hold.log("log", options()).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        for _ in 0..2 {
+            s.spawn(|| {
+                while !over.load(Ordering::SeqCst) {
+                    drop(hold.log("log", options()).unwrap());
+                }
+            });
+        }
+        for round in 0..if long() { 5000 } else { 200 } {
+            let child = Child::run(format!("child {round}"), || {
+                drop(hold.log("log", options()).unwrap());
+                // Waits for who is inside a log.
+                hold.clone().close().unwrap();
+            });
+            child.finish();
+        }
+        over.store(true, Ordering::SeqCst);
+    });
+    drop(log);
+    sound(&hold);
 }
 
 #[test]
