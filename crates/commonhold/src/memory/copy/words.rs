@@ -3,6 +3,10 @@
 //! The memory model allows atomic accesses to race only if they have the same size and address. So
 //! every access of the file is a relaxed one of an aligned word of 8 bytes. A store of some bytes of
 //! a word exchanges the word and keeps the rest of it, because that may be somebody else's.
+//!
+//! # Safety
+//! As of [`copy`](crate::memory::copy): so many bytes at the pointer are inside the mapped file.
+#![allow(unsafe_code)]
 
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};

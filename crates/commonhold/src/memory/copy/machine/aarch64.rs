@@ -1,4 +1,8 @@
 //! aarch64: Neon, which every processor with Linux has, for sixteen bytes at a time.
+//!
+//! # Safety
+//! As of [`copy`](crate::memory::copy): so many bytes at the pointer are inside the mapped file.
+#![allow(unsafe_code)]
 
 use std::arch::aarch64::uint8x16_t;
 use std::arch::asm;

@@ -1,6 +1,10 @@
 //! Racing copies in assembly: the same loads and stores on every byte, whoever writes meanwhile.
 //!
 //! The processor's module has the single accesses, and copies for long runs of bytes.
+//!
+//! # Safety
+//! As of [`copy`](crate::memory::copy): so many bytes at the pointer are inside the mapped file.
+#![allow(unsafe_code)]
 
 macro_rules! access {
     ($load:ident, $store:ident, $type:ty, $move_in:literal, $move_out:literal, $class:ident) => {

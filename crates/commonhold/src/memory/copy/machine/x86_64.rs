@@ -1,4 +1,8 @@
 //! x86-64: SSE2 for sixteen bytes at a time, string instructions for long runs.
+//!
+//! # Safety
+//! As of [`copy`](crate::memory::copy): so many bytes at the pointer are inside the mapped file.
+#![allow(unsafe_code)]
 
 use std::arch::asm;
 use std::arch::x86_64::__m128i;
