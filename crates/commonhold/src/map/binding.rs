@@ -5,31 +5,35 @@
 //! looks the name up again.
 //!
 //! # Safety
-//! `current` always points into one of `all`, which only grows: what was current once lives as long as the binding, so
-//! that an operation of another thread may finish with it.
+//! `current` always points to a link that this binding made; links are only added in front, and are freed with the binding.
+//! So what was current once lives as long as the binding, and an operation of another thread may finish with it.
+//! There is no lock, which a forked child might find taken for ever by a thread that it does not have.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::{self, Bound};
 use crate::sync::space::Space;
+use std::marker::PhantomData;
 use std::ops::Deref;
+use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// What a handle and its clones are bound to.
 pub(crate) struct Binding {
-    current: AtomicPtr<Bound>,
-    /// Some hundred bytes for each time that a replica has begun anew.
-    all: Mutex<Vec<Arc<Bound>>>,
+    current: AtomicPtr<Link>,
+    owned: PhantomData<Bound>,
+}
+
+/// Some hundred bytes for each time that a replica has begun anew.
+struct Link {
+    bound: Bound,
+    before: *mut Link,
 }
 
 impl Binding {
     pub(crate) fn new(bound: Bound) -> Binding {
-        let bound = Arc::new(bound);
-        Binding {
-            current: AtomicPtr::new(Arc::as_ptr(&bound).cast_mut()),
-            all: Mutex::new(vec![bound]),
-        }
+        let first = Box::new(Link { bound, before: ptr::null_mut() });
+        Binding { current: AtomicPtr::new(Box::into_raw(first)), owned: PhantomData }
     }
 
     /// Reads the map; again, if another one has taken its place meanwhile.
@@ -57,17 +61,25 @@ impl Binding {
         if error.kind() != ErrorKind::NotFound || !gone.replica || gone.is_current(space) {
             return Ok(false);
         }
-        let mut all = self.all.lock().unwrap_or_else(|e| e.into_inner());
-        if !std::ptr::eq(&**self, gone) {
+        // Acquire, here and below, as in `deref`.
+        let before = self.current.load(Ordering::Acquire);
+        // SAFETY: one of this binding's, which lives as long as `self`.
+        if !ptr::eq(unsafe { &raw const (*before).bound }, gone) {
             return Ok(true); // Another thread has found it.
         }
         let next = bound::open(space, &gone.name)?;
         let Some(next) = next.filter(|next| next.replica && next.mode == gone.mode) else {
             return Ok(false);
         };
-        let next = Arc::new(next.with_value_room(gone.value_room));
-        self.current.store(Arc::as_ptr(&next).cast_mut(), Ordering::Release);
-        all.push(next);
+        let bound = next.with_value_room(gone.value_room);
+        let next = Box::into_raw(Box::new(Link { bound, before }));
+        // Release: the link is whole for whoever sees it.
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        if self.current.compare_exchange(before, next, success, failure).is_err() {
+            // Another thread was faster.
+            // SAFETY: made above, and nobody else has seen it.
+            drop(unsafe { Box::from_raw(next) });
+        }
         Ok(true)
     }
 }
@@ -79,7 +91,18 @@ impl Deref for Binding {
     fn deref(&self) -> &Bound {
         // Acquire pairs with the release that made it current: it is whole.
         let current = self.current.load(Ordering::Acquire);
-        // SAFETY: one of `all`, which live as long as `self`.
-        unsafe { &*current }
+        // SAFETY: one of this binding's, which lives as long as `self`.
+        unsafe { &(*current).bound }
+    }
+}
+
+impl Drop for Binding {
+    fn drop(&mut self) {
+        let mut next = *self.current.get_mut();
+        while !next.is_null() {
+            // SAFETY: made by `Box::into_raw`, freed here only, and nobody borrows from `self` any more.
+            let link = unsafe { Box::from_raw(next) };
+            next = link.before;
+        }
     }
 }

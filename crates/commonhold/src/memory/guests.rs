@@ -6,8 +6,9 @@
 //! says so, then looks for guests. All four are SeqCst, so one sees the other. Only the guests of one's own
 //! process count: nobody drops what another process is attached to.
 
+use crate::os::fork_cell::ForkCell;
 use crate::sync::owner::Owner;
-use std::sync::{Mutex, Weak};
+use std::sync::Weak;
 
 /// The guests of one structure in this process.
 pub(crate) trait Guests: Send + Sync {
@@ -19,24 +20,27 @@ pub(crate) trait Guests: Send + Sync {
 }
 
 /// All structures of a handle that may have guests.
-#[derive(Default)]
-pub(crate) struct Guestbook(Mutex<Vec<Weak<dyn Guests>>>);
+pub(crate) struct Guestbook(ForkCell<Vec<Weak<dyn Guests>>>);
+
+impl Default for Guestbook {
+    fn default() -> Guestbook {
+        Guestbook(ForkCell::new(Vec::new()))
+    }
+}
 
 impl Guestbook {
     /// Enters a structure; those that are gone are struck out.
     pub(crate) fn add(&self, guests: Weak<dyn Guests>) {
-        let mut all = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        all.retain(|guests| guests.strong_count() != 0);
-        all.push(guests);
+        self.0.update(|all| {
+            let there = all.iter().filter(|guests| guests.strong_count() != 0);
+            there.chain([&guests]).cloned().collect()
+        });
     }
 
     /// Waits until no guest is inside the structure of this root, or any. No other comes, because the caller has
     /// closed or is dropping what they would look at.
     pub(crate) fn wait(&self, me: Owner, root: Option<u32>) {
-        let all: Vec<_> = {
-            let all = self.0.lock().unwrap_or_else(|e| e.into_inner());
-            all.iter().filter_map(Weak::upgrade).collect()
-        };
+        let all: Vec<_> = self.0.load().iter().filter_map(Weak::upgrade).collect();
         for guests in all.iter().filter(|guests| root.is_none_or(|root| guests.root() == root)) {
             while guests.is_anybody_inside(me) {
                 std::thread::yield_now();

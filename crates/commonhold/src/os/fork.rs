@@ -76,10 +76,16 @@ static REGISTERED: AtomicBool = AtomicBool::new(false);
 /// when they execute.) `work` must neither allocate memory nor wait for another thread: that
 /// thread may be forking.
 pub(super) fn without_fork<T>(work: impl FnOnce() -> T) -> io::Result<T> {
+    with_gate(|| register().map(|()| work()))
+}
+
+/// Runs `work` while no other thread of the process is in here or, once [`without_fork`] was called, can call `fork`. For
+/// `work` as there.
+pub(super) fn with_gate<T>(work: impl FnOnce() -> T) -> T {
     // A signal handler that forks while its own thread is inside would wait for ever.
     let signals = block_signals();
     enter();
-    let result = register().map(|()| work());
+    let result = work();
     leave();
     restore_signals(&signals);
     result

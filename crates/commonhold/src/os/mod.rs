@@ -9,6 +9,7 @@
 //! | [`mapping`] | one reservation of address space over the file, and filling it without SIGBUS |
 //! | [`byte_lock`] | locks beyond the data that the kernel drops when a process dies |
 //! | [`fork`] | noticing that one is a forked child, however it was forked |
+//! | [`fork_cell`] | a value that no forked child finds half replaced or locked |
 //! | [`futex`] | sleeping on, and waking, a word in shared memory |
 //! | [`barrier`] | a full fence of which the frequent side pays nothing |
 //! | [`clock`] | the two clocks |
@@ -38,6 +39,7 @@ pub(crate) mod draft;
 pub(crate) mod eventfd;
 pub(crate) mod file;
 pub(crate) mod fork;
+pub(crate) mod fork_cell;
 pub(crate) mod futex;
 pub(crate) mod lines;
 pub(crate) mod mapping;

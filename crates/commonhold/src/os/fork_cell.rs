@@ -1,0 +1,82 @@
+//! A value that threads replace as a whole, and that no forked child finds half replaced or locked.
+//!
+//! A mutex of the process would do but for `fork`: a child that is forked while another thread has it never gets it. This one
+//! is read and replaced with forks kept out ([`super::fork`]), for a few instructions each time; what it is replaced by is made before.
+//!
+//! # Safety
+//! The value is reached with the gate held, of which there is one for the whole process.
+#![allow(unsafe_code)]
+
+use super::fork::with_gate;
+use std::cell::UnsafeCell;
+use std::mem;
+use std::sync::Arc;
+
+/// See the module. Rarely used: each use blocks signals for a moment.
+pub(crate) struct ForkCell<T>(UnsafeCell<Arc<T>>);
+
+// SAFETY: whoever reaches the value has the gate, and what leaves is an `Arc`.
+unsafe impl<T: Send + Sync> Sync for ForkCell<T> {}
+// SAFETY: as for an `Arc`.
+unsafe impl<T: Send + Sync> Send for ForkCell<T> {}
+
+impl<T> ForkCell<T> {
+    pub(crate) fn new(value: T) -> ForkCell<T> {
+        ForkCell(UnsafeCell::new(Arc::new(value)))
+    }
+
+    /// The value now.
+    pub(crate) fn load(&self) -> Arc<T> {
+        // SAFETY: with the gate held nobody replaces it.
+        with_gate(|| unsafe { Arc::clone(&*self.0.get()) })
+    }
+
+    /// Replaces the value by what `change` makes of it, which is repeated if another thread has replaced it meanwhile.
+    pub(crate) fn update(&self, mut change: impl FnMut(&T) -> T) {
+        loop {
+            let old = self.load();
+            let mut new = Arc::new(change(&old));
+            let is_replaced = with_gate(|| {
+                // SAFETY: with the gate held nobody else reaches it.
+                let value = unsafe { &mut *self.0.get() };
+                let is_same = Arc::ptr_eq(value, &old);
+                if is_same {
+                    mem::swap(value, &mut new);
+                }
+                is_same
+            });
+            // What it replaced is dropped here, outside: that frees memory.
+            if is_replaced {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_change_is_lost() {
+        let all = ForkCell::new(Vec::new());
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let all = &all;
+                scope.spawn(move || {
+                    for n in 0..500 {
+                        all.update(|all: &Vec<u32>| {
+                            let mut all = all.clone();
+                            all.push(thread * 1_000 + n);
+                            all
+                        });
+                    }
+                });
+            }
+        });
+        let mut all = all.load().to_vec();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 2_000);
+    }
+}
