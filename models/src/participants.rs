@@ -3,6 +3,10 @@
 //! Invariant: only the process that holds a slot's byte changes that slot's generation or state. The
 //! byte is the one thing that a kill changes by itself: the kernel gives up all that the process held.
 //!
+//! The byte stands for two things here: the life of a participant, and, of a dead one, the right to act as it, which one
+//! process has at a time and loses when it dies. In the product the second is a word in the slot. How that comes to the
+//! same is the lock model's part; it has the word itself.
+//!
 //! The models of this crate call it; each brings its own recovery.
 
 /// The owner in a lock word, a mark or an extent: a slot and its generation.

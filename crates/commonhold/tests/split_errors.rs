@@ -1,7 +1,7 @@
 //! A split that meets an error loses nothing.
 //!
 //! A process is killed while it holds the directory's lock in the middle of a split. A second one, which cannot
-//! recover it for want of descriptors, splits segments of its own and fails. Then the limit is restored, and others
+//! recover it, or cannot have the lock, splits segments of its own and fails. Then the fault ends, and others
 //! are killed with the lock of a segment whose split had failed. What was acknowledged must be there.
 #![cfg(feature = "steps")]
 
@@ -11,7 +11,6 @@ use crate::support::scenario;
 use crate::support::script;
 use crate::support::shape::Shape;
 use commonhold::{Hold, steps};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use std::path::Path;
 
@@ -34,20 +33,20 @@ fn die_in_a_split(path: &Path, shape: Shape) {
     }
 }
 
-/// Writes while it can open no file, and notes what was acknowledged.
-fn write_without_descriptors(path: &Path, shape: Shape, board: &Board) {
+/// Writes while there is the fault, and notes what was acknowledged.
+fn write_with(fault: &str, path: &Path, shape: Shape, board: &Board) {
     let (_hold, map) = scenario::open(path, shape);
     board.put(THERE, 1);
     until("the victim is dead", || board.get(DEAD) == 1);
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-    setrlimit(Resource::RLIMIT_NOFILE, 0, hard).unwrap();
+    steps::arm_fault(fault).unwrap();
     for n in 0..KEYS {
         match map.set(shape.key(FIRST + n), shape.value(FIRST + n, 1)) {
             Ok(_) => board.put(ACKNOWLEDGED + n as usize, 1),
             Err(_) => drop(board.count(FAILED, 1)),
         }
     }
-    setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
+    assert_ne!(board.get(FAILED), 0, "the fault does nothing");
+    steps::arm_fault("").unwrap();
     // What a stale child would have copied is replaced.
     for n in (0..KEYS).filter(|n| board.get(ACKNOWLEDGED + *n as usize) == 1) {
         map.set(shape.key(FIRST + n), shape.value(FIRST + n, 2)).unwrap();
@@ -77,12 +76,12 @@ fn sound(hold: &Hold) {
     assert_eq!(report.in_flight, 0, "{report:?}");
 }
 
-fn lose_nothing(shape: Shape) {
+fn lose_nothing(shape: Shape, fault: &str) {
     let ground = Ground::memory();
     let path = ground.path("it.hold");
     let board = Board::new(ACKNOWLEDGED + KEYS as usize);
     drop(scenario::open(&path, shape));
-    let survivor = Child::run("survivor", || write_without_descriptors(&path, shape, &board));
+    let survivor = Child::run("survivor", || write_with(fault, &path, shape, &board));
     until("the survivor is there", || board.get(THERE) == 1 || survivor.is_gone());
     let mut victim = Child::run("victim", || die_in_a_split(&path, shape));
     assert_eq!(victim.wait(), End::By(Signal::SIGKILL));
@@ -100,17 +99,26 @@ fn lose_nothing(shape: Shape) {
     Child::run("judge", || verify(&path, shape, &board)).finish();
 }
 
+/// Without descriptors, for example.
+const RECOVERY: &str = "recover.begin:EMFILE:always";
+const LOCK: &str = "lock.directory:ETIMEDOUT:always";
+
 #[test]
-fn a_split_without_descriptors_loses_nothing() {
-    lose_nothing(Shape::General);
+fn a_split_whose_recovery_fails_loses_nothing() {
+    lose_nothing(Shape::General, RECOVERY);
 }
 
 #[test]
-fn a_split_of_words_without_descriptors_loses_nothing() {
-    lose_nothing(Shape::Fixed(4, 4));
+fn a_split_of_words_whose_recovery_fails_loses_nothing() {
+    lose_nothing(Shape::Fixed(4, 4), RECOVERY);
 }
 
 #[test]
-fn a_split_of_cells_without_descriptors_loses_nothing() {
-    lose_nothing(Shape::Fixed(16, 16));
+fn a_split_of_cells_whose_recovery_fails_loses_nothing() {
+    lose_nothing(Shape::Fixed(16, 16), RECOVERY);
+}
+
+#[test]
+fn a_split_that_cannot_lock_the_directory_loses_nothing() {
+    lose_nothing(Shape::General, LOCK);
 }

@@ -29,6 +29,7 @@ mod processes;
 mod queue;
 mod queue_faults;
 mod replica;
+mod rights;
 mod smoke;
 mod split_errors;
 mod stopped;

@@ -47,10 +47,18 @@ pub enum Break {
     NoTimeout,
     /// A waiter takes a dead owner's lock by compare-and-swap instead of recovering the owner.
     Steals,
-    /// Recoverers do without the byte.
-    NoByte,
-    /// A recoverer trusts the byte and does not compare the generation again.
+    /// Recoverers do without the word.
+    NoWord,
+    /// A recoverer does not ask again when it has the word, only before.
+    AsksFirst,
+    /// A recoverer asks only for the byte then, not for the generation.
     NoGenerationCheck,
+    /// A recoverer clears the word by a plain store.
+    ClearsByStore,
+    /// A dead recoverer's word is respected.
+    NoTakeover,
+    /// A claimant does not look at the word when it has the byte.
+    ClaimsWithoutLooking,
     /// A recoverer ends the generation before it releases the lock.
     EndsGenerationFirst,
     /// The lock is listed after it was taken.
@@ -121,7 +129,7 @@ impl Locks {
             Some(Op::Lock) if self.breaks(Break::ListsAfterLock) => At::Lock(LockAt::Fast),
             Some(Op::Lock) => At::Lock(LockAt::List),
             Some(Op::Sweep) => At::Sweep(0),
-            Some(Op::Claim(slot)) => At::Claim(slot, ClaimAt::Byte),
+            Some(Op::Claim(slot)) => At::Claim(slot, ClaimAt::Say),
             None => At::Exit(false),
         };
         state.go(process, at)

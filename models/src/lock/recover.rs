@@ -1,20 +1,26 @@
-//! Recovery in the lock model: who holds a dead participant's byte acts as it, finishes its change,
-//! releases the lock, wakes a sleeper, and ends its generation.
+//! Recovery in the lock model: who is named in the word of a dead participant acts as it, finishes its change,
+//! releases the lock, wakes a sleeper, and ends its generation. A claimant of its slot does so with its byte.
 //!
 //! Invariant: at most one process acts as a dead participant, and what it does can be done again by
 //! the next one. Called by the lock model for waiters, sweepers and claimers.
 
-use super::state::State;
+use super::state::{Said, State};
 use super::{At, Break, Locks};
 use crate::participants::Who;
 
 /// Steps of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecoverAt {
-    /// Take the byte.
-    Byte,
-    /// Is the generation still the one meant, and the slot still in use?
-    Check,
+    /// Look at the word: is somebody at it who lives?
+    Look,
+    /// Is it dead, and not settled? The word was this.
+    Ask(Said),
+    /// Swap the word, which was this, for oneself.
+    Name(Said),
+    /// Once more: is the byte free, and the generation still the one meant? The word was this.
+    Check(Said),
+    /// It is not: swap the word back.
+    Withdraw(Said),
     /// (broken) End the generation.
     EndEarly,
     /// Does the lane list the lock?
@@ -33,15 +39,19 @@ pub enum RecoverAt {
     Unlist,
     /// End the generation.
     End,
-    /// Release the byte.
-    Release,
+    /// Swap oneself in the word for nobody.
+    Clear,
 }
 
 /// Steps of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClaimAt {
+    /// Is the holder dead, and nobody at it? Say that it is.
+    Say,
     /// Take the byte.
     Byte,
+    /// Look at the word: is somebody at it who lives?
+    Look,
     /// Recover what the previous holder left.
     Recover,
     /// One store: the next generation, in use.
@@ -58,15 +68,9 @@ impl Locks {
     ) -> bool {
         use RecoverAt as R;
         let next = match at {
-            R::Byte if self.breaks(Break::NoByte) => R::Check,
-            R::Byte if state.slots.try_byte(who.slot, process) => R::Check,
-            R::Byte => return state.done(process),
-            R::Check if state.slots.unsettled(who) => match self.broken {
-                Some(Break::EndsGenerationFirst) => R::EndEarly,
-                _ => R::Listed,
-            },
-            R::Check if self.breaks(Break::NoGenerationCheck) => R::Listed,
-            R::Check => R::Release,
+            R::Look | R::Ask(_) | R::Name(_) | R::Check(_) | R::Withdraw(_) => {
+                return self.begin_recovery(state, process, who, at);
+            }
             R::EndEarly => {
                 state.end_generation(who.slot as usize);
                 R::Listed
@@ -80,21 +84,81 @@ impl Locks {
             R::Enter | R::Leave | R::Swap | R::Wake => self.settle(state, process, who, at),
             R::Unlist => {
                 state.listed[who.slot as usize] = false;
-                if self.breaks(Break::EndsGenerationFirst) { R::Release } else { R::End }
+                if self.breaks(Break::EndsGenerationFirst) { R::Clear } else { R::End }
             }
             R::End => {
                 state.end_generation(who.slot as usize);
-                R::Release
+                R::Clear
             }
-            R::Release => {
-                // A claimer keeps the byte: the slot is to be its own.
-                if !state.procs[process].stack.iter().any(|at| matches!(at, At::Claim(..))) {
-                    state.slots.release_byte(who.slot, process);
+            R::Clear => {
+                let claims = self.claims(state, process);
+                let own = Some((who.generation, Some(state.procs[process].who)));
+                let word = &mut state.said[who.slot as usize];
+                if *word == own || self.breaks(Break::ClearsByStore) && !claims {
+                    *word = Some((who.generation, None));
                 }
                 return state.done(process);
             }
         };
         state.go(process, At::Recover(who, next))
+    }
+
+    /// Gets the right to act as the dead, or not.
+    fn begin_recovery(&self, state: &mut State, process: usize, who: Who, at: RecoverAt) -> bool {
+        use RecoverAt as R;
+        let slot = who.slot as usize;
+        let own = Some((who.generation, Some(state.procs[process].who)));
+        let next = match at {
+            R::Look => {
+                let respected = match self.breaks(Break::NoTakeover) {
+                    true => matches!(state.said[slot], Some((g, Some(_))) if g == who.generation),
+                    false => state.recoverer(who).is_some(),
+                };
+                match respected {
+                    true => return state.done(process),
+                    false => R::Ask(state.said[slot]),
+                }
+            }
+            R::Ask(_) if !state.left(who) => return state.done(process),
+            R::Ask(before) if self.breaks(Break::NoWord) => R::Check(before),
+            R::Ask(before) => R::Name(before),
+            R::Name(before) if state.said[slot] != before => return state.done(process),
+            R::Name(before) => {
+                state.said[slot] = own;
+                if self.breaks(Break::AsksFirst) { self.first() } else { R::Check(before) }
+            }
+            R::Check(_) if self.claims(state, process) && state.slots.unsettled(who) => {
+                self.first()
+            }
+            R::Check(_) if state.left(who) => self.first(),
+            R::Check(_)
+                if self.breaks(Break::NoGenerationCheck) && state.slots.0[slot].byte.is_none() =>
+            {
+                self.first()
+            }
+            R::Check(before) => R::Withdraw(before),
+            R::Withdraw(before) => {
+                if state.said[slot] == own {
+                    state.said[slot] = before;
+                }
+                return state.done(process);
+            }
+            _ => unreachable!("{at:?} does not begin"),
+        };
+        state.go(process, At::Recover(who, next))
+    }
+
+    /// Where settling begins.
+    fn first(&self) -> RecoverAt {
+        match self.broken {
+            Some(Break::EndsGenerationFirst) => RecoverAt::EndEarly,
+            _ => RecoverAt::Listed,
+        }
+    }
+
+    /// A claimer has the byte, and keeps it: the slot is to be its own.
+    fn claims(&self, state: &State, process: usize) -> bool {
+        state.procs[process].stack.iter().any(|at| matches!(at, At::Claim(..)))
     }
 
     /// The change of the dead, and then its lock.
@@ -128,7 +192,7 @@ impl Locks {
         state.go(process, At::Sweep(slot + 1));
         if entry.used && entry.byte.is_none() {
             let who = Who { slot, generation: entry.generation };
-            return state.call(process, At::Recover(who, RecoverAt::Byte));
+            return state.call(process, At::Recover(who, RecoverAt::Look));
         }
         true
     }
@@ -142,14 +206,38 @@ impl Locks {
     ) -> bool {
         let index = slot as usize;
         let next = match at {
-            ClaimAt::Byte if !state.slots.try_byte(slot, process) => return false,
+            ClaimAt::Say => {
+                let who = state.slots.who(index);
+                if state.slots.0[index].used {
+                    if !state.left(who) || state.recoverer(who).is_some() {
+                        return false;
+                    }
+                    if state.said[index].is_none_or(|(generation, _)| generation != who.generation)
+                    {
+                        state.said[index] = Some((who.generation, None));
+                    }
+                }
+                ClaimAt::Byte
+            }
+            ClaimAt::Byte if !state.slots.try_byte(slot, process) => ClaimAt::Say,
             ClaimAt::Byte if self.breaks(Break::ClaimsWithoutRecovery) => ClaimAt::Tag,
-            ClaimAt::Byte => ClaimAt::Recover,
+            ClaimAt::Byte if self.breaks(Break::ClaimsWithoutLooking) => ClaimAt::Recover,
+            ClaimAt::Byte => ClaimAt::Look,
+            ClaimAt::Look => {
+                let who = state.slots.who(index);
+                match state.slots.0[index].used && state.recoverer(who).is_some() {
+                    true => {
+                        state.slots.release_byte(slot, process);
+                        ClaimAt::Say
+                    }
+                    false => ClaimAt::Recover,
+                }
+            }
             ClaimAt::Recover => {
                 state.go(process, At::Claim(slot, ClaimAt::Tag));
                 if state.slots.0[index].used {
                     let who = state.slots.who(index);
-                    return state.call(process, At::Recover(who, RecoverAt::Check));
+                    return state.call(process, At::Recover(who, RecoverAt::Check(None)));
                 }
                 return true;
             }

@@ -30,6 +30,13 @@ pub fn newcomer() -> Locks {
     Locks::new(true, &[&[Lock], &[Lock], &[Claim(0), Lock]])
 }
 
+/// The owner's slot gets another holder, while one process is about to recover the first one, and another one is
+/// free to recover both.
+#[must_use]
+pub fn late_recoverer() -> Locks {
+    Locks::new(true, &[&[Lock], &[Sweep, Sweep], &[Sweep], &[Claim(0), Lock]])
+}
+
 /// Every scenario with its name and the most kills that it bears.
 #[must_use]
 pub fn all() -> Vec<(&'static str, Locks, u8)> {
@@ -38,6 +45,7 @@ pub fn all() -> Vec<(&'static str, Locks, u8)> {
         ("waiters", waiters(), 2),
         ("recoverers", recoverers(), 2),
         ("newcomer", newcomer(), 2),
+        ("late recoverer", late_recoverer(), 2),
     ]
 }
 
@@ -51,8 +59,12 @@ pub fn breaks() -> Vec<(Break, Locks, u8)> {
         (Break::LooksThenUnlocks, contention(), 0),
         (Break::NoTimeout, waiters(), 1),
         (Break::Steals, recoverers(), 1),
-        (Break::NoByte, recoverers(), 1),
+        (Break::NoWord, recoverers(), 1),
+        (Break::AsksFirst, newcomer(), 1),
         (Break::NoGenerationCheck, newcomer(), 2),
+        (Break::ClearsByStore, late_recoverer(), 2),
+        (Break::NoTakeover, recoverers(), 2),
+        (Break::ClaimsWithoutLooking, newcomer(), 1),
         (Break::EndsGenerationFirst, recoverers(), 1),
         (Break::ListsAfterLock, recoverers(), 1),
         (Break::UnlistsBeforeUnlock, recoverers(), 1),

@@ -6,7 +6,9 @@ use crate::participants::{Slots, Who};
 use arrayvec::ArrayVec;
 
 /// Processes, the one that sweeps at the end included.
-pub const PROCESSES: usize = 4;
+pub const PROCESSES: usize = 5;
+/// Participants; the last slot is that of the sweeper at the end.
+pub const SLOTS: usize = 4;
 
 /// The lock word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -16,6 +18,9 @@ pub struct Word {
     /// Whether somebody may be asleep.
     pub waiters: bool,
 }
+
+/// The word of a slot: the generation that was found dead, and who recovers it.
+pub type Said = Option<(u8, Option<Who>)>;
 
 /// What a process did that it must not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,9 +57,11 @@ pub struct Proc {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     /// The participant table.
-    pub slots: Slots<3>,
+    pub slots: Slots<SLOTS>,
+    /// Who recovers the slots' holders.
+    pub said: [Said; SLOTS],
     /// Whether the participant's lane lists the lock.
-    pub listed: [bool; 3],
+    pub listed: [bool; SLOTS],
     /// The lock word.
     pub word: Word,
     /// What the lock protects: who has a change half done.
@@ -73,13 +80,14 @@ impl State {
     pub fn new(live: usize) -> Self {
         let slots = Slots::new(live);
         let proc = |p: usize| Proc {
-            who: slots.who(p.min(2)),
+            who: slots.who(p.min(SLOTS - 1)),
             op: 0,
             gone: false,
             stack: ArrayVec::new(),
         };
         State {
-            listed: [false; 3],
+            said: [None; SLOTS],
+            listed: [false; SLOTS],
             word: Word::default(),
             dirty: None,
             sleepers: ArrayVec::new(),
@@ -143,6 +151,28 @@ impl State {
             let process = self.sleepers.remove(0);
             self.go(usize::from(process), super::LockAt::Look);
         }
+    }
+
+    /// Who recovers `who` and lives.
+    pub fn recoverer(&self, who: Who) -> Option<Who> {
+        match self.said[who.slot as usize] {
+            Some((generation, Some(by))) if generation == who.generation && !self.died(by) => {
+                Some(by)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether `who` has died, somebody perhaps recovering it.
+    fn died(&self, who: Who) -> bool {
+        let said = self.said[who.slot as usize].map(|(generation, _)| generation);
+        said == Some(who.generation) || !self.slots.alive(who)
+    }
+
+    /// Whether nobody has the byte of `who`, and it is not settled.
+    #[must_use]
+    pub fn left(&self, who: Who) -> bool {
+        self.slots.unsettled(who) && self.slots.0[who.slot as usize].byte.is_none()
     }
 
     /// One store: the generation after this one, not in use.

@@ -102,7 +102,7 @@ impl Locks {
             }
             LockAt::AskTag(seen) | LockAt::AskByte(seen) => {
                 state.go(process, LockAt::Again(seen));
-                return state.call(process, At::Recover(owner(seen), RecoverAt::Byte));
+                return state.call(process, At::Recover(owner(seen), RecoverAt::Look));
             }
             LockAt::Again(seen) if state.word.owner == seen.owner => LockAt::Flag(seen),
             _ => LockAt::Look,

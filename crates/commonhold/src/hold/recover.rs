@@ -1,4 +1,4 @@
-//! Recovering a dead participant as a whole; run by who holds its byte, acting as it.
+//! Recovering a dead participant as a whole; run by its only recoverer, acting as it.
 //!
 //! Order: (1) streams are settled, and locks that protect idempotent work are let go: growth, directories, gate, names; (2) segments, parents of
 //! splits before their children; (3) locks in blocks, then what was in hand there; (4) maps and other structures half
@@ -27,7 +27,7 @@ use crate::sync::participant::{self, LaneList};
 use crate::sync::robust_lock::{self, Level};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Settles what the dead `owner` left at `level`. The caller holds its byte.
+/// Settles what the dead `owner` left at `level`. Nobody else acts as it meanwhile.
 pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level) -> Result<()> {
     step!("recover.begun");
     let space = &arena.space;
@@ -38,9 +38,7 @@ pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level) -> Result<()> {
         return Ok(());
     }
     let acting = Acting { arena, owner, list: &slot.lanes[0] };
-    for offset in in_order(arena, &slot.lanes) {
-        segments::segment(&acting, offset)?;
-    }
+    settle_segments(&acting, &slot.lanes)?;
     if level > Level::Whole {
         return Ok(());
     }
@@ -77,6 +75,23 @@ pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level) -> Result<()> {
     step!("recover.extents");
     step!("recover.finished");
     Ok(())
+}
+
+/// Settles the listed segments. One whose split cannot be finished now stays locked with its child, and keeps nobody from
+/// the others.
+fn settle_segments(acting: &Acting<'_>, lanes: &[LaneList]) -> Result<()> {
+    let (mut failed, mut kept) = (Ok(()), Vec::new());
+    for offset in in_order(acting.arena, lanes) {
+        let segment = Segment { space: &acting.arena.space, offset };
+        // Its parent comes before it.
+        let is_kept = kept.contains(&offset);
+        let settled = if is_kept { Ok(()) } else { segments::segment(acting, offset) };
+        if (is_kept || settled.is_err()) && directory::is_segment(segment.space, offset) {
+            kept.push(segment.phase().child);
+        }
+        failed = failed.and(settled);
+    }
+    failed
 }
 
 /// The blocks that the dead participant is attached to: they stay what they are until it is forgotten there.

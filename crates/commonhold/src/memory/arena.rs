@@ -17,6 +17,7 @@ use crate::os::byte_lock::HeldBytes;
 use crate::sync::haste;
 use crate::sync::owner::Owner;
 use crate::sync::participant::{self, LANES, LaneList, Registration, Slot};
+use crate::sync::recovery;
 use crate::sync::robust_lock::{Level, Peers};
 use crate::sync::space::Space;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -32,6 +33,10 @@ pub(crate) struct Participant {
     next: AtomicUsize,
     /// Producers and consumers that go on signing with the registration after the handle was closed.
     seats: AtomicUsize,
+    /// Threads that recover somebody in its name, which it outlives.
+    recovering: AtomicUsize,
+    /// Nobody else may begin to recover somebody in its name.
+    is_leaving: AtomicBool,
     /// Offset of the slot in the file.
     slot_offset: u64,
 }
@@ -48,6 +53,8 @@ impl Participant {
             reserved: AtomicU64::new(start),
             next: AtomicUsize::new(0),
             seats: AtomicUsize::new(0),
+            recovering: AtomicUsize::new(0),
+            is_leaving: AtomicBool::new(false),
             slot_offset,
         }
     }
@@ -61,12 +68,38 @@ impl Participant {
     pub(crate) fn next_lane(&self) -> usize {
         self.next.fetch_add(1, Ordering::Relaxed) % LANES
     }
+
+    /// Stays registered while the guard lives; `None` if it is leaving.
+    fn stay(&self) -> Option<Stay<'_>> {
+        // SeqCst, with `leave`: one of the two sees the other.
+        self.recovering.fetch_add(1, Ordering::SeqCst);
+        let stay = Stay(&self.recovering);
+        (!self.is_leaving.load(Ordering::SeqCst)).then_some(stay)
+    }
+
+    /// Waits for those who recover somebody in its name; nobody begins to any more.
+    fn leave(&self) {
+        self.is_leaving.store(true, Ordering::SeqCst);
+        while self.recovering.load(Ordering::SeqCst) != 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Somebody is being recovered in the name of a participant.
+struct Stay<'a>(&'a AtomicUsize);
+
+impl Drop for Stay<'_> {
+    fn drop(&mut self) {
+        // Release pairs with the load in `leave`: the recovery is over.
+        self.0.fetch_sub(1, Ordering::Release);
+    }
 }
 
 /// What the layers above install.
 #[derive(Clone, Copy)]
 pub(crate) struct Hooks {
-    /// Recovers a dead participant as a whole; its byte is held.
+    /// Recovers a dead participant; nobody else acts as it meanwhile.
     pub(crate) recover: fn(&Arena, Owner, Level) -> Result<()>,
     /// Runs when a slot was claimed: the hold is no longer clean.
     pub(crate) opened: fn(&Arena) -> Result<()>,
@@ -119,6 +152,7 @@ impl Arena {
     /// Claims a participant slot, recovering what dead participants left.
     pub(crate) fn register(&self, hooks: Hooks) -> Result<()> {
         let _ = self.hooks.set(hooks);
+        self.space.file().keep_description();
         let fresh = self.claim()?;
         self.participant.store(Box::into_raw(fresh), Ordering::Release);
         Ok(())
@@ -231,20 +265,30 @@ impl Arena {
     /// Settles what a dead participant left at `level`, unless it is alive or somebody is at it. Only at
     /// [`Level::Whole`] its generation ends; after less, the rest is left to a sweep or a waiter that holds nothing.
     pub(crate) fn recover(&self, owner: Owner, level: Level) -> Result<()> {
+        self.settle(owner, level).map(|_| ())
+    }
+
+    /// The same; true if it was done here and now.
+    fn settle(&self, owner: Owner, level: Level) -> Result<bool> {
         // Deeper in the order of locks there is little to settle, and nothing to go back to.
         if level == Level::Whole {
             self.ensure_time_to_settle(owner)?;
         }
-        if let Some(byte) = participant::begin_recovery(&self.space, owner)? {
-            self.recover_held(owner, level)?;
-            if let Some(slot) = participant::slot(&self.space, owner.slot())
-                && level == Level::Whole
-            {
-                slot.release();
-            }
-            drop(byte);
+        let participant = self.participant().filter(|p| !p.registration.inherited());
+        let stay = participant.map(Participant::stay);
+        if stay.as_ref().is_some_and(Option::is_none) {
+            return Ok(false);
         }
-        Ok(())
+        let me = participant.map(|p| p.registration.owner);
+        let Some(right) = recovery::begin(&self.space, owner, me)? else { return Ok(false) };
+        self.recover_held(owner, level)?;
+        if let Some(slot) = participant::slot(&self.space, owner.slot())
+            && level == Level::Whole
+        {
+            slot.release();
+        }
+        drop(right);
+        Ok(true)
     }
 
     /// # Errors
@@ -264,14 +308,20 @@ impl Arena {
         self.hooks.get().map_or(Ok(()), |hooks| (hooks.recover)(self, owner, level))
     }
 
-    /// Recovers every dead participant; returns how many.
+    /// Recovers every dead participant; returns how many. One that cannot be recovered keeps nobody from the others.
     pub(crate) fn sweep(&self) -> Result<usize> {
         let dead: Vec<Owner> = participant::slots(&self.space)
             .filter_map(|(number, slot)| slot.user(number))
             .filter(|&owner| participant::is_dead(&self.space, owner))
             .collect();
-        dead.iter().try_for_each(|&owner| self.recover(owner, Level::Whole))?;
-        Ok(dead.len())
+        let (mut done, mut failed) = (0, Ok(()));
+        for owner in dead {
+            match self.settle(owner, Level::Whole) {
+                Ok(settled) => done += usize::from(settled),
+                Err(error) => failed = failed.and(Err(error)),
+            }
+        }
+        failed.map(|()| done)
     }
 
     /// Keeps the registration beyond [`Arena::close`], until [`Arena::leave_seat`]; inside an operation.
@@ -336,6 +386,7 @@ impl Arena {
                 return; // Closed already.
             }
         }
+        participant.leave();
         // A generation never ends with anything signed by it: a Freeze that outlives the handle, say.
         // If that fails, the slot is left as that of a dead participant, for the next to recover.
         if self.recover_held(participant.registration.owner, Level::Whole).is_ok() {
@@ -370,7 +421,7 @@ pub(crate) trait Writer: Peers {
     fn next_sequence(&self, floor: u64) -> u64;
 }
 
-/// A recoverer, acting as the dead `owner` whose byte it holds.
+/// A recoverer, acting as the dead `owner`, which nobody else does meanwhile.
 pub(crate) struct Acting<'a> {
     pub(crate) arena: &'a Arena,
     pub(crate) owner: Owner,

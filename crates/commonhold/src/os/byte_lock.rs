@@ -89,9 +89,29 @@ pub(crate) fn in_use(file: &HoldFile) -> io::Result<bool> {
     conflicts(file, OPEN_BYTE, libc::F_WRLCK)
 }
 
-/// Locks through a new description and returns the page that keeps it. Allocates no memory.
+/// Locks through a new description, or through the one that is kept for when none can be opened, and returns the page that
+/// keeps it. Allocates no memory.
 fn lock_and_keep(file: &HoldFile, bytes: &[(u64, LockKind)]) -> io::Result<Option<NonNull<u8>>> {
-    let description = file.open_description()?;
+    let (description, is_fresh) = match file.open_description() {
+        Ok(fresh) => (fresh, true),
+        Err(error) => (file.take_kept().ok_or(error)?, false),
+    };
+    let fd = description.as_raw_fd();
+    let page = match lock_all(fd, bytes) {
+        Ok(true) => map_private_to_process(fd).map(Some),
+        Ok(false) => Ok(None),
+        Err(error) => Err(error),
+    };
+    if !is_fresh && !matches!(page, Ok(Some(_))) {
+        // It may be the only one that there will ever be.
+        unlock_all(fd, bytes);
+        file.put_back(description);
+    }
+    page
+}
+
+/// False if somebody has one of them in a conflicting way. Some are locked then; closing the description unlocks them.
+fn lock_all(fd: RawFd, bytes: &[(u64, LockKind)]) -> io::Result<bool> {
     for (byte, kind) in bytes {
         let kind = match kind {
             LockKind::Exclusive => libc::F_WRLCK,
@@ -99,16 +119,22 @@ fn lock_and_keep(file: &HoldFile, bytes: &[(u64, LockKind)]) -> io::Result<Optio
         };
         let lock = lock_of(*byte, kind)?;
         let asked = fault!("os.lock");
-        match asked.and_then(|()| ask(description.as_raw_fd(), libc::F_OFD_SETLK, lock)) {
+        match asked.and_then(|()| ask(fd, libc::F_OFD_SETLK, lock)) {
             Ok(_) => {}
-            // Closing the description gives back what it has locked already.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
-                return Ok(None);
+                return Ok(false);
             }
             Err(error) => return Err(error),
         }
     }
-    map_private_to_process(description.as_raw_fd()).map(Some)
+    Ok(true)
+}
+
+fn unlock_all(fd: RawFd, bytes: &[(u64, LockKind)]) {
+    for (byte, _) in bytes {
+        // Unlocking what is not locked changes nothing, and nothing else can be wrong with it.
+        let _ = lock_of(*byte, libc::F_UNLCK).and_then(|lock| ask(fd, libc::F_OFD_SETLK, lock));
+    }
 }
 
 /// Maps one page that keeps the description alive in this process and in no child.

@@ -14,6 +14,7 @@
 //! call has just returned.
 #![allow(unsafe_code)]
 
+use super::{fork, heritage};
 use crate::steps::fault;
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -24,7 +25,7 @@ use std::ops::Deref;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 /// Turns the `-1` of a system call into the error that it set.
 pub(super) fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -92,6 +93,8 @@ pub(crate) struct HoldFile {
     path: PathBuf,
     c_path: CString,
     writable: bool,
+    /// Where [`heritage`] keeps a description; `usize::MAX` for nowhere.
+    heritage: AtomicUsize,
 }
 
 impl HoldFile {
@@ -102,7 +105,40 @@ impl HoldFile {
         let c_path = c_path(&path)?;
         let status = status(file.as_raw_fd())?;
         let fd = AtomicI32::new(OwnedFd::from(file).into_raw_fd());
-        Ok(HoldFile { fd, dev: status.st_dev, ino: status.st_ino, path, c_path, writable })
+        let (dev, ino) = (status.st_dev, status.st_ino);
+        let heritage = AtomicUsize::new(usize::MAX);
+        Ok(HoldFile { fd, dev, ino, path, c_path, writable, heritage })
+    }
+
+    /// Keeps a description for when none can be opened any more, in this process and in its children. Where that cannot be,
+    /// they open what they need when they need it.
+    pub(crate) fn keep_description(&self) {
+        // Relaxed, as all of it: kept once, before others have the file.
+        if !self.writable || self.kept().is_some() {
+            return;
+        }
+        let entered = fork::without_fork(|| {
+            heritage::enter(self.fd.load(Ordering::Relaxed), self.dev, self.ino)
+        });
+        if let Ok(Some(number)) = entered {
+            self.heritage.store(number, Ordering::Relaxed);
+        }
+    }
+
+    fn kept(&self) -> Option<usize> {
+        Some(self.heritage.load(Ordering::Relaxed)).filter(|number| *number != usize::MAX)
+    }
+
+    /// The description that is kept, for a lock. In [`super::fork::without_fork`].
+    pub(super) fn take_kept(&self) -> Option<OwnedFd> {
+        heritage::take(self.kept()?)
+    }
+
+    /// Keeps it again, as no lock is on it. In [`super::fork::without_fork`].
+    pub(super) fn put_back(&self, description: OwnedFd) {
+        if let Some(number) = self.kept() {
+            heritage::put_back(number, description);
+        }
     }
 
     /// The descriptor, verified to refer to this file still; opened again by path if not.
@@ -302,7 +338,12 @@ impl HoldFile {
         let number = fresh.as_raw_fd();
         // Relaxed: as in `fd`.
         match self.fd.compare_exchange(stray, number, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => fresh.into_raw_fd(),
+            Ok(_) => {
+                if let Some(kept) = self.kept() {
+                    heritage::is_known_by(kept, number);
+                }
+                fresh.into_raw_fd()
+            }
             // Another thread was faster. If `fresh` got the stray's old number, a third thread may
             // have verified and be using it meanwhile: leave it open rather than close it there.
             Err(_) if number == stray => fresh.into_raw_fd(),
@@ -313,6 +354,10 @@ impl HoldFile {
 
 impl Drop for HoldFile {
     fn drop(&mut self) {
+        if let Some(number) = self.kept() {
+            // Without the handlers nothing would have been kept, so they are there.
+            let _ = fork::without_fork(|| heritage::leave(number));
+        }
         let fd = *self.fd.get_mut();
         if self.is_ours(fd) {
             // SAFETY: verified to be this file's descriptor; nothing borrows it any more.

@@ -9,7 +9,7 @@
 #![allow(unsafe_code)]
 
 use super::file::checked;
-use super::{futex, mapping};
+use super::{futex, heritage, mapping};
 use crate::steps::fault;
 use std::io;
 use std::mem::MaybeUninit;
@@ -91,7 +91,28 @@ pub(super) fn with_gate<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-extern "C" fn enter() {
+extern "C" fn before() {
+    enter();
+    heritage::prepare();
+}
+
+extern "C" fn in_parent() {
+    // SAFETY: the thread's own.
+    let error = unsafe { libc::__errno_location() };
+    // SAFETY: as above; a fork that failed says why there.
+    let why = unsafe { *error };
+    heritage::went_to_child();
+    leave();
+    // SAFETY: as above.
+    unsafe { *error = why };
+}
+
+extern "C" fn in_child() {
+    heritage::come_from_parent();
+    leave();
+}
+
+fn enter() {
     // SAFETY: the call has no arguments and cannot fail.
     let own = unsafe { libc::getpid() } as u32;
     let mut seen = 0;
@@ -105,7 +126,7 @@ extern "C" fn enter() {
     }
 }
 
-extern "C" fn leave() {
+fn leave() {
     GATE.store(0, Ordering::Release);
     futex::wake_one(&GATE);
 }
@@ -118,7 +139,7 @@ fn register() -> io::Result<()> {
     }
     fault!("os.atfork")?;
     // SAFETY: the handlers are functions without arguments that stay loaded.
-    match unsafe { libc::pthread_atfork(Some(enter), Some(leave), Some(leave)) } {
+    match unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) } {
         0 => REGISTERED.store(true, Ordering::Relaxed),
         error => return Err(io::Error::from_raw_os_error(error)),
     }

@@ -10,6 +10,7 @@
 //! | [`byte_lock`] | locks beyond the data that the kernel drops when a process dies |
 //! | [`fork`] | noticing that one is a forked child, however it was forked |
 //! | [`fork_cell`] | a value that no forked child finds half replaced or locked |
+//! | [`heritage`] | what a process keeps open for itself and its children, should it be able to open nothing later |
 //! | [`futex`] | sleeping on, and waking, a word in shared memory |
 //! | [`barrier`] | a full fence of which the frequent side pays nothing |
 //! | [`clock`] | the two clocks |
@@ -41,6 +42,7 @@ pub(crate) mod file;
 pub(crate) mod fork;
 pub(crate) mod fork_cell;
 pub(crate) mod futex;
+pub(crate) mod heritage;
 pub(crate) mod lines;
 pub(crate) mod mapping;
 pub(crate) mod place;

@@ -74,6 +74,7 @@ pub const ALL: &[&str] = &[
     "slot.claimed",
     "slot.released",
     // Recovery.
+    "recover.named",
     "recover.locked",
     "recover.begun",
     "recover.stream-decided",

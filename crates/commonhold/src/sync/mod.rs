@@ -8,11 +8,13 @@
 //! - [`event`]: waiting for something, and waking who waits.
 //! - [`haste`]: a thread that waits less than its handles would.
 //! - [`participant`]: the table of slots, claiming one, asking whether its owner lives.
+//! - [`recovery`]: who may act as a dead participant.
 
 pub(crate) mod event;
 pub(crate) mod haste;
 pub(crate) mod hold_clock;
 pub(crate) mod owner;
 pub(crate) mod participant;
+pub(crate) mod recovery;
 pub(crate) mod robust_lock;
 pub(crate) mod space;

@@ -1,10 +1,10 @@
 //! The table of participants: slots in the file, claiming one, and asking whether its owner lives.
 //!
 //! A slot is *used* by at most one process at a time, proven by an exclusive lock on its byte that
-//! the kernel drops when the process dies. `tag` is `generation << 1 | used`. Who holds the byte of
-//! a used slot without having claimed it is its **recoverer**: it acts as the dead participant until
-//! everything is settled, then bumps the generation. So there is one recoverer at a time, and it may die
-//! too (docs/concurrency.md, "Recovery is reincarnation").
+//! the kernel drops when the process dies. `tag` is `generation << 1 | used`. The **recoverer** of a used slot whose
+//! byte is free ([`recovery`](crate::sync::recovery)) acts as the dead participant until everything is settled, then
+//! bumps the generation. There is one at a time, and it may die too (docs/concurrency.md, "Recovery is
+//! reincarnation").
 //!
 //! Each lane (a writing thread's place) lists the lock it is about to take, of a segment or in a block, and the child
 //! of a split, *before* taking it.
@@ -13,11 +13,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::os::barrier;
 use crate::os::byte_lock::{self, HeldBytes, LockKind, OPEN_BYTE, participant_byte};
 use crate::os::fork::ForkMark;
-use crate::steps::{fault, step};
+use crate::steps::step;
 use crate::sync::owner::Owner;
+use crate::sync::recovery::{self, RecoveryWord};
 use crate::sync::space::{COMMITTED, Shared, Space};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+pub(crate) use crate::sync::recovery::has_died;
 
 /// Threads of one process that can write at the same moment.
 pub(crate) const LANES: usize = 16;
@@ -54,8 +57,8 @@ pub(crate) struct Slot {
     pub(crate) since_ms: AtomicU64,
     /// First bytes of the program's name; for display.
     pub(crate) program: [AtomicU64; 2],
-    /// The owner who was found dead last, by who is about to take its byte to recover it: meanwhile the byte does not tell.
-    died: AtomicU64,
+    /// Who was found dead here last, and who recovers it.
+    pub(crate) recovery: RecoveryWord,
     spare: [AtomicU64; 2],
     pub(crate) lanes: [LaneList; LANES],
 }
@@ -129,33 +132,6 @@ pub(crate) fn is_dead(space: &Space, owner: Owner) -> bool {
     }
 }
 
-/// As [`is_dead`], also while somebody recovers what `owner` left, however long that takes. For those who need nothing
-/// of it to be settled. An owner whose slot this handle cannot see counts as alive.
-pub(crate) fn has_died(space: &Space, owner: Owner) -> bool {
-    let Some(slot) = slot(space, owner.slot()) else { return sees_all(space) };
-    let is_said = || slot.died.load(Ordering::Acquire) == u64::from(owner.bits());
-    // Said again behind the question: a byte that is locked may be a recoverer's, who said it before. It is unsaid only
-    // when the generation has ended.
-    is_said() || is_dead(space, owner) || is_said() || slot.user(owner.slot()) != Some(owner)
-}
-
-/// Says that `owner` is dead, before its byte is taken; false if it is not, or has been settled.
-fn say_dead(space: &Space, slot: &Slot, owner: Owner) -> bool {
-    let dead = u64::from(owner.bits());
-    loop {
-        // Before the questions: so what is said of a later generation is not overwritten.
-        let said = slot.died.load(Ordering::Acquire);
-        if !is_dead(space, owner) || slot.user(owner.slot()) != Some(owner) {
-            return false;
-        }
-        // AcqRel: before the lock; pairs with the acquire of who finds the byte locked.
-        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
-        if said == dead || slot.died.compare_exchange(said, dead, success, failure).is_ok() {
-            return true;
-        }
-    }
-}
-
 /// Whether the generation of `owner` has ended, or never was; `None` if its slot may be one that this handle
 /// cannot see.
 pub(crate) fn has_ended(space: &Space, owner: Owner) -> Option<bool> {
@@ -177,36 +153,14 @@ pub(crate) fn listing(space: &Space, owner: Owner, offset: u64) -> impl Iterator
 
 /// False for a handle whose reservation is smaller than the hold has become: it must not recover what it cannot
 /// see whole. (The hold's length in extents is the second word of `memory::extents::Growth`.)
-fn sees_all(space: &Space) -> bool {
+pub(crate) fn sees_all(space: &Space) -> bool {
     space.word(COMMITTED).load(Ordering::Acquire).saturating_mul(65536) <= space.reserved()
-}
-
-/// Takes the byte of `owner` if it is dead and not being recovered already.
-///
-/// # Errors
-/// Those of the system, no descriptors for example.
-pub(crate) fn begin_recovery(space: &Space, owner: Owner) -> Result<Option<HeldBytes>> {
-    let Some(slot) = slot(space, owner.slot()).filter(|_| sees_all(space)) else { return Ok(None) };
-    if !say_dead(space, slot, owner) {
-        return Ok(None);
-    }
-    let bytes = [(participant_byte(owner.slot()), LockKind::Exclusive)];
-    let held = fault!("recover.begin").and_then(|()| HeldBytes::try_lock(space.file(), &bytes));
-    let held = held.map_err(|e| {
-        let path = space.file().path().display();
-        let pid = slot.pid.load(Ordering::Relaxed);
-        Error::os(format!("{path}: recovering what process {pid} left when it died"), &e)
-    })?;
-    if held.is_some() {
-        step!("recover.locked");
-    }
-    // Checked while holding the byte: nobody else can end the generation now.
-    Ok(held.filter(|_| slot.user(owner.slot()) == Some(owner)))
 }
 
 /// A claimed slot: alive as long as this value (and its process).
 pub(crate) struct Registration {
     pub(crate) owner: Owner,
+    /// Locked once, when the registration ends, in the process that made it: no forked child finds it locked and wants it.
     bytes: Mutex<Option<HeldBytes>>,
     fork: ForkMark,
 }
@@ -232,7 +186,8 @@ impl Registration {
     }
 }
 
-/// Claims a slot; `recover` settles what a dead previous user left while its byte is held.
+/// Claims a slot; `recover` settles what a dead previous user left while its byte is held. Unused slots come first, so that
+/// the dead are recovered by who is registered, and needs nothing of the system for it.
 ///
 /// # Errors
 /// `TooManyParticipants` if every slot of the table is taken by a living process.
@@ -278,7 +233,7 @@ fn try_slot(
     recover: &dyn Fn(Owner) -> Result<()>,
 ) -> Result<Option<HeldBytes>> {
     let dead = slot.user(number);
-    if dead.is_some_and(|owner| !say_dead(space, slot, owner)) {
+    if dead.is_some_and(|owner| !recovery::say_dead(space, slot, owner)) {
         return Ok(None);
     }
     let wanted = [(OPEN_BYTE, LockKind::Shared), (participant_byte(number), LockKind::Exclusive)];
@@ -289,15 +244,15 @@ fn try_slot(
     let Some(bytes) = held else { return Ok(None) };
     step!("slot.locked");
     if let Some(previous) = slot.user(number) {
-        if dead != Some(previous) {
-            // It came and died meanwhile: said of it was nothing.
+        // It came and died meanwhile: said of it was nothing. Or a registered participant was faster; it has taken the
+        // word before it asked for the byte, or it finds the byte taken.
+        if dead != Some(previous) || recovery::is_under_way(space, slot, previous) {
             return Ok(None);
         }
         recover(previous)?;
         slot.release();
     }
     let generation = Owner::next_generation(slot.tag.load(Ordering::Relaxed) >> 1);
-    slot.died.store(0, Ordering::Relaxed);
     slot.pid.store(std::process::id(), Ordering::Relaxed);
     slot.since_ms.store(crate::os::clock::realtime_ms(), Ordering::Relaxed);
     store_program_name(slot);
