@@ -5,6 +5,7 @@
 //! and are the C codes.
 
 use std::fmt;
+use std::num::NonZeroU64;
 
 /// What went wrong, for programs. Numbers are stable across versions and languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,6 +63,8 @@ pub enum ErrorKind {
 pub struct Error {
     kind: ErrorKind,
     message: Box<str>,
+    /// Where the lock lies that an operation gave up for, to wait for it and begin again.
+    lock: Option<NonZeroU64>,
 }
 
 /// The result of a fallible operation.
@@ -70,7 +73,18 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// Makes an error of `kind` with a message that names the thing, what is wrong, the way out.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error { kind, message: message.into().into_boxed_str() }
+        Error { kind, message: message.into().into_boxed_str(), lock: None }
+    }
+
+    /// The same, of an operation that is to begin again when this lock is free.
+    pub(crate) fn in_the_way(self, lock: u64) -> Error {
+        Error { lock: NonZeroU64::new(lock), ..self }
+    }
+
+    /// Where the lock lies that is to be waited for before the operation begins again.
+    #[inline]
+    pub(crate) fn lock_in_the_way(&self) -> Option<u64> {
+        self.lock.map(NonZeroU64::get)
     }
 
     /// What went wrong, for programs.

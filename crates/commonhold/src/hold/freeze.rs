@@ -5,18 +5,17 @@
 //! SeqCst on both sides, so one of the two sees the other (Dekker). Readers go on.
 
 use crate::error::Result;
+use crate::map::directory;
 use crate::map::root::{self, Status};
-use crate::map::{directory, segment::Segment};
 use crate::memory::arena::Arena;
 use crate::memory::gate;
 use crate::memory::lane::{self, LaneGuard};
 use crate::memory::roots::roots;
 use crate::steps::step;
 use crate::sync::owner::Owner;
-use crate::sync::robust_lock::{self, Doubts, Level, Patience, Peers};
+use crate::sync::robust_lock::{self, Level, Peers};
 use std::marker::PhantomData;
 use std::sync::atomic::{Ordering, fence};
-use std::time::Duration;
 
 /// While this lives nobody changes any map in the hold, and nothing is made or dropped; readers go on, and so do
 /// messages in queues, channels and logs. A writer waits, in whatever
@@ -54,29 +53,12 @@ pub(crate) fn freeze_in<'a>(lane: &LaneGuard<'a>) -> Result<Freeze<'a>> {
     for (_, root) in root::all(&arena.space) {
         if root.status() == Status::Live {
             for segment in directory::segments(&arena.space, root) {
-                wait_for(lane, segment)?;
+                let word = &segment.header().lock;
+                robust_lock::await_release(word, lane, Level::Segments, || false)?;
             }
         }
     }
     Ok(freeze)
-}
-
-fn wait_for(lane: &LaneGuard<'_>, segment: Segment<'_>) -> Result<()> {
-    let word = &segment.header().lock;
-    let (mut spins, mut doubts) = (0u32, Doubts::default());
-    let patience = Patience::new(lane.patience());
-    while let Some(owner) = robust_lock::holder(word) {
-        spins += 1;
-        if spins < 1000 {
-            std::hint::spin_loop();
-        } else {
-            let pause = doubts.ask(word, owner, lane, Level::Segments)?;
-            if let Some(pause) = patience.shorten(pause, owner, lane)? {
-                std::thread::sleep(pause.min(Duration::from_micros(100)));
-            }
-        }
-    }
-    Ok(())
 }
 
 impl Drop for Freeze<'_> {

@@ -392,13 +392,16 @@ impl Hold {
         own.ok_or_else(|| Error::new(ErrorKind::Damaged, "this participant is not in the table"))
     }
 
-    /// Settles what dead participants left; returns how many there were. Opening and closing do it too.
+    /// Settles what dead participants left; returns how many there were. Opening and closing do it
+    /// too, as far as that goes without waiting for those who live; this waits for them.
     ///
     /// # Errors
-    /// `Closed`; `ReadOnly`; `Reentrant`; `Damaged`.
+    /// `Closed`; `ReadOnly`; `Reentrant`; `Damaged`; `TimedOut` if somebody who is stopped holds
+    /// what it needs, and there is a [`lock_timeout`](HoldOptions::lock_timeout): the rest is
+    /// settled.
     pub fn sweep(&self) -> Result<usize> {
         drop(self.arena.enter()?);
-        self.arena.sweep()
+        self.arena.sweep_patiently()
     }
 
     /// Proves the hold whole: every slot, record and extent; allocated = reachable. Writers wait while it looks
@@ -412,12 +415,13 @@ impl Hold {
 
     /// Empties extents that are less than half full and gives memory back to the system that has been free for a
     /// quarter of a second; returns the bytes. Writers give back too, whenever 4 MiB have been freed by whomever, and where a
-    /// hold is full they empty extents. A hold with a cache map keeps its memory.
+    /// hold is full they empty extents. A hold with a cache map keeps its memory. Waits for nobody:
+    /// what somebody has locked stays where it is.
     ///
     /// # Errors
     /// `Closed`, `ReadOnly`, `Reentrant`, `Damaged`.
     pub fn trim(&self) -> Result<u64> {
-        let lane: LaneGuard<'_> = self.arena.enter()?;
+        let lane: LaneGuard<'_> = self.arena.enter()?.impatient();
         compact::compact(&lane, Wanted::SPARSE)?;
         Ok(trim::trim(self.space(), lane.me(), lane.lane()))
     }

@@ -356,7 +356,8 @@ fn extend_table(arena: &Arena) -> Result<()> {
     let links = &table(space).extents;
     let next = links.iter().position(|link| link.load(Ordering::Acquire) == 0);
     let Some(next) = next.filter(|next| unused < 8 && *next < TABLE_EXTENTS) else { return Ok(()) };
-    let lane = arena.enter()?;
+    // Who grows the hold may be stopped: nobody who opens it waits for that.
+    let lane = arena.enter()?.impatient();
     // Full: the table stays as it is, and a claim will say when it is exhausted.
     let Ok(extent) = extents::claim(space, &lane, lane.lane()) else { return Ok(()) };
     // A table before it is linked: killed in between, 64 KiB stay unused; the other way round they would be freed.

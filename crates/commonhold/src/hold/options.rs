@@ -66,9 +66,12 @@ impl HoldOptions {
         self
     }
 
-    /// How long an operation of this handle waits for a lock whose holder lives and does not let go, because it is stopped
-    /// (SIGSTOP, a debugger), say; default as long as it takes. Then it is the error `TimedOut`, which names slot
-    /// and process, and what waited is not done (of several keys or elements, those before are). The holder's death ends the wait at once in any case, and reads never wait.
+    /// How long one call of this handle waits for others, all its waits together; default as long
+    /// as it takes. It waits where a process has locked what the call needs and does not let go,
+    /// because it is stopped (SIGSTOP, a debugger), say. Then it is the error `TimedOut`, which names
+    /// slot and process, and what waited is not done (of several keys or elements, those before are).
+    /// The holder's death ends the wait at once in any case. Reads never wait; nor do opening and
+    /// closing a hold wait for other processes.
     pub fn lock_timeout(mut self, time: Duration) -> HoldOptions {
         self.lock_timeout = Some(time);
         self

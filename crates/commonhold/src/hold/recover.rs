@@ -5,6 +5,10 @@
 //! made or half dropped; (5) extents. Each part may be interrupted
 //! by the recoverer's own death and is repeated from the start by the next. A waiter that holds locks itself does only
 //! as much as its [`Level`] allows.
+//!
+//! Where somebody who lives, perhaps stopped, holds what a part needs, that part is left locked in
+//! the dead one's name, and so is what rests on it; everything else is settled all the same, so
+//! that nobody waits for what it does not need.
 
 use crate::channel::recover as channel;
 use crate::error::Result;
@@ -24,11 +28,16 @@ use crate::steps::step;
 use crate::stream::{own, words};
 use crate::sync::owner::Owner;
 use crate::sync::participant::{self, LaneList};
+use crate::sync::patience::Patience;
 use crate::sync::robust_lock::{self, Level};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Settles what the dead `owner` left at `level`. Nobody else acts as it meanwhile.
-pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level) -> Result<()> {
+///
+/// # Errors
+/// `TimedOut` if a part was left because its patience ended; those of the system. Then the
+/// generation must not end.
+pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level, patience: Patience) -> Result<()> {
     step!("recover.begun");
     let space = &arena.space;
     let Some(slot) = participant::slot(space, owner.slot()) else { return Ok(()) };
@@ -37,25 +46,27 @@ pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level) -> Result<()> {
     if level > Level::Segments {
         return Ok(());
     }
-    let acting = Acting { arena, owner, list: &slot.lanes[0] };
-    settle_segments(&acting, &slot.lanes)?;
+    let acting = Acting { arena, owner, list: &slot.lanes[0], patience };
+    let segments = settle_segments(&acting, &slot.lanes);
     if level > Level::Whole {
-        return Ok(());
+        return segments;
     }
     let blocks = attached(&acting);
     for offset in slot.lanes.iter().map(|lane| lane.segment.load(Ordering::Acquire)) {
         settle_lock(&acting, &blocks, offset);
     }
     step!("recover.locks-settled");
-    for lane in &slot.lanes {
-        lane.segment.store(0, Ordering::Release);
-        lane.child.store(0, Ordering::Release);
-    }
+    let free = clear_lists(&acting, &slot.lanes);
     step!("recover.lanes");
-    for block in &blocks {
-        give_back(&acting, block)?;
-    }
+    // In the dead one's name a lock is listed where nothing else is.
+    let acting = Acting { list: free.unwrap_or(acting.list), ..acting };
+    let blocks_settled = match free {
+        Some(_) => blocks.iter().map(|block| give_back(&acting, block)).fold(Ok(()), Result::and),
+        None => Ok(()),
+    };
     step!("recover.blocks");
+    // What is dropped has each of its segments locked, and one may be left in this very name.
+    segments.and(blocks_settled)?;
     lifecycle::recover(&acting)?;
     step!("recover.maps");
     block::recover(&acting)?;
@@ -92,6 +103,27 @@ fn settle_segments(acting: &Acting<'_>, lanes: &[LaneList]) -> Result<()> {
         failed = failed.and(settled);
     }
     failed
+}
+
+/// Clears the lists of the lanes that hold nothing any more in the dead one's name. The others stay
+/// whole: a successor needs to see which child is whose. Returns one that is clear.
+fn clear_lists<'a>(acting: &Acting<'_>, lanes: &'a [LaneList]) -> Option<&'a LaneList> {
+    let space = &acting.arena.space;
+    let is_held = |word: &AtomicU64| {
+        let offset = word.load(Ordering::Acquire);
+        let lock = |offset| &Segment { space, offset }.header().lock;
+        directory::is_segment(space, offset)
+            && robust_lock::holder(lock(offset)) == Some(acting.owner)
+    };
+    let mut clear = None;
+    for lane in lanes {
+        if !is_held(&lane.segment) && !is_held(&lane.child) {
+            lane.segment.store(0, Ordering::Release);
+            lane.child.store(0, Ordering::Release);
+            clear = clear.or(Some(lane));
+        }
+    }
+    clear
 }
 
 /// The blocks that the dead participant is attached to: they stay what they are until it is forgotten there.

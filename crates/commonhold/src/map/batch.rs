@@ -28,19 +28,22 @@ impl Map {
         done: &mut usize,
     ) -> Result<()> {
         self.ensure_may_write()?;
-        let lane = self.arena.enter()?;
-        while let Some((key, value)) = pairs.get(*done) {
-            if let Some((later, _)) = pairs.get(*done + AHEAD) {
-                locked::fetch(self.space(), &self.bound, self.bound.hasher.hash(later.as_ref()));
+        // Begun again, it goes on with the pair that it was at.
+        self.arena.operate(|lane| {
+            while let Some((key, value)) = pairs.get(*done) {
+                if let Some((later, _)) = pairs.get(*done + AHEAD) {
+                    let later = self.bound.hasher.hash(later.as_ref());
+                    locked::fetch(self.space(), &self.bound, later);
+                }
+                let put = Change::new(key.as_ref(), Rule::Always, Act::Put(value.as_ref()));
+                let change = Change { expiry: self.expiry, ..put };
+                match &self.bound.inline {
+                    Some(packing) => inline::apply_in(lane, &self.bound, packing, &change, None)?,
+                    None => write::apply_in(lane, &self.bound, &change, None)?,
+                };
+                *done += 1;
             }
-            let put = Change::new(key.as_ref(), Rule::Always, Act::Put(value.as_ref()));
-            let change = Change { expiry: self.expiry, ..put };
-            match &self.bound.inline {
-                Some(packing) => inline::apply_in(&lane, &self.bound, packing, &change, None)?,
-                None => write::apply_in(&lane, &self.bound, &change, None)?,
-            };
-            *done += 1;
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }

@@ -222,7 +222,7 @@ fn advance_hand(
     lane.list().segment.store(0, Ordering::Release);
     move_to(bound.positions());
     if let Some(owner) = robust_lock::holder(&segment.header().lock).filter(|&o| lane.is_dead(o)) {
-        lane.recover(owner, Level::Whole)?;
+        lane.try_settle(owner)?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 //! half full, which bounds fragmentation: after it, every extent that no thread allocates from is at least half full. Who
 //! finds the hold full empties a few extents, the emptiest first, as long as there is an eighth to be gained by each.
 
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::map::bound::{Bound, bind_live};
 use crate::map::change::{Act, Change, Expiry, Rule};
 use crate::map::record::Record;
@@ -39,7 +39,8 @@ impl Wanted {
     pub(crate) const ROOM: Wanted = Wanted { eighths: PARTS - 1, most: 16 };
 }
 
-/// Empties extents; returns how many were freed. No lock is held.
+/// Empties extents, but for those in which somebody has a pair locked; returns how many were freed.
+/// No lock is held, and the lane is impatient: nobody needs this very extent.
 ///
 /// # Errors
 /// `Full` if there is no room for what is in the first of them; damage.
@@ -56,6 +57,9 @@ pub(crate) fn compact(lane: &LaneGuard<'_>, wanted: Wanted) -> Result<u64> {
         supply::release(lane.space(), extent, class);
         match emptied {
             Err(full) if full.is_full() && freed > 0 => break,
+            // Somebody has one of its pairs locked, or the hold's growth: another extent may do as
+            // well.
+            Err(error) if error.kind() == ErrorKind::TimedOut => {}
             result => result?,
         }
         freed += u64::from(slab::free_if_unused(lane.space(), extent, lane.me(), lane.lane()));

@@ -263,12 +263,11 @@ pub(crate) fn apply(
     bound: &Bound,
     inline: &Inline,
     change: &Change<'_>,
-    old: Option<&mut Vec<u8>>,
+    mut old: Option<&mut Vec<u8>>,
 ) -> Result<Outcome> {
     // Before the lane is entered: there is nothing else to do while the memory comes.
     locked::fetch(&arena.space, bound, bound.hasher.hash(change.key));
-    let lane = arena.enter()?;
-    apply_in(&lane, bound, inline, change, old)
+    arena.operate(|lane| apply_in(lane, bound, inline, change, old.as_deref_mut()))
 }
 
 /// The same, in a lane entered already.

@@ -38,15 +38,17 @@ pub(crate) fn open_or_create(arena: &Arena, name: &str, options: &MapOptions) ->
     if let Some(bound) = bound::open(&arena.space, name)? {
         return same_options(bound, options);
     }
-    let lane = arena.enter()?;
-    gate::lock_names(&lane)?;
-    let result = match root::find(&arena.space, name) {
-        Some((id, root)) => Bound::new(&arena.space, id, root),
-        None => roots::check_kind(&arena.space, name, StructureKind::Map)
-            .and_then(|()| create(&lane, name, options)),
-    };
-    robust_lock::unlock(&roots(&arena.space).names_lock);
-    same_options(result?, options)
+    let bound = arena.operate(|lane| {
+        gate::lock_names(lane)?;
+        let result = match root::find(&arena.space, name) {
+            Some((id, root)) => Bound::new(&arena.space, id, root),
+            None => roots::check_kind(&arena.space, name, StructureKind::Map)
+                .and_then(|()| create(lane, name, options)),
+        };
+        robust_lock::unlock(&roots(&arena.space).names_lock);
+        result
+    })?;
+    same_options(bound, options)
 }
 
 fn same_options(bound: Bound, options: &MapOptions) -> Result<Bound> {

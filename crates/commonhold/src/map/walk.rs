@@ -256,19 +256,23 @@ impl Map {
     /// As [`delete`](Self::delete); what was deleted before stays so.
     pub fn clear(&self) -> Result<u64> {
         self.ensure_may_write()?;
-        let lane = self.arena.enter()?;
         let bound: &Bound = &self.bound;
         let mut count = 0;
         let mut cursor = Cursor::START;
-        while !cursor.is_end() {
-            let segment = locked::lock(&lane, bound, cursor.directory())?;
-            let emptied = lifecycle::empty(&lane, bound, segment, Some(ChangeKind::Clear));
-            let behind = cursor.behind(segment.phase().depth);
-            locked::unlock(&lane, segment);
-            count += emptied?;
-            cursor = behind;
-        }
-        Ok(count)
+        // Begun again, it goes on where it was.
+        self.arena.operate(|lane| {
+            while !cursor.is_end() {
+                let segment = locked::lock(lane, bound, cursor.directory())?;
+                let pairs = segment.pairs();
+                let emptied = lifecycle::empty(lane, bound, segment, Some(ChangeKind::Clear));
+                count += u64::from(pairs.saturating_sub(segment.pairs()));
+                let behind = cursor.behind(segment.phase().depth);
+                locked::unlock(lane, segment);
+                emptied?;
+                cursor = behind;
+            }
+            Ok(count)
+        })
     }
 
     /// Removes pairs of a cache that have expired, and tells those who follow; returns how many. Without it they are absent to

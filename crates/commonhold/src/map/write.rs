@@ -32,10 +32,9 @@ pub(crate) fn apply(
     arena: &Arena,
     bound: &Bound,
     change: &Change<'_>,
-    old: Option<&mut Vec<u8>>,
+    mut old: Option<&mut Vec<u8>>,
 ) -> Result<Outcome> {
-    let lane = arena.enter()?;
-    apply_in(&lane, bound, change, old)
+    arena.operate(|lane| apply_in(lane, bound, change, old.as_deref_mut()))
 }
 
 /// The same, in a lane entered already. Where there is no room, sparse extents are emptied first.
@@ -49,7 +48,7 @@ pub(crate) fn apply_in(
         Err(full) if full.is_full() => {
             // What dead participants left comes back with a sweep; no lock is held here.
             let swept = lane.arena.sweep().unwrap_or(0);
-            match compact::compact(lane, Wanted::ROOM) {
+            match lane.impatiently(|| compact::compact(lane, Wanted::ROOM)) {
                 Ok(freed) if freed > 0 || swept > 0 => apply_once(lane, bound, change, old),
                 _ => Err(full),
             }

@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::memory::block::pid;
 use crate::memory::guests::Guestbook;
 use crate::memory::lane::{self, Lane, LaneGuard};
 use crate::memory::slab;
@@ -17,12 +18,16 @@ use crate::os::byte_lock::HeldBytes;
 use crate::sync::haste;
 use crate::sync::owner::Owner;
 use crate::sync::participant::{self, LANES, LaneList, Registration, Slot};
+use crate::sync::patience::Patience;
 use crate::sync::recovery;
 use crate::sync::robust_lock::{Level, Peers};
 use crate::sync::space::Space;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
+
+/// Between two sweeps of who waits until all is settled.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A registration and the lanes that hang on it; private memory.
 pub(crate) struct Participant {
@@ -99,8 +104,9 @@ impl Drop for Stay<'_> {
 /// What the layers above install.
 #[derive(Clone, Copy)]
 pub(crate) struct Hooks {
-    /// Recovers a dead participant; nobody else acts as it meanwhile.
-    pub(crate) recover: fn(&Arena, Owner, Level) -> Result<()>,
+    /// Recovers a dead participant as far as level and patience go; nobody else acts as it
+    /// meanwhile.
+    pub(crate) recover: fn(&Arena, Owner, Level, Patience) -> Result<()>,
     /// Runs when a slot was claimed: the hold is no longer clean.
     pub(crate) opened: fn(&Arena) -> Result<()>,
     /// Runs when the handle is closed, after its registration has ended.
@@ -114,7 +120,7 @@ pub(crate) struct Arena {
     hooks: OnceLock<Hooks>,
     closed: AtomicBool,
     ended: AtomicBool,
-    /// How long an operation waits for a lock, in nanoseconds; `u64::MAX` for ever.
+    /// How long a call waits for others, in nanoseconds; `u64::MAX` for ever.
     lock_timeout_ns: AtomicU64,
     /// Who works in structures without a lane.
     pub(crate) guests: Guestbook,
@@ -137,7 +143,7 @@ impl Arena {
         }
     }
 
-    /// How long an operation of the calling thread waits for a lock that somebody holds who lives; `None` for ever.
+    /// How long a call of the calling thread waits for others who live; `None` for ever.
     pub(crate) fn lock_timeout(&self) -> Option<Duration> {
         // Relaxed: a setting.
         let time = self.lock_timeout_ns.load(Ordering::Relaxed);
@@ -161,7 +167,7 @@ impl Arena {
     fn claim(&self) -> Result<Box<Participant>> {
         let recover = |owner| {
             self.ensure_time_to_settle(owner)?;
-            self.recover_held(owner, Level::Whole)
+            self.recover_held(owner, Level::Whole, Patience::moment())
         };
         let registration = participant::claim(&self.space, &recover)?;
         self.hooks.get().map_or(Ok(()), |hooks| (hooks.opened)(self))?;
@@ -264,12 +270,16 @@ impl Arena {
 
     /// Settles what a dead participant left at `level`, unless it is alive or somebody is at it. Only at
     /// [`Level::Whole`] its generation ends; after less, the rest is left to a sweep or a waiter that holds nothing.
-    pub(crate) fn recover(&self, owner: Owner, level: Level) -> Result<()> {
-        self.settle(owner, level).map(|_| ())
+    ///
+    /// # Errors
+    /// `TimedOut` if somebody who lives holds what that needs: what could be settled is, the rest
+    /// stays in the dead one's name.
+    pub(crate) fn recover(&self, owner: Owner, level: Level, patience: Patience) -> Result<()> {
+        self.settle(owner, level, patience).map(|_| ())
     }
 
     /// The same; true if it was done here and now.
-    fn settle(&self, owner: Owner, level: Level) -> Result<bool> {
+    fn settle(&self, owner: Owner, level: Level, patience: Patience) -> Result<bool> {
         // Deeper in the order of locks there is little to settle, and nothing to go back to.
         if level == Level::Whole {
             self.ensure_time_to_settle(owner)?;
@@ -281,7 +291,7 @@ impl Arena {
         }
         let me = participant.map(|p| p.registration.owner);
         let Some(right) = recovery::begin(&self.space, owner, me)? else { return Ok(false) };
-        self.recover_held(owner, level)?;
+        self.recover_held(owner, level, patience)?;
         if let Some(slot) = participant::slot(&self.space, owner.slot())
             && level == Level::Whole
         {
@@ -304,24 +314,55 @@ impl Arena {
         Err(Error::new(ErrorKind::TimedOut, text))
     }
 
-    fn recover_held(&self, owner: Owner, level: Level) -> Result<()> {
-        self.hooks.get().map_or(Ok(()), |hooks| (hooks.recover)(self, owner, level))
+    fn recover_held(&self, owner: Owner, level: Level, patience: Patience) -> Result<()> {
+        self.hooks.get().map_or(Ok(()), |hooks| (hooks.recover)(self, owner, level, patience))
     }
 
-    /// Recovers every dead participant; returns how many. One that cannot be recovered keeps nobody from the others.
+    /// Recovers the dead participants, but for what those who live stand in the way of: that is
+    /// left to the next one. Waits a moment at most. Returns how many there were that could be
+    /// settled.
+    ///
+    /// # Errors
+    /// Those of the system; damage. The others are recovered all the same.
     pub(crate) fn sweep(&self) -> Result<usize> {
-        let dead: Vec<Owner> = participant::slots(&self.space)
-            .filter_map(|(number, slot)| slot.user(number))
-            .filter(|&owner| participant::is_dead(&self.space, owner))
-            .collect();
-        let (mut done, mut failed) = (0, Ok(()));
-        for owner in dead {
-            match self.settle(owner, Level::Whole) {
-                Ok(settled) => done += usize::from(settled),
-                Err(error) => failed = failed.and(Err(error)),
+        let swept = self.sweep_within(Patience::moment());
+        match swept.left {
+            Some(error) if error.kind() != ErrorKind::TimedOut => Err(error),
+            _ => Ok(swept.settled),
+        }
+    }
+
+    /// The same, waiting for those who live as long as a call does.
+    ///
+    /// # Errors
+    /// `TimedOut` too.
+    pub(crate) fn sweep_patiently(&self) -> Result<usize> {
+        let patience = Patience::new(self.lock_timeout());
+        let mut settled = 0;
+        loop {
+            self.ensure_open()?;
+            let swept = self.sweep_within(patience.but_a_moment());
+            settled += swept.settled;
+            match (swept.left, patience.shorten(PAUSE)) {
+                (None, _) => return Ok(settled),
+                (Some(left), Some(pause)) if left.kind() == ErrorKind::TimedOut => {
+                    std::thread::sleep(pause);
+                }
+                (Some(left), _) => return Err(left),
             }
         }
-        failed.map(|()| done)
+    }
+
+    fn sweep_within(&self, patience: Patience) -> Swept {
+        let mut swept = Swept { settled: 0, left: None };
+        let users = participant::slots(&self.space).filter_map(|(n, slot)| slot.user(n));
+        for owner in users.filter(|&owner| participant::is_dead(&self.space, owner)) {
+            match self.settle(owner, Level::Whole, patience) {
+                Ok(settled) => swept.settled += usize::from(settled),
+                Err(error) => swept.left = swept.left.or(Some(error)),
+            }
+        }
+        swept
     }
 
     /// Keeps the registration beyond [`Arena::close`], until [`Arena::leave_seat`]; inside an operation.
@@ -389,7 +430,8 @@ impl Arena {
         participant.leave();
         // A generation never ends with anything signed by it: a Freeze that outlives the handle, say.
         // If that fails, the slot is left as that of a dead participant, for the next to recover.
-        if self.recover_held(participant.registration.owner, Level::Whole).is_ok() {
+        let (own, patience) = (participant.registration.owner, Patience::moment());
+        if self.recover_held(own, Level::Whole, patience).is_ok() {
             participant.registration.end(&self.space);
         }
         participant.registration.let_go();
@@ -410,6 +452,13 @@ impl Drop for Arena {
     }
 }
 
+/// What became of the dead.
+struct Swept {
+    settled: usize,
+    /// Why some are left.
+    left: Option<Error>,
+}
+
 /// Who changes maps: a lane in an operation, or a recoverer acting as a dead participant.
 pub(crate) trait Writer: Peers {
     fn arena(&self) -> &Arena;
@@ -426,6 +475,8 @@ pub(crate) struct Acting<'a> {
     pub(crate) arena: &'a Arena,
     pub(crate) owner: Owner,
     pub(crate) list: &'a LaneList,
+    /// That of the call that recovers on its way, or less.
+    pub(crate) patience: Patience,
 }
 
 impl Writer for Acting<'_> {
@@ -455,11 +506,20 @@ impl Peers for Acting<'_> {
         participant::has_ended(&self.arena.space, owner)
     }
     fn recover(&self, owner: Owner, level: Level) -> Result<()> {
-        self.arena.recover(owner, level)
+        self.arena.recover(owner, level, self.patience)
     }
     fn may_hold(&self, owner: Owner, word: &AtomicU32) -> bool {
         // Nobody but this recoverer runs as the dead one, and it is here.
         owner != self.owner && lane::lists(self.arena, owner, word, |_| true)
+    }
+    fn patience(&self) -> Patience {
+        self.patience
+    }
+    fn describe(&self, word: &AtomicU32) -> (&'static str, u64) {
+        lane::describe(&self.arena.space, word)
+    }
+    fn pid(&self, owner: Owner) -> u32 {
+        pid(&self.arena.space, owner.slot())
     }
     fn waits_for(&self, _: Option<&AtomicU32>) {}
 }

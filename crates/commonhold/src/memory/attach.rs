@@ -152,13 +152,54 @@ impl Attachment {
             let lane = self.arena.enter_block(self.block.id)?;
             // To settle what a dead one left may take the names lock, which this thread holds.
             gate::refuse_own_freeze(&lane, &roots(self.space()).names_lock)?;
-            // Relaxed: compared only with what this very process stored.
-            let attached = self.by.load(Ordering::Relaxed) == lane.me().bits();
-            if attached && self.is_current() {
+            if self.is_entered(&lane) {
                 return Ok(lane);
             }
             self.settle(lane)?;
         }
+    }
+
+    #[inline]
+    fn is_entered(&self, lane: &LaneGuard<'_>) -> bool {
+        // Relaxed: compared only with what this very process stored.
+        self.by.load(Ordering::Relaxed) == lane.me().bits() && self.is_current()
+    }
+
+    /// Runs an operation on the structure, again from its beginning each time that it gave up for a
+    /// lock (memory/aside.rs).
+    ///
+    /// # Errors
+    /// Those of [`enter`](Self::enter) and of the operation; `TimedOut` when the patience of the
+    /// call ends.
+    #[inline]
+    pub(crate) fn operate<R>(
+        &self,
+        mut operation: impl FnMut(&LaneGuard<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let mut lane = self.enter()?.stepping_aside();
+        loop {
+            match operation(&lane) {
+                Err(error) if error.lock_in_the_way().is_some() => {
+                    lane = self.enter_again(lane.step_aside(&error)?)?;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// While nobody was in the operation, the structure may have been dropped.
+    fn enter_again<'a>(&'a self, lane: LaneGuard<'a>) -> Result<LaneGuard<'a>> {
+        if self.is_entered(&lane) {
+            return Ok(lane);
+        }
+        self.settle(lane)?;
+        Ok(self.enter()?.stepping_aside())
+    }
+
+    /// Enters as [`operate`](Self::operate) does, for who steps aside by itself
+    /// ([`Arena::stand_aside`]).
+    pub(crate) fn enter_to_try(&self) -> Result<LaneGuard<'_>> {
+        Ok(self.enter()?.stepping_aside())
     }
 
     /// As [`enter`](Self::enter), for who only lets go of what is its own: settles nothing, takes

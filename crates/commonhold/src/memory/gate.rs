@@ -14,15 +14,12 @@ pub(crate) fn is_frozen(lane: &LaneGuard<'_>) -> bool {
     roots(lane.space()).gate.load(Ordering::SeqCst) != 0
 }
 
+/// Waits until the gate is open, without taking it: a writer that is stopped here keeps nobody out.
 #[cold]
 pub(crate) fn wait_while_frozen(lane: &LaneGuard<'_>) -> Result<()> {
     let gate = &roots(lane.space()).gate;
     refuse_own_freeze(lane, gate)?;
-    if gate.load(Ordering::Relaxed) != 0 {
-        robust_lock::lock(gate, lane, Level::Whole)?;
-        robust_lock::unlock(gate);
-    }
-    Ok(())
+    robust_lock::await_release(gate, lane, Level::Whole, || false)
 }
 
 /// Takes the lock over making and dropping structures.

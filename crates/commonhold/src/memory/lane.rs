@@ -12,17 +12,18 @@
 //! `LaneState` is only touched through a [`LaneGuard`], of which there is one per busy lane.
 #![allow(unsafe_code)]
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::{Arena, Participant, Writer};
 use crate::memory::block::pid;
 use crate::memory::classes::EXTENT;
-use crate::memory::extents::{Kind, header};
+use crate::memory::extents::{self, Kind, header};
 use crate::memory::roots::roots;
 use crate::memory::slab::{self, Retired};
 use crate::memory::supply::Supply;
 use crate::memory::trim;
 use crate::sync::owner::Owner;
 use crate::sync::participant::{self, LaneList, slot};
+use crate::sync::patience::Patience;
 use crate::sync::robust_lock::{Level, Peers};
 use crate::sync::space::Space;
 use std::cell::{Cell, UnsafeCell};
@@ -31,11 +32,15 @@ use std::time::Duration;
 
 /// Sequence numbers are reserved in blocks of so many counters.
 const COUNTER_BLOCK: u64 = 1 << 20;
+/// Rounds over busy lanes in which a thread only gives way, and how long it sleeps between later
+/// ones.
+const ROUNDS: u32 = 64;
+const CROWDED: Duration = Duration::from_micros(200);
 /// Below the counter a sequence has slot and lane.
 pub(crate) const SEQUENCE_SHIFT: u32 = 14;
 
 /// What a lane is busy with.
-const IDLE: u32 = 0;
+pub(super) const IDLE: u32 = 0;
 /// Something else than a block.
 pub(crate) const ANYTHING: u32 = 1;
 
@@ -53,7 +58,7 @@ thread_local! {
 /// One lane; private memory.
 pub(crate) struct Lane {
     /// What the thread in it is at: 0 nobody, [`ANYTHING`], or on which block ([`on_block`]).
-    busy: AtomicU32,
+    pub(super) busy: AtomicU32,
     /// Address of the lock that its thread waits for and does not hold, or 0.
     waits_for: AtomicUsize,
     /// Busy for ever: the handle was closed.
@@ -114,11 +119,23 @@ pub(crate) fn is_freezing() -> bool {
 /// One operation in a lane. Dropping it leaves the lane.
 pub(crate) struct LaneGuard<'a> {
     pub(crate) arena: &'a Arena,
-    participant: &'a Participant,
-    number: usize,
+    pub(super) participant: &'a Participant,
+    pub(super) number: usize,
     list: &'a LaneList,
-    /// It waits for nobody who lives.
-    impatient: bool,
+    manner: Cell<Manner>,
+    /// Until when it waits, once it has had to.
+    patience: Cell<Option<Patience>>,
+}
+
+/// What an operation does where somebody who lives holds a lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// It waits where it is.
+    Waits,
+    /// It ends after a moment, to wait without a lane and begin again (memory/aside.rs).
+    StepsAside,
+    /// It does not wait.
+    Impatient,
 }
 
 impl Drop for LaneGuard<'_> {
@@ -140,16 +157,25 @@ impl Peers for LaneGuard<'_> {
         participant::has_ended(&self.arena.space, owner)
     }
     fn recover(&self, owner: Owner, level: Level) -> Result<()> {
-        self.arena.recover(owner, level)
+        self.arena.recover(owner, level, self.patience().but_a_moment())
     }
     fn may_hold(&self, owner: Owner, word: &AtomicU32) -> bool {
-        let waits = |lane: usize| self.participant.lanes[lane].waits_for.load(Ordering::Acquire);
-        lists(self.arena, owner, word, |lane| {
-            owner != self.me() || waits(lane) != word.as_ptr() as usize
-        })
+        may_hold(self.arena, self.participant, owner, word)
     }
-    fn patience(&self) -> Option<Duration> {
-        if self.impatient { Some(Duration::ZERO) } else { self.arena.lock_timeout() }
+    fn patience(&self) -> Patience {
+        if self.manner.get() == Manner::Impatient {
+            return Patience::none();
+        }
+        let begun = self.patience.get();
+        let patience = begun.unwrap_or_else(|| Patience::new(self.arena.lock_timeout()));
+        self.patience.set(Some(patience));
+        patience
+    }
+    fn steps_aside(&self) -> bool {
+        self.manner.get() == Manner::StepsAside
+    }
+    fn describe(&self, word: &AtomicU32) -> (&'static str, u64) {
+        describe(&self.arena.space, word)
     }
     fn pid(&self, owner: Owner) -> u32 {
         pid(&self.arena.space, owner.slot())
@@ -158,6 +184,40 @@ impl Peers for LaneGuard<'_> {
         let address = word.map_or(0, |word| word.as_ptr() as usize);
         self.participant.lanes[self.number].waits_for.store(address, Ordering::Release);
     }
+}
+
+/// Whether a lane of `owner` that does not wait for the lock in `word` itself lists it.
+pub(super) fn may_hold(
+    arena: &Arena,
+    participant: &Participant,
+    owner: Owner,
+    word: &AtomicU32,
+) -> bool {
+    let waits = |lane: usize| participant.lanes[lane].waits_for.load(Ordering::Acquire);
+    let own = owner == participant.registration.owner;
+    lists(arena, owner, word, |lane| !own || waits(lane) != word.as_ptr() as usize)
+}
+
+/// What the lock in `word` protects, and where the word lies.
+pub(super) fn describe(space: &Space, word: &AtomicU32) -> (&'static str, u64) {
+    let (roots, growth) = (roots(space), extents::growth(space));
+    let is = |other: &AtomicU32| std::ptr::eq(word, other);
+    let offset = space.offset_of(word);
+    let what = match header(space, offset / EXTENT).state().kind() {
+        _ if is(&roots.names_lock) => "the names of the hold",
+        _ if is(&roots.gate) => "the end of a freeze of the hold",
+        _ if is(&growth.lock) => "more memory for the hold",
+        Kind::Segments => "a segment of a map",
+        Kind::Block | Kind::Body => "an end of a queue",
+        _ => "the directory or the stream of a map",
+    };
+    (what, offset)
+}
+
+/// True for a lock in a block, whose memory serves something else when the structure is dropped.
+/// Others stay locks for ever.
+pub(super) fn is_in_block(space: &Space, offset: u64) -> bool {
+    matches!(header(space, offset / EXTENT).state().kind(), Kind::Block | Kind::Body)
 }
 
 /// Whether a lane of `owner`, one of those that count, lists the lock in `word`. True for locks that are not
@@ -178,39 +238,70 @@ pub(crate) fn lists(
 }
 
 /// Enters a free lane of the participant, waiting for one if all are busy. The thread has begun its
-/// operation.
+/// operation, which ends with an error.
 ///
 /// # Errors
-/// `Closed` if the handle is closed meanwhile.
+/// `Closed` if the handle is closed meanwhile; `TimedOut`.
 #[inline]
 pub(crate) fn enter<'a>(
     arena: &'a Arena,
     participant: &'a Participant,
     at: u32,
 ) -> Result<LaneGuard<'a>> {
-    let lanes = &participant.lanes;
-    let mut number = PREFERRED.with(Cell::get);
-    if number >= lanes.len() {
-        number = participant.next_lane();
-        PREFERRED.with(|p| p.set(number));
+    let number = PREFERRED.with(Cell::get);
+    match participant.lanes.get(number) {
+        Some(lane) if lane.try_enter(at) => Ok(LaneGuard::new(arena, participant, number, None)),
+        _ => enter_any(arena, participant, at, None),
     }
-    let mut tries = 0;
-    while !lanes[number].try_enter(at) {
-        number = (number + 1) % lanes.len();
-        tries += 1;
-        if tries % lanes.len() == 0 {
-            if arena.is_closed() {
-                end_operation();
-                return Err(arena.closed_error());
-            }
-            std::thread::yield_now();
+}
+
+/// The same, if the preferred lane is busy, and with the patience that the call has left.
+#[cold]
+pub(super) fn enter_any<'a>(
+    arena: &'a Arena,
+    participant: &'a Participant,
+    at: u32,
+    patience: Option<Patience>,
+) -> Result<LaneGuard<'a>> {
+    let mut patience = patience;
+    let found = find_free(arena, participant, at, &mut patience);
+    let number = found.inspect_err(|_| end_operation())?;
+    PREFERRED.with(|preferred| preferred.set(number));
+    Ok(LaneGuard::new(arena, participant, number, patience))
+}
+
+fn find_free(
+    arena: &Arena,
+    participant: &Participant,
+    at: u32,
+    patience: &mut Option<Patience>,
+) -> Result<usize> {
+    let count = participant.lanes.len();
+    let preferred = PREFERRED.with(Cell::get);
+    let first = if preferred < count { preferred } else { participant.next_lane() };
+    for round in 0u32.. {
+        let mut numbers = (first..count).chain(0..first);
+        if let Some(number) = numbers.find(|number| participant.lanes[*number].try_enter(at)) {
+            return Ok(number);
         }
+        arena.ensure_open()?;
+        if round < ROUNDS {
+            std::thread::yield_now();
+            continue;
+        }
+        let patience = *patience.get_or_insert_with(|| Patience::new(arena.lock_timeout()));
+        std::thread::sleep(patience.shorten(CROWDED).ok_or_else(|| crowded(patience))?);
     }
-    if tries > 0 {
-        PREFERRED.with(|p| p.set(number));
-    }
-    let list = &participant.list(&arena.space)[number];
-    Ok(LaneGuard { arena, participant, number, list, impatient: false })
+    Err(arena.closed_error())
+}
+
+fn crowded(patience: Patience) -> Error {
+    let text = format!(
+        "waited {:?} for a place to write from: more threads of this process are in operations than \
+         can be at once; what waited for it was not done",
+        patience.length()
+    );
+    Error::new(ErrorKind::TimedOut, text)
 }
 
 impl Writer for LaneGuard<'_> {
@@ -252,12 +343,50 @@ impl Writer for LaneGuard<'_> {
 }
 
 impl<'a> LaneGuard<'a> {
+    #[inline]
+    fn new(
+        arena: &'a Arena,
+        participant: &'a Participant,
+        number: usize,
+        patience: Option<Patience>,
+    ) -> LaneGuard<'a> {
+        let list = &participant.list(&arena.space)[number];
+        let (manner, patience) = (Cell::new(Manner::Waits), Cell::new(patience));
+        LaneGuard { arena, participant, number, list, manner, patience }
+    }
+
     /// The same, for an operation that waits for nobody who lives: locks that somebody has are `TimedOut`, after the few spins
     /// in which a running holder lets go. What a dead one holds is settled, as ever.
     pub(crate) fn impatient(self) -> LaneGuard<'a> {
-        let mut this = self;
-        this.impatient = true;
-        this
+        self.manner.set(Manner::Impatient);
+        self
+    }
+
+    /// The same, for an operation that steps aside.
+    #[inline]
+    pub(super) fn stepping_aside(self) -> LaneGuard<'a> {
+        self.manner.set(Manner::StepsAside);
+        self
+    }
+
+    /// Does a part of the operation for which it waits for nobody who lives.
+    pub(crate) fn impatiently<R>(&self, part: impl FnOnce() -> R) -> R {
+        let manner = self.manner.replace(Manner::Impatient);
+        let result = part();
+        self.manner.set(manner);
+        result
+    }
+
+    /// Settles what the dead `owner` left, as far as that goes without waiting. For who does not
+    /// need it.
+    ///
+    /// # Errors
+    /// Those of the system; damage.
+    pub(crate) fn try_settle(&self, owner: Owner) -> Result<()> {
+        match self.arena.recover(owner, Level::Whole, Patience::none()) {
+            Err(error) if error.kind() == ErrorKind::TimedOut => Ok(()),
+            result => result,
+        }
     }
 
     /// The mapped file.

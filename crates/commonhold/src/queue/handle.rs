@@ -16,11 +16,13 @@ use crate::queue::named::NamedQueue;
 use crate::queue::options::QueueOptions;
 use crate::queue::recover::in_hand;
 use crate::queue::stat::{self, QueueStat, absent};
-use crate::sync::robust_lock::{Level, Peers};
+use crate::sync::patience::Patience;
+use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 /// A queue in a hold: elements of one size, shared by every process that has it open, that move by reference between
 /// named queues. Nothing is copied, nothing is lost.
@@ -94,7 +96,8 @@ impl Tie {
     /// before. Waits for nobody who lives; what cannot be pushed is put aside.
     fn bring_back(&self, lane: &LaneGuard<'_>, ids: &[u32]) {
         let me = lane.me().bits();
-        let push = |ids: &[u32]| match self.ring(self.layout.orphans).push(lane, ids) {
+        let orphans = self.ring(self.layout.orphans);
+        let push = |ids: &[u32]| match lane.impatiently(|| orphans.push(lane, ids)) {
             // Nobody can do anything with them.
             Err(error) if error.kind() == ErrorKind::Damaged => {}
             Err(_) => self.hands.put_aside(ids, me),
@@ -293,6 +296,31 @@ impl Queue {
         self.tie.attachment.enter()
     }
 
+    /// Runs an operation, again each time that it gave up for a lock.
+    #[inline]
+    pub(crate) fn operate<R>(
+        &self,
+        operation: impl FnMut(&LaneGuard<'_>) -> Result<R>,
+    ) -> Result<R> {
+        self.tie.attachment.operate(operation)
+    }
+
+    /// Enters an operation that gives up for a lock, for who waits [aside](Self::aside_until) then.
+    pub(crate) fn enter_to_try(&self) -> Result<LaneGuard<'_>> {
+        self.tie.attachment.enter_to_try()
+    }
+
+    /// Waits for the locks that operations gave up for, each time until one is let go, and until
+    /// `end` at most.
+    pub(crate) fn aside_until(&self, end: Option<Instant>) -> impl FnMut(&Error) -> Result<()> {
+        let arena = &self.tie.attachment.arena;
+        let mut begun = None;
+        move |error| {
+            let patience = || Patience::new(arena.lock_timeout()).until(end);
+            arena.stand_aside(error, *begun.get_or_insert_with(patience))
+        }
+    }
+
     /// Enters an operation that lets go of what is this participant's own; `None` if there is
     /// nothing: closed, dropped, or a forked child.
     pub(crate) fn enter_to_leave(&self) -> Option<LaneGuard<'_>> {
@@ -325,7 +353,7 @@ impl Queue {
         let mut result = Ok(());
         for owner in attach::attached(self.space(), block).filter(|owner| *owner != lane.me()) {
             if lane.is_dead(owner) {
-                result = result.and(lane.recover(owner, Level::Whole));
+                result = result.and(lane.try_settle(owner));
             }
         }
         self.bring_back(lane, &[]);

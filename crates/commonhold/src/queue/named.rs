@@ -94,7 +94,7 @@ impl<'q> NamedQueue<'q> {
         &self,
         element: Element<'e>,
     ) -> std::result::Result<(), (Element<'e>, Error)> {
-        let pushed = self.queue.enter().and_then(|lane| self.push_in(&lane, &element));
+        let pushed = self.queue.operate(|lane| self.push_in(lane, &element));
         out_of_hand(element, pushed)
     }
 
@@ -109,8 +109,7 @@ impl<'q> NamedQueue<'q> {
     /// Takes the element at the front; `None` if the queue is empty.
     #[inline]
     pub fn pull(&self) -> Result<Option<Element<'q>>> {
-        let lane = self.queue.enter()?;
-        self.pull_in(&lane)
+        self.queue.operate(|lane| self.pull_in(lane))
     }
 
     #[inline]
@@ -160,16 +159,25 @@ impl<'q> NamedQueue<'q> {
         if !self.queue.is_same(from.queue) {
             return Err((element, self.foreign()));
         }
-        let moved = self.queue.enter().and_then(|lane| {
-            self.push_in(&lane, &element)?;
-            Ok(from.pull_in(&lane))
+        let mut is_pushed = false;
+        let moved = self.queue.operate(|lane| {
+            if !is_pushed {
+                self.push_in(lane, &element)?;
+                is_pushed = true;
+            }
+            from.pull_in(lane)
         });
-        out_of_hand(element, moved)
+        // An error behind the push is the pull's.
+        out_of_hand(element, if is_pushed { Ok(moved) } else { moved.map(Ok) })
     }
 
     /// Waits for an element for `timeout` at most; `None` if there was none. Sleeps, and costs no processor time.
     ///
     /// While it waits it settles what processes have left that died, so their elements come to the orphans, perhaps here.
+    ///
+    /// # Errors
+    /// `TimedOut` if a process that is stopped keeps the front of the queue locked all the time;
+    /// those of [`pull`](Self::pull).
     pub fn pull_timeout(&self, timeout: Duration) -> Result<Option<Element<'q>>> {
         self.wait(timeout, |lane| self.pull_in(lane))
     }
@@ -179,13 +187,14 @@ impl<'q> NamedQueue<'q> {
     /// # Errors
     /// As for [`push`](Self::push), but the batch stays as it is.
     pub fn push_many(&self, batch: &mut Batch<'_>) -> Result<()> {
-        let lane = self.queue.enter()?;
-        if !self.queue.is_same(batch.queue()) || !batch.is_of(lane.me().bits()) {
-            return Err(self.foreign());
-        }
-        self.queue.ring(self.number).push(&lane, batch.ids())?;
-        batch.forget();
-        Ok(())
+        self.queue.operate(|lane| {
+            if !self.queue.is_same(batch.queue()) || !batch.is_of(lane.me().bits()) {
+                return Err(self.foreign());
+            }
+            self.queue.ring(self.number).push(lane, batch.ids())?;
+            batch.forget();
+            Ok(())
+        })
     }
 
     /// Takes at most `max` elements from the front: one lock and one store for all.
@@ -200,8 +209,7 @@ impl<'q> NamedQueue<'q> {
     /// # Errors
     /// `Invalid` if the batch has elements of another queue, or of the parent of this process.
     pub fn pull_into(&self, batch: &mut Batch<'_>, max: usize) -> Result<usize> {
-        let lane = self.queue.enter()?;
-        self.pull_into_in(&lane, batch, max)
+        self.queue.operate(|lane| self.pull_into_in(lane, batch, max))
     }
 
     fn pull_into_in(
@@ -245,20 +253,23 @@ impl<'q> NamedQueue<'q> {
         // Beyond what a clock can say: for ever.
         let deadline = Instant::now().checked_add(timeout);
         let event = self.queue.layout().event(self.queue.space(), self.number);
-        event.wait(
-            deadline,
-            || self.queue.enter(),
-            |lane, look| {
-                // First what one came for; an error of tidying ends no wait, because nobody asked
-                // for it.
-                let found = take(lane)?;
-                if found.is_some() || look == Look::Data {
-                    return Ok(found);
-                }
-                let _ = self.queue.tidy(lane);
-                take(lane)
-            },
-        )
+        let mut look = |lane: &LaneGuard<'_>, look| {
+            // First what one came for; an error of tidying ends no wait, because nobody asked
+            // for it.
+            let found = take(lane)?;
+            if found.is_some() || look == Look::Data {
+                return Ok(found);
+            }
+            let _ = self.queue.tidy(lane);
+            take(lane)
+        };
+        let mut aside = self.queue.aside_until(deadline);
+        loop {
+            match event.wait(deadline, || self.queue.enter_to_try(), &mut look) {
+                Err(error) if error.lock_in_the_way().is_some() => aside(&error)?,
+                found => return found,
+            }
+        }
     }
 
     #[cold]

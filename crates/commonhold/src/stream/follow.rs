@@ -125,12 +125,13 @@ impl Follower {
     /// Those of a writing operation; `NotFound` if the map was dropped.
     pub fn end(&self) -> Result<StreamPosition> {
         self.ensure_current()?;
-        let lane = self.arena.enter()?;
         let head = self.words().head;
-        robust_lock::lock(&head.lock, &lane, Level::Whole)?;
-        let offset = head.tail.load(Ordering::Relaxed);
-        robust_lock::unlock(&head.lock);
-        drop(lane);
+        let offset = self.arena.operate(|lane| {
+            robust_lock::lock(&head.lock, lane, Level::Whole)?;
+            let offset = head.tail.load(Ordering::Relaxed);
+            robust_lock::unlock(&head.lock);
+            Ok(offset)
+        })?;
         self.ensure_current()?;
         Ok(StreamPosition { offset, ..self.position() })
     }

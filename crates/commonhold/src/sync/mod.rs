@@ -5,6 +5,7 @@
 //! - [`owner`]: the name a participant signs locks and marks with.
 //! - [`robust_lock`]: a lock in the file whose dead owner is found out and cleaned up after.
 //! - [`hold_clock`]: the time by which pairs of caches expire.
+//! - [`patience`]: how long one call waits for others.
 //! - [`event`]: waiting for something, and waking who waits.
 //! - [`haste`]: a thread that waits less than its handles would.
 //! - [`participant`]: the table of slots, claiming one, asking whether its owner lives.
@@ -15,6 +16,7 @@ pub(crate) mod haste;
 pub(crate) mod hold_clock;
 pub(crate) mod owner;
 pub(crate) mod participant;
+pub(crate) mod patience;
 pub(crate) mod recovery;
 pub(crate) mod robust_lock;
 pub(crate) mod space;

@@ -195,6 +195,7 @@ pub(crate) fn claim(space: &Space, recover: &dyn Fn(Owner) -> Result<()>) -> Res
     barrier::register();
     let path = space.file().path().display();
     let fork = ForkMark::new().map_err(|e| Error::os(format!("{path}: detecting forks"), &e))?;
+    let mut left = None;
     // Unused slots first: a used one costs a system call to find out that its user lives.
     for used in [false, true] {
         for (number, slot) in slots(space) {
@@ -204,14 +205,22 @@ pub(crate) fn claim(space: &Space, recover: &dyn Fn(Owner) -> Result<()>) -> Res
             if used && !(sees_all(space) && slot.user(number).is_some_and(|o| is_dead(space, o))) {
                 continue;
             }
-            if let Some(bytes) = try_slot(space, number, slot, recover)? {
+            let taken = match try_slot(space, number, slot, recover) {
+                // What the dead one left stays as it is: another slot will do.
+                Err(error) if error.kind() == ErrorKind::TimedOut => {
+                    left = Some(error);
+                    None
+                }
+                result => result?,
+            };
+            if let Some(bytes) = taken {
                 let owner = Owner::new(number, slot.tag.load(Ordering::Relaxed) >> 1);
                 let bytes = Mutex::new(Some(bytes));
                 return Ok(Registration { owner, bytes, fork });
             }
         }
     }
-    Err(no_slot(space))
+    Err(left.unwrap_or_else(|| no_slot(space)))
 }
 
 fn no_slot(space: &Space) -> Error {

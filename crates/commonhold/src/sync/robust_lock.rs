@@ -4,7 +4,8 @@
 //! free. A waiter spins briefly, then asks whether the owner lives *before its first sleep*, then
 //! sleeps with a timeout and asks again. A stopped owner is waited for. A dead owner's lock is never
 //! stolen: its participant is recovered ([`Peers::recover`], as far as the waiter's [`Level`] allows),
-//! which releases the lock.
+//! which releases the lock. Every wait ends with the patience of the call that waits; who gives up
+//! has taken nothing.
 //! The futex protocol is Drepper's second mutex ("Futexes Are Tricky", 2011); because every sleep is
 //! timed, a wake-up lost with a killed waiter costs a pause and never a hang.
 
@@ -12,12 +13,16 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::os::futex;
 use crate::steps::fault;
 use crate::sync::owner::Owner;
+use crate::sync::patience::Patience;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const WAITERS: u32 = 1 << 31;
 const SPINS: u32 = 256;
 const SLEEP: Duration = Duration::from_millis(20);
+/// So long sleeps who can step aside, before it does: who runs and holds a lock lets it go within
+/// that.
+const STAY: Duration = Duration::from_millis(5);
 /// Between two questions about a lock that nobody seems to hold.
 const MOMENT: Duration = Duration::from_micros(200);
 /// A word that keeps naming a slot which this handle cannot see is reported as damage after this many
@@ -43,13 +48,6 @@ pub(crate) enum Level {
     Streams,
 }
 
-impl Level {
-    /// True where a wait that fails leaves nothing half done.
-    fn may_give_up(self) -> bool {
-        matches!(self, Level::Whole | Level::Streams)
-    }
-}
-
 /// What a lock needs to know about the other participants.
 pub(crate) trait Peers {
     /// The participant that takes the lock.
@@ -59,14 +57,26 @@ pub(crate) trait Peers {
     /// Whether the generation of `owner` has ended: everything it had signed was settled before.
     /// `None` if its slot may exist and cannot be seen.
     fn has_ended(&self, owner: Owner) -> Option<bool>;
-    /// Settles what a dead `owner` left at `level`, or returns if somebody else is doing it.
+    /// Settles what a dead `owner` left at `level`, or returns if somebody else is doing it. For
+    /// those who live it waits a moment at most, and never beyond [`patience`](Self::patience).
+    ///
+    /// # Errors
+    /// `TimedOut` if something of it is left, in its name, because somebody who lives holds what
+    /// that needs; those of the system.
     fn recover(&self, owner: Owner, level: Level) -> Result<()>;
     /// False if no thread of the living `owner` has listed this lock, which every holder does, but such as
     /// wait for it. True for locks that are not listed.
     fn may_hold(&self, owner: Owner, word: &AtomicU32) -> bool;
-    /// How long to wait for one that lives, if it holds nothing else; `None`: as long as it takes.
-    fn patience(&self) -> Option<Duration> {
-        None
+    /// How long to wait for others: the same moment for all waits of one call.
+    fn patience(&self) -> Patience;
+    /// True if the call will undo what it has begun, and wait for the lock holding nothing, if it
+    /// cannot have it soon.
+    fn steps_aside(&self) -> bool {
+        false
+    }
+    /// What the lock is, after "waited for"; and where it lies in the hold.
+    fn describe(&self, _word: &AtomicU32) -> (&'static str, u64) {
+        ("a lock", 0)
     }
     /// The process of a participant; for display.
     fn pid(&self, _owner: Owner) -> u32 {
@@ -76,12 +86,12 @@ pub(crate) trait Peers {
     fn waits_for(&self, word: Option<&AtomicU32>);
 }
 
-/// Takes the lock in `word`, waiting for a living owner as long as it takes; where a failure leaves nothing half done, as
-/// long as the waiter is patient.
+/// Takes the lock in `word`, waiting for a living owner as long as the caller is patient.
 ///
 /// # Errors
-/// `TimedOut`, naming slot and process; `Damaged` if the word names nobody that can exist;
-/// whatever recovery reports.
+/// `TimedOut`, naming slot and process, and the lock too if the caller is to [step
+/// aside](Peers::steps_aside); `Damaged` if the word names nobody that can exist; whatever recovery
+/// reports.
 #[inline]
 pub(crate) fn lock(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()> {
     in_vain(level)?;
@@ -143,8 +153,7 @@ fn lock_slowly(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()>
         }
         std::hint::spin_loop();
     }
-    let mut doubts = Doubts::default();
-    let patience = Patience::new(if level.may_give_up() { peers.patience() } else { None });
+    let mut wait = Wait::new(word, peers, level);
     loop {
         let seen = word.load(Ordering::Acquire);
         let Some(owner) = Owner::from_bits(seen) else {
@@ -160,56 +169,107 @@ fn lock_slowly(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()>
         // Asking and sleeping, all but taking: two threads that wait for a lock which names their own process
         // must not each take the other for its holder.
         peers.waits_for(Some(word));
-        let pause = doubts.ask(word, owner, peers, level);
-        let pause = pause.and_then(|pause| patience.shorten(pause, owner, peers));
-        if let Ok(Some(pause)) = pause {
-            sleep(word, seen, pause);
-        }
+        let slept = wait.turn(seen, owner);
         peers.waits_for(None);
-        pause?;
+        slept?;
     }
 }
 
-/// How long a waiter goes on.
-pub(crate) struct Patience(Option<(Instant, Duration)>);
-
-impl Patience {
-    pub(crate) fn new(time: Option<Duration>) -> Patience {
-        Patience(time.map(|time| (Instant::now(), time)))
-    }
-
-    /// The pause, or what is left of the time.
-    ///
-    /// # Errors
-    /// `TimedOut` if nothing is.
-    pub(crate) fn shorten(
-        &self,
-        pause: Option<Duration>,
-        owner: Owner,
-        peers: &impl Peers,
-    ) -> Result<Option<Duration>> {
-        let (Some(pause), Some((begun, time))) = (pause, self.0) else { return Ok(pause) };
-        match time.checked_sub(begun.elapsed()) {
-            Some(left) if !left.is_zero() => Ok(Some(pause.min(left))),
-            _ => Err(timed_out(owner, peers, time)),
+/// Waits until the lock has been free or has changed hands since the call began, or `moved` says
+/// that it is not to be waited for any more; takes nothing.
+///
+/// # Errors
+/// As [`lock`].
+#[cold]
+pub(crate) fn await_release(
+    word: &AtomicU32,
+    peers: &impl Peers,
+    level: Level,
+    moved: impl Fn() -> bool,
+) -> Result<()> {
+    let Some(first) = holder(word) else { return Ok(()) };
+    for _ in 0..SPINS {
+        if holder(word) != Some(first) {
+            return Ok(());
         }
+        std::hint::spin_loop();
+    }
+    let mut wait = Wait::new(word, peers, level);
+    loop {
+        let seen = word.load(Ordering::Acquire);
+        if Owner::from_bits(seen) != Some(first) || moved() {
+            // Each release wakes one sleeper, which may be this one: the next one learns of it from
+            // here.
+            futex::wake_one(word);
+            return Ok(());
+        }
+        wait.turn(seen, first)?;
     }
 }
 
-fn timed_out(owner: Owner, peers: &impl Peers, time: Duration) -> Error {
-    let text = format!(
-        "waited {time:?} for a lock that slot {} (process {}) holds, which lives (stopped?); what waited for it was not done",
-        owner.slot(),
-        peers.pid(owner)
-    );
-    Error::new(ErrorKind::TimedOut, text)
+/// One wait for one lock.
+struct Wait<'a, P> {
+    word: &'a AtomicU32,
+    peers: &'a P,
+    level: Level,
+    doubts: Doubts,
+    patience: Patience,
+    /// Until then it stays where it is.
+    stays: Patience,
+}
+
+impl<'a, P: Peers> Wait<'a, P> {
+    fn new(word: &'a AtomicU32, peers: &'a P, level: Level) -> Wait<'a, P> {
+        let stays = Patience::new(peers.steps_aside().then_some(STAY));
+        let (doubts, patience) = (Doubts::default(), peers.patience());
+        Wait { word, peers, level, doubts, patience, stays }
+    }
+
+    /// Asks whether the owner of the lock lives, and sleeps a little if it does.
+    fn turn(&mut self, seen: u32, owner: Owner) -> Result<()> {
+        let Some(pause) = self.doubts.ask(self.word, owner, self.peers, self.level)? else {
+            return Ok(());
+        };
+        let Some(pause) = self.patience.shorten(pause) else {
+            return Err(self.timed_out(owner));
+        };
+        let Some(pause) = self.stays.shorten(pause) else {
+            let (_, place) = self.peers.describe(self.word);
+            return Err(self.timed_out(owner).in_the_way(place));
+        };
+        sleep(self.word, seen, pause);
+        Ok(())
+    }
+
+    fn timed_out(&self, owner: Owner) -> Error {
+        let (time, (lock, _)) = (self.patience.length(), self.peers.describe(self.word));
+        let (slot, process) = (owner.slot(), self.peers.pid(owner));
+        let holder = format!("slot {slot} (process {process})");
+        let text = match &self.doubts.unsettled {
+            None if self.peers.is_dead(owner) => format!(
+                "waited {time:?} for {lock}, whose lock {holder} held when it died; another process \
+                 settles that, which lives (stopped?); what waited for it was not done"
+            ),
+            None => format!(
+                "waited {time:?} for {lock}, whose lock {holder} holds; that process lives (stopped?); \
+                 what waited for it was not done"
+            ),
+            Some(cause) => format!(
+                "waited {time:?} for {lock}, whose lock {holder} held when it died; that cannot be \
+                 settled now: {cause}"
+            ),
+        };
+        Error::new(ErrorKind::TimedOut, text)
+    }
 }
 
 /// What a waiter asks about the owner of a lock, again and again.
 #[derive(Default)]
-pub(crate) struct Doubts {
+struct Doubts {
     unseen: u32,
     unlisted: u32,
+    /// Why what a dead owner left is not settled: somebody who lives holds what that needs.
+    unsettled: Option<Error>,
 }
 
 impl Doubts {
@@ -217,7 +277,7 @@ impl Doubts {
     ///
     /// # Errors
     /// `Damaged` if nobody will ever let the lock go; whatever recovery reports.
-    pub(crate) fn ask(
+    fn ask(
         &mut self,
         word: &AtomicU32,
         owner: Owner,
@@ -234,7 +294,10 @@ impl Doubts {
             let given_up = self.unlisted > UNLISTED_LIMIT;
             return if given_up { Err(never_ends(owner)) } else { Ok(Some(MOMENT)) };
         }
-        peers.recover(owner, level)?;
+        match peers.recover(owner, level) {
+            Err(error) if error.kind() == ErrorKind::TimedOut => self.unsettled = Some(error),
+            result => result?,
+        }
         let ended = peers.has_ended(owner);
         if holder(word) != Some(owner) {
             return Ok(None);

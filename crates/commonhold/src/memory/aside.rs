@@ -1,0 +1,154 @@
+//! Stepping aside: a call that has to wait long for a lock waits with nothing in its hands, not
+//! even a lane.
+//!
+//! An operation begun by [`Arena::operate`] sleeps for a moment only where somebody holds a lock
+//! that it wants. Then it ends with an error that names the lock. On its way out it undoes what it
+//! has begun, as after any error, and lets go of every lock, draft and extent. The call leaves its
+//! lane, waits until the lock has been let go or has changed hands, enters whichever lane is free
+//! and begins again. So those who wait, however many, keep neither lanes nor locks from those who
+//! need nothing of what is waited for. It settles the dead as a whole meanwhile: it holds nothing
+//! that this could want.
+//!
+//! Reading what a block was at is safe however long it takes; a lock in it is only read, because
+//! the structure may be dropped, and its memory serve something else, while nobody is in an
+//! operation on it.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::arena::{Arena, Participant};
+use crate::memory::block::pid;
+use crate::memory::lane::{self, IDLE, LaneGuard, end_operation};
+use crate::os::futex;
+use crate::sync::owner::Owner;
+use crate::sync::participant;
+use crate::sync::patience::Patience;
+use crate::sync::robust_lock::{self, Level, Peers};
+use std::mem::{self, ManuallyDrop};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Between two looks at a lock in a block, whose holder may not know that somebody sleeps.
+const LOOK: Duration = Duration::from_millis(2);
+
+impl Arena {
+    /// Runs an operation, again from its beginning each time that it gave up for a lock.
+    ///
+    /// # Errors
+    /// Those of [`enter`](Self::enter) and of the operation; `TimedOut` when the patience of the
+    /// call ends.
+    #[inline]
+    pub(crate) fn operate<R>(
+        &self,
+        mut operation: impl FnMut(&LaneGuard<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let mut lane = self.enter()?.stepping_aside();
+        loop {
+            match operation(&lane) {
+                Err(error) if error.lock_in_the_way().is_some() => {
+                    lane = lane.step_aside(&error)?
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Waits for the lock that `error` names, in no operation at all; for who has left one that
+    /// gave up.
+    ///
+    /// # Errors
+    /// `TimedOut`; `Closed`, `ReadOnly`, `Reentrant`; those of settling the dead.
+    #[cold]
+    pub(crate) fn stand_aside(&self, error: &Error, patience: Patience) -> Result<()> {
+        self.enter()?.leave(patience).wait(error)
+    }
+}
+
+impl<'a> LaneGuard<'a> {
+    /// Leaves the lane, waits for the lock that `error` names, and enters a lane again. The
+    /// operation has let go of everything.
+    ///
+    /// # Errors
+    /// `TimedOut` when the patience of the call ends; `Closed`; those of settling the dead.
+    #[cold]
+    pub(crate) fn step_aside(self, error: &Error) -> Result<LaneGuard<'a>> {
+        let at = self.participant.lanes[self.number].busy.load(Ordering::Relaxed);
+        let patience = self.patience();
+        let aside = self.leave(patience);
+        aside.wait(error)?;
+        let (arena, participant) = (aside.arena, aside.participant);
+        // It is still inside its operation.
+        mem::forget(aside);
+        Ok(lane::enter_any(arena, participant, at, Some(patience))?.stepping_aside())
+    }
+
+    /// Leaves the lane, and not the operation.
+    fn leave(self, patience: Patience) -> Aside<'a> {
+        let left = ManuallyDrop::new(self);
+        // As any lane is left: release, for who enters it next.
+        left.participant.lanes[left.number].busy.store(IDLE, Ordering::Release);
+        Aside { arena: left.arena, participant: left.participant, patience }
+    }
+}
+
+/// A call that has left its lane and is still inside its operation. Dropping it ends that.
+struct Aside<'a> {
+    arena: &'a Arena,
+    participant: &'a Participant,
+    patience: Patience,
+}
+
+impl Drop for Aside<'_> {
+    fn drop(&mut self) {
+        end_operation();
+    }
+}
+
+impl Aside<'_> {
+    fn wait(&self, error: &Error) -> Result<()> {
+        let space = &self.arena.space;
+        let Some(place) = error.lock_in_the_way() else { return Ok(()) };
+        let word = space.half(place);
+        if lane::is_in_block(space, place) {
+            return self.look(word, error);
+        }
+        robust_lock::await_release(word, self, Level::Whole, || self.arena.is_closed())
+    }
+
+    /// Sleeps once; who begins again asks the rest.
+    fn look(&self, word: &AtomicU32, error: &Error) -> Result<()> {
+        let seen = word.load(Ordering::Relaxed);
+        if seen != 0 {
+            let out = || Error::new(ErrorKind::TimedOut, error.to_string());
+            futex::wait(word, seen, self.patience.shorten(LOOK).ok_or_else(out)?);
+        }
+        Ok(())
+    }
+}
+
+impl Peers for Aside<'_> {
+    fn me(&self) -> Owner {
+        self.participant.registration.owner
+    }
+    fn is_dead(&self, owner: Owner) -> bool {
+        participant::is_dead(&self.arena.space, owner)
+    }
+    fn has_ended(&self, owner: Owner) -> Option<bool> {
+        participant::has_ended(&self.arena.space, owner)
+    }
+    fn recover(&self, owner: Owner, level: Level) -> Result<()> {
+        self.arena.recover(owner, level, self.patience.but_a_moment())
+    }
+    fn may_hold(&self, owner: Owner, word: &AtomicU32) -> bool {
+        lane::may_hold(self.arena, self.participant, owner, word)
+    }
+    fn patience(&self) -> Patience {
+        self.patience
+    }
+    fn describe(&self, word: &AtomicU32) -> (&'static str, u64) {
+        lane::describe(&self.arena.space, word)
+    }
+    fn pid(&self, owner: Owner) -> u32 {
+        pid(&self.arena.space, owner.slot())
+    }
+    // It lists nothing, so nobody takes it for the holder.
+    fn waits_for(&self, _: Option<&AtomicU32>) {}
+}
