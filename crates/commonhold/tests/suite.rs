@@ -25,6 +25,7 @@ mod log_crash;
 mod log_faults;
 mod log_processes;
 mod model;
+mod patience;
 mod processes;
 mod queue;
 mod queue_faults;

@@ -15,6 +15,7 @@
 //! | [`errands`] | what else fails: files, logs, notifiers |
 //! | [`expiry`] | pairs that expire and are removed on the way |
 //! | [`scenario`] | what a victim does on its way to the step where it is stopped or killed |
+//! | [`standstill`] | processes that are stopped or dead at a step, and third parties |
 //!
 //! Every test binary compiles these for itself and uses some of them.
 #![allow(dead_code)]
@@ -35,6 +36,8 @@ pub mod process;
 pub mod scenario;
 pub mod script;
 pub mod shape;
+#[cfg(feature = "steps")]
+pub mod standstill;
 #[cfg(feature = "steps")]
 pub mod uncertain;
 

@@ -1,0 +1,277 @@
+//! Nobody waits for a process that it does not need, and for one that it needs no longer than its
+//! patience.
+//!
+//! One process is killed in the middle of a change, another stands still with a lock that settling
+//! the first one needs. Third parties do everything else meanwhile, in time; what needs one of the
+//! two is `TimedOut`. Then the stopped one goes on, and everything is whole.
+#![cfg(feature = "steps")]
+
+use crate::support::ground::Ground;
+use crate::support::process::{Child, Watchdog};
+use crate::support::standstill::{
+    PATIENCE, go_on, killed, stopped, third, timed_out, until_asleep,
+};
+use commonhold::{ErrorKind, Hold, Map, MapOptions, QueueOptions};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Keys of one of the sixteen segments that a map begins with.
+fn keys(map: &Map, group: u32) -> impl Iterator<Item = String> {
+    (0..).map(move |n| format!("{group}-{n}")).filter(move |key| {
+        let uid = map.set(key, "probe").unwrap();
+        map.delete(key).unwrap();
+        uid.0 >> 8 & 15 == group
+    })
+}
+
+/// The first so many keys of each group that a test uses.
+struct Groups(Vec<Vec<String>>);
+
+impl Groups {
+    /// Makes the hold with its maps, and some pairs in them.
+    fn prepare(path: &Path) -> Groups {
+        let hold = Hold::create(path).unwrap();
+        let map = hold.map("common", MapOptions::general()).unwrap();
+        let groups = (0..4).map(|group| keys(&map, group).take(400).collect()).collect();
+        let groups = Groups(groups);
+        for group in &groups.0 {
+            for key in &group[..20] {
+                map.set(key, "old").unwrap();
+            }
+        }
+        let other = hold.map("other", MapOptions::general()).unwrap();
+        other.set("key", "old").unwrap();
+        groups
+    }
+
+    /// Sets pairs of one group until its segment has been split.
+    fn split(&self, path: &Path, group: usize) {
+        self.split_in(&Hold::open(path).unwrap(), group);
+    }
+
+    fn split_in(&self, hold: &Hold, group: usize) {
+        let map = hold.open_map("common").unwrap();
+        for key in &self.0[group] {
+            map.set(key, "new").unwrap();
+        }
+    }
+}
+
+fn impatient(path: &Path) -> Hold {
+    Hold::options().lock_timeout(PATIENCE).open(path).unwrap()
+}
+
+/// Everything that needs neither the first group nor a split of the common map.
+fn works_elsewhere(path: &Path, groups: &Groups) {
+    // Without a limit: it needs nobody.
+    let hold = Hold::open(path).unwrap();
+    let common = hold.open_map("common").unwrap();
+    for key in &groups.0[2][..20] {
+        assert_eq!(common.get(key).unwrap().as_deref(), Some(&b"old"[..]));
+        common.set(key, "older").unwrap();
+        common.set(key, "old").unwrap();
+    }
+    let other = hold.open_map("other").unwrap();
+    other.set("key", "new").unwrap();
+    other.delete("key").unwrap();
+    other.set("key", "old").unwrap();
+    drop(hold.queue("new", QueueOptions::new(4, 8).queues(["free"])).unwrap());
+    assert!(hold.drop_queue("new").unwrap());
+    drop(hold.map("new", MapOptions::general()).unwrap());
+    hold.trim().unwrap();
+    hold.close().unwrap();
+}
+
+fn whole(path: &Path, groups: &Groups) {
+    let hold = Hold::open(path).unwrap();
+    hold.sweep().unwrap();
+    let common = hold.open_map("common").unwrap();
+    for key in groups.0.iter().flat_map(|group| &group[..20]) {
+        assert!(common.get(key).unwrap().is_some(), "{key}");
+    }
+    let report = hold.check().unwrap();
+    assert!(report.ok && report.allocated == report.reachable, "{report:?}");
+}
+
+/// A dead one in the middle of a split, and one that stands still with the directory that finishing
+/// the split needs.
+#[test]
+fn one_dead_and_one_stopped_process_stop_nobody_else() {
+    for (dead, still) in [
+        ("split.publishing", "split.entries-locked"),
+        ("split.entry-stored", "split.entries-locked"),
+        ("split.copied", "split.entries-locked"),
+        ("write.committed", "write.locked"),
+    ] {
+        let ground = Ground::memory();
+        let path = ground.path("it.hold");
+        let groups = Groups::prepare(&path);
+        let still = stopped(still, || {
+            // Opened before: nothing of the dead one is settled then.
+            let hold = Hold::open(&path).unwrap();
+            killed(dead, || groups.split(&path, 0));
+            groups.split_in(&hold, 1);
+        });
+        third(format!("elsewhere, {dead}"), || works_elsewhere(&path, &groups));
+        third(format!("in the way, {dead}"), || {
+            let hold = impatient(&path);
+            let common = hold.open_map("common").unwrap();
+            if dead.starts_with("split.p") || dead.starts_with("split.e") {
+                // It knows both: who died, and who is in the way of settling that.
+                timed_out(common.set(&groups.0[0][0], "mine").map(drop), &still);
+                timed_out(hold.sweep(), &still);
+            } else {
+                common.set(&groups.0[0][0], "mine").unwrap();
+                hold.sweep().unwrap();
+            }
+            let mut filling = groups.0[3].iter().map(|key| common.set(key, "mine").map(drop));
+            if let Some(error) = filling.find(Result::is_err) {
+                timed_out(error, &still);
+            }
+        });
+        go_on(still);
+        whole(&path, &groups);
+    }
+}
+
+/// Every named lock held by one that stands still: who opens and closes a hold waits for none of
+/// them, dead ones or not.
+#[test]
+fn opening_and_closing_wait_for_nobody() {
+    for still in
+        ["double.locked", "split.entries-locked", "grow.locked", "write.locked", "freeze.closed"]
+    {
+        let ground = Ground::memory();
+        let path = ground.path("it.hold");
+        let groups = Groups::prepare(&path);
+        killed("write.committed", || groups.split(&path, 0));
+        let still = stopped(still, || {
+            if still == "freeze.closed" {
+                drop(Hold::open(&path).unwrap().freeze().unwrap());
+                return;
+            }
+            groups.split(&path, 1);
+            let other = Hold::open(&path).unwrap().open_map("other").unwrap();
+            for n in 0..20_000 {
+                other.set(format!("{n}"), [1; 100]).unwrap();
+            }
+        });
+        third("opens", || {
+            let hold = Hold::open(&path).unwrap();
+            let read_only = Hold::options().read_only(true).open(&path).unwrap();
+            for hold in [&hold, &read_only] {
+                assert!(hold.open_map("common").unwrap().get(&groups.0[2][0]).unwrap().is_some());
+            }
+            hold.close().unwrap();
+        });
+        go_on(still);
+        whole(&path, &groups);
+    }
+}
+
+/// More threads than there are lanes wait for one that stands still; the process goes on writing
+/// elsewhere.
+#[test]
+fn threads_that_wait_leave_room_for_others() {
+    const WAITERS: usize = 40;
+    for step in ["write.locked", "split.entries-locked"] {
+        let ground = Ground::memory();
+        let path = ground.path("it.hold");
+        let groups = Groups::prepare(&path);
+        let still = stopped(step, || groups.split(&path, 0));
+        let name = format!("{WAITERS} threads wait for one stopped at {step}");
+        let crowd = Child::run(name, || {
+            let _watchdog = Watchdog::new("a crowd", Duration::from_secs(60));
+            let hold = Hold::open(&path).unwrap();
+            let (map, done) = (hold.open_map("common").unwrap(), AtomicU64::new(0));
+            std::thread::scope(|scope| {
+                for _ in 0..WAITERS {
+                    let waits = || {
+                        map.set(&groups.0[0][0], "crowd").unwrap();
+                        done.fetch_add(1, Ordering::SeqCst);
+                    };
+                    std::thread::Builder::new()
+                        .name("crowd".into())
+                        .spawn_scoped(scope, waits)
+                        .unwrap();
+                }
+                until_asleep(std::process::id() as i32, "crowd", WAITERS);
+                assert_eq!(done.load(Ordering::SeqCst), 0);
+                works_elsewhere(&path, &groups);
+                let other = hold.open_map("other").unwrap();
+                for n in 0..1000 {
+                    other.set(format!("{n}"), "mine").unwrap();
+                }
+                still.signal(nix::sys::signal::Signal::SIGCONT);
+            });
+            assert_eq!(done.load(Ordering::SeqCst), WAITERS as u64);
+        });
+        crowd.finish();
+        go_on(still);
+        whole(&path, &groups);
+    }
+}
+
+/// Who waits in the middle of a split holds nothing meanwhile: neither the segment, nor the memory
+/// that it had drafted.
+#[test]
+fn who_waits_holds_nothing() {
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    let groups = Groups::prepare(&path);
+    let still = stopped("split.entries-locked", || groups.split(&path, 1));
+    for killed in [true, false] {
+        let waits = Child::run("waits", || groups.split(&path, 3));
+        third("meanwhile", || {
+            let hold = impatient(&path);
+            let common = hold.open_map("common").unwrap();
+            let filled = || (0..400).take_while(|at| has(&common, &groups.0[3][*at])).count();
+            // Its segment is full, and it sleeps: that can only be for the directory.
+            until_asleep(waits.pid(), "", 1);
+            let mut before = 0;
+            while filled() > before {
+                before = filled();
+                until_asleep(waits.pid(), "", 1);
+            }
+            for _ in 0..100 {
+                common.set(&groups.0[3][0], "mine").unwrap();
+            }
+        });
+        if killed {
+            waits.slay();
+            third("after its death", || works_elsewhere(&path, &groups));
+        } else {
+            still.signal(nix::sys::signal::Signal::SIGCONT);
+            waits.finish();
+        }
+    }
+    go_on(still);
+    whole(&path, &groups);
+}
+
+fn has(map: &Map, key: &str) -> bool {
+    map.get(key).unwrap().is_some_and(|value| value == b"new")
+}
+
+/// The threads of this process that wait for a stopped one end when their handle is closed.
+#[test]
+fn closing_ends_the_waiting_of_other_threads() {
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    let groups = Groups::prepare(&path);
+    let still = stopped("write.locked", || groups.split(&path, 0));
+    third("closes", || {
+        let hold = Hold::open(&path).unwrap();
+        let map = hold.open_map("common").unwrap();
+        std::thread::scope(|scope| {
+            let waits = std::thread::Builder::new().name("waits".into());
+            let waits = waits.spawn_scoped(scope, || map.set(&groups.0[0][0], "mine")).unwrap();
+            until_asleep(std::process::id() as i32, "waits", 1);
+            hold.clone().close().unwrap();
+            assert_eq!(waits.join().unwrap().unwrap_err().kind(), ErrorKind::Closed);
+        });
+    });
+    go_on(still);
+    whole(&path, &groups);
+}
