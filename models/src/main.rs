@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         )+};
     }
     protocols!(record, split, stream, lock, queue, wake, channel);
-    for (name, model) in order::scenarios() {
+    for (name, model) in order::scenarios::all().into_iter().chain(order::scenarios::stopping()) {
         sound &= report(&format!("order: {name}"), &model, kills);
     }
     for (name, check) in weak::all() {

@@ -5,8 +5,14 @@
 //! as the waiter holds itself, or as somebody holds who waits for it. So a waiter that holds anything
 //! settles only what lies at the level it waits for or below ([`Break::WholeRecovery`] shows why).
 //!
+//! One process may be stopped anywhere, for good. Then nobody else waits for it for ever: the
+//! others' patience ends at some moment, and who waits then gives up. A script undoes what it has
+//! begun; a recovery leaves the rest in the dead one's name.
+//!
 //! Processes run scripts of [`Act`]s; a process can be a thread of another one, so that one kill ends both
 //! and both sign with the same owner. Invariant: nobody waits forever, and at rest nothing is half done.
+
+pub mod scenarios;
 
 use crate::explorer::{Model, Status};
 use crate::participants::{Slots, Who};
@@ -65,6 +71,10 @@ pub enum Act {
 pub enum Break {
     /// Every waiter recovers the whole participant, whatever it holds.
     WholeRecovery,
+    /// Recoverers wait for the living without a limit.
+    EndlessRecovery,
+    /// A recovery that gives up lets the segment go that it was at.
+    ErrorUnlocks,
 }
 
 /// What a process is doing, innermost last.
@@ -78,6 +88,8 @@ pub enum At {
     Recover(Who, u8, RecoverAt),
     /// Recovering whoever is dead, from this slot on.
     Sweep(u8),
+    /// Undoing its script, whose patience has ended, from this place backwards.
+    Undo(u8),
 }
 
 /// Steps of a recovery.
@@ -126,7 +138,11 @@ pub struct State {
     making: Option<Who>,
     dropping: Option<Who>,
     publishing: [bool; 2],
-    procs: [Proc; 5],
+    procs: [Proc; 6],
+    /// One process stands still, if the scenario has one that may.
+    stopped: bool,
+    /// Who waits now gives up.
+    late: bool,
 }
 
 /// A scenario: scripts, and of which process each is a thread.
@@ -136,17 +152,27 @@ pub struct Order {
     pub scripts: Vec<Vec<Act>>,
     /// The participant of each.
     pub participants: Vec<u8>,
+    /// The participant that may be stopped, and whether anybody's patience ends.
+    pub stops: Option<u8>,
     /// What to get wrong.
     pub broken: Option<Break>,
 }
 
-const SWEEPER: usize = 4;
+const SWEEPER: usize = 5;
 
 impl Order {
     /// A sound scenario; `participants[i]` is the slot that thread `i` belongs to.
     #[must_use]
     pub fn new(participants: &[u8], scripts: &[Vec<Act>]) -> Self {
-        Order { scripts: scripts.to_vec(), participants: participants.to_vec(), broken: None }
+        let (scripts, participants) = (scripts.to_vec(), participants.to_vec());
+        Order { scripts, participants, stops: None, broken: None }
+    }
+
+    /// The same scenario, in which this participant may be stopped, and then the others' patience
+    /// ends.
+    #[must_use]
+    pub fn stopping(&self, participant: u8) -> Self {
+        Order { stops: Some(participant), ..self.clone() }
     }
 
     /// The same scenario with something broken.
@@ -163,7 +189,7 @@ impl Order {
                 state.locks[lock.index()] = Some(who);
                 None
             }
-            Some(owner) if state.slots.alive(owner) => Some(false),
+            Some(owner) if state.slots.alive(owner) => Some(self.give_up(state, process)),
             Some(owner) => {
                 let acting = |at: &At, held: Who| match at {
                     At::Recover(dead, ..) => *dead == held,
@@ -182,6 +208,58 @@ impl Order {
         }
     }
 
+    /// Ends a wait, if patience has ended, and with it every recovery that it is part of. False if
+    /// it goes on.
+    fn give_up(&self, state: &mut State, process: usize) -> bool {
+        let recovers = |at: &At| matches!(at, At::Recover(..));
+        let endless = self.broken == Some(Break::EndlessRecovery)
+            && state.procs[process].stack.iter().any(recovers);
+        if !state.late || endless {
+            return false;
+        }
+        while let Some(at) = state.procs[process].stack.pop() {
+            if let At::Recover(who, _, at) = at {
+                let names = Lock::Names.index();
+                if state.locks[names] == Some(who) {
+                    state.locks[names] = None;
+                }
+                if let (RecoverAt::Finished(s), Some(Break::ErrorUnlocks)) = (at, self.broken) {
+                    state.locks[1 + s as usize] = None;
+                }
+                state.slots.release_byte(who.slot, process);
+            }
+        }
+        let next = state.procs[process].next;
+        state.procs[process].stack.push(At::Undo(next));
+        true
+    }
+
+    /// Lets one thing go that the script holds, the last one first.
+    fn step_undo(&self, state: &mut State, process: usize, next: u8) -> bool {
+        let Some(at) = usize::from(next).checked_sub(1) else { return Self::end(state, process) };
+        let done = &self.scripts[process][..usize::from(state.procs[process].next)];
+        match done[at] {
+            Act::Lock(lock) if !done[at..].contains(&Act::Unlock(lock)) => {
+                state.locks[lock.index()] = None;
+            }
+            Act::Making(true) if !done.contains(&Act::Making(false)) => state.making = None,
+            _ => {}
+        }
+        state.procs[process].stack = [At::Undo(next - 1)].into_iter().collect();
+        true
+    }
+
+    /// The script has ended. The participant leaves when its last thread has.
+    fn end(state: &mut State, process: usize) -> bool {
+        let who = state.procs[process].who;
+        state.procs[process].gone = true;
+        if !state.procs.iter().any(|p| p.who == who && !p.gone) {
+            state.slots.0[who.slot as usize].used = false;
+            state.slots.0[who.slot as usize].byte = None;
+        }
+        true
+    }
+
     fn step_script(&self, state: &mut State, process: usize) -> bool {
         let who = state.procs[process].who;
         let Some(script) = self.scripts.get(process) else {
@@ -198,16 +276,7 @@ impl Order {
             Some(Act::Making(begin)) => state.making = begin.then_some(who),
             Some(Act::Dropping(begin)) => state.dropping = begin.then_some(who),
             Some(Act::Publishing(s, begin)) => state.publishing[*s as usize] = *begin,
-            None => {
-                state.procs[process].gone = true;
-                // The participant leaves when its last thread has ended.
-                let others = |p: &&Proc| p.who == who && !p.gone;
-                if state.procs.iter().filter(others).count() == 0 {
-                    state.slots.0[who.slot as usize].used = false;
-                    state.slots.0[who.slot as usize].byte = None;
-                }
-                return true;
-            }
+            None => return Self::end(state, process),
         }
         state.procs[process].next += 1;
         true
@@ -217,6 +286,10 @@ impl Order {
         *state.procs[process].stack.last_mut().expect("a process does something") =
             At::Recover(who, level, at);
         true
+    }
+
+    fn is_stopped(&self, state: &State, process: usize) -> bool {
+        state.stopped && self.stops == self.participants.get(process).copied()
     }
 
     fn step_recover(
@@ -373,19 +446,36 @@ impl Model for Order {
             dropping: None,
             publishing: [false; 2],
             procs,
+            stopped: false,
+            late: false,
             slots,
         }
     }
 
+    /// With one that may be stopped, one more who stops it, and one more who ends everybody's
+    /// patience.
     fn processes(&self) -> usize {
-        self.scripts.len()
+        self.scripts.len() + if self.stops.is_some() { 2 } else { 0 }
     }
 
     fn status(&self, state: &State, process: usize) -> Status {
-        if state.procs[process].gone { Status::Gone } else { Status::Running }
+        let gone = match process.checked_sub(self.scripts.len()) {
+            Some(0) => state.stopped,
+            Some(_) => state.late,
+            None => state.procs[process].gone || self.is_stopped(state, process),
+        };
+        if gone { Status::Gone } else { Status::Running }
     }
 
     fn step(&self, state: &mut State, process: usize) -> bool {
+        if process >= self.scripts.len() && process != SWEEPER {
+            let word =
+                if process == self.scripts.len() { &mut state.stopped } else { &mut state.late };
+            return !std::mem::replace(word, true);
+        }
+        if self.is_stopped(state, process) {
+            return false;
+        }
         match *state.procs[process].stack.last().expect("a process does something") {
             At::Script => self.step_script(state, process),
             At::Take(who, lock) => match self.take(state, process, who, lock) {
@@ -397,11 +487,15 @@ impl Model for Order {
             },
             At::Recover(who, level, at) => self.step_recover(state, process, who, level, at),
             At::Sweep(slot) => Self::step_sweep(state, process, slot),
+            At::Undo(next) => self.step_undo(state, process, next),
         }
     }
 
     /// All threads of the process die at once.
     fn kill(&self, state: &mut State, process: usize) -> bool {
+        if process >= self.scripts.len() {
+            return false;
+        }
         let who = state.procs[process].who;
         for p in 0..self.scripts.len() {
             if state.procs[p].who == who {
@@ -416,14 +510,21 @@ impl Model for Order {
 
     fn invariant(&self, state: &State) -> Result<(), String> {
         let named = state.locks.iter().chain([&state.making, &state.dropping]).flatten();
-        match named.copied().find(|&who| state.slots.ended(who)) {
-            Some(who) => Err(format!("{who:?} has ended and is still named")),
+        if let Some(who) = named.copied().find(|&who| state.slots.ended(who)) {
+            return Err(format!("{who:?} has ended and is still named"));
+        }
+        match (0..2).find(|&s| state.publishing[s] && state.locks[1 + s].is_none()) {
+            Some(s) => Err(format!("segment {s} is free in the middle of its split")),
             None => Ok(()),
         }
     }
 
     fn at_rest(&self, state: &State) -> Result<(), String> {
         let mut state = state.clone();
+        // Who was stopped ends at some time.
+        if let Some(stopped) = (0..self.scripts.len()).find(|&p| self.is_stopped(&state, p)) {
+            self.kill(&mut state, stopped);
+        }
         state.procs[SWEEPER].gone = false;
         while !state.procs[SWEEPER].gone {
             if !self.step(&mut state, SWEEPER) {
@@ -438,6 +539,11 @@ impl Model for Order {
     }
 
     fn describe(&self, state: &State, process: usize) -> String {
+        match process.checked_sub(self.scripts.len()) {
+            Some(0) => return "somebody is stopped".into(),
+            Some(_) => return "patience ends".into(),
+            None => {}
+        }
         let proc = &state.procs[process];
         match proc.stack.last() {
             Some(At::Script) => {
@@ -447,49 +553,4 @@ impl Model for Order {
             at => format!("{at:?}"),
         }
     }
-}
-
-/// Makes a map: under the names lock, with growth.
-#[must_use]
-pub fn make() -> Vec<Act> {
-    use Act::{Lock as L, Making, Unlock as U};
-    let (names, growth) = (Lock::Names, Lock::Growth);
-    vec![L(names), Making(true), L(growth), U(growth), Making(false), U(names)]
-}
-
-/// Drops the map: under the names lock, each segment once.
-#[must_use]
-pub fn drop_map() -> Vec<Act> {
-    use Act::{Dropping, Lock as L, Unlock as U};
-    let (names, first, second) = (Lock::Names, Lock::Segment(0), Lock::Segment(1));
-    let [begin, end] = [Dropping(true), Dropping(false)];
-    vec![L(names), begin, L(first), U(first), L(second), U(second), end, U(names)]
-}
-
-/// Splits a segment: memory for the child, then the directory.
-#[must_use]
-pub fn split(number: u8) -> Vec<Act> {
-    use Act::{Lock as L, Publishing, Unlock as U};
-    let (segment, directory, growth) = (Lock::Segment(number), Lock::Directory, Lock::Growth);
-    let [begin, end] = [true, false].map(|b| Publishing(number, b));
-    vec![L(segment), L(growth), U(growth), begin, L(directory), U(directory), end, U(segment)]
-}
-
-/// Doubles the directory with memory for a new chunk.
-#[must_use]
-pub fn double(number: u8) -> Vec<Act> {
-    use Act::{Lock as L, Unlock as U};
-    let (segment, directory, growth) = (Lock::Segment(number), Lock::Directory, Lock::Growth);
-    vec![L(segment), L(directory), L(growth), U(growth), U(directory), U(segment)]
-}
-
-/// Every scenario with its name. In the first one of three single-threaded processes one is killed.
-#[must_use]
-pub fn scenarios() -> Vec<(&'static str, Order)> {
-    vec![
-        ("make, split, drop", Order::new(&[0, 1, 2], &[make(), split(0), drop_map()])),
-        ("two drops and a split", Order::new(&[0, 1, 2], &[drop_map(), split(0), drop_map()])),
-        ("double beside threads", Order::new(&[0, 0, 1], &[split(0), make(), double(1)])),
-        ("drop beside threads", Order::new(&[0, 0, 1, 2], &[drop_map(), make(), split(0), make()])),
-    ]
 }
