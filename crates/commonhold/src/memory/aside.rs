@@ -128,8 +128,8 @@ impl Peers for Aside<'_> {
     fn me(&self) -> Owner {
         self.participant.registration.owner
     }
-    fn is_dead(&self, owner: Owner) -> bool {
-        participant::is_dead(&self.arena.space, owner)
+    fn ask_dead(&self, owner: Owner) -> Result<bool> {
+        participant::ask_dead(&self.arena.space, owner)
     }
     fn has_ended(&self, owner: Owner) -> Option<bool> {
         participant::has_ended(&self.arena.space, owner)

@@ -122,14 +122,24 @@ pub(crate) fn slots(space: &Space) -> impl Iterator<Item = (u32, &Slot)> {
 /// True if `owner` will never run again: its generation has ended, or nobody holds its byte.
 /// When the question cannot be asked, the owner counts as alive: waiting is safe.
 pub(crate) fn is_dead(space: &Space, owner: Owner) -> bool {
-    match slot(space, owner.slot()) {
-        Some(slot) if slot.user(owner.slot()) == Some(owner) => {
-            let byte = participant_byte(owner.slot());
-            // Two questions: a claimer releases the slot's byte only after ending the generation.
-            matches!(byte_lock::is_locked(space.file(), byte), Ok(false))
-        }
-        _ => true,
+    ask_dead(space, owner).unwrap_or(false)
+}
+
+/// The same for a caller that would wait for ever if the question could never be asked.
+///
+/// # Errors
+/// Those of the system, no descriptors for example.
+pub(crate) fn ask_dead(space: &Space, owner: Owner) -> Result<bool> {
+    let Some(slot) = slot(space, owner.slot()) else { return Ok(true) };
+    if slot.user(owner.slot()) != Some(owner) {
+        return Ok(true);
     }
+    // Two questions: a claimer releases the slot's byte only after ending the generation.
+    let locked = byte_lock::is_locked(space.file(), participant_byte(owner.slot()));
+    locked.map(|locked| !locked).map_err(|e| {
+        let (path, pid) = (space.file().path().display(), slot.pid.load(Ordering::Relaxed));
+        Error::os(format!("{path}: asking whether process {pid} lives"), &e)
+    })
 }
 
 /// Whether the generation of `owner` has ended, or never was; `None` if its slot may be one that this handle

@@ -28,7 +28,10 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// A word that keeps naming a slot which this handle cannot see is reported as damage after this many
 /// questions, each after a pause.
 const UNSEEN_LIMIT: u32 = 50;
-/// The same for a word that names somebody who does not list the lock.
+/// A wait ends with the error of the question whether the owner lives after this many on end, each
+/// after a pause: the owner may have died, and then nobody would ever learn of it.
+const UNANSWERED_LIMIT: u32 = 25;
+/// The same as `UNSEEN_LIMIT` for a word that names somebody who does not list the lock.
 const UNLISTED_LIMIT: u32 = 25;
 
 /// Where a lock stands in the order of locks: names < segment < directory < growth < stream. Whoever waits for a lock
@@ -53,7 +56,14 @@ pub(crate) trait Peers {
     /// The participant that takes the lock.
     fn me(&self) -> Owner;
     /// True if `owner` will never run again.
-    fn is_dead(&self, owner: Owner) -> bool;
+    ///
+    /// # Errors
+    /// Those of the system, if it cannot be asked.
+    fn ask_dead(&self, owner: Owner) -> Result<bool>;
+    /// The same; one that cannot be asked about counts as alive.
+    fn is_dead(&self, owner: Owner) -> bool {
+        self.ask_dead(owner).unwrap_or(false)
+    }
     /// Whether the generation of `owner` has ended: everything it had signed was settled before.
     /// `None` if its slot may exist and cannot be seen.
     fn has_ended(&self, owner: Owner) -> Option<bool>;
@@ -268,6 +278,8 @@ impl<'a, P: Peers> Wait<'a, P> {
 struct Doubts {
     unseen: u32,
     unlisted: u32,
+    /// Questions on end that the system did not answer.
+    unanswered: u32,
     /// Why what a dead owner left is not settled: somebody who lives holds what that needs.
     unsettled: Option<Error>,
 }
@@ -276,7 +288,8 @@ impl Doubts {
     /// Settles what a dead owner left. If the lock is still the owner's: how long to wait before asking again.
     ///
     /// # Errors
-    /// `Damaged` if nobody will ever let the lock go; whatever recovery reports.
+    /// `Damaged` if nobody will ever let the lock go; whatever recovery reports; those of the system,
+    /// if it does not answer whether the owner lives.
     fn ask(
         &mut self,
         word: &AtomicU32,
@@ -284,7 +297,15 @@ impl Doubts {
         peers: &impl Peers,
         level: Level,
     ) -> Result<Option<Duration>> {
-        if owner == peers.me() || !peers.is_dead(owner) {
+        let dead = match owner == peers.me() {
+            true => Ok(false),
+            false => peers.ask_dead(owner),
+        };
+        self.unanswered = if dead.is_err() { self.unanswered + 1 } else { 0 };
+        if dead.is_err() && self.unanswered <= UNANSWERED_LIMIT {
+            return Ok(Some(SLEEP));
+        }
+        if !dead? {
             if peers.may_hold(owner, word) {
                 self.unlisted = 0;
                 return Ok(Some(SLEEP));
