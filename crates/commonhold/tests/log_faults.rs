@@ -200,3 +200,24 @@ fn a_round_that_was_written_and_not_marked_is_marked_before_the_next() {
     let last = format!("line {LINES}\n");
     is_complete(text.strip_suffix(&last).expect("the last line, once").as_bytes());
 }
+
+#[test]
+#[cfg(feature = "steps")]
+fn a_file_that_could_not_be_begun_again_is_begun_the_next_time() {
+    let ground = Ground::memory();
+    let (path, out) = (ground.path("it.hold"), ground.path("it.log"));
+    for keep in [0, 2] {
+        Child::run("collector", || {
+            let _ = std::fs::remove_file(&path);
+            let (_, log) = filled(&path);
+            let mut file = RotatedFile::open(&out, 1000, keep).unwrap();
+            let mut collector = log.collector().unwrap().format(plain);
+            commonhold::steps::arm_fault("rotate.open:EMFILE:once").unwrap();
+            refused(collector.finish_to_file(&mut file), ErrorKind::Io, "many open files");
+            collector.finish_to_file(&mut file).unwrap();
+            let text = std::fs::read_to_string(&out).unwrap();
+            assert!(text.ends_with(&format!("line {}\n", LINES - 1)), "{text}");
+        })
+        .finish();
+    }
+}

@@ -127,8 +127,12 @@ impl RotatedFile {
     fn rotate(&mut self) -> io::Result<()> {
         if self.keep == 0 {
             // Another file: which one it is tells whether a round began in it.
-            fault!("rotate.remove")?;
-            std::fs::remove_file(&self.path)?;
+            let removed = fault!("rotate.remove");
+            match removed.and_then(|()| std::fs::remove_file(&self.path)) {
+                // It was removed before, and could not be made again then.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
         for age in (0..self.keep).rev() {
             let renamed = fault!("rotate.rename");
