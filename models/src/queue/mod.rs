@@ -1,5 +1,8 @@
 //! Protocol 5: moving elements between rings and hands, with kills anywhere, recoverers too.
 //!
+//! One participant may be stopped anywhere, for good; then the patience of the others ends at some
+//! moment ([`patience`]).
+//!
 //! Threads run scripts of [`Op`]s; several may be of one participant, and die together. Each step is one access to
 //! shared memory. The elements in hand are one word per element, naming a participant; the intent is a
 //! word ahead of the index.
@@ -8,6 +11,7 @@
 //! swept, every element is in exactly one ring, nothing is locked, and no word names anybody.
 
 pub mod moves;
+mod patience;
 mod recover;
 pub mod scenarios;
 mod state;
@@ -59,6 +63,12 @@ pub enum Break {
     NoUndo,
     /// A recoverer reads the holders' words before it has settled the locks.
     GivesBackFirst,
+    /// A recoverer waits for the living without a limit.
+    EndlessRecovery,
+    /// A recoverer that gives up clears the holders' words of what it was to give back.
+    DropsOnGiveUp,
+    /// A recoverer that gives up ends the generation all the same.
+    EndsOnGiveUp,
 }
 
 /// What a thread is doing.
@@ -81,6 +91,8 @@ pub enum At {
 pub struct Queues {
     /// Per thread its participant and its script.
     pub threads: Vec<(u8, Vec<Op>)>,
+    /// The participant that may be stopped.
+    pub stops: Option<u8>,
     /// What to get wrong.
     pub broken: Option<Break>,
 }
@@ -90,7 +102,13 @@ impl Queues {
     #[must_use]
     pub fn new(threads: &[(u8, &[Op])]) -> Self {
         let threads = threads.iter().map(|(slot, ops)| (*slot, ops.to_vec())).collect();
-        Queues { threads, broken: None }
+        Queues { threads, stops: None, broken: None }
+    }
+
+    /// The same scenario, in which this participant may be stopped.
+    #[must_use]
+    pub fn stopping(&self, slot: u8) -> Self {
+        Queues { stops: Some(slot), ..self.clone() }
     }
 
     /// The same scenario with something broken.
@@ -172,14 +190,21 @@ impl Model for Queues {
     }
 
     fn processes(&self) -> usize {
-        self.threads.len()
+        if self.stops.is_some() { THREADS + patience::EVENTS } else { self.threads.len() }
     }
 
     fn status(&self, state: &State, thread: usize) -> Status {
-        if state.threads[thread].gone { Status::Gone } else { Status::Running }
+        let gone = match thread.checked_sub(THREADS) {
+            Some(event) => patience::has_happened(state, event),
+            None => state.threads[thread].gone || self.is_stopped(state, thread),
+        };
+        if gone { Status::Gone } else { Status::Running }
     }
 
     fn step(&self, state: &mut State, thread: usize) -> bool {
+        if let Some(event) = thread.checked_sub(THREADS) {
+            return patience::happens(state, event);
+        }
         match *state.threads[thread].stack.last().expect("a thread does something") {
             At::Next => self.begin(state, thread),
             At::Move(mv, at) => self.step_move(state, thread, mv, at),
@@ -190,6 +215,9 @@ impl Model for Queues {
     }
 
     fn kill(&self, state: &mut State, thread: usize) -> bool {
+        if thread >= THREADS {
+            return false;
+        }
         // All threads of a process die together.
         let slot = state.threads[thread].who.slot;
         state.slots.release_bytes_of(slot.into());
@@ -246,6 +274,9 @@ impl Model for Queues {
     }
 
     fn describe(&self, state: &State, thread: usize) -> String {
+        if let Some(event) = thread.checked_sub(THREADS) {
+            return patience::describe(event).into();
+        }
         format!("{:?}", state.threads[thread].stack.last())
     }
 }

@@ -93,7 +93,9 @@ impl Queues {
                     }
                     if late { MoveAt::List } else { inside }
                 }
-                Some(owner) if owner == mv.who || state.slots.alive(owner) => return false,
+                Some(owner) if owner == mv.who || state.slots.alive(owner) => {
+                    return self.give_up(state, thread, mv);
+                }
                 Some(_) if self.breaks(Break::Steals) => {
                     state.end(mv.lock).lock = Some(mv.who);
                     if push {

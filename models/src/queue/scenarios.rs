@@ -27,10 +27,38 @@ pub fn recoverers() -> Queues {
     Queues::new(&[(0, &[Pull(0, 2), Push(0)]), (1, &[Sweep, Pull(0, 1), Push(1)]), (2, &[Sweep])])
 }
 
+/// One dies, one is stopped, which pushes to the orphans, and a third one sweeps and moves.
+#[must_use]
+pub fn one_stopped() -> Queues {
+    Queues::new(&[
+        (0, &[Pull(0, 1), Push(1)]),
+        (1, &[Pull(0, 1), Push(0)]),
+        (2, &[Sweep, Pull(1, 1), Push(0)]),
+    ])
+    .stopping(1)
+}
+
+/// The one that is stopped recovers, or moves; the third meets it at both ends.
+#[must_use]
+pub fn a_stopped_recoverer() -> Queues {
+    Queues::new(&[
+        (0, &[Pull(0, 2), Push(0)]),
+        (1, &[Sweep, Pull(0, 1)]),
+        (2, &[Pull(0, 1), Sweep]),
+    ])
+    .stopping(1)
+}
+
 /// Every scenario with its name and the most kills that it bears.
 #[must_use]
 pub fn all() -> Vec<(&'static str, Queues, u8)> {
-    vec![("two ways", two_ways(), 2), ("threads", threads(), 2), ("recoverers", recoverers(), 2)]
+    vec![
+        ("two ways", two_ways(), 2),
+        ("threads", threads(), 2),
+        ("recoverers", recoverers(), 2),
+        ("one stopped", one_stopped(), 1),
+        ("a stopped recoverer", a_stopped_recoverer(), 1),
+    ]
 }
 
 /// Every break with the scenario that catches it and the kills that it takes.
@@ -50,5 +78,8 @@ pub fn breaks() -> Vec<(Break, Queues, u8)> {
         (Break::UnlocksBeforeUndo, recoverers(), 1),
         (Break::NoUndo, two_ways(), 1),
         (Break::GivesBackFirst, two_ways(), 1),
+        (Break::EndlessRecovery, one_stopped(), 1),
+        (Break::DropsOnGiveUp, one_stopped(), 1),
+        (Break::EndsOnGiveUp, one_stopped(), 1),
     ]
 }

@@ -70,6 +70,10 @@ pub struct State {
     pub rings: [[u8; ELEMENTS]; QUEUES],
     /// The holders' words.
     pub holders: [Option<Who>; ELEMENTS],
+    /// One participant stands still, if the scenario has one that may.
+    pub stopped: bool,
+    /// Whoever waits now gives up.
+    pub late: bool,
     /// The threads.
     pub threads: [Thread; THREADS],
     /// The truth.
@@ -101,6 +105,8 @@ impl State {
             ends,
             rings: [std::array::from_fn(|n| n as u8); QUEUES],
             holders: [None; ELEMENTS],
+            stopped: false,
+            late: false,
             places: [Place::Ring(0); ELEMENTS],
             wrong: None,
         }
