@@ -24,6 +24,7 @@ mod log;
 mod log_crash;
 mod log_faults;
 mod log_processes;
+mod message_pairs;
 mod model;
 mod patience;
 mod processes;

@@ -369,6 +369,14 @@ impl<'a> LaneGuard<'a> {
         self
     }
 
+    /// Does a part of the operation for which it waits for others no longer than a moment.
+    pub(crate) fn briefly<R>(&self, part: impl FnOnce() -> R) -> R {
+        let patience = self.patience.replace(Some(Patience::moment()));
+        let result = part();
+        self.patience.set(patience);
+        result
+    }
+
     /// Does a part of the operation for which it waits for nobody who lives.
     pub(crate) fn impatiently<R>(&self, part: impl FnOnce() -> R) -> R {
         let manner = self.manner.replace(Manner::Impatient);

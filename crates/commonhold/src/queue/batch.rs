@@ -1,7 +1,7 @@
 //! [`Batch`]: many elements in hand, to be moved at once.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::queue::element::{Bytes, Element, let_go};
+use crate::queue::element::{Bytes, Element};
 use crate::queue::handle::Queue;
 use std::fmt;
 
@@ -94,7 +94,7 @@ impl<'q> Batch<'q> {
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
         if !self.ids.is_empty() {
-            let_go(self.queue, &self.ids, self.owner);
+            self.queue.let_go(&self.ids, self.owner);
         }
     }
 }

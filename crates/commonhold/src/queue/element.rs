@@ -172,15 +172,6 @@ impl<'q> Element<'q> {
 
 impl Drop for Element<'_> {
     fn drop(&mut self) {
-        let_go(self.bytes.queue, &[self.bytes.id], self.bytes.owner);
-    }
-}
-
-/// Sends elements in hand to the orphans. If that cannot be now, they stay in hand and go there
-/// later, with the participant at the latest. In a forked child they are the parent's: it does
-/// nothing there.
-pub(crate) fn let_go(queue: &Queue, ids: &[u32], owner: u32) {
-    if let Some(lane) = queue.enter_to_leave().filter(|lane| lane.me().bits() == owner) {
-        queue.bring_back(&lane, ids);
+        self.bytes.queue.let_go(&[self.bytes.id], self.bytes.owner);
     }
 }

@@ -77,7 +77,7 @@ struct Tie {
 impl Drop for Tie {
     fn drop(&mut self) {
         let Some(lane) = self.attachment.enter_to_leave() else { return };
-        self.bring_back(&lane, &[]);
+        self.bring_back(&lane);
         // Elements that were leaked in hand, or cannot go to the orphans now: they go there with
         // the participant, if it is still attached then.
         if !in_hand(self.attachment.space(), &self.layout, lane.me()).is_empty() {
@@ -92,20 +92,30 @@ impl Tie {
         Ring { space: self.attachment.space(), block, layout: &self.layout, queue }
     }
 
-    /// Pushes elements in hand that were dropped to the orphans, and those that could not be pushed
-    /// before. Waits for nobody who lives; what cannot be pushed is put aside.
-    fn bring_back(&self, lane: &LaneGuard<'_>, ids: &[u32]) {
-        let me = lane.me().bits();
-        let orphans = self.ring(self.layout.orphans);
-        let push = |ids: &[u32]| match lane.impatiently(|| orphans.push(lane, ids)) {
+    /// Pushes elements in hand to the orphans, which were dropped; what cannot go there within a
+    /// moment is put aside. Where somebody stands in the way already it waits for nobody who lives.
+    fn let_go(&self, lane: &LaneGuard<'_>, ids: &[u32]) {
+        if self.hands.has_any_aside() {
+            self.hands.put_aside(ids, lane.me().bits());
+            return self.bring_back(lane);
+        }
+        lane.briefly(|| self.push_to_orphans(lane, ids));
+    }
+
+    /// Pushes what was put aside before to the orphans. Waits for nobody who lives.
+    fn bring_back(&self, lane: &LaneGuard<'_>) {
+        if self.hands.has_any_aside() {
+            let ids = self.hands.take_aside(lane.me().bits());
+            lane.impatiently(|| self.push_to_orphans(lane, &ids));
+        }
+    }
+
+    fn push_to_orphans(&self, lane: &LaneGuard<'_>, ids: &[u32]) {
+        match self.ring(self.layout.orphans).push(lane, ids) {
             // Nobody can do anything with them.
             Err(error) if error.kind() == ErrorKind::Damaged => {}
-            Err(_) => self.hands.put_aside(ids, me),
+            Err(_) => self.hands.put_aside(ids, lane.me().bits()),
             Ok(()) => {}
-        };
-        push(ids);
-        if self.hands.has_any_aside() {
-            push(&self.hands.take_aside(me));
         }
     }
 }
@@ -321,15 +331,24 @@ impl Queue {
         }
     }
 
-    /// Enters an operation that lets go of what is this participant's own; `None` if there is
-    /// nothing: closed, dropped, or a forked child.
-    pub(crate) fn enter_to_leave(&self) -> Option<LaneGuard<'_>> {
-        self.tie.attachment.enter_to_leave()
+    /// Sends elements in the hand of `owner` to the orphans. If that cannot be now (somebody who is
+    /// stopped keeps that queue locked, this thread is inside an operation), they stay in hand and
+    /// go there later, with the participant at the latest. In a forked child they are the parent's:
+    /// it does nothing there.
+    pub(crate) fn let_go(&self, ids: &[u32], owner: u32) {
+        let Tie { attachment, hands, .. } = &*self.tie;
+        if attachment.arena.current_owner().is_none_or(|me| me.bits() != owner) {
+            return;
+        }
+        match attachment.enter_to_leave() {
+            Some(lane) => self.tie.let_go(&lane, ids),
+            None => hands.put_aside(ids, owner),
+        }
     }
 
-    /// Pushes elements in hand to the orphans, now or later.
-    pub(crate) fn bring_back(&self, lane: &LaneGuard<'_>, ids: &[u32]) {
-        self.tie.bring_back(lane, ids);
+    /// Sends what could not go to the orphans before there, as far as that needs no waiting.
+    pub(crate) fn bring_back(&self, lane: &LaneGuard<'_>) {
+        self.tie.bring_back(lane);
     }
 
     /// True if the element of `other` may be pushed here: the same queue through the same handle on the hold.
@@ -356,7 +375,7 @@ impl Queue {
                 result = result.and(lane.try_settle(owner));
             }
         }
-        self.bring_back(lane, &[]);
+        self.bring_back(lane);
         result
     }
 }

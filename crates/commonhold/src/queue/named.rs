@@ -131,7 +131,7 @@ impl<'q> NamedQueue<'q> {
         if count > 0 || !self.queue.hands().has_any_aside() {
             return Ok(count);
         }
-        self.queue.bring_back(lane, &[]);
+        self.queue.bring_back(lane);
         pull()
     }
 
