@@ -16,8 +16,8 @@ pub enum ErrorKind {
     NotFound = 1,
     /// The hold exists already and was to be created.
     Exists = 2,
-    /// No room: the size limit, the file system or the file size limit is reached. Nothing was
-    /// lost; everything but growth still works.
+    /// No room: the size limit, the file system, a quota or the file size limit is reached. Nothing
+    /// was lost; everything but growth still works.
     Full = 3,
     /// A key, value, message or line that is longer than the structure allows.
     TooLarge = 4,

@@ -326,3 +326,48 @@ fn a_limit_on_address_space_makes_the_hold_smaller() {
 fn shape_key(id: u32) -> Vec<u8> {
     Shape::General.key(id)
 }
+
+/// Whatever the system calls it: no room is `Full`, and what is no lack of room is not.
+#[test]
+#[cfg(feature = "steps")]
+fn a_quota_is_no_room_and_a_broken_disk_is_not() {
+    use commonhold::steps::arm_fault;
+    let faults = [
+        ("os.fallocate:ENOSPC", ErrorKind::Full),
+        ("os.fallocate:EDQUOT", ErrorKind::Full),
+        ("os.fallocate:EFBIG", ErrorKind::Full),
+        ("os.fallocate:EIO", ErrorKind::Io),
+        ("os.ftruncate:ENOSPC", ErrorKind::Full),
+        ("os.ftruncate:EDQUOT", ErrorKind::Full),
+        ("os.ftruncate:EFBIG", ErrorKind::Full),
+        ("os.ftruncate:EIO", ErrorKind::Io),
+        ("os.populate:ENOMEM", ErrorKind::Full),
+        ("os.populate:EFAULT", ErrorKind::Full),
+        ("os.populate:EIO", ErrorKind::Io),
+    ];
+    for (fault, kind) in faults {
+        let ground = Ground::file();
+        Child::run(fault, || {
+            let arm = |spec: &str| arm_fault(spec).unwrap();
+            let always = format!("{fault}:always");
+            let path = ground.path("it.hold");
+            arm(&always);
+            assert_eq!(Hold::create(&path).unwrap_err().kind(), kind, "creating");
+            assert!(!path.exists());
+            arm("");
+            let hold = Hold::create(&path).unwrap();
+            let map = hold.map("it", Shape::General.options()).unwrap();
+            arm(&always);
+            let error = map.set("large", vec![1; 8 << 20]).unwrap_err();
+            assert_eq!(error.kind(), kind, "{error}");
+            let made = hold.queue("large", commonhold::QueueOptions::new(1000, 10_000));
+            assert_eq!(made.unwrap_err().kind(), kind);
+            arm("");
+            map.set("large", vec![1; 8 << 20]).unwrap();
+            drop(hold.queue("large", commonhold::QueueOptions::new(1000, 10_000)).unwrap());
+            let report = hold.check().unwrap();
+            assert!(report.ok && report.in_flight == 0, "{report:?}");
+        })
+        .finish();
+    }
+}

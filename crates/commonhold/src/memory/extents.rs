@@ -222,12 +222,18 @@ fn table_extents(first: u64) -> u64 {
 pub(crate) fn full(space: &Space, what: &str) -> Error {
     let limit = growth(space).max_bytes.load(Ordering::Relaxed);
     let text = format!(
-        "{}: no room for {what}: the size limit ({} MiB), the file system or a file size limit is \
-         reached; delete something or make room",
+        "{}: no room for {what}: the size limit ({} MiB), the file system, a quota or a file size \
+         limit is reached; delete something or make room",
         space.file().path().display(),
         limit >> 20
     );
     Error::new(ErrorKind::Full, text)
+}
+
+/// The error of getting memory: that of a full hold if there is no room, by whatever limit; else
+/// what the system says.
+pub(crate) fn not_had(space: &Space, what: &str, error: Error) -> Error {
+    if error.is_full() { full(space, what) } else { error }
 }
 
 /// Claims one extent for `lane` of the participant; it reads as zeros.
@@ -296,11 +302,11 @@ pub(crate) fn take(space: &Space, extent: u64, me: Owner, lane: u32) -> bool {
 /// Gets memory behind `len` bytes of a claimed extent and zeroes them. On failure the extent is let go.
 ///
 /// # Errors
-/// `Full` if there is no memory.
+/// `Full` if there is no memory; those of the system.
 pub(crate) fn prepare(space: &Space, extent: u64, from: u64, len: u64) -> Result<()> {
-    if populate_bytes(space, extent * EXTENT + from, len).is_err() {
+    if let Err(error) = populate_bytes(space, extent * EXTENT + from, len) {
         let_go(space, extent);
-        return Err(full(space, "more memory"));
+        return Err(not_had(space, "more memory", error));
     }
     step!("extent.populated");
     if was_free(space, extent) {
@@ -444,7 +450,9 @@ fn ranges(old: u64, new: u64) -> impl Iterator<Item = u64> {
 
 fn lengthen(space: &Space, old: u64, new: u64) -> Result<()> {
     let file = space.file();
-    let failed = |_| full(space, "a longer file");
+    let failed = |error: std::io::Error| {
+        not_had(space, "a longer file", Error::os(file.path().display(), &error))
+    };
     // A predecessor may have died having lengthened the file: never shorten it.
     if file.len().map_err(failed)? < new * EXTENT {
         file.set_len(new * EXTENT).map_err(failed)?;

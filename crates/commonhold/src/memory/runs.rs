@@ -88,9 +88,9 @@ fn take(space: &Space, me: Owner, lane: u32, first: u64, count: u64) -> bool {
 fn populate(space: &Space, first: u64, count: u64) -> Result<u64> {
     match extents::populate(space, first, count) {
         Ok(()) => Ok(first),
-        Err(_) => {
+        Err(error) => {
             free_claimed(space, first);
-            Err(extents::full(space, "a large value"))
+            Err(extents::not_had(space, "a large value", error))
         }
     }
 }
