@@ -530,3 +530,52 @@ fn what_is_made_anew_keeps_size_limit_and_mode() {
         assert_eq!(hold.open_map("it").unwrap().get("a").unwrap(), Some(b"b".to_vec()));
     }
 }
+
+/// Writes this version and closes the hold; stopped after that, before what it wrote is synced.
+#[cfg(feature = "steps")]
+fn closer_that_syncs(path: &Path, version: u64) -> Child {
+    let mut closer = Child::run(format!("closer of version {version}"), || {
+        let hold = Hold::open_or_create(path).unwrap();
+        fill(&hold, version);
+        commonhold::steps::arm("close.syncing:stop").unwrap();
+        hold.close().unwrap();
+    });
+    assert!(closer.wait_stopped());
+    closer
+}
+
+/// However long it takes until everything is on the disk: who opens the hold meanwhile can, and
+/// what is written then is not taken for synced.
+#[test]
+#[cfg(feature = "steps")]
+fn a_close_that_takes_long_keeps_nobody_out() {
+    let ground = Ground::file();
+    let path = ground.path("it.hold");
+    let first = closer_that_syncs(&path, 1);
+    // Opened, written and closed cleanly meanwhile; then once more, and not synced yet.
+    let hold = Hold::open(&path).unwrap();
+    fill(&hold, 2);
+    hold.close().unwrap();
+    let mut second = closer_that_syncs(&path, 3);
+    first.signal(Signal::SIGCONT);
+    first.finish();
+    second.signal(Signal::SIGKILL);
+    assert_eq!(second.wait(), End::By(Signal::SIGKILL));
+    reboot(&path);
+    unclean(&path);
+}
+
+#[test]
+#[cfg(feature = "steps")]
+fn a_close_that_took_long_leaves_a_clean_hold_clean() {
+    let ground = Ground::file();
+    let path = ground.path("it.hold");
+    let first = closer_that_syncs(&path, 1);
+    let hold = Hold::open(&path).unwrap();
+    fill(&hold, 2);
+    hold.close().unwrap();
+    first.signal(Signal::SIGCONT);
+    first.finish();
+    reboot(&path);
+    all_there(&Hold::open(&path).unwrap(), 2);
+}

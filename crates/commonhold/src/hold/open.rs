@@ -373,25 +373,42 @@ fn extend_table(arena: &Arena) -> Result<()> {
 }
 
 /// After a handle was closed: the last one leaves the hold clean.
+///
+/// What was written is synced first, however long that takes, with nothing locked: who opens the
+/// hold meanwhile does not wait. Alone on the hold for a moment, the closer then finds that nobody
+/// had a slot when it began nor has claimed one since, so nothing was written since: a claim and an
+/// end of it leave another generation.
 fn closed(arena: &Arena) {
     let space = &arena.space;
+    let before = generations(space);
+    step!("close.syncing");
+    let Some(before) = before.filter(|_| space.in_memory() || sync_all(space)) else { return };
     let Ok(Some(alone)) = open_byte::alone(space.file()) else { return };
-    if participant::slots(space).any(|(number, slot)| slot.user(number).is_some()) {
+    if generations(space).as_ref() != Some(&before) {
         return;
     }
     // A file that is closed goes on from here when the system has restarted.
     hold_clock::note(space);
-    let synced = space.in_memory()
-        || (space.mapping().sync(0, extents::committed(space) * EXTENT).is_ok()
-            && space.file().sync_data().is_ok());
-    if synced {
-        superblock(space).clean.store(1, Ordering::Release);
-        if !space.in_memory() {
-            // Should this fail, the hold merely counts as unclean.
-            let _ = space.mapping().sync(0, 4096);
-        }
-    }
+    superblock(space).clean.store(1, Ordering::Release);
     drop(alone);
+    if !space.in_memory() {
+        // Who came since has stored 0 again, and this writes that. Should it fail, the hold merely
+        // counts as unclean.
+        let _ = space.mapping().sync(0, 4096);
+    }
+}
+
+fn sync_all(space: &Space) -> bool {
+    space.mapping().sync(0, extents::committed(space) * EXTENT).is_ok()
+        && space.file().sync_data().is_ok()
+}
+
+/// The generation of every slot; `None` if one is in use.
+fn generations(space: &Space) -> Option<Vec<u32>> {
+    let unused = |(number, slot): (u32, &participant::Slot)| {
+        slot.user(number).is_none().then(|| slot.tag.load(Ordering::Acquire))
+    };
+    participant::slots(space).map(unused).collect()
 }
 
 /// A hold in which nothing is believed.

@@ -73,6 +73,7 @@ pub const ALL: &[&str] = &[
     "slot.locked",
     "slot.claimed",
     "slot.released",
+    "close.syncing",
     // Recovery.
     "recover.named",
     "recover.locked",
