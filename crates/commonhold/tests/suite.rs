@@ -16,6 +16,7 @@ mod expiry_clock;
 mod faults;
 mod fork;
 mod full;
+mod gate;
 mod growth;
 mod idle;
 mod limits;

@@ -1,8 +1,10 @@
 //! The gate: who freezes the hold against writers (`hold/freeze.rs`, `map/locked.rs`).
 //!
-//! A writer takes the segment's lock and then looks at the gate; who freezes closes the gate and then looks at
-//! the lock (Dekker). In the product lock and gate are SeqCst accesses; loom knows only SeqCst fences, so the
-//! fences here stand for them. Invariant: who has found the lock free behind its closed gate sees whole changes,
+//! A writer takes the segment's lock and then looks at the gate; who freezes closes the gate and
+//! then looks at the lock (Dekker). In the product lock and gate are SeqCst accesses; loom knows
+//! only SeqCst fences, so the fences here stand for them. A lock that has changed hands since the
+//! first look behind the gate is as good as a free one. If it stays, the gate is opened again.
+//! Invariant: who has found the lock free or passed on behind its closed gate sees whole changes,
 //! and nobody begins one.
 
 use super::explore;
@@ -23,15 +25,18 @@ pub enum Break {
     UnlockRelaxed,
     /// The lock is looked at before the gate is closed.
     LockFirst,
+    /// The holder that must have changed is the one seen before the gate was closed.
+    HolderFromBefore,
 }
 
 /// Every break.
-pub const BREAKS: [Break; 5] = [
+pub const BREAKS: [Break; 6] = [
     Break::NoWriterFence,
     Break::NoFreezerFence,
     Break::GateFirst,
     Break::UnlockRelaxed,
     Break::LockFirst,
+    Break::HolderFromBefore,
 ];
 
 struct Shared {
@@ -50,15 +55,14 @@ pub fn check(broken: Option<Break>, preemptions: Option<usize>) -> Result<usize,
     explore(preemptions, move || {
         let [gate, lock, first, second] = [0; 4].map(AtomicUsize::new);
         let shared = Arc::new(Shared { gate, lock, halves: [first, second], broken });
-        let writer = {
+        let writers = [1, 2].map(|number| {
             let shared = Arc::clone(&shared);
-            loom::thread::spawn(move || {
-                shared.write(1);
-                shared.write(2);
-            })
-        };
+            loom::thread::spawn(move || shared.write(number))
+        });
         let frozen = shared.freeze();
-        writer.join().expect("the writer does not panic");
+        for writer in writers {
+            writer.join().expect("the writer does not panic");
+        }
         if let Some([first, second, again]) = frozen {
             assert!(first == second && first == again, "a change while the hold is frozen");
         }
@@ -70,11 +74,12 @@ impl Shared {
         self.broken == Some(broken)
     }
 
+    /// Signs the lock with the writer's number, and writes that.
     fn write(&self, value: usize) {
         if self.is(Break::GateFirst) && self.gate.load(Acquire) != 0 {
             return;
         }
-        if self.lock.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
+        if self.lock.compare_exchange(0, value, AcqRel, Relaxed).is_err() {
             return;
         }
         if !self.is(Break::NoWriterFence) {
@@ -86,19 +91,28 @@ impl Shared {
         self.lock.swap(0, if self.is(Break::UnlockRelaxed) { Relaxed } else { AcqRel });
     }
 
-    /// What it sees while frozen; `None` if the lock was taken when it looked.
+    /// What it sees while frozen; `None` if the lock stayed the same writer's when it looked.
     fn freeze(&self) -> Option<[usize; 3]> {
-        let early = self.is(Break::LockFirst);
-        if early && self.lock.load(Acquire) != 0 {
+        let before = self.lock.load(Acquire);
+        if self.is(Break::LockFirst) && before != 0 {
             return None;
         }
         self.gate.compare_exchange(0, 1, AcqRel, Relaxed).ok()?;
         if !self.is(Break::NoFreezerFence) {
             fence(Ordering::SeqCst);
         }
-        if !early && self.lock.load(Acquire) != 0 {
+        let stays = !self.is(Break::LockFirst) && self.stays(before);
+        if stays {
+            self.gate.store(0, Ordering::Release);
             return None;
         }
         Some([0, 1, 0].map(|half: usize| self.halves[half].load(Relaxed)))
+    }
+
+    /// Behind the closed gate: true if who holds the lock does not let it go.
+    fn stays(&self, before: usize) -> bool {
+        let early = self.is(Break::HolderFromBefore);
+        let first = if early { before } else { self.lock.load(Acquire) };
+        first != 0 && self.lock.load(Acquire) == first
     }
 }

@@ -158,7 +158,9 @@ impl Backup<'_> {
 
     fn pass_map(&mut self, bound: &Bound) -> Result<u64> {
         let (mut cursor, mut changed, mut pairs) = (Cursor::START, 0, Vec::new());
-        self.announce(bound, &mut Vec::new())?;
+        let mut frame = Vec::new();
+        self.announce(bound, &mut frame);
+        self.write(&frame)?;
         while !cursor.is_end() {
             let (stamp, next) = image::read(self.hold.space(), bound, cursor, false, &mut pairs)?;
             if let Some(stamp) = stamp {
@@ -173,19 +175,17 @@ impl Backup<'_> {
         Ok(changed)
     }
 
-    /// Writes a map's frame if it is new, into `out` if that is not empty-handed.
-    fn announce(&mut self, bound: &Bound, out: &mut Vec<u8>) -> Result<()> {
+    /// Appends a map's frame if it is new.
+    fn announce(&mut self, bound: &Bound, out: &mut Vec<u8>) {
         let key = (bound.id, bound.incarnation);
         if self.maps.contains_key(&key) {
-            return Ok(());
+            return;
         }
         let number = self.frames as u32;
         frames::map(out, number, bound.mode, &bound.name);
         self.frames += 1;
         let name = bound.name.clone();
         self.maps.insert(key, Written { number, name, segments: HashMap::new() });
-        let frame = std::mem::take(out);
-        self.write(&frame)
     }
 
     /// Appends the frame of an image unless the same was written before.
@@ -207,7 +207,8 @@ impl Backup<'_> {
         true
     }
 
-    /// With writers kept out: everything that is not yet as it is now.
+    /// With writers kept out: everything that is not yet as it is now. Nothing is written to the
+    /// file meanwhile.
     fn last_pass(&mut self) -> Result<Vec<u8>> {
         let space = self.hold.space();
         let mut out = Vec::new();
@@ -225,7 +226,7 @@ impl Backup<'_> {
             }
         }
         for bound in &live {
-            self.announce(bound, &mut Vec::new())?;
+            self.announce(bound, &mut out);
             let (mut cursor, mut pairs) = (Cursor::START, Vec::new());
             let mut ranges = HashMap::new();
             while !cursor.is_end() {

@@ -6,7 +6,9 @@ use crate::hold::handle::Hold;
 use crate::log::settle;
 use crate::map::bound::Bound;
 use crate::map::check::{self as map_check, Findings};
+use crate::map::record;
 use crate::map::root::{self, Status};
+use crate::map::segment::Segment;
 use crate::memory::attach;
 use crate::memory::block::{self, Block};
 use crate::memory::classes::{EXTENT, geometry};
@@ -17,6 +19,7 @@ use crate::queue::check as queue;
 use crate::sync::owner::Owner;
 use crate::sync::participant;
 use crate::sync::space::Space;
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 /// What [`Hold::check`] found.
@@ -37,7 +40,8 @@ pub struct CheckReport {
     pub allocated: u64,
     /// Records, segments and blocks that some structure reaches.
     pub reachable: u64,
-    /// Records that a registered participant is just writing or freeing.
+    /// Records that a registered participant is just writing or freeing, and what is left of maps
+    /// that were dropped: their memory is freed as soon as nobody holds anything of it.
     pub in_flight: u64,
     /// Segments looked at.
     pub segments: u64,
@@ -53,9 +57,12 @@ pub(crate) fn check(hold: &Hold) -> Result<CheckReport> {
         participant::slot(space, owner.slot()).and_then(|s| s.user(owner.slot())) == Some(owner)
     };
     let mut findings = Findings::default();
+    let mut passing = Passing::default();
     let mut maps = 0;
     for (id, root) in root::all(space) {
         match root.status() {
+            Status::Creating(Some(owner)) if alive(owner) => passing.add_map(id, root),
+            Status::Dropping(owner) if owner.is_none_or(&alive) => passing.add_map(id, root),
             Status::Live => {
                 maps += 1;
                 match Bound::new(space, id, root) {
@@ -71,11 +78,14 @@ pub(crate) fn check(hold: &Hold) -> Result<CheckReport> {
     for (id, kind, root) in block::all(space) {
         others += 1;
         match root.status() {
+            Status::Creating(Some(owner)) | Status::Dropping(Some(owner)) if alive(owner) => {
+                passing.offsets.insert(root.block.load(Ordering::Acquire));
+            }
             Status::Live => check_block(space, id, root, &alive, &mut findings),
             other => findings.problem(format!("{kind} '{}': is {other:?}", root.name())),
         }
     }
-    let mut memory = Memory { space, alive: &alive, allocated: 0, in_flight: 0 };
+    let mut memory = Memory { space, alive: &alive, passing, allocated: 0, in_flight: 0 };
     for extent in 0..extents::committed(space) {
         memory.check(extent, &mut findings);
     }
@@ -133,9 +143,27 @@ fn check_block(
     }
 }
 
+/// What is coming or going although the hold is frozen: the memory of structures without a name,
+/// which nobody has the names lock for.
+#[derive(Default)]
+struct Passing {
+    maps: HashSet<u32>,
+    /// Where their directories, streams and blocks begin.
+    offsets: HashSet<u64>,
+}
+
+impl Passing {
+    fn add_map(&mut self, id: u32, root: &root::Root) {
+        self.maps.insert(id);
+        let links = root.chunks.iter().chain([&root.first_chunk, &root.stream.ring]);
+        self.offsets.extend(links.map(|link| link.load(Ordering::Acquire)));
+    }
+}
+
 struct Memory<'a> {
     space: &'a Space,
     alive: &'a dyn Fn(Owner) -> bool,
+    passing: Passing,
     allocated: u64,
     in_flight: u64,
 }
@@ -149,18 +177,23 @@ impl Memory<'_> {
                 owner.slot()
             ));
         }
+        let is_as_it_was = || header(self.space, extent).state() == state;
+        let is_passing = self.passing.offsets.contains(&(extent * EXTENT));
         match state.kind() {
             Kind::Records | Kind::Segments => self.check_records(extent, state.class(), findings),
-            Kind::Run => self.check_mark(extent * EXTENT, true, findings),
+            Kind::Run => self.check_mark(extent * EXTENT, &|| true, findings),
             Kind::Body => {
                 let first = state.first();
                 let inside = first < extent && extent < first + runs::length(self.space, first);
                 let kind = header(self.space, first.min(extent)).state().kind();
                 let heads =
                     [Kind::Run, Kind::Directory, Kind::SpareDirectory, Kind::Block, Kind::Claimed];
-                if !inside || !heads.contains(&kind) {
+                if (!inside || !heads.contains(&kind)) && is_as_it_was() {
                     findings.problem(format!("extent {extent}: belongs to no run"));
                 }
+            }
+            Kind::Directory | Kind::Block if is_passing || state.owner().is_some() => {
+                self.in_flight += 1;
             }
             Kind::Directory if !findings.chunks.contains(&(extent * EXTENT)) => {
                 findings.problem(format!("extent {extent}: a directory chunk that no map uses"));
@@ -182,14 +215,33 @@ impl Memory<'_> {
         for (index, offset) in slab::offsets(extent, class).enumerate() {
             let index = index as u32;
             let bits = slab::bitmap(self.space, header, extent, geometry, index / 64);
-            let bit = bits.load(Ordering::Acquire) >> (index % 64) & 1 == 1;
-            self.check_mark(offset, bit, findings);
+            let bit = || bits.load(Ordering::Acquire) >> (index % 64) & 1 == 1;
+            self.check_mark(offset, &bit, findings);
         }
     }
 
+    /// True if a record or segment is of a map that is being made or was dropped.
+    fn is_passing(&self, offset: u64) -> bool {
+        if self.passing.maps.is_empty() {
+            return false;
+        }
+        let state = header(self.space, offset / EXTENT).state();
+        let map = match state.kind() {
+            Kind::Segments => Segment { space: self.space, offset }.map(),
+            _ => record::map_at(self.space, offset),
+        };
+        self.passing.maps.contains(&map)
+    }
+
     /// FREE implies a clear bit; a sequence implies a set bit and a way to it; another mark implies a registered owner.
-    fn check_mark(&mut self, offset: u64, bit: bool, findings: &mut Findings) {
+    fn check_mark(&mut self, offset: u64, bit: &dyn Fn() -> bool, findings: &mut Findings) {
         let mark = self.space.word(offset).load(Ordering::Acquire);
+        let (bit, is_passing) = (bit(), mark != 0 && self.is_passing(offset));
+        let again = self.space.word(offset).load(Ordering::Acquire);
+        if again != mark || is_passing {
+            self.in_flight += u64::from(again != 0);
+            return;
+        }
         if let Some(owner) = slab::marked_by(mark) {
             self.in_flight += 1;
             if !(self.alive)(owner) {

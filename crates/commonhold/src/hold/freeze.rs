@@ -3,10 +3,16 @@
 //! Who freezes closes the gate (a robust lock), then waits until every segment's lock has been free once. A
 //! writer that takes a segment's lock looks at the gate next and backs off if it is closed. Lock and gate are
 //! SeqCst on both sides, so one of the two sees the other (Dekker). Readers go on.
+//!
+//! The gate is closed only when nothing behind it can make one wait: every lock is let past once
+//! *before*, with the caller's patience and with nothing locked. Behind the gate, changes under way
+//! have [`MOMENT`] to end, all together. Should one of them not (its writer was stopped just now),
+//! the gate opens again, and that one is waited for outside.
 
 use crate::error::Result;
-use crate::map::directory;
-use crate::map::root::{self, Status};
+use crate::map::directory::{self, is_segment};
+use crate::map::root::{self, Root, Status};
+use crate::map::segment::Segment;
 use crate::memory::arena::Arena;
 use crate::memory::gate;
 use crate::memory::lane::{self, LaneGuard};
@@ -14,8 +20,14 @@ use crate::memory::roots::roots;
 use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::robust_lock::{self, Level, Peers};
+use crate::sync::space::Space;
 use std::marker::PhantomData;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::time::{Duration, Instant};
+
+/// How long changes under way are waited for behind the closed gate: so much longer writers
+/// elsewhere wait at most.
+const MOMENT: Duration = Duration::from_millis(20);
 
 /// While this lives nobody changes any map in the hold, and nothing is made or dropped; readers go on, and so do
 /// messages in queues, channels and logs. A writer waits, in whatever
@@ -38,27 +50,87 @@ pub(crate) fn freeze(arena: &Arena) -> Result<Freeze<'_>> {
 
 /// The same, in a lane entered already: behind the closed gate there may be none left, as writers wait there with theirs.
 pub(crate) fn freeze_in<'a>(lane: &LaneGuard<'a>) -> Result<Freeze<'a>> {
-    let arena = lane.arena;
-    // The names lock keeps structures from being made and dropped.
-    gate::lock_names(lane)?;
-    if let Err(error) = robust_lock::lock(&roots(&arena.space).gate, lane, Level::Segments) {
-        robust_lock::unlock(&roots(&arena.space).names_lock);
-        return Err(error);
+    gate::refuse_own_freeze(lane, &roots(lane.space()).names_lock)?;
+    loop {
+        live_segments(lane.space(), |root, segment| let_past(lane, root, segment))?;
+        let freeze = close(lane)?;
+        step!("freeze.closed");
+        let Some((word, stays)) = await_changes(lane.space()) else { return Ok(freeze) };
+        drop(freeze);
+        robust_lock::ensure_patience(word, lane, Level::Whole, stays)?;
     }
-    lane::count_freeze(1);
-    let freeze = Freeze { arena, owner: lane.me(), thread: PhantomData };
-    step!("freeze.closed");
-    // With the SeqCst gate store above: every lock taken later is followed by a look at the closed gate.
-    fence(Ordering::SeqCst);
-    for (_, root) in root::all(&arena.space) {
-        if root.status() == Status::Live {
-            for segment in directory::segments(&arena.space, root) {
-                let word = &segment.header().lock;
-                robust_lock::await_release(word, lane, Level::Segments, || false)?;
-            }
+}
+
+/// Every segment of every live map, as far as can be seen without a lock: what is made meanwhile
+/// may be missing.
+fn live_segments<'a>(
+    space: &'a Space,
+    mut visit: impl FnMut(&'a Root, Segment<'a>) -> Result<()>,
+) -> Result<()> {
+    for (_, root) in root::all(space).filter(|(_, root)| root.status() == Status::Live) {
+        let segments = directory::segments(space, root);
+        // A map that ends meanwhile may have any entries.
+        for segment in segments.filter(|segment| is_segment(space, segment.offset)) {
+            visit(root, segment)?;
         }
     }
-    Ok(freeze)
+    Ok(())
+}
+
+/// Waits until the segment's lock has been free, or its holder has gone on. Nothing is locked
+/// meanwhile.
+fn let_past(lane: &LaneGuard<'_>, root: &Root, segment: Segment<'_>) -> Result<()> {
+    let header = segment.header();
+    // Relaxed: one process's threads may pass the lock on among themselves; the counter tells that
+    // they do.
+    let before = header.mark.load(Ordering::Relaxed);
+    let moved = || header.mark.load(Ordering::Relaxed) != before || root.status() != Status::Live;
+    robust_lock::await_release(&header.lock, lane, Level::Whole, moved)
+}
+
+/// Takes the names lock, which keeps structures from being made and dropped, and the gate.
+fn close<'a>(lane: &LaneGuard<'a>) -> Result<Freeze<'a>> {
+    let names = gate::lock_names(lane)?;
+    // Only who has the names lock has the gate: it is free, or damaged.
+    robust_lock::lock(&roots(lane.space()).gate, lane, Level::Segments)?;
+    names.keep();
+    lane::count_freeze(1);
+    Ok(Freeze { arena: lane.arena, owner: lane.me(), thread: PhantomData })
+}
+
+/// Behind the closed gate: waits a moment for the changes under way. The holder of a lock that is
+/// not let go.
+fn await_changes(space: &Space) -> Option<(&AtomicU32, Owner)> {
+    // With the SeqCst store of the gate: every lock taken later is followed by a look at the closed
+    // gate.
+    fence(Ordering::SeqCst);
+    let (mut left, mut stays) = (MOMENT, None);
+    let _ = live_segments(space, |_, segment| {
+        if stays.is_none() {
+            let word = &segment.header().lock;
+            stays = await_change(word, &mut left).map(|owner| (word, owner));
+        }
+        Ok(())
+    });
+    stays
+}
+
+/// Waits for the one who holds a lock now, as long as there is time `left`. The holder if it stays.
+fn await_change(word: &AtomicU32, left: &mut Duration) -> Option<Owner> {
+    let first = robust_lock::holder(word)?;
+    let (begun, mut spins) = (Instant::now(), 0);
+    while robust_lock::holder(word) == Some(first) {
+        if begun.elapsed() >= *left {
+            return Some(first);
+        }
+        spins += 1;
+        match spins < 1000 {
+            true => std::hint::spin_loop(),
+            false => std::thread::sleep(Duration::from_micros(50)),
+        }
+    }
+    *left = left.saturating_sub(begun.elapsed());
+    None
 }
 
 impl Drop for Freeze<'_> {

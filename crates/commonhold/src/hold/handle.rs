@@ -17,6 +17,7 @@ use crate::log::options::LogOptions;
 use crate::map::bound;
 use crate::map::compact::{self, Wanted};
 use crate::map::handle::Map;
+use crate::map::dropping;
 use crate::map::lifecycle;
 use crate::map::options::MapOptions;
 use crate::map::succession;
@@ -143,13 +144,16 @@ impl Hold {
     }
 
     /// Drops a map with everything in it; false if there is none. Other handles on it report `NotFound`
-    /// from then on. If the process dies meanwhile, its successor finishes.
+    /// from then on, and the name is free. Does not wait for a process that is stopped in the
+    /// middle of a change of the map: then the memory is freed later, by the next
+    /// [`sweep`](Self::sweep), [`trim`](Self::trim) or drop, or by whoever opens or closes the hold.
     ///
     /// # Errors
-    /// `Mismatch` if it is another kind of structure; `ReadOnly`; `Closed`; `Busy` if this thread has frozen the hold; `TimedOut`
-    /// (see [`HoldOptions::lock_timeout`]); `Damaged`.
+    /// `Mismatch` if it is another kind of structure; `ReadOnly`; `Closed`; `Busy` if this thread
+    /// has frozen the hold; `TimedOut` if somebody else keeps it frozen (see
+    /// [`HoldOptions::lock_timeout`]); `Damaged`.
     pub fn drop_map(&self, name: &str) -> Result<bool> {
-        lifecycle::drop_map(&self.arena, name)
+        dropping::drop_map(&self.arena, name)
     }
 
     /// Opens a map that only this replica writes, or makes it: the handle may write it, all others of the map may only read it and
@@ -421,6 +425,7 @@ impl Hold {
     /// # Errors
     /// `Closed`, `ReadOnly`, `Reentrant`, `Damaged`.
     pub fn trim(&self) -> Result<u64> {
+        self.arena.finish_drops();
         let lane: LaneGuard<'_> = self.arena.enter()?.impatient();
         compact::compact(&lane, Wanted::SPARSE)?;
         Ok(trim::trim(self.space(), lane.me(), lane.lane()))
@@ -431,7 +436,7 @@ impl Hold {
     /// Writers are kept waiting only for the last, short part ([`BackupReport::paused_ms`]).
     ///
     /// # Errors
-    /// `Exists` if there is a file already; those of writing files.
+    /// `Exists` if there is a file already; those of [`freeze`](Self::freeze) and of writing files.
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<BackupReport> {
         backup::backup(self, to.as_ref())
     }
@@ -440,8 +445,9 @@ impl Hold {
     /// keys or maps. Writing from this thread meanwhile is the error `Busy`.
     ///
     /// # Errors
-    /// `Closed`; `ReadOnly`; `Busy` if this thread has frozen the hold already; `TimedOut`; `Damaged`. Waits for a writer that is stopped in the middle of a
-    /// change as long as it takes, unless there is a [`lock_timeout`](HoldOptions::lock_timeout).
+    /// `Closed`; `ReadOnly`; `Busy` if this thread has frozen the hold already; `TimedOut`;
+    /// `Damaged`. Waits for a writer that is stopped in the middle of a change as long as it takes,
+    /// unless there is a [`lock_timeout`](HoldOptions::lock_timeout); other writers go on meanwhile.
     pub fn freeze(&self) -> Result<Freeze<'_>> {
         freeze::freeze(&self.arena)
     }

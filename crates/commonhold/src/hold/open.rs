@@ -6,6 +6,7 @@ use crate::hold::open_byte;
 use crate::hold::options::HoldOptions;
 use crate::hold::recover;
 use crate::hold::superblock::{DELETE_ON_LAST_EXIT, superblock};
+use crate::map::dropping;
 use crate::map::root;
 use crate::memory::arena::{Arena, Hooks};
 use crate::memory::classes::EXTENT;
@@ -37,7 +38,8 @@ pub(crate) const LEAST_BYTES: u64 = 1 << 20;
 pub(crate) const MOST_BYTES: u64 = 256 << 30;
 const HUGE: u64 = 2 << 20;
 
-const HOOKS: Hooks = Hooks { recover: recover::recover, opened, closed };
+const HOOKS: Hooks =
+    Hooks { recover: recover::recover, opened, finish_drops: dropping::finish_all, closed };
 
 pub(crate) fn open(name: &Path, options: &HoldOptions) -> Result<Hold> {
     let path = place::resolve(name, options.directory.as_deref())?;

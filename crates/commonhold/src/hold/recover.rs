@@ -1,10 +1,11 @@
 //! Recovering a dead participant as a whole; run by its only recoverer, acting as it.
 //!
-//! Order: (1) streams are settled, and locks that protect idempotent work are let go: growth, directories, gate, names; (2) segments, parents of
-//! splits before their children; (3) locks in blocks, then what was in hand there; (4) maps and other structures half
-//! made or half dropped; (5) extents. Each part may be interrupted
-//! by the recoverer's own death and is repeated from the start by the next. A waiter that holds locks itself does only
-//! as much as its [`Level`] allows.
+//! Order: (1) streams are settled, and locks that protect idempotent work are let go: growth,
+//! directories, gate, names; (2) segments, parents of splits before their children; (3) locks in
+//! blocks, then what was in hand there; (4) structures half made, blocks half dropped; (5) extents;
+//! (6) maps that it was dropping are left to anybody. Each part may be interrupted by the
+//! recoverer's own death and is repeated from the start by the next. A waiter that holds locks
+//! itself does only as much as its [`Level`] allows.
 //!
 //! Where somebody who lives, perhaps stopped, holds what a part needs, that part is left locked in
 //! the dead one's name, and so is what rests on it; everything else is settled all the same, so
@@ -17,12 +18,12 @@ use crate::map::directory::is_linked;
 use crate::map::recover as segments;
 use crate::map::root::{self, Status};
 use crate::map::segment::{Segment, Step};
-use crate::map::{directory, lifecycle};
+use crate::map::{directory, dropping, lifecycle};
 use crate::memory::arena::{Acting, Arena};
 use crate::memory::block::{self, Block};
 use crate::memory::recover::settle_extents;
 use crate::memory::roots::{StructureKind, all as all_roots, roots};
-use crate::memory::{attach, extents};
+use crate::memory::{attach, extents, gate};
 use crate::queue::recover as queue;
 use crate::steps::step;
 use crate::stream::{own, words};
@@ -65,13 +66,13 @@ pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level, patience: Patie
         None => Ok(()),
     };
     step!("recover.blocks");
-    // What is dropped has each of its segments locked, and one may be left in this very name.
+    // Nothing that is left may lose what it rests on.
     segments.and(blocks_settled)?;
-    lifecycle::recover(&acting)?;
+    gate::settle_claims_of(space, owner);
+    lifecycle::recover(&acting);
     step!("recover.maps");
-    block::recover(&acting)?;
-    // Last of all that takes the names lock: who drops a block waits, under that lock, for operations that may be recovering
-    // somebody who is attached. One that was half dropped is gone by now.
+    block::recover(&acting);
+    // One that was half dropped is gone by now.
     for block in &blocks {
         if attach::is_attached(space, block, owner) {
             attach::forget(space, block, owner);
@@ -84,6 +85,7 @@ pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level, patience: Patie
     };
     settle_extents(space, owner, &linked);
     step!("recover.extents");
+    dropping::hand_over(space, owner);
     step!("recover.finished");
     Ok(())
 }

@@ -9,7 +9,7 @@
 use crate::error::{ErrorKind, Result};
 use crate::map::bound::{Bound, bind_live};
 use crate::map::change::{Act, Change, Expiry, Rule};
-use crate::map::record::Record;
+use crate::map::record::{self, Record};
 use crate::map::write;
 use crate::memory::classes::{EXTENT, geometry};
 use crate::memory::extents::{self, Kind, State, header};
@@ -99,7 +99,7 @@ fn empty(
         if !slab::is_sequence(sequence) {
             continue;
         }
-        let map = (space.word(offset + 8).load(Ordering::Relaxed) >> 28) as u32 & 0xfff;
+        let map = record::map_at(space, offset);
         let bound = maps.entry(map).or_insert_with(|| bind_live(space, map));
         let room = EXTENT - offset % EXTENT;
         let record = bound

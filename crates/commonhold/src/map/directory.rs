@@ -273,7 +273,8 @@ pub(crate) fn segments<'a>(
     )
 }
 
-/// The entry words themselves, for creation and dropping.
-pub(crate) fn raw_entry<'a>(space: &'a Space, root: &Root, index: u32) -> &'a AtomicU32 {
-    entry(space, root, index)
+/// The entry words themselves, for creation and dropping; `None` where there is no chunk, any more
+/// perhaps.
+pub(crate) fn raw_entry<'a>(space: &'a Space, root: &Root, index: u32) -> Option<&'a AtomicU32> {
+    is_stored_in_a_chunk(space, root, index).then(|| entry(space, root, index))
 }

@@ -21,6 +21,7 @@ pub(crate) mod change;
 pub(crate) mod check;
 pub(crate) mod compact;
 pub(crate) mod directory;
+pub(crate) mod dropping;
 pub(crate) mod expire;
 pub(crate) mod handle;
 pub(crate) mod hash;

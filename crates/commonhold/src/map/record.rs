@@ -324,6 +324,11 @@ pub(crate) fn prefetch(space: &Space, word: u64) {
     crate::memory::copy::prefetch(space.at(offset_of(word), 8));
 }
 
+/// The map that the record at `offset` says it is of; for checks and for compaction.
+pub(crate) fn map_at(space: &Space, offset: u64) -> u32 {
+    (space.word(offset + 8).load(Ordering::Relaxed) >> (2 * LENGTH_BITS)) as u32 & 0xfff
+}
+
 /// The extent table's entry of a record offset; for checks.
 pub(crate) fn extent_kind(space: &Space, offset: u64) -> Kind {
     let extent = offset / EXTENT;

@@ -7,14 +7,13 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound;
-use crate::map::lifecycle;
-use crate::map::root::{self, Root, Status};
+use crate::map::dropping;
+use crate::map::root::{self, Root};
 use crate::memory::arena::Arena;
 use crate::memory::gate;
 use crate::memory::lane::LaneGuard;
-use crate::memory::roots::{self, roots};
+use crate::memory::roots;
 use crate::steps::step;
-use crate::sync::robust_lock::{self, Peers};
 use std::sync::atomic::Ordering;
 
 /// Gives the replica's map `next` the name of the replica's map `name`, which is dropped.
@@ -23,14 +22,13 @@ use std::sync::atomic::Ordering;
 /// `NotFound` if one of them is missing; `Mismatch` if one is no replica's or their modes differ; those of dropping a map.
 /// After an error of dropping, `next` has the name.
 pub(crate) fn succeed(arena: &Arena, next: &str, name: &str) -> Result<()> {
-    let lane = arena.enter()?;
-    gate::lock_names(&lane)?;
-    let result = replace(&lane, next, name);
-    robust_lock::unlock(&roots(&arena.space).names_lock);
-    result
+    let old = arena.operate(|lane| replace(lane, next, name))?;
+    dropping::finish_own(arena, old)
 }
 
-fn replace(lane: &LaneGuard<'_>, next: &str, name: &str) -> Result<()> {
+/// The old map's number; it has ended.
+fn replace(lane: &LaneGuard<'_>, next: &str, name: &str) -> Result<u32> {
+    let _names = gate::lock_names(lane)?;
     let (next_id, _) = replicas_root(lane, next)?;
     let (id, old) = replicas_root(lane, name)?;
     let (Some(next_root), true) = (root::root(lane.space(), next_id), next_id != id) else {
@@ -44,11 +42,11 @@ fn replace(lane: &LaneGuard<'_>, next: &str, name: &str) -> Result<()> {
     next_root.claims.store(u64::from(id) + 1, Ordering::Release);
     step!("succeed.claimed");
     // The commit point.
-    old.set_status(Status::Dropping(Some(lane.me())));
+    dropping::end(lane.space(), old);
     step!("succeed.committed");
     roots::settle_claims(lane.space());
     step!("succeed.named");
-    lifecycle::demolish(lane, id, old)
+    Ok(id)
 }
 
 /// Makes a replica's map one that everybody may write. False if it is one already.
@@ -56,17 +54,15 @@ fn replace(lane: &LaneGuard<'_>, next: &str, name: &str) -> Result<()> {
 /// # Errors
 /// `NotFound`; those of making and dropping.
 pub(crate) fn promote(arena: &Arena, name: &str) -> Result<bool> {
-    let lane = arena.enter()?;
-    gate::lock_names(&lane)?;
-    let found = root::find(&arena.space, name).ok_or_else(|| missing(name));
-    let promoted = found.map(|(_, root)| {
-        root.is_replica() && {
+    arena.operate(|lane| {
+        let _names = gate::lock_names(lane)?;
+        let (_, root) = root::find(&arena.space, name).ok_or_else(|| missing(name))?;
+        let is_replica = root.is_replica();
+        if is_replica {
             root.promote();
-            true
         }
-    });
-    robust_lock::unlock(&roots(&arena.space).names_lock);
-    promoted
+        Ok(is_replica)
+    })
 }
 
 fn missing(name: &str) -> Error {

@@ -109,6 +109,8 @@ pub(crate) struct Hooks {
     pub(crate) recover: fn(&Arena, Owner, Level, Patience) -> Result<()>,
     /// Runs when a slot was claimed: the hold is no longer clean.
     pub(crate) opened: fn(&Arena) -> Result<()>,
+    /// Frees what is left of maps that have ended, where that waits for nobody.
+    pub(crate) finish_drops: fn(&Arena),
     /// Runs when the handle is closed, after its registration has ended.
     pub(crate) closed: fn(&Arena),
 }
@@ -226,6 +228,19 @@ impl Arena {
     #[inline]
     pub(crate) fn enter_block(&self, id: u32) -> Result<LaneGuard<'_>> {
         self.enter_at(lane::on_block(id))
+    }
+
+    /// Enters a writing operation if there is nothing to wait for, and nothing against it.
+    pub(crate) fn try_enter(&self) -> Option<LaneGuard<'_>> {
+        let participant = self.participant().filter(|p| !p.registration.inherited())?;
+        if self.is_closed() || !lane::begin_operation() {
+            return None;
+        }
+        let entered = lane::try_enter(self, participant);
+        if entered.is_none() {
+            lane::end_operation();
+        }
+        entered
     }
 
     #[inline]
@@ -362,7 +377,15 @@ impl Arena {
                 Err(error) => swept.left = swept.left.or(Some(error)),
             }
         }
+        self.finish_drops();
         swept
+    }
+
+    /// Frees what is left of maps that have ended, where that waits for nobody.
+    pub(crate) fn finish_drops(&self) {
+        if let Some(hooks) = self.hooks.get() {
+            (hooks.finish_drops)(self);
+        }
     }
 
     /// Keeps the registration beyond [`Arena::close`], until [`Arena::leave_seat`]; inside an operation.
@@ -391,6 +414,7 @@ impl Arena {
     /// Refuses further operations, waits for those that run, and ends the registration, or leaves that to the last
     /// seat.
     pub(crate) fn close(&self) {
+        self.finish_drops();
         if self.closed.swap(true, Ordering::SeqCst) {
             return;
         }

@@ -15,7 +15,7 @@ use crate::memory::roots::{self, Root, Status, roots};
 use crate::steps::step;
 use crate::sync::owner::{MAX_SLOTS, Owner};
 use crate::sync::participant;
-use crate::sync::robust_lock::{self, Peers};
+use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
@@ -243,19 +243,16 @@ impl Attachment {
 
     /// In a forked child: the handle is attached as its parent.
     fn attach_again(&self, lane: &LaneGuard<'_>) -> Result<()> {
-        gate::lock_names(lane)?;
-        let result = match self.is_current() {
-            // Another thread may have been faster.
-            true if self.by.load(Ordering::Relaxed) == lane.me().bits() => Ok(()),
-            true => {
-                attach(self.space(), &self.block, lane.me());
-                self.by.store(lane.me().bits(), Ordering::Relaxed);
-                Ok(())
-            }
-            false => Err(self.dropped()),
-        };
-        robust_lock::unlock(&roots(self.space()).names_lock);
-        result
+        let _names = gate::lock_names(lane)?;
+        if !self.is_current() {
+            return Err(self.dropped());
+        }
+        // Another thread may have been faster.
+        if self.by.load(Ordering::Relaxed) != lane.me().bits() {
+            attach(self.space(), &self.block, lane.me());
+            self.by.store(lane.me().bits(), Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     fn dropped(&self) -> Error {

@@ -4,8 +4,10 @@
 //! owned by its creator until the root names it, and by its dropper from before the root lets it go: so at
 //! every instant either the root or an owner accounts for it, and nobody frees it twice.
 //!
-//! All of it happens under the names lock. The store of LIVE commits a creation, the store of DROPPING a dropping (but
-//! see [`drop_named`]). Nobody is attached to what is being freed, so nobody can store into it afterwards.
+//! All that others see of it happens under the names lock, which is never held while something is
+//! waited for. The store of LIVE commits a creation, the store of DROPPING a dropping (but see
+//! [`drop_named`]). Nobody is attached to what is being freed, so nobody can store into it
+//! afterwards. What a dead one was making or dropping is its recoverer's alone.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::{Acting, Arena, Writer};
@@ -14,19 +16,20 @@ use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, Kind, State, committed, header};
 use crate::memory::gate;
 use crate::memory::lane::{self, LaneGuard};
-use crate::memory::roots::{self, Root, Status, StructureKind, root, roots};
+use crate::memory::roots::{self, Root, Status, StructureKind, root};
 use crate::memory::runs;
 use crate::steps::step;
 use crate::sync::participant;
-use crate::sync::robust_lock::{self, Level, Peers};
+use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often a dropper looks whether a dead participant has been settled, and how long it waits in between.
 const TRIES: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(10);
+const MOMENT: Duration = Duration::from_micros(200);
 
 /// Writes a structure's own bytes into a new block.
 pub(crate) type Fill<'a> = &'a dyn Fn(&Space, &Block);
@@ -115,69 +118,113 @@ pub(crate) fn open(
     fill: Option<Fill<'_>>,
 ) -> Result<Option<Attachment>> {
     roots::check_name(wanted.kind, wanted.name)?;
-    let lane = arena.enter()?;
-    gate::lock_names(&lane)?;
-    let result = open_locked(&lane, wanted, fill);
-    robust_lock::unlock(&roots(lane.space()).names_lock);
-    let block = result?;
-    Ok(block.map(|block| Attachment::new(Arc::clone(arena), block, lane.me())))
+    let opened = arena.operate(|lane| {
+        let block = match find_and_attach(lane, wanted)? {
+            Some(block) => Some(block),
+            None => fill.map(|fill| create(lane, wanted, fill)).transpose()?,
+        };
+        Ok(block.map(|block| (block, lane.me())))
+    })?;
+    Ok(opened.map(|(block, by)| Attachment::new(Arc::clone(arena), block, by)))
 }
 
-fn open_locked(
-    lane: &LaneGuard<'_>,
-    wanted: &Wanted<'_>,
-    fill: Option<Fill<'_>>,
-) -> Result<Option<Block>> {
+fn find_and_attach(lane: &LaneGuard<'_>, wanted: &Wanted<'_>) -> Result<Option<Block>> {
+    let _names = gate::lock_names(lane)?;
+    attach_found(lane, wanted)
+}
+
+/// Attaches to what is there; under the names lock.
+fn attach_found(lane: &LaneGuard<'_>, wanted: &Wanted<'_>) -> Result<Option<Block>> {
     let space = lane.space();
     roots::check_kind(space, wanted.name, wanted.kind)?;
-    let block = match (roots::find(space, wanted.name), fill) {
-        (Some((id, root)), _) => Block::bind(space, id, root)?,
-        (None, Some(fill)) => create(lane, wanted, fill)?,
-        (None, None) => return Ok(None),
-    };
+    let Some((id, root)) = roots::find(space, wanted.name) else { return Ok(None) };
+    let block = Block::bind(space, id, root)?;
     attach::attach(space, &block, lane.me());
     Ok(Some(block))
 }
 
-/// Under the names lock.
+/// Makes it, unless somebody else was faster. What can fail or must be waited for, all of the
+/// memory, is had before the names lock.
 fn create(lane: &LaneGuard<'_>, wanted: &Wanted<'_>, fill: Fill<'_>) -> Result<Block> {
     let space = lane.space();
-    let id = roots::claim_free(lane)?;
-    let Some(root) = root(space, id) else { return Err(damaged(wanted.name, "no root")) };
-    root.begin(wanted.kind, wanted.name, lane.me());
-    let built = build(lane, id, root, wanted.bytes.saturating_add(ATTACHED_BYTES));
-    match &built {
-        Ok(block) => {
-            fill(space, block);
-            step!("block.filled");
-            // The commit point.
-            Status::Live.store(&root.state);
-            step!("create.live");
+    let draft = Draft::new(lane, wanted.bytes.saturating_add(ATTACHED_BYTES))?;
+    loop {
+        let names = gate::lock_names(lane)?;
+        if let Some(block) = attach_found(lane, wanted)? {
+            return Ok(block);
         }
-        Err(_) => undo(lane, root),
+        if let Some((id, root)) = roots::free(space).and_then(|id| Some((id, root(space, id)?))) {
+            let block = draft.link(id, root, wanted, fill);
+            attach::attach(space, &block, lane.me());
+            return Ok(block);
+        }
+        drop(names);
+        roots::add_extent(lane)?;
     }
-    built
 }
 
-fn build(lane: &LaneGuard<'_>, id: u32, root: &Root, bytes: u64) -> Result<Block> {
-    let space = lane.space();
-    let limit = extents::growth(space).max_bytes.load(Ordering::Relaxed);
-    if bytes > limit {
-        return Err(extents::full(space, "a structure that is larger than the size limit"));
+/// The memory of a block that is to be made, which nobody else can reach yet. Dropped, it is given
+/// back; after a kill its owner's recovery does that.
+struct Draft<'l, 'a> {
+    lane: &'l LaneGuard<'a>,
+    /// The first extent, which stays CLAIMED until it is linked: a check that comes meanwhile looks
+    /// for no structure that uses it.
+    first: Option<u64>,
+    bytes: u64,
+}
+
+impl<'l, 'a> Draft<'l, 'a> {
+    fn new(lane: &'l LaneGuard<'a>, bytes: u64) -> Result<Draft<'l, 'a>> {
+        let space = lane.space();
+        let limit = extents::growth(space).max_bytes.load(Ordering::Relaxed);
+        if bytes > limit {
+            return Err(extents::full(space, "a structure that is larger than the size limit"));
+        }
+        let count = bytes.div_ceil(EXTENT);
+        let first = runs::claim(space, lane, lane.lane(), count)?;
+        for extent in first..first + count {
+            extents::zero(space, extent, 0, EXTENT);
+        }
+        step!("block.zeroed");
+        Ok(Draft { lane, first: Some(first), bytes })
     }
-    let count = bytes.div_ceil(EXTENT);
-    let first = runs::claim(space, lane, lane.lane(), count)?;
-    header(space, first).set(State::owned(Kind::Block, 0, lane.lane(), lane.me()));
-    step!("block.claimed");
-    for extent in first..first + count {
-        extents::zero(space, extent, 0, EXTENT);
+
+    /// Makes it the structure's, in a free root; under the names lock. Nothing here can fail.
+    fn link(mut self, id: u32, root: &Root, wanted: &Wanted<'_>, fill: Fill<'_>) -> Block {
+        let (lane, space) = (self.lane, self.lane.space());
+        let first = self.first.take().unwrap_or(0);
+        root.begin(wanted.kind, wanted.name, lane.me());
+        header(space, first).set(State::owned(Kind::Block, 0, lane.lane(), lane.me()));
+        step!("block.claimed");
+        root.block_bytes.store(self.bytes, Ordering::Relaxed);
+        // Release: the block is zero when it is named.
+        root.block.store(first * EXTENT, Ordering::Release);
+        step!("block.linked");
+        header(space, first).set(State::unowned(Kind::Block, 0));
+        let block = Block {
+            id,
+            root: roots::root_offset(space, id).unwrap_or(0),
+            kind: wanted.kind,
+            name: wanted.name.to_owned(),
+            incarnation: root.incarnation.load(Ordering::Acquire),
+            offset: first * EXTENT,
+            bytes: self.bytes,
+        };
+        fill(space, &block);
+        step!("block.filled");
+        // The commit point.
+        Status::Live.store(&root.state);
+        step!("create.live");
+        block
     }
-    root.block_bytes.store(bytes, Ordering::Relaxed);
-    // Release: the block is zero when it is named.
-    root.block.store(first * EXTENT, Ordering::Release);
-    step!("block.linked");
-    header(space, first).set(State::unowned(Kind::Block, 0));
-    Block::bind(space, id, root)
+}
+
+impl Drop for Draft<'_, '_> {
+    fn drop(&mut self) {
+        if let Some(first) = self.first.take() {
+            runs::free_claimed(self.lane.space(), first);
+        }
+    }
 }
 
 /// Drops the structure of this kind and name; false if there is none. `in_use` may object, once no operation of this
@@ -196,51 +243,91 @@ pub(crate) fn drop_named(
         // What the dead hold of it goes back first: a recoverer must not come to look for it later.
         drop(arena.enter()?);
         arena.sweep()?;
-        let lane = arena.enter()?;
-        gate::lock_names(&lane)?;
-        let result = drop_locked(&lane, kind, name, in_use);
-        robust_lock::unlock(&roots(lane.space()).names_lock);
-        if let Some(dropped) = result? {
-            return Ok(dropped);
+        match arena.operate(|lane| drop_locked(lane, kind, name, in_use))? {
+            Dropped::Was(there) => return Ok(there),
+            Dropped::InUse(id) => await_others(&arena.enter()?, id)?,
+            Dropped::Dead => std::thread::sleep(PAUSE),
         }
-        drop(lane);
-        std::thread::sleep(PAUSE);
     }
     let text =
         format!("{kind} '{name}': what a dead process left of it is being settled; try again");
     Err(Error::new(ErrorKind::Busy, text))
 }
 
-/// `None` if somebody attached has died and is still to be settled.
+enum Dropped {
+    /// It is gone, if it was there.
+    Was(bool),
+    /// Somebody attached has died and is still to be settled.
+    Dead,
+    /// Another thread of this process is in an operation on the block of this root.
+    InUse(u32),
+}
+
+/// Takes the names lock for a moment: what takes longer is waited for without it.
 fn drop_locked(
     lane: &LaneGuard<'_>,
     kind: StructureKind,
     name: &str,
     in_use: &dyn Fn(&Space, &Block, &LaneGuard<'_>) -> Result<()>,
-) -> Result<Option<bool>> {
+) -> Result<Dropped> {
+    let _names = gate::lock_names(lane)?;
     let space = lane.space();
     roots::check_kind(space, name, kind)?;
-    let Some((id, root)) = roots::find(space, name) else { return Ok(Some(false)) };
+    let Some((id, root)) = roots::find(space, name) else { return Ok(Dropped::Was(false)) };
     if let Ok(block) = Block::bind(space, id, root) {
         match attach::others(space, &block, lane.me()) {
             Attendance::Nobody => {}
-            Attendance::Dead => return Ok(None),
+            Attendance::Dead => return Ok(Dropped::Dead),
             Attendance::Living(owner) => return Err(attach::busy(space, &block, owner)),
         }
         Status::Dropping(Some(lane.me())).store(&root.state);
         step!("drop.marked");
-        // No operation of this process begins on it any more; those that run end.
-        lane::wait_for_others(lane, id);
-        if let Err(error) = in_use(space, &block, lane) {
+        // No operation of this process begins on it any more; those that run end, or it is tried
+        // again.
+        let objection = match leave_soon(lane, id) {
+            true => in_use(space, &block, lane).map_err(Err),
+            false => Err(Ok(Dropped::InUse(id))),
+        };
+        if let Err(objection) = objection {
             Status::Live.store(&root.state);
-            return Err(error);
+            return objection;
         }
     } else {
         // A damaged root has nothing that anybody could use.
         Status::Dropping(Some(lane.me())).store(&root.state);
     }
     demolish(lane, root);
-    Ok(Some(true))
+    Ok(Dropped::Was(true))
+}
+
+/// Waits a moment until no other thread of this process is in an operation on the block; false if
+/// one stays.
+fn leave_soon(lane: &LaneGuard<'_>, id: u32) -> bool {
+    let begun = Instant::now();
+    while lane::others_are_inside(lane, id) {
+        if begun.elapsed() > PAUSE {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    true
+}
+
+/// Waits until they have left it, however they came in; holds nothing.
+///
+/// # Errors
+/// `TimedOut`.
+fn await_others(lane: &LaneGuard<'_>, id: u32) -> Result<()> {
+    let patience = lane.patience();
+    while lane::others_are_inside(lane, id) {
+        let Some(pause) = patience.shorten(MOMENT) else {
+            let text = "other threads of this process are in operations on what is to be dropped; \
+                        end those first";
+            return Err(Error::new(ErrorKind::TimedOut, text));
+        };
+        std::thread::sleep(pause);
+    }
+    Ok(())
 }
 
 /// Frees a structure that is DROPPING; may be repeated from the start.
@@ -293,23 +380,15 @@ pub(crate) fn is_linked(space: &Space, offset: u64) -> bool {
     all(space).any(|(_, _, root)| root.block.load(Ordering::Acquire) == offset)
 }
 
-/// Undoes or completes what the dead participant was making or dropping.
-pub(crate) fn recover(acting: &Acting<'_>) -> Result<()> {
+/// Undoes or completes what the dead participant was making or dropping: nobody else touches that.
+pub(crate) fn recover(acting: &Acting<'_>) {
     let space = &acting.arena.space;
-    let unfinished = |root: &Root| root.status().is_unfinished_by(acting.owner);
-    if !all(space).any(|(_, _, root)| unfinished(root)) {
-        return Ok(());
-    }
-    let names = &roots(space).names_lock;
-    robust_lock::lock(names, acting, Level::Whole)?;
-    for (_, _, root) in all(space).filter(|(_, _, root)| unfinished(root)) {
+    for (_, _, root) in all(space).filter(|(_, _, r)| r.status().is_unfinished_by(acting.owner)) {
         match root.status() {
             Status::Creating(_) => undo(acting, root),
             _ => demolish(acting, root),
         }
     }
-    robust_lock::unlock(names);
-    Ok(())
 }
 
 /// The process that a message names; for display.

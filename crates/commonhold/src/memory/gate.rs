@@ -5,8 +5,27 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::lane::{self, LaneGuard};
 use crate::memory::roots::{self, roots};
+use crate::sync::owner::Owner;
 use crate::sync::robust_lock::{self, Level, Peers};
+use crate::sync::space::Space;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The names lock. Dropping this lets it go.
+#[must_use]
+pub(crate) struct Names<'a>(&'a AtomicU32);
+
+impl Names<'_> {
+    /// Leaves it locked, for who lets it go by its word.
+    pub(crate) fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Names<'_> {
+    fn drop(&mut self) {
+        robust_lock::unlock(self.0);
+    }
+}
 
 #[inline]
 pub(crate) fn is_frozen(lane: &LaneGuard<'_>) -> bool {
@@ -22,16 +41,28 @@ pub(crate) fn wait_while_frozen(lane: &LaneGuard<'_>) -> Result<()> {
     robust_lock::await_release(gate, lane, Level::Whole, || false)
 }
 
-/// Takes the lock over making and dropping structures.
+/// Takes the lock over making and dropping structures. It is held for stores only, but by who
+/// freezes the hold: nothing that waits for somebody or may fail is done behind it.
 ///
 /// # Errors
-/// `Busy` if this very thread froze the hold.
-pub(crate) fn lock_names(lane: &LaneGuard<'_>) -> Result<()> {
-    let names = &roots(lane.space()).names_lock;
-    refuse_own_freeze(lane, names)?;
-    robust_lock::lock(names, lane, Level::Whole)?;
+/// `Busy` if this very thread froze the hold; `TimedOut`.
+pub(crate) fn lock_names<'a>(lane: &LaneGuard<'a>) -> Result<Names<'a>> {
+    let word = &roots(lane.space()).names_lock;
+    refuse_own_freeze(lane, word)?;
+    robust_lock::lock(word, lane, Level::Whole)?;
+    let names = Names(word);
     roots::settle_claims(lane.space());
-    Ok(())
+    Ok(names)
+}
+
+/// Settles the names that a dead participant was about to take over, in its name, if that needs no
+/// waiting; else whoever takes the lock next does.
+pub(crate) fn settle_claims_of(space: &Space, owner: Owner) {
+    let word = &roots(space).names_lock;
+    if robust_lock::try_lock(word, owner) {
+        let _names = Names(word);
+        roots::settle_claims(space);
+    }
 }
 
 #[inline]

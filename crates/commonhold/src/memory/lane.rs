@@ -304,6 +304,15 @@ fn crowded(patience: Patience) -> Error {
     Error::new(ErrorKind::TimedOut, text)
 }
 
+/// Enters a lane that is free at the moment. The thread has begun its operation.
+pub(crate) fn try_enter<'a>(
+    arena: &'a Arena,
+    participant: &'a Participant,
+) -> Option<LaneGuard<'a>> {
+    let number = participant.lanes.iter().position(|lane| lane.try_enter(ANYTHING))?;
+    Some(LaneGuard::new(arena, participant, number, None))
+}
+
 impl Writer for LaneGuard<'_> {
     #[inline]
     fn arena(&self) -> &Arena {
@@ -359,6 +368,12 @@ impl<'a> LaneGuard<'a> {
     /// in which a running holder lets go. What a dead one holds is settled, as ever.
     pub(crate) fn impatient(self) -> LaneGuard<'a> {
         self.manner.set(Manner::Impatient);
+        self
+    }
+
+    /// The same, for what is tidied afterwards: it waits a moment at most.
+    pub(crate) fn tidying(self) -> LaneGuard<'a> {
+        self.patience.set(Some(self.patience().but_a_moment()));
         self
     }
 
@@ -431,20 +446,15 @@ impl<'a> LaneGuard<'a> {
     }
 }
 
-/// Waits until no other thread of this process is in an operation on the block of root `id`, which no longer looks
-/// current to those that begin. One that waits for the names lock, which the caller holds, looks again afterwards.
-pub(crate) fn wait_for_others(lane: &LaneGuard<'_>, id: u32) {
+/// Whether another thread of this process is in an operation on the block of root `id`. One that
+/// waits for the names lock is not: it looks at the root afterwards.
+pub(crate) fn others_are_inside(lane: &LaneGuard<'_>, id: u32) -> bool {
     let names = roots(lane.space()).names_lock.as_ptr() as usize;
-    for (number, other) in lane.participant.lanes.iter().enumerate() {
-        let inside = || {
-            number != lane.number
-                && other.busy.load(Ordering::SeqCst) == on_block(id)
-                && other.waits_for.load(Ordering::Acquire) != names
-        };
-        while inside() {
-            std::thread::yield_now();
-        }
-    }
+    lane.participant.lanes.iter().enumerate().any(|(number, other)| {
+        number != lane.number
+            && other.busy.load(Ordering::SeqCst) == on_block(id)
+            && other.waits_for.load(Ordering::Acquire) != names
+    })
 }
 
 /// Takes a lane for ever and gives up its extents: at the end of the registration. Waits for the

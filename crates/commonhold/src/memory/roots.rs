@@ -298,30 +298,36 @@ pub(crate) fn settle_claims(space: &Space) {
     }
 }
 
-/// A free root, from a new extent if need be; under the names lock.
+/// A free root; under the names lock.
+pub(crate) fn free(space: &Space) -> Option<u32> {
+    all(space).find(|(_, root)| root.status() == Status::Free).map(|(id, _)| id)
+}
+
+/// Adds an extent to the table of roots; without the names lock, as memory may have to be waited
+/// for.
 ///
 /// # Errors
 /// `Full` if the hold has as many structures as it can have, or no room for more roots.
-pub(crate) fn claim_free(lane: &LaneGuard<'_>) -> Result<u32> {
+pub(crate) fn add_extent(lane: &LaneGuard<'_>) -> Result<()> {
     let space = lane.space();
-    loop {
-        if let Some((id, _)) = all(space).find(|(_, root)| root.status() == Status::Free) {
-            return Ok(id);
-        }
-        let link = roots(space).extents.iter().find(|e| e.load(Ordering::Relaxed) == 0);
-        let Some(link) = link else {
-            let text = format!(
-                "the hold has {MAX_ROOTS} maps and other structures, the most it can have; drop some"
-            );
-            return Err(Error::new(ErrorKind::Full, text));
-        };
-        let extent = extents::claim(space, lane, lane.lane())?;
-        // A table before it is linked: killed in between, 64 KiB stay unused.
-        header(space, extent).set(State::idle(Serves::Table));
-        step!("table.made");
-        link.store(extent * EXTENT, Ordering::Release);
-        step!("table.linked");
+    let Some(link) = roots(space).extents.iter().find(|e| e.load(Ordering::Acquire) == 0) else {
+        let text = format!(
+            "the hold has {MAX_ROOTS} maps and other structures, the most it can have; drop some"
+        );
+        return Err(Error::new(ErrorKind::Full, text));
+    };
+    let extent = extents::claim(space, lane, lane.lane())?;
+    // A table before it is linked: killed in between, 64 KiB stay unused; the other way round they
+    // would be freed.
+    header(space, extent).set(State::idle(Serves::Table));
+    step!("table.made");
+    // Release: the roots are zero, which is FREE, for whoever finds them.
+    let linked = link.compare_exchange(0, extent * EXTENT, Ordering::AcqRel, Ordering::Relaxed);
+    step!("table.linked");
+    if linked.is_err() {
+        extents::free(space, extent);
     }
+    Ok(())
 }
 
 /// # Errors

@@ -96,6 +96,7 @@ pub const ALL: &[&str] = &[
     "recover.block-forgotten",
     "recover.forgotten",
     "recover.extents",
+    "recover.handed-over",
     "recover.finished",
     // Maps.
     "create.claimed",
@@ -104,6 +105,7 @@ pub const ALL: &[&str] = &[
     "create.filled",
     "create.live",
     "drop.marked",
+    "drop.claimed",
     "drop.begun",
     "drop.segment-emptied",
     "drop.emptied",
@@ -117,6 +119,7 @@ pub const ALL: &[&str] = &[
     "succeed.renamed",
     "succeed.named",
     // Blocks of the other structures.
+    "block.zeroed",
     "block.claimed",
     "block.linked",
     "block.filled",

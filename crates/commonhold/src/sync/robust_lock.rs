@@ -217,6 +217,20 @@ pub(crate) fn await_release(
     }
 }
 
+/// For who has waited otherwise for `owner` to let the lock go.
+///
+/// # Errors
+/// `TimedOut`, as [`lock`], if the patience has ended.
+pub(crate) fn ensure_patience(
+    word: &AtomicU32,
+    peers: &impl Peers,
+    level: Level,
+    owner: Owner,
+) -> Result<()> {
+    let wait = Wait::new(word, peers, level);
+    wait.patience.shorten(MOMENT).map(drop).ok_or_else(|| wait.timed_out(owner))
+}
+
 /// One wait for one lock.
 struct Wait<'a, P> {
     word: &'a AtomicU32,
