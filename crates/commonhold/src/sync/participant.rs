@@ -25,9 +25,9 @@ pub(crate) use crate::sync::recovery::has_died;
 /// Threads of one process that can write at the same moment.
 pub(crate) const LANES: usize = 16;
 /// Participants in one extent of the table.
-pub(crate) const SLOTS_PER_EXTENT: u32 = 204;
+pub(crate) const SLOTS_PER_EXTENT: u32 = 60;
 /// Extents the table may have.
-pub(crate) const TABLE_EXTENTS: usize = 5;
+pub(crate) const TABLE_EXTENTS: usize = 17;
 /// Where the table's extents are written down, in the superblock page.
 pub(crate) const TABLE_OFFSET: u64 = 2048;
 
@@ -38,13 +38,15 @@ pub(crate) struct Table {
 }
 
 /// What a lane may hold: byte offsets of segments, or of the 64 bytes in a block that a lock lies in; 0 for none.
+/// A cache line of its own, because the lane's thread stores to it in each operation.
 #[repr(C)]
 pub(crate) struct LaneList {
     pub(crate) segment: AtomicU64,
     pub(crate) child: AtomicU64,
+    spare: [AtomicU64; 6],
 }
 
-/// One participant, 320 bytes.
+/// One participant, 1,088 bytes: a line about it, and a line for each of its lanes.
 #[repr(C)]
 pub(crate) struct Slot {
     /// `generation << 1 | used`.
@@ -63,8 +65,9 @@ pub(crate) struct Slot {
     pub(crate) lanes: [LaneList; LANES],
 }
 
-const _: () = assert!(size_of::<Slot>() == 320);
-const _: () = assert!(320 * SLOTS_PER_EXTENT as u64 <= 65536);
+const _: () = assert!(size_of::<LaneList>() == 64 && size_of::<Slot>() == 64 * (1 + LANES));
+const _: () = assert!(size_of::<Slot>() as u64 * SLOTS_PER_EXTENT as u64 <= 65536);
+const _: () = assert!(std::mem::offset_of!(Slot, lanes) == 64);
 
 // SAFETY: atomics only.
 #[allow(unsafe_code)]

@@ -566,9 +566,9 @@ fn messages_are_whole(hold: &Hold, board: &Board, at: usize) {
     assert!(hold.drop_channel("passing").unwrap());
 }
 
-/// More maps than the first table has places for (56), and more participants (204).
+/// More maps than the first table has places for (56), and more participants (60).
 const TABLED: u64 = 58;
-const HANDLES: u64 = 210;
+const HANDLES: u64 = 70;
 
 fn outgrow_the_tables(path: &Path, board: &Board, at: usize) -> Result<()> {
     let hold = Hold::open(path)?;
