@@ -4,7 +4,7 @@
 //! minutes and gigabytes.
 
 use commonhold_models::explorer::{Bounds, Model, explore};
-use commonhold_models::{channel, lock, order, queue, record, split, stream, wake, weak};
+use commonhold_models::{channel, charge, lock, order, queue, record, split, stream, wake, weak};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
             }
         )+};
     }
-    protocols!(record, split, stream, lock, queue, wake, channel);
+    protocols!(record, split, stream, lock, queue, wake, channel, charge);
     for (name, model) in order::scenarios::all().into_iter().chain(order::scenarios::stopping()) {
         sound &= report(&format!("order: {name}"), &model, kills);
     }

@@ -45,3 +45,4 @@ protocol!(lock, 2);
 protocol!(queue, 2);
 protocol!(channel, 1);
 protocol!(wake, 2);
+protocol!(charge, 2);

@@ -9,6 +9,7 @@ mod bad_files;
 mod channel;
 mod channel_crash;
 mod channel_faults;
+mod charges;
 mod crash;
 mod durability;
 mod encounters;

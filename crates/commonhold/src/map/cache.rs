@@ -10,31 +10,29 @@
 //! where the segment was ([`Hand`]); and what the hand has passed of a segment that splits counts as visited where it goes
 //! ([`spare_passed`]). So nobody is met twice in a round because the map grew.
 //!
-//! Bytes and pairs are charged to the map before a pair is committed and discharged after one is gone. Room is
-//! asked for before the charge, so writers that arrive together may exceed a limit by one pair each. A process killed in between leaves at most its own pair charged too much, which
-//! [`recount`] corrects.
+//! What the map is charged with is exact ([`charge`]). Room is asked for before a pair is committed
+//! and charged, so writers that arrive together may exceed a limit by one pair each.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::Bound;
 use crate::map::change::Expiry;
+use crate::map::charge;
 use crate::map::directory;
 use crate::map::hash::MAX_DEPTH;
-use crate::map::locked::{self, Found};
+use crate::map::locked;
 use crate::map::options::MapMode;
 use crate::map::record::Record;
 use crate::map::root::Root;
 use crate::map::segment::{Segment, mask};
 use crate::map::write;
 use crate::memory::arena::Writer;
-use crate::memory::classes::{EXTENT, class_for, geometry};
 use crate::memory::gate;
 use crate::memory::lane::LaneGuard;
-use crate::steps::step;
 use crate::stream::frame::ChangeKind;
 use crate::sync::hold_clock::{now, tick};
 use crate::sync::robust_lock::{self, Level, Peers};
 use crate::sync::space::Space;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Segments the hand passes at most for one new pair: two rounds would spare nothing twice.
 const HAND_LIMIT: u64 = 1 << 16;
@@ -57,38 +55,6 @@ pub(crate) fn is_expired(space: &Space, record: &Record<'_>) -> bool {
     expiry != 0 && expiry <= now(space)
 }
 
-/// Bytes that a record is charged for: those of its size class.
-pub(crate) fn charge_of(len: u64) -> u64 {
-    match class_for(len) {
-        Some(class) => u64::from(geometry(class).size),
-        None => len.next_multiple_of(EXTENT),
-    }
-}
-
-/// Charges a pair about to be committed; one that it replaces is discharged later.
-pub(crate) fn charge(bound: &Bound, segment: Segment<'_>, new: Option<&Record<'_>>) {
-    if let (true, Some(new)) = (bound.is_cache(), new) {
-        let root = bound.root(segment.space);
-        root.used_bytes.fetch_add(charge_of(new.len()), Ordering::Relaxed);
-        root.used_entries.fetch_add(1, Ordering::Relaxed);
-        step!("cache.charged");
-    }
-}
-
-/// Discharges a pair that is gone.
-pub(crate) fn discharge(bound: &Bound, segment: Segment<'_>, found: Option<&Found<'_>>) {
-    if let (true, Some(found)) = (bound.is_cache(), found) {
-        let root = bound.root(segment.space);
-        subtract(&root.used_bytes, charge_of(found.record.len()));
-        subtract(&root.used_entries, 1);
-    }
-}
-
-fn subtract(word: &AtomicU64, by: u64) {
-    let less = |value: u64| Some(value.saturating_sub(by));
-    let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-}
-
 pub(crate) fn count_expired(bound: &Bound, space: &Space, expired: bool) {
     if expired && bound.is_cache() {
         bound.root(space).expired.fetch_add(1, Ordering::Relaxed);
@@ -106,31 +72,34 @@ pub(crate) fn begin_unvisited(segment: Segment<'_>, position: u32, present: bool
     };
 }
 
-/// Evicts until a record of `len` bytes is within the limits. No lock is held.
+/// Evicts until a record that is given `room` bytes is within the limits. No lock is held.
 ///
 /// # Errors
 /// `Full` if the record alone is over the limit; `TimedOut` if all that is left to evict is locked; damage.
-pub(crate) fn make_room(lane: &LaneGuard<'_>, bound: &Bound, len: u64) -> Result<()> {
+pub(crate) fn make_room(lane: &LaneGuard<'_>, bound: &Bound, room: u64) -> Result<()> {
     let MapMode::Cache { max_bytes, max_entries, .. } = bound.mode else { return Ok(()) };
-    let charge = charge_of(len);
+    let charge = charge::charge_of(room);
     if max_bytes != 0 && charge > max_bytes {
         return Err(too_large(bound, charge, max_bytes));
     }
     let root = bound.root(lane.space());
     let over = || {
-        let bytes = root.used_bytes.load(Ordering::Relaxed).saturating_add(charge);
-        let entries = root.used_entries.load(Ordering::Relaxed).saturating_add(1);
-        (max_bytes != 0 && bytes > max_bytes) || (max_entries != 0 && entries > max_entries)
+        let (bytes, entries) = charge::charged(root);
+        (max_bytes != 0 && bytes.saturating_add(charge) > max_bytes)
+            || (max_entries != 0 && entries.saturating_add(1) > max_entries)
     };
     let mut steps = 0;
+    let mut charged = charge::charged(root);
     while over() {
         // Nobody who is stopped is waited for as long as others have something to evict.
         advance_hand(lane, bound, root, steps >= HAND_LIMIT, &over)?;
         steps += 1;
-        if steps % HAND_LIMIT == 0 {
-            // Nothing left to evict, yet over the limit: the count is off after a crash.
-            recount(lane.space(), bound);
+        if steps % HAND_LIMIT.max(2 << directory::depth(root)) == 0 {
             bound.ensure_current(lane.space())?;
+            let before = std::mem::replace(&mut charged, charge::charged(root));
+            if before == charged && steps > HAND_LIMIT {
+                return Err(bound.damaged("it is charged with more than is in it"));
+            }
             std::thread::yield_now();
         }
     }
@@ -259,29 +228,6 @@ fn evict_from(
         }
     }
     Ok(bound.positions())
-}
-
-/// Sets the charges to what is really there, if nothing changes meanwhile.
-pub(crate) fn recount(space: &Space, bound: &Bound) {
-    if !bound.is_cache() {
-        return;
-    }
-    let root = bound.root(space);
-    let seen = (root.used_bytes.load(Ordering::Acquire), root.used_entries.load(Ordering::Acquire));
-    let (mut bytes, mut entries) = (0, 0);
-    for segment in directory::segments(space, root) {
-        for position in 0..bound.positions() {
-            let word = segment.slot(position).load(Ordering::Acquire);
-            if let Some(record) = (word != 0).then(|| bound.shape.open(space, word)).flatten() {
-                bytes += charge_of(record.len());
-                entries += 1;
-            }
-        }
-    }
-    let (relaxed, release) = (Ordering::Relaxed, Ordering::AcqRel);
-    if root.used_bytes.compare_exchange(seen.0, bytes, release, relaxed).is_ok() {
-        let _ = root.used_entries.compare_exchange(seen.1, entries, release, relaxed);
-    }
 }
 
 /// Adds this handle's lookups to the map's counters.

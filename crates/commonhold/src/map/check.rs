@@ -1,6 +1,7 @@
 //! Proving a map whole: every slot, every record, every directory entry. Writers must be kept out.
 
 use crate::map::bound::Bound;
+use crate::map::charge;
 use crate::map::directory::{self, is_segment};
 use crate::map::hash::Hash;
 use crate::map::record::extent_kind;
@@ -73,6 +74,9 @@ pub(crate) fn check(
         findings.problem(text);
     }
     check_entries(space, bound, findings);
+    if let Some(what) = bound.is_cache().then(|| charge::problem(space, bound)).flatten() {
+        findings.problem(format!("map '{}': {what}", bound.name));
+    }
 }
 
 /// Every entry leads to the segment that covers its index.

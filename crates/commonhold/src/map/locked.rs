@@ -1,11 +1,13 @@
 //! A segment under its lock: finding, committing one change, unlocking (protocol 2).
 //!
 //! Commit: fields of the pending record, then its armed word; the new record's sequence; the slot (the commit
-//! point); retire the old record; disarm. Whoever recovers a dead owner settles the same way at whatever
+//! point); retire the old record; charge the map, if it is a cache; disarm. Whoever recovers a dead
+//! owner settles the same way at whatever
 //! instant it died.
 
 use crate::error::Result;
 use crate::map::bound::Bound;
+use crate::map::charge;
 use crate::map::directory;
 use crate::map::hash::Hash;
 use crate::map::record::{Record, has_tag, offset_of};
@@ -130,6 +132,12 @@ pub(crate) fn commit(
     let header = segment.header();
     let (old_word, old_sequence) = old.map_or((0, 0), |f| (f.word, f.record.sequence));
     let new_word = new.map_or(0, |(word, _)| word);
+    let charge = match bound.is_cache() {
+        true => {
+            charge::announce(writer, bound, old.map(|f| f.record.offset), new.map(|n| n.1.offset))
+        }
+        false => None,
+    };
     header.old_word.store(old_word, Ordering::Relaxed);
     header.old_sequence.store(old_sequence, Ordering::Relaxed);
     header.new_word.store(new_word, Ordering::Relaxed);
@@ -163,7 +171,10 @@ pub(crate) fn commit(
         writer.retire(offset_of(old_word));
         step!("write.retired");
     }
-    // Release: disarmed only when the old record is gone.
+    if let Some(charge) = charge {
+        charge.settle(writer, bound);
+    }
+    // Release: disarmed only when the old record is gone, and the charge is right.
     header.armed.store(0, Ordering::Release);
     step!("write.disarmed");
     sequence

@@ -9,7 +9,7 @@
 //! | writing | [`change`] (what is asked), [`write`], [`batch`]es of it, [`locked`] (the commit), [`split`], [`lifecycle`] |
 //! | maps that only a replica writes | [`replica`], [`succession`] (one takes the place of another) |
 //! | memory and copies | [`compact`] (sparse extents), [`image`] (segments for backups) |
-//! | other modes | [`inline`] (fixed-length pairs in the index: [`words`], [`cells`]), [`cache`], [`lease`], [`expire`] |
+//! | other modes | [`inline`] (fixed-length pairs in the index: [`words`], [`cells`]), [`cache`] (what it is charged with: [`charge`], lookups of it: [`lookups`]), [`lease`], [`expire`] |
 //! | after a death; proving it | [`recover`], [`check`] |
 
 pub(crate) mod batch;
@@ -18,6 +18,7 @@ pub(crate) mod bound;
 pub(crate) mod cache;
 pub(crate) mod cells;
 pub(crate) mod change;
+pub(crate) mod charge;
 pub(crate) mod check;
 pub(crate) mod compact;
 pub(crate) mod directory;

@@ -285,12 +285,9 @@ impl Record<'_> {
     }
 
     /// Recomputes the unsealed checksum, after the value was rewritten.
-    pub(crate) fn resum(&self) {
+    pub(crate) fn resum(&self, key: &[u8], value: &[u8; 8]) {
         if self.shape.checksum {
-            let (mut key, mut value) = (Vec::new(), Vec::new());
-            self.append_key(&mut key);
-            self.append_value(&mut value);
-            let sum = content_sum(self.header, self.expiry(), &key, &value);
+            let sum = content_sum(self.header, self.expiry(), key, value);
             self.before(8).store(sum, Ordering::Relaxed);
         }
     }

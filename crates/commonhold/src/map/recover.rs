@@ -5,7 +5,7 @@
 
 use crate::error::Result;
 use crate::map::bound::{Bound, bind_any};
-use crate::map::cache;
+use crate::map::charge;
 use crate::map::directory::{Entries, is_segment};
 use crate::map::record::offset_of;
 use crate::map::segment::{Phase, Segment, Step};
@@ -16,7 +16,7 @@ use crate::memory::extents::{committed, header};
 use crate::memory::recover::settle_record;
 use crate::memory::slab;
 use crate::steps::step;
-use crate::sync::robust_lock;
+use crate::sync::{participant, robust_lock};
 use std::sync::atomic::Ordering;
 
 /// Recovers the segment at `offset` if the dead participant holds its lock.
@@ -38,7 +38,6 @@ pub(crate) fn segment(acting: &Acting<'_>, offset: u64) -> Result<()> {
         settle_split(acting, &bound, segment)?;
         step!("recover.split");
         recount(&bound, segment);
-        cache::recount(space, &bound);
     }
     robust_lock::unlock(&segment.header().lock);
     step!("recover.unlocked");
@@ -55,11 +54,23 @@ fn settle(acting: &Acting<'_>, bound: &Bound, segment: Segment<'_>) {
         let committed = segment.slot(armed as u32 - 1).load(Ordering::Acquire) == new;
         if committed {
             retire_old(acting, offset_of(old), header.old_sequence.load(Ordering::Relaxed));
+            if bound.is_cache() {
+                complete_charge(acting, bound, segment);
+            }
         } else if new != 0 {
             retire_new(acting, offset_of(new));
         }
     }
     header.armed.store(0, Ordering::Release);
+}
+
+/// The segment's mark is the sequence of the committed change, which names the lane that made it.
+fn complete_charge(acting: &Acting<'_>, bound: &Bound, segment: Segment<'_>) {
+    let space = &acting.arena.space;
+    let (slot, lane) = (acting.owner.slot(), segment.header().mark.load(Ordering::Relaxed) & 15);
+    if let Some(lanes) = participant::slot(space, slot).map(|slot| &slot.lanes) {
+        charge::complete(space, bound, (slot, lane as u32), &lanes[lane as usize]);
+    }
 }
 
 /// The old record: still as recorded, or on its way out by the dead one. Anything else is somebody else's.

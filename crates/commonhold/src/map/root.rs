@@ -38,7 +38,8 @@ pub(crate) struct Root {
     ttl_ms: AtomicU64,
     /// Its stream, if it has one.
     pub(crate) stream: Link,
-    /// Cache mode: bytes and pairs charged.
+    /// Cache mode: bytes and pairs charged, and who changed that last
+    /// ([`charge`](crate::map::charge)).
     pub(crate) used_bytes: AtomicU64,
     pub(crate) used_entries: AtomicU64,
     pub(crate) hits: AtomicU64,

@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::map::bound::Bound;
 use crate::map::cache;
+use crate::map::charge;
 use crate::map::directory;
 use crate::map::handle::Map;
 use crate::map::iterate::{self, Cursor, Noted, Pair};
@@ -322,8 +323,9 @@ impl Map {
         self.bound.read(self.space(), |bound| self.stat_of(bound))
     }
 
-    /// What a map in cache mode is charged with: a few numbers, however much is in it, for who reports again and again. Somebody who
-    /// was killed may have left a little too much, until it is settled. In other modes nothing is counted.
+    /// What a map in cache mode is charged with: a few numbers, however much is in it, for programs
+    /// that report again and again. The charge of a change under way may be missing. In other modes
+    /// nothing is counted.
     ///
     /// # Errors
     /// As [`len`](Self::len).
@@ -334,8 +336,8 @@ impl Map {
         self.bound.read(space, |bound| {
             self.report_lookups(bound);
             let root = bound.root(space);
-            let [entries, bytes, evicted] = [&root.used_entries, &root.used_bytes, &root.evicted]
-                .map(|number| number.load(Ordering::Relaxed));
+            let (bytes, entries) = charge::charged(root);
+            let evicted = root.evicted.load(Ordering::Relaxed);
             bound.ensure_current(space).map(|()| Charged { entries, bytes, evicted })
         })
     }
@@ -360,7 +362,9 @@ impl Map {
                     .map(|position| segment.slot(position).load(Ordering::Acquire))
                     .filter(|word| *word != 0)
                     .filter_map(|word| bound.shape.open(space, word))
-                    .for_each(|record| note_size(&mut sizes, record.len()));
+                    .for_each(|record| {
+                        note_size(&mut sizes, record.len(), charge::taken(space, record.offset))
+                    });
             }
         }
         let depth = directory::depth(root);
@@ -390,11 +394,11 @@ impl Map {
 /// Pairs and their bytes, by the power of two that their records do not exceed.
 type Sizes = [(u64, u64); u64::BITS as usize];
 
-fn note_size(sizes: &mut Sizes, len: u64) {
+fn note_size(sizes: &mut Sizes, len: u64, taken: u64) {
     let power = len.max(1).checked_next_power_of_two().unwrap_or(1 << (u64::BITS - 1));
     let (pairs, bytes) = &mut sizes[power.trailing_zeros() as usize];
     *pairs += 1;
-    *bytes += cache::charge_of(len);
+    *bytes += taken;
 }
 
 fn size_stats(sizes: &Sizes) -> Vec<SizeStat> {

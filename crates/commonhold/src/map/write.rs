@@ -96,10 +96,10 @@ fn prepare<'a>(
     bound.check_lengths(change.key, Some(value.len()))?;
     let expiry = cache::expiry(lane.space(), bound, change.expiry);
     let len = bound.shape.record_len(change.key.len() as u64, value.len() as u64);
-    if bound.is_cache() {
-        cache::make_room(lane, bound, len)?;
-    }
     let room = bound.shape.record_len(change.key.len() as u64, bound.room_for(value.len()));
+    if bound.is_cache() {
+        cache::make_room(lane, bound, room)?;
+    }
     let offset = lane.allocate(room)?;
     let ids = (bound.id, hash);
     bound.shape.write(lane.space(), offset, ids, change.key, value, expiry);
@@ -152,14 +152,12 @@ fn publish(
             fresh.record.append_value(old);
         }
         let result = turn.map(|(number, turn)| {
-            cache::charge(bound, segment, draft.map(|d| &d.record));
             cache::count_expired(bound, segment.space, found.is_some() && fresh.is_none());
             let new = draft.map(|d| (d.word, &d.record));
             locked::commit(lane, bound, segment, position, found.as_ref(), new, turn);
             if new.is_some() && bound.is_cache() {
                 cache::begin_unvisited(segment, position, found.is_some());
             }
-            cache::discharge(bound, segment, found.as_ref());
             Outcome { done: true, uid: hash.directory() << 8 | position, number }
         });
         locked::unlock(lane, segment);
@@ -185,15 +183,15 @@ fn sum(
     draft: Option<&Draft<'_>>,
 ) -> Result<i64> {
     let (Act::Add(by), Some(draft)) = (change.act, draft) else { return Ok(0) };
-    let mut value = Vec::new();
-    match found {
-        Some(found) if found.record.value_len == 8 => found.record.append_value(&mut value),
-        Some(found) => return Err(not_a_number(bound, found.record.value_len.into())),
-        None => value.extend([0; 8]),
+    let mut value = [0; 8];
+    match found.map(|found| &found.record) {
+        Some(record) if record.value_len == 8 => drop(record.read_value(&mut value)),
+        Some(record) => return Err(not_a_number(bound, record.value_len.into())),
+        None => {}
     }
     let number = add(&value, by).unwrap_or(by);
     draft.record.rewrite_value(&number.to_le_bytes());
-    draft.record.resum();
+    draft.record.resum(change.key, &number.to_le_bytes());
     Ok(number)
 }
 
@@ -234,6 +232,5 @@ pub(crate) fn remove_at(
         None => None,
     };
     locked::commit(writer, bound, segment, position, Some(&found), None, turn);
-    cache::discharge(bound, segment, Some(&found));
     Ok(true)
 }

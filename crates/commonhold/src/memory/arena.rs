@@ -488,6 +488,8 @@ pub(crate) trait Writer: Peers {
     fn arena(&self) -> &Arena;
     /// Where the locks about to be taken are listed.
     fn list(&self) -> &LaneList;
+    /// The number of its lane; `None` for a recoverer.
+    fn lane_number(&self) -> Option<u32>;
     /// Frees a record that this participant unlinked.
     fn retire(&self, offset: u64);
     /// A sequence above every one of this writer and above `floor`.
@@ -509,6 +511,9 @@ impl Writer for Acting<'_> {
     }
     fn list(&self) -> &LaneList {
         self.list
+    }
+    fn lane_number(&self) -> Option<u32> {
+        None
     }
     fn retire(&self, offset: u64) {
         slab::retire(&self.arena.space, offset, self.owner);

@@ -324,6 +324,11 @@ impl Writer for LaneGuard<'_> {
         self.list
     }
 
+    #[inline]
+    fn lane_number(&self) -> Option<u32> {
+        Some(self.lane())
+    }
+
     fn retire(&self, offset: u64) {
         match slab::retire(self.space(), offset, self.me()) {
             Retired::Room(extent) => self.remember(extent),

@@ -83,6 +83,7 @@ pub const ALL: &[&str] = &[
     "recover.adopted",
     "recover.locks-released",
     "recover.segment",
+    "recover.charging",
     "recover.settled",
     "recover.split",
     "recover.unlocked",
@@ -161,6 +162,8 @@ pub const ALL: &[&str] = &[
     "collect.released",
     "table.made",
     "table.linked",
+    "cache.announced",
+    "cache.charging",
     "cache.charged",
     "freeze.closed",
     // Channels.

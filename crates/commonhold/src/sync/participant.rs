@@ -43,7 +43,19 @@ pub(crate) struct Table {
 pub(crate) struct LaneList {
     pub(crate) segment: AtomicU64,
     pub(crate) child: AtomicU64,
-    spare: [AtomicU64; 6],
+    /// What its change under way charges a cache map with: bytes, then pairs (`map::charge`).
+    pub(crate) charges: [Charge; 2],
+    spare: [AtomicU64; 2],
+}
+
+/// A sum that a change adds to a total of its map, and how far that has come.
+#[repr(C)]
+pub(crate) struct Charge {
+    /// state (2 bits) | map id << 2 (12 bits) | number << 14. Numbers of a lane only grow, whoever
+    /// uses it.
+    pub(crate) turn: AtomicU64,
+    /// What is added, in two's complement.
+    pub(crate) by: AtomicU64,
 }
 
 /// One participant, 1,088 bytes: a line about it, and a line for each of its lanes.
