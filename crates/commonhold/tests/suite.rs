@@ -20,6 +20,7 @@ mod full;
 mod gate;
 mod growth;
 mod idle;
+mod large;
 mod limits;
 mod lists;
 mod log;

@@ -9,10 +9,10 @@ use crate::map::segment::OFFSET_BITS;
 use crate::memory::classes::EXTENT;
 use crate::memory::copy;
 use crate::memory::extents::{self, Kind, committed, header};
+use crate::memory::fetch::{LARGE, Large};
 use crate::memory::{runs, slab};
 use crate::sync::space::Space;
 use rapidhash::v3::{DEFAULT_RAPID_SECRETS, rapidhash_v3_seeded};
-use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const LENGTH_BITS: u32 = 14;
@@ -54,7 +54,7 @@ pub(crate) fn has_tag(tag: u64, word: u64) -> bool {
 pub(crate) struct Record<'a> {
     /// Where it is mapped. Invariant: all of its [`len`](Record::len) bytes exist.
     start: *mut u8,
-    space: PhantomData<&'a Space>,
+    space: &'a Space,
     pub(crate) offset: u64,
     pub(crate) sequence: u64,
     header: u64,
@@ -63,6 +63,9 @@ pub(crate) struct Record<'a> {
     /// Bytes before the key.
     body: u32,
     shape: Shape,
+    /// It was found published: it may be freed while it is copied. Not so a draft, or what is
+    /// salvaged.
+    may_go: bool,
 }
 
 impl Shape {
@@ -134,7 +137,11 @@ impl Shape {
         };
         // Acquire pairs with the release of the sequence: the bytes are there.
         let sequence = space.word(offset).load(Ordering::Acquire);
-        if slab::is_sequence(sequence) { self.measure(space, offset, sequence, room) } else { None }
+        if !slab::is_sequence(sequence) {
+            return None;
+        }
+        let record = self.measure(space, offset, sequence, room)?;
+        Some(Record { may_go: true, ..record })
     }
 
     /// Reads the lengths of the record at `offset`, which has `room` bytes, if they exist.
@@ -159,7 +166,7 @@ impl Shape {
         let start = if len <= room { space.reach(offset, len) } else { None };
         Some(Record {
             start: start?,
-            space: PhantomData,
+            space,
             offset,
             sequence,
             key_len: key_len as u32,
@@ -167,6 +174,7 @@ impl Shape {
             body: body as u32,
             header,
             shape: self,
+            may_go: false,
         })
     }
 }
@@ -233,8 +241,32 @@ impl Record<'_> {
     #[inline]
     #[allow(unsafe_code)]
     pub(crate) fn key_is(&self, key: &[u8]) -> bool {
+        if key.len() != self.key_len as usize {
+            return false;
+        }
+        if key.len() >= LARGE {
+            return self.large(self.key_offset()).equals(key);
+        }
         // SAFETY: all bytes of the record exist.
-        key.len() == self.key_len as usize && unsafe { copy::equal(self.key(), key) }
+        unsafe { copy::equal(self.key(), key) }
+    }
+
+    fn key_offset(&self) -> u64 {
+        self.offset + u64::from(self.body)
+    }
+
+    /// What is large is copied by other means, and only as long as the record is the one that was
+    /// seen.
+    fn large(&self, offset: u64) -> Large<'_, impl Fn() -> bool> {
+        let header = header(self.space, self.offset / EXTENT);
+        // The state first: it lies in a table, which keeps its memory. Both are hints, for the
+        // reader looks again at the end.
+        let is_there = move || {
+            !self.may_go
+                || (header.state().is(Kind::Run)
+                    && self.mark().load(Ordering::Relaxed) == self.sequence)
+        };
+        Large { space: self.space, offset, is_there }
     }
 
     #[allow(unsafe_code)]
@@ -245,6 +277,9 @@ impl Record<'_> {
 
     #[allow(unsafe_code)]
     pub(crate) fn append_key(&self, out: &mut Vec<u8>) {
+        if self.key_len as usize >= LARGE {
+            return self.large(self.key_offset()).append(self.key_len as usize, out);
+        }
         // SAFETY: all bytes of the record exist.
         unsafe { copy::append(self.key(), self.key_len as usize, out) }
     }
@@ -252,6 +287,10 @@ impl Record<'_> {
     #[inline]
     #[allow(unsafe_code)]
     pub(crate) fn append_value(&self, out: &mut Vec<u8>) {
+        if self.value_len as usize >= LARGE {
+            let value = self.large(self.key_offset() + u64::from(self.key_len));
+            return value.append(self.value_len as usize, out);
+        }
         // SAFETY: all bytes of the record exist.
         unsafe { copy::append(self.value(), self.value_len as usize, out) }
     }
@@ -262,6 +301,10 @@ impl Record<'_> {
     pub(crate) fn read_value<B: copy::Byte>(&self, out: &mut [B]) -> usize {
         let len = self.value_len as usize;
         let room = out.len().min(len);
+        if room >= LARGE {
+            self.large(self.key_offset() + u64::from(self.key_len)).read(&mut out[..room]);
+            return len;
+        }
         // SAFETY: all bytes of the record exist.
         unsafe { copy::read(self.value(), &mut out[..room]) };
         len

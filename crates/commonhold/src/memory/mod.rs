@@ -1,6 +1,7 @@
 //! Memory of a hold: extents, records in them, and the lanes that writing threads allocate from.
 //!
 //! - [`copy`]: racing copies between the file and private memory.
+//! - [`fetch`]: copies of large values by readers who have nothing locked.
 //! - [`classes`]: record sizes and their geometry within an extent.
 //! - [`extents`]: the extent table; claiming, freeing, growing; [`runs`] of them for large things.
 //! - [`trim`]: giving free memory back to the system.
@@ -21,6 +22,7 @@ pub(crate) mod block;
 pub(crate) mod classes;
 pub(crate) mod copy;
 pub(crate) mod extents;
+pub(crate) mod fetch;
 pub(crate) mod gate;
 pub(crate) mod guests;
 pub(crate) mod lane;

@@ -7,7 +7,8 @@
 //! description behind it never carries a lock: locks live on descriptions of their own
 //! ([`super::byte_lock`]), and a description does not see its own.
 //!
-//! Nothing here moves data: the data is reached through [`super::mapping`].
+//! The data is reached through [`super::mapping`]; only large values are read from the file,
+//! because that neither faults nor brings memory back where there is none ([`HoldFile::read_at`]).
 //!
 //! # Safety
 //! Unsafe only to call libc with arguments that this module owns, and to adopt a descriptor that a
@@ -293,6 +294,44 @@ impl HoldFile {
                 result => return result,
             }
         }
+    }
+
+    /// The first byte from `start` on with memory or disk space behind it; `None` if there is none.
+    pub(crate) fn next_data(&self, start: u64) -> io::Result<Option<u64>> {
+        let (fd, start) = (self.fd()?, signed(start)?);
+        fault!("os.seek-data")?;
+        // SAFETY: no memory is passed. Nobody uses the position that it moves.
+        let found = unsafe { libc::lseek(*fd, start, libc::SEEK_DATA) };
+        match u64::try_from(found) {
+            Ok(found) => Ok(Some(found)),
+            Err(_) => match io::Error::last_os_error() {
+                error if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+                error => Err(error),
+            },
+        }
+    }
+
+    /// Copies bytes from `start` on to all of `out`. Where the file has no memory, zeros are copied
+    /// and it gets none.
+    pub(crate) fn read_at(&self, start: u64, out: &mut [MaybeUninit<u8>]) -> io::Result<()> {
+        let fd = self.fd()?;
+        let mut done = 0;
+        while done < out.len() {
+            let rest = &mut out[done..];
+            let at = signed(start + done as u64)?;
+            fault!("os.pread")?;
+            // SAFETY: the buffer is ours and has so many bytes.
+            let count = unsafe { libc::pread(*fd, rest.as_mut_ptr().cast(), rest.len(), at) };
+            match usize::try_from(count) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => done += count,
+                Err(_) => match io::Error::last_os_error() {
+                    error if error.kind() == io::ErrorKind::Interrupted => {}
+                    error => return Err(error),
+                },
+            }
+        }
+        Ok(())
     }
 
     /// Waits until data written through the file, and its length, are on the disk.

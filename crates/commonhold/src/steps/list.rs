@@ -37,6 +37,7 @@ pub const ALL: &[&str] = &[
     // Reading a record.
     "read.found",
     "read.copied",
+    "read.piece",
     // Splits and the directory.
     "split.child-written",
     "split.child-listed",

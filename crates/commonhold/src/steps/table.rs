@@ -46,6 +46,8 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("os.ftruncate", &["ENOSPC", "EDQUOT", "EIO", "EFBIG", "EPERM", "EINTR"]),
     ("os.fallocate", &["ENOSPC", "EDQUOT", "EIO", "EFBIG", "EOPNOTSUPP", "EINTR"]),
     ("os.punch", &["ENOSPC", "EIO", "EPERM", "EOPNOTSUPP", "EINTR"]),
+    ("os.seek-data", &["EIO", "EINVAL"]),
+    ("os.pread", &["EIO", "ENOMEM", "EAGAIN"]),
     ("os.fdatasync", ROOM),
     ("os.statfs", &["EIO", "ENOMEM", "ENOSYS", "EINTR"]),
     ("os.boot-id", &["EMFILE", "ENFILE", "ENOMEM", "EACCES", "ENOENT"]),
