@@ -62,7 +62,12 @@ pub(crate) fn end(space: &Space, root: &Root) {
 /// As [`finish`].
 pub(crate) fn finish_own(arena: &Arena, id: u32) -> Result<()> {
     match (arena.enter(), root::root(&arena.space, id)) {
-        (Ok(lane), Some(root)) => finish(&lane.tidying(), id, root),
+        (Ok(lane), Some(root)) => {
+            let lane = lane.tidying();
+            let result = finish(&lane, id, root);
+            lane.tidy();
+            result
+        }
         _ => Ok(()),
     }
 }

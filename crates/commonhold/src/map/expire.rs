@@ -54,6 +54,7 @@ pub(crate) fn expire(
         *cursor = behind;
         left = left.saturating_sub(u64::from(bound.positions()));
     }
+    lane.tidy();
     bound.ensure_current(lane.space())?;
     Ok(removed)
 }

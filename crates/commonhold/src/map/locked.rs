@@ -193,6 +193,10 @@ pub(crate) fn begin_frame<'a>(
     kind: ChangeKind,
     record: &Record<'_>,
 ) -> Result<Option<Turn<'a>>> {
+    // Relaxed: only whether there is a stream. One that begins waits for all who have a segment locked.
+    if bound.root(segment.space).stream.ring.load(Ordering::Relaxed) == 0 {
+        return Ok(None);
+    }
     let (stream, position) = (bound.stream(segment.space), &segment.header().stream_position);
     let is_set = kind == ChangeKind::Set;
     // Who reads it may be on another machine: there it is real time, as it is here and now.

@@ -269,6 +269,7 @@ impl Map {
                 count += u64::from(pairs.saturating_sub(segment.pairs()));
                 let behind = cursor.behind(segment.phase().depth);
                 locked::unlock(lane, segment);
+                lane.tidy();
                 emptied?;
                 cursor = behind;
             }

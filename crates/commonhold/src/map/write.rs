@@ -44,7 +44,7 @@ pub(crate) fn apply_in(
     change: &Change<'_>,
     mut old: Option<&mut Vec<u8>>,
 ) -> Result<Outcome> {
-    match apply_once(lane, bound, change, old.as_deref_mut()) {
+    let result = match apply_once(lane, bound, change, old.as_deref_mut()) {
         Err(full) if full.is_full() => {
             // What dead participants left comes back with a sweep; no lock is held here.
             let swept = lane.arena.sweep().unwrap_or(0);
@@ -54,7 +54,9 @@ pub(crate) fn apply_in(
             }
         }
         result => result,
-    }
+    };
+    lane.tidy();
+    result
 }
 
 /// The same, with the room there is.

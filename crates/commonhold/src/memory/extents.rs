@@ -38,14 +38,17 @@ pub(crate) struct Growth {
     pub(crate) committed: AtomicU64,
     /// The size limit of the hold.
     pub(crate) max_bytes: AtomicU64,
-    /// A group (64 extents) that had room.
+    /// Group (32 bits) | frees (32 bits): no group (of 64 extents) below has room, as of so many
+    /// frees.
     pub(crate) group_hint: AtomicU64,
     /// Per class, an extent that was given up partly full; 0 for none.
     pub(crate) partial: [AtomicU32; 48],
-    /// Extents freed since somebody gave memory back, and those that were too young then.
+    /// Extents freed since somebody began to give memory back, and those that were too young then.
     pub(crate) freed: AtomicU64,
     /// When that was, in monotonic milliseconds.
     pub(crate) trimmed_ms: AtomicU64,
+    /// Up to which block memory has been given back; 0 if nobody is at it (`memory::trim`).
+    pub(crate) trim_cursor: AtomicU64,
 }
 
 /// The header of one extent.
@@ -261,21 +264,53 @@ pub(crate) fn claim_bare(space: &Space, peers: &impl Peers, lane: u32) -> Result
 }
 
 fn claim_hinted(space: &Space, me: Owner, lane: u32, committed: u64) -> Option<u64> {
-    let groups = committed.div_ceil(64);
-    let start = growth(space).group_hint.load(Ordering::Relaxed).min(groups - 1);
-    for group in (start..groups).chain(0..start) {
-        let word = &header(space, group * 64).group;
-        let mut bits = word.load(Ordering::Relaxed);
+    // Acquire pairs with the release of `look_from`: the bit of who freed is there.
+    let seen = growth(space).group_hint.load(Ordering::Acquire);
+    for group in u64::from(seen as u32)..committed.div_ceil(64) {
+        let mut bits = group_bits(space, group);
         while bits != 0 {
             let extent = group * 64 + u64::from(bits.trailing_zeros());
             bits &= bits - 1;
             if extent < committed && take(space, extent, me, lane) {
-                growth(space).group_hint.store(group, Ordering::Relaxed);
+                skip_to(space, seen, group);
                 return Some(extent);
             }
         }
     }
+    skip_to(space, seen, committed / 64);
     None
+}
+
+/// The extents of a group that look claimable.
+pub(crate) fn group_bits(space: &Space, group: u64) -> u64 {
+    header(space, group * 64).group.load(Ordering::Relaxed)
+}
+
+/// How often an extent was freed, modulo 2^32.
+pub(crate) fn frees(space: &Space) -> u32 {
+    (growth(space).group_hint.load(Ordering::Acquire) >> 32) as u32
+}
+
+/// Nothing was found below a group, since the hint was `seen`. Left as it is if somebody freed
+/// something meanwhile.
+fn skip_to(space: &Space, seen: u64, group: u64) {
+    let next = seen >> 32 << 32 | group.min(u32::MAX.into());
+    if next != seen {
+        let hint = &growth(space).group_hint;
+        let _ = hint.compare_exchange(seen, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// After the bits of freed extents were set, the first of which is `extent`: who looks for room
+/// begins there or before.
+pub(crate) fn look_from(space: &Space, extent: u64) {
+    let hint = &growth(space).group_hint;
+    let lower = |seen: u64| {
+        let frees = (seen >> 32).wrapping_add(1) << 32;
+        Some(frees | (seen & u64::from(u32::MAX)).min(extent / 64))
+    };
+    // Release: the bits come first. Pairs with the acquire of who looks.
+    let _ = hint.fetch_update(Ordering::Release, Ordering::Relaxed, lower);
 }
 
 /// CASes an extent from EMPTY or FREE to CLAIMED; its group bit follows.
@@ -294,6 +329,7 @@ pub(crate) fn take(space: &Space, extent: u64, me: Owner, lane: u32) -> bool {
         unhint(space, extent);
         if matches!(header.state().kind(), Kind::Empty | Kind::Free) {
             hint(space, extent);
+            look_from(space, extent);
         }
     }
     false
@@ -321,6 +357,7 @@ pub(crate) fn let_go(space: &Space, extent: u64) {
     let kind = if was_free(space, extent) { Kind::Free } else { Kind::Empty };
     header(space, extent).set(State::idle(kind));
     hint(space, extent);
+    look_from(space, extent);
 }
 
 /// While CLAIMED, the class field says what the extent was before.
@@ -366,10 +403,10 @@ pub(crate) fn free(space: &Space, extent: u64) {
     // Relaxed: tells when to look, no more.
     growth(space).freed.fetch_add(1, Ordering::Relaxed);
     hint(space, extent);
-    growth(space).group_hint.fetch_min(extent / 64, Ordering::Relaxed);
+    look_from(space, extent);
 }
 
-/// Marks an extent that the caller claimed and punched as EMPTY.
+/// Marks an extent that the caller claimed and punched as EMPTY; [`look_from`] is to follow.
 pub(crate) fn empty(space: &Space, extent: u64) {
     header(space, extent).set(State::idle(Kind::Empty));
     hint(space, extent);
@@ -382,6 +419,7 @@ pub(crate) fn rebuild_hints(space: &Space) {
             hint(space, extent);
         }
     }
+    look_from(space, 0);
 }
 
 /// Grows the hold to at least `wanted` extents, unless somebody else has grown it past `seen`.

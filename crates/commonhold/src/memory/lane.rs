@@ -332,14 +332,8 @@ impl Writer for LaneGuard<'_> {
     fn retire(&self, offset: u64) {
         match slab::retire(self.space(), offset, self.me()) {
             Retired::Room(extent) => self.remember(extent),
-            Retired::PerhapsEmpty(extent) => {
-                if slab::free_if_unused(self.space(), extent, self.me(), self.lane()) {
-                    self.trim_if_due();
-                } else {
-                    self.remember(extent);
-                }
-            }
-            Retired::Run => self.trim_if_due(),
+            Retired::PerhapsEmpty(extent) => self.note_emptied(extent),
+            Retired::Run(first) => self.note_freed(first),
             Retired::Nothing => {}
         }
     }

@@ -3,6 +3,9 @@
 //! The first extent is CLAIMED and its length written before any other is taken; the others become
 //! BODY naming the first. So whoever finds the first, finishes or frees exactly the bodies that are
 //! its own, however often it is interrupted.
+//!
+//! A run is looked for by the groups' words, a bit for each extent, from where the lane has found
+//! nothing below ([`Below`]).
 
 use crate::error::Result;
 use crate::memory::classes::EXTENT;
@@ -11,7 +14,52 @@ use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
+
+/// Extents.
+const FAR: u64 = 1024;
+
+/// Where a lane has found no runs lately; private memory, and a hint.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Below {
+    /// Per power of two: no run of `count` extents or more begins below `extent`. A count of 0:
+    /// nothing is known.
+    none: [Nothing; 8],
+    /// The last time that there was none in the whole hold, and how often an extent had been freed
+    /// by then.
+    nowhere: Nothing,
+}
+
+/// No run of so many extents: below an extent, or after so many frees.
+#[derive(Clone, Copy, Default)]
+struct Nothing {
+    count: u64,
+    from: u64,
+}
+
+impl Below {
+    /// From where on a run may begin.
+    fn start(&self, count: u64) -> u64 {
+        let known = self.none.iter().filter(|none| (1..=count).contains(&none.count));
+        known.map(|none| none.from).max().unwrap_or(0)
+    }
+
+    fn note(&mut self, count: u64, from: u64) {
+        let none = &mut self.none[(count.ilog2() as usize).min(self.none.len() - 1)];
+        // Of two lengths the shorter one says more, unless it is known much further for the other.
+        if none.count == 0 || count <= none.count || from >= none.from + FAR {
+            *none = Nothing { count, from };
+        }
+    }
+
+    /// The lane has freed a run.
+    pub(crate) fn freed(&mut self, first: u64) {
+        for none in &mut self.none {
+            none.from = none.from.min(first / 64 * 64);
+        }
+    }
+}
 
 /// Claims `count` contiguous extents; the first is CLAIMED by the participant. Memory is behind them;
 /// what it holds is undefined.
@@ -19,15 +67,40 @@ use std::sync::atomic::Ordering;
 /// # Errors
 /// `Full` if there is no such run and the hold cannot grow.
 pub(crate) fn claim(space: &Space, peers: &impl Peers, lane: u32, count: u64) -> Result<u64> {
+    claim_above(space, peers, lane, count, &mut Below::default())
+}
+
+/// The same, beginning where the lane has not looked in vain already.
+///
+/// # Errors
+/// As [`claim`].
+pub(crate) fn claim_above(
+    space: &Space,
+    peers: &impl Peers,
+    lane: u32,
+    count: u64,
+    below: &mut Below,
+) -> Result<u64> {
     loop {
-        let seen = committed(space);
-        let mut from = 0;
-        while let Some(first) = find(space, from, seen, count) {
-            if take(space, peers.me(), lane, first, count) {
-                return populate(space, first, count);
-            }
-            from = first + 1;
+        let (seen, frees) = (committed(space), u64::from(extents::frees(space)));
+        let search = |from| look(space, peers.me(), lane, from..seen, count);
+        let start = below.start(count);
+        let mut found = search(start);
+        // What others have freed below is found before the hold grows; but not again and again if
+        // nobody frees anything.
+        let nowhere = below.nowhere;
+        if found.is_none()
+            && start > 0
+            && !(nowhere.from == frees && (1..=count).contains(&nowhere.count))
+        {
+            found = search(0);
         }
+        if let Some(first) = found {
+            below.note(count, first / 64 * 64);
+            return populate(space, first, count);
+        }
+        below.nowhere = Nothing { count, from: frees };
+        below.note(count, (seen + 1).saturating_sub(count) / 64 * 64);
         let free_tail = (0..seen).rev().take_while(|&e| claimable(space, e)).count() as u64;
         let wanted = seen + count.saturating_sub(free_tail).max(1);
         extents::grow(space, peers, seen, fitting(wanted, count))?;
@@ -51,15 +124,52 @@ fn claimable(space: &Space, extent: u64) -> bool {
     matches!(header(space, extent).state().kind(), Kind::Empty | Kind::Free)
 }
 
-fn find(space: &Space, from: u64, end: u64, count: u64) -> Option<u64> {
-    let mut length = 0;
-    for extent in from..end {
-        length = if claimable(space, extent) { length + 1 } else { 0 };
-        if length == count {
-            return Some(extent + 1 - count);
+/// Finds a run and takes it.
+fn look(space: &Space, me: Owner, lane: u32, range: Range<u64>, count: u64) -> Option<u64> {
+    let mut from = range.start;
+    loop {
+        let first = find(|group| extents::group_bits(space, group), from..range.end, count)?;
+        if take(space, me, lane, first, count) {
+            return Some(first);
         }
+        from = first + 1;
+    }
+}
+
+/// The first of `count` extents in the range that follow each other and whose bits are set.
+fn find(bits: impl Fn(u64) -> u64, range: Range<u64>, count: u64) -> Option<u64> {
+    // Extents with their bits set, up to the current group.
+    let mut before = 0;
+    for group in range.start / 64..range.end.div_ceil(64) {
+        let mut word = bits(group);
+        if group == range.start / 64 {
+            word &= u64::MAX << (range.start % 64);
+        }
+        let found = match before + u64::from(word.trailing_ones()) >= count {
+            true => Some(group * 64 - before),
+            false => ones(word, count).map(|bit| group * 64 + bit),
+        };
+        if found.is_some() {
+            return found.filter(|first| first + count <= range.end);
+        }
+        before = if word == u64::MAX { before + 64 } else { word.leading_ones().into() };
     }
     None
+}
+
+/// The first of `count` neighbouring ones in a word.
+fn ones(mut word: u64, count: u64) -> Option<u64> {
+    if count > 64 {
+        return None;
+    }
+    // Bit `i` says that `length` bits from `i` on are set.
+    let mut length = 1;
+    while length < count && word != 0 {
+        let more = length.min(count - length);
+        word &= word >> more;
+        length += more;
+    }
+    (word != 0).then(|| word.trailing_zeros().into())
 }
 
 fn take(space: &Space, me: Owner, lane: u32, first: u64, count: u64) -> bool {
@@ -117,4 +227,57 @@ pub(crate) fn length(space: &Space, first: u64) -> u64 {
 /// Extents that a record of `len` bytes needs.
 pub(crate) fn extents_for(len: u64) -> u64 {
     len.div_ceil(EXTENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a look at each extent would find it.
+    fn slowly(words: &[u64], range: Range<u64>, count: u64) -> Option<u64> {
+        let is_set = |extent: u64| words[(extent / 64) as usize] >> (extent % 64) & 1 == 1;
+        (range.start..=range.end.checked_sub(count)?).find(|&e| (e..e + count).all(is_set))
+    }
+
+    #[test]
+    fn the_first_run_is_found_wherever_it_lies() {
+        let mut state = 7u64;
+        let mut roll = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            state >> 33
+        };
+        for _ in 0..3000 {
+            let words: Vec<u64> = (0..5)
+                .map(|_| match roll() % 4 {
+                    0 => 0,
+                    1 => u64::MAX,
+                    2 => u64::MAX << (roll() % 64),
+                    _ => roll() << 31 | roll() | roll() << 62,
+                })
+                .collect();
+            let range = roll() % 70..320 - roll() % 70;
+            for count in [1, 2, 3, 7, 31, 63, 64, 65, 100, 200] {
+                let found = find(|group| words[group as usize], range.clone(), count);
+                assert_eq!(
+                    found,
+                    slowly(&words, range.clone(), count),
+                    "{words:x?} {range:?} {count}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_lane_begins_where_it_found_nothing_below() {
+        let mut below = Below::default();
+        assert_eq!(below.start(3), 0);
+        below.note(3, 640);
+        assert_eq!((below.start(2), below.start(3), below.start(9)), (0, 640, 640));
+        below.note(9, 6400);
+        assert_eq!((below.start(3), below.start(9)), (640, 6400));
+        below.note(2, 64);
+        assert_eq!((below.start(2), below.start(3), below.start(9)), (64, 64, 6400));
+        below.freed(100);
+        assert_eq!((below.start(2), below.start(9)), (64, 64));
+    }
 }

@@ -99,8 +99,8 @@ pub(crate) enum Retired {
     Room(u64),
     /// The record's bitmap word is empty: its extent may be all free.
     PerhapsEmpty(u64),
-    /// A run was freed.
-    Run,
+    /// A run was freed that began with this extent.
+    Run(u64),
     /// The offset is no record: damage, nothing was done.
     Nothing,
 }
@@ -133,7 +133,7 @@ pub(crate) fn retire(space: &Space, offset: u64, me: Owner) -> Retired {
             mark.store(retired(me), Ordering::Release);
             step!("retire.marked");
             runs::free_claimed(space, extent);
-            Retired::Run
+            Retired::Run(extent)
         }
         _ => Retired::Nothing,
     }

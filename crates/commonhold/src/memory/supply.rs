@@ -45,7 +45,15 @@ pub(super) struct Supply {
     look_from: u64,
     claims: u32,
     ahead: Ahead,
+    /// Where it has found no runs lately.
+    runs: runs::Below,
+    /// What is left to do when the operation has let its locks go: an extent that may have become
+    /// empty, or [`TRIM`], or 0.
+    untidy: u64,
 }
+
+/// Nothing but to look whether memory is to be given back.
+const TRIM: u64 = u64::MAX;
 
 /// An extent that the lane has claimed before it needs one, and gets memory behind page by page: so no single
 /// operation waits for 64 KiB of it.
@@ -68,6 +76,8 @@ impl Supply {
             look_from: 0,
             claims: 0,
             ahead: Ahead::default(),
+            runs: runs::Below::default(),
+            untidy: 0,
         }
     }
 
@@ -76,6 +86,10 @@ impl Supply {
         let ahead = std::mem::take(&mut self.ahead);
         if ahead.extent != 0 {
             extents::let_go(space, ahead.extent);
+        }
+        let emptied = std::mem::take(&mut self.untidy);
+        if !matches!(emptied, 0 | TRIM) {
+            slab::free_if_unused(space, emptied, owner, lane);
         }
         for class in 0..CLASSES as u8 {
             let extent = std::mem::take(&mut self.current[class as usize]).extent;
@@ -125,7 +139,11 @@ impl LaneGuard<'_> {
 
     fn allocate_run(&self, len: u64) -> Result<u64> {
         let count = runs::extents_for(len);
-        let first = runs::claim(self.space(), self, self.lane(), count)?;
+        // A copy: the search may recover somebody, and come back to this lane.
+        let mut below = self.supply().runs;
+        let first = runs::claim_above(self.space(), self, self.lane(), count, &mut below);
+        self.supply().runs = below;
+        let first = first?;
         let offset = first * EXTENT;
         self.space().word(offset).store(slab::writing(self.me()), Ordering::Release);
         std::sync::atomic::fence(Ordering::Release);
@@ -143,10 +161,53 @@ impl LaneGuard<'_> {
         }
     }
 
-    /// Gives memory back to the system, if much has been freed.
-    #[inline]
+    /// Gives all memory back to the system that has been free for a while, if much has been freed.
+    /// No lock is held.
     pub(crate) fn trim_if_due(&self) {
         trim::trim_if_due(self.space(), self.me(), self.lane());
+    }
+
+    /// Does at the end of an operation, without any lock, what it left: frees an extent that it
+    /// emptied, gives some memory back.
+    #[inline]
+    pub(crate) fn tidy(&self) {
+        if self.supply().untidy != 0 {
+            self.tidy_now();
+        }
+    }
+
+    #[cold]
+    fn tidy_now(&self) {
+        let extent = std::mem::take(&mut self.supply().untidy);
+        if extent == TRIM || self.free_or_remember(extent) {
+            trim::trim_some(self.space(), self.me(), self.lane());
+        }
+    }
+
+    /// True if the extent was freed.
+    fn free_or_remember(&self, extent: u64) -> bool {
+        let freed = slab::free_if_unused(self.space(), extent, self.me(), self.lane());
+        if !freed {
+            self.remember(extent);
+        }
+        freed
+    }
+
+    /// A run was freed.
+    pub(super) fn note_freed(&self, first: u64) {
+        let supply = self.supply();
+        supply.runs.freed(first);
+        if supply.untidy == 0 {
+            supply.untidy = TRIM;
+        }
+    }
+
+    /// An extent may have become empty: it is freed at the end of the operation.
+    pub(super) fn note_emptied(&self, extent: u64) {
+        let before = std::mem::replace(&mut self.supply().untidy, extent);
+        if !matches!(before, 0 | TRIM) && before != extent {
+            self.free_or_remember(before);
+        }
     }
 
     #[inline]
@@ -169,6 +230,11 @@ impl LaneGuard<'_> {
 
     /// An extent of the class with room, now owned by this lane.
     fn find_extent(&self, class: u8) -> Result<u64> {
+        if !matches!(self.supply().untidy, 0 | TRIM) {
+            // It may be what is wanted.
+            let emptied = std::mem::replace(&mut self.supply().untidy, TRIM);
+            self.free_or_remember(emptied);
+        }
         if let Some(extent) = self.adopt_remembered(class) {
             return Ok(extent);
         }

@@ -4,18 +4,22 @@
 //! Segments stay for ever and lie between records, so that is not enough after many deletions: of a
 //! block that is only partly free, the free extents are punched once they are a quarter of it.
 //!
-//! Whoever frees an extent, opens or closes the hold looks whether that is due: once 4 MiB have been freed, by whomever,
-//! and at most four times a second.
+//! Once 4 MiB have been freed, by whomever, a *round* begins, at most four times a second: a cursor
+//! in the hold goes over all blocks. Whoever frees an extent moves it by a few at the end of the
+//! operation, with nothing locked ([`trim_some`]). So each extent that is freed pays for a bounded
+//! piece of a round, and no operation for a whole one. Opening and closing the hold finish what is
+//! due at once.
 //!
-//! A reader that was stopped between checking an extent's state and touching the record may still read
-//! a page after it was punched; on a memory hold that brings one page back (the documented residue). The
-//! grace period makes it rare.
+//! A reader that was stopped between checking an extent's state and touching the record may still
+//! touch a page after it was punched; on a memory hold that brings one page back, the *residue*. A
+//! round asks the system where EMPTY extents have memory after all, and punches them again.
 
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, BLOCK, Kind, committed, header};
 use crate::os::clock;
 use crate::sync::owner::Owner;
 use crate::sync::space::Space;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 /// How long an extent must have been free, in milliseconds.
@@ -24,95 +28,204 @@ const GRACE_MS: u64 = 250;
 const WORTHWHILE: usize = 8;
 /// So many extents are freed before it is due.
 const DUE: u64 = 64;
+/// Blocks that one operation looks at.
+const STEP: u64 = 4;
+/// The first blocks stay: small holds grow and shrink inside them.
+const FIRST: u64 = 2;
 
-/// Gives back what has been free for a while, if much has been freed.
-#[inline]
-pub(crate) fn trim_if_due(space: &Space, me: Owner, lane: u32) {
-    if extents::growth(space).freed.load(Ordering::Relaxed) >= DUE {
-        trim_once(space, me, lane);
+/// Who gives memory back.
+#[derive(Clone, Copy)]
+struct Trimmer<'a> {
+    space: &'a Space,
+    me: Owner,
+    lane: u32,
+    /// Monotonic milliseconds at the beginning.
+    now: u64,
+}
+
+/// Begins a round if one is due, or goes on with the one under way, by a few blocks. No lock is
+/// held.
+pub(crate) fn trim_some(space: &Space, me: Owner, lane: u32) {
+    let cursor = &extents::growth(space).trim_cursor;
+    let from = cursor.load(Ordering::Relaxed);
+    if from == 0 {
+        begin_round(space);
+        return;
+    }
+    let blocks = blocks(space);
+    let next = if from + STEP < blocks { from + STEP } else { 0 };
+    // Of several who come at the same time one does it.
+    if cursor.compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        let trimmer = Trimmer { space, me, lane, now: now_ms() };
+        // What is seldom is looked for in one block of each piece, another one each time.
+        trimmer.go_over(from.max(FIRST)..blocks.min(from + STEP), |block| {
+            block % STEP == trimmer.now / GRACE_MS % STEP
+        });
     }
 }
 
-#[cold]
-fn trim_once(space: &Space, me: Owner, lane: u32) {
+/// Gives back all that has been free for a while, if much has been freed. No lock is held.
+pub(crate) fn trim_if_due(space: &Space, me: Owner, lane: u32) {
+    if extents::growth(space).trim_cursor.load(Ordering::Relaxed) != 0 || begin_round(space) {
+        extents::growth(space).trim_cursor.store(0, Ordering::Relaxed);
+        trim(space, me, lane);
+    }
+}
+
+/// True if a round was due: it has begun.
+fn begin_round(space: &Space) -> bool {
     let growth = extents::growth(space);
+    if growth.freed.load(Ordering::Relaxed) < DUE || keeps_memory(space) {
+        return false;
+    }
     let (now, last) = (now_ms(), growth.trimmed_ms.load(Ordering::Relaxed));
     // A time from before a reboot may lie in the future. Of several who come at the same time one does it.
     let long_ago = last > now || now - last >= GRACE_MS;
     let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
-    if long_ago && growth.trimmed_ms.compare_exchange(last, now, success, failure).is_ok() {
+    let begins =
+        long_ago && growth.trimmed_ms.compare_exchange(last, now, success, failure).is_ok();
+    if begins {
         growth.freed.store(0, Ordering::Relaxed);
-        trim(space, me, lane);
-        growth.freed.fetch_add(young(space, now), Ordering::Relaxed);
+        growth.trim_cursor.store(FIRST, Ordering::Relaxed);
     }
+    begins
+}
+
+/// Gives back what has been free for [`GRACE_MS`], wherever it is. Returns how many bytes. No lock
+/// is held.
+pub(crate) fn trim(space: &Space, me: Owner, lane: u32) -> u64 {
+    if keeps_memory(space) {
+        return 0;
+    }
+    let trimmer = Trimmer { space, me, lane, now: now_ms() };
+    trimmer.go_over(FIRST..blocks(space), |_| true)
+}
+
+/// Whole blocks that exist.
+fn blocks(space: &Space) -> u64 {
+    committed(space) / BLOCK
+}
+
+/// A cache would only get back at once what it gives away.
+fn keeps_memory(space: &Space) -> bool {
+    extents::growth(space).keep_memory.load(Ordering::Relaxed) != 0
 }
 
 fn now_ms() -> u64 {
     clock::monotonic_ns() / 1_000_000
 }
 
-/// Free extents that it is too early for.
-fn young(space: &Space, now: u64) -> u64 {
-    let is_young = |e: &u64| {
-        header(space, *e).state().kind() == Kind::Free && !is_idle(space, *e, now, GRACE_MS)
-    };
-    (2 * BLOCK..committed(space)).filter(is_young).count() as u64
+/// What the extents of a block are.
+#[derive(Default)]
+struct Census {
+    /// Free for a while, with memory behind them.
+    free: usize,
+    /// Free for a while, without memory, as far as is known.
+    empty: usize,
+    /// Free, but it is too early.
+    young: u64,
 }
 
-/// Punches what has been free for [`GRACE_MS`]. Returns the bytes given back.
-pub(crate) fn trim(space: &Space, me: Owner, lane: u32) -> u64 {
-    if extents::growth(space).keep_memory.load(Ordering::Relaxed) != 0 {
-        return 0;
-    }
-    let (now, age_ms) = (now_ms(), GRACE_MS);
-    let mut given = 0;
-    // The first blocks stay: small holds grow and shrink inside them.
-    let mut block = 2 * BLOCK;
-    while block + BLOCK <= committed(space) {
-        if is_worthwhile(space, block, now, age_ms) {
-            let idle = |e: &u64| is_idle(space, *e, now, age_ms);
-            let taken: Vec<u64> = (block..block + BLOCK)
-                .filter(|e| idle(e) && extents::take(space, *e, me, lane))
-                .collect();
-            given += taken.chunk_by(|a, b| a + 1 == *b).map(|run| punch(space, run)).sum::<u64>();
+impl Trimmer<'_> {
+    /// Punches what it is time for in these blocks; those that `residue` says are also asked for
+    /// memory behind EMPTY extents.
+    fn go_over(&self, blocks: Range<u64>, residue: impl Fn(u64) -> bool) -> u64 {
+        let mut given = 0;
+        for block in blocks {
+            let extents = block * BLOCK..(block + 1) * BLOCK;
+            let census = self.count(extents.clone());
+            // They are looked for again in the next round.
+            if census.young > 0 {
+                extents::growth(self.space).freed.fetch_add(census.young, Ordering::Relaxed);
+            }
+            let whole = census.free + census.empty == BLOCK as usize;
+            if census.free >= WORTHWHILE || (whole && census.free > 0) {
+                given += self.punch_all(extents.clone(), |e| self.is_idle(e));
+            }
+            if census.empty > 0 && residue(block) {
+                given += self.punch_residue(extents);
+            }
         }
-        block += BLOCK;
+        given
     }
-    given
-}
 
-/// True if enough of the block is free with memory behind it.
-fn is_worthwhile(space: &Space, block: u64, now: u64, age_ms: u64) -> bool {
-    let (mut idle, mut with_memory) = (0, 0);
-    for extent in (block..block + BLOCK).filter(|&e| is_idle(space, e, now, age_ms)) {
-        idle += 1;
-        with_memory += usize::from(header(space, extent).state().kind() == Kind::Free);
-    }
-    with_memory >= WORTHWHILE || (idle == BLOCK && with_memory > 0)
-}
-
-/// True if the extent has been free for `age_ms`.
-fn is_idle(space: &Space, extent: u64, now: u64, age_ms: u64) -> bool {
-    let header = header(space, extent);
-    match header.state().kind() {
-        Kind::Empty => true,
-        Kind::Free => {
-            // A stamp from before a reboot may lie in the future.
-            let freed_at = header.freed_at.load(Ordering::Relaxed);
-            freed_at <= now.saturating_sub(age_ms) || freed_at > now
+    fn count(&self, extents: Range<u64>) -> Census {
+        let mut census = Census::default();
+        for extent in extents {
+            match header(self.space, extent).state().kind() {
+                Kind::Empty => census.empty += 1,
+                Kind::Free if self.is_idle(extent) => census.free += 1,
+                Kind::Free => census.young += 1,
+                _ => {}
+            }
         }
-        _ => false,
+        census
     }
-}
 
-/// Punches neighbouring extents that the caller has claimed, and lets them go.
-fn punch(space: &Space, run: &[u64]) -> u64 {
-    // While CLAIMED, the class field says what an extent was before.
-    let had_memory = |e: &&u64| header(space, **e).state().class() == Kind::Free as u8;
-    let given = run.iter().filter(had_memory).count() as u64 * EXTENT;
-    let punched = space.file().punch(run[0] * EXTENT, run.len() as u64 * EXTENT).is_ok();
-    for &extent in run {
-        if punched { extents::empty(space, extent) } else { extents::free(space, extent) }
+    /// True if the extent has been free for the grace period.
+    fn is_idle(&self, extent: u64) -> bool {
+        let header = header(self.space, extent);
+        match header.state().kind() {
+            Kind::Empty => true,
+            Kind::Free => {
+                // A stamp from before a reboot may lie in the future.
+                let freed_at = header.freed_at.load(Ordering::Relaxed);
+                freed_at <= self.now.saturating_sub(GRACE_MS) || freed_at > self.now
+            }
+            _ => false,
+        }
     }
-    if punched { given } else { 0 }
+
+    /// Punches again what is EMPTY and has memory: somebody who was stopped has touched it.
+    fn punch_residue(&self, extents: Range<u64>) -> u64 {
+        let (mut at, end) = (extents.start * EXTENT, extents.end * EXTENT);
+        let mut given = 0;
+        while at < end
+            && let Ok(Some(data)) = self.space.file().next_data(at)
+            && data < end
+        {
+            let extent = data / EXTENT;
+            if header(self.space, extent).state().is(Kind::Empty) {
+                self.punch_all(extent..extent + 1, |_| true);
+                given += EXTENT;
+            }
+            at = (extent + 1) * EXTENT;
+        }
+        given
+    }
+
+    /// Claims the extents that are `wanted` and can be had, and punches those that are neighbours
+    /// in one.
+    fn punch_all(&self, extents: Range<u64>, wanted: impl Fn(u64) -> bool) -> u64 {
+        let mut given = 0;
+        let mut run: Range<u64> = 0..0;
+        for extent in extents {
+            if wanted(extent) && extents::take(self.space, extent, self.me, self.lane) {
+                run = if run.is_empty() { extent..extent + 1 } else { run.start..extent + 1 };
+            } else {
+                given += self.punch(std::mem::replace(&mut run, 0..0));
+            }
+        }
+        given + self.punch(run)
+    }
+
+    /// Punches neighbouring extents that the caller has claimed, and lets them go.
+    fn punch(&self, run: Range<u64>) -> u64 {
+        if run.is_empty() {
+            return 0;
+        }
+        // While CLAIMED, the class field says what an extent was before.
+        let had_memory = |e: &u64| header(self.space, *e).state().class() == Kind::Free as u8;
+        let given = run.clone().filter(had_memory).count() as u64 * EXTENT;
+        let bytes = (run.end - run.start) * EXTENT;
+        let punched = self.space.file().punch(run.start * EXTENT, bytes).is_ok();
+        for extent in run.clone() {
+            match punched {
+                true => extents::empty(self.space, extent),
+                false => extents::let_go(self.space, extent),
+            }
+        }
+        extents::look_from(self.space, run.start);
+        if punched { given } else { 0 }
+    }
 }
