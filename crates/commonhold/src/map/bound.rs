@@ -3,6 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::hash::Hasher;
 use crate::map::inline::Inline;
+use crate::map::lookups::Lookups;
 use crate::map::options::MapMode;
 use crate::map::record::Shape;
 use crate::map::root::{self, Root, Status};
@@ -11,7 +12,7 @@ use crate::memory::roots;
 use crate::stream::follow::Followed;
 use crate::stream::words::Stream;
 use crate::sync::space::Space;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 
 /// The private view of one map.
 pub(crate) struct Bound {
@@ -31,8 +32,7 @@ pub(crate) struct Bound {
     pub(crate) buckets: u32,
     pub(crate) name: String,
     /// Cache mode: lookups of this handle not yet added to the map's counters.
-    pub(crate) hits: AtomicU64,
-    pub(crate) misses: AtomicU64,
+    pub(crate) lookups: Lookups,
 }
 
 impl Bound {
@@ -65,8 +65,7 @@ impl Bound {
             buckets: inline.as_ref().map_or(slots, Inline::buckets),
             inline,
             name: root.name(),
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
+            lookups: Lookups::default(),
         })
     }
 

@@ -233,8 +233,8 @@ fn evict_from(
 /// Adds this handle's lookups to the map's counters.
 pub(crate) fn flush_counters(space: &Space, bound: &Bound) {
     let root = bound.root(space);
-    for (own, shared) in [(&bound.hits, &root.hits), (&bound.misses, &root.misses)] {
-        let count = own.swap(0, Ordering::Relaxed);
+    let (hits, misses) = bound.lookups.take();
+    for (count, shared) in [(hits, &root.hits), (misses, &root.misses)] {
         if count != 0 {
             shared.fetch_add(count, Ordering::Relaxed);
         }

@@ -19,7 +19,6 @@ use crate::sync::space::Space;
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// A map in a hold: bytes to bytes, shared by every process that has the hold open.
 ///
@@ -255,8 +254,7 @@ impl Map {
             fresh.then_some(result)
         })?;
         let found = found.flatten();
-        let counter = if found.is_some() { &bound.hits } else { &bound.misses };
-        counter.fetch_add(1, Ordering::Relaxed);
+        bound.lookups.count(found.is_some());
         Ok(found)
     }
 

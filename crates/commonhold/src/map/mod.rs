@@ -33,6 +33,7 @@ pub(crate) mod lease;
 pub(crate) mod lifecycle;
 pub(crate) mod list;
 pub(crate) mod locked;
+pub(crate) mod lookups;
 pub(crate) mod many;
 pub(crate) mod options;
 pub(crate) mod read;

@@ -368,7 +368,7 @@ impl Map {
                     });
             }
         }
-        let depth = directory::depth(root);
+        let (depth, (hits, misses)) = (directory::depth(root), bound.lookups.pending());
         let stream = bound.stream(space).stat();
         bound.ensure_current(space)?;
         let slots = (segments * u64::from(bound.positions())).max(1);
@@ -382,8 +382,8 @@ impl Map {
             record_bytes: sizes.iter().map(|(_, bytes)| bytes).sum(),
             sizes: size_stats(&sizes),
             load: len as f64 / slots as f64,
-            hits: root.hits.load(Ordering::Relaxed) + bound.hits.load(Ordering::Relaxed),
-            misses: root.misses.load(Ordering::Relaxed) + bound.misses.load(Ordering::Relaxed),
+            hits: root.hits.load(Ordering::Relaxed) + hits,
+            misses: root.misses.load(Ordering::Relaxed) + misses,
             expired: root.expired.load(Ordering::Relaxed),
             evicted: root.evicted.load(Ordering::Relaxed),
             stream,
