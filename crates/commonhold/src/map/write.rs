@@ -7,6 +7,7 @@ use crate::map::change::{Act, Change, Outcome, Rule, add};
 use crate::map::compact::{self, Wanted};
 use crate::map::hash::Hash;
 use crate::map::locked::{self, Found};
+use crate::map::read;
 use crate::map::record::{Record, slot_word};
 use crate::map::segment::Segment;
 use crate::map::split;
@@ -14,7 +15,13 @@ use crate::memory::arena::{Arena, Writer};
 use crate::memory::lane::LaneGuard;
 use crate::steps::step;
 use crate::stream::frame::ChangeKind;
+use crate::sync::space::Space;
 use std::sync::atomic::Ordering;
+
+/// From so many bytes on a value that is taken is copied before the segment is locked.
+const COPIED_FIRST: u32 = 1024;
+/// So often, while others change it meanwhile; then under the lock.
+const COPIES: u32 = 8;
 
 /// A record that is written but not published.
 struct Draft<'a> {
@@ -119,6 +126,7 @@ fn publish(
     draft: Option<&Draft<'_>>,
     old: Option<&mut Vec<u8>>,
 ) -> Result<Outcome> {
+    let mut taken = old.map(Taken::new);
     loop {
         let segment = locked::lock(lane, bound, hash.directory())?;
         let found = match locked::find(bound, segment, hash, change.key) {
@@ -133,6 +141,13 @@ fn publish(
         if !right || (draft.is_none() && fresh.is_none()) {
             locked::unlock(lane, segment);
             return Ok(Outcome::default());
+        }
+        if let (Some(taken), Some(fresh)) = (&mut taken, fresh)
+            && !taken.has(&fresh.record)
+        {
+            locked::unlock(lane, segment);
+            taken.copy(lane.space(), bound, (hash, change.key))?;
+            continue;
         }
         let place = found.as_ref().map(|f| f.position);
         let free = || locked::free_position(segment, hash.buckets(bound.buckets));
@@ -149,10 +164,6 @@ fn publish(
             };
             Ok((number, locked::begin_frame(lane, bound, segment, kind, record)?))
         });
-        if let (Ok(_), Some(old), Some(fresh)) = (&turn, old, fresh) {
-            old.clear();
-            fresh.record.append_value(old);
-        }
         let result = turn.map(|(number, turn)| {
             cache::count_expired(bound, segment.space, found.is_some() && fresh.is_none());
             let new = draft.map(|d| (d.word, &d.record));
@@ -164,6 +175,47 @@ fn publish(
         });
         locked::unlock(lane, segment);
         return result;
+    }
+}
+
+/// Where a value goes that is replaced or removed.
+struct Taken<'a> {
+    value: &'a mut Vec<u8>,
+    /// The sequence of the record whose value is there already.
+    copied: Option<u64>,
+    tries: u32,
+}
+
+impl<'a> Taken<'a> {
+    fn new(value: &'a mut Vec<u8>) -> Taken<'a> {
+        Taken { value, copied: None, tries: 0 }
+    }
+
+    /// True if the record's value is there, copied under the lock if it is small. A large one is to be
+    /// copied without.
+    #[cold]
+    fn has(&mut self, record: &Record<'_>) -> bool {
+        if self.copied == Some(record.sequence) {
+            return true;
+        }
+        if record.value_len >= COPIED_FIRST && self.tries < COPIES {
+            return false;
+        }
+        self.value.clear();
+        record.append_value(self.value);
+        true
+    }
+
+    /// Copies what a key has, with nothing locked, so that nobody waits for it.
+    #[cold]
+    fn copy(&mut self, space: &Space, bound: &Bound, key: (Hash, &[u8])) -> Result<()> {
+        self.tries += 1;
+        self.copied = read::find(space, bound, key, None, |hit| {
+            self.value.clear();
+            hit.record.append_value(self.value);
+            hit.record.sequence
+        })?;
+        Ok(())
     }
 }
 
