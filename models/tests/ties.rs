@@ -45,6 +45,23 @@ channel At
   Take channel.publishing
   Publish channel.published
   Leave channel.line-left
+charge At
+  Look reads
+  Announce cache.announced
+  Arm write.armed
+  Commit write.committed
+  Load reads
+  Named reads
+  Again reads
+  Mark cache.charging
+  Swap cache.charged
+  Disarm write.disarmed
+  Byte recover.named recover.locked
+  Ask recover.begun
+  AskTotal reads
+  AskAnnouncement reads
+  Settled recover.settled
+  Done ends
 lock At
   Next ends
   Lock calls
@@ -54,8 +71,11 @@ lock At
   Claim calls
   Exit slot.released
 lock RecoverAt
-  Byte recover.locked
-  Check recover.begun
+  Look reads
+  Ask kernel
+  Name recover.named
+  Check recover.locked
+  Withdraw before recover.named
   Listed reads
   Owner reads
   Enter recover.segment
@@ -64,9 +84,11 @@ lock RecoverAt
   Wake kernel
   Unlist recover.lanes
   End before slot.claimed
-  Release kernel
+  Clear before slot.claimed
 lock ClaimAt
+  Say before slot.locked
   Byte slot.locked
+  Look reads
   Recover calls
   Tag slot.claimed
 lock LockAt
@@ -91,6 +113,7 @@ order At
   Take calls
   Recover calls
   Sweep calls
+  Undo before write.unlocked
 order RecoverAt
   Byte recover.locked
   Release recover.locks-released
