@@ -27,7 +27,8 @@ impl Kept {
         let ground = Ground::memory();
         let hold = Hold::create(ground.path("it.hold")).unwrap();
         let map = hold.map("it", options).unwrap();
-        let file = ground.path("it.journal");
+        std::fs::create_dir(ground.path("place")).unwrap();
+        let file = ground.path("place/it.journal");
         Kept { ground, hold, map, file }
     }
 
@@ -35,6 +36,17 @@ impl Kept {
         let mut options = JournalOptions { stream_bytes: 1 << 20, ..JournalOptions::default() };
         change(&mut options);
         Journal::start(&self.hold, "it", &self.file, options).unwrap()
+    }
+
+    /// Its directory is moved away, and a file takes its place: nothing can be made there.
+    fn move_away(&self) {
+        std::fs::rename(self.ground.path("place"), self.ground.path("moved")).unwrap();
+        std::fs::write(self.ground.path("place"), b"").unwrap();
+    }
+
+    fn move_back(&self) {
+        std::fs::remove_file(self.ground.path("place")).unwrap();
+        std::fs::rename(self.ground.path("moved"), self.ground.path("place")).unwrap();
     }
 
     /// What is rebuilt from a file.
@@ -233,7 +245,7 @@ fn it_is_written_anew_while_it_runs() {
     drop(journal);
     assert!(std::fs::metadata(&kept.file).unwrap().len() < 512 << 10);
     assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
-    assert!(!kept.ground.path("it.journal.next").exists());
+    assert_eq!(std::fs::read_dir(kept.ground.path("place")).unwrap().count(), 1);
 }
 
 /// However often it is ended before it has twice its bytes.
@@ -280,12 +292,11 @@ fn what_keeps_it_from_being_written_anew_behind_a_gap_is_told() {
     let kept = Kept::new(MapOptions::general());
     let journal = kept.start(|_| ());
     kept.map.sync(LONG).unwrap();
-    let in_the_way = kept.ground.path("it.journal.next");
-    std::fs::create_dir(&in_the_way).unwrap();
+    kept.move_away();
     kept.map.set("large", vec![7; 2 << 20]).unwrap();
-    refused(kept.map.sync(LONG), ErrorKind::Io, "it.journal.next: cannot write");
+    refused(kept.map.sync(LONG), ErrorKind::Io, "it.journal: cannot write");
     until("the status to say so", || journal.status().error.is_some());
-    std::fs::remove_dir(in_the_way).unwrap();
+    kept.move_back();
     until("all to become durable", || kept.map.sync(LONG).is_ok());
     until("the status to say so", || journal.status().error.is_none());
     drop(journal);
@@ -314,11 +325,12 @@ fn what_could_not_be_written_in_the_end_is_told() {
     journal.finish().unwrap();
     assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
     let journal = kept.start(|_| ());
-    std::fs::create_dir(kept.ground.path("it.journal.next")).unwrap();
+    kept.map.sync(LONG).unwrap();
+    kept.move_away();
     kept.map.set("large", vec![7; 2 << 20]).unwrap();
-    refused(journal.finish(), ErrorKind::Io, "it.journal.next: cannot write");
+    refused(journal.finish(), ErrorKind::Io, "it.journal: cannot write");
+    kept.move_back();
     assert_eq!(kept.rebuilt(&kept.file).unwrap().1.len(), 1);
-    std::fs::remove_dir(kept.ground.path("it.journal.next")).unwrap();
     let journal = kept.start(|_| ());
     kept.hold.drop_map("it").unwrap();
     until("it to end", || journal.is_over());

@@ -83,6 +83,8 @@ pub use memory::roots::StructureKind;
 #[doc(hidden)]
 pub use os::barrier;
 #[doc(hidden)]
+pub use os::draft::{Draft, Placed};
+#[doc(hidden)]
 pub use os::lines::SharedLines;
 pub use queue::batch::Batch;
 pub use queue::bell::Bell;

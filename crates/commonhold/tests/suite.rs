@@ -11,6 +11,7 @@ mod channel_crash;
 mod channel_faults;
 mod charges;
 mod crash;
+mod drafts;
 mod durability;
 mod encounters;
 mod expiry_clock;

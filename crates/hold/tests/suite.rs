@@ -7,6 +7,7 @@ mod channels;
 mod command;
 mod files;
 mod holds;
+mod killed;
 mod latency;
 mod logs;
 mod messages;

@@ -5,11 +5,11 @@
 
 use crate::replicate::inbox::Inbox;
 use crate::replicate::wire::{Note, Welcome};
-use commonhold::{ChangeKind, Error, ErrorKind, RawFrame, Result, StreamPosition};
+use commonhold::{ChangeKind, Draft, Error, ErrorKind, RawFrame, Result, StreamPosition};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// The first bytes.
@@ -34,10 +34,18 @@ fn damaged(path: &Path, what: &str) -> Error {
     Error::new(ErrorKind::Damaged, format!("{}: {what}", path.display()))
 }
 
+/// A file before or after it has its name.
+#[derive(Debug)]
+enum Stage {
+    Draft(Draft),
+    Placed(File),
+}
+
 /// A journal that is written.
 #[derive(Debug)]
 pub(crate) struct JournalFile {
-    file: File,
+    stage: Stage,
+    /// The path that it has, or is going to have.
     pub(crate) path: PathBuf,
     pub(crate) written: u64,
     /// Bytes that are durable.
@@ -45,24 +53,18 @@ pub(crate) struct JournalFile {
 }
 
 impl JournalFile {
-    /// A new one, which begins with what an origin would announce. Replaces what has the path.
+    /// A new one, which begins with what an origin would announce, and is going to have this path. Whoever drops it before leaves
+    /// nothing of it, and so does a kill (see [`Draft`]).
     ///
     /// # Errors
-    /// `Busy` if another process writes it; those of files.
+    /// Those of files.
     pub(crate) fn create(path: &Path, welcome: &Welcome) -> Result<JournalFile> {
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .read(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(|e| failed(path, "cannot write", &e))?;
-        lock(&file, path)?;
-        file.set_len(0).map_err(|e| failed(path, "cannot write", &e))?;
+        let draft = Draft::new(path, 0o600).map_err(|e| failed(path, "cannot write", &e))?;
+        lock(draft.file(), path)?;
         let mut first = MAGIC.to_vec();
         welcome.put(&mut first);
-        let mut this = JournalFile { file, path: path.to_owned(), written: 0, synced: 0 };
+        let stage = Stage::Draft(draft);
+        let mut this = JournalFile { stage, path: path.to_owned(), written: 0, synced: 0 };
         this.append(&first).map_err(|e| failed(path, "cannot write", &e))?;
         Ok(this)
     }
@@ -87,7 +89,15 @@ impl JournalFile {
         if file.sync_data().is_err() {
             return Ok(None);
         }
-        Ok(Some(JournalFile { file, path: path.clone(), written: sound, synced: sound }))
+        let stage = Stage::Placed(file);
+        Ok(Some(JournalFile { stage, path: path.clone(), written: sound, synced: sound }))
+    }
+
+    fn file(&self) -> &File {
+        match &self.stage {
+            Stage::Draft(draft) => draft.file(),
+            Stage::Placed(file) => file,
+        }
     }
 
     /// Appends whole frames; all of them or none.
@@ -95,11 +105,11 @@ impl JournalFile {
     /// # Errors
     /// Those of the system.
     pub(crate) fn append(&mut self, frames: &[u8]) -> io::Result<()> {
-        let result = self.file.write_all_at(frames, self.written);
+        let result = self.file().write_all_at(frames, self.written);
         match result {
             Ok(()) => self.written += frames.len() as u64,
             // What was written of them is no part of it.
-            Err(_) => drop(self.file.set_len(self.written)),
+            Err(_) => drop(self.file().set_len(self.written)),
         }
         result
     }
@@ -109,11 +119,11 @@ impl JournalFile {
     /// # Errors
     /// Those of the system: what was appended since the last time may be lost, and must not be believed to be there.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
-        let result = self.file.sync_data();
+        let result = self.file().sync_data();
         match result {
             Ok(()) => self.synced = self.written,
             // The system may still show what never came to the disk: nobody is to believe it, a next process least of all.
-            Err(_) => drop(self.file.set_len(self.synced)),
+            Err(_) => drop(self.file().set_len(self.synced)),
         }
         result
     }
@@ -122,18 +132,19 @@ impl JournalFile {
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         let identity = |m: std::fs::Metadata| (m.dev(), m.ino());
         let (own, there) =
-            (self.file.metadata().map(identity), std::fs::metadata(path).map(identity));
+            (self.file().metadata().map(identity), std::fs::metadata(path).map(identity));
         matches!((own, there), (Ok(own), Ok(there)) if own == there)
     }
 
-    /// Gives it another path, durably; what had that is replaced in one step.
+    /// Gives it its path, durably; what had that is replaced in one step.
     ///
     /// # Errors
     /// Those of the system.
-    pub(crate) fn rename(&mut self, to: &Path) -> io::Result<()> {
-        std::fs::rename(&self.path, to)?;
-        self.path = to.to_owned();
-        sync_directory(to)
+    pub(crate) fn place(self) -> io::Result<JournalFile> {
+        let Stage::Draft(draft) = self.stage else { return Ok(self) };
+        let placed = draft.replace()?;
+        placed.sync()?;
+        Ok(JournalFile { stage: Stage::Placed(placed.into_file()), ..self })
     }
 }
 
@@ -330,7 +341,7 @@ mod tests {
     impl JournalFile {
         /// It cannot be written any more.
         pub(crate) fn make_read_only(&mut self) {
-            self.file = File::open(&self.path).unwrap();
+            self.stage = Stage::Placed(File::open(&self.path).unwrap());
         }
     }
 
@@ -347,7 +358,7 @@ mod tests {
         wire::put_complete(&mut frames, 0, 0);
         file.append(&frames).unwrap();
         let written = file.written;
-        drop(file);
+        drop(file.place().unwrap());
         let mut reader = Reader::open(&path).unwrap();
         while reader.next().unwrap().is_some() {}
         let file = JournalFile::go_on(reader).unwrap().unwrap();

@@ -1,7 +1,7 @@
 //! The thread that keeps a journal: brings what the stream tells into the file, and writes the file anew when it has grown.
 //!
 //! There is always at most one *current* file, which has the journal's path and is a whole map with what changed since, and at most
-//! one *next* one beside it, which is to become that. Only when the next one is whole and durable does it take the path, in one step. So
+//! one *next* one without a name, which is to become that. Only when the next one is whole and durable does it take the path, in one step. So
 //! whenever the system crashes, what has the path is a whole map up to some position, and no earlier one than was said to be durable.
 
 use crate::journal::file::{Reader, failed};
@@ -66,10 +66,7 @@ impl Keeper {
         };
         this.current = this.existing()?;
         if this.current.is_none() {
-            this.next = Some(Track::begin(&this.map, &this.next_path())?);
-        } else {
-            // Of one that was killed while it wrote the file anew.
-            let _ = std::fs::remove_file(this.next_path());
+            this.next = Some(Track::begin(&this.map, &this.path)?);
         }
         if this.options.sync == SyncPolicy::Never {
             this.seat
@@ -112,12 +109,6 @@ impl Keeper {
         commonhold::Error::new(ErrorKind::Mismatch, text)
     }
 
-    fn next_path(&self) -> PathBuf {
-        let mut path = self.path.clone().into_os_string();
-        path.push(".next");
-        path.into()
-    }
-
     /// When the file is written anew: when it has twice the bytes that it had when it became the journal.
     fn plan(&mut self, then: u64) {
         self.compact_at = then.saturating_mul(2).max(self.options.compact_bytes);
@@ -158,7 +149,7 @@ impl Keeper {
         match self.renew() {
             Ok(more) => busy |= more,
             Err(error) if !self.goes_on() => {
-                self.give_up_next();
+                self.next = None;
                 return Err(error);
             }
             // The current one is well: nothing is lost but time.
@@ -198,7 +189,7 @@ impl Keeper {
             if !wanted || Instant::now() < self.renew_at {
                 return Ok(false);
             }
-            self.next = Some(Track::begin(&self.map, &self.next_path())?);
+            self.next = Some(Track::begin(&self.map, &self.path)?);
             self.status.compactions += u64::from(self.current.is_some());
         }
         let Some(next) = &mut self.next else { return Ok(false) };
@@ -208,22 +199,15 @@ impl Keeper {
         };
         if next.mark.gap {
             // The walk may have missed that change: another one.
-            self.give_up_next();
+            self.next = None;
         }
         self.switch()?;
         Ok(busy)
     }
 
-    fn give_up_next(&mut self) {
-        if self.next.take().is_some() {
-            // By the name that it was made with: it may have taken the journal's own before an error, and is the journal then.
-            let _ = std::fs::remove_file(self.next_path());
-        }
-    }
-
     /// The current file goes on without one for a while.
     fn put_off_next(&mut self) {
-        self.give_up_next();
+        self.next = None;
         self.renew_at = Instant::now() + RETRY;
     }
 
@@ -239,14 +223,12 @@ impl Keeper {
             return Ok(());
         }
         next.sync()?;
-        let renamed = next.file.rename(&self.path);
-        let renamed = renamed.map_err(|e| failed(&self.path, "cannot rename to", &e));
-        // Whether it has happened or not, the one before is not to be believed any more.
+        // Whether it takes the path or not, the one before is not to be believed any more.
         self.current = None;
-        renamed?;
-        let written = next.file.written;
-        self.current = self.next.take();
-        self.plan(written);
+        let Some(next) = self.next.take() else { return Ok(()) };
+        let next = next.place().map_err(|e| failed(&self.path, "cannot be replaced", &e))?;
+        self.plan(next.file.written);
+        self.current = Some(next);
         self.announce()
     }
 
@@ -333,7 +315,7 @@ impl Keeper {
     fn cope(&mut self, error: Error) -> Result<()> {
         if error.kind() == ErrorKind::Lapped {
             self.current = None;
-            self.give_up_next();
+            self.next = None;
             return Ok(());
         }
         self.status.error = Some(error.to_string());
@@ -371,12 +353,6 @@ impl Keeper {
             Some(why) if !is_all => Err(Error::new(ErrorKind::Io, why)),
             _ => self.announce(),
         }
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        self.give_up_next();
     }
 }
 
@@ -431,7 +407,7 @@ mod tests {
     fn what_was_said_to_be_durable_is_in_whatever_takes_the_path() {
         let kept = Kept::new();
         let mut keeper = kept.keeper();
-        let mut next = Track::begin(&kept.map, &keeper.next_path()).unwrap();
+        let mut next = Track::begin(&kept.map, &kept.path()).unwrap();
         while !next.is_whole() {
             assert!(next.pump().is_ok());
         }
@@ -457,10 +433,10 @@ mod tests {
         while keeper.next.is_none() {
             keeper.work().unwrap();
         }
-        assert!(keeper.next_path().exists());
         keeper.current.as_mut().unwrap().file.make_read_only();
         kept.map.set("a", "1").unwrap();
         assert!(keeper.work().is_err());
-        assert!(keeper.current.is_some() && keeper.next.is_none() && !keeper.next_path().exists());
+        assert!(keeper.current.is_some() && keeper.next.is_none());
+        assert_eq!(std::fs::read_dir(kept.directory.path()).unwrap().count(), 2);
     }
 }

@@ -87,6 +87,11 @@ impl Track {
         Ok(file.map(|file| Track::new(delivery, file, Some(position.offset))))
     }
 
+    /// The file takes its path.
+    pub(super) fn place(self) -> std::io::Result<Track> {
+        Ok(Track { file: self.file.place()?, ..self })
+    }
+
     pub(super) fn is_whole(&self) -> bool {
         let Mark { position, end, gap } = self.mark;
         end.is_some_and(|end| position.offset >= end) && !gap

@@ -5,6 +5,7 @@
 //! before it in its hash range, so the file as a whole is the state at the freeze.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::hold::aside;
 use crate::hold::frames;
 use crate::hold::freeze;
 use crate::hold::handle::Hold;
@@ -86,7 +87,8 @@ pub(crate) fn backup(hold: &Hold, to: &Path) -> Result<BackupReport> {
     let report = backup.run()?;
     backup.out.flush().map_err(failed)?;
     fault!("backup.sync").and_then(|()| backup.out.get_ref().sync_all()).map_err(failed)?;
-    drop(draft.commit().map_err(failed)?);
+    let placed = draft.commit().map_err(failed)?;
+    aside::sync_name(&placed, to)?;
     Ok(report)
 }
 

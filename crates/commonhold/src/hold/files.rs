@@ -5,6 +5,7 @@ use crate::hold::handle::Hold;
 use crate::hold::open_byte;
 use crate::hold::superblock::MAGIC;
 use crate::os::byte_lock::{self, HeldBytes};
+use crate::os::draft;
 use crate::os::file::HoldFile;
 use crate::os::place;
 use crate::steps::{fault, shortened};
@@ -79,7 +80,10 @@ pub(crate) fn drop_hold(name: &Path, force: bool) -> Result<()> {
         false => Some(lock_unused(&file)?).filter(|_| open_byte::leads_to(&path, &file)),
     }
     .ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
-    fault!("delete.remove").and_then(|()| std::fs::remove_file(&path)).map_err(failed)
+    fault!("delete.remove").and_then(|()| std::fs::remove_file(&path)).map_err(failed)?;
+    // What a process left that was killed while it was about to replace the hold.
+    draft::remove_left(&path);
+    Ok(())
 }
 
 /// For writing if that is allowed: deleting needs a permission of the directory only.

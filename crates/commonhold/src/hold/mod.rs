@@ -10,10 +10,12 @@
 //! | keeping writers out for a moment | [`freeze`] |
 //! | proving it whole | [`check`] |
 //! | copies | [`backup`], [`restore`] |
+//! | building one where nobody sees it | [`aside`] |
 //! | after a crash of the system | [`salvage`] |
 //! | what is safe in a journal: [`Map::sync`](crate::Map::sync) | [`durable`] |
 //! | holds as files | [`files`] |
 
+mod aside;
 pub(crate) mod backup;
 #[cfg(test)]
 mod block_tests;

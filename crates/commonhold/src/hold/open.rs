@@ -1,6 +1,7 @@
 //! Opening and creating holds: nothing in the file is believed before it was checked.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::hold::files;
 use crate::hold::handle::Hold;
 use crate::hold::open_byte;
 use crate::hold::options::HoldOptions;
@@ -95,18 +96,46 @@ pub(crate) fn create(name: &Path, options: &HoldOptions) -> Result<Hold> {
         });
     }
     let draft = Draft::new(&path, options.mode).map_err(failed)?;
-    fault!("create.duplicate").map_err(failed)?;
-    let file = HoldFile::new(draft.file().try_clone().map_err(failed)?, path.clone(), true);
-    write_first_extents(file.map_err(failed)?, options)?;
-    drop(draft.commit().map_err(failed)?);
-    let hold = open(&path, options)?;
-    if options.delete_on_last_exit {
-        let space = hold.space();
-        let mapped = (space.mapping().base() as usize, space.reserved() as usize);
-        let file = space.file();
-        reaper::spawn(&path, file.dev(), file.ino(), &[mapped]).map_err(failed)?;
+    // Once it has its name nothing may fail; without /proc it cannot be opened before.
+    let (placed, hold) = if draft.is_reachable() {
+        let hold = create_in(&draft, &path, options)?;
+        (draft.commit().map_err(failed)?, hold)
+    } else {
+        write_first_extents(file_of(&draft, &path)?, options)?;
+        (draft.commit().map_err(failed)?, open(&path, options)?)
+    };
+    // The hold is there; should its directory not be durable, it is as if it had never been made.
+    let _ = placed.sync();
+    if options.delete_on_last_exit
+        && let Err(error) = spawn_reaper(&hold, &path)
+    {
+        drop(hold);
+        let _ = files::drop_hold(&path, true);
+        return Err(failed(error));
     }
     Ok(hold)
+}
+
+fn spawn_reaper(hold: &Hold, path: &Path) -> std::io::Result<()> {
+    let (space, file) = (hold.space(), hold.space().file());
+    let mapped = (space.mapping().base() as usize, space.reserved() as usize);
+    reaper::spawn(path, file.dev(), file.ino(), &[mapped])
+}
+
+/// Makes a hold in a draft, and opens it for writing.
+pub(crate) fn create_in(draft: &Draft, target: &Path, options: &HoldOptions) -> Result<Hold> {
+    write_first_extents(file_of(draft, target)?, options)?;
+    let file = file_of(draft, target)?;
+    let open_lock = open_byte::share_unnamed(&file)?;
+    open_locked(file, target, options.max_bytes, open_lock, options)
+}
+
+/// The file of a draft, by the path that it is going to have.
+fn file_of(draft: &Draft, target: &Path) -> Result<HoldFile> {
+    let failed = |e: std::io::Error| Error::os(format!("creating {}", target.display()), &e);
+    let path = if draft.is_reachable() { target.to_owned() } else { draft.path_now() };
+    let file = fault!("create.duplicate").and_then(|()| draft.file().try_clone());
+    HoldFile::new(file.map_err(failed)?, path, true).map_err(failed)
 }
 
 fn write_first_extents(file: HoldFile, options: &HoldOptions) -> Result<()> {
@@ -159,8 +188,21 @@ fn try_open(path: &Path, options: &HoldOptions) -> Result<Option<Hold>> {
     let file = place::open_existing(path, writable).map_err(failed)?;
     let max_bytes = first_look(path, &file)?;
     let file = HoldFile::new(file, path.to_owned(), writable).map_err(failed)?;
-    let in_memory = is_in_memory(&file)?;
     let Some(open_lock) = open_byte::share(&file, path)? else { return Ok(None) };
+    open_locked(file, path, max_bytes, open_lock, options).map(Some)
+}
+
+/// Opens a hold whose open byte is had.
+fn open_locked(
+    file: HoldFile,
+    path: &Path,
+    max_bytes: u64,
+    open_lock: open_byte::Shared,
+    options: &HoldOptions,
+) -> Result<Hold> {
+    let writable = !options.read_only;
+    let failed = |e: std::io::Error| open_error(path, writable, &e);
+    let in_memory = is_in_memory(&file)?;
     let len = file.len().map_err(failed)?;
     if len < FIRST_EXTENTS * EXTENT {
         return Err(truncated(path, len, FIRST_EXTENTS * EXTENT));
@@ -185,7 +227,7 @@ fn try_open(path: &Path, options: &HoldOptions) -> Result<Option<Hold>> {
         extend_table(&arena)?;
         arena.enter()?.trim_if_due();
     }
-    Ok(Some(Hold::new(Arc::new(arena))))
+    Ok(Hold::new(Arc::new(arena)))
 }
 
 fn open_error(path: &Path, writable: bool, error: &std::io::Error) -> Error {
@@ -418,6 +460,8 @@ pub(crate) struct Damaged {
     pub(crate) space: Space,
     /// Nobody else opens it meanwhile.
     pub(crate) alone: HeldBytes,
+    /// Device and inode of the file.
+    pub(crate) identity: (u64, u64),
     /// Bytes that can be looked at.
     pub(crate) len: u64,
     /// Bytes that the file is shorter than it says it is.
@@ -438,11 +482,9 @@ pub(crate) fn open_for_salvage(path: &Path) -> Result<Damaged> {
         return Err(crate::hold::salvage::not_alone(path));
     };
     // To the end of its last page, behind which there is nothing. The file stays as short as it is: lengthened, it would pass for whole.
-    let cut = file.len().map_err(failed)?;
+    let (cut, identity) = (file.len().map_err(failed)?, (file.dev(), file.ino()));
     let len = cut.next_multiple_of(4096).max(space::LEAST);
-    if cut < space::LEAST {
-        file.set_len(len).map_err(failed)?;
-    }
+    let file = if cut < space::LEAST { lengthened_copy(path, &file)? } else { file };
     let reserve = len.next_multiple_of(HUGE).max(HUGE);
     let mapping = Mapping::reserve(&file, reserve, reserve, true).map_err(failed)?;
     let space = as_it_was_made(Space::new(file, mapping, in_memory));
@@ -453,5 +495,15 @@ pub(crate) fn open_for_salvage(path: &Path) -> Result<Damaged> {
     space.has_been_lengthened(len);
     let committed = growth(&space).committed.load(Ordering::Relaxed);
     let should_be = if committed <= MOST_BYTES / EXTENT { committed * EXTENT } else { 0 };
-    Ok(Damaged { space, alone, len, cut_off: should_be.saturating_sub(cut) })
+    Ok(Damaged { space, alone, identity, len, cut_off: should_be.saturating_sub(cut) })
+}
+
+/// A nameless copy of a file that is too short to be mapped.
+fn lengthened_copy(path: &Path, file: &HoldFile) -> Result<HoldFile> {
+    let failed = |e: std::io::Error| Error::os(format!("copying {}", path.display()), &e);
+    let draft = Draft::new(path, file.mode().map_err(failed)? | 0o600).map_err(failed)?;
+    let mut from = place::open_existing(path, false).map_err(failed)?;
+    let copied = fault!("salvage.copy").and_then(|()| std::io::copy(&mut from, &mut draft.file()));
+    copied.and_then(|_| draft.file().set_len(space::LEAST)).map_err(failed)?;
+    file_of(&draft, path)
 }

@@ -33,6 +33,15 @@ pub(super) fn share_to_remove(file: &HoldFile, path: &Path) -> Result<Option<Sha
     share_as(file, path, if file.writable() { &LEAVING } else { &SHARED })
 }
 
+/// The same for a file that nobody else can open yet.
+pub(super) fn share_unnamed(file: &HoldFile) -> Result<Shared> {
+    let held = lock(file, &SHARED)?.ok_or_else(|| {
+        let text = format!("{}: somebody has a file without a name open", file.path().display());
+        Error::new(ErrorKind::Busy, text)
+    })?;
+    Ok(Shared { held, was_alone: true })
+}
+
 fn share_as(file: &HoldFile, path: &Path, how: &[(u64, LockKind)]) -> Result<Option<Shared>> {
     let mut was_alone = false;
     for attempt in 0..500 {

@@ -1,9 +1,10 @@
 //! Making a hold from a backup.
 //!
 //! Frames are read twice: first to learn which images are replaced by later ones, then to set the pairs that
-//! remain. The hold is built under a name of its own and appears under the wanted one when it is whole.
+//! remain. The hold is built without a name and gets the wanted one when it is whole.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::hold::aside;
 use crate::hold::frames::{Frame, Reader};
 use crate::hold::handle::Hold;
 use crate::hold::options::HoldOptions;
@@ -14,7 +15,7 @@ use crate::os::place;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::BufReader;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// What [`Hold::restore`] did.
@@ -42,32 +43,22 @@ struct Plan {
 pub(crate) fn restore(backup: &Path, name: &Path) -> Result<RestoreReport> {
     let target = place::resolve(name, None)?;
     let plan = plan(backup)?;
-    build_aside(&target, &plan.options, |hold| fill(hold, backup, &plan))
+    if target.symlink_metadata().is_ok() {
+        return Err(exists(&target));
+    }
+    let (draft, report) = aside::build(&target, &plan.options, |hold| fill(hold, backup, &plan))?;
+    let placed = draft.commit().map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => exists(&target),
+        _ => aside::failed(&target, "cannot be named", &error),
+    })?;
+    aside::sync_name(&placed, &target)?;
+    Ok(report)
 }
 
-/// Builds a new hold beside `target`, then gives it that name; on an error nothing is left.
-pub(crate) fn build_aside<T>(
-    target: &Path,
-    options: &HoldOptions,
-    build: impl FnOnce(&Hold) -> Result<T>,
-) -> Result<T> {
-    let failed = |e: std::io::Error| Error::os(target.display(), &e);
-    if target.symlink_metadata().is_ok() {
-        let text =
-            format!("{}: exists already; choose another name or drop it first", target.display());
-        return Err(Error::new(ErrorKind::Exists, text));
-    }
-    let aside: PathBuf = target.with_added_extension(format!("new-{}.hold", std::process::id()));
-    let hold = options.create(&aside)?;
-    let result = build(&hold);
-    let closed = hold.close();
-    let linked = result.and_then(|result| {
-        closed?;
-        std::fs::hard_link(&aside, target).map_err(failed)?;
-        Ok(result)
-    });
-    let _ = std::fs::remove_file(&aside);
-    linked
+fn exists(target: &Path) -> Error {
+    let text =
+        format!("{}: exists already; choose another name or drop it first", target.display());
+    Error::new(ErrorKind::Exists, text)
 }
 
 fn open(backup: &Path) -> Result<Reader<BufReader<File>>> {

@@ -6,9 +6,9 @@
 //! returns if the page that said so was lost. The guarantee comes from `backup`.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::hold::aside;
 use crate::hold::handle::Hold;
 use crate::hold::open::{Damaged, LEAST_BYTES, MOST_BYTES, open_for_salvage};
-use crate::hold::restore::build_aside;
 use crate::map::bound::Bound;
 use crate::map::options::MapOptions;
 use crate::map::record::{Record, offset_of};
@@ -21,13 +21,21 @@ use crate::memory::roots::{self, StructureKind};
 use crate::memory::slab;
 use crate::os::clock;
 use crate::os::place;
+use crate::steps::{fault, step};
 use crate::sync::hold_clock;
 use crate::sync::space::Space;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+/// What follows the name of a damaged file that is kept, and a dot; then comes a number.
+const KEPT: &str = "unclean-";
+
+/// So many names are tried for the damaged file.
+const MOST_TRIES: u64 = 100;
 
 /// What [`Hold::salvage`](crate::Hold::salvage) did.
 #[derive(Clone, Debug, Default)]
@@ -71,28 +79,88 @@ enum Find {
 }
 
 pub(crate) fn salvage(name: &Path) -> Result<SalvageReport> {
+    // Its own name, not one that leads to it: that is what the new file replaces.
     let path = place::resolve(name, None)?;
+    let path = path.canonicalize().unwrap_or(path);
     let failed = |e: std::io::Error| Error::os(path.display(), &e);
-    let Damaged { space, alone, len, cut_off } = open_for_salvage(&path)?;
+    let Damaged { space, alone, identity, len, cut_off } = open_for_salvage(&path)?;
     let mut salvage = Salvage::new(&space);
     salvage.report.cut_off = cut_off;
     salvage.search(len);
     let limit = growth(&space).max_bytes.load(Ordering::Relaxed);
-    let mut options = Hold::options().mode(space.file().mode().map_err(failed)?);
+    let mut options = Hold::options().mode(space.file().mode().map_err(failed)? | 0o600);
     if (LEAST_BYTES..=MOST_BYTES).contains(&limit) {
         options = options.max_bytes(limit);
     }
-    let old = path.with_added_extension(format!("unclean-{}", clock::realtime_ms()));
-    std::fs::rename(&path, &old).map_err(failed)?;
-    let written = build_aside(&path, &options, |hold| salvage.write(hold));
-    if let Err(error) = written {
-        // Everything as it was, unless somebody has made another hold of this name meanwhile.
-        std::fs::hard_link(&old, &path).map_err(failed)?;
-        std::fs::remove_file(&old).map_err(failed)?;
-        return Err(error);
+    let (draft, ()) = aside::build(&path, &options, |hold| salvage.write(hold))?;
+    // Whoever takes the name away has the hold alone, as we have, unless by hand.
+    if identity_of(&path) != Some(identity) {
+        let text = format!("{}: was replaced meanwhile, and is left alone", path.display());
+        return Err(Error::new(ErrorKind::Busy, text));
     }
+    let kept = Kept::of(&path, identity)?;
+    step!("salvage.kept");
+    let placed = draft.replace().map_err(|e| aside::failed(&path, "cannot be replaced", &e))?;
     drop(alone);
-    Ok(SalvageReport { kept_old_as: old, ..salvage.report })
+    let kept_old_as = kept.stays();
+    aside::sync_name(&placed, &path)?;
+    Ok(SalvageReport { kept_old_as, ..salvage.report })
+}
+
+/// The name by which the damaged file is kept: its second one, until the new file has taken the first.
+///
+/// Dropped before that, it is removed. A salvage that was killed leaves it, and the next one goes on
+/// with it: it is told by the file that it names.
+struct Kept(Option<PathBuf>);
+
+impl Kept {
+    fn of(path: &Path, identity: (u64, u64)) -> Result<Kept> {
+        let failed = |e: std::io::Error| aside::failed(path, "cannot be kept by another name", &e);
+        if let Some(left) = second_name(path, identity) {
+            return Ok(Kept(Some(left)));
+        }
+        let first = clock::realtime_ms();
+        for now_ms in first..first + MOST_TRIES {
+            let name = path.with_added_extension(format!("{KEPT}{now_ms}"));
+            match fault!("salvage.link").and_then(|()| std::fs::hard_link(path, &name)) {
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                linked => return linked.map(|()| Kept(Some(name))).map_err(failed),
+            }
+        }
+        Err(failed(std::io::ErrorKind::AlreadyExists.into()))
+    }
+
+    fn stays(mut self) -> PathBuf {
+        self.0.take().unwrap_or_default()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some(name) = &self.0 {
+            // Should this fail, the next salvage finds it.
+            let _ = std::fs::remove_file(name);
+        }
+    }
+}
+
+/// Device and inode of the file that has the name.
+fn identity_of(path: &Path) -> Option<(u64, u64)> {
+    path.symlink_metadata().ok().map(|found| (found.dev(), found.ino()))
+}
+
+/// The name of this form that leads to that file.
+fn second_name(path: &Path, identity: (u64, u64)) -> Option<PathBuf> {
+    let mut beginning = path.file_name()?.as_encoded_bytes().to_vec();
+    beginning.extend(format!(".{KEPT}").bytes());
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let entries = std::fs::read_dir(parent.unwrap_or(Path::new("."))).ok()?;
+    let is_meant = |name: &PathBuf| {
+        let of_this =
+            name.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(&beginning));
+        of_this && identity_of(name) == Some(identity)
+    };
+    entries.flatten().map(|entry| entry.path()).find(is_meant)
 }
 
 impl<'a> Salvage<'a> {

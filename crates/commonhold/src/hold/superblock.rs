@@ -40,6 +40,9 @@ unsafe impl Shared for Superblock {}
 
 const _: () = assert!(size_of::<Superblock>() == 64);
 
+/// Where [`Superblock::clean`] lies in the file.
+pub(crate) const CLEAN_OFFSET: u64 = std::mem::offset_of!(Superblock, clean) as u64;
+
 pub(crate) fn superblock(space: &Space) -> &Superblock {
     space.view(0)
 }

@@ -1,45 +1,93 @@
 //! Creating a file atomically: it appears under its name complete, or not at all.
 //!
-//! Invariant: until [`Draft::commit`] the file has no name, or (where the file system cannot do
-//! that) a temporary one that drop removes; commit never replaces a file that exists. A process
-//! that is killed leaves nothing in the first case, and a file `.NAME.RANDOM.draft` in the second.
+//! Invariant: until it is committed the file has no name, or (where the file system cannot do that) a
+//! temporary one. At every instant the final name leads to what it led to before, or to the complete
+//! file; [`Draft::commit`] never replaces a file that exists, [`Draft::replace`] does so in one step.
+//!
+//! What a process leaves that is killed at any instruction:
+//!
+//! | | nameless | temporary name |
+//! |---|---|---|
+//! | while the file is written | nothing | the draft |
+//! | in `commit` | nothing | nothing, or the draft's second name where the file system knows no `RENAME_NOREPLACE` |
+//! | in `replace` | nothing, or between two system calls the draft: a nameless file cannot take a name that is used | nothing |
+//!
+//! A draft that is left has a name that tells its purpose, and is removed by the next draft that gets
+//! a temporary name for the same purpose; see [`super::draft_name`].
 //!
 //! # Safety
 //! Unsafe only for libc calls with C strings of our own, and to adopt a descriptor that a call has
 //! just returned.
 #![allow(unsafe_code)]
 
-use super::file::{c_path, checked, uninterrupted};
-use super::place::random_bytes;
-use crate::steps::fault;
+use super::draft_name::{self, Place, Temporary};
+use super::file::{c_path, checked, status, uninterrupted};
+use crate::steps::{fault, step};
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// Makes a file in a directory, given the final name; returns it and its temporary name if any.
-type Create = fn(RawFd, &CStr) -> io::Result<(File, Option<CString>)>;
+type Create = fn(&Place, u32) -> io::Result<(File, Option<Temporary>)>;
 
 /// Permission bits without which not even the owner could open the hold again.
 const OWNER: u32 = 0o600;
+/// The permission bits that any new file of a command is given, less the umask.
+const ANY: u32 = 0o666;
 
-/// A file that is being prepared and does not bear its name yet.
-pub(crate) struct Draft {
+/// Removes what killed processes have left that were to make, or to replace, the file at `path`.
+pub(crate) fn remove_left(path: &Path) {
+    if let Ok(place) = Place::of(path) {
+        draft_name::remove_left(&place);
+    }
+}
+
+/// A file that is being prepared and does not bear its name yet. Dropping it leaves nothing.
+#[derive(Debug)]
+pub struct Draft {
     file: File,
-    /// The directory of the final name, held open so that nothing can be moved below us.
-    directory: OwnedFd,
-    name: CString,
+    /// Where it is going to be.
+    place: Place,
+    path: PathBuf,
     /// The name that the file bears meanwhile, if the file system insists on one.
-    temporary: Option<CString>,
+    temporary: Option<Temporary>,
+}
+
+/// A file that has got its name.
+#[derive(Debug)]
+#[must_use = "the name is not durable before the directory is"]
+pub struct Placed {
+    directory: OwnedFd,
+    file: File,
 }
 
 impl Draft {
     /// Begins an empty file that is to become `path`, with exactly the permission bits `mode`
     /// whatever the umask; they must let the owner read and write.
-    pub(crate) fn new(path: &Path, mode: u32) -> io::Result<Draft> {
+    ///
+    /// # Errors
+    /// `InvalidInput`; those of the system.
+    pub fn new(path: &Path, mode: u32) -> io::Result<Draft> {
         Draft::begin(path, mode, create)
+    }
+
+    /// As [`Draft::new`], with the permissions of any new file: 666 less the umask.
+    ///
+    /// # Errors
+    /// As [`Draft::new`].
+    pub fn as_usual(path: &Path) -> io::Result<Draft> {
+        Draft::prepare(path, ANY, create)
+    }
+
+    /// As [`Draft::new`], for what can only be written by a path: the file has a temporary name.
+    ///
+    /// # Errors
+    /// As [`Draft::new`].
+    pub fn with_name(path: &Path, mode: u32) -> io::Result<Draft> {
+        Draft::begin(path, mode, create_named)
     }
 
     /// As [`Draft::new`], with a choice of how the file comes to be.
@@ -50,13 +98,7 @@ impl Draft {
                 "mode {mode:03o} would keep the owner out; it must include 600"
             )));
         }
-        let name = path.file_name().filter(|_| !path.as_os_str().as_bytes().ends_with(b"/"));
-        let name = name.ok_or_else(|| invalid(format!("{} names no file", path.display())))?;
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let directory = open_directory(&c_path(parent.unwrap_or(Path::new(".")))?)?;
-        let name = c_path(Path::new(name))?;
-        let (file, temporary) = create(directory.as_raw_fd(), &name)?;
-        let draft = Draft { file, directory, name, temporary };
+        let draft = Draft::prepare(path, OWNER, create)?;
         uninterrupted(|| {
             fault!("draft.mode")?;
             // SAFETY: no memory is passed.
@@ -65,51 +107,141 @@ impl Draft {
         Ok(draft)
     }
 
+    fn prepare(path: &Path, mode: u32, create: Create) -> io::Result<Draft> {
+        let place = Place::of(path)?;
+        let (file, temporary) = create(&place, mode)?;
+        Ok(Draft { file, place, path: path.to_owned(), temporary })
+    }
+
     /// The file, open for reading and writing.
-    pub(crate) fn file(&self) -> &File {
+    #[must_use]
+    pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Gives the file its name. `AlreadyExists` if there is one; the draft is gone then.
-    pub(crate) fn commit(self) -> io::Result<File> {
-        // Before the name: once the file has it, nothing may fail.
-        fault!("draft.duplicate")?;
-        let file = self.file.try_clone()?;
-        let directory = self.directory.as_raw_fd();
+    /// Whether the file can be opened again, by its descriptor: not without /proc.
+    pub(crate) fn is_reachable(&self) -> bool {
+        is_in_proc(&self.file)
+    }
+
+    /// A path that leads to the file now, if any does: beside the final one. Else the final one.
+    #[must_use]
+    pub fn path_now(&self) -> PathBuf {
         match &self.temporary {
-            // Drop removes the temporary name afterwards.
-            Some(temporary) => link(directory, temporary, directory, &self.name, 0)?,
-            None => self.link_nameless(directory)?,
+            Some(temporary) => self.path.with_file_name(temporary.file_name()),
+            None => self.path.clone(),
         }
-        Ok(file)
     }
 
-    fn link_nameless(&self, directory: RawFd) -> io::Result<()> {
-        let own = c_path(Path::new(&format!("/proc/self/fd/{}", self.file.as_raw_fd())))?;
-        let flags = libc::AT_SYMLINK_FOLLOW;
-        match link(libc::AT_FDCWD, &own, directory, &self.name, flags) {
-            // No /proc. This form needs a privilege before Linux 6.10.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                link(self.file.as_raw_fd(), c"", directory, &self.name, libc::AT_EMPTY_PATH)
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if there is a file of that name. After any error nothing is left of the draft.
+    pub fn commit(mut self) -> io::Result<Placed> {
+        match self.temporary.take() {
+            None => self.link_nameless(&self.place.name)?,
+            Some(temporary) => self.rename_new(temporary)?,
+        }
+        step!("draft.committed");
+        Ok(self.placed())
+    }
+
+    /// Gives the file its name, in one step in place of the file that has it, if any.
+    ///
+    /// # Errors
+    /// After any error nothing is left of the draft, and the name leads to where it led.
+    pub fn replace(mut self) -> io::Result<Placed> {
+        if self.temporary.is_none() {
+            match self.link_nameless(&self.place.name) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                linked => return linked.map(|()| self.placed()),
             }
-            result => result,
+        }
+        let mut temporary = match self.temporary.take() {
+            Some(temporary) => temporary,
+            None => self.link_for_a_moment()?,
+        };
+        temporary.rename(&self.place.name, 0)?;
+        step!("draft.replaced");
+        Ok(self.placed())
+    }
+
+    fn placed(self) -> Placed {
+        Placed { directory: self.place.directory, file: self.file }
+    }
+
+    /// Renames the draft where nothing is replaced.
+    fn rename_new(&self, mut temporary: Temporary) -> io::Result<()> {
+        match temporary.rename(&self.place.name, libc::RENAME_NOREPLACE) {
+            Err(error) if is_unknown(&error) => {
+                let directory = self.place.directory.as_raw_fd();
+                // Dropping `temporary` removes that name, whatever comes of this.
+                link(directory, temporary.name(), directory, &self.place.name, 0)?;
+                step!("draft.linked-twice");
+                Ok(())
+            }
+            renamed => renamed,
+        }
+    }
+
+    /// A name for the instant before it is renamed.
+    fn link_for_a_moment(&self) -> io::Result<Temporary> {
+        draft_name::remove_left(&self.place);
+        // Locked before it can be found, so that nobody takes it for one that was left.
+        draft_name::lock(&self.file)?;
+        let name = draft_name::new(&self.place.name)?;
+        self.link_nameless(&name)?;
+        step!("draft.linked");
+        Temporary::new(&self.place, name)
+    }
+
+    fn link_nameless(&self, name: &CStr) -> io::Result<()> {
+        let own = own_path(&self.file)?;
+        let directory = self.place.directory.as_raw_fd();
+        link(libc::AT_FDCWD, &own, directory, name, libc::AT_SYMLINK_FOLLOW)
+    }
+}
+
+impl Placed {
+    /// The file. (To close another descriptor of it would give up this process's record locks on it.)
+    #[must_use]
+    pub fn into_file(self) -> File {
+        self.file
+    }
+
+    /// Makes the name durable, as far as the file system does so.
+    ///
+    /// # Errors
+    /// Those of the system: the file is there and whole, but a crash of the system may undo its name.
+    pub fn sync(&self) -> io::Result<()> {
+        let readable = || open_at(&self.directory, c".", libc::O_RDONLY | libc::O_DIRECTORY, 0);
+        let directory = match fault!("draft.open-directory").and_then(|()| readable()) {
+            // Who may not read it can make names in it, and has to leave this to the system.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+            opened => opened?,
+        };
+        let synced = uninterrupted(|| {
+            fault!("draft.sync-directory")?;
+            // SAFETY: no memory is passed.
+            checked(unsafe { libc::fsync(directory.as_raw_fd()) })
+        });
+        match synced {
+            // It knows no such thing.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EROFS)) => {
+                Ok(())
+            }
+            synced => synced.map(drop),
         }
     }
 }
 
-impl Drop for Draft {
-    fn drop(&mut self) {
-        if let Some(temporary) = &self.temporary {
-            // SAFETY: the name is a C string that outlives the call.
-            unsafe { libc::unlinkat(self.directory.as_raw_fd(), temporary.as_ptr(), 0) };
-        }
-    }
-}
-
-/// A new file in the directory: nameless, or under the temporary name that is returned too.
-pub(super) fn create(directory: RawFd, name: &CStr) -> io::Result<(File, Option<CString>)> {
-    match fault!("draft.nameless").and_then(|()| open_at(directory, c".", libc::O_TMPFILE)) {
-        Ok(file) => Ok((file, None)),
+/// A new file in the directory: nameless, or under a temporary name.
+pub(super) fn create(place: &Place, mode: u32) -> io::Result<(File, Option<Temporary>)> {
+    let nameless = || open_at(&place.directory, c".", libc::O_TMPFILE | libc::O_RDWR, mode);
+    match fault!("draft.nameless").and_then(|()| nameless()) {
+        // Without /proc it could not be given a name.
+        Ok(file) if is_in_proc(&file) => Ok((file, None)),
+        Ok(_) => create_named(place, mode),
         // What kernels and file systems that do not know O_TMPFILE answer.
         Err(error)
             if matches!(
@@ -117,44 +249,60 @@ pub(super) fn create(directory: RawFd, name: &CStr) -> io::Result<(File, Option<
                 Some(libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT | libc::EINVAL)
             ) =>
         {
-            create_named(directory, name)
+            create_named(place, mode)
         }
         Err(error) => Err(error),
     }
 }
 
 /// A new file in the directory under a temporary name derived from `name`.
-pub(super) fn create_named(directory: RawFd, name: &CStr) -> io::Result<(File, Option<CString>)> {
-    let random = u64::from_ne_bytes(random_bytes()?);
-    let mut temporary = b".".to_vec();
-    // File names end at 255 bytes, and the additions take 24.
-    temporary.extend(name.to_bytes().iter().take(230));
-    temporary.extend(format!(".{random:016x}.draft").bytes());
-    let temporary = CString::new(temporary).map_err(io::Error::other)?;
-    let file = open_at(directory, &temporary, libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW)?;
-    Ok((file, Some(temporary)))
+pub(super) fn create_named(place: &Place, mode: u32) -> io::Result<(File, Option<Temporary>)> {
+    draft_name::remove_left(place);
+    loop {
+        let fresh = draft_name::new(&place.name)?;
+        let how = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+        let file = open_at(&place.directory, &fresh, how, mode)?;
+        let temporary = Temporary::new(place, fresh)?;
+        step!("draft.created");
+        draft_name::lock(&file)?;
+        // Not if somebody has taken it for one that was left before it was locked.
+        if status(file.as_raw_fd())?.st_nlink > 0 {
+            return Ok((file, Some(temporary)));
+        }
+    }
 }
 
-fn open_at(directory: RawFd, name: &CStr, how: libc::c_int) -> io::Result<File> {
-    let flags = how | libc::O_RDWR | libc::O_CLOEXEC;
+fn own_path(file: &File) -> io::Result<CString> {
+    c_path(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))
+}
+
+/// Whether the file can be reached by the path that it is linked by.
+fn is_in_proc(file: &File) -> bool {
+    let metadata = |path: &str| std::fs::metadata(path).ok();
+    let found = metadata(&format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let identity = |found: std::fs::Metadata| (found.dev(), found.ino());
+    found.map(identity) == file.metadata().ok().map(identity)
+}
+
+/// Whether the error says that the system does not know what was asked for.
+fn is_unknown(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
+}
+
+pub(super) fn open_at(
+    directory: &OwnedFd,
+    name: &CStr,
+    how: libc::c_int,
+    mode: u32,
+) -> io::Result<File> {
+    let flags = how | libc::O_CLOEXEC;
     let fd = uninterrupted(|| {
         fault!("draft.create")?;
         // SAFETY: the name is a C string that outlives the call.
-        checked(unsafe { libc::openat(directory, name.as_ptr(), flags, OWNER) })
+        checked(unsafe { libc::openat(directory.as_raw_fd(), name.as_ptr(), flags, mode) })
     })?;
     // SAFETY: the call has just returned this descriptor, nobody else owns it.
     Ok(unsafe { File::from_raw_fd(fd) })
-}
-
-fn open_directory(path: &CStr) -> io::Result<OwnedFd> {
-    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
-    let fd = uninterrupted(|| {
-        fault!("draft.directory")?;
-        // SAFETY: the path is a C string that outlives the call.
-        checked(unsafe { libc::open(path.as_ptr(), flags) })
-    })?;
-    // SAFETY: the call has just returned this descriptor, nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn link(

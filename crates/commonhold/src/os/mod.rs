@@ -17,6 +17,7 @@
 //! | [`place`] | where a hold lives: names, file systems, opening an existing file |
 //! | [`eventfd`] | a counter of the kernel's that `poll` waits for |
 //! | [`draft`] | creating a file atomically |
+//! | [`draft_name`] | the temporary names of drafts, and removing those that were left |
 //! | [`lines`] | bare cache lines that processes share, for measurements; no part of a hold |
 //! | [`thread`] | who the calling thread is, and a word on its standard error |
 //! | [`reaper`] | deleting a hold when its last user is gone, even by a crash |
@@ -37,6 +38,7 @@ pub mod barrier;
 pub(crate) mod byte_lock;
 pub(crate) mod clock;
 pub(crate) mod draft;
+mod draft_name;
 pub(crate) mod eventfd;
 pub(crate) mod file;
 pub(crate) mod fork;

@@ -18,7 +18,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 /// The environment variable that says where bare names live.
 const DIRECTORY_VARIABLE: &str = "COMMONHOLD_DIR";
@@ -184,22 +183,13 @@ pub(super) fn classify(number: u32) -> FileSystem {
 /// What passes (no descriptors, no memory) is not taken for such an environment: a hold that was
 /// closed well would look like one of another boot.
 pub(crate) fn boot_id() -> io::Result<[u8; 16]> {
-    static KNOWN: OnceLock<[u8; 16]> = OnceLock::new();
-    if let Some(id) = KNOWN.get() {
-        return Ok(*id);
-    }
     let read = || std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     match fault!("os.boot-id").and_then(|()| read()) {
-        Ok(text) => Ok(*KNOWN.get_or_init(|| parse_boot_id(&text).unwrap_or_default())),
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
-            ) =>
-        {
-            Ok([0; 16])
-        }
-        Err(error) => Err(error),
+        Ok(text) => Ok(parse_boot_id(&text).unwrap_or_default()),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => Ok([0; 16]),
+            _ => Err(error),
+        },
     }
 }
 

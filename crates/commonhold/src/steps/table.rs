@@ -85,6 +85,16 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("draft.create", &["ENOSPC", "EDQUOT", "EMFILE", "EACCES", "EROFS", "EEXIST", "EINTR"]),
     ("draft.mode", &["EPERM", "EIO", "EROFS", "EINTR"]),
     ("draft.duplicate", &["EMFILE", "ENFILE"]),
+    ("draft.lock", &["ENOLCK", "EOPNOTSUPP", "EINTR", "EAGAIN"]),
+    ("draft.list", &["EMFILE", "ENFILE", "ENOMEM", "EACCES"]),
+    ("draft.rename", &["EINVAL", "ENOSYS", "ENOSPC", "EDQUOT", "EIO", "EACCES", "EROFS", "ENOENT"]),
+    ("draft.open-directory", OPENING),
+    ("draft.sync-directory", &["EIO", "ENOSPC", "EDQUOT", "EINVAL", "EROFS", "EINTR"]),
+    // Holds that are built without a name.
+    ("aside.sync", &["EIO", "ENOSPC", "EDQUOT"]),
+    ("aside.read", &["EIO", "EINTR"]),
+    ("salvage.copy", ROOM),
+    ("salvage.link", &["EEXIST", "ENOSPC", "EDQUOT", "EIO", "EACCES", "EPERM", "EROFS"]),
     ("draft.link", &["EEXIST", "ENOSPC", "EDQUOT", "EIO", "EACCES", "EPERM", "ENOENT"]),
     // The process that deletes a hold after its last user.
     ("reaper.path", &["EACCES", "ENOENT", "ENOMEM"]),

@@ -1,7 +1,7 @@
 //! `hold dump`: writes all pairs of a map to a file or to standard output.
 //!
 //! Invariant: a file named with `--output` is the whole dump or is not touched: it is written
-//! beside and renamed at the end.
+//! without a name, which it gets at the end ([`Draft`]). A dump that is killed leaves nothing.
 
 use super::progress;
 use crate::failure::{Failure, Result, note};
@@ -9,12 +9,11 @@ use crate::formats::sizes::things;
 use crate::formats::{self, WritePairs, Writing};
 use crate::output::{Format, Output, Sink};
 use crate::target::{Directory, MapName};
-use commonhold::Map;
+use commonhold::{Draft, Map};
 use indicatif::ProgressBar;
 use serde_json::json;
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -124,7 +123,7 @@ fn write_pairs<W: Write>(
     Ok((pairs, sink.finish()?))
 }
 
-/// Writes `path`, through a file beside it that takes its name in the end.
+/// Writes `path`, through a file without a name that takes this one in the end.
 fn write_file(
     path: &Path,
     map: &Map,
@@ -140,18 +139,9 @@ fn write_file(
         let file = File::options().write(true).open(&path).map_err(named)?;
         return Ok(write_pairs(map, writer, Sink::new(file, &*name), bar)?.0);
     }
-    let folder = match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    // What umask leaves of 666, as for any other file that a command writes.
-    let beside = tempfile::Builder::new()
-        .prefix(".hold-dump-")
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder)
-        .map_err(named)?;
-    let (pairs, beside) = write_pairs(map, writer, Sink::new(beside, &*name), bar)?;
-    beside.as_file().sync_all().map_err(named)?;
-    beside.persist(&path).map_err(|e| named(e.error))?;
+    let draft = Draft::as_usual(&path).map_err(named)?;
+    let (pairs, _) = write_pairs(map, writer, Sink::new(draft.file(), &*name), bar)?;
+    draft.file().sync_all().map_err(named)?;
+    draft.replace().and_then(|placed| placed.sync()).map_err(named)?;
     Ok(pairs)
 }

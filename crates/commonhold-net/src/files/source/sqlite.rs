@@ -14,6 +14,7 @@ use super::directory::{Directory, identity, last_name};
 use super::{Coding, Found, Opened, Source};
 use crate::files::layout::Layout;
 use crate::files::stamp::{Stamp, mixed_numbers};
+use commonhold::Draft;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::cell::RefCell;
 use std::io;
@@ -205,12 +206,11 @@ pub fn import(
     database: &Path,
     progress: Progress<'_>,
 ) -> io::Result<(u64, u64)> {
-    let place = database.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let beside =
-        tempfile::Builder::new().prefix(".import-").tempfile_in(place.unwrap_or(Path::new(".")))?;
+    // SQLite writes by a path only. What a killed import leaves is removed by the next one.
+    let draft = Draft::with_name(database, 0o644)?;
     let (mut files, mut bytes) = (0, 0);
     {
-        let mut connection = Connection::open(beside.path()).map_err(failed)?;
+        let mut connection = Connection::open(draft.path_now()).map_err(failed)?;
         connection.execute_batch(SCHEMA).map_err(failed)?;
         let transaction = connection.transaction().map_err(failed)?;
         layout.each(directory, &mut |id, path| {
@@ -221,10 +221,8 @@ pub fn import(
         })?;
         transaction.commit().map_err(failed)?;
     }
-    beside.as_file().sync_all()?;
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    beside.as_file().set_permissions(mode)?;
-    beside.persist(database).map_err(|error| error.error)?;
+    draft.file().sync_all()?;
+    draft.replace()?.sync()?;
     Ok((files, bytes))
 }
 

@@ -105,7 +105,8 @@ fn a_draft_appears_complete_or_not_at_all() {
         let wanted = Draft::begin(&path, 0o600, create).unwrap();
         let late = Draft::begin(&path, 0o600, create).unwrap();
         wanted.file().set_len(10).unwrap();
-        let file = wanted.commit().unwrap();
+        let file = wanted.file().try_clone().unwrap();
+        wanted.commit().unwrap().sync().unwrap();
         assert_eq!(late.commit().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!((entries(&folder), file.metadata().unwrap().len()), (1, 10));
         std::fs::remove_file(&path).unwrap();
@@ -119,8 +120,9 @@ fn a_draft_has_exactly_the_mode_asked_for() {
         // SAFETY: changes this child only.
         unsafe { libc::umask(0o777) };
         for mode in [0o600, 0o666, 0o640] {
-            let file = Draft::new(&folder.path("a.hold"), mode).unwrap().commit().unwrap();
-            assert_eq!(file.metadata().unwrap().permissions().mode() & 0o7777, mode);
+            let path = folder.path("a.hold");
+            Draft::new(&path, mode).unwrap().commit().unwrap().sync().unwrap();
+            assert_eq!(path.metadata().unwrap().permissions().mode() & 0o7777, mode);
             std::fs::remove_file(folder.path("a.hold")).unwrap();
         }
         0

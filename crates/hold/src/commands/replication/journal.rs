@@ -30,7 +30,7 @@ been confirmed.
 
 A file that is of another map, or of this one before it was made anew, is refused: --rebuild drops the map
 and takes what is in the file, --replace keeps the map and begins a new file. The file is written anew
-beside itself (FILE.next) when it has grown, which takes room for both.
+beside itself, without a name, when it has grown, which takes room for both.
 
 A disk that is full, or fails, is told; the map goes on, and the journal as soon as it can. A signal ends it,
 after it has written and synced what there is.

@@ -1,0 +1,414 @@
+//! Files that appear whole or not at all: create, backup, restore and salvage, killed at every step and
+//! failed at every call.
+//!
+//! Each is tried where files without a name are possible, and where they are not (that call is made to
+//! fail). Afterwards the directory has exactly what it may have, the name leads to the old file or to
+//! the new one, and the same operation succeeds and leaves nothing behind.
+#![cfg(feature = "steps")]
+
+use crate::support::ground::Ground;
+use crate::support::process::{Board, Child, End};
+use commonhold::{ErrorKind, Hold, MapOptions, Result, steps};
+use nix::sys::signal::Signal;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+const PAIRS: u32 = 40;
+const NAME: &str = "it.hold";
+const KEPT: &str = "it.hold.unclean-";
+/// File systems without nameless files.
+const NAMED: &str = "draft.nameless:EOPNOTSUPP:always";
+
+/// One operation, in a directory that has what it needs.
+#[derive(Clone, Copy)]
+struct Operation {
+    name: &'static str,
+    /// What the directory has before.
+    prepare: fn(&Materials, &Path),
+    run: fn(&Path) -> Result<()>,
+    /// The file that it makes.
+    makes: &'static str,
+    /// Looks at that file, which is there.
+    verify: fn(&Path),
+}
+
+const ALL: [Operation; 4] = [
+    Operation {
+        name: "create",
+        prepare: |_, _| (),
+        run: |dir| Hold::create(dir.join(NAME)).map(drop),
+        makes: NAME,
+        verify: |dir| assert!(Hold::open(dir.join(NAME)).unwrap().check().unwrap().ok),
+    },
+    Operation {
+        name: "backup",
+        prepare: |materials, dir| put(&materials.closed, &dir.join(NAME)),
+        run: |dir| Hold::open(dir.join(NAME))?.backup(dir.join("backup")).map(drop),
+        makes: "backup",
+        verify: |dir| {
+            let copy = dir.join("copy.hold");
+            Hold::restore(dir.join("backup"), &copy).unwrap();
+            all_there(&copy);
+            std::fs::remove_file(copy).unwrap();
+        },
+    },
+    Operation {
+        name: "restore",
+        prepare: |materials, dir| put(&materials.backup, &dir.join("backup")),
+        run: |dir| Hold::restore(dir.join("backup"), dir.join(NAME)).map(drop),
+        makes: NAME,
+        verify: |dir| all_there(&dir.join(NAME)),
+    },
+    Operation {
+        name: "salvage",
+        prepare: |materials, dir| put(&materials.unclean, &dir.join(NAME)),
+        run: |dir| Hold::salvage(dir.join(NAME)).map(drop),
+        makes: NAME,
+        verify: |dir| all_there(&dir.join(NAME)),
+    },
+];
+
+/// Files that the operations begin with.
+struct Materials {
+    _ground: Ground,
+    closed: PathBuf,
+    unclean: PathBuf,
+    backup: PathBuf,
+}
+
+impl Materials {
+    /// Made on a disk, so that salvage has checksums to go by.
+    fn new() -> Materials {
+        let ground = Ground::file();
+        let [closed, backup] = ["closed.hold", "backup"].map(|name| ground.path(name));
+        let unclean = ground.path("unclean.hold");
+        fill(&closed).backup(&backup).unwrap();
+        let victim = || {
+            let _hold = fill(&unclean);
+            nix::sys::signal::raise(Signal::SIGKILL).unwrap();
+        };
+        assert_eq!(Child::run("victim", victim).wait(), End::By(Signal::SIGKILL));
+        Materials { _ground: ground, closed, unclean, backup }
+    }
+}
+
+fn put(from: &Path, to: &Path) {
+    std::fs::copy(from, to).unwrap();
+}
+
+fn fill(path: &Path) -> Hold {
+    let hold = Hold::create(path).unwrap();
+    let map = hold.map("pairs", MapOptions::general()).unwrap();
+    for id in 0..PAIRS {
+        map.set(id.to_le_bytes(), [id as u8; 100]).unwrap();
+    }
+    hold
+}
+
+#[track_caller]
+fn all_there(path: &Path) {
+    // As a program would that makes it if it is not there.
+    let hold = Hold::open_or_create(path).unwrap();
+    let map = hold.open_map("pairs").expect("the hold was there already");
+    for id in 0..PAIRS {
+        assert_eq!(map.get(id.to_le_bytes()).unwrap().as_deref(), Some(&[id as u8; 100][..]));
+    }
+    assert!(hold.check().unwrap().ok);
+}
+
+fn names(dir: &Path) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+fn is_draft(name: &str, of: &str) -> bool {
+    name.starts_with(&format!(".{of}.")) && name.ends_with(".draft")
+}
+
+impl Operation {
+    /// The steps, or the faults, that it passes when nothing disturbs it.
+    fn passes(
+        &self,
+        materials: &Materials,
+        faults: &str,
+        all: &'static [&'static str],
+        observe: fn(Box<dyn Fn(&'static str) + Send + Sync>),
+    ) -> Vec<&'static str> {
+        let ground = Ground::memory();
+        (self.prepare)(materials, ground.dir());
+        let passed: &Board = Box::leak(Box::new(Board::new(all.len())));
+        Child::run(format!("{}, undisturbed", self.name), || {
+            steps::arm_fault(faults).unwrap();
+            observe(Box::new(move |name| {
+                let at = all.iter().position(|known| *known == name).unwrap();
+                passed.put(at, 1);
+            }));
+            (self.run)(ground.dir()).unwrap();
+        })
+        .finish();
+        (0..all.len()).filter(|at| passed.get(*at) == 1).map(|at| all[at]).collect()
+    }
+
+    /// After it was disturbed: it is done or it is not, and nothing else is there.
+    fn verify_disturbed(&self, dir: &Path, before: &BTreeSet<String>, may_leave: bool, what: &str) {
+        let after: BTreeSet<_> = names(dir);
+        let drafts = after.iter().filter(|name| is_draft(name, self.makes)).count();
+        let kept: Vec<_> = after.iter().filter(|name| name.starts_with(KEPT)).collect();
+        assert!(drafts <= usize::from(may_leave), "{what}: {after:?}");
+        assert!(kept.len() <= usize::from(self.name == "salvage"), "{what}: {after:?}");
+        let known = |name: &&String| {
+            before.contains(*name)
+                || **name == self.makes
+                || is_draft(name, self.makes)
+                || name.starts_with(KEPT)
+        };
+        assert!(after.iter().all(|name| known(&name)), "{what}: {after:?}");
+        assert!(before.is_subset(&after), "{what}: {after:?}");
+        if self.name == "salvage" {
+            // Never nothing, and never an empty one.
+            match Hold::open_or_create(dir.join(NAME)) {
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Unclean, "{what}: {error}"),
+                Ok(hold) => drop(hold),
+            }
+        }
+    }
+
+    /// It is done now, whether it was before or not, and nothing is left of an attempt.
+    fn verify_repeated(&self, dir: &Path, before: &BTreeSet<String>, what: &str) {
+        let is_left = names(dir).iter().any(|name| is_draft(name, self.makes));
+        let is_done = match self.name {
+            "salvage" => Hold::open(dir.join(NAME)).is_ok(),
+            _ => dir.join(self.makes).exists(),
+        };
+        if is_done && is_left {
+            // By its second name, which goes with the next file of its name.
+            (self.verify)(dir);
+            std::fs::remove_file(dir.join(self.makes)).unwrap();
+        }
+        if !is_done || is_left {
+            (self.run)(dir).unwrap_or_else(|error| panic!("{what}, repeated: {error}"));
+        }
+        (self.verify)(dir);
+        let mut expected = before.clone();
+        expected.insert(self.makes.to_owned());
+        let mut after = names(dir);
+        if self.name == "salvage" {
+            let kept: Vec<_> = after.iter().filter(|n| n.starts_with(KEPT)).cloned().collect();
+            assert_eq!(kept.len(), 1, "{what}: {after:?}");
+            let old = Hold::open(dir.join(&kept[0])).err().map(|error| error.kind());
+            assert_eq!(old, Some(ErrorKind::Unclean), "{what}: the damaged file is kept");
+            after.remove(&kept[0]);
+        }
+        assert_eq!(after, expected, "{what}");
+    }
+
+    fn kill_at(&self, materials: &Materials, faults: &str, step: &str, what: &str) {
+        let ground = Ground::memory();
+        (self.prepare)(materials, ground.dir());
+        let before = names(ground.dir());
+        let mut victim = Child::run(what.to_owned(), || {
+            steps::arm_fault(faults).unwrap();
+            steps::arm(&format!("{step}:kill")).unwrap();
+            (self.run)(ground.dir()).unwrap();
+        });
+        assert_eq!(victim.wait(), End::By(Signal::SIGKILL), "{what}");
+        // A nameless file that is to take a used name has another one for an instant.
+        let may_leave = !faults.is_empty() || step == "draft.linked";
+        self.verify_disturbed(ground.dir(), &before, may_leave, what);
+        Child::run(format!("{what}, repeated"), || {
+            steps::arm_fault(faults).unwrap();
+            self.verify_repeated(ground.dir(), &before, what);
+        })
+        .finish();
+    }
+
+    /// In a child: arms one fault, and looks.
+    fn fail_at(&self, materials: &Materials, named: &str, fault: &str, what: &str) {
+        let ground = Ground::memory();
+        (self.prepare)(materials, ground.dir());
+        let before = names(ground.dir());
+        steps::arm_fault(&format!("{fault},{named}")).unwrap();
+        let result = (self.run)(ground.dir());
+        steps::arm_fault(named).unwrap();
+        self.verify_disturbed(ground.dir(), &before, false, what);
+        if let Err(error) = &result {
+            let after = names(ground.dir());
+            // What fails once the file is there and whole says so.
+            assert!(
+                after == before || error.to_string().contains("is complete"),
+                "{what}: {error}"
+            );
+        }
+        self.verify_repeated(ground.dir(), &before, what);
+    }
+}
+
+#[test]
+fn whatever_is_killed_leaves_the_old_file_or_the_new_one() {
+    let (materials, mut passed) = (Materials::new(), BTreeSet::new());
+    let observe = |f: Box<dyn Fn(&'static str) + Send + Sync>| steps::observe(f);
+    for (how, faults) in [
+        ("nameless", String::new()),
+        ("named", NAMED.to_owned()),
+        ("named, without RENAME_NOREPLACE", format!("{NAMED},draft.rename:EINVAL:once")),
+    ] {
+        for operation in ALL {
+            if faults.contains("rename") && operation.name == "salvage" {
+                continue;
+            }
+            for step in operation.passes(&materials, &faults, steps::ALL, observe) {
+                let what = format!("{} ({how}) killed at {step}", operation.name);
+                operation.kill_at(&materials, &faults, step, &what);
+                passed.insert(step);
+            }
+        }
+    }
+    let missed = steps::ALL.iter().filter(is_own).filter(|step| !passed.contains(**step));
+    let missed: Vec<_> = missed.collect();
+    assert!(missed.is_empty(), "nothing passes {missed:?}");
+}
+
+#[test]
+fn whatever_fails_leaves_the_old_file_or_the_new_one() {
+    let (materials, mut tried) = (Materials::new(), BTreeSet::new());
+    let observe = |f: Box<dyn Fn(&'static str) + Send + Sync>| steps::observe_faults(f);
+    let all: Vec<&str> = steps::FAULTS.iter().map(|(name, _)| *name).collect();
+    let all: &'static [&str] = all.leak();
+    for (how, named) in [("nameless", ""), ("named", NAMED)] {
+        for operation in ALL {
+            let passed = operation.passes(&materials, named, all, observe);
+            tried.extend(passed.iter().copied());
+            for fault in passed.iter().filter(|fault| !named.starts_with(**fault)) {
+                let errors = steps::FAULTS.iter().find(|(name, _)| name == fault).unwrap().1;
+                Child::run(format!("{} ({how}) with {fault}", operation.name), || {
+                    for (error, often) in
+                        errors.iter().flat_map(|error| [(error, "once"), (error, "always")])
+                    {
+                        // Asked to try again for ever, it may try for ever.
+                        if matches!(*error, "EINTR" | "EAGAIN") && often == "always" {
+                            continue;
+                        }
+                        let armed = format!("{fault}:{error}:{often}");
+                        let what = format!("{} ({how}) with {armed}", operation.name);
+                        operation.fail_at(&materials, named, &armed, &what);
+                    }
+                })
+                .finish();
+            }
+        }
+    }
+    let faults = steps::FAULTS.iter().map(|(name, _)| name).filter(is_own);
+    let missed: Vec<_> = faults.filter(|name| !tried.contains(**name)).collect();
+    assert_eq!(missed, [&"salvage.copy"], "nothing passes these, or another test is not needed");
+}
+
+/// Whether these tests alone pass the step or fault.
+fn is_own(name: &&&str) -> bool {
+    ["draft.", "aside.", "salvage."].iter().any(|area| name.starts_with(area))
+}
+
+/// Nobody gets at either file while a salvage holds the old one; the new one is anybody's once it is there.
+#[test]
+fn a_salvage_that_is_stopped_shows_the_old_file_or_the_new_one() {
+    let materials = Materials::new();
+    for (step, is_new) in
+        [("salvage.kept", false), ("draft.linked", false), ("draft.replaced", true)]
+    {
+        let ground = Ground::memory();
+        let path = ground.path(NAME);
+        std::fs::copy(&materials.unclean, &path).unwrap();
+        let mut stopped = Child::run(format!("stopped at {step}"), || {
+            steps::arm(&format!("{step}:stop")).unwrap();
+            Hold::salvage(&path).unwrap();
+        });
+        assert!(stopped.wait_stopped());
+        match is_new {
+            true => all_there(&path),
+            false => {
+                let kind = |error: Option<commonhold::Error>| error.map(|e| e.kind());
+                assert_eq!(kind(Hold::salvage(&path).err()), Some(ErrorKind::Busy));
+                assert_eq!(kind(Hold::open_or_create(&path).err()), Some(ErrorKind::Busy));
+            }
+        }
+        stopped.signal(Signal::SIGCONT);
+        assert_eq!(stopped.wait(), End::Well);
+        all_there(&path);
+    }
+}
+
+/// A file that is too short to be mapped is salvaged from a copy: it once was lengthened, and passed for
+/// whole after that.
+#[test]
+fn salvage_changes_nothing_in_a_file_that_is_too_short() {
+    let materials = Materials::new();
+    for len in [4096, 5000, 65536, 131_071] {
+        let ground = Ground::memory();
+        let path = ground.path(NAME);
+        std::fs::copy(&materials.unclean, &path).unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(len).unwrap();
+        let before = std::fs::read(&path).unwrap();
+        let mut victim = Child::run("salvage", || {
+            steps::arm("salvage.kept:kill").unwrap();
+            Hold::salvage(&path).unwrap();
+        });
+        assert_eq!(victim.wait(), End::By(Signal::SIGKILL));
+        assert!(std::fs::read(&path).unwrap() == before, "{len} bytes");
+        let errors = steps::FAULTS.iter().find(|(name, _)| *name == "salvage.copy").unwrap().1;
+        let attempts = || {
+            for error in errors.iter().filter(|error| **error != "EINTR") {
+                steps::arm_fault(&format!("salvage.copy:{error}:once")).unwrap();
+                assert!(Hold::salvage(&path).is_err(), "{error}");
+                assert!(std::fs::read(&path).unwrap() == before, "{len} bytes, {error}");
+                assert_eq!(names(ground.dir()).len(), 2, "{len} bytes, {error}");
+            }
+        };
+        Child::run("salvage that fails", attempts).finish();
+        let report = Hold::salvage(&path).unwrap();
+        assert!(std::fs::read(&report.kept_old_as).unwrap() == before, "{len} bytes");
+        assert_eq!(names(ground.dir()).len(), 2, "{len} bytes");
+        Hold::open(&path).unwrap();
+    }
+}
+
+/// A link stays one: the file is saved that it leads to.
+#[test]
+fn salvage_by_a_symbolic_link_saves_the_file() {
+    let materials = Materials::new();
+    let (ground, other) = (Ground::memory(), Ground::memory());
+    let (path, link) = (ground.path(NAME), other.path("link.hold"));
+    std::fs::copy(&materials.unclean, &path).unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let report = Hold::salvage(&link).unwrap();
+    assert_eq!(report.kept_old_as.parent(), Some(ground.dir()));
+    assert!(link.is_symlink());
+    all_there(&path);
+    all_there(&link);
+    assert_eq!((names(ground.dir()).len(), names(other.dir()).len()), (2, 1));
+}
+
+/// What was left is removed with the hold; what somebody works on, or another's, is not.
+#[test]
+fn drafts_that_were_left_are_removed_and_no_others() {
+    let (materials, ground) = (Materials::new(), Ground::memory());
+    let path = ground.path(NAME);
+    let others = [".it.hold.mine.draft", ".other.hold.0123456789abcdef.draft"];
+    for name in others.iter().chain(&[".it.hold.0123456789abcdef.draft"]) {
+        std::fs::write(ground.path(name), b"left").unwrap();
+    }
+    let mut busy = Child::run("restores", || {
+        steps::arm_fault(NAMED).unwrap();
+        steps::arm("aside.built:stop").unwrap();
+        Hold::restore(&materials.backup, &path).unwrap();
+    });
+    assert!(busy.wait_stopped());
+    std::fs::write(ground.path(".it.hold.fedcba9876543210.draft"), b"left").unwrap();
+    drop(Hold::create(&path).unwrap());
+    Hold::drop_hold(&path, false).unwrap();
+    let drafts = names(ground.dir()).iter().filter(|name| is_draft(name, NAME)).count();
+    assert_eq!(drafts, 2, "its own, and one that has no number");
+    busy.signal(Signal::SIGCONT);
+    assert_eq!(busy.wait(), End::Well);
+    all_there(&path);
+    let expected: BTreeSet<_> = others.iter().chain(&[NAME]).map(|n| n.to_string()).collect();
+    assert_eq!(names(ground.dir()), expected);
+}
