@@ -28,8 +28,8 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// A word that keeps naming a slot which this handle cannot see is reported as damage after this many
 /// questions, each after a pause.
 const UNSEEN_LIMIT: u32 = 50;
-/// A wait ends with the error of the question whether the owner lives after this many on end, each
-/// after a pause: the owner may have died, and then nobody would ever learn of it.
+/// A wait ends with the error of the question whether the owner lives if the system does not answer
+/// it so often, with a moment in between: the owner may have died, and nobody would learn of it.
 const UNANSWERED_LIMIT: u32 = 25;
 /// The same as `UNSEEN_LIMIT` for a word that names somebody who does not list the lock.
 const UNLISTED_LIMIT: u32 = 25;
@@ -292,8 +292,6 @@ impl<'a, P: Peers> Wait<'a, P> {
 struct Doubts {
     unseen: u32,
     unlisted: u32,
-    /// Questions on end that the system did not answer.
-    unanswered: u32,
     /// Why what a dead owner left is not settled: somebody who lives holds what that needs.
     unsettled: Option<Error>,
 }
@@ -311,15 +309,7 @@ impl Doubts {
         peers: &impl Peers,
         level: Level,
     ) -> Result<Option<Duration>> {
-        let dead = match owner == peers.me() {
-            true => Ok(false),
-            false => peers.ask_dead(owner),
-        };
-        self.unanswered = if dead.is_err() { self.unanswered + 1 } else { 0 };
-        if dead.is_err() && self.unanswered <= UNANSWERED_LIMIT {
-            return Ok(Some(SLEEP));
-        }
-        if !dead? {
+        if owner == peers.me() || !ask_dead(word, owner, peers)? {
             if peers.may_hold(owner, word) {
                 self.unlisted = 0;
                 return Ok(Some(SLEEP));
@@ -343,6 +333,21 @@ impl Doubts {
         let given_up = ended == Some(true) || self.unseen > UNSEEN_LIMIT;
         if given_up { Err(never_ends(owner)) } else { Ok(Some(SLEEP)) }
     }
+}
+
+/// Whether the owner of the lock is dead; false, too, if the lock is not the owner's any more.
+///
+/// # Errors
+/// Those of the system, if it does not answer.
+fn ask_dead(word: &AtomicU32, owner: Owner, peers: &impl Peers) -> Result<bool> {
+    for _ in 1..UNANSWERED_LIMIT {
+        match peers.ask_dead(owner) {
+            Ok(dead) => return Ok(dead),
+            Err(_) if holder(word) != Some(owner) => return Ok(false),
+            Err(_) => std::thread::sleep(MOMENT),
+        }
+    }
+    peers.ask_dead(owner)
 }
 
 fn sleep(word: &AtomicU32, seen: u32, pause: Duration) {
