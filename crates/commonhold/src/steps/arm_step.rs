@@ -68,7 +68,6 @@ pub fn pass(name: &'static str) {
             put(Some(armed), count);
         }
     });
-    debug_assert!(ALL.contains(&name), "step {name} is not in the list");
     if let Some(observer) = OBSERVER.get() {
         observer(name);
     }
