@@ -32,6 +32,9 @@
 mod address;
 mod choices;
 pub mod event;
+#[cfg(feature = "steps")]
+#[doc(hidden)]
+pub mod faults;
 pub mod files;
 pub mod journal;
 pub mod replicate;

@@ -6,6 +6,8 @@ mod support;
 mod cast;
 mod crowds;
 mod expiry;
+#[cfg(feature = "steps")]
+mod faults;
 #[cfg(feature = "sqlite")]
 mod files;
 mod fork;

@@ -6,6 +6,7 @@
 use crate::replicate::inbox::Inbox;
 use crate::replicate::wire::{Note, Welcome};
 use commonhold::{ChangeKind, Draft, Error, ErrorKind, RawFrame, Result, StreamPosition};
+use commonhold::{fault, shortened};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -78,15 +79,16 @@ impl JournalFile {
         let (path, sound) = (&reader.path.clone(), reader.sound);
         // To close a file lets go all locks that the process has on it.
         drop(reader);
-        let file = OpenOptions::new().read(true).write(true).open(path);
-        let file = file.map_err(|e| failed(path, "cannot write", &e))?;
+        let opened = fault!("journal.open-again");
+        let opened = opened.and_then(|()| OpenOptions::new().read(true).write(true).open(path));
+        let file = opened.map_err(|e| failed(path, "cannot write", &e))?;
         lock(&file, path)?;
         // What a crash left behind the end would pass for what comes next.
-        file.set_len(sound).map_err(|e| failed(path, "cannot write", &e))?;
+        shorten(&file, sound).map_err(|e| failed(path, "cannot write", &e))?;
         // The one before may have been killed before its name was durable.
         sync_directory(path).map_err(|e| failed(path, "cannot sync its directory", &e))?;
         // The one before may have been killed before it had synced what can be read.
-        if file.sync_data().is_err() {
+        if sync_data(&file).is_err() {
             return Ok(None);
         }
         let stage = Stage::Placed(file);
@@ -105,11 +107,11 @@ impl JournalFile {
     /// # Errors
     /// Those of the system.
     pub(crate) fn append(&mut self, frames: &[u8]) -> io::Result<()> {
-        let result = self.file().write_all_at(frames, self.written);
+        let result = write_all(self.file(), frames, self.written);
         match result {
             Ok(()) => self.written += frames.len() as u64,
-            // What was written of them is no part of it.
-            Err(_) => drop(self.file().set_len(self.written)),
+            // What was written of them is no part of it, and is overwritten by the next ones.
+            Err(_) => drop(shorten(self.file(), self.written)),
         }
         result
     }
@@ -117,23 +119,30 @@ impl JournalFile {
     /// Makes all that was appended durable.
     ///
     /// # Errors
-    /// Those of the system: what was appended since the last time may be lost, and must not be believed to be there.
+    /// Those of the system: what was appended since the last time may be lost, and must not be
+    /// believed to be there. The system may still show it, so the caller has to distrust the file.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
-        let result = self.file().sync_data();
+        let result = sync_data(self.file());
         match result {
             Ok(()) => self.synced = self.written,
-            // The system may still show what never came to the disk: nobody is to believe it, a next process least of all.
-            Err(_) => drop(self.file().set_len(self.synced)),
+            Err(_) => drop(shorten(self.file(), self.synced)),
         }
         result
     }
 
+    /// Device and inode of the file.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn identity(&self) -> io::Result<Identity> {
+        self.file().metadata().map(|metadata| identity(&metadata))
+    }
+
     /// Whether the path still leads to it.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
-        let identity = |m: std::fs::Metadata| (m.dev(), m.ino());
-        let (own, there) =
-            (self.file().metadata().map(identity), std::fs::metadata(path).map(identity));
-        matches!((own, there), (Ok(own), Ok(there)) if own == there)
+        let there = fault!("journal.stat").and_then(|()| std::fs::metadata(path));
+        let there = there.map(|metadata| identity(&metadata));
+        matches!((self.identity(), there), (Ok(own), Ok(there)) if own == there)
     }
 
     /// Gives it its path, durably; what had that is replaced in one step.
@@ -148,20 +157,63 @@ impl JournalFile {
     }
 }
 
-/// Makes the names in a file's directory durable.
+/// Which file it is: device and inode.
+pub(crate) type Identity = (u64, u64);
+
+fn identity(metadata: &std::fs::Metadata) -> Identity {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Writes all of the bytes from this place on, in as many calls as it takes.
+fn write_all(file: &File, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let most = shortened!("journal.write-bytes", bytes.len());
+        match fault!("journal.write").and_then(|()| file.write_at(&bytes[..most], at)) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(len) => (bytes, at) = (&bytes[len..], at + len as u64),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn sync_data(file: &File) -> io::Result<()> {
+    fault!("journal.fdatasync")?;
+    file.sync_data()
+}
+
+fn shorten(file: &File, len: u64) -> io::Result<()> {
+    fault!("journal.ftruncate")?;
+    file.set_len(len)
+}
+
+/// Makes the names in a file's directory durable, as far as the file system does so.
 fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
-    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+    let directory = directory.unwrap_or(Path::new("."));
+    let directory = match fault!("journal.open-directory").and_then(|()| File::open(directory)) {
+        // A process that may not read it can make names in it, and leaves this to the system.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+        opened => opened?,
+    };
+    match fault!("journal.sync-directory").and_then(|()| directory.sync_all()) {
+        // The file system knows no such thing.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EROFS)) => Ok(()),
+        synced => synced,
+    }
 }
 
 /// A lock of the process: unlike one of the open file, a forked child does not keep it.
 fn lock(file: &File, path: &Path) -> Result<()> {
-    fcntl_lock(file, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
-        if matches!(error, rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) {
+    let locked = fault!("journal.lock")
+        .and_then(|()| Ok(fcntl_lock(file, FlockOperation::NonBlockingLockExclusive)?));
+    locked.map_err(|error| match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EACCES) => {
             let text = format!("{}: another process writes this journal", path.display());
-            return Error::new(ErrorKind::Busy, text);
+            Error::new(ErrorKind::Busy, text)
         }
-        failed(path, "cannot lock", &error.into())
+        _ => failed(path, "cannot lock", &error),
     })
 }
 
@@ -187,6 +239,7 @@ pub(crate) struct Reader {
     sound: u64,
     pub(crate) welcome: Welcome,
     pub(crate) position: StreamPosition,
+    pub(crate) identity: Identity,
     /// Where it becomes what the map was, once that is stated.
     end: Option<u64>,
     /// How many bytes it had when it was a whole map for the first time.
@@ -200,22 +253,38 @@ impl Reader {
     /// # Errors
     /// `NotFound`; `Damaged` if it is none, or its beginning is lost; those of files.
     pub(crate) fn open(path: &Path) -> Result<Reader> {
-        let file = File::open(path).map_err(|e| failed(path, "cannot read", &e))?;
-        let len = file.metadata().map_err(|e| failed(path, "cannot read", &e))?.len();
+        let opened = fault!("journal.open").and_then(|()| File::open(path));
+        let file = opened.map_err(|e| failed(path, "cannot read", &e))?;
+        let metadata = fault!("journal.fstat").and_then(|()| file.metadata());
+        let metadata = metadata.map_err(|e| failed(path, "cannot read", &e))?;
+        let (len, identity) = (metadata.len(), identity(&metadata));
         let position = StreamPosition { stream: 0, offset: 0 };
         let mode = commonhold::MapMode::General;
         let name = String::new();
         let welcome = Welcome { proof: Vec::new(), position, whole: true, mode, name };
         let (path, inbox) = (path.to_owned(), Inbox::default());
         let (read, sound, end, whole, over) = (0, 0, None, None, false);
-        let mut this =
-            Reader { file, path, inbox, len, read, sound, welcome, position, end, whole, over };
+        let mut this = Reader {
+            file,
+            path,
+            inbox,
+            len,
+            read,
+            sound,
+            welcome,
+            position,
+            identity,
+            end,
+            whole,
+            over,
+        };
         this.begin()?;
         Ok(this)
     }
 
     fn begin(&mut self) -> Result<()> {
-        self.more()?;
+        // A read may give fewer bytes than there are.
+        while self.inbox.rest().len() < READ && self.more()? {}
         if self.inbox.rest().get(..MAGIC.len()) != Some(MAGIC) {
             return Err(damaged(&self.path, "is no journal"));
         }
@@ -234,7 +303,15 @@ impl Reader {
     /// Receives more; false at the end of the file.
     fn more(&mut self) -> Result<bool> {
         let mut buffer = self.inbox.take();
-        let read = (&self.file).take(READ as u64).read_to_end(&mut buffer);
+        let before = buffer.len();
+        buffer.resize(before + shortened!("journal.read-bytes", READ), 0);
+        let read = loop {
+            match fault!("journal.read").and_then(|()| (&self.file).read(&mut buffer[before..])) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
+        buffer.truncate(before + read.as_ref().map_or(0, |len| *len));
         self.inbox.put(buffer);
         let read = read.map_err(|e| failed(&self.path, "cannot read", &e))?;
         self.read += read as u64;

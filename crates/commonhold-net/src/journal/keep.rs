@@ -4,6 +4,7 @@
 //! one *next* one without a name, which is to become that. Only when the next one is whole and durable does it take the path, in one step. So
 //! whenever the system crashes, what has the path is a whole map up to some position, and no earlier one than was said to be durable.
 
+use crate::journal::distrust::Distrust;
 use crate::journal::file::{Reader, failed};
 use crate::journal::rebuild::was_rebuilt_from;
 use crate::journal::track::{Track, Trouble};
@@ -26,6 +27,7 @@ pub(crate) struct Keeper {
     path: PathBuf,
     options: JournalOptions,
     seat: JournalSeat,
+    distrust: Distrust,
     current: Option<Track>,
     next: Option<Track>,
     /// The file is written anew when it has so many bytes.
@@ -50,12 +52,14 @@ impl Keeper {
         seat: JournalSeat,
     ) -> Result<Keeper> {
         let status = JournalStatus::new(path, options.sync);
+        let distrust = Distrust::new(hold, map.name())?;
         let mut this = Keeper {
             hold: hold.clone(),
             map,
             path: path.to_owned(),
             options,
             seat,
+            distrust,
             current: None,
             next: None,
             compact_at: 0,
@@ -95,8 +99,11 @@ impl Keeper {
         if is_ahead && !self.options.replace {
             return Err(self.of_another_life());
         }
+        if self.distrust.is_noted(reader.identity)? {
+            return Ok(None);
+        }
         self.plan(reader.whole_bytes());
-        Track::go_on(&self.map, reader)
+        Track::go_on(&self.map, reader, &self.distrust)
     }
 
     #[cold]
@@ -153,7 +160,10 @@ impl Keeper {
                 return Err(error);
             }
             // The current one is well: nothing is lost but time.
-            Err(_) => self.put_off_next(),
+            Err(error) => {
+                self.status.rewrite_error = Some(error.to_string());
+                self.put_off_next();
+            }
         }
         self.sync_if_due()?;
         self.show();
@@ -227,6 +237,8 @@ impl Keeper {
         self.current = None;
         let Some(next) = self.next.take() else { return Ok(()) };
         let next = next.place().map_err(|e| failed(&self.path, "cannot be replaced", &e))?;
+        self.distrust.forget();
+        self.status.rewrite_error = None;
         self.plan(next.file.written);
         self.current = Some(next);
         self.announce()
@@ -247,7 +259,7 @@ impl Keeper {
         if !due || !(is_new || self.status.error.is_some()) {
             return Ok(());
         }
-        if let Err(error) = current.sync() {
+        if let Err(error) = current.sync_placed(&self.distrust) {
             // What was written since the last time may be gone, and another sync would not say so: only a new file helps.
             self.current = None;
             return Err(error);
@@ -347,7 +359,7 @@ impl Keeper {
         }
         let is_all = reached(self);
         if let Some(track) = &mut self.current {
-            track.sync()?;
+            track.sync_placed(&self.distrust)?;
         }
         match self.status.error.take() {
             Some(why) if !is_all => Err(Error::new(ErrorKind::Io, why)),

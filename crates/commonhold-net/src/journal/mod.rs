@@ -5,11 +5,13 @@
 //! | the file: frames with checksums and positions | `file` |
 //! | the thread that keeps it, and writes it anew when it has grown | `keep` |
 //! | one such file, and the stream that goes into it | `track` |
+//! | files of which a sync has failed | `distrust` |
 //! | a map from a journal | `rebuild` |
 //!
 //! What survives what is said in `docs/durability.md`. Whoever has changed a map and must know that it is safe calls
 //! [`Map::sync`](commonhold::Map::sync).
 
+mod distrust;
 pub(crate) mod file;
 pub(crate) mod keep;
 mod rebuild;
@@ -115,6 +117,9 @@ pub struct JournalStatus {
     pub compactions: u64,
     /// Why nothing is becoming durable, if nothing is.
     pub error: Option<String>,
+    /// Why the file could not be rewritten when it had grown, if that failed the last time. It goes
+    /// on growing, and what is written to it becomes durable.
+    pub rewrite_error: Option<String>,
 }
 
 impl JournalStatus {
@@ -128,6 +133,7 @@ impl JournalStatus {
             bytes: 0,
             compactions: 0,
             error: None,
+            rewrite_error: None,
         }
     }
 }
@@ -191,7 +197,8 @@ impl Journal {
         let reporter = Reporter::new(hold, "journal", name).ok();
         let seen = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("journal".into());
-        let thread = thread.spawn(move || keep(keeper, &seen, reporter));
+        let thread = commonhold::fault!("journal.thread")
+            .and_then(|()| thread.spawn(move || keep(keeper, &seen, reporter)));
         let thread =
             thread.map_err(|e| Error::new(ErrorKind::Io, format!("cannot make a thread: {e}")))?;
         let mut threads = Threads::default();

@@ -1,5 +1,6 @@
 //! A file of a journal that is being written, and the stream that goes into it.
 
+use crate::journal::distrust::Distrust;
 use crate::journal::file::{JournalFile, Reader, failed};
 use crate::replicate::delivery::Delivery;
 use crate::replicate::payload::Payload;
@@ -77,13 +78,16 @@ impl Track {
 
     /// Goes on with a file that was read to its end. `None` if the stream has no longer what comes next, or the disk does not take
     /// the file.
-    pub(super) fn go_on(map: &Map, reader: Reader) -> Result<Option<Track>> {
-        let position = reader.position;
+    pub(super) fn go_on(map: &Map, reader: Reader, distrust: &Distrust) -> Result<Option<Track>> {
+        let (position, identity) = (reader.position, reader.identity);
         let delivery = Delivery::begin(map, Some(position))?.without_time();
         if delivery.is_walking() || !reader.is_complete() {
             return Ok(None);
         }
         let file = JournalFile::go_on(reader)?;
+        if file.is_none() {
+            distrust.note(identity)?;
+        }
         Ok(file.map(|file| Track::new(delivery, file, Some(position.offset))))
     }
 
@@ -154,11 +158,26 @@ impl Track {
         Ok(())
     }
 
-    /// Makes what is written durable.
+    /// Makes what is written durable. If that fails, the file is of no use any more.
     pub(super) fn sync(&mut self) -> Result<()> {
         self.file.sync().map_err(|e| failed(&self.file.path, "cannot sync", &e))?;
         self.synced = Some(self.mark.position);
         Ok(())
+    }
+
+    /// The same with a file that has its path, where others would find it: if that fails, it is
+    /// noted.
+    pub(super) fn sync_placed(&mut self, distrust: &Distrust) -> Result<()> {
+        let Err(error) = self.sync() else { return Ok(()) };
+        let identity = self.file.identity();
+        let identity = identity.map_err(|e| failed(&self.file.path, "cannot be looked at", &e));
+        Err(match identity.and_then(|identity| distrust.note(identity)) {
+            Ok(()) => error,
+            Err(other) => {
+                let text = format!("{error}; and that could not be noted: {other}");
+                Error::new(error.kind(), text)
+            }
+        })
     }
 }
 

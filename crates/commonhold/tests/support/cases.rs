@@ -2,6 +2,8 @@
 
 use super::process::now_ns;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// The seed of this run: `COMMONHOLD_SEED`, or another one each time, which is printed.
@@ -16,15 +18,42 @@ pub fn seed() -> u64 {
 #[track_caller]
 pub fn run_all<T>(cases: &[T], name: impl Fn(&T) -> String, run: impl Fn(&T)) {
     let begun = Instant::now();
-    let mut failed = Vec::new();
-    for case in cases {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(case))) {
-            let text = panic.downcast_ref::<String>().map_or("?", String::as_str);
-            let text: String = text.chars().take(700).collect();
-            failed.push(format!("{}\n    {text}", name(case)));
+    let failed: Vec<_> = cases.iter().filter_map(|case| fails(case, &name, &run)).collect();
+    conclude(cases.len(), begun, &failed);
+}
+
+/// The same, with so many at a time: for cases that mostly wait.
+#[track_caller]
+pub fn run_all_together<T: Sync>(
+    cases: &[T],
+    at_a_time: usize,
+    name: impl Fn(&T) -> String + Sync,
+    run: impl Fn(&T) + Sync,
+) {
+    let (begun, next, failed) = (Instant::now(), AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..at_a_time {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    failed.lock().unwrap().extend(fails(case, &name, &run));
+                }
+            });
         }
-    }
-    eprintln!("{} cases in {:?}", cases.len(), begun.elapsed());
-    let count = failed.len();
-    assert!(failed.is_empty(), "{count} of {} failed:\n{}", cases.len(), failed.join("\n"));
+    });
+    conclude(cases.len(), begun, &failed.into_inner().unwrap());
+}
+
+/// How a case fails, if it does.
+fn fails<T>(case: &T, name: impl Fn(&T) -> String, run: impl Fn(&T)) -> Option<String> {
+    let panic = catch_unwind(AssertUnwindSafe(|| run(case))).err()?;
+    let text = panic.downcast_ref::<String>().map_or("?", String::as_str);
+    let text: String = text.chars().take(700).collect();
+    Some(format!("{}\n    {text}", name(case)))
+}
+
+#[track_caller]
+fn conclude(count: usize, begun: Instant, failed: &[String]) {
+    eprintln!("{count} cases in {:?}", begun.elapsed());
+    let number = failed.len();
+    assert!(failed.is_empty(), "{number} of {count} failed:\n{}", failed.join("\n"));
 }

@@ -158,6 +158,9 @@ fn journal_text(journal: &Value) -> String {
     if let Some(error) = journal["error"].as_str() {
         facts.fact("not durable", error);
     }
+    if let Some(error) = journal["rewrite_error"].as_str() {
+        facts.fact("not rewritten", error);
+    }
     facts.text()
 }
 

@@ -1,0 +1,185 @@
+//! Failing anywhere: journals, replicas and their origins, file servers.
+//!
+//! For every fault that a scenario passes, with each error that it can be, once and for ever, the
+//! scenario runs in a process of its own. What was acknowledged is there, what is seen is right or
+//! an error, nobody hangs; with the fault lifted everything works in the same process, and no
+//! descriptor is left over. A scenario makes these checks itself.
+//!
+//! `./test` draws some cases; `COMMONHOLD_LONG=1` runs all. `COMMONHOLD_SEED` draws those of an
+//! earlier run, `COMMONHOLD_FAULT_CASE` runs one, as its failure names it.
+
+mod journals;
+
+use crate::cast::cast;
+use crate::support::ground::Ground;
+use crate::support::process::{Board, End, until};
+use crate::support::{Dice, cases, long};
+use commonhold::steps;
+use commonhold_net::faults::{FAULTS, arm};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a case may take.
+const HANGS: Duration = Duration::from_secs(50);
+/// Cases that run at the same time: they wait most of the time.
+const AT_A_TIME: usize = 6;
+
+/// What a process does while calls fail to it.
+#[derive(Clone, Copy)]
+pub struct Scenario {
+    pub name: &'static str,
+    pub run: fn(&Trial),
+}
+
+/// One run of a scenario.
+pub struct Trial {
+    ground: Ground,
+    /// What fails; nothing in a rehearsal.
+    fault: Option<String>,
+}
+
+impl Trial {
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.ground.path(name)
+    }
+
+    /// From now on it fails.
+    pub fn arm(&self) {
+        match &self.fault {
+            Some(fault) => arm(fault).unwrap(),
+            None => REHEARSED.with(|rehearsed| {
+                let passed = rehearsed.get().expect("a board");
+                steps::observe_faults(move |name| {
+                    if let Some(at) = FAULTS.iter().position(|(known, _)| *known == name) {
+                        passed.count(at, 1);
+                    }
+                });
+            }),
+        }
+    }
+
+    /// From now on nothing does.
+    pub fn lift(&self) {
+        arm("").unwrap();
+    }
+
+    /// Whether anything may fail at all.
+    pub fn is_rehearsal(&self) -> bool {
+        self.fault.is_none()
+    }
+}
+
+thread_local! {
+    /// Where a rehearsal counts what it passes.
+    static REHEARSED: std::cell::Cell<Option<&'static Board>> = const { std::cell::Cell::new(None) };
+}
+
+/// Descriptors that this process has open.
+pub fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// A scenario and a fault of it as it is armed.
+#[derive(Clone)]
+struct Case {
+    scenario: Scenario,
+    fault: String,
+}
+
+impl Case {
+    fn name(&self) -> String {
+        format!("{} / {}", self.scenario.name, self.fault)
+    }
+
+    fn run(&self) {
+        play(self.scenario, Some(self.fault.clone()));
+    }
+}
+
+fn play(scenario: Scenario, fault: Option<String>) {
+    let name = format!("'{}' with {fault:?}", scenario.name);
+    let trial = Trial { ground: Ground::memory(), fault };
+    let mut child = cast(&*name, || (scenario.run)(&trial));
+    assert_eq!(child.wait_for(HANGS), End::Well, "{name}");
+}
+
+/// How often a scenario passes each fault when nothing disturbs it.
+fn rehearse(scenario: Scenario) -> Vec<(usize, u64)> {
+    let passed: &'static Board = Box::leak(Box::new(Board::new(FAULTS.len())));
+    let trial = Trial { ground: Ground::memory(), fault: None };
+    let mut child = cast(format!("rehearsal of '{}'", scenario.name), || {
+        REHEARSED.set(Some(passed));
+        (scenario.run)(&trial);
+    });
+    assert_eq!(child.wait_for(HANGS), End::Well, "rehearsal of '{}'", scenario.name);
+    (0..FAULTS.len()).map(|n| (n, passed.get(n))).filter(|(_, n)| *n > 0).collect()
+}
+
+/// Errors that a system returns once in a while; for ever they are no answer.
+fn is_transient(error: &str) -> bool {
+    matches!(error, "EINTR" | "EAGAIN" | "ECONNABORTED")
+}
+
+/// Each error of each fault, once and for ever, at the first passing and at one drawn.
+fn all_cases(scenario: Scenario, dice: &mut Dice) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (number, passed) in rehearse(scenario) {
+        let (name, errors) = FAULTS[number];
+        for error in errors {
+            for time in [1, 1 + dice.below(passed)] {
+                let mut add = |how: &str| {
+                    let fault = format!("{name}:{error}:{how}:{time}");
+                    cases.push(Case { scenario, fault });
+                };
+                add("once");
+                if !is_transient(error) {
+                    add("always");
+                }
+            }
+        }
+    }
+    cases
+}
+
+/// So many of each fault's cases, or all.
+fn drawn(cases: Vec<Case>, of_each: usize, dice: &mut Dice) -> Vec<Case> {
+    if long() {
+        return cases;
+    }
+    let mut chosen = Vec::new();
+    for (name, _) in FAULTS {
+        let start = format!("{name}:");
+        let mut of_this: Vec<_> = cases.iter().filter(|c| c.fault.starts_with(&start)).collect();
+        for _ in 0..of_each.min(of_this.len()) {
+            let at = dice.below(of_this.len() as u64) as usize;
+            chosen.push(of_this.swap_remove(at).clone());
+        }
+    }
+    chosen
+}
+
+/// Makes every fault of these areas happen in these scenarios.
+#[track_caller]
+pub fn fail(scenarios: &[Scenario], areas: &[&str], of_each: usize) {
+    let mut dice = Dice::new(cases::seed());
+    let given = std::env::var("COMMONHOLD_FAULT_CASE").ok();
+    if let Some((name, fault)) = given.as_deref().and_then(|given| given.split_once(" / ")) {
+        let wanted = scenarios.iter().find(|scenario| scenario.name == name);
+        let _ = wanted.inspect(|scenario| play(**scenario, Some(fault.to_owned())));
+        return;
+    }
+    let all: Vec<_> = scenarios.iter().flat_map(|s| all_cases(*s, &mut dice)).collect();
+    let of_these = |name: &&str| areas.iter().any(|area| name.starts_with(area));
+    let passed = |name: &str| all.iter().any(|case| case.fault.split(':').next() == Some(name));
+    let names = FAULTS.iter().map(|(name, _)| *name).filter(of_these);
+    let missed: Vec<_> = names.filter(|name| !passed(name)).collect();
+    assert_eq!(missed, [""; 0], "no scenario passes these");
+    let cases = drawn(all, of_each, &mut dice);
+    cases::run_all_together(&cases, AT_A_TIME, Case::name, Case::run);
+}
+
+/// Waits until no more descriptors are open than before.
+#[track_caller]
+pub fn closes_down_to(before: usize) {
+    until("descriptors are closed", || descriptors() <= before);
+}

@@ -1,0 +1,268 @@
+//! Journals: what was acknowledged is in the file, whatever fails, and what fails is reported.
+
+use super::{Scenario, Trial, closes_down_to, descriptors, fail};
+use crate::cast::cast;
+use crate::support::Dice;
+use crate::support::ground::Ground;
+use crate::support::process::{End, until};
+use commonhold::{ErrorKind, Hold, Map, MapOptions, StreamPosition};
+use commonhold_net::faults::arm;
+use commonhold_net::journal::{Journal, JournalOptions, Rebuilt, SyncPolicy, rebuild};
+use nix::sys::signal::{Signal, raise};
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A journal says within this time that it cannot write.
+const SAYS_SO: Duration = Duration::from_secs(20);
+
+type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Written again as soon as it has doubled.
+fn options() -> JournalOptions {
+    JournalOptions { stream_bytes: 1 << 20, compact_bytes: 1, ..JournalOptions::default() }
+}
+
+/// A map, every state that it had, and what was acknowledged of it.
+struct Kept<'a> {
+    trial: &'a Trial,
+    hold: Hold,
+    map: Map,
+    file: PathBuf,
+    states: BTreeMap<u64, Pairs>,
+    dice: Dice,
+    /// Copies of the file, each with what had been acknowledged by then.
+    copies: Vec<(PathBuf, u64)>,
+}
+
+impl Kept<'_> {
+    fn new(trial: &Trial) -> Kept<'_> {
+        let hold = Hold::create(trial.path("it.hold")).unwrap();
+        let map = hold.map("it", MapOptions::general()).unwrap();
+        hold.begin_stream("it", 1 << 20).unwrap();
+        let (states, dice, copies) = (BTreeMap::new(), Dice::new(5), Vec::new());
+        let file = trial.path("it.journal");
+        let mut kept = Kept { trial, hold, map, file, states, dice, copies };
+        kept.note();
+        kept.change(25);
+        kept
+    }
+
+    fn start(&self, sync: SyncPolicy) -> commonhold::Result<Journal> {
+        Journal::start(&self.hold, "it", &self.file, JournalOptions { sync, ..options() })
+    }
+
+    fn note(&mut self) {
+        let end = self.map.follow().unwrap().end().unwrap();
+        self.states.insert(end.offset, pairs(&self.map));
+    }
+
+    fn change(&mut self, changes: u64) {
+        for number in 0..changes {
+            let key = (self.dice.below(40) as u32).to_be_bytes();
+            match self.dice.below(8) {
+                0 => drop(self.map.delete(key).unwrap()),
+                _ => drop(self.map.set(key, (number as u32).to_le_bytes()).unwrap()),
+            }
+            self.note();
+        }
+    }
+
+    /// Waits until it is durable, and keeps what the disk has then; false if that was refused.
+    fn sync(&mut self) -> bool {
+        match self.map.sync(SAYS_SO) {
+            Ok(StreamPosition { offset, .. }) => {
+                let copy = self.trial.path(&format!("copy{}", self.copies.len()));
+                std::fs::copy(&self.file, &copy).unwrap();
+                self.copies.push((copy, offset));
+                true
+            }
+            Err(error) => {
+                assert_ne!(error.kind(), ErrorKind::TimedOut, "it is silent: {error}");
+                false
+            }
+        }
+    }
+
+    /// The copies are states that were, and no earlier ones than were acknowledged.
+    fn verify_copies(&self) {
+        for (copy, acknowledged) in &self.copies {
+            let (rebuilt, found) = rebuilt(self.trial, copy).unwrap();
+            let Rebuilt { position, .. } = rebuilt;
+            assert!(position.offset >= *acknowledged, "{position} was not {acknowledged} yet");
+            assert_eq!(self.states.get(&position.offset), Some(&found), "at {position}");
+        }
+    }
+
+    /// With the fault lifted all becomes durable again.
+    fn works_again(&mut self, journal: commonhold::Result<Journal>, sync: SyncPolicy) {
+        let journal = journal.or_else(|_| self.start(sync)).expect("nothing fails any more");
+        self.change(10);
+        if sync == SyncPolicy::Never {
+            assert!(!self.sync(), "it says of nothing that it is durable");
+        } else {
+            until("all becomes durable", || self.map.sync(SAYS_SO).is_ok());
+            let status = || journal.status();
+            until("the status says so", || status().error.is_none());
+            assert!(self.sync(), "it was just well");
+        }
+        journal.finish().unwrap();
+        assert_eq!(rebuilt(self.trial, &self.file).unwrap().1, pairs(&self.map));
+        self.change(10);
+        self.start(sync).unwrap().finish().unwrap();
+        assert_eq!(rebuilt(self.trial, &self.file).unwrap().1, pairs(&self.map));
+        self.verify_copies();
+    }
+}
+
+fn pairs(map: &Map) -> Pairs {
+    map.iter().map(Result::unwrap).collect()
+}
+
+fn rebuilt(trial: &Trial, file: &Path) -> commonhold::Result<(Rebuilt, Pairs)> {
+    let path = trial.path("again.hold");
+    let hold = Hold::create(&path).unwrap();
+    let rebuilt = rebuild(&hold, "it", file, &options());
+    let result = rebuilt.map(|rebuilt| (rebuilt, pairs(&hold.open_map("it").unwrap())));
+    drop(hold);
+    std::fs::remove_file(path).unwrap();
+    result
+}
+
+/// Changes and syncs while calls fail.
+fn keep(trial: &Trial, mut kept: Kept<'_>, sync: SyncPolicy, mut also: impl FnMut(&mut Kept<'_>)) {
+    let before = descriptors();
+    trial.arm();
+    let journal = kept.start(sync);
+    for _ in 0..5 {
+        kept.change(25);
+        also(&mut kept);
+        let is_durable = kept.sync();
+        match &journal {
+            _ if is_durable => {}
+            Ok(journal) => assert!(
+                sync == SyncPolicy::Never || !journal.is_over(),
+                "it has ended by itself: {:?}",
+                journal.status()
+            ),
+            Err(error) => assert_ne!(error.kind(), ErrorKind::Mismatch, "{error}"),
+        }
+    }
+    let is_well = journal.is_ok();
+    assert!(is_well || !trial.is_rehearsal());
+    trial.lift();
+    kept.works_again(journal, sync);
+    closes_down_to(before);
+}
+
+fn begin(trial: &Trial) {
+    keep(trial, Kept::new(trial), SyncPolicy::Always, |_| ());
+}
+
+/// One that has a file already.
+fn resume(trial: &Trial) {
+    let mut kept = Kept::new(trial);
+    let journal = kept.start(SyncPolicy::Always).unwrap();
+    kept.change(25);
+    assert!(kept.sync());
+    journal.finish().unwrap();
+    kept.change(25);
+    keep(trial, kept, SyncPolicy::Every(Duration::from_millis(2)), |_| ());
+}
+
+/// Changes too large for the stream: only the next file helps.
+fn meet_gaps(trial: &Trial) {
+    keep(trial, Kept::new(trial), SyncPolicy::Always, |kept| {
+        kept.map.set("large", vec![7; 2 << 20]).unwrap();
+        kept.map.delete("large").unwrap();
+        kept.note();
+    });
+}
+
+/// A file from which a map is rebuilt while calls fail.
+fn rebuild_it(trial: &Trial) {
+    let mut kept = Kept::new(trial);
+    let journal = kept.start(SyncPolicy::Always).unwrap();
+    kept.change(200);
+    assert!(kept.sync());
+    journal.finish().unwrap();
+    let before = descriptors();
+    let hold = Hold::create(trial.path("other.hold")).unwrap();
+    trial.arm();
+    let first = rebuild(&hold, "it", &kept.file, &options());
+    trial.lift();
+    if let Err(error) = first {
+        assert!(!trial.is_rehearsal(), "{error}");
+        let half = hold.maps().unwrap().into_iter().any(|map| !map.name.starts_with('.'));
+        assert!(!half, "half a map is left after: {error}");
+        rebuild(&hold, "it", &kept.file, &options()).unwrap();
+    }
+    assert_eq!(pairs(&hold.open_map("it").unwrap()), pairs(&kept.map));
+    assert!(hold.check().unwrap().ok);
+    drop(hold);
+    closes_down_to(before);
+}
+
+const ALL: [Scenario; 4] = [
+    Scenario { name: "a new journal", run: begin },
+    Scenario { name: "a journal that continues", run: resume },
+    Scenario { name: "changes too large for the stream", run: meet_gaps },
+    Scenario { name: "rebuilding", run: rebuild_it },
+];
+
+#[test]
+fn calls_of_a_journal_fail() {
+    fail(&ALL, &["journal."], 4);
+}
+
+/// Runs a journal with a fault until a sync fails, and is killed. Then another one continues:
+/// `fdatasync` succeeds to it, although what the file shows may never have reached the disk.
+fn is_not_trusted(fault: &str, before_the_start: bool) {
+    let ground = Ground::memory();
+    let (path, file) = (ground.path("it.hold"), ground.path("it.journal"));
+    let start = |hold: &Hold| Journal::start(hold, "it", &file, options()).unwrap();
+    let mut victim = cast("a journal whose sync fails", || {
+        let hold = Hold::create(&path).unwrap();
+        let map = hold.map("it", MapOptions::general()).unwrap();
+        let mut journal = start(&hold);
+        map.set("a", "1").unwrap();
+        map.sync(SAYS_SO).unwrap();
+        if before_the_start {
+            journal.finish().unwrap();
+            arm(fault).unwrap();
+            journal = start(&hold);
+        } else {
+            arm(fault).unwrap();
+        }
+        map.set("b", "2").unwrap();
+        assert_eq!(map.sync(SAYS_SO).unwrap_err().kind(), ErrorKind::Io);
+        assert!(journal.status().error.is_some());
+        raise(Signal::SIGKILL).unwrap();
+    });
+    assert_eq!(victim.wait(), End::By(Signal::SIGKILL));
+    let distrusted = std::fs::metadata(&file).unwrap().ino();
+    // Its number is not another file's as long as this one is open.
+    let _open = std::fs::File::open(&file).unwrap();
+    cast("another journal", || {
+        let hold = Hold::open(&path).unwrap();
+        let map = hold.open_map("it").unwrap();
+        let journal = start(&hold);
+        map.sync(SAYS_SO).unwrap();
+        let now = std::fs::metadata(&file).unwrap().ino();
+        assert_ne!(now, distrusted, "it trusts a file of which a sync has failed");
+        journal.finish().unwrap();
+        // The next one continues.
+        start(&hold).finish().unwrap();
+        assert_eq!(std::fs::metadata(&file).unwrap().ino(), now);
+    })
+    .finish();
+}
+
+/// Neither could the file be shortened, nor was the next one written.
+#[test]
+fn a_journal_whose_sync_has_failed_is_not_continued() {
+    let fails = "journal.fdatasync:EIO:always,journal.ftruncate:EIO:always";
+    is_not_trusted(fails, false);
+    is_not_trusted("journal.fdatasync:EIO:always", true);
+}
