@@ -1,7 +1,8 @@
 //! Where an origin is: listening there, and connecting to it.
 
 use crate::event::peer_of_unix;
-use commonhold::{Error, ErrorKind, Result};
+use crate::struck::errno;
+use commonhold::{Error, ErrorKind, Result, fault};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -142,10 +143,14 @@ impl Address {
 fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
     remove_stale(path)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    fault!("listen.socket")?;
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     // The file is made with the socket's own mode: there is no moment at which others could connect.
+    fault!("listen.mode")?;
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    fault!("listen.bind")?;
     net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    fault!("listen.listen")?;
     net::listen(&socket, BACKLOG)?;
     Ok(socket)
 }
@@ -153,38 +158,63 @@ fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
 /// Removes the socket of somebody who is gone.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
-    let refused = |e: io::Error| e.kind() == io::ErrorKind::ConnectionRefused;
-    if is_socket && UnixStream::connect(path).is_err_and(refused) {
-        std::fs::remove_file(path)?;
+    if !is_socket {
+        return Ok(());
     }
-    Ok(())
+    match fault!("listen.look").and_then(|()| UnixStream::connect(path).map(drop)) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fault!("listen.remove")?;
+            std::fs::remove_file(path)
+        }
+        // This says nothing about the socket.
+        Err(error) if is_shortage(&error) => Err(error),
+        // Somebody listens there, or it is somebody else's: binding says so.
+        _ => Ok(()),
+    }
+}
+
+/// Whether the system has run out of descriptors or memory.
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS))
 }
 
 fn listen_tcp(host: &str, port: u16) -> io::Result<(OwnedFd, Address)> {
+    fault!("listen.bind")?;
     let listener = TcpListener::bind((host, port))?;
     let port = listener.local_addr()?.port();
+    fault!("listen.listen")?;
     net::listen(&listener, BACKLOG)?;
     Ok((listener.into(), Address::Tcp(host.to_owned(), port)))
 }
 
 fn connect_unix(path: &Path, patience: Duration) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC;
+    fault!("connect.socket")?;
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     // Where too many wait to be accepted, connecting waits as long as sending would.
+    fault!("connect.options")?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(patience))?;
-    net::connect(&socket, &SocketAddrUnix::new(path)?).map_err(|error| match error {
+    let address = SocketAddrUnix::new(path)?;
+    let connected = errno(fault!("connect.connect")).and_then(|()| net::connect(&socket, &address));
+    connected.map_err(|error| match error {
         Errno::AGAIN => io::Error::new(io::ErrorKind::TimedOut, "nobody accepts it"),
         error => error.into(),
     })?;
+    fault!("connect.options")?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, None)?;
     Ok(socket)
 }
 
 fn connect_tcp(host: &str, port: u16, patience: Duration) -> io::Result<OwnedFd> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    fault!("connect.resolve")?;
     for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, patience) {
-            Ok(stream) => return stream.set_nodelay(true).map(|()| stream.into()),
+        let connected = fault!("connect.connect");
+        match connected.and_then(|()| TcpStream::connect_timeout(&address, patience)) {
+            Ok(stream) => {
+                fault!("connect.options")?;
+                return stream.set_nodelay(true).map(|()| stream.into());
+            }
             Err(error) => last = error,
         }
     }

@@ -10,6 +10,8 @@ use commonhold::steps::arm_fault_of;
 
 /// What opening a file can fail with.
 const OPENING: &[&str] = &["EMFILE", "ENFILE", "ENOMEM", "EACCES", "EIO"];
+/// What making a socket, or connecting to see who is there, can fail with.
+const SOCKET: &[&str] = &["EMFILE", "ENFILE", "ENOMEM", "ENOBUFS"];
 /// What starting a thread can fail with.
 const THREAD: &[&str] = &["EAGAIN", "ENOMEM"];
 
@@ -30,6 +32,52 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("journal.open-directory", OPENING),
     ("journal.sync-directory", &["EIO", "ENOSPC", "EDQUOT", "EINVAL", "EROFS"]),
     ("journal.thread", THREAD),
+    // Where origins and file servers listen, and replicas connect to.
+    ("listen.socket", SOCKET),
+    ("listen.mode", &["EIO", "ENOMEM"]),
+    ("listen.bind", &["EADDRINUSE", "EACCES", "ENOMEM", "ENOSPC", "EROFS"]),
+    ("listen.listen", &["EADDRINUSE", "ENOBUFS"]),
+    ("listen.look", SOCKET),
+    ("listen.remove", &["EACCES", "EIO", "EROFS"]),
+    ("connect.socket", SOCKET),
+    ("connect.options", &["ENOMEM", "ENOBUFS"]),
+    ("connect.resolve", &["EMFILE", "ENOMEM", "EIO"]),
+    ("connect.connect", &["ECONNREFUSED", "EAGAIN", "ENOENT", "EACCES", "ETIMEDOUT", "ENOBUFS"]),
+    // Replicas and their origins.
+    ("replica.eventfd", &["EMFILE", "ENFILE", "ENOMEM"]),
+    ("replica.thread", THREAD),
+    ("replica.poll", &["ENOMEM", "EINTR"]),
+    ("replica.receive", &["ECONNRESET", "ENOMEM", "ETIMEDOUT", "EINTR", "EAGAIN"]),
+    ("replica.receive-bytes", &["SHORT"]),
+    ("replica.send", &["ECONNRESET", "EPIPE", "ENOBUFS", "EINTR", "EAGAIN"]),
+    ("replica.send-bytes", &["SHORT"]),
+    ("origin.thread", THREAD),
+    ("origin.watch-thread", THREAD),
+    ("secret.random", &["ENOSYS", "EPERM", "EINTR"]),
+    ("secret.random-bytes", &["SHORT"]),
+    // Loops over sockets; `EAGAIN` of a socket says that it is not ready, which is no fault.
+    ("event.epoll-create", &["EMFILE", "ENFILE", "ENOMEM"]),
+    ("event.eventfd", &["EMFILE", "ENFILE", "ENOMEM"]),
+    ("event.epoll-add", &["ENOMEM", "ENOSPC"]),
+    ("event.epoll-wait", &["ENOMEM", "EINTR"]),
+    ("event.nonblocking", &["ENOMEM", "EIO"]),
+    ("event.accept", &["EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EPERM", "ECONNABORTED", "EINTR"]),
+    ("event.receive", &["ECONNRESET", "ENOMEM", "ETIMEDOUT", "EINTR"]),
+    ("event.receive-bytes", &["SHORT"]),
+    ("event.send", &["ECONNRESET", "EPIPE", "ENOBUFS", "ENOMEM", "EINTR"]),
+    ("event.send-bytes", &["SHORT"]),
+    ("event.sendfile", &["EIO", "ENOMEM", "ECONNRESET", "EPIPE", "EINTR"]),
+    ("event.sendfile-bytes", &["SHORT"]),
+    ("event.worker-thread", THREAD),
+    // io_uring: making and entering it, then what completions say.
+    ("ring.setup", &["ENOSYS", "EPERM", "ENOMEM", "EMFILE"]),
+    ("ring.enter", &["EAGAIN", "EBUSY", "ENOMEM", "EINTR"]),
+    ("ring.wake", &["ENOMEM"]),
+    ("ring.accept", &["EMFILE", "ENFILE", "ENOBUFS", "ENOMEM"]),
+    ("ring.receive", &["ECONNRESET", "ENOMEM", "ETIMEDOUT"]),
+    ("ring.receive-bytes", &["SHORT"]),
+    ("ring.send", &["ECONNRESET", "EPIPE", "ENOBUFS", "ENOMEM"]),
+    ("ring.send-bytes", &["SHORT"]),
 ];
 
 /// Arms faults of this crate or of the library; see [`commonhold::steps`].

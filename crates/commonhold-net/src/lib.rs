@@ -39,4 +39,5 @@ pub mod files;
 pub mod journal;
 pub mod replicate;
 mod report;
+mod struck;
 mod threads;

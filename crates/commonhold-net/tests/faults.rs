@@ -9,6 +9,7 @@
 //! earlier run, `COMMONHOLD_FAULT_CASE` runs one, as its failure names it.
 
 mod journals;
+mod replicas;
 
 use crate::cast::cast;
 use crate::support::ground::Ground;
@@ -17,10 +18,13 @@ use crate::support::{Dice, cases, long};
 use commonhold::steps;
 use commonhold_net::faults::{FAULTS, arm};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long a case may take.
 const HANGS: Duration = Duration::from_secs(50);
+/// Nobody meets a fault that often who pauses after it.
+const SPINS: u64 = 50_000;
 /// Cases that run at the same time: they wait most of the time.
 const AT_A_TIME: usize = 6;
 
@@ -36,9 +40,16 @@ pub struct Trial {
     ground: Ground,
     /// What fails; nothing in a rehearsal.
     fault: Option<String>,
+    /// How often that was met since.
+    met: &'static AtomicU64,
 }
 
 impl Trial {
+    fn new(fault: Option<String>) -> Trial {
+        let met = Box::leak(Box::new(AtomicU64::new(0)));
+        Trial { ground: Ground::memory(), fault, met }
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.ground.path(name)
     }
@@ -46,7 +57,10 @@ impl Trial {
     /// From now on it fails.
     pub fn arm(&self) {
         match &self.fault {
-            Some(fault) => arm(fault).unwrap(),
+            Some(fault) => {
+                arm(fault).unwrap();
+                self.count(fault.split(':').next().unwrap_or_default().to_owned());
+            }
             None => REHEARSED.with(|rehearsed| {
                 let passed = rehearsed.get().expect("a board");
                 steps::observe_faults(move |name| {
@@ -58,9 +72,21 @@ impl Trial {
         }
     }
 
-    /// From now on nothing does.
+    fn count(&self, fault: String) {
+        let met = self.met;
+        steps::observe_faults(move |name| {
+            if *name == *fault {
+                met.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// From now on nothing does. Whoever met an error did not try again without a pause.
     pub fn lift(&self) {
         arm("").unwrap();
+        let met = self.met.load(Ordering::Relaxed);
+        let is_short = self.fault.as_deref().is_some_and(|fault| fault.contains(":SHORT:"));
+        assert!(is_short || met < SPINS, "it has met the fault {met} times");
     }
 
     /// Whether anything may fail at all.
@@ -98,7 +124,7 @@ impl Case {
 
 fn play(scenario: Scenario, fault: Option<String>) {
     let name = format!("'{}' with {fault:?}", scenario.name);
-    let trial = Trial { ground: Ground::memory(), fault };
+    let trial = Trial::new(fault);
     let mut child = cast(&*name, || (scenario.run)(&trial));
     assert_eq!(child.wait_for(HANGS), End::Well, "{name}");
 }
@@ -106,7 +132,7 @@ fn play(scenario: Scenario, fault: Option<String>) {
 /// How often a scenario passes each fault when nothing disturbs it.
 fn rehearse(scenario: Scenario) -> Vec<(usize, u64)> {
     let passed: &'static Board = Box::leak(Box::new(Board::new(FAULTS.len())));
-    let trial = Trial { ground: Ground::memory(), fault: None };
+    let trial = Trial::new(None);
     let mut child = cast(format!("rehearsal of '{}'", scenario.name), || {
         REHEARSED.set(Some(passed));
         (scenario.run)(&trial);

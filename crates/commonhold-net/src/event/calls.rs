@@ -10,6 +10,8 @@
 
 use super::driver::SocketId;
 use super::outgoing::{FilePart, Outgoing};
+use crate::struck::errno;
+use commonhold::{fault, shortened};
 use rustix::io::retry_on_intr;
 use rustix::net::SocketFlags;
 use std::io;
@@ -99,14 +101,14 @@ impl<P: Outgoing> Job<P> {
         self.result = match &mut self.work {
             Work::Accept(connection) => accept(fd).map(|fd| *connection = Some(fd)).map(|()| 0),
             Work::Receive(into) => {
-                let most = into.at_most();
-                receive(fd, into).inspect(|&len| self.short = len > 0 && len < most)
+                let most = shortened!("event.receive-bytes", into.at_most());
+                receive(fd, into, most).inspect(|&len| self.short = len > 0 && len < most)
             }
             Work::Send(payload) => match payload.file() {
                 // Fewer bytes may as well mean that the file has ended: never short.
                 Some(part) => send_file(fd, part),
                 None => {
-                    let parts = clipped(payload.parts());
+                    let parts = clipped(payload.parts(), shortened!("event.send-bytes", MOST));
                     let most = parts[0].iov_len + parts[1].iov_len;
                     // SAFETY: the payload lives, and says that its parts are readable.
                     unsafe { send(fd, parts, flags(payload)) }
@@ -119,7 +121,10 @@ impl<P: Outgoing> Job<P> {
 
 fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    Ok(retry_on_intr(|| rustix::net::accept_with(listener, flags))?)
+    Ok(retry_on_intr(|| {
+        errno(fault!("event.accept"))?;
+        rustix::net::accept_with(listener, flags)
+    })?)
 }
 
 /// Whether an accept met a connection that its peer gave up before it was taken: the next is as good.
@@ -127,11 +132,15 @@ pub(super) fn is_passed_over(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ECONNABORTED | libc::EPROTO | libc::EINTR))
 }
 
-fn receive(socket: BorrowedFd<'_>, into: &mut Receive) -> io::Result<usize> {
-    let (space, most) = into.space();
-    // SAFETY: `space` is writable for `most` bytes.
-    let len = repeated(|| unsafe {
-        libc::recv(socket.as_raw_fd(), space.cast(), most, libc::MSG_DONTWAIT)
+fn receive(socket: BorrowedFd<'_>, into: &mut Receive, most: usize) -> io::Result<usize> {
+    let (space, room) = into.space();
+    let most = most.min(room);
+    let len = repeated(|| {
+        fault!("event.receive")?;
+        // SAFETY: `space` is writable for `most` bytes.
+        let read =
+            unsafe { libc::recv(socket.as_raw_fd(), space.cast(), most, libc::MSG_DONTWAIT) };
+        checked(read)
     })?;
     // SAFETY: the kernel wrote so many, at most `most`.
     unsafe { into.received(len) };
@@ -146,8 +155,13 @@ unsafe fn send(
     flags: i32,
 ) -> io::Result<usize> {
     let message = message(&mut parts);
-    // SAFETY: the message and its parts live; the bytes are readable by the caller's word.
-    repeated(|| unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags | libc::MSG_DONTWAIT) })
+    repeated(|| {
+        fault!("event.send")?;
+        // SAFETY: the message and its parts live; the bytes are readable by the caller's word.
+        let sent =
+            unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags | libc::MSG_DONTWAIT) };
+        checked(sent)
+    })
 }
 
 /// How a payload's ranges are sent.
@@ -157,8 +171,9 @@ pub(super) fn flags<P: Outgoing>(payload: &P) -> i32 {
 
 /// Sends what the socket takes of a part of a file; 0 if the file ends before it.
 pub(super) fn send_file(socket: BorrowedFd<'_>, part: FilePart<'_>) -> io::Result<usize> {
-    let most = part.len.min(MOST);
+    let most = shortened!("event.sendfile-bytes", part.len.min(MOST));
     let sent = retry_on_intr(|| {
+        errno(fault!("event.sendfile"))?;
         let mut offset = part.offset;
         rustix::fs::sendfile(socket, part.file, Some(&mut offset), most)
     });
@@ -177,10 +192,10 @@ pub(crate) fn block_broken_pipes() {
     }
 }
 
-/// The parts, at most [`MOST`] bytes of them.
-pub(super) fn clipped([mut first, mut second]: [libc::iovec; 2]) -> [libc::iovec; 2] {
-    first.iov_len = first.iov_len.min(MOST);
-    second.iov_len = second.iov_len.min(MOST - first.iov_len);
+/// The parts, at most so many bytes of them.
+pub(super) fn clipped([mut first, mut second]: [libc::iovec; 2], most: usize) -> [libc::iovec; 2] {
+    first.iov_len = first.iov_len.min(most);
+    second.iov_len = second.iov_len.min(most - first.iov_len);
     [first, second]
 }
 
@@ -193,16 +208,19 @@ pub(super) fn message(parts: *mut [libc::iovec; 2]) -> libc::msghdr {
     message
 }
 
-fn repeated(mut call: impl FnMut() -> isize) -> io::Result<usize> {
+/// Makes a call, again if a signal came.
+fn repeated(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
-        if let Ok(len) = usize::try_from(call()) {
-            return Ok(len);
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
         }
     }
+}
+
+/// What a call has just returned.
+fn checked(returned: isize) -> io::Result<usize> {
+    usize::try_from(returned).map_err(|_| io::Error::last_os_error())
 }
 
 /// Process and user at the other end of a unix socket, as they were when it connected; the process is 0 if it is of another

@@ -78,7 +78,8 @@ pub trait Driver<P: Outgoing>: Sized {
     /// Takes a socket over. Makes it nonblocking and, if it is TCP, turns Nagle's delay off.
     ///
     /// # Errors
-    /// Those of `ioctl`, and of `epoll_ctl` where it is used. The socket is closed then.
+    /// Those of `ioctl`, and of `epoll_ctl` where it is used. The socket is closed then; its peer
+    /// gets a reset, which is no end of a stream.
     fn add(&mut self, socket: OwnedFd) -> io::Result<SocketId>;
 
     /// Accepts connections until an error, [`pause`](Self::pause) or [`shut`](Self::shut). Nothing changes if it does so

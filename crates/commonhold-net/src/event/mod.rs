@@ -21,6 +21,7 @@
 //! | `epoll`, `pool` | who makes the calls of `polled` |
 //! | `uring`, `ring` | the driver over `io_uring`; the entries of its queues |
 //! | `waker`, `deadline` | how `wait` ends when no socket has anything to say |
+//! | `trouble` | an error of `wait` that comes again and again |
 //!
 //! Common to all: a driver belongs to the thread that made it. Every receive and every send that was given comes back exactly
 //! once, from [`Driver::wait`], whatever happens to its socket. No peer can starve another: an operation gets one system call
@@ -61,6 +62,7 @@ mod ring;
 mod table;
 #[cfg(test)]
 mod tests;
+mod trouble;
 mod uring;
 mod waker;
 
@@ -72,5 +74,6 @@ pub use epoll::Epoll;
 pub use outgoing::{Bytes, FilePart, Outgoing};
 pub use polled::Polled;
 pub use pool::Pool;
+pub(crate) use trouble::Trouble;
 pub use uring::Uring;
 pub use waker::Waker;

@@ -15,8 +15,10 @@ use super::calls::{Job, Work, is_passed_over};
 use super::deadline::Deadline;
 use super::driver::{Done, Driver, SocketId};
 use super::outgoing::Outgoing;
-use super::table::{Operation, Socket, Table, failed};
+use super::table::{Operation, Socket, Table, failed, reset};
 use super::waker::Waker;
+use crate::struck::errno;
+use commonhold::fault;
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -58,7 +60,9 @@ pub struct Polled<P, C> {
 
 impl<P: Outgoing, C: Calls<P>> Polled<P, C> {
     pub(super) fn with(calls: C) -> io::Result<Polled<P, C>> {
+        fault!("event.epoll-create")?;
         let (poll, waker) = (epoll::create(CreateFlags::CLOEXEC)?, Waker::new()?);
+        fault!("event.epoll-add")?;
         epoll::add(&poll, &waker, WAKER, EventFlags::IN)?;
         if let Some(bell) = calls.bell() {
             epoll::add(&poll, bell, BELL, EventFlags::IN)?;
@@ -85,7 +89,10 @@ impl<P: Outgoing, C: Calls<P>> Polled<P, C> {
         // A time too long for the kernel is without end.
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         self.events.clear();
-        match epoll::wait(&self.poll, spare_capacity(&mut self.events), timeout.as_ref()) {
+        let waited = errno(fault!("event.epoll-wait")).and_then(|()| {
+            epoll::wait(&self.poll, spare_capacity(&mut self.events), timeout.as_ref())
+        });
+        match waited {
             // A signal: the caller looks at the clock and comes again.
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -234,10 +241,13 @@ impl<P: Outgoing, C: Calls<P>> Driver<P> for Polled<P, C> {
         let id = self.table.add(socket)?;
         let Some(socket) = self.table.open(id) else { return Err(failed(libc::EBADF)) };
         let interest = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        match epoll::add(&self.poll, &socket.fd, EventData::new_u64(id.to_bits()), interest) {
+        let data = EventData::new_u64(id.to_bits());
+        let added = errno(fault!("event.epoll-add"))
+            .and_then(|()| epoll::add(&self.poll, &socket.fd, data, interest));
+        match added {
             Ok(()) => Ok(id),
             Err(error) => {
-                self.table.release(id);
+                self.table.release(id).inspect(reset);
                 Err(error.into())
             }
         }

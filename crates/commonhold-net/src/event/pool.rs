@@ -11,6 +11,7 @@ use super::outgoing::Outgoing;
 use super::polled::{Calls, Polled};
 use super::waker::Waker;
 use crate::threads::Threads;
+use commonhold::fault;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -63,6 +64,7 @@ impl<P: Outgoing> Workers<P> {
         for _ in 0..threads {
             let shared = Arc::clone(&workers.shared);
             let thread = thread::Builder::new().name("socket-calls".into());
+            fault!("event.worker-thread")?;
             workers.threads.push(thread.spawn(move || work(&shared))?);
         }
         Ok(workers)

@@ -11,8 +11,9 @@
 //! socket is shut and when everything is dropped ([`Ring::drain`]).
 #![allow(unsafe_code)]
 
-use super::calls::{clipped, message};
-use super::table::failed;
+use super::calls::{MOST, clipped, message};
+use super::table::{failed, reset};
+use commonhold::{fault, shortened};
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 use std::io;
@@ -24,6 +25,8 @@ use std::time::Duration;
 const COMPLETIONS: u32 = 4;
 /// How often, and how long each time, the end of all operations is awaited.
 const DRAINS: (usize, Duration) = (100, Duration::from_millis(100));
+/// The pause after a call that failed meanwhile.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Whose an entry is, with the place of its socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +120,7 @@ impl Ring {
     /// Those of `io_uring_enter`; `EBUSY` if the kernel took none.
     pub(super) fn make_room(&mut self) -> io::Result<()> {
         if self.ring.submission().is_full() {
+            fault!("ring.enter")?;
             self.ring.submit()?;
         }
         if self.ring.submission().is_full() { Err(failed(libc::EBUSY)) } else { Ok(()) }
@@ -145,6 +149,7 @@ impl Ring {
         socket: RawFd,
         (space, most): (*mut u8, usize),
     ) {
+        let most = shortened!("ring.receive-bytes", most);
         // No more than `calls::MOST`, which fits.
         let entry = opcode::Recv::new(Fd(socket), space, most as u32).build();
         // SAFETY: the caller keeps the memory.
@@ -161,11 +166,12 @@ impl Ring {
         flags: i32,
     ) {
         let at = self.entries_ever % self.messages.len();
+        let most = shortened!("ring.send-bytes", MOST);
         // SAFETY: within the vector. The entry that had this message was taken: there were as many since as the queue holds.
         // No reference to it: the kernel has the addresses of others beside it.
         let header = unsafe {
             let slot = self.messages.as_mut_ptr().add(at);
-            (&raw mut (*slot).parts).write(clipped(parts));
+            (&raw mut (*slot).parts).write(clipped(parts, most));
             (&raw mut (*slot).header).write(message(&raw mut (*slot).parts));
             &raw const (*slot).header
         };
@@ -214,13 +220,13 @@ impl Ring {
     /// Those of `io_uring_enter`, for want of memory. What was not taken stays in the queue.
     pub(super) fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let submitter = self.ring.submitter();
-        let entered = match timeout {
+        let entered = fault!("ring.enter").and_then(|()| match timeout {
             None => submitter.submit_and_wait(1),
             Some(timeout) => {
                 let timeout = Timespec::from(timeout);
                 submitter.submit_with_args(1, &SubmitArgs::new().timespec(&timeout))
             }
-        };
+        });
         match entered {
             Err(error) if !matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR)) => {
                 Err(error)
@@ -249,8 +255,10 @@ impl Ring {
             if self.make_room().is_ok() {
                 self.cancel_by(Task::CancelAll, CancelBuilder::any());
             }
-            // If it fails, what was complete already makes room for another try.
-            let _ = self.enter(Some(patience));
+            // If it fails, what was complete makes room for another try, or memory is free soon.
+            if self.enter(Some(patience)).is_err() {
+                std::thread::sleep(PAUSE);
+            }
             self.completions(&mut ended);
             ended.clear();
         }
@@ -266,11 +274,30 @@ fn completion(entry: &cqueue::Entry) -> Completion {
         Task::Accept(_) if result.is_ok() => Some(unsafe { OwnedFd::from_raw_fd(entry.result()) }),
         _ => None,
     };
-    Completion { task, result, connection, more: cqueue::more(entry.flags()) }
+    let more = cqueue::more(entry.flags());
+    match struck(task) {
+        Err(error) if result.is_ok() => {
+            connection.iter().for_each(reset);
+            Completion { task, result: Err(error), connection: None, more }
+        }
+        _ => Completion { task, result, connection, more },
+    }
+}
+
+/// What a test has a task fail with, as if it had done nothing.
+fn struck(task: Task) -> io::Result<()> {
+    match task {
+        Task::Wake => fault!("ring.wake"),
+        Task::Accept(_) => fault!("ring.accept"),
+        Task::Receive(_) => fault!("ring.receive"),
+        Task::Send(_) => fault!("ring.send"),
+        Task::Pause(_) | Task::Cancel(_) | Task::CancelAll => Ok(()),
+    }
 }
 
 /// Prefers completions that are worked on in `enter` alone (Linux 6.1); without, at the end of any system call.
 fn build(entries: u32) -> io::Result<IoUring> {
+    fault!("ring.setup")?;
     let completions = entries * COMPLETIONS;
     let mut builder = IoUring::builder();
     builder.setup_clamp().setup_cqsize(completions).setup_submit_all();

@@ -8,10 +8,13 @@
 
 use super::calls::Receive;
 use super::driver::{Done, SocketId};
+use commonhold::fault;
 use rustix::io::ioctl_fionbio;
 use rustix::net::Shutdown;
 use std::io;
+use std::mem;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 /// One kind of operation on a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +140,12 @@ impl<P> Default for Table<P> {
     }
 }
 
+/// Has a socket that is closed next end with a reset.
+pub(super) fn reset(fd: &OwnedFd) {
+    // Where that fails the peer is gone, or it is a listener.
+    let _ = rustix::net::sockopt::set_socket_linger(fd, Some(Duration::ZERO));
+}
+
 pub(super) fn failed(code: i32) -> io::Error {
     io::Error::from_raw_os_error(code)
 }
@@ -147,7 +156,8 @@ impl<P> Table<P> {
     /// # Errors
     /// Those of `ioctl`; `ENFILE` if the table can take no more.
     pub(super) fn add(&mut self, fd: OwnedFd) -> io::Result<SocketId> {
-        ioctl_fionbio(&fd, true)?;
+        let nonblocking = fault!("event.nonblocking").and_then(|()| Ok(ioctl_fionbio(&fd, true)?));
+        nonblocking.inspect_err(|_| reset(&fd))?;
         // A socket that is not TCP has no delay to turn off.
         let _ = rustix::net::sockopt::set_tcp_nodelay(&fd, true);
         let index = match self.free.pop() {
@@ -279,6 +289,15 @@ impl<P> Table<P> {
             self.free.push(id.index);
         }
         Some(socket.fd)
+    }
+
+    /// Closes all sockets, and leaves for ever what may still be read or written for them.
+    pub(super) fn abandon(self) {
+        for Socket { fd, receive, send, .. } in self.places.into_iter().filter_map(|at| at.socket) {
+            // An operation of the kernel's has a hold of the socket itself.
+            drop(fd);
+            mem::forget((receive.given, send.given));
+        }
     }
 
     pub(super) fn has_early(&self) -> bool {

@@ -38,6 +38,8 @@ pub struct Uring<P: Outgoing> {
     /// What is to become entries, in order.
     tasks: VecDeque<Task>,
     completions: Vec<Completion>,
+    /// Why the waker was not heard, until that is returned: it would come again at once.
+    deaf: Option<io::Error>,
     /// Whose operations they are.
     process: u32,
 }
@@ -51,7 +53,8 @@ impl<P: Outgoing> Uring<P> {
     pub fn new(options: &Options) -> io::Result<Uring<P>> {
         let (ring, waker) = (Ring::new(options.ring_entries)?, Waker::new()?);
         let (table, tasks) = (Table::default(), VecDeque::from([Task::Wake]));
-        Ok(Uring { ring, table, waker, tasks, completions: Vec::new(), process: process::id() })
+        let (completions, deaf, process) = (Vec::new(), None, process::id());
+        Ok(Uring { ring, table, waker, tasks, completions, deaf, process })
     }
 
     /// Makes entries of the tasks; more calls only if there are more than the queue holds.
@@ -112,7 +115,10 @@ impl<P: Outgoing> Uring<P> {
         let place = match task {
             Task::Wake => {
                 self.waker.clear();
-                done.extend(result.ok().map(|_| Done::Woken));
+                match result {
+                    Ok(_) => done.push(Done::Woken),
+                    Err(error) => self.deaf = Some(error),
+                }
                 return self.tasks.push_back(Task::Wake);
             }
             Task::CancelAll => return,
@@ -299,6 +305,9 @@ impl<P: Outgoing> Driver<P> for Uring<P> {
             if done.len() > before {
                 return Ok(());
             }
+            if let Some(error) = self.deaf.take() {
+                return Err(error);
+            }
             // The kernel is short of memory; taking completions is what helps.
             if taken == 0 {
                 filled.and(entered)?;
@@ -315,7 +324,7 @@ impl<P: Outgoing> Drop for Uring<P> {
         // In a forked child nothing is on the way to this memory, and the queues are the parent's.
         if self.process == process::id() && !self.ring.drain() {
             // The kernel would not let go: it keeps what it was lent.
-            mem::forget(mem::take(&mut self.table));
+            mem::take(&mut self.table).abandon();
         }
     }
 }

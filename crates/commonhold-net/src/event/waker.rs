@@ -2,6 +2,7 @@
 //!
 //! It counts, but only whether it is zero matters; so wakings that come before the driver looks are one.
 
+use commonhold::fault;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,6 +17,7 @@ impl Waker {
     /// # Errors
     /// Those of `eventfd`: no descriptors or no memory.
     pub(super) fn new() -> io::Result<Waker> {
+        fault!("event.eventfd")?;
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Waker(Arc::new(fd)))
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: who has not said in time who it is is no origin; and an origin that does not listen holds up nobody.
 
-use crate::replicate::follower::{Applied, Follower, LOOK, timespec};
+use crate::replicate::follower::{Applied, Follower, LOOK, poll_for};
 use crate::replicate::inbox::Inbox;
 use crate::replicate::replica::ReplicaEvents;
 use crate::replicate::secret::{self, Side};
@@ -10,8 +10,11 @@ use crate::replicate::session::PATIENCE;
 use crate::replicate::wire::{
     self, Broken, HANDSHAKE_FRAME, Hello, NONCE, PREFACE, Welcome, broken, code,
 };
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::Shutdown;
+use crate::struck::errno;
+use commonhold::{fault, shortened};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, Shutdown, send};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -167,8 +170,6 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
 
     /// Says how far it has come, now and then.
     fn tell(&mut self) -> std::result::Result<(), Broken> {
-        use rustix::io::Errno;
-        use rustix::net::{SendFlags, send};
         let offset = self.follower.intake.offset();
         if self.untold.is_empty() {
             if offset == self.told_offset || self.told.elapsed() < TELL_EVERY {
@@ -178,21 +179,18 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
             wire::put_applied(&mut self.untold, offset);
         }
         // An origin that does not listen must not hold up the replica.
-        match send(&self.socket, &self.untold, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-            Ok(bytes) => drop(self.untold.drain(..bytes)),
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            // What has come before that is still to be heard; then it is told why.
-            Err(_) => self.untold.clear(),
+        // After an error the same is sent again, so that no half of it is: the connection may have
+        // ended, which receiving finds out behind what has come before.
+        if let Ok(bytes) = self.send(&self.untold) {
+            self.untold.drain(..bytes);
         }
         Ok(())
     }
 
     /// Says all of it.
     fn say(&mut self, mut words: &[u8]) -> std::result::Result<(), Broken> {
-        use rustix::io::Errno;
-        use rustix::net::{SendFlags, send};
         while !words.is_empty() {
-            match send(&self.socket, words, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            match self.send(words) {
                 Ok(bytes) => words = &words[bytes..],
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if self.wait(PollFlags::OUT)? => {}
@@ -203,6 +201,12 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
         Ok(())
     }
 
+    fn send(&self, words: &[u8]) -> rustix::io::Result<usize> {
+        let words = &words[..shortened!("replica.send-bytes", words.len())];
+        errno(fault!("replica.send"))?;
+        send(&self.socket, words, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+    }
+
     /// Waits until the socket is ready for this, or broken; false if the replica is to end.
     fn wait(&mut self, wanted: PollFlags) -> std::result::Result<bool, Broken> {
         loop {
@@ -210,14 +214,12 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
                 PollFd::new(&self.follower.shared.end, PollFlags::IN),
                 PollFd::new(&self.socket, wanted),
             ];
-            match poll(&mut fds, Some(&timespec(LOOK))) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return broken(error.to_string()),
-            }
-            let (end, ready) = (fds[0].revents(), fds[1].revents());
-            if !end.is_empty() {
+            let waited = poll_for(&mut fds, LOOK);
+            let ready = fds[1].revents();
+            if self.follower.shared.is_to_end() {
                 return Ok(false);
             }
+            waited.map_err(|error| Broken(error.to_string()))?;
             // Also after the deadline: it may be this process that was stopped.
             if ready.intersects(wanted | PollFlags::HUP | PollFlags::ERR) {
                 return Ok(true);
@@ -242,16 +244,15 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
         }
         self.follower.shared.hear();
         let mut buffer = self.inbox.take();
-        buffer.reserve(RECEIVE);
-        let read = rustix::net::recv(
-            &self.socket,
-            rustix::buffer::spare_capacity(&mut buffer),
-            rustix::net::RecvFlags::DONTWAIT,
-        );
+        buffer.reserve(shortened!("replica.receive-bytes", RECEIVE));
+        let read = errno(fault!("replica.receive")).and_then(|()| {
+            let spare = rustix::buffer::spare_capacity(&mut buffer);
+            rustix::net::recv(&self.socket, spare, rustix::net::RecvFlags::DONTWAIT)
+        });
         self.inbox.put(buffer);
         match read {
             Ok((0, _)) => broken("the origin has closed the connection"),
-            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(true),
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(true),
             Err(error) => broken(error.to_string()),
         }
     }

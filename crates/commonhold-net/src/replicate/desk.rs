@@ -6,6 +6,7 @@ use crate::replicate::origin::{OriginOptions, Transmission};
 use crate::replicate::session::{Figures, ReplicaState};
 use commonhold::{Error, Hold, Map, StreamPosition};
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
@@ -14,8 +15,8 @@ use std::time::Duration;
 
 /// What a serving thread is asked to do.
 pub(crate) enum Order {
-    /// Accept from a socket that listens.
-    Listen(OwnedFd),
+    /// Accept from a socket that listens, and say whether that has begun.
+    Listen { socket: OwnedFd, begun: Sender<io::Result<()>> },
     /// Serve the replica at the other end.
     Serve { id: u64, socket: OwnedFd },
     /// Let a replica go.

@@ -9,8 +9,10 @@ use crate::replicate::intake::{Effect, Intake};
 use crate::replicate::replica::{ReplicaEvents, ReplicaOptions, Shared};
 use crate::replicate::wire::{Broken, broken};
 use crate::report::Reporter;
-use commonhold::{RawFrame, StreamFrame};
+use crate::struck::errno;
+use commonhold::{RawFrame, StreamFrame, fault};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -124,9 +126,11 @@ impl<E: ReplicaEvents> Follower<E> {
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let mut fds = [PollFd::new(&self.shared.end, PollFlags::IN)];
-            let _ = poll(&mut fds, Some(&timespec(left.min(LOOK * 5))));
-            if !fds[0].revents().is_empty() || left.is_zero() {
-                return !fds[0].revents().is_empty();
+            if poll_for(&mut fds, left.min(LOOK * 5)).is_err() {
+                std::thread::sleep(left.min(LOOK));
+            }
+            if self.shared.is_to_end() || left.is_zero() {
+                return self.shared.is_to_end();
             }
             self.report(false);
         }
@@ -176,6 +180,11 @@ fn jittered(time: Duration) -> Duration {
     time.mul_f64(0.5 + fastrand::f64())
 }
 
-pub(super) fn timespec(time: Duration) -> Timespec {
-    Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) }
+/// Waits for one of these, so long at most; a signal ends that earlier.
+pub(super) fn poll_for(fds: &mut [PollFd<'_>], time: Duration) -> rustix::io::Result<()> {
+    let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+    match errno(fault!("replica.poll")).and_then(|()| poll(fds, Some(&time))) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error),
+    }
 }

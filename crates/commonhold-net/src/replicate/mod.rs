@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the writable side, and its options | `origin` |
 //! | one replica, as its origin sees it; what it is sent | `session`, `delivery`, `payload` |
-//! | the threads of an origin: those that serve, the one that waits for the stream, and removes what has expired; what they share | `serve`, `trouble`, `watch`, `expiry`, `desk` |
+//! | the threads of an origin: those that serve, the one that waits for the stream, and removes what has expired; what they share | `serve`, `watch`, `expiry`, `desk` |
 //! | the reading side, and its options; its thread, one connection of it; what it does with what comes, where it stands, where it was killed | `replica`, `follower`, `conversation`, `intake`, `place`, `regain` |
 //! | what both say to each other; bytes as they come | `wire`, `inbox` |
 //! | where an origin is; who knows the secret | `crate::address`, `secret` |
@@ -28,7 +28,6 @@ pub(crate) mod secret;
 pub(crate) mod serve;
 pub(crate) mod session;
 pub(crate) mod tap;
-pub(crate) mod trouble;
 pub(crate) mod verify;
 pub(crate) mod watch;
 pub(crate) mod wire;

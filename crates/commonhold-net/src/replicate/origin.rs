@@ -1,15 +1,15 @@
 //! The writable side: serves a map's changes to replicas.
 
-use crate::address::{self, Address, Listener};
+use crate::address::{self, Address, Listener, SocketFile};
 use crate::event::LoopKind;
 use crate::replicate::desk::{Desk, Order, ReplicaInfo};
 use crate::replicate::secret::Secret;
 use crate::replicate::{serve, watch};
 use crate::threads::Threads;
-use commonhold::{Error, ErrorKind, Hold, Result};
+use commonhold::{Error, ErrorKind, Hold, Result, fault};
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 /// When changes are sent.
@@ -121,7 +121,9 @@ impl Origin {
         }
         let desk = Arc::clone(&origin.desk);
         let named = std::thread::Builder::new().name("origin watch".into());
-        let watcher = named.spawn(move || watch::run(&desk)).map_err(|e| no_thread(&e))?;
+        let watcher = fault!("origin.watch-thread")
+            .and_then(|()| named.spawn(move || watch::run(&desk)))
+            .map_err(|e| no_thread(&e))?;
         origin.watcher.push(watcher);
         Ok(origin)
     }
@@ -139,21 +141,35 @@ impl Origin {
             );
             self.desk.note(&text);
         }
-        lock(&self.desk.addresses).push(listener.address.clone());
-        lock(&self.desk.files).extend(listener.file);
-        self.desk.order(0, Order::Listen(listener.socket));
-        Ok(listener.address)
+        let Listener { socket, address, file } = listener;
+        if let Err(error) = self.accept_from(socket, &address) {
+            file.iter().for_each(SocketFile::remove);
+            return Err(error);
+        }
+        lock(&self.desk.addresses).push(address.clone());
+        lock(&self.desk.files).extend(file);
+        Ok(address)
     }
 
     /// Accepts from a socket that listens already, as systemd hands them over; returns its address. Its file is not removed.
     ///
     /// # Errors
-    /// `Invalid` if it is neither TCP nor unix.
+    /// `Invalid` if it is neither TCP nor unix; `Io`.
     pub fn listen_on(&self, socket: OwnedFd) -> Result<Address> {
-        let listener = Listener::given(socket)?;
-        lock(&self.desk.addresses).push(listener.address.clone());
-        self.desk.order(0, Order::Listen(listener.socket));
-        Ok(listener.address)
+        let Listener { socket, address, .. } = Listener::given(socket)?;
+        self.accept_from(socket, &address)?;
+        lock(&self.desk.addresses).push(address.clone());
+        Ok(address)
+    }
+
+    /// Has the first thread accept from a socket, and waits until it does.
+    fn accept_from(&self, socket: OwnedFd, address: &Address) -> Result<()> {
+        let (begun, answer) = mpsc::channel();
+        self.desk.order(0, Order::Listen { socket, begun });
+        let ended = |_| Err(std::io::Error::other("the thread has ended"));
+        answer.recv().unwrap_or_else(ended).map_err(|error| {
+            Error::new(ErrorKind::Io, format!("{address}: cannot accept connections: {error}"))
+        })
     }
 
     /// Serves the replica at the other end of a connected stream socket, also one of a pair. Returns a number for

@@ -6,10 +6,11 @@ use crate::replicate::intake::Intake;
 use crate::replicate::secret::Secret;
 use crate::report::Reporter;
 use crate::threads::Threads;
-use commonhold::{Error, ErrorKind, Hold, Result, StreamFrame, StreamPosition};
+use commonhold::{Error, ErrorKind, Hold, Result, StreamFrame, StreamPosition, fault};
 use rustix::event::{EventfdFlags, eventfd};
 use std::fmt;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -81,6 +82,9 @@ pub struct ReplicaStatus {
     pub connections: u64,
     /// Why the last connection ended.
     pub last_error: Option<String>,
+    /// Its thread has ended, and nothing will change any more: the attached socket is gone, or a
+    /// [`ReplicaEvents`] has panicked, which `last_error` says then.
+    pub ended: bool,
 }
 
 /// Keeps a map in a hold what an origin's map is.
@@ -103,6 +107,22 @@ pub(super) struct Shared {
     changed: Condvar,
     /// Readable when the replica is to end.
     pub(super) end: OwnedFd,
+    /// The same, for a thread that cannot wait for descriptors.
+    ended: AtomicBool,
+}
+
+/// Says so when the thread of a replica ends, however it does.
+struct Ending(Arc<Shared>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.update(|status| {
+            (status.connected, status.ended) = (false, true);
+            if std::thread::panicking() {
+                status.last_error = Some("the replica's thread has panicked".to_owned());
+            }
+        });
+    }
 }
 
 struct State {
@@ -127,7 +147,21 @@ impl State {
 impl Shared {
     fn new(status: ReplicaStatus, end: OwnedFd) -> Shared {
         let state = Mutex::new(State { status, heard: Instant::now() });
-        Shared { state, changed: Condvar::new(), end }
+        Shared { state, changed: Condvar::new(), end, ended: AtomicBool::new(false) }
+    }
+
+    /// Has the thread end.
+    fn end(&self) {
+        // Release: pairs with the thread's look, which may be all that it learns this by.
+        self.ended.store(true, Ordering::Release);
+        // It fails only if the counter is at its end: then it is readable.
+        let _ = rustix::io::write(&self.end, &1u64.to_ne_bytes());
+    }
+
+    /// Whether the thread is to end.
+    pub(super) fn is_to_end(&self) -> bool {
+        // Acquire: see `end`.
+        self.ended.load(Ordering::Acquire)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -208,9 +242,10 @@ impl Replica {
         self.wait(time, |status| status.position.is_some_and(there))
     }
 
-    /// Waits until the status is such; false if it was not within the time. Looked at whenever something happens to the replica.
+    /// Waits until the status is such; false if it was not within the time, or the replica has
+    /// ended. Looked at whenever something happens to the replica.
     pub fn wait(&self, time: Duration, such: impl Fn(&ReplicaStatus) -> bool) -> bool {
-        let not_yet = |state: &mut State| !such(&state.now());
+        let not_yet = |state: &mut State| !state.status.ended && !such(&state.now());
         let waited = self.shared.changed.wait_timeout_while(self.shared.lock(), time, not_yet);
         such(&waited.unwrap_or_else(PoisonError::into_inner).0.now())
     }
@@ -220,7 +255,7 @@ impl Drop for Replica {
     fn drop(&mut self) {
         // In a forked child it is the parent's thread that would end.
         if self.threads.are_here() {
-            let _ = rustix::io::write(&self.shared.end, &1u64.to_ne_bytes());
+            self.shared.end();
             self.threads.join();
         }
     }
@@ -234,7 +269,8 @@ fn start(
     events: impl ReplicaEvents + 'static,
 ) -> Result<Replica> {
     let io = |what: &str, e: &dyn fmt::Display| Error::new(ErrorKind::Io, format!("{what}: {e}"));
-    let end = eventfd(0, EventfdFlags::CLOEXEC).map_err(|e| io("cannot make an eventfd", &e))?;
+    let end = fault!("replica.eventfd").and_then(|()| Ok(eventfd(0, EventfdFlags::CLOEXEC)?));
+    let end = end.map_err(|e| io("cannot make an eventfd", &e))?;
     let intake = Intake::open(hold, name)?;
     let origin = match &source {
         Source::Address(address) => address.to_string(),
@@ -251,7 +287,13 @@ fn start(
     let reporter = Reporter::new(hold, "replica", name).ok();
     let follower = Follower::new(&shared, intake, options, events, reporter);
     let thread = std::thread::Builder::new().name("replica".into());
-    let thread = thread.stack_size(256 << 10).spawn(move || follower.run(source));
+    let ending = Arc::clone(&shared);
+    let thread = fault!("replica.thread").and_then(|()| {
+        thread.stack_size(256 << 10).spawn(move || {
+            let _ending = Ending(ending);
+            follower.run(source);
+        })
+    });
     let mut threads = Threads::default();
     threads.push(thread.map_err(|e| io("cannot make a thread", &e))?);
     Ok(Replica { shared, threads })

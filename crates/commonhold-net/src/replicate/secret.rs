@@ -5,7 +5,11 @@
 //! tunnels (`docs/replication.md`).
 
 use crate::replicate::wire::{Hello, NONCE};
+use crate::struck::errno;
+use commonhold::{fault, shortened};
 use hmac::{Hmac, KeyInit, Mac};
+use rustix::io::retry_on_intr;
+use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::Sha256;
 use std::fmt;
 
@@ -72,8 +76,11 @@ pub(crate) fn nonce() -> std::io::Result<[u8; NONCE]> {
     let mut bytes = [0; NONCE];
     let mut filled = 0;
     while filled < NONCE {
-        filled +=
-            rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
+        let end = filled + shortened!("secret.random-bytes", NONCE - filled);
+        filled += retry_on_intr(|| {
+            errno(fault!("secret.random"))?;
+            getrandom(&mut bytes[filled..end], GetRandomFlags::empty())
+        })?;
     }
     Ok(bytes)
 }

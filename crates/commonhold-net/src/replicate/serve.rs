@@ -4,12 +4,12 @@
 //! whom there was nothing to say, are looked at when the stream has gone on (`watch`), and a few times a second.
 
 use crate::address;
-use crate::event::{self, Chosen, Done, Driver, SocketId, WithDriver};
+use crate::event::{self, Chosen, Done, Driver, SocketId, Trouble, WithDriver};
 use crate::replicate::desk::{Desk, Order, Post};
 use crate::replicate::payload::Payload;
 use crate::replicate::session::{Figures, Session};
-use crate::replicate::trouble::Trouble;
 use crate::replicate::wire::{Broken, broken};
+use commonhold::fault;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -38,6 +38,7 @@ pub(crate) fn start(desk: &Arc<Desk>, number: usize) -> io::Result<JoinHandle<()
     let (orders, ordered) = mpsc::channel();
     let (made, ready) = mpsc::channel();
     let serving = Serving { desk: Arc::clone(desk), number, ordered, orders, made: made.clone() };
+    fault!("origin.thread")?;
     let thread = std::thread::Builder::new().name(format!("origin {number}")).spawn(move || {
         let options = event::Options::default();
         if let Err(error) = event::choose(serving.desk.options.kind, &options, serving) {
@@ -129,10 +130,11 @@ impl<D: Driver<Payload>> Server<D> {
                 woken |= matches!(done, Done::Woken);
                 self.handle(done);
             }
-            if woken {
+            let now = Instant::now();
+            // Also without being woken: what wakes it may fail.
+            if woken || now >= tick {
                 self.obey();
             }
-            let now = Instant::now();
             if now >= tick {
                 tick = now + if self.waiting > 0 { SHORT_TICK } else { TICK };
                 self.tick(now);
@@ -171,13 +173,10 @@ impl<D: Driver<Payload>> Server<D> {
     fn obey(&mut self) {
         while let Ok(order) = self.ordered.try_recv() {
             match order {
-                Order::Listen(socket) => match self.driver.add(socket) {
-                    Ok(listener) => {
-                        self.listeners.push(listener);
-                        self.driver.accept(listener);
-                    }
-                    Err(error) => self.desk.note(&format!("cannot listen: {error}")),
-                },
+                Order::Listen { socket, begun } => {
+                    // Whoever asked may not wait any more.
+                    let _ = begun.send(self.listen(socket));
+                }
                 Order::Serve { id, socket } => self.serve(id, socket),
                 Order::Dismiss(id) => {
                     let of = |(socket, served): (&SocketId, &Served)| {
@@ -194,6 +193,13 @@ impl<D: Driver<Payload>> Server<D> {
                 }
             }
         }
+    }
+
+    fn listen(&mut self, socket: OwnedFd) -> io::Result<()> {
+        let listener = self.driver.add(socket)?;
+        self.listeners.push(listener);
+        self.driver.accept(listener);
+        Ok(())
     }
 
     fn handle(&mut self, done: Done<Payload>) {

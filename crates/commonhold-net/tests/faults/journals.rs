@@ -213,7 +213,7 @@ const ALL: [Scenario; 4] = [
 
 #[test]
 fn calls_of_a_journal_fail() {
-    fail(&ALL, &["journal."], 4);
+    fail(&ALL, &["journal."], 3);
 }
 
 /// Runs a journal with a fault until a sync fails, and is killed. Then another one continues:

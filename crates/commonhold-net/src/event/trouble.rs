@@ -1,4 +1,4 @@
-//! An error that comes again and again: said once, and paused for longer each time.
+//! An error of waiting that comes again and again: noted once, and paused for longer each time.
 
 use std::time::{Duration, Instant};
 
