@@ -78,6 +78,25 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("ring.receive-bytes", &["SHORT"]),
     ("ring.send", &["ECONNRESET", "EPIPE", "ENOBUFS", "ENOMEM"]),
     ("ring.send-bytes", &["SHORT"]),
+    // File servers: the directory or the database, and the threads.
+    ("files.open-root", OPENING),
+    ("files.stat-root", &["EACCES", "EIO", "ENOMEM"]),
+    ("files.openat", OPENING),
+    (
+        "files.openat2",
+        &["EMFILE", "ENFILE", "ENOMEM", "EACCES", "EIO", "ENOSYS", "EAGAIN", "EINTR"],
+    ),
+    ("files.fstat", &["EIO", "ENOMEM"]),
+    ("files.fstat-open", &["EIO", "ENOMEM"]),
+    ("files.names", &["EIO", "ENOMEM"]),
+    ("files.pread", &["EIO", "ENOMEM", "EINTR"]),
+    ("files.pread-bytes", &["SHORT"]),
+    ("files.stat-database", &["EACCES", "EIO", "ENOENT"]),
+    ("files.open-database", OPENING),
+    ("files.query", &["EIO", "ENOMEM"]),
+    ("files.chunk", &["EIO", "ENOMEM"]),
+    ("files.duplicate", &["EMFILE", "ENFILE"]),
+    ("files.thread", THREAD),
 ];
 
 /// Arms faults of this crate or of the library; see [`commonhold::steps`].

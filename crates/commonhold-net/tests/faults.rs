@@ -10,6 +10,8 @@
 
 mod journals;
 mod replicas;
+#[cfg(feature = "sqlite")]
+mod servers;
 
 use crate::cast::cast;
 use crate::support::ground::Ground;

@@ -23,7 +23,7 @@ mod fuzz;
 mod limits;
 mod many;
 mod people;
-mod site;
+pub mod site;
 
 use crate::support::ground::Ground;
 use commonhold::Hold;

@@ -131,12 +131,8 @@ impl Desk {
         if head.method == Method::Other {
             return self.plain(405, keep, false, "Allow: GET, HEAD\r\n");
         }
-        match self.contents(shelf, head, keep) {
-            Ok(Some(reply)) => reply,
-            Ok(None) => match self.location(shelf, head) {
-                Some(location) => self.plain(301, keep, is_head, &location),
-                None => self.plain(404, keep, is_head, ""),
-            },
+        match self.found(shelf, head, keep) {
+            Ok(reply) => reply,
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 self.plain(403, keep, is_head, "")
             }
@@ -146,23 +142,40 @@ impl Desk {
         }
     }
 
+    /// Answers with what is there: contents, the place of a directory, or that there is nothing.
+    fn found<S: Store, F: Source>(
+        &mut self,
+        shelf: &mut Shelf<S, F>,
+        head: &Head<'_>,
+        keep: bool,
+    ) -> io::Result<Reply<F::Handle>> {
+        let is_head = head.method == Method::Head;
+        if let Some(reply) = self.contents(shelf, head, keep)? {
+            return Ok(reply);
+        }
+        Ok(match self.location(shelf, head)? {
+            Some(location) => self.plain(301, keep, is_head, &location),
+            None => self.plain(404, keep, is_head, ""),
+        })
+    }
+
     /// Where a directory is that was asked for without the slash at the end.
     fn location<S: Store, F: Source>(
         &self,
         shelf: &Shelf<S, F>,
         head: &Head<'_>,
-    ) -> Option<String> {
-        let id = self.layout.id(&head.path)?;
+    ) -> io::Result<Option<String>> {
+        let Some(id) = self.layout.id(&head.path) else { return Ok(None) };
         let has_index = self.layout.id(&[&head.path[..], b"/"].concat()).is_some();
-        if head.path.ends_with(b"/") || !has_index || !shelf.source().is_directory(&id) {
-            return None;
+        if head.path.ends_with(b"/") || !has_index || !shelf.source().is_directory(&id)? {
+            return Ok(None);
         }
         let (path, query) = match head.target.find('?') {
             Some(at) => head.target.split_at(at),
             None => (head.target, ""),
         };
         let path = path.split('#').next().unwrap_or_default();
-        path.starts_with('/').then(|| format!("Location: {path}/{query}\r\n"))
+        Ok(path.starts_with('/').then(|| format!("Location: {path}/{query}\r\n")))
     }
 
     fn contents<S: Store, F: Source>(
@@ -469,8 +482,8 @@ mod tests {
             Err(io::ErrorKind::Unsupported.into())
         }
 
-        fn is_directory(&self, _: &[u8]) -> bool {
-            false
+        fn is_directory(&self, _: &[u8]) -> io::Result<bool> {
+            Ok(false)
         }
 
         fn read(&self, (): &(), _: u64, most: usize) -> io::Result<Vec<u8>> {

@@ -21,7 +21,7 @@ use crate::event::{
     Chosen, Driver, LoopKind, Options, Waker, WithDriver, block_broken_pipes, choose,
 };
 use crate::report::Reporter;
-use commonhold::{Error, ErrorKind, Hold, Log, Result};
+use commonhold::{Error, ErrorKind, Hold, Log, Result, fault};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -204,7 +204,7 @@ impl Server {
         true
     }
 
-    /// Whether a thread has ended by itself: the system had no memory for it.
+    /// Whether a thread has ended by itself.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.threads.iter().any(|thread| thread.handle.is_finished())
@@ -215,12 +215,7 @@ impl Server {
     }
 
     fn end(&mut self) {
-        self.signal.stop();
-        self.wake();
-        for thread in self.threads.drain(..) {
-            // What it failed with was said by `has_failed`.
-            let _ = thread.handle.join();
-        }
+        end(&self.signal, &mut self.threads);
     }
 }
 
@@ -263,27 +258,49 @@ impl WithStore for Begin<'_> {
     fn run<S: Store>(self, store: Arc<S>) -> Self::Output {
         let (mut threads, mut kind) = (Vec::new(), None);
         for number in 0..self.plan.options.threads.max(1) {
-            let listeners: io::Result<Vec<_>> =
-                self.listeners.iter().map(OwnedFd::try_clone).collect();
-            let (plan, store, listeners) = (Arc::clone(&self.plan), Arc::clone(&store), listeners?);
-            let (tell, told) = channel();
-            let builder = thread::Builder::new().name(format!("files-{number}"));
-            let handle = builder.spawn(move || serve(&plan, store, listeners, &tell))?;
-            match told.recv() {
-                Ok((waker, chosen)) => {
-                    threads.push(Thread { waker, handle });
+            match self.start(number, &store) {
+                Ok((thread, chosen)) => {
+                    threads.push(thread);
                     kind = Some(chosen);
                 }
-                // It ended before it could say anything; so do those before it.
-                Err(_) => {
-                    self.plan.signal.stop();
-                    threads.iter().for_each(|thread: &Thread| thread.waker.wake());
-                    let ended = handle.join().unwrap_or(Ok(()));
-                    return Err(ended.err().unwrap_or_else(|| io::Error::other("a thread ended")));
+                Err(error) => {
+                    end(&self.plan.signal, &mut threads);
+                    return Err(error);
                 }
             }
         }
         Ok((threads, kind.unwrap_or(Chosen { kind: LoopKind::Epoll, instead: None })))
+    }
+}
+
+impl Begin<'_> {
+    /// Starts one thread, and waits until it serves.
+    fn start<S: Store>(&self, number: usize, store: &Arc<S>) -> io::Result<(Thread, Chosen)> {
+        fault!("files.duplicate")?;
+        let listeners: io::Result<Vec<_>> = self.listeners.iter().map(OwnedFd::try_clone).collect();
+        let (plan, store, listeners) = (Arc::clone(&self.plan), Arc::clone(store), listeners?);
+        let (tell, told) = channel();
+        let builder = thread::Builder::new().name(format!("files-{number}"));
+        fault!("files.thread")?;
+        let handle = builder.spawn(move || serve(&plan, store, listeners, &tell))?;
+        match told.recv() {
+            Ok((waker, chosen)) => Ok((Thread { waker, handle }, chosen)),
+            // It ended before it could say anything.
+            Err(_) => {
+                let ended = handle.join().unwrap_or(Ok(()));
+                Err(ended.err().unwrap_or_else(|| io::Error::other("a thread ended")))
+            }
+        }
+    }
+}
+
+/// Ends threads at once.
+fn end(signal: &Signal, threads: &mut Vec<Thread>) {
+    signal.stop();
+    threads.iter().for_each(|thread| thread.waker.wake());
+    for thread in threads.drain(..) {
+        // What it failed with was said by `has_failed`.
+        let _ = thread.handle.join();
     }
 }
 
@@ -383,7 +400,8 @@ impl<S: Store, F: Source> OnDriver<'_, S, F> {
         }
         // Who no longer listens has ended: the signal says so.
         let _ = tell.send((waker, chosen));
-        worker.run(&mut *reporting(options))
+        worker.run(&mut *reporting(options));
+        Ok(())
     }
 }
 

@@ -354,8 +354,8 @@ mod tests {
             Ok(self.stamp_of(self.by_now.get().unwrap_or(*handle)))
         }
 
-        fn is_directory(&self, _: &[u8]) -> bool {
-            false
+        fn is_directory(&self, _: &[u8]) -> io::Result<bool> {
+            Ok(false)
         }
 
         fn read(&self, handle: &u8, offset: u64, most: usize) -> io::Result<Vec<u8>> {

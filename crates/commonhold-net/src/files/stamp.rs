@@ -4,6 +4,7 @@
 //! file that changed just now is not kept ([`Stamp::is_settled`]): it is read anew until it has been quiet for a moment. Some
 //! file systems know times to the second only, FAT to two; there a moment is longer.
 
+use commonhold::fault;
 use rapidhash::v3::{DEFAULT_RAPID_SECRETS, rapidhash_v3_seeded};
 use rustix::fs::Stat;
 use std::io;
@@ -43,6 +44,7 @@ impl Stamp {
 
     /// That of an open file, by now.
     pub(crate) fn of_open(file: impl AsFd) -> io::Result<Stamp> {
+        fault!("files.fstat-open")?;
         Ok(Stamp::of(&rustix::fs::fstat(file)?))
     }
 

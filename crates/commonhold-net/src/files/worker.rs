@@ -21,7 +21,7 @@ use super::requests::Requests;
 use super::shelf::{Origin, Shelf};
 use super::source::Source;
 use super::store::Store;
-use crate::event::{Done, Driver, SocketId};
+use crate::event::{Done, Driver, SocketId, Trouble};
 use commonhold::{Log, LogLevel};
 use rustix::net::sockopt::set_socket_linger;
 use std::io;
@@ -92,6 +92,8 @@ pub(crate) struct Worker<D, R, S, F: Source> {
     accepting: bool,
     counts: Counts,
     latency: Latency,
+    /// What is wrong with the driver.
+    trouble: Trouble,
     began: Instant,
 }
 
@@ -120,6 +122,7 @@ where
             accepting: false,
             counts: Counts::default(),
             latency: Latency::new(),
+            trouble: Trouble::default(),
             began: Instant::now(),
         }
     }
@@ -134,11 +137,14 @@ where
     }
 
     /// Serves until it is told to end. `report` is called about twice a second, with what makes a report.
-    pub(crate) fn run(mut self, report: &mut Reports<'_>) -> io::Result<()> {
+    pub(crate) fn run(mut self, report: &mut Reports<'_>) {
         let (mut done, mut due) = (Vec::new(), Instant::now() + TICK);
         while !self.is_over() {
             let left = due.saturating_duration_since(Instant::now());
-            self.driver.wait(Some(left), &mut done)?;
+            match self.driver.wait(Some(left), &mut done) {
+                Ok(()) => self.trouble.goes(),
+                Err(error) => self.cope(&error),
+            }
             (self.desk.now, self.desk.wall) = (Instant::now(), SystemTime::now());
             for event in done.drain(..) {
                 self.settle(event);
@@ -153,7 +159,17 @@ where
             }
         }
         report(&|| self.report());
-        Ok(())
+    }
+
+    /// What waits for its sockets fails: for want of memory, which may be over soon.
+    #[cold]
+    fn cope(&mut self, error: &io::Error) {
+        let is_news = self.trouble.comes(&error.to_string(), Instant::now());
+        if let Some(log) = self.rules.log.as_ref().filter(|_| is_news) {
+            let text = format_args!("its sockets cannot be waited for: {error}; tries again");
+            let _ = log.print(LogLevel::Error, text);
+        }
+        std::thread::sleep(self.trouble.pause());
     }
 
     fn is_over(&self) -> bool {
@@ -275,7 +291,7 @@ where
         let Some(connection) = self.connections.get(socket) else { return };
         connection.is_receiving = false;
         match result {
-            Err(_) => return self.close(socket),
+            Err(_) => return self.reset(socket),
             Ok(0) => connection.ended = true,
             Ok(_) => {}
         }
@@ -412,6 +428,11 @@ where
     fn broken(&mut self, socket: SocketId) {
         self.counts.broken += 1;
         self.note(socket, " broken");
+        self.reset(socket);
+    }
+
+    /// Closes a connection in such a way that its peer takes the end for no end of contents.
+    fn reset(&mut self, socket: SocketId) {
         if let Some(connection) = self.driver.release(socket) {
             // It can only fail because the peer is gone. What was sent and not received is thrown away when it is closed.
             let _ = set_socket_linger(&connection, Some(Duration::ZERO));

@@ -7,6 +7,8 @@
 //! something to devices and FIFOs.
 
 use crate::files::stamp::Stamp;
+use crate::struck::errno;
+use commonhold::fault;
 use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 use std::ffi::{OsStr, OsString};
@@ -55,7 +57,7 @@ impl Directory {
         let fd = open_itself(path)?;
         let walk = match symlinks {
             Symlinks::All => Walk::Anywhere,
-            Symlinks::Inside if has_beneath(&fd) => Walk::Beneath,
+            Symlinks::Inside if has_beneath(&fd)? => Walk::Beneath,
             Symlinks::Inside => Walk::Parts,
         };
         Ok(Directory { path: path.to_owned(), fd, walk })
@@ -66,8 +68,9 @@ impl Directory {
     /// # Errors
     /// `PermissionDenied`; those of the system that say nothing about the path.
     pub(crate) fn successor(&self) -> io::Result<Option<Directory>> {
-        let Some(there) = absent(fs::stat(&self.path))? else { return Ok(None) };
-        let this = fs::fstat(&self.fd)?;
+        let there = errno(fault!("files.stat-root")).and_then(|()| fs::stat(&self.path));
+        let Some(there) = absent(there)? else { return Ok(None) };
+        let this = stat_of(&self.fd)?;
         if (there.st_dev, there.st_ino) == (this.st_dev, this.st_ino) {
             return Ok(None);
         }
@@ -81,7 +84,7 @@ impl Directory {
     /// `PermissionDenied`; those of the system that say nothing about the file, such as too many open files.
     pub fn look(&self, path: &Path) -> io::Result<Option<Stamp>> {
         let Some(file) = absent(self.resolve(path, OFlags::PATH))? else { return Ok(None) };
-        let stat = fs::fstat(&file)?;
+        let stat = stat_of(&file)?;
         Ok(is_regular(&stat).then(|| Stamp::of(&stat)))
     }
 
@@ -96,14 +99,17 @@ impl Directory {
         // Not waiting, should it be a FIFO by now.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let Some(file) = absent(self.resolve(path, flags))? else { return Ok(None) };
-        let stat = fs::fstat(&file)?;
+        let stat = stat_of(&file)?;
         Ok(is_regular(&stat).then(|| (file, Stamp::of(&stat))))
     }
 
     /// Whether it is a directory, and no symlink to one.
-    pub(crate) fn is_directory(&self, path: &Path) -> bool {
+    ///
+    /// # Errors
+    /// As [`look`](Self::look).
+    pub(crate) fn is_directory(&self, path: &Path) -> io::Result<bool> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-        self.resolve(path, flags).is_ok()
+        Ok(absent(self.resolve(path, flags))?.is_some())
     }
 
     /// The names in a directory, in no order; none if there is no such directory.
@@ -115,6 +121,7 @@ impl Directory {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let Some(fd) = absent(self.resolve(path, flags))? else { return Ok(Vec::new()) };
         let mut names = Vec::new();
+        fault!("files.names")?;
         for entry in Dir::read_from(&fd)? {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
@@ -128,7 +135,7 @@ impl Directory {
     fn resolve(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::CLOEXEC;
         match self.walk {
-            Walk::Anywhere => retry_on_intr(|| fs::openat(&self.fd, path, flags, Mode::empty())),
+            Walk::Anywhere => retry_on_intr(|| open_at(self.fd.as_fd(), path, flags)),
             Walk::Parts => by_parts(self.fd.as_fd(), path, flags),
             Walk::Beneath => {
                 for _ in 0..TRIES {
@@ -146,32 +153,58 @@ impl Directory {
 
 fn open_itself(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    retry_on_intr(|| fs::open(path, flags, Mode::empty()))
+    retry_on_intr(|| {
+        errno(fault!("files.open-root"))?;
+        fs::open(path, flags, Mode::empty())
+    })
+}
+
+fn stat_of(file: &OwnedFd) -> Result<Stat, Errno> {
+    errno(fault!("files.fstat"))?;
+    fs::fstat(file)
+}
+
+fn open_at(
+    directory: BorrowedFd<'_>,
+    name: impl rustix::path::Arg,
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
+    errno(fault!("files.openat"))?;
+    fs::openat(directory, name, flags, Mode::empty())
 }
 
 fn beneath(directory: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    errno(fault!("files.openat2"))?;
     fs::openat2(directory, path, flags, Mode::empty(), resolve)
 }
 
-fn has_beneath(directory: &OwnedFd) -> bool {
-    beneath(directory, Path::new("."), OFlags::PATH | OFlags::CLOEXEC).is_ok()
+/// Whether the kernel can resolve below a directory.
+///
+/// # Errors
+/// Want of descriptors or memory, which says nothing about that.
+fn has_beneath(directory: &OwnedFd) -> io::Result<bool> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    match retry_on_intr(|| beneath(directory, Path::new("."), flags)) {
+        Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(error.into()),
+        tried => Ok(tried.is_ok()),
+    }
 }
 
 fn by_parts(directory: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let names: Vec<&OsStr> = path.components().filter_map(name).collect::<Result<_, _>>()?;
     let Some((last, above)) = names.split_last() else {
-        return fs::openat(directory, ".", flags, Mode::empty());
+        return retry_on_intr(|| open_at(directory, ".", flags));
     };
     let mut at: Option<OwnedFd> = None;
     let steps = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     for name in above {
         let from = at.as_ref().map_or(directory, AsFd::as_fd);
-        at = Some(retry_on_intr(|| fs::openat(from, *name, steps, Mode::empty()))?);
+        at = Some(retry_on_intr(|| open_at(from, *name, steps))?);
     }
     let from = at.as_ref().map_or(directory, AsFd::as_fd);
     // By path alone a symlink would be opened itself; it is no regular file then.
-    retry_on_intr(|| fs::openat(from, *last, flags | OFlags::NOFOLLOW, Mode::empty()))
+    retry_on_intr(|| open_at(from, *last, flags | OFlags::NOFOLLOW))
 }
 
 fn name(part: Component<'_>) -> Option<Result<&OsStr, Errno>> {
@@ -208,6 +241,7 @@ fn absent<T>(resolved: Result<T, Errno>) -> io::Result<Option<T>> {
 /// The stamp of whatever a path names, followed; for files that are no part of a directory that is served.
 #[cfg_attr(not(feature = "sqlite"), allow(dead_code))] // Databases ask.
 pub(crate) fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    fault!("files.stat-database")?;
     let stat = fs::statat(fs::CWD, path, AtFlags::empty())?;
     Ok((stat.st_dev, stat.st_ino))
 }

@@ -128,7 +128,10 @@ pub trait Source {
     fn stamp(&self, handle: &Self::Handle) -> io::Result<Stamp>;
 
     /// Whether an id names a directory that has an id of its own, with a slash at the end.
-    fn is_directory(&self, id: &[u8]) -> bool;
+    ///
+    /// # Errors
+    /// As [`look`](Self::look).
+    fn is_directory(&self, id: &[u8]) -> io::Result<bool>;
 
     /// Reads at most `most` bytes from `offset` on; none if the file ends before. May give fewer before the end.
     ///

@@ -4,6 +4,8 @@ use super::directory::{Directory, last_name};
 use super::{Coding, Found, Opened, Source};
 use crate::files::layout::Layout;
 use crate::files::stamp::Stamp;
+use crate::struck::errno;
+use commonhold::{fault, shortened};
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use std::cell::RefCell;
@@ -75,17 +77,21 @@ impl Source for FileTree {
         Stamp::of_open(handle)
     }
 
-    fn is_directory(&self, id: &[u8]) -> bool {
+    fn is_directory(&self, id: &[u8]) -> io::Result<bool> {
         let directory = self.directory.borrow();
-        let path = self.layout.find(&directory, id);
-        path.is_ok_and(|path| path.is_some_and(|path| directory.is_directory(&path)))
+        let path = self.layout.find(&directory, id)?;
+        path.map_or(Ok(false), |path| directory.is_directory(&path))
     }
 
     fn read(&self, handle: &Arc<OwnedFd>, offset: u64, most: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(most);
+        let mut bytes = Vec::new();
         while bytes.len() < most {
             let at = offset + bytes.len() as u64;
-            match rustix::io::pread(handle, spare_capacity(&mut bytes), at) {
+            // The room for all of it, made once.
+            bytes.reserve_exact(shortened!("files.pread-bytes", most - bytes.len()));
+            let read = errno(fault!("files.pread"))
+                .and_then(|()| rustix::io::pread(handle, spare_capacity(&mut bytes), at));
+            match read {
                 Ok(0) => break,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),

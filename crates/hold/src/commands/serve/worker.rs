@@ -37,7 +37,7 @@ pub fn run(args: &Args, directory: &Directory) -> Result<ExitCode> {
     while word.is_none() && !interrupt.came() {
         word = supervisor.says_within(LOOK);
         if server.has_failed() {
-            return Err(Failure::failed("the system has no memory to serve with"));
+            return Err(Failure::failed("a thread of the server has ended"));
         }
     }
     if word == Some(Word::Finish) {
