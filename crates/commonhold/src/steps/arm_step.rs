@@ -1,4 +1,4 @@
-//! Killing or stopping the process at a step.
+//! Killing or stopping the process at a step, or panicking there.
 
 use super::list::ALL;
 use super::signal;
@@ -8,7 +8,16 @@ use std::sync::{Mutex, Once, OnceLock};
 
 struct Armed {
     name: String,
-    stop: bool,
+    act: Act,
+}
+
+/// What happens at the step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Act {
+    Kill,
+    Stop,
+    /// Not while the thread unwinds already: a second panic would end the process.
+    Panic,
 }
 
 static ARMED: Mutex<Option<Armed>> = Mutex::new(None);
@@ -21,8 +30,8 @@ pub fn observe(observer: impl Fn(&'static str) + Send + Sync + 'static) {
     let _ = OBSERVER.set(Box::new(observer));
 }
 
-/// Arms one step of this process: `name:kill` or `name:stop`, optionally `:N` for the N-th
-/// passing. An empty text disarms.
+/// Arms one step of this process: `name:kill`, `name:stop` or `name:panic`, optionally `:N` for the
+/// N-th passing. An empty text disarms.
 ///
 /// # Errors
 /// `Invalid` if the text is malformed or names no step.
@@ -38,19 +47,20 @@ pub fn arm(spec: &str) -> Result<()> {
 }
 
 fn malformed(spec: &str) -> Error {
-    Error::new(ErrorKind::Invalid, format!("step '{spec}': want NAME:kill|stop[:N]"))
+    Error::new(ErrorKind::Invalid, format!("step '{spec}': want NAME:kill|stop|panic[:N]"))
 }
 
 fn parse(spec: &str) -> Option<(Armed, u64)> {
     let mut parts = spec.split(':');
     let name = parts.next().filter(|name| ALL.contains(name))?.to_owned();
-    let stop = match parts.next()? {
-        "kill" => false,
-        "stop" => true,
+    let act = match parts.next()? {
+        "kill" => Act::Kill,
+        "stop" => Act::Stop,
+        "panic" => Act::Panic,
         _ => return None,
     };
     let count = parts.next().map_or(Some(1), |n| n.parse::<u64>().ok())?;
-    (count > 0).then_some((Armed { name, stop }, count))
+    (count > 0).then_some((Armed { name, act }, count))
 }
 
 fn put(armed: Option<Armed>, count: u64) {
@@ -74,17 +84,22 @@ pub fn pass(name: &'static str) {
     if LEFT.load(Ordering::SeqCst) == 0 {
         return;
     }
-    let signal = {
-        let armed = ARMED.lock().unwrap_or_else(|e| e.into_inner());
-        match armed.as_ref() {
-            Some(a) if a.name == name => {
-                if LEFT.fetch_sub(1, Ordering::SeqCst) != 1 {
-                    return;
-                }
-                if a.stop { libc::SIGSTOP } else { libc::SIGKILL }
-            }
-            _ => return,
-        }
-    };
-    signal::signal_self(signal);
+    match due(name) {
+        Some(Act::Kill) => signal::signal_self(libc::SIGKILL),
+        Some(Act::Stop) => signal::signal_self(libc::SIGSTOP),
+        Some(Act::Panic) => panic!("armed at step {name}"),
+        None => {}
+    }
+}
+
+/// What is to happen at this passing.
+fn due(name: &str) -> Option<Act> {
+    let armed = ARMED.lock().unwrap_or_else(|e| e.into_inner());
+    let act = armed.as_ref().filter(|armed| armed.name == name)?.act;
+    if act == Act::Panic && std::thread::panicking() {
+        return None;
+    }
+    let last = |left: u64| left.checked_sub(1);
+    let before = LEFT.fetch_update(Ordering::SeqCst, Ordering::SeqCst, last);
+    (before == Ok(1)).then_some(act)
 }

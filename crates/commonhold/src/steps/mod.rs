@@ -1,4 +1,5 @@
-//! Named steps and faults: where a test stops or kills a process, or makes a system call fail.
+//! Named steps and faults: where a test stops or kills a process or panics, or makes a system call
+//! fail.
 //!
 //! With the feature `steps` every `step!` and every `fault!` asks whether it is armed, through the
 //! environment or by a call. Without the feature nothing is compiled in. A test proves that the
@@ -7,14 +8,14 @@
 //! | module | idea |
 //! |---|---|
 //! | `list` | the names of all steps |
-//! | `arm_step` | killing or stopping the process at a step |
+//! | `arm_step` | killing or stopping the process at a step, or panicking there |
 //! | `table` | the names of all faults, each with the errors that it can be |
 //! | `arm_fault` | failing at a fault |
 //! | `signal` | how a step stops or kills its process |
 //! | [`shifts`] | clocks that run ahead or behind |
 //!
-//! A victim is armed by `COMMONHOLD_STEP=name:kill`, `name:stop` with an optional third field `:N`
-//! for the N-th passing, or by `arm`; a fault by `COMMONHOLD_FAULT=name:ERROR:once` or `:always`
+//! A victim is armed by `COMMONHOLD_STEP=name:kill`, `name:stop` or `name:panic` with an optional
+//! third field `:N` for the N-th passing, or by `arm`; a fault by `COMMONHOLD_FAULT=name:ERROR:once` or `:always`
 //! with an optional fourth field `:N` for the N-th passing (and all after it, if always), or by
 //! `arm_fault`. Several faults are separated by commas. Other crates of the workspace use the same
 //! macros under a feature of their own called `steps`, and [`arm_fault_of`] with a table of theirs.

@@ -1,6 +1,6 @@
 //! The lists agree with the sources, and what is armed happens.
 
-use super::{ALL, FAULTS, arm, arm_fault, shorten, strike, table};
+use super::{ALL, FAULTS, arm, arm_fault, pass, shorten, strike, table};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -79,5 +79,8 @@ fn what_is_armed_happens() {
     for bad in ["x:kill", "write.locked", "write.locked:end", "write.locked:kill:0"] {
         assert!(arm(bad).is_err(), "{bad}");
     }
+    arm("write.locked:panic:2").unwrap();
+    let passings = [(); 3].map(|()| std::panic::catch_unwind(|| pass("write.locked")).is_err());
+    assert_eq!(passings, [false, true, false]);
     arm("").unwrap();
 }
