@@ -394,6 +394,24 @@ fn calls_fail_in_the_recovery_of_a_recoverer() {
     chains(true);
 }
 
+/// A system that never has a page at the moment: the caller once asked for ever.
+#[test]
+fn memory_that_is_never_to_be_had_at_the_moment_is_an_error() {
+    let ground = Ground::memory();
+    Child::run("writer", || {
+        let hold = Hold::create(ground.path("it.hold")).unwrap();
+        let map = hold.map("it", commonhold::MapOptions::general()).unwrap();
+        let set = || map.set("large", vec![1; 1 << 20]);
+        steps::arm_fault("os.populate:EAGAIN:always").unwrap();
+        let error = set().expect_err("no page");
+        assert_eq!(error.kind(), commonhold::ErrorKind::Io, "{error}");
+        steps::arm_fault("os.populate:EAGAIN:once").unwrap();
+        set().unwrap();
+        whole(&hold, "afterwards");
+    })
+    .finish();
+}
+
 /// Passed once in the life of a process; and what is armed by the environment.
 const FIRST_TIME: [&str; 2] = ["os.atfork:ENOMEM:once", "os.boot-id:EMFILE:once"];
 

@@ -15,9 +15,13 @@ use super::file::{HoldFile, checked};
 use crate::steps::fault;
 use std::io;
 use std::ptr::{self, NonNull};
+use std::time::Duration;
 
 /// Reservations begin at a multiple of this, so that huge pages are possible.
 const ALIGNMENT: usize = 2 << 20;
+/// So often the system may say that it cannot do something at the moment, each time after a longer
+/// pause: half a second in all.
+const MOST_REFUSALS: u32 = 1000;
 
 /// The size of a page of memory.
 pub(super) fn page_size() -> usize {
@@ -100,6 +104,7 @@ impl Mapping {
     /// The range must be within the file, and the mapping writable. Kernels before 5.14 cannot do
     /// this: there it does nothing, and having allocated the range in the file must suffice.
     pub(crate) fn populate(&self, start: u64, len: u64) -> io::Result<()> {
+        let mut refused = 0;
         loop {
             let populated = fault!("os.populate");
             let populated =
@@ -108,7 +113,12 @@ impl Mapping {
                 return Ok(());
             };
             match error.raw_os_error() {
-                Some(libc::EINTR | libc::EAGAIN) => continue,
+                Some(libc::EINTR) => {}
+                // A page is in other hands for a moment. For ever it is an error.
+                Some(libc::EAGAIN) if refused < MOST_REFUSALS => {
+                    refused += 1;
+                    std::thread::sleep(Duration::from_micros(refused.into()));
+                }
                 Some(libc::EINVAL) => return Ok(()),
                 Some(libc::EFAULT | libc::ENOMEM | libc::ENOSPC) => {
                     return Err(io::Error::new(
@@ -119,6 +129,18 @@ impl Mapping {
                 _ => return Err(error),
             }
         }
+    }
+
+    /// Puts private zeros in the place of a range that cannot be read, where a touch would raise SIGBUS.
+    /// For who alone uses the mapping, and before any of the range was looked at.
+    pub(crate) fn cover(&self, start: u64, len: u64) -> io::Result<()> {
+        let (address, bytes) = self.pages(start, len)?;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        fault!("os.map-anonymous")?;
+        // SAFETY: the range lies within our mapping; whoever looks at it finds memory there before and
+        // after.
+        mapped(unsafe { libc::mmap(address.cast(), bytes, access, flags, -1, 0) }).map(drop)
     }
 
     /// Writes the range's changes to the disk and waits for it.
