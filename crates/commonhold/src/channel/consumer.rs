@@ -10,6 +10,7 @@ use crate::channel::raw_bytes::RawBytes;
 use crate::channel::seat::Seat;
 use crate::error::{Error, ErrorKind, Result};
 use crate::steps::step;
+use crate::sync::unwind::Mend;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -61,8 +62,13 @@ impl Consumer {
         } else {
             let (seat, (line, at)) = Seat::take(bound, |seat| {
                 let line = join::claim_line(bound, seat.owner, policy)?;
-                let at = join::with_line(bound, line, seat.owner, from, policy)
-                    .inspect_err(|_| join::leave(bound.line(line), seat.owner))?;
+                let left = Mend::new(|| {
+                    join::leave(bound.line(line), seat.owner);
+                    // A producer may have begun to wait for it.
+                    bound.head().room.wake();
+                });
+                let at = join::with_line(bound, line, seat.owner, from, policy)?;
+                left.done();
                 Ok((line, at))
             })?;
             (Some((seat, line)), at)
@@ -420,13 +426,19 @@ impl Consumer {
 
     /// Tells the producer how far it has read.
     fn publish(&mut self) {
-        self.published = self.at.position;
-        let Some((_, line)) = &self.seat else { return };
+        let Some((_, line)) = &self.seat else {
+            self.published = self.at.position;
+            return;
+        };
         step!("channel.publishing");
         join::publish(self.bound.line(*line), self.at);
+        self.published = self.at.position;
+        let room = &self.bound.head().room;
+        let woken = Mend::new(|| room.wake());
         step!("channel.published");
+        woken.done();
         if self.policy != Policy::Lossy {
-            self.bound.head().room.wake();
+            room.wake();
         }
     }
 
@@ -499,8 +511,10 @@ impl Drop for Consumer {
             // Inside an operation: once the line is free, another thread may drop the channel, and the wake would go
             // into somebody else's memory. (The handle being closed, this process drops nothing through it.)
             let _inside = self.bound.attachment.as_ref().map(|attachment| attachment.enter());
+            let room = &self.bound.head().room;
+            let woken = Mend::new(|| room.wake());
             join::leave(self.bound.line(*line), seat.owner);
-            self.bound.head().room.wake();
+            drop(woken);
         }
     }
 }

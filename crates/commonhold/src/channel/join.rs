@@ -13,6 +13,7 @@ use crate::error::{ErrorKind, Result};
 use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::participant;
+use crate::sync::unwind::Mend;
 use std::sync::atomic::{Ordering, fence};
 
 /// A producer moves the limit by an eighth of the ring: so often it cannot while a joiner reads three words.
@@ -49,8 +50,10 @@ pub(super) fn claim_line(bound: &Bound, me: Owner, policy: Policy) -> Result<usi
                     .compare_exchange(seen, mine, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok()
             {
+                let left = Mend::new(|| leave(line, me));
                 step!("channel.line-claimed");
                 prepare(bound, line, number, policy);
+                left.done();
                 return Ok(number);
             }
         }

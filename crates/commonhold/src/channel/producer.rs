@@ -10,6 +10,7 @@ use crate::channel::seat::Seat;
 use crate::channel::takeover;
 use crate::error::{Error, ErrorKind, Result};
 use crate::steps::step;
+use crate::sync::unwind::Mend;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -110,10 +111,7 @@ impl Producer {
             return Ok(None);
         }
         self.bound().ring.write(self.at.position + HEADER, message);
-        let sequence = self.release(len);
-        self.bound().head().messages.wake();
-        step!("channel.woken");
-        Ok(Some(sequence))
+        Ok(Some(self.send_written(len)))
     }
 
     /// Sends messages one after the other; returns how many were sent. Waits for room as long as it
@@ -239,13 +237,24 @@ impl Producer {
         step!("channel.filler-zeroed");
         // Release: the next header is zero before anybody can come to look at it.
         ring.header(position).store(frame::filler(sequence), Ordering::Release);
-        step!("channel.filled");
+        // At once: what panics behind it must not make another of it.
         self.at.position += rest;
+        step!("channel.filled");
+    }
+
+    /// Makes the message of `len` bytes visible that was written at the position, and wakes who waits
+    /// for it.
+    #[inline]
+    pub(super) fn send_written(&mut self, len: u64) -> u64 {
+        let sequence = self.release(len);
+        self.bound().head().messages.wake();
+        step!("channel.woken");
+        sequence
     }
 
     /// Makes the message of `len` bytes visible that was written at the position.
     #[inline]
-    pub(super) fn release(&mut self, len: u64) -> u64 {
+    fn release(&mut self, len: u64) -> u64 {
         step!("channel.written");
         let Mark { position, sequence } = self.at;
         let ring = &self.bound().ring;
@@ -255,8 +264,11 @@ impl Producer {
         step!("channel.zeroed");
         // Release: the bytes, and the zero behind them, come before; pairs with the acquire of consumers.
         ring.header(position).store(frame::message(sequence, len), Ordering::Release);
-        step!("channel.sent");
+        // At once: what panics behind it must not send another in its place.
         self.at = Mark { position: end, sequence: sequence + 1 };
+        let woken = Mend::new(|| self.bound().head().messages.wake_all());
+        step!("channel.sent");
+        woken.done();
         sequence
     }
 
@@ -334,9 +346,10 @@ pub(super) fn deadline(timeout: Duration) -> Until {
 impl Drop for Producer {
     fn drop(&mut self) {
         if !self.seat.is_inherited() {
+            let left = Mend::new(|| takeover::release(self.bound(), self.seat.owner));
             self.bound().head().set_mark(self.at);
             step!("channel.leaving");
-            takeover::release(self.bound(), self.seat.owner);
+            drop(left);
             step!("channel.left");
         }
     }

@@ -7,7 +7,6 @@ use crate::channel::frame::HEADER;
 use crate::channel::producer::Producer;
 use crate::channel::raw_bytes::RawBytes;
 use crate::error::{ErrorKind, Result};
-use crate::steps::step;
 use std::fmt;
 
 /// Room for a message that only its producer can reach until it is committed. Dropping it sends nothing.
@@ -79,9 +78,6 @@ impl<'a> Reservation<'a> {
             let text = format!("{len} bytes cannot be sent of {} reserved", self.len);
             return Err(self.producer.bound().error(ErrorKind::TooLarge, &text));
         }
-        let sequence = self.producer.release(len as u64);
-        self.producer.bound().head().messages.wake();
-        step!("channel.woken");
-        Ok(sequence)
+        Ok(self.producer.send_written(len as u64))
     }
 }

@@ -36,14 +36,15 @@ impl Seat {
         let mark = ForkMark::new().map_err(|e| {
             crate::error::Error::os(format!("channel '{}': detecting forks", bound.block.name), &e)
         })?;
+        // Declared before the lane, and so dropped after it, also behind a panic: the last seat of a
+        // closed handle ends the registration, which waits for lanes.
+        let seat;
         let lane = attachment.enter()?;
-        let owner = lane.me();
         bound.arena.take_seat()?;
-        let seat = Seat { bound: Arc::clone(bound), owner, mark };
-        let found = sit(&seat);
-        // The lane first: the last seat of a closed handle ends the registration, which waits for lanes.
+        seat = Seat { bound: Arc::clone(bound), owner: lane.me(), mark };
+        let found = sit(&seat)?;
         drop(lane);
-        found.map(|found| (seat, found))
+        Ok((seat, found))
     }
 
     /// True in a child that was forked after the seat was taken.

@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::participant;
+use crate::sync::unwind::Mend;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
@@ -30,13 +31,16 @@ pub(super) struct Begin {
 /// `Busy`, naming slot and process, while another producer lives; `Damaged`.
 pub(super) fn take(bound: &Bound, me: Owner) -> Result<Begin> {
     claim(bound, me)?;
+    let released = Mend::new(|| release(bound, me));
     step!("channel.producer-claimed");
     bound.head().messages.wake_all();
     step!("channel.takeover-woken");
-    let end = find_end(bound).inspect_err(|_| release(bound, me))?;
+    let end = find_end(bound)?;
     step!("channel.walked");
     bound.head().set_mark(end);
-    Ok(Begin { end, kept: kept(bound, end) })
+    let kept = kept(bound, end);
+    released.done();
+    Ok(Begin { end, kept })
 }
 
 fn claim(bound: &Bound, me: Owner) -> Result<()> {

@@ -272,15 +272,9 @@ impl Hold {
         }
         let lane = self.arena.enter()?;
         let ring = own::claim(&lane, size)?;
-        let frozen = freeze::freeze_in(&lane);
-        let begun = frozen.as_ref().map_err(Clone::clone).and_then(|_| {
-            map.bound.ensure_current(self.space())?;
-            own::begin(&lane, stream, &ring)
-        });
-        if !matches!(begun, Ok(true)) {
-            own::give_up(&lane, ring);
-        }
-        begun
+        let _frozen = freeze::freeze_in(&lane)?;
+        map.bound.ensure_current(self.space())?;
+        own::begin(stream, ring)
     }
 
     /// Opens the queue of this name, or makes it.

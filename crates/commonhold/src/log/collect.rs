@@ -23,9 +23,10 @@ use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::participant;
 use crate::sync::robust_lock::Peers;
+use crate::sync::unwind::Mend;
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// A round ends after so many bytes of text.
@@ -118,6 +119,7 @@ impl Collector {
                 break;
             }
         }
+        let released = Mend::new(|| release(word, me));
         step!("collect.claimed");
         let (space, layout) = (lane.space(), &log.inner.layout);
         let left = rounds::settle(space, layout);
@@ -127,6 +129,7 @@ impl Collector {
             Cursor::new(ring.tail(), Some(seen), 0)
         };
         let marked: Vec<Cursor> = (0..layout.rings).map(begin).collect();
+        released.done();
         Ok(Collector {
             log: log.clone(),
             me,
@@ -404,11 +407,15 @@ impl Drop for Collector {
     fn drop(&mut self) {
         let Ok(attachment) = self.log.inner.attachment() else { return };
         let Some(_lane) = attachment.enter_to_leave() else { return };
-        let word = &self.log.inner.header().collector;
-        // Release: the marks come before.
-        let _ = word.compare_exchange(self.me.bits(), 0, Ordering::Release, Ordering::Relaxed);
+        release(&self.log.inner.header().collector, self.me);
         step!("collect.released");
     }
+}
+
+/// Lets the next one collect.
+fn release(collector: &AtomicU32, me: Owner) {
+    // Release: the marks come before.
+    let _ = collector.compare_exchange(me.bits(), 0, Ordering::Release, Ordering::Relaxed);
 }
 
 fn busy(log: &Log, lane: &LaneGuard<'_>, owner: Owner) -> Error {

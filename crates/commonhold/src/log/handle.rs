@@ -24,6 +24,7 @@ use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
+use crate::sync::unwind::Mend;
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -403,10 +404,11 @@ impl Inner {
             return Written::Dropped;
         };
         let (ring, place) = (Ring::new(space, layout, number), Place::default());
+        // Release: as in `hand_back`. Nobody but this thread has changed it.
+        let returned = Mend::new(|| ring.header.tenant.store(0, Ordering::Release));
         ring.settle_in(&place);
         let written = put(&ring, &place, record, thread);
-        // Release: as in `hand_back`. Nobody but this thread has changed it.
-        ring.header.tenant.store(0, Ordering::Release);
+        drop(returned);
         written
     }
 
@@ -428,6 +430,7 @@ impl Inner {
         let (ring, word) = claimed.or_else(|| self.claim_of_the_dead(word))?;
         let thread = (word >> 32) as u32;
         let sitting = Sitting { log: self.number, ring, thread };
+        let returned = Mend::new(|| self.seats.hand_back(space, layout, ring, word));
         let bytes = layout.ring(space, ring).introduce();
         self.seats.settle_in(space, layout, ring, word);
         let (level, time_ns) = (LogLevel::Error, 0);
@@ -435,9 +438,10 @@ impl Inner {
         let _ = self.write_at(sitting, &record);
         if !seat::remember(&self.itself, sitting) {
             // The thread is ending and would not hand it back.
-            self.seats.hand_back(space, layout, ring, word);
+            drop(returned);
             return Some(Found::Once(thread));
         }
+        returned.done();
         Some(Found::Seat(sitting))
     }
 

@@ -160,9 +160,10 @@ impl<'a> Ring<'a> {
         step!("log.copied");
         // The commit point. Release: the line is whole; pairs with the acquire in `extent`.
         self.header.head.store(end, Ordering::Release);
-        step!("log.committed");
+        // At once: what panics behind it must not write another in its place.
         place.head.store(end, Ordering::Relaxed);
         self.advance(place, next);
+        step!("log.committed");
         true
     }
 

@@ -17,6 +17,7 @@ use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::participant;
 use crate::sync::space::Space;
+use crate::sync::unwind::Mend;
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::sync::Weak;
@@ -208,7 +209,9 @@ impl Seats {
             let claimed =
                 header.tenant.compare_exchange(found, word, Ordering::AcqRel, Ordering::Relaxed);
             if claimed.is_ok() {
+                let returned = Mend::new(|| self.hand_back(space, layout, ring, word));
                 step!("log.claimed");
+                returned.done();
                 return Some((ring, word));
             }
         }

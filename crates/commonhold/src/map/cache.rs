@@ -25,7 +25,6 @@ use crate::map::record::Record;
 use crate::map::root::Root;
 use crate::map::segment::{Segment, mask};
 use crate::map::write;
-use crate::memory::arena::Writer;
 use crate::memory::gate;
 use crate::memory::lane::LaneGuard;
 use crate::stream::frame::ChangeKind;
@@ -170,13 +169,11 @@ fn advance_hand(
         };
         let _ = root.hand.compare_exchange(bits, next.bits(), Ordering::Relaxed, Ordering::Relaxed);
     };
-    lane.list().segment.store(segment.offset, Ordering::Relaxed);
-    let mut is_locked = robust_lock::try_lock(&segment.header().lock, lane.me());
-    if waits && !is_locked {
-        locked::lock_this(lane, segment, Level::Whole)?;
-        is_locked = true;
+    let mut locked = locked::try_lock_this(lane, segment);
+    if waits && locked.is_none() {
+        locked = Some(locked::lock_this(lane, segment, Level::Whole)?);
     }
-    if is_locked {
+    if let Some(locked) = locked {
         let frozen = gate::is_frozen(lane);
         let result = match bound.ensure_current(space) {
             Ok(()) if segment.map() == bound.id && !frozen => {
@@ -187,10 +184,9 @@ fn advance_hand(
                 result
             }
         };
-        locked::unlock(lane, segment);
+        drop(locked);
         return if frozen { gate::wait_while_frozen(lane) } else { result };
     }
-    lane.list().segment.store(0, Ordering::Release);
     move_to(bound.positions());
     if let Some(owner) = robust_lock::holder(&segment.header().lock).filter(|&o| lane.is_dead(o)) {
         lane.try_settle(owner)?;

@@ -18,6 +18,7 @@ use crate::memory::{slab, supply};
 use crate::stream::frame::ChangeKind;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
+use crate::sync::unwind::Mend;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::Ordering;
 
@@ -53,8 +54,9 @@ pub(crate) fn compact(lane: &LaneGuard<'_>, wanted: Wanted) -> Result<u64> {
         if !header(lane.space(), extent).change(free, owned) {
             continue;
         }
+        let released = Mend::new(|| supply::release(lane.space(), extent, class));
         let emptied = empty(lane, extent, class, &mut maps);
-        supply::release(lane.space(), extent, class);
+        drop(released);
         match emptied {
             Err(full) if full.is_full() && freed > 0 => break,
             // Somebody has one of its pairs locked, or the hold's growth: another extent may do as

@@ -16,8 +16,9 @@ use crate::memory::extents::{self, Kind, State, committed, header};
 use crate::memory::lane::LaneGuard;
 use crate::memory::runs;
 use crate::steps::step;
-use crate::sync::robust_lock::{self, Level, Peers};
+use crate::sync::robust_lock::{self, Held, Level, Peers};
 use crate::sync::space::Space;
+use crate::sync::unwind::Mend;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Depth of a new map: 16 segments, together half an extent.
@@ -101,6 +102,7 @@ pub(crate) struct Entries<'a> {
     space: &'a Space,
     root: &'a Root,
     depth: u32,
+    _lock: Held<'a>,
 }
 
 impl<'a> Entries<'a> {
@@ -114,8 +116,8 @@ impl<'a> Entries<'a> {
         space: &'a Space,
         phase: Phase,
     ) -> Result<Entries<'a>> {
-        robust_lock::lock(&root.directory_lock, writer, Level::Directories)?;
-        let entries = Entries { space, root, depth: depth(root) };
+        let _lock = robust_lock::hold(&root.directory_lock, writer, Level::Directories)?;
+        let entries = Entries { space, root, depth: depth(root), _lock };
         step!("split.entries-locked");
         let is_there = |index| is_stored_in_a_chunk(space, root, index);
         if entries.covered(phase).all(is_there) { Ok(entries) } else { Err(damaged(space)) }
@@ -128,6 +130,15 @@ impl<'a> Entries<'a> {
 
     /// Stores every entry that the child of a split covers, and the lazy ones of the parent, and unlocks.
     pub(crate) fn publish(self, phase: Phase, parent: Segment<'_>) {
+        let rest = Mend::new(|| self.store_all(phase, parent));
+        step!("split.publishing");
+        self.store_all(phase, parent);
+        rest.done();
+        drop(self);
+        step!("split.entries-stored");
+    }
+
+    fn store_all(&self, phase: Phase, parent: Segment<'_>) {
         for index in self.covered(phase) {
             let is_child = index & 1 << phase.depth != 0;
             let owner = if is_child { phase.child } else { parent.offset };
@@ -135,24 +146,14 @@ impl<'a> Entries<'a> {
             entry.store((owner / 64) as u32, Ordering::Release);
             step!("split.entry-stored");
         }
-        drop(self);
-        step!("split.entries-stored");
-    }
-}
-
-impl Drop for Entries<'_> {
-    fn drop(&mut self) {
-        robust_lock::unlock(&self.root.directory_lock);
     }
 }
 
 /// Doubles the directory unless its depth exceeds `local` already.
 pub(crate) fn double(lane: &LaneGuard<'_>, root: &Root, local: u32) -> Result<()> {
-    robust_lock::lock(&root.directory_lock, lane, Level::Directories)?;
+    let _lock = robust_lock::hold(&root.directory_lock, lane, Level::Directories)?;
     step!("double.locked");
-    let result = if depth(root) > local { Ok(()) } else { add_chunk(lane, root, depth(root)) };
-    robust_lock::unlock(&root.directory_lock);
-    result
+    if depth(root) > local { Ok(()) } else { add_chunk(lane, root, depth(root)) }
 }
 
 /// Under the directory lock: zeroes the chunk that depth + 1 needs, then commits the depth.
@@ -165,6 +166,15 @@ fn add_chunk(lane: &LaneGuard<'_>, root: &Root, depth: u32) -> Result<()> {
         let fresh = chunk == 0;
         if fresh {
             chunk = claim_chunk(lane, count)? * EXTENT;
+        }
+        // What is not linked is spare.
+        let given_up = Mend::new(|| {
+            let kind = if is_linked(root, chunk) { Kind::Directory } else { Kind::SpareDirectory };
+            if fresh {
+                header(space, chunk / EXTENT).set(State::unowned(kind, 0));
+            }
+        });
+        if fresh {
             step!("double.claimed");
         }
         if !is_chunk(space, chunk) || runs::length(space, chunk / EXTENT) < count {
@@ -175,8 +185,8 @@ fn add_chunk(lane: &LaneGuard<'_>, root: &Root, depth: u32) -> Result<()> {
         if fresh {
             link.store(chunk, Ordering::Release);
             step!("double.linked");
-            header(space, chunk / EXTENT).set(State::unowned(Kind::Directory, 0));
         }
+        drop(given_up);
     }
     // Release: the zeroed chunk is there for whoever sees the depth.
     root.depth.store(depth + 1, Ordering::Release);
@@ -215,14 +225,18 @@ pub(crate) fn free_chunk(writer: &impl Writer, link: &AtomicU64) {
         let free = state == State::unowned(Kind::Directory, 0);
         mine = state.owner() == Some(me)
             || (free && header.change(state, State::owned(Kind::Directory, 0, 0, me)));
-        step!("drop.directory-taken");
     }
+    let given_up = Mend::new(|| {
+        link.store(0, Ordering::Release);
+        if mine {
+            header(space, chunk / EXTENT).set(State::unowned(Kind::SpareDirectory, 0));
+        }
+    });
+    step!("drop.directory-taken");
     // Release: from here on its owner alone accounts for it: another map has it only when it is spare.
     link.store(0, Ordering::Release);
     step!("drop.directory-unlinked");
-    if mine {
-        header(space, chunk / EXTENT).set(State::unowned(Kind::SpareDirectory, 0));
-    }
+    drop(given_up);
 }
 
 /// True if a link to this offset leads to a chunk of a directory.

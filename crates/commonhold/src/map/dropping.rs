@@ -49,6 +49,7 @@ fn take_name(lane: &LaneGuard<'_>, name: &str) -> Result<Option<u32>> {
 pub(crate) fn end(space: &Space, root: &Root) {
     // The commit point.
     root.set_status(Status::Dropping(None));
+    // Behind a panic its demolition does the rest, too.
     step!("drop.marked");
     // Handles find out at once. Whoever frees anything says so again: who was killed here has not.
     root.incarnation.fetch_add(1, Ordering::AcqRel);
@@ -86,10 +87,7 @@ fn finish(lane: &LaneGuard<'_>, id: u32, root: &Root) -> Result<()> {
                 drop(claim);
                 gate::wait_while_frozen(lane).map(|()| false)
             }
-            false => demolish(lane, id, root).map(|()| {
-                claim.end();
-                true
-            }),
+            false => demolish(lane, id, root, claim).map(|()| true),
         };
         match result {
             Ok(false) => {}
@@ -123,10 +121,11 @@ impl<'a> Claim<'a> {
         // SeqCst: what the last one freed is seen; then the gate is looked at.
         let claimed =
             root.state.compare_exchange(from, mine, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+        let claim = claimed.then_some(Claim(root));
         if claimed {
             step!("drop.claimed");
         }
-        claimed.then_some(Claim(root))
+        claim
     }
 
     /// The root is free, and may be another structure's by now.
@@ -142,7 +141,7 @@ impl Drop for Claim<'_> {
 }
 
 /// Empties all segments, then frees everything. May be repeated from the start.
-fn demolish(lane: &LaneGuard<'_>, id: u32, root: &Root) -> Result<()> {
+fn demolish(lane: &LaneGuard<'_>, id: u32, root: &Root, claim: Claim<'_>) -> Result<()> {
     let space = lane.space();
     // Before anything is freed, whoever does it: a predecessor may have died before its own bump.
     root.incarnation.fetch_add(1, Ordering::AcqRel);
@@ -150,15 +149,15 @@ fn demolish(lane: &LaneGuard<'_>, id: u32, root: &Root) -> Result<()> {
     if let Some(bound) = bind_any(space, id) {
         let segments = directory::segments(space, root);
         for segment in segments.filter(|segment| is_segment(space, segment.offset)) {
-            locked::lock_this(lane, segment, Level::Whole)?;
-            let emptied = lifecycle::empty(lane, &bound, segment, None);
-            locked::unlock(lane, segment);
-            emptied?;
+            let locked = locked::lock_this(lane, segment, Level::Whole)?;
+            lifecycle::empty(lane, &bound, segment, None)?;
+            drop(locked);
             step!("drop.segment-emptied");
         }
     }
     step!("drop.emptied");
     lifecycle::undo(lane, id, root, None);
+    claim.end();
     step!("drop.done");
     Ok(())
 }

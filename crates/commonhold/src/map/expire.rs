@@ -76,8 +76,8 @@ fn pass(lane: &LaneGuard<'_>, bound: &Bound, cursor: Cursor, removed: &mut u64) 
         }
         Err(error) => return Err(error),
     };
-    let result = remove_all(lane, bound, segment, removed);
-    locked::unlock(lane, segment);
+    let result = remove_all(lane, bound, *segment, removed);
+    drop(segment);
     match result {
         // It is the stream that somebody has locked.
         Err(error) if error.kind() == ErrorKind::TimedOut => Ok(Passed::Stopped),

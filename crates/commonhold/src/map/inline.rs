@@ -12,6 +12,7 @@ use crate::map::directory;
 use crate::map::hash::{Hash, Hasher};
 use crate::map::locked;
 use crate::map::read::Place;
+use crate::map::recover::recount;
 use crate::map::segment::Segment;
 use crate::map::split;
 use crate::map::words::Words;
@@ -22,6 +23,7 @@ use crate::steps::step;
 use crate::stream::append::{self, Turn};
 use crate::stream::frame::ChangeKind;
 use crate::sync::space::Space;
+use crate::sync::unwind::Mend;
 use std::sync::atomic::{Ordering, fence};
 
 const TRIES: u32 = 1 << 20;
@@ -294,16 +296,15 @@ fn apply_packed<P: Packing>(
     loop {
         let segment = locked::lock(lane, bound, hash.directory())?;
         step!("inline.locked");
-        let found = packing.find(segment, hash, change.key);
+        let found = packing.find(*segment, hash, change.key);
         let deletes = matches!(change.act, Act::Delete);
         let right = change.is_there(found.as_ref().map(|(position, _)| *position))
             && holds(packing, change.rule, found.as_ref());
         if !right || (deletes && found.is_none()) {
-            locked::unlock(lane, segment);
             return Ok(Outcome::default());
         }
         let place = found.as_ref().map(|(position, _)| *position);
-        let Some(position) = place.or_else(|| packing.free_position(segment, hash)) else {
+        let Some(position) = place.or_else(|| packing.free_position(*segment, hash)) else {
             split::split(lane, bound, segment)?;
             continue;
         };
@@ -314,27 +315,28 @@ fn apply_packed<P: Packing>(
         }
         let (pair, number) = result_of(packing, change, before);
         let turn = match (&pair, &found) {
-            (Some(pair), _) => begin_frame(lane, bound, packing, segment, ChangeKind::Set, pair),
+            (Some(pair), _) => begin_frame(lane, bound, packing, *segment, ChangeKind::Set, pair),
             (None, Some((_, pair))) => {
-                begin_frame(lane, bound, packing, segment, change.removal, pair)
+                begin_frame(lane, bound, packing, *segment, change.removal, pair)
             }
             (None, None) => Ok(None),
         };
-        let turn = turn.inspect_err(|_| locked::unlock(lane, segment))?;
-        begin(lane, segment);
+        let turn = turn?;
+        let counted = Mend::new(|| recount(bound, *segment));
+        begin(lane, *segment);
         if let Some(turn) = &turn {
             turn.arm(segment.slot_offset(packing.commits(position)));
         }
         match &pair {
-            Some(pair) => packing.put(segment, position, hash, pair),
-            None => packing.clear(segment, position),
+            Some(pair) => packing.put(*segment, position, hash, pair),
+            None => packing.clear(*segment, position),
         }
         step!("inline.committed");
         if let Some(turn) = turn {
             turn.finish();
         }
-        locked::count(bound, segment, found.is_some(), pair.is_some());
-        locked::unlock(lane, segment);
+        locked::count(bound, *segment, found.is_some(), pair.is_some());
+        counted.done();
         return Ok(Outcome { done: true, uid: hash.directory() << 8 | position, number });
     }
 }
@@ -417,6 +419,7 @@ pub(crate) fn remove_at(
             Some(kind) => begin_frame(writer, bound, packing, segment, kind, &pair)?,
             None => None,
         };
+        let counted = Mend::new(|| recount(bound, segment));
         begin(writer, segment);
         if let Some(turn) = &turn {
             turn.arm(segment.slot_offset(packing.commits(position)));
@@ -427,6 +430,7 @@ pub(crate) fn remove_at(
             turn.finish();
         }
         locked::count(bound, segment, true, false);
+        counted.done();
         Ok(true)
     })
 }

@@ -26,6 +26,7 @@ use crate::stream::own;
 use crate::sync::owner::Owner;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
+use crate::sync::unwind::Mend;
 use std::sync::atomic::Ordering;
 
 /// Opens the map of this name, or makes it with these options.
@@ -66,7 +67,14 @@ fn begin<'l, 'a>(lane: &'l LaneGuard<'a>, name: &str) -> Result<Begun<'l, 'a>> {
         let free = roots::free(space);
         let both = |id| Some((id, roots::root(space, id)?, root::root(space, id)?));
         if let Some((id, common, root)) = free.and_then(both) {
+            // Before it is CREATING there is nothing to undo.
+            let undone = Mend::new(|| {
+                if root.status() == Status::Creating(Some(lane.me())) {
+                    undo(lane, id, root, Some(lane.me()));
+                }
+            });
             common.begin(StructureKind::Map, name, lane.me());
+            undone.done();
             return Ok(Begun::Made(Making { lane, id, root }));
         }
         drop(names);
@@ -100,10 +108,10 @@ impl Making<'_, '_> {
         step!("create.filled");
         // The commit point.
         self.root.set_status(Status::Live);
-        keep_memory_if_bounded(space);
-        step!("create.live");
         let (id, root) = (self.id, self.root);
         std::mem::forget(self);
+        keep_memory_if_bounded(space);
+        step!("create.live");
         Bound::new(space, id, root)
     }
 }

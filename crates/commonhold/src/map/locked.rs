@@ -11,6 +11,7 @@ use crate::map::charge;
 use crate::map::directory;
 use crate::map::hash::Hash;
 use crate::map::record::{Record, has_tag, offset_of};
+use crate::map::recover::recount;
 use crate::map::segment::Segment;
 use crate::memory::arena::Writer;
 use crate::memory::gate::{is_frozen, wait_while_frozen};
@@ -21,7 +22,42 @@ use crate::stream::frame::ChangeKind;
 use crate::sync::hold_clock;
 use crate::sync::robust_lock::{self, Level};
 use crate::sync::space::Space;
+use crate::sync::unwind::Mend;
+use std::cell::Cell;
+use std::ops::Deref;
 use std::sync::atomic::{Ordering, fence};
+
+/// A segment that is locked, and listed. Dropping this lets it go, then unlists it.
+#[must_use]
+pub(crate) struct Locked<'w, 'a, W: Writer> {
+    writer: &'w W,
+    segment: Segment<'a>,
+}
+
+impl<'a, W: Writer> Deref for Locked<'_, 'a, W> {
+    type Target = Segment<'a>;
+    #[inline]
+    fn deref(&self) -> &Segment<'a> {
+        &self.segment
+    }
+}
+
+impl<W: Writer> Drop for Locked<'_, '_, W> {
+    #[inline]
+    fn drop(&mut self) {
+        robust_lock::unlock(&self.segment.header().lock);
+        step!("write.unlocked");
+        self.writer.list().segment.store(0, Ordering::Release);
+    }
+}
+
+/// A record that is to be published.
+pub(crate) struct New<'d, 'a> {
+    pub(crate) word: u64,
+    pub(crate) record: &'d Record<'a>,
+    /// Set when it is: then it is freed no more by who has made it.
+    pub(crate) is_public: &'d Cell<bool>,
+}
 
 /// A record found under the lock.
 pub(crate) struct Found<'a> {
@@ -47,41 +83,53 @@ pub(crate) fn fetch(space: &Space, bound: &Bound, hash: Hash) {
 /// # Errors
 /// `NotFound` if the map was dropped; `Busy` if this very process froze the hold; damage.
 #[inline]
-pub(crate) fn lock<'a>(lane: &LaneGuard<'a>, bound: &Bound, bits: u32) -> Result<Segment<'a>> {
+pub(crate) fn lock<'w, 'a>(
+    lane: &'w LaneGuard<'a>,
+    bound: &Bound,
+    bits: u32,
+) -> Result<Locked<'w, 'a, LaneGuard<'a>>> {
     let space = lane.space();
     loop {
         let segment = directory::lookup_checked(space, bound, bits)?;
-        lock_this(lane, segment, Level::Whole)?;
+        let locked = lock_this(lane, segment, Level::Whole)?;
         let root = bound.root(space);
         let again = directory::lookup(space, root, bits);
-        if let Err(dropped) = bound.ensure_current(space) {
-            unlock(lane, segment);
-            return Err(dropped);
-        }
+        bound.ensure_current(space)?;
         if again.is_some_and(|s| s.offset == segment.offset) && !is_frozen(lane) {
             step!("write.locked");
             directory::fill(space, root, bits, segment);
-            return Ok(segment);
+            return Ok(locked);
         }
-        unlock(lane, segment);
+        drop(locked);
         wait_while_frozen(lane)?;
     }
 }
 
 /// Lists and takes the lock of this segment; `level` says what the caller holds already.
-pub(crate) fn lock_this(writer: &impl Writer, segment: Segment<'_>, level: Level) -> Result<()> {
+pub(crate) fn lock_this<'w, 'a, W: Writer>(
+    writer: &'w W,
+    segment: Segment<'a>,
+    level: Level,
+) -> Result<Locked<'w, 'a, W>> {
+    // Behind a panic it may stay listed: that takes nobody for the holder of a free lock.
     writer.list().segment.store(segment.offset, Ordering::Relaxed);
     step!("write.listed");
     robust_lock::lock(&segment.header().lock, writer, level)
-        .inspect_err(|_| writer.list().segment.store(0, Ordering::Relaxed))
+        .inspect_err(|_| writer.list().segment.store(0, Ordering::Relaxed))?;
+    Ok(Locked { writer, segment })
 }
 
-/// Lets the segment go, then unlists it.
-#[inline]
-pub(crate) fn unlock(writer: &impl Writer, segment: Segment<'_>) {
-    robust_lock::unlock(&segment.header().lock);
-    step!("write.unlocked");
+/// The same if it is free.
+pub(crate) fn try_lock_this<'w, 'a, W: Writer>(
+    writer: &'w W,
+    segment: Segment<'a>,
+) -> Option<Locked<'w, 'a, W>> {
+    writer.list().segment.store(segment.offset, Ordering::Relaxed);
+    if robust_lock::try_lock(&segment.header().lock, writer.me()) {
+        return Some(Locked { writer, segment });
+    }
     writer.list().segment.store(0, Ordering::Release);
+    None
 }
 
 /// The key's record in a segment that the caller has locked.
@@ -126,15 +174,17 @@ pub(crate) fn commit(
     segment: Segment<'_>,
     position: u32,
     old: Option<&Found<'_>>,
-    new: Option<(u64, &Record<'_>)>,
+    new: Option<New<'_, '_>>,
     turn: Option<Turn<'_>>,
 ) -> u64 {
     let header = segment.header();
     let (old_word, old_sequence) = old.map_or((0, 0), |f| (f.word, f.record.sequence));
-    let new_word = new.map_or(0, |(word, _)| word);
+    let new_word = new.as_ref().map_or(0, |new| new.word);
+    let settled = Mend::new(|| settle(writer, bound, segment, position, (old, new_word)));
     let charge = match bound.is_cache() {
         true => {
-            charge::announce(writer, bound, old.map(|f| f.record.offset), new.map(|n| n.1.offset))
+            let new = new.as_ref().map(|new| new.record.offset);
+            charge::announce(writer, bound, old.map(|f| f.record.offset), new)
         }
         false => None,
     };
@@ -150,11 +200,11 @@ pub(crate) fn commit(
     let sequence = writer.next_sequence(floor);
     // Release: what follows a death finds the pending record armed before anything else of the change.
     header.mark.store(sequence, Ordering::Release);
-    if let Some((_, record)) = new {
-        record.seal(sequence);
+    if let Some(new) = &new {
+        new.record.seal(sequence);
         fence(Ordering::Release);
         // Pairs with the acquire of readers: the bytes are whole.
-        record.mark().store(sequence, Ordering::Release);
+        new.record.mark().store(sequence, Ordering::Release);
         step!("write.sequenced");
     }
     if let Some(turn) = &turn {
@@ -162,11 +212,12 @@ pub(crate) fn commit(
     }
     // The commit point. Pairs with the acquire of readers.
     segment.slot(position).store(new_word, Ordering::Release);
+    let is_new = new.map(|new| new.is_public.set(true)).is_some();
     step!("write.committed");
     if let Some(turn) = turn {
         turn.finish();
     }
-    count(bound, segment, old.is_some(), new.is_some());
+    count(bound, segment, old.is_some(), is_new);
     if old.is_some() {
         writer.retire(offset_of(old_word));
         step!("write.retired");
@@ -176,8 +227,39 @@ pub(crate) fn commit(
     }
     // Release: disarmed only when the old record is gone, and the charge is right.
     header.armed.store(0, Ordering::Release);
+    settled.done();
     step!("write.disarmed");
     sequence
+}
+
+/// Ends a change that a panic has interrupted, as the recoverer of a death would, but for this
+/// change alone: other lanes go on under the same name. A new record that is not public is its
+/// maker's; one that is being retired is retired whatever happens.
+#[cold]
+fn settle(
+    writer: &impl Writer,
+    bound: &Bound,
+    segment: Segment<'_>,
+    position: u32,
+    (old, new_word): (Option<&Found<'_>>, u64),
+) {
+    let header = segment.header();
+    // Relaxed, here and below: under the lock.
+    let is_armed = header.armed.load(Ordering::Relaxed) == u64::from(position) + 1;
+    if is_armed && segment.slot(position).load(Ordering::Relaxed) == new_word {
+        // Sequences are unique: with another mark it was retired.
+        let left =
+            |old: &&Found<'_>| old.record.mark().load(Ordering::Relaxed) == old.record.sequence;
+        if let Some(old) = old.filter(left) {
+            writer.retire(old.record.offset);
+        }
+        if let Some(lane) = writer.lane_number().filter(|_| bound.is_cache()) {
+            let signer = (writer.me().slot(), lane);
+            charge::complete(segment.space, bound, signer, writer.list());
+        }
+        recount(bound, segment);
+    }
+    header.armed.store(0, Ordering::Release);
 }
 
 /// Writes the frame of a change of a record that is going to be committed: `record` is the new one, or the one that goes.

@@ -121,7 +121,8 @@ fn settle_split(acting: &Acting<'_>, bound: &Bound, parent: Segment<'_>) -> Resu
     Ok(())
 }
 
-fn recount(bound: &Bound, segment: Segment<'_>) {
+/// Counts the pairs of a segment that is locked.
+pub(crate) fn recount(bound: &Bound, segment: Segment<'_>) {
     let used = |position: &u32| bound.is_used(segment, *position);
     let pairs = (0..bound.positions()).filter(used).count() as u32;
     segment.set_pairs(pairs, bound.id);

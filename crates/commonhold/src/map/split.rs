@@ -12,26 +12,26 @@ use crate::map::cache;
 use crate::map::cells::Cells;
 use crate::map::directory::{self, Entries};
 use crate::map::hash::MAX_DEPTH;
-use crate::map::locked;
+use crate::map::locked::Locked;
 use crate::map::record::tag_of;
 use crate::map::segment::{Phase, Segment, Step};
 use crate::memory::arena::Writer;
 use crate::memory::lane::LaneGuard;
 use crate::steps::step;
 use crate::sync::robust_lock::{self, Level};
+use crate::sync::unwind::Mend;
 use std::sync::atomic::Ordering;
 
 /// Splits a segment that the caller has locked and found full. Unlocks it, on every way out.
 ///
 /// # Errors
 /// `Full` if there is no memory for the child, or the map has 2^24 segments already.
-pub(crate) fn split(lane: &LaneGuard<'_>, bound: &Bound, parent: Segment<'_>) -> Result<()> {
-    let result = split_locked(lane, bound, parent);
-    locked::unlock(lane, parent);
-    result
-}
-
-fn split_locked(lane: &LaneGuard<'_>, bound: &Bound, parent: Segment<'_>) -> Result<()> {
+pub(crate) fn split<'a>(
+    lane: &LaneGuard<'a>,
+    bound: &Bound,
+    locked: Locked<'_, 'a, LaneGuard<'a>>,
+) -> Result<()> {
+    let parent = *locked;
     let phase = parent.phase();
     if phase.depth >= MAX_DEPTH {
         return Err(largest(bound));
@@ -57,7 +57,6 @@ fn split_locked(lane: &LaneGuard<'_>, bound: &Bound, parent: Segment<'_>) -> Res
     let publishing = Phase { step: Step::Publishing, child: child.offset, ..phase };
     parent.set_phase(publishing);
     draft.is_public = true;
-    step!("split.publishing");
     finish(bound, parent, publishing, entries);
     Ok(())
 }
@@ -76,10 +75,11 @@ impl<'a, 'l> Draft<'a, 'l> {
     /// Allocates and lists the child.
     fn make(lane: &'l LaneGuard<'a>, bound: &Bound, parent: Segment<'a>) -> Result<Self> {
         let offset = lane.allocate_segment(bound.is_cache())?;
+        let child = Segment { space: lane.space(), offset };
+        let draft = Draft { lane, parent, child, is_locked: false, is_public: false };
         lane.list().child.store(offset, Ordering::Release);
         step!("split.child-listed");
-        let child = Segment { space: lane.space(), offset };
-        Ok(Draft { lane, parent, child, is_locked: false, is_public: false })
+        Ok(draft)
     }
 
     /// A stale writer of a map that this memory once served may hold the lock for a moment.
@@ -172,7 +172,22 @@ fn half(bound: &Bound, segment: Segment<'_>, position: u32, depth: u32) -> Optio
 
 /// From PUBLISHING to the end, with the directory locked; for the splitter and for its successor.
 pub(crate) fn finish(bound: &Bound, parent: Segment<'_>, phase: Phase, entries: Entries<'_>) {
+    let child = Segment { space: parent.space, offset: phase.child };
+    // The entries are stored behind a panic, too.
+    let rest = Mend::new(|| {
+        clear_moved(bound, parent, phase);
+        robust_lock::unlock(&child.header().lock);
+    });
     entries.publish(phase, parent);
+    clear_moved(bound, parent, phase);
+    rest.done();
+    robust_lock::unlock(&child.header().lock);
+    step!("split.child-unlocked");
+}
+
+/// Clears what has moved to the child, which everybody finds there; then the parent is split. May be
+/// repeated while both are locked.
+fn clear_moved(bound: &Bound, parent: Segment<'_>, phase: Phase) {
     let mut pairs = 0;
     step!("split.clearing");
     for position in 0..bound.positions() {
@@ -188,9 +203,6 @@ pub(crate) fn finish(bound: &Bound, parent: Segment<'_>, phase: Phase, entries: 
     parent.set_pairs(pairs, bound.id);
     parent.set_phase(Phase::still(phase.depth + 1, phase.prefix));
     step!("split.finished");
-    let child = Segment { space: parent.space, offset: phase.child };
-    robust_lock::unlock(&child.header().lock);
-    step!("split.child-unlocked");
 }
 
 #[cold]

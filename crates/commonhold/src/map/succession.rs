@@ -14,6 +14,7 @@ use crate::memory::gate;
 use crate::memory::lane::LaneGuard;
 use crate::memory::roots;
 use crate::steps::step;
+use crate::sync::unwind::Mend;
 use std::sync::atomic::Ordering;
 
 /// Gives the replica's map `next` the name of the replica's map `name`, which is dropped.
@@ -40,11 +41,12 @@ fn replace(lane: &LaneGuard<'_>, next: &str, name: &str) -> Result<u32> {
     }
     // Release: the claim is there before the old one is seen to go.
     next_root.claims.store(u64::from(id) + 1, Ordering::Release);
+    let named = Mend::new(|| roots::settle_claims(lane.space()));
     step!("succeed.claimed");
     // The commit point.
     dropping::end(lane.space(), old);
     step!("succeed.committed");
-    roots::settle_claims(lane.space());
+    drop(named);
     step!("succeed.named");
     Ok(id)
 }

@@ -265,10 +265,10 @@ impl Map {
             while !cursor.is_end() {
                 let segment = locked::lock(lane, bound, cursor.directory())?;
                 let pairs = segment.pairs();
-                let emptied = lifecycle::empty(lane, bound, segment, Some(ChangeKind::Clear));
+                let emptied = lifecycle::empty(lane, bound, *segment, Some(ChangeKind::Clear));
                 count += u64::from(pairs.saturating_sub(segment.pairs()));
                 let behind = cursor.behind(segment.phase().depth);
-                locked::unlock(lane, segment);
+                drop(segment);
                 lane.tidy();
                 emptied?;
                 cursor = behind;

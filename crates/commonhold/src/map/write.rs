@@ -6,7 +6,7 @@ use crate::map::cache;
 use crate::map::change::{Act, Change, Outcome, Rule, add};
 use crate::map::compact::{self, Wanted};
 use crate::map::hash::Hash;
-use crate::map::locked::{self, Found};
+use crate::map::locked::{self, Found, New};
 use crate::map::read;
 use crate::map::record::{Record, slot_word};
 use crate::map::segment::Segment;
@@ -16,6 +16,7 @@ use crate::memory::lane::LaneGuard;
 use crate::steps::step;
 use crate::stream::frame::ChangeKind;
 use crate::sync::space::Space;
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 /// From so many bytes on a value that is taken is copied before the segment is locked.
@@ -23,12 +24,30 @@ const COPIED_FIRST: u32 = 1024;
 /// So often, while others change it meanwhile; then under the lock.
 const COPIES: u32 = 8;
 
-/// A record that is written but not published.
-struct Draft<'a> {
+/// A record that is written and not published, or was.
+struct Draft<'l, 'a> {
     record: Record<'a>,
     word: u64,
+    memory: Memory<'l, 'a>,
+}
+
+/// The memory of a record. Dropping this frees it, unless the record was published.
+struct Memory<'l, 'a> {
+    lane: &'l LaneGuard<'a>,
+    offset: u64,
     /// Bytes that were allocated for it.
     room: u64,
+    is_public: Cell<bool>,
+}
+
+impl Drop for Memory<'_, '_> {
+    #[inline]
+    fn drop(&mut self) {
+        match self.is_public.get() {
+            true => self.lane.published(self.offset, self.room),
+            false => self.lane.retire(self.offset),
+        }
+    }
 }
 
 /// Applies one change; `old` gets the value that it replaced or removed.
@@ -77,22 +96,15 @@ pub(crate) fn apply_once(
     locked::fetch(lane.space(), bound, hash);
     let draft = prepare(lane, bound, change, hash)?;
     step!("write.prepared");
-    let result = publish(lane, bound, change, hash, draft.as_ref(), old);
-    if let Some(draft) = draft {
-        match &result {
-            Ok(outcome) if outcome.done => lane.published(draft.record.offset, draft.room),
-            _ => lane.retire(draft.record.offset),
-        }
-    }
-    result
+    publish(lane, bound, change, hash, draft.as_ref(), old)
 }
 
-fn prepare<'a>(
-    lane: &LaneGuard<'a>,
+fn prepare<'l, 'a>(
+    lane: &'l LaneGuard<'a>,
     bound: &Bound,
     change: &Change<'_>,
     hash: Hash,
-) -> Result<Option<Draft<'a>>> {
+) -> Result<Option<Draft<'l, 'a>>> {
     let zero = [0u8; 8];
     let value = match change.act {
         Act::Put(value) => value,
@@ -110,10 +122,11 @@ fn prepare<'a>(
         cache::make_room(lane, bound, room)?;
     }
     let offset = lane.allocate(room)?;
+    let memory = Memory { lane, offset, room, is_public: Cell::new(false) };
     let ids = (bound.id, hash);
     bound.shape.write(lane.space(), offset, ids, change.key, value, expiry);
     match bound.shape.measure(lane.space(), offset, 0, len) {
-        Some(record) => Ok(Some(Draft { record, word: slot_word(offset, hash), room })),
+        Some(record) => Ok(Some(Draft { record, word: slot_word(offset, hash), memory })),
         None => Err(bound.damaged("a record just written cannot be read")),
     }
 }
@@ -123,58 +136,49 @@ fn publish(
     bound: &Bound,
     change: &Change<'_>,
     hash: Hash,
-    draft: Option<&Draft<'_>>,
+    draft: Option<&Draft<'_, '_>>,
     old: Option<&mut Vec<u8>>,
 ) -> Result<Outcome> {
     let mut taken = old.map(Taken::new);
     loop {
         let segment = locked::lock(lane, bound, hash.directory())?;
-        let found = match locked::find(bound, segment, hash, change.key) {
-            Ok(found) => found,
-            Err(damage) => {
-                locked::unlock(lane, segment);
-                return Err(damage);
-            }
-        };
+        let found = locked::find(bound, *segment, hash, change.key)?;
         let fresh = found.as_ref().filter(|f| !cache::is_expired(segment.space, &f.record));
         let right = change.is_there(fresh.map(|f| f.position)) && holds(change.rule, fresh);
         if !right || (draft.is_none() && fresh.is_none()) {
-            locked::unlock(lane, segment);
             return Ok(Outcome::default());
         }
         if let (Some(taken), Some(fresh)) = (&mut taken, fresh)
             && !taken.has(&fresh.record)
         {
-            locked::unlock(lane, segment);
+            drop(segment);
             taken.copy(lane.space(), bound, (hash, change.key))?;
             continue;
         }
         let place = found.as_ref().map(|f| f.position);
-        let free = || locked::free_position(segment, hash.buckets(bound.buckets));
+        let free = || locked::free_position(*segment, hash.buckets(bound.buckets));
         let Some(position) = place.or_else(free) else {
             split::split(lane, bound, segment)?;
             continue;
         };
-        let number = sum(bound, change, fresh, draft);
-        let turn = number.and_then(|number| {
-            let (kind, record) = match (draft, &found) {
-                (Some(draft), _) if change.tells => (ChangeKind::Set, &draft.record),
-                (None, Some(found)) => (change.removal, &found.record),
-                _ => return Ok((number, None)),
-            };
-            Ok((number, locked::begin_frame(lane, bound, segment, kind, record)?))
-        });
-        let result = turn.map(|(number, turn)| {
-            cache::count_expired(bound, segment.space, found.is_some() && fresh.is_none());
-            let new = draft.map(|d| (d.word, &d.record));
-            locked::commit(lane, bound, segment, position, found.as_ref(), new, turn);
-            if new.is_some() && bound.is_cache() {
-                cache::begin_unvisited(segment, position, found.is_some());
-            }
-            Outcome { done: true, uid: hash.directory() << 8 | position, number }
-        });
-        locked::unlock(lane, segment);
-        return result;
+        let number = sum(bound, change, fresh, draft)?;
+        let told = match (draft, &found) {
+            (Some(draft), _) if change.tells => Some((ChangeKind::Set, &draft.record)),
+            (None, Some(found)) => Some((change.removal, &found.record)),
+            _ => None,
+        };
+        let turn = match told {
+            Some((kind, record)) => locked::begin_frame(lane, bound, *segment, kind, record)?,
+            None => None,
+        };
+        cache::count_expired(bound, segment.space, found.is_some() && fresh.is_none());
+        let new =
+            draft.map(|d| New { word: d.word, record: &d.record, is_public: &d.memory.is_public });
+        locked::commit(lane, bound, *segment, position, found.as_ref(), new, turn);
+        if draft.is_some() && bound.is_cache() {
+            cache::begin_unvisited(*segment, position, found.is_some());
+        }
+        return Ok(Outcome { done: true, uid: hash.directory() << 8 | position, number });
     }
 }
 
@@ -234,7 +238,7 @@ fn sum(
     bound: &Bound,
     change: &Change<'_>,
     found: Option<&Found<'_>>,
-    draft: Option<&Draft<'_>>,
+    draft: Option<&Draft<'_, '_>>,
 ) -> Result<i64> {
     let (Act::Add(by), Some(draft)) = (change.act, draft) else { return Ok(0) };
     let mut value = [0; 8];

@@ -22,6 +22,7 @@ use crate::sync::patience::Patience;
 use crate::sync::recovery;
 use crate::sync::robust_lock::{Level, Peers};
 use crate::sync::space::Space;
+use crate::sync::unwind::Mend;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
@@ -265,7 +266,9 @@ impl Arena {
     /// The first operation in a forked child: a slot of its own. Threads of the child may race.
     #[cold]
     fn enter_in_child(&self, inherited: &Participant, at: u32) -> Result<LaneGuard<'_>> {
-        let fresh = self.claim().inspect_err(|_| lane::end_operation())?;
+        let ended = Mend::new(lane::end_operation);
+        let fresh = self.claim()?;
+        ended.done();
         let fresh = Box::into_raw(fresh);
         let old = std::ptr::from_ref(inherited).cast_mut();
         if self
@@ -279,7 +282,10 @@ impl Arena {
         }
         match self.participant() {
             Some(participant) => lane::enter(self, participant, at),
-            None => Err(self.closed_error()),
+            None => {
+                lane::end_operation();
+                Err(self.closed_error())
+            }
         }
     }
 

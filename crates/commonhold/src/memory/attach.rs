@@ -17,6 +17,7 @@ use crate::sync::owner::{MAX_SLOTS, Owner};
 use crate::sync::participant;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
+use crate::sync::unwind::Mend;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -49,7 +50,9 @@ pub(crate) fn attach(space: &Space, block: &Block, me: Owner) {
     };
     // AcqRel: the names lock orders it against a dropper; this orders it against a handle that goes.
     let _ = entry.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more);
+    let undone = Mend::new(|| detach(space, block, me));
     step!("block.attached");
+    undone.done();
 }
 
 /// Takes a handle of `me` away; inside an operation on the block.

@@ -22,6 +22,7 @@ use crate::steps::step;
 use crate::sync::participant;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
+use crate::sync::unwind::Mend;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -182,17 +183,24 @@ impl<'l, 'a> Draft<'l, 'a> {
         }
         let count = bytes.div_ceil(EXTENT);
         let first = runs::claim(space, lane, lane.lane(), count)?;
+        let draft = Draft { lane, first: Some(first), bytes };
         for extent in first..first + count {
             extents::zero(space, extent, 0, EXTENT);
         }
         step!("block.zeroed");
-        Ok(Draft { lane, first: Some(first), bytes })
+        Ok(draft)
     }
 
     /// Makes it the structure's, in a free root; under the names lock. Nothing here can fail.
     fn link(mut self, id: u32, root: &Root, wanted: &Wanted<'_>, fill: Fill<'_>) -> Block {
         let (lane, space) = (self.lane, self.lane.space());
         let first = self.first.take().unwrap_or(0);
+        let undone = Mend::new(|| {
+            if root.block.load(Ordering::Relaxed) != first * EXTENT {
+                runs::free_claimed(space, first);
+            }
+            undo(lane, root);
+        });
         root.begin(wanted.kind, wanted.name, lane.me());
         header(space, first).set(State::owned(Kind::Block, 0, lane.lane(), lane.me()));
         step!("block.claimed");
@@ -214,6 +222,7 @@ impl<'l, 'a> Draft<'l, 'a> {
         step!("block.filled");
         // The commit point.
         Status::Live.store(&root.state);
+        undone.done();
         step!("create.live");
         block
     }
@@ -281,6 +290,7 @@ fn drop_locked(
             Attendance::Living(owner) => return Err(attach::busy(space, &block, owner)),
         }
         Status::Dropping(Some(lane.me())).store(&root.state);
+        let stays = Mend::new(|| Status::Live.store(&root.state));
         step!("drop.marked");
         // No operation of this process begins on it any more; those that run end, or it is tried
         // again.
@@ -289,9 +299,9 @@ fn drop_locked(
             false => Err(Ok(Dropped::InUse(id))),
         };
         if let Err(objection) = objection {
-            Status::Live.store(&root.state);
             return objection;
         }
+        stays.done();
     } else {
         // A damaged root has nothing that anybody could use.
         Status::Dropping(Some(lane.me())).store(&root.state);
@@ -334,8 +344,10 @@ fn await_others(lane: &LaneGuard<'_>, id: u32) -> Result<()> {
 fn demolish(writer: &impl Writer, root: &Root) {
     // Before anything is freed, whoever does it: a predecessor may have died before its own bump.
     root.incarnation.fetch_add(1, Ordering::AcqRel);
+    let rest = Mend::new(|| undo(writer, root));
     step!("drop.begun");
     undo(writer, root);
+    rest.done();
     step!("drop.done");
 }
 
@@ -357,14 +369,18 @@ pub(crate) fn free_linked(writer: &impl Writer, link: &AtomicU64, class: u8) {
         let free = state == State::unowned(Kind::Block, class);
         let own = state.is(Kind::Block) && state.class() == class && state.owner() == Some(me);
         mine = own || (free && header.change(state, State::owned(Kind::Block, class, 0, me)));
-        step!("block.taken");
     }
+    let freed = Mend::new(|| {
+        link.store(0, Ordering::Release);
+        if mine {
+            runs::free_claimed(space, extent);
+        }
+    });
+    step!("block.taken");
     // Release: from here on its owner alone accounts for the block.
     link.store(0, Ordering::Release);
     step!("block.unlinked");
-    if mine {
-        runs::free_claimed(space, extent);
-    }
+    drop(freed);
 }
 
 /// Every structure that has a block, with its root.

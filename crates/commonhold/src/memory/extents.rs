@@ -17,6 +17,7 @@ use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::robust_lock::{self, Level, Peers};
 use crate::sync::space::{Shared, Space};
+use crate::sync::unwind::Mend;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Where [`Growth`] lies, in the superblock page.
@@ -320,7 +321,9 @@ pub(crate) fn take(space: &Space, extent: u64, me: Owner, lane: u32) -> bool {
     let claimable = matches!(state.kind(), Kind::Empty | Kind::Free);
     let class = state.kind() as u8;
     if claimable && header.change(state, State::owned(Kind::Claimed, class, lane, me)) {
+        let undone = Mend::new(|| let_go(space, extent));
         step!("extent.claimed");
+        undone.done();
         unhint(space, extent);
         return true;
     }
@@ -344,7 +347,9 @@ pub(crate) fn prepare(space: &Space, extent: u64, from: u64, len: u64) -> Result
         let_go(space, extent);
         return Err(not_had(space, "more memory", error));
     }
+    let undone = Mend::new(|| let_go(space, extent));
     step!("extent.populated");
+    undone.done();
     if was_free(space, extent) {
         zero(space, extent, from, len);
     }
@@ -399,11 +404,14 @@ pub(crate) fn free(space: &Space, extent: u64) {
     let header = header(space, extent);
     header.freed_at.store(clock::monotonic_ns() / 1_000_000, Ordering::Relaxed);
     header.set(State::idle(Kind::Free));
+    let hinted = Mend::new(|| {
+        hint(space, extent);
+        look_from(space, extent);
+    });
     step!("free.freed");
     // Relaxed: tells when to look, no more.
     growth(space).freed.fetch_add(1, Ordering::Relaxed);
-    hint(space, extent);
-    look_from(space, extent);
+    drop(hinted);
 }
 
 /// Marks an extent that the caller claimed and punched as EMPTY; [`look_from`] is to follow.
@@ -428,14 +436,12 @@ pub(crate) fn rebuild_hints(space: &Space) {
 /// `Full` at the size limit, the end of the reservation, or the end of what the file system gives.
 pub(crate) fn grow(space: &Space, peers: &impl Peers, seen: u64, wanted: u64) -> Result<()> {
     let growth = growth(space);
-    robust_lock::lock(&growth.lock, peers, Level::Growth)?;
+    let _lock = robust_lock::hold(&growth.lock, peers, Level::Growth)?;
     step!("grow.locked");
-    let result = match committed(space) == seen {
+    match committed(space) == seen {
         true => extend(space, seen, wanted),
         false => Ok(()),
-    };
-    robust_lock::unlock(&growth.lock);
-    result
+    }
 }
 
 /// Under the growth lock.
@@ -455,12 +461,12 @@ fn extend(space: &Space, old: u64, wanted: u64) -> Result<()> {
     step!("grow.extended");
     // Release: the headers are ready before anybody can reach them.
     growth(space).committed.store(new, Ordering::Release);
+    let hinted = Mend::new(|| {
+        let empty = |extent: &u64| header(space, *extent).state().kind() == Kind::Empty;
+        (old..new).filter(empty).for_each(|extent| hint(space, extent));
+    });
     step!("grow.committed");
-    for extent in old..new {
-        if header(space, extent).state().kind() == Kind::Empty {
-            hint(space, extent);
-        }
-    }
+    drop(hinted);
     Ok(())
 }
 

@@ -6,26 +6,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::memory::lane::{self, LaneGuard};
 use crate::memory::roots::{self, roots};
 use crate::sync::owner::Owner;
-use crate::sync::robust_lock::{self, Level, Peers};
+use crate::sync::robust_lock::{self, Held, Level, Peers};
 use crate::sync::space::Space;
 use std::sync::atomic::{AtomicU32, Ordering};
-
-/// The names lock. Dropping this lets it go.
-#[must_use]
-pub(crate) struct Names<'a>(&'a AtomicU32);
-
-impl Names<'_> {
-    /// Leaves it locked, for who lets it go by its word.
-    pub(crate) fn keep(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Names<'_> {
-    fn drop(&mut self) {
-        robust_lock::unlock(self.0);
-    }
-}
 
 #[inline]
 pub(crate) fn is_frozen(lane: &LaneGuard<'_>) -> bool {
@@ -46,11 +29,10 @@ pub(crate) fn wait_while_frozen(lane: &LaneGuard<'_>) -> Result<()> {
 ///
 /// # Errors
 /// `Busy` if this very thread froze the hold; `TimedOut`.
-pub(crate) fn lock_names<'a>(lane: &LaneGuard<'a>) -> Result<Names<'a>> {
+pub(crate) fn lock_names<'a>(lane: &LaneGuard<'a>) -> Result<Held<'a>> {
     let word = &roots(lane.space()).names_lock;
     refuse_own_freeze(lane, word)?;
-    robust_lock::lock(word, lane, Level::Whole)?;
-    let names = Names(word);
+    let names = robust_lock::hold(word, lane, Level::Whole)?;
     roots::settle_claims(lane.space());
     Ok(names)
 }
@@ -59,8 +41,7 @@ pub(crate) fn lock_names<'a>(lane: &LaneGuard<'a>) -> Result<Names<'a>> {
 /// waiting; else whoever takes the lock next does.
 pub(crate) fn settle_claims_of(space: &Space, owner: Owner) {
     let word = &roots(space).names_lock;
-    if robust_lock::try_lock(word, owner) {
-        let _names = Names(word);
+    if let Some(_names) = robust_lock::try_hold(word, owner) {
         roots::settle_claims(space);
     }
 }

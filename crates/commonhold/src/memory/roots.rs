@@ -12,6 +12,7 @@ use crate::memory::lane::LaneGuard;
 use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::space::{Shared, Space};
+use crate::sync::unwind::Mend;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -320,13 +321,15 @@ pub(crate) fn add_extent(lane: &LaneGuard<'_>) -> Result<()> {
     // A table before it is linked: killed in between, 64 KiB stay unused; the other way round they
     // would be freed.
     header(space, extent).set(State::idle(Serves::Table));
+    let unused = Mend::new(|| extents::free(space, extent));
     step!("table.made");
+    unused.done();
     // Release: the roots are zero, which is FREE, for whoever finds them.
     let linked = link.compare_exchange(0, extent * EXTENT, Ordering::AcqRel, Ordering::Relaxed);
-    step!("table.linked");
     if linked.is_err() {
         extents::free(space, extent);
     }
+    step!("table.linked");
     Ok(())
 }
 

@@ -14,6 +14,7 @@ use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
+use crate::sync::unwind::Mend;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -179,19 +180,20 @@ fn take(space: &Space, me: Owner, lane: u32, first: u64, count: u64) -> bool {
     let head = header(space, first);
     // Release: the length is there before the first body.
     head.bits.store(count, Ordering::Release);
+    let undone = Mend::new(|| free_claimed(space, first));
     step!("run.head-claimed");
     for extent in first + 1..first + count {
         let body = header(space, extent);
         let state = body.state();
         let free = matches!(state.kind(), Kind::Empty | Kind::Free);
         if !free || !body.change(state, State::body(first)) {
-            free_claimed(space, first);
             return false;
         }
         extents::unhint(space, extent);
         step!("run.body-claimed");
     }
     step!("run.claimed");
+    undone.done();
     true
 }
 
@@ -207,14 +209,23 @@ fn populate(space: &Space, first: u64, count: u64) -> Result<u64> {
 
 /// Frees a run whose first extent the caller owns: its own bodies, then the first.
 pub(crate) fn free_claimed(space: &Space, first: u64) {
-    let count = length(space, first);
-    for extent in first + 1..first + count {
+    // Behind a panic the others, and the first one last, as ever.
+    let rest = Mend::new(|| {
+        free_bodies(space, first);
+        extents::free(space, first);
+    });
+    free_bodies(space, first);
+    rest.done();
+    extents::free(space, first);
+}
+
+fn free_bodies(space: &Space, first: u64) {
+    for extent in first + 1..first + length(space, first) {
         if header(space, extent).state() == State::body(first) {
             extents::free(space, extent);
             step!("run.body-freed");
         }
     }
-    extents::free(space, first);
 }
 
 /// The length of a run in extents, bounded by what exists.

@@ -12,6 +12,7 @@ use crate::memory::runs;
 use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::space::Space;
+use crate::sync::unwind::Mend;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 const MARK: u64 = 1 << 63;
@@ -79,17 +80,27 @@ pub(crate) fn allocate(
             if mark.load(Ordering::Acquire) != 0 {
                 continue;
             }
+            let bit = 1 << bit;
+            let undone = Mend::new(|| give_back(bits, bit, mark));
             mark.store(writing(me), Ordering::Relaxed);
             // A reader that sees new bytes also sees that the mark is no longer its sequence:
             // pairs with the acquire fence after its copy.
             fence(Ordering::Release);
             step!("record.marked");
-            bits.fetch_or(1 << bit, Ordering::Release);
+            bits.fetch_or(bit, Ordering::Release);
             step!("record.allocated");
+            undone.done();
             return Some((offset, word));
         }
     }
     None
+}
+
+/// Frees a record whose mark is the caller's, however far it has been allocated or retired.
+fn give_back(bits: &AtomicU64, bit: u64, mark: &AtomicU64) {
+    // As in `retire`.
+    bits.fetch_and(!bit, Ordering::AcqRel);
+    mark.store(0, Ordering::Release);
 }
 
 /// What retiring a record did to its extent.
@@ -118,20 +129,24 @@ pub(crate) fn retire(space: &Space, offset: u64, me: Owner) -> Retired {
         Kind::Records | Kind::Segments => {
             let geometry = geometry(state.class());
             let Some(index) = geometry.index(offset % EXTENT) else { return Retired::Nothing };
+            let bits = bitmap(space, header, extent, geometry, index / 64);
+            let bit = 1 << (index % 64);
+            let rest = Mend::new(|| give_back(bits, bit, mark));
             // Release: the store that unlinked the record becomes visible first.
             mark.store(retired(me), Ordering::Release);
             step!("retire.marked");
-            let bits = bitmap(space, header, extent, geometry, index / 64);
-            let bit = 1 << (index % 64);
             // Release: RETIRED is visible before the bit is clear; acquire: FREE is not stored early.
             let before = bits.fetch_and(!bit, Ordering::AcqRel);
             step!("retire.cleared");
             mark.store(0, Ordering::Release);
+            rest.done();
             if before == bit { Retired::PerhapsEmpty(extent) } else { Retired::Room(extent) }
         }
         Kind::Run if offset.is_multiple_of(EXTENT) => {
             mark.store(retired(me), Ordering::Release);
+            let rest = Mend::new(|| runs::free_claimed(space, extent));
             step!("retire.marked");
+            rest.done();
             runs::free_claimed(space, extent);
             Retired::Run(extent)
         }
@@ -156,7 +171,9 @@ pub(crate) fn free_if_unused(space: &Space, extent: u64, me: Owner, lane: u32) -
     if !header.change(state, closing) {
         return false;
     }
+    let opened = Mend::new(|| header.set(state));
     step!("free.closing");
+    opened.done();
     // A clear bit is not enough: its record may still wait for the FREE of who retires it.
     let free =
         |index| space.word(extent * EXTENT + geometry.within(index)).load(Ordering::Acquire) == 0;

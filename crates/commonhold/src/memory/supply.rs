@@ -5,6 +5,7 @@
 //! extents gets memory ahead, page by page.
 
 use crate::error::Result;
+use crate::memory::arena::Writer;
 use crate::memory::classes::{
     CACHE_SEGMENT_CLASS, CLASSES, EXTENT, SEGMENT_CLASS, class_for, geometry,
 };
@@ -16,6 +17,7 @@ use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
+use crate::sync::unwind::Mend;
 use std::sync::atomic::Ordering;
 
 /// Extents with room that a lane remembers.
@@ -127,7 +129,9 @@ impl LaneGuard<'_> {
                     slab::allocate(self.space(), extent, class, word, self.me())
                 {
                     self.supply().current[class as usize].word = word;
+                    let kept = Mend::new(|| self.retire(offset));
                     self.get_ahead(geometry(class).size.into());
+                    kept.done();
                     return Ok(offset);
                 }
                 self.give_up(class);
@@ -248,7 +252,9 @@ impl LaneGuard<'_> {
             Ok(extent) => {
                 let state = State::owned(kind_of(class), class, self.lane(), self.me());
                 header(self.space(), extent).set(state);
+                let released = Mend::new(|| release(self.space(), extent, class));
                 step!("extent.owned");
+                released.done();
                 Ok(extent)
             }
             // Nothing new to be had: any free record will do.
@@ -284,15 +290,17 @@ impl LaneGuard<'_> {
     /// Without success nothing is lost: whoever needs the extent then waits for all of it.
     #[cold]
     fn prepare_a_page(&self) {
-        let ahead = self.supply().ahead;
+        let mut ahead = self.supply().ahead;
         if ahead.extent == 0 {
             if let Ok(extent) = extents::claim_bare(self.space(), self, self.lane()) {
                 self.supply().ahead.extent = extent;
             }
         } else if ahead.ready < EXTENT {
-            match extents::prepare(self.space(), ahead.extent, ahead.ready, PAGE) {
-                Ok(()) => self.supply().ahead.ready += PAGE,
-                Err(_) => self.supply().ahead = Ahead::default(),
+            // Whoever cannot prepare it lets it go.
+            self.supply().ahead = Ahead::default();
+            if extents::prepare(self.space(), ahead.extent, ahead.ready, PAGE).is_ok() {
+                ahead.ready += PAGE;
+                self.supply().ahead = ahead;
             }
         }
     }

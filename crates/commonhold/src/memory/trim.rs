@@ -19,6 +19,8 @@ use crate::memory::extents::{self, BLOCK, Kind, committed, header};
 use crate::os::clock;
 use crate::sync::owner::Owner;
 use crate::sync::space::Space;
+use crate::sync::unwind::Mend;
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -198,15 +200,21 @@ impl Trimmer<'_> {
     /// in one.
     fn punch_all(&self, extents: Range<u64>, wanted: impl Fn(u64) -> bool) -> u64 {
         let mut given = 0;
-        let mut run: Range<u64> = 0..0;
+        let run = Cell::new((0, 0));
+        let range = || run.get().0..run.get().1;
+        let kept = Mend::new(|| range().for_each(|extent| extents::let_go(self.space, extent)));
         for extent in extents {
             if wanted(extent) && extents::take(self.space, extent, self.me, self.lane) {
-                run = if run.is_empty() { extent..extent + 1 } else { run.start..extent + 1 };
+                let first = if range().is_empty() { extent } else { range().start };
+                run.set((first, extent + 1));
             } else {
-                given += self.punch(std::mem::replace(&mut run, 0..0));
+                let found = range();
+                run.set((0, 0));
+                given += self.punch(found);
             }
         }
-        given + self.punch(run)
+        kept.done();
+        given + self.punch(range())
     }
 
     /// Punches neighbouring extents that the caller has claimed, and lets them go.

@@ -3,6 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::element::{Bytes, Element};
 use crate::queue::handle::Queue;
+use std::cell::Cell;
 use std::fmt;
 
 /// Elements in the hand of this process, in order; moved between queues for the price of one
@@ -70,8 +71,10 @@ impl<'q> Batch<'q> {
         self.queue
     }
 
-    pub(crate) fn ids(&self) -> &[u32] {
-        &self.ids
+    /// Pushes all by `push`, which calls what it is given when they are in no hand any more.
+    pub(crate) fn leave<R>(&mut self, push: impl FnOnce(&[u32], &dyn Fn()) -> R) -> R {
+        let leaving = Leaving { ids: &mut self.ids, are_gone: Cell::new(false) };
+        push(leaving.ids, &|| leaving.are_gone.set(true))
     }
 
     /// True if all in it is in the hand of this participant.
@@ -84,10 +87,19 @@ impl<'q> Batch<'q> {
         self.owner = owner;
         &mut self.ids
     }
+}
 
-    /// They were pushed.
-    pub(crate) fn forget(&mut self) {
-        self.ids.clear();
+/// The elements of a batch that are being pushed.
+struct Leaving<'b> {
+    ids: &'b mut Vec<u32>,
+    are_gone: Cell<bool>,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if self.are_gone.get() {
+            self.ids.clear();
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::queue::handle::Queue;
 use crate::steps::fault;
 use crate::sync::event::{Event, Look};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -123,6 +124,10 @@ fn event(queue: &Queue, number: u32) -> &Event {
     queue.layout().event(queue.space(), number)
 }
 
+fn panicked() -> Error {
+    Error::new(ErrorKind::Io, "the thread behind a bell panicked; it looks again")
+}
+
 /// What the thread knows.
 struct Ringer {
     queue: Queue,
@@ -135,7 +140,10 @@ impl Ringer {
     fn run(self) {
         let mut rung_for = 0;
         while !self.has_ended() {
-            match self.wait(rung_for) {
+            // What panics here is mended as elsewhere; who waits for the descriptor must not wait for
+            // ever.
+            let looked = catch_unwind(AssertUnwindSafe(|| self.wait(rung_for)));
+            match looked.unwrap_or_else(|_| Err(panicked())) {
                 Ok(None) => {}
                 Ok(Some(pushed)) => {
                     rung_for = pushed;

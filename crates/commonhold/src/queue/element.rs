@@ -11,6 +11,7 @@ use crate::queue::handle::Queue;
 use crate::sync::robust_lock::Peers;
 use std::fmt;
 use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One element in the hand of this process: it alone may touch the bytes, until it pushes the element.
 ///
@@ -21,6 +22,8 @@ use std::mem::ManuallyDrop;
 /// nothing can be done with it.
 pub struct Element<'q> {
     bytes: Bytes<'q>,
+    /// It was pushed, and this value is about to be forgotten.
+    is_gone: AtomicBool,
 }
 
 /// The bytes of an element in hand.
@@ -140,7 +143,7 @@ impl<'q> Bytes<'q> {
 
 impl<'q> Element<'q> {
     pub(crate) fn new(queue: &'q Queue, id: u32, owner: u32) -> Element<'q> {
-        Element { bytes: Bytes::new(queue, id, owner) }
+        Element { bytes: Bytes::new(queue, id, owner), is_gone: AtomicBool::new(false) }
     }
 
     /// Its number and its owner, from which [`Queue::element`] makes it again, once. Until then the
@@ -163,7 +166,14 @@ impl<'q> Element<'q> {
         self.bytes.owner
     }
 
-    /// It was pushed.
+    /// It was pushed: whoever has it now, it is not this value that drops it.
+    #[inline]
+    pub(crate) fn leave(&self) {
+        // Relaxed: this thread's.
+        self.is_gone.store(true, Ordering::Relaxed);
+    }
+
+    /// It is not dropped here.
     #[inline]
     pub(crate) fn forget(self) {
         let _ = ManuallyDrop::new(self);
@@ -172,6 +182,8 @@ impl<'q> Element<'q> {
 
 impl Drop for Element<'_> {
     fn drop(&mut self) {
-        self.bytes.queue.let_go(&[self.bytes.id], self.bytes.owner);
+        if !*self.is_gone.get_mut() {
+            self.bytes.queue.let_go(&[self.bytes.id], self.bytes.owner);
+        }
     }
 }

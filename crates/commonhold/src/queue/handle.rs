@@ -19,6 +19,8 @@ use crate::queue::stat::{self, QueueStat, absent};
 use crate::sync::patience::Patience;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
+use crate::sync::unwind::Mend;
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -111,11 +113,16 @@ impl Tie {
     }
 
     fn push_to_orphans(&self, lane: &LaneGuard<'_>, ids: &[u32]) {
-        match self.ring(self.layout.orphans).push(lane, ids) {
-            // Nobody can do anything with them.
-            Err(error) if error.kind() == ErrorKind::Damaged => {}
-            Err(_) => self.hands.put_aside(ids, lane.me().bits()),
-            Ok(()) => {}
+        let is_gone = Cell::new(false);
+        let kept = Mend::new(|| {
+            if !is_gone.get() {
+                self.hands.put_aside(ids, lane.me().bits());
+            }
+        });
+        match self.ring(self.layout.orphans).push(lane, ids, || is_gone.set(true)) {
+            Err(error) if error.kind() != ErrorKind::Damaged => {}
+            // Or nobody can do anything with them.
+            _ => kept.done(),
         }
     }
 }

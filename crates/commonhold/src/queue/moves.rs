@@ -17,9 +17,12 @@ use crate::error::Result;
 use crate::memory::arena::Writer;
 use crate::memory::block::Block;
 use crate::queue::layout::{End, Layout, Side};
+use crate::queue::recover;
 use crate::steps::step;
 use crate::sync::robust_lock::{self, Level};
 use crate::sync::space::Space;
+use crate::sync::unwind::Mend;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// One named queue, and the block that it is in.
@@ -62,23 +65,16 @@ impl<'a> Ring<'a> {
 
     /// Lists and takes the lock of one end. The waiter holds nothing.
     #[inline]
-    fn lock(&self, writer: &impl Writer, side: Side) -> Result<&'a End> {
+    fn lock<'w, W: Writer>(&self, writer: &'w W, side: Side) -> Result<Locked<'w, 'a, W>> {
         let end = self.end(side);
         // Relaxed: the lock's release keeps it before.
         writer.list().segment.store(self.layout.end_offset(self.queue, side), Ordering::Relaxed);
         step!("queue.listed");
         robust_lock::lock(&end.lock, writer, Level::Whole)
             .inspect_err(|_| writer.list().segment.store(0, Ordering::Relaxed))?;
+        let locked = Locked { writer, end };
         step!("queue.locked");
-        Ok(end)
-    }
-
-    #[inline]
-    fn unlock(&self, writer: &impl Writer, end: &End) {
-        robust_lock::unlock(&end.lock);
-        step!("queue.unlocked");
-        // Release: unlisted only when it is let go.
-        writer.list().segment.store(0, Ordering::Release);
+        Ok(locked)
     }
 
     /// Pulls at most `max` elements into the writer's hand, appends their ids to `out`; returns how many.
@@ -90,15 +86,13 @@ impl<'a> Ring<'a> {
         &self,
         writer: &impl Writer,
         max: usize,
-        out: &mut impl Extend<u32>,
+        out: &mut impl Hand,
     ) -> Result<usize> {
         if max == 0 || !self.may_have_some() {
             return Ok(0);
         }
         let head = self.lock(writer, Side::Head)?;
-        let result = self.pull_locked(writer, head, max as u64, out);
-        self.unlock(writer, head);
-        result
+        self.pull_locked(writer, head.end, max as u64, out)
     }
 
     #[inline]
@@ -107,7 +101,7 @@ impl<'a> Ring<'a> {
         writer: &impl Writer,
         head: &End,
         max: u64,
-        out: &mut impl Extend<u32>,
+        out: &mut impl Hand,
     ) -> Result<usize> {
         // Relaxed: under the lock.
         let start = head.index.load(Ordering::Relaxed);
@@ -132,9 +126,10 @@ impl<'a> Ring<'a> {
         let me = writer.me().bits();
         // Release, pairs with the acquire of a recoverer: it sees the intent if it sees what follows.
         head.intent.store(end, Ordering::Release);
+        let mut pull = Pull { ring: self, head, me, out, count: 0 };
         step!("pull.armed");
         for part in places {
-            out.extend(part.iter().map(|place| {
+            for place in part {
                 // Checked above; a damaged hold may change under our eyes.
                 let id = place.load(Ordering::Relaxed).min(self.layout.elements - 1);
                 if let Some(holder) = holders.get(id as usize) {
@@ -142,36 +137,53 @@ impl<'a> Ring<'a> {
                     holder.store(me, Ordering::Release);
                 }
                 step!("pull.holding");
-                id
-            }));
+                pull.out.take(id);
+                pull.count += 1;
+            }
         }
         step!("pull.held");
+        let _ = ManuallyDrop::new(pull);
         // The commit point. Release: after the holders' words, and who pushes into these places sees them read.
         head.index.store(end, Ordering::Release);
         step!("pull.committed");
         Ok(count as usize)
     }
 
-    /// Pushes these elements, which are in the writer's hand, and wakes who waits for them.
+    /// Pushes these elements, which are in the writer's hand, and wakes who waits for them. `gone` is
+    /// called when they are in it no more: a panic may follow.
     ///
     /// # Errors
     /// `Damaged`; those of the lock. Then nothing was pushed.
     #[inline]
-    pub(crate) fn push(&self, writer: &impl Writer, ids: &[u32]) -> Result<()> {
+    pub(crate) fn push(
+        &self,
+        writer: &impl Writer,
+        ids: &[u32],
+        gone: impl FnOnce(),
+    ) -> Result<()> {
         if ids.is_empty() {
             return Ok(());
         }
+        let event = self.layout.event(self.space, self.queue);
         let tail = self.lock(writer, Side::Tail)?;
-        let result = self.push_locked(writer, tail, ids);
-        self.unlock(writer, tail);
-        result?;
-        self.layout.event(self.space, self.queue).wake();
+        let woken = Mend::new(|| event.wake_all());
+        let pushed = self.push_locked(writer, tail.end, ids, gone);
+        drop(tail);
+        woken.done();
+        pushed?;
+        event.wake();
         step!("push.woken");
         Ok(())
     }
 
     #[inline]
-    fn push_locked(&self, writer: &impl Writer, tail: &End, ids: &[u32]) -> Result<()> {
+    fn push_locked(
+        &self,
+        writer: &impl Writer,
+        tail: &End,
+        ids: &[u32],
+        gone: impl FnOnce(),
+    ) -> Result<()> {
         // Relaxed: under the lock.
         let start = tail.index.load(Ordering::Relaxed);
         let end = start.wrapping_add(ids.len() as u64);
@@ -201,6 +213,8 @@ impl<'a> Ring<'a> {
         step!("push.written");
         // Release, pairs with the acquire of a recoverer: the entries are there.
         tail.intent.store(end, Ordering::Release);
+        let undone =
+            Mend::new(|| recover::undo(self.space, self.layout, self.queue, tail, (0, me)));
         step!("push.armed");
         for holder in ids.iter().filter_map(|id| holders.get(*id as usize)) {
             // Release: after the intent.
@@ -210,7 +224,59 @@ impl<'a> Ring<'a> {
         step!("push.let-go");
         // The commit point. Release pairs with the acquire of who pulls: entries, holders' words and payload are there.
         tail.index.store(end, Ordering::Release);
+        undone.done();
+        gone();
         step!("push.committed");
         Ok(())
+    }
+}
+
+/// One end of a queue that is locked, and listed. Dropping this lets it go, then unlists it.
+struct Locked<'w, 'a, W: Writer> {
+    writer: &'w W,
+    end: &'a End,
+}
+
+impl<W: Writer> Drop for Locked<'_, '_, W> {
+    #[inline]
+    fn drop(&mut self) {
+        robust_lock::unlock(&self.end.lock);
+        step!("queue.unlocked");
+        // Release: unlisted only when it is let go.
+        self.writer.list().segment.store(0, Ordering::Release);
+    }
+}
+
+/// Where elements go that are pulled.
+pub(crate) trait Hand {
+    fn take(&mut self, id: u32);
+    /// The last `count` that it took are not pulled after all.
+    fn withdraw(&mut self, count: usize);
+}
+
+impl Hand for Vec<u32> {
+    #[inline]
+    fn take(&mut self, id: u32) {
+        self.push(id);
+    }
+    fn withdraw(&mut self, count: usize) {
+        self.truncate(self.len().saturating_sub(count));
+    }
+}
+
+/// A pull that is not committed. Dropping this undoes it, as a recoverer would.
+struct Pull<'p, 'a, H: Hand> {
+    ring: &'p Ring<'a>,
+    head: &'p End,
+    me: u32,
+    out: &'p mut H,
+    count: usize,
+}
+
+impl<H: Hand> Drop for Pull<'_, '_, H> {
+    fn drop(&mut self) {
+        let Ring { space, layout, queue, .. } = *self.ring;
+        self.out.withdraw(self.count);
+        recover::undo(space, layout, queue, self.head, (self.me, 0));
     }
 }

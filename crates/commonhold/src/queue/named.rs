@@ -5,6 +5,7 @@ use crate::memory::lane::LaneGuard;
 use crate::queue::batch::Batch;
 use crate::queue::element::Element;
 use crate::queue::handle::Queue;
+use crate::queue::moves::Hand;
 use crate::sync::event::Look;
 use crate::sync::robust_lock::Peers;
 use std::fmt;
@@ -24,14 +25,39 @@ pub struct NamedQueue<'q> {
     number: u32,
 }
 
-/// Takes the one id of a pull of one.
-#[derive(Default)]
-struct One(Option<u32>);
+/// Takes the one element of a pull of one; dropped with it, as an element is.
+struct One<'q> {
+    queue: &'q Queue,
+    owner: u32,
+    id: Option<u32>,
+}
 
-impl Extend<u32> for One {
+impl<'q> One<'q> {
     #[inline]
-    fn extend<I: IntoIterator<Item = u32>>(&mut self, ids: I) {
-        ids.into_iter().for_each(|id| self.0 = Some(id));
+    fn new(queue: &'q Queue) -> One<'q> {
+        One { queue, owner: 0, id: None }
+    }
+
+    #[inline]
+    fn element(&mut self) -> Option<Element<'q>> {
+        self.id.take().map(|id| Element::new(self.queue, id, self.owner))
+    }
+}
+
+impl Hand for One<'_> {
+    #[inline]
+    fn take(&mut self, id: u32) {
+        self.id = Some(id);
+    }
+    fn withdraw(&mut self, _: usize) {
+        self.id = None;
+    }
+}
+
+impl Drop for One<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        drop(self.element());
     }
 }
 
@@ -103,21 +129,23 @@ impl<'q> NamedQueue<'q> {
         if !self.queue.is_same(element.queue()) || element.owner() != lane.me().bits() {
             return Err(self.foreign());
         }
-        self.queue.ring(self.number).push(lane, &[element.id()])
+        self.queue.ring(self.number).push(lane, &[element.id()], || element.leave())
     }
 
     /// Takes the element at the front; `None` if the queue is empty.
     #[inline]
     pub fn pull(&self) -> Result<Option<Element<'q>>> {
-        self.queue.operate(|lane| self.pull_in(lane))
+        // Outside of the operation: behind a panic it is dropped there.
+        let mut one = One::new(self.queue);
+        self.queue.operate(|lane| self.pull_in(lane, &mut one))
     }
 
     #[inline]
-    fn pull_in(&self, lane: &LaneGuard<'_>) -> Result<Option<Element<'q>>> {
-        let mut one = One::default();
+    fn pull_in(&self, lane: &LaneGuard<'_>, one: &mut One<'q>) -> Result<Option<Element<'q>>> {
+        one.owner = lane.me().bits();
         let ring = self.queue.ring(self.number);
-        self.or_what_is_aside(lane, || ring.pull(lane, 1, &mut one))?;
-        Ok(one.0.map(|id| Element::new(self.queue, id, lane.me().bits())))
+        self.or_what_is_aside(lane, || ring.pull(lane, 1, one))?;
+        Ok(one.element())
     }
 
     /// Pulls; if there is nothing, again after what this process could not let go before.
@@ -159,13 +187,13 @@ impl<'q> NamedQueue<'q> {
         if !self.queue.is_same(from.queue) {
             return Err((element, self.foreign()));
         }
-        let mut is_pushed = false;
+        let (mut is_pushed, mut one) = (false, One::new(self.queue));
         let moved = self.queue.operate(|lane| {
             if !is_pushed {
                 self.push_in(lane, &element)?;
                 is_pushed = true;
             }
-            from.pull_in(lane)
+            from.pull_in(lane, &mut one)
         });
         // An error behind the push is the pull's.
         out_of_hand(element, if is_pushed { Ok(moved) } else { moved.map(Ok) })
@@ -179,7 +207,8 @@ impl<'q> NamedQueue<'q> {
     /// `TimedOut` if a process that is stopped keeps the front of the queue locked all the time;
     /// those of [`pull`](Self::pull).
     pub fn pull_timeout(&self, timeout: Duration) -> Result<Option<Element<'q>>> {
-        self.wait(timeout, |lane| self.pull_in(lane))
+        let mut one = One::new(self.queue);
+        self.wait(timeout, |lane| self.pull_in(lane, &mut one))
     }
 
     /// Pushes all of a batch, in its order, and leaves it empty: one lock and one store for all.
@@ -191,9 +220,7 @@ impl<'q> NamedQueue<'q> {
             if !self.queue.is_same(batch.queue()) || !batch.is_of(lane.me().bits()) {
                 return Err(self.foreign());
             }
-            self.queue.ring(self.number).push(lane, batch.ids())?;
-            batch.forget();
-            Ok(())
+            batch.leave(|ids, gone| self.queue.ring(self.number).push(lane, ids, gone))
         })
     }
 

@@ -43,7 +43,7 @@ pub(crate) fn settle(acting: &Acting<'_>, block: &Block, offset: u64) {
 }
 
 /// Gives the entries between index and intent back to where they came from.
-fn undo(space: &Space, layout: &Layout, queue: u32, end: &End, (from, to): (u32, u32)) {
+pub(crate) fn undo(space: &Space, layout: &Layout, queue: u32, end: &End, (from, to): (u32, u32)) {
     // Acquire pairs with the releases of the move.
     let index = end.index.load(Ordering::Acquire);
     let intent = end.intent.load(Ordering::Acquire);
@@ -69,7 +69,7 @@ pub(crate) fn give_back(acting: &Acting<'_>, block: &Block) -> Result<()> {
     let Ok(layout) = Layout::read(space, block) else { return Ok(()) };
     let orphans = Ring { space, block, layout: &layout, queue: layout.orphans };
     for ids in in_hand(space, &layout, acting.me()).chunks(CHUNK) {
-        match orphans.push(acting, ids) {
+        match orphans.push(acting, ids, || ()) {
             Err(error) if error.kind() == ErrorKind::Damaged => return Ok(()),
             pushed => pushed?,
         }

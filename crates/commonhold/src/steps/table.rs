@@ -115,6 +115,7 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("lock.growth", LOCK),
     ("lock.stream", LOCK),
     ("recover.begin", &["EMFILE", "ENFILE", "ENOMEM", "EACCES"]),
+    ("stream.frame", &["ENOMEM"]),
     // Backups.
     ("backup.duplicate", &["EMFILE", "ENFILE"]),
     ("backup.write", ROOM),

@@ -2,11 +2,13 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::Writer;
-use crate::steps::step;
+use crate::steps::{fault, step};
 use crate::stream::frame::{self, ChangeKind, HEADER};
-use crate::stream::words::Stream;
+use crate::stream::words::{self, Stream};
 use crate::sync::robust_lock::{self, Level};
+use crate::sync::unwind::Mend;
 use std::cell::Cell;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// A frame takes this part of the ring at most.
@@ -46,7 +48,10 @@ pub(crate) fn begin<'a>(
     }
     // While a thread ends there may be none: another destructor writes.
     let mut frame = FRAME.try_with(Cell::take).unwrap_or_default();
-    match fits(HEADER as u64 + len, stream.link.ring_bytes.load(Ordering::Relaxed)) {
+    let fits = fits(HEADER as u64 + len, stream.link.ring_bytes.load(Ordering::Relaxed));
+    // A frame is rounded up to 8 bytes.
+    reserve(&mut frame, HEADER + if fits { len as usize + 8 } else { 0 })?;
+    match fits {
         true => frame::encode(&mut frame, kind, expires_ms, parts),
         false => frame::encode(&mut frame, ChangeKind::Gap, 0, |_| 0),
     }
@@ -55,6 +60,25 @@ pub(crate) fn begin<'a>(
     frame.shrink_to(KEPT);
     let _ = FRAME.try_with(|kept| kept.set(frame));
     turn
+}
+
+/// Has the memory for a frame before anything is begun: without it the change is refused, and the
+/// process goes on.
+fn reserve(frame: &mut Vec<u8>, bytes: usize) -> Result<()> {
+    if frame.capacity() >= bytes {
+        return Ok(());
+    }
+    let had = fault!("stream.frame").is_ok() && frame.try_reserve(bytes).is_ok();
+    if had { Ok(()) } else { Err(no_memory(bytes)) }
+}
+
+#[cold]
+fn no_memory(bytes: usize) -> Error {
+    let text = format!(
+        "the system has no memory for {bytes} bytes, to tell a change of a map to who follows it; \
+         the change was not made"
+    );
+    Error::new(ErrorKind::Io, text)
 }
 
 fn fits(len: u64, ring_bytes: u64) -> bool {
@@ -69,11 +93,12 @@ fn write<'a>(
 ) -> Result<Option<Turn<'a>>> {
     let head = stream.head;
     robust_lock::lock(&head.lock, writer, Level::Streams)?;
+    let mut turn = Turn { stream, end: 0 };
     step!("stream.locked");
     let ring = match stream.ring().and_then(|ring| stream.ensure_sound().map(|()| ring)) {
         Ok(Some(ring)) if stream.is_current() => ring,
         other => {
-            robust_lock::unlock(&head.lock);
+            drop(turn);
             if stream.is_current() {
                 other?;
             }
@@ -101,7 +126,16 @@ fn write<'a>(
     // Before the commit: it may say too much, never too little.
     position.store(end, Ordering::Relaxed);
     step!("stream.positioned");
-    Ok(Some(Turn { stream, end }))
+    turn.end = end;
+    Ok(Some(turn))
+}
+
+impl Drop for Turn<'_> {
+    /// Decides a change that did not come to its end as after a death.
+    fn drop(&mut self) {
+        let Stream { space, link, head, .. } = self.stream;
+        words::settle_held(space, link, head);
+    }
 }
 
 impl Turn<'_> {
@@ -123,13 +157,16 @@ impl Turn<'_> {
     #[inline]
     pub(crate) fn finish(self) {
         let Stream { head, link, .. } = self.stream;
+        let woken = Mend::new(|| link.event.wake_all());
         // Release: who sees the tail sees the frame.
         head.tail.store(self.end, Ordering::Release);
         step!("stream.announced");
         head.armed.store(0, Ordering::Release);
         step!("stream.disarmed");
+        let _ = ManuallyDrop::new(self);
         robust_lock::unlock(&head.lock);
         step!("stream.unlocked");
+        woken.done();
         link.event.wake();
     }
 }

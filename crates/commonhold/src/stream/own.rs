@@ -13,6 +13,8 @@ use crate::stream::words::{Link, RING, Stream};
 use crate::sync::owner::Owner;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
+use crate::sync::unwind::Mend;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering;
 
 /// The smallest ring of a stream, and the largest.
@@ -31,30 +33,33 @@ pub(crate) fn size(bytes: u64) -> Result<u64> {
     Ok(bytes.max(LEAST).next_power_of_two())
 }
 
-/// Memory for a ring, in nobody's way yet.
-pub(crate) struct Claimed {
+/// Memory for a ring, in nobody's way yet. Dropping this frees it, unless it is linked.
+pub(crate) struct Claimed<'l, 'a> {
+    lane: &'l LaneGuard<'a>,
     first: u64,
     bytes: u64,
+}
+
+impl Drop for Claimed<'_, '_> {
+    fn drop(&mut self) {
+        runs::free_claimed(self.lane.space(), self.first);
+    }
 }
 
 /// Claims memory for a ring of `bytes`, a [`size`], and zeroes it.
 ///
 /// # Errors
 /// `Full`.
-pub(crate) fn claim(lane: &LaneGuard<'_>, bytes: u64) -> Result<Claimed> {
+pub(crate) fn claim<'l, 'a>(lane: &'l LaneGuard<'a>, bytes: u64) -> Result<Claimed<'l, 'a>> {
     let space = lane.space();
     let first = runs::claim(space, lane, lane.lane(), bytes / EXTENT)?;
+    let claimed = Claimed { lane, first, bytes };
     // It stays CLAIMED until it is linked: a check that comes meanwhile looks for no structure that uses it.
     step!("stream.claimed-memory");
     for extent in first..first + bytes / EXTENT {
         extents::zero(space, extent, 0, EXTENT);
     }
-    Ok(Claimed { first, bytes })
-}
-
-/// Frees it again.
-pub(crate) fn give_up(lane: &LaneGuard<'_>, ring: Claimed) {
-    runs::free_claimed(lane.space(), ring.first);
+    Ok(claimed)
 }
 
 /// Gives the map a stream in this memory. The gate is closed and the names lock held, so nobody writes to the map and nobody
@@ -62,7 +67,7 @@ pub(crate) fn give_up(lane: &LaneGuard<'_>, ring: Claimed) {
 ///
 /// # Errors
 /// Those of drawing a number.
-pub(crate) fn begin(lane: &LaneGuard<'_>, stream: Stream<'_>, ring: &Claimed) -> Result<bool> {
+pub(crate) fn begin(stream: Stream<'_>, ring: Claimed<'_, '_>) -> Result<bool> {
     let (link, head) = (stream.link, stream.head);
     if link.ring.load(Ordering::Acquire) != 0 {
         return Ok(false);
@@ -72,12 +77,15 @@ pub(crate) fn begin(lane: &LaneGuard<'_>, stream: Stream<'_>, ring: &Claimed) ->
         word.store(0, Ordering::Relaxed);
     }
     link.ring_bytes.store(ring.bytes, Ordering::Relaxed);
-    let head = header(lane.space(), ring.first);
+    let (lane, first) = (ring.lane, ring.first);
+    let head = header(lane.space(), first);
     head.set(State::owned(Kind::Block, RING, lane.lane(), lane.me()));
     // Release: the stream is whole when it is named.
-    link.ring.store(ring.first * EXTENT, Ordering::Release);
+    link.ring.store(first * EXTENT, Ordering::Release);
+    let _ = ManuallyDrop::new(ring);
+    let given = Mend::new(|| head.set(State::unowned(Kind::Block, RING)));
     step!("stream.linked");
-    head.set(State::unowned(Kind::Block, RING));
+    drop(given);
     step!("stream.begun");
     Ok(true)
 }

@@ -171,6 +171,11 @@ pub(crate) fn settle(space: &Space, root: u64, owner: Owner) {
     if robust_lock::holder(&head.lock) != Some(owner) {
         return;
     }
+    settle_held(space, link, head);
+}
+
+/// The same for who holds the lock.
+pub(crate) fn settle_held(space: &Space, link: &Link, head: &Head) {
     let armed = head.armed.load(Ordering::Acquire);
     if armed != 0 {
         if is_changed(space, head, armed) {
@@ -180,7 +185,7 @@ pub(crate) fn settle(space: &Space, root: u64, owner: Owner) {
         head.armed.store(0, Ordering::Release);
     }
     robust_lock::unlock(&head.lock);
-    // The dead one may not have.
+    // Who made the change may not have.
     link.event.wake_all();
     step!("recover.stream-unlocked");
 }

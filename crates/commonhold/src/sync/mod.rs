@@ -10,6 +10,7 @@
 //! - [`haste`]: a thread that waits less than its handles would.
 //! - [`participant`]: the table of slots, claiming one, asking whether its owner lives.
 //! - [`recovery`]: who may act as a dead participant.
+//! - [`unwind`]: what has to be mended when a panic unwinds.
 
 pub(crate) mod event;
 pub(crate) mod haste;
@@ -20,3 +21,4 @@ pub(crate) mod patience;
 pub(crate) mod recovery;
 pub(crate) mod robust_lock;
 pub(crate) mod space;
+pub(crate) mod unwind;

@@ -14,6 +14,7 @@ use crate::os::futex;
 use crate::steps::fault;
 use crate::sync::owner::Owner;
 use crate::sync::patience::Patience;
+use crate::sync::unwind::Mend;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -114,6 +115,38 @@ pub(crate) fn lock(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result
     }
 }
 
+/// A lock that is held. Dropping this lets it go.
+#[must_use]
+pub(crate) struct Held<'a>(&'a AtomicU32);
+
+impl Held<'_> {
+    /// Leaves it locked, for who lets it go by its word.
+    pub(crate) fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        unlock(self.0);
+    }
+}
+
+/// As [`lock`], until the result is dropped.
+///
+/// # Errors
+/// As [`lock`].
+pub(crate) fn hold<'a>(word: &'a AtomicU32, peers: &impl Peers, level: Level) -> Result<Held<'a>> {
+    lock(word, peers, level)?;
+    Ok(Held(word))
+}
+
+/// As [`try_lock`], until the result is dropped.
+pub(crate) fn try_hold(word: &AtomicU32, me: Owner) -> Option<Held<'_>> {
+    try_lock(word, me).then_some(Held(word))
+}
+
 /// The error of a wait for a lock, if a test has armed one: as if somebody had held it.
 #[inline]
 fn in_vain(level: Level) -> Result<()> {
@@ -179,8 +212,9 @@ fn lock_slowly(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()>
         // Asking and sleeping, all but taking: two threads that wait for a lock which names their own process
         // must not each take the other for its holder.
         peers.waits_for(Some(word));
+        let waits = Mend::new(|| peers.waits_for(None));
         let slept = wait.turn(seen, owner);
-        peers.waits_for(None);
+        drop(waits);
         slept?;
     }
 }

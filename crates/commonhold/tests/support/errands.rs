@@ -3,7 +3,7 @@
 //! Each can be repeated, up to whatever it came before.
 
 use super::process::{Board, pause};
-use super::scenario::{SHARED, Scenario, mingle, queue_options, whole};
+use super::scenario::{SHARED, Scenario, mingle, queue_options, visit, whole};
 use super::shape::Shape;
 use commonhold::{
     Error, ErrorKind, Hold, LogLevel, LogOptions, Map, MapOptions, Overflow, Result, RotatedFile,
@@ -108,7 +108,7 @@ const ACCEPTED: usize = 100;
 
 /// Writes lines of a log and collects them into files that are rotated.
 fn write_and_collect(path: &Path, board: &Board, at: usize) -> Result<()> {
-    let hold = Hold::open(path)?;
+    let hold = visit(path)?;
     let options = LogOptions::new().rings(4).ring_bytes(16 << 10).overflow(Overflow::Drop);
     let log = hold.log("it", options)?;
     for n in 1..=ROUNDS {
@@ -170,7 +170,7 @@ fn no_line_is_lost(hold: &Hold, board: &Board, at: usize) {
 
 /// Waits for elements by a descriptor.
 fn ring_and_pull(path: &Path, board: &Board, at: usize) -> Result<()> {
-    let hold = Hold::open(path)?;
+    let hold = visit(path)?;
     let queue = hold.queue("rung", queue_options())?;
     let [free, full] = ["free", "full"].map(|name| queue.named(name).unwrap());
     let bell = queue.eventfd("full")?;
@@ -193,7 +193,7 @@ fn ring_and_pull(path: &Path, board: &Board, at: usize) -> Result<()> {
 
 /// Frees more than small holds keep, until memory is given back to the system.
 fn free_and_give_back(path: &Path, board: &Board, at: usize) -> Result<()> {
-    let hold = Hold::open(path)?;
+    let hold = visit(path)?;
     let map = hold.map("large", MapOptions::general())?;
     board.put(at, 1);
     for id in 0..12 {
@@ -211,7 +211,7 @@ fn free_and_give_back(path: &Path, board: &Board, at: usize) -> Result<()> {
 
 /// Moves elements of the queue in which others do so, too.
 fn only_mingle(path: &Path, board: &Board, at: usize) -> Result<()> {
-    let hold = Hold::open(path)?;
+    let hold = visit(path)?;
     let shared = hold.queue(SHARED, queue_options())?;
     for n in 1..=12 {
         board.put(at, n);

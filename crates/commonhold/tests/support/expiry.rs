@@ -43,7 +43,7 @@ pub fn open(hold: &Hold) -> Result<Map> {
 
 /// Lets pairs expire and removes them, twice.
 pub fn let_expire(path: &Path, board: &Board, at: usize) -> Result<()> {
-    let hold = Hold::open(path)?;
+    let hold = super::scenario::visit(path)?;
     let map = open(&hold)?;
     for n in 1..=2 {
         board.put(at, n);

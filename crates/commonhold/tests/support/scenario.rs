@@ -16,6 +16,7 @@ use commonhold::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// The map that all actors share.
@@ -185,6 +186,22 @@ impl Scenario {
 /// Nothing of a scenario is overwritten in it.
 const STREAM_BYTES: u64 = 16 << 20;
 
+/// A handle that scenarios of this process use, each a clone, instead of opening their own.
+static KEPT: Mutex<Option<Hold>> = Mutex::new(None);
+
+/// From now on scenarios of this process use this handle.
+pub fn keep(hold: Hold) {
+    *KEPT.lock().unwrap() = Some(hold);
+}
+
+/// The handle that a scenario uses.
+pub fn visit(path: &Path) -> Result<Hold> {
+    match &*KEPT.lock().unwrap() {
+        Some(hold) => Ok(hold.clone()),
+        None => Hold::open(path),
+    }
+}
+
 /// The common map through a handle of one's own.
 pub fn open(path: &Path, shape: Shape) -> (Hold, Map) {
     let hold = Hold::open_or_create(path).unwrap();
@@ -255,7 +272,7 @@ const KEYS: u32 = 40;
 
 /// Makes maps, fills them, drops every second one.
 fn make_and_drop_maps(path: &Path, board: &Board, at: usize) -> Result<()> {
-    let hold = Hold::open(path)?;
+    let hold = visit(path)?;
     for n in 1..=MAPS {
         board.put(at, n);
         let map = hold.map(&format!("own {n}"), MapOptions::general())?;
@@ -304,7 +321,7 @@ const NEXT: &str = ".next/a map with a name longer than a word";
 
 /// A replica's map is built anew beside the old one and takes its place.
 fn succeed_one_another(path: &Path, board: &Board, at: usize) -> Result<()> {
-    let hold = Hold::open(path)?;
+    let hold = visit(path)?;
     hold.replica_map(FOLLOWED, MapOptions::general())?;
     for n in 1..=MAPS {
         let next = hold.begin_successor(NEXT, FOLLOWED)?;
@@ -363,7 +380,7 @@ fn visits_add_up(hold: &Hold, board: &Board, at: usize) {
 
 /// What is not about single keys: check, freeze, trim, backup.
 fn care_for_the_hold(path: &Path, board: &Board, at: usize) -> Result<()> {
-    let hold = Hold::open(path)?;
+    let hold = visit(path)?;
     let map = hold.map("cared for", MapOptions::general())?;
     for n in 1..=2u64 {
         board.put(at, n);
@@ -387,7 +404,7 @@ fn care_for_the_hold(path: &Path, board: &Board, at: usize) -> Result<()> {
 
 /// Fills a map of its own and empties it, with pairs of both kinds of memory.
 fn fill_and_empty(path: &Path, board: &Board, at: usize) -> Result<()> {
-    let hold = Hold::open(path)?;
+    let hold = visit(path)?;
     let map = hold.map("emptied", MapOptions::general())?;
     for n in 1..=2u64 {
         board.put(at, n);
@@ -443,7 +460,7 @@ pub fn mingle(shared: &Queue) -> Result<()> {
 
 /// Makes a queue, moves elements in every way, drops it, and again; and moves those of one that is always there.
 fn move_elements(path: &Path, board: &Board, at: usize) -> Result<()> {
-    let hold = Hold::open(path)?;
+    let hold = visit(path)?;
     let shared = hold.queue(SHARED, queue_options())?;
     for n in 1..=4u64 {
         board.put(at, n);
@@ -509,7 +526,7 @@ fn message(sequence: u64) -> Vec<u8> {
 
 /// Makes a channel, is its producer and its consumers, drops it, and again.
 fn pass_messages(path: &Path, board: &Board, at: usize) -> Result<()> {
-    let hold = Hold::open(path)?;
+    let hold = visit(path)?;
     for n in 1..=3u64 {
         board.put(at, n);
         let channel = hold.channel("passing", ChannelOptions::new(4096))?;
@@ -571,7 +588,7 @@ const TABLED: u64 = 58;
 const HANDLES: u64 = 70;
 
 fn outgrow_the_tables(path: &Path, board: &Board, at: usize) -> Result<()> {
-    let hold = Hold::open(path)?;
+    let hold = visit(path)?;
     let mut handles = Vec::new();
     for n in 1..=TABLED.max(HANDLES) {
         board.put(at, n);

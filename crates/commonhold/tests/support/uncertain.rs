@@ -67,10 +67,21 @@ impl Possible {
 /// Runs a script to its end whatever fails, checking every answer, and notes on the board how each
 /// operation ended, from word `at` on. Returns how many failed.
 pub fn run(map: &Map, shape: Shape, script: &[Op], board: &Board, at: usize) -> u64 {
+    run_with(|op| op.perform(map, shape), shape, script, board, at)
+}
+
+/// The same with another way to do an operation.
+pub fn run_with(
+    perform: impl Fn(&Op) -> Result<Answer>,
+    shape: Shape,
+    script: &[Op],
+    board: &Board,
+    at: usize,
+) -> u64 {
     let (mut possible, mut failed) = (Possible::default(), 0);
     for (i, op) in script.iter().enumerate() {
         board.put(at + i, BEGUN);
-        match op.perform(map, shape) {
+        match perform(op) {
             Ok(answer) => {
                 let fits = possible.done(op, Some(&answer));
                 assert!(shape.forgets() || fits, "operation {i}, {op:?}: {answer:?}");
@@ -138,7 +149,8 @@ pub fn attempt(
     (None, failed)
 }
 
-fn open(path: &Path, shape: Shape) -> Result<(Hold, Map)> {
+/// The common map through a handle of one's own, if that can be had.
+pub fn open(path: &Path, shape: Shape) -> Result<(Hold, Map)> {
     let hold = Hold::open_or_create(path)?;
     let map = hold.map(COMMON, shape.options())?;
     Ok((hold, map))
