@@ -8,6 +8,8 @@
 
 use crate::support::ground::Ground;
 use crate::support::history::{Ask, Call, Notes, explains, must_be_explained};
+#[cfg(feature = "steps")]
+use crate::support::process::outlive_parent;
 use crate::support::process::{Board, Child, End, until};
 use crate::support::shape::Shape;
 use crate::support::{Dice, long};
@@ -348,6 +350,42 @@ fn lock_alone(path: &Path) -> File {
     };
     fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
     file
+}
+
+/// A child that was forked earlier and claims its slot then once heard that all slots were taken.
+#[test]
+#[cfg(feature = "steps")]
+fn a_forked_child_waits_for_who_has_the_hold_alone() {
+    const FORKED: usize = 0;
+    const GO: usize = 1;
+    const TRIED: usize = 2;
+    const ENDED: usize = 3;
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    let board: &'static Board = Box::leak(Box::new(Board::new(4)));
+    Child::run("parent", || {
+        let hold = Hold::create(&path).unwrap();
+        let map = hold.map("it", MapOptions::general()).unwrap();
+        let child = Child::run("child", || {
+            outlive_parent();
+            board.put(FORKED, 1);
+            until("it may go on", || board.get(GO) == 1);
+            commonhold::steps::observe_faults(|name| {
+                board.count(TRIED, u64::from(name == "os.lock"));
+            });
+            board.put(ENDED, if map.set("a", "b").is_ok() { 1 } else { 2 });
+        });
+        until("the child can do without its parent", || board.get(FORKED) == 1);
+        std::mem::forget(child);
+    })
+    .finish();
+    let alone = lock_alone(&path);
+    board.put(GO, 1);
+    // More often than there are slots.
+    until("it has tried", || board.get(TRIED) > 200 || board.get(ENDED) != 0);
+    drop(alone);
+    until("it has ended", || board.get(ENDED) != 0);
+    assert_eq!(board.get(ENDED), 1, "the child could not write");
 }
 
 #[test]

@@ -17,8 +17,10 @@ use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::recovery::{self, RecoveryWord};
 use crate::sync::space::{COMMITTED, Shared, Space};
+use crate::sync::unwind::Mend;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 pub(crate) use crate::sync::recovery::has_died;
 
@@ -28,6 +30,9 @@ pub(crate) const LANES: usize = 16;
 pub(crate) const SLOTS_PER_EXTENT: u32 = 60;
 /// Extents the table may have.
 pub(crate) const TABLE_EXTENTS: usize = 17;
+/// Looks for a slot while somebody has the hold alone; and the pause between two.
+const ALONE_ATTEMPTS: u32 = 500;
+const ALONE_PAUSE: Duration = Duration::from_millis(10);
 /// Where the table's extents are written down, in the superblock page.
 pub(crate) const TABLE_OFFSET: u64 = 2048;
 
@@ -202,7 +207,9 @@ impl Registration {
         if let Some(slot) = slot(space, self.owner.slot()) {
             slot.release();
         }
+        let left = Mend::new(|| self.let_go());
         step!("slot.released");
+        left.done();
     }
 
     /// Lets the slot's byte go.
@@ -215,11 +222,42 @@ impl Registration {
 /// the dead are recovered by who is registered, and needs nothing of the system for it.
 ///
 /// # Errors
-/// `TooManyParticipants` if every slot of the table is taken by a living process.
+/// `TooManyParticipants` if every slot of the table is taken by a living process; `Busy` if somebody
+/// has the hold alone for long, as salvage has. (Who opens the hold has made sure that nobody has; a
+/// forked child that claims later has not.)
 pub(crate) fn claim(space: &Space, recover: &dyn Fn(Owner) -> Result<()>) -> Result<Registration> {
     barrier::register();
     let path = space.file().path().display();
     let fork = ForkMark::new().map_err(|e| Error::os(format!("{path}: detecting forks"), &e))?;
+    for attempt in 0..ALONE_ATTEMPTS {
+        match claim_once(space, recover)? {
+            Some((owner, bytes)) => {
+                return Ok(Registration { owner, bytes: Mutex::new(Some(bytes)), fork });
+            }
+            // Who is alone on the hold for a moment (closing, salvage) keeps every slot from all others.
+            None if !is_alone(space)? => return Err(no_slot(space)),
+            None if attempt > 10 => std::thread::sleep(ALONE_PAUSE),
+            None => {}
+        }
+    }
+    let text = format!("{path}: somebody uses it alone (salvage?); try again later");
+    Err(Error::new(ErrorKind::Busy, text))
+}
+
+/// Whether somebody has the hold alone.
+fn is_alone(space: &Space) -> Result<bool> {
+    byte_lock::is_locked(space.file(), OPEN_BYTE)
+        .map_err(|e| Error::os(space.file().path().display(), &e))
+}
+
+/// A slot, claimed; `None` if there is none to be had now.
+///
+/// # Errors
+/// That of what is left of a dead one, if no other slot would do.
+fn claim_once(
+    space: &Space,
+    recover: &dyn Fn(Owner) -> Result<()>,
+) -> Result<Option<(Owner, HeldBytes)>> {
     let mut left = None;
     // Unused slots first: a used one costs a system call to find out that its user lives.
     for used in [false, true] {
@@ -240,12 +278,11 @@ pub(crate) fn claim(space: &Space, recover: &dyn Fn(Owner) -> Result<()>) -> Res
             };
             if let Some(bytes) = taken {
                 let owner = Owner::new(number, slot.tag.load(Ordering::Relaxed) >> 1);
-                let bytes = Mutex::new(Some(bytes));
-                return Ok(Registration { owner, bytes, fork });
+                return Ok(Some((owner, bytes)));
             }
         }
     }
-    Err(left.unwrap_or_else(|| no_slot(space)))
+    left.map_or(Ok(None), Err)
 }
 
 fn no_slot(space: &Space) -> Error {
