@@ -100,6 +100,40 @@ fn a_reader_stopped_in_a_copy_survives_a_full_file_system() {
     });
 }
 
+/// A follower once copied what its map had told through the mapping.
+#[test]
+#[cfg(feature = "steps")]
+fn a_follower_stopped_in_a_copy_brings_no_memory_back() {
+    use commonhold::{StreamPosition, steps};
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    let hold = Hold::create(&path).unwrap();
+    let before = memory(&hold);
+    let map = hold.map("it", MapOptions::general()).unwrap();
+    assert!(hold.begin_stream("it", 64 << 20).unwrap());
+    map.set(KEY, vec![7; 12 << 20]).unwrap();
+    let mut follower = Child::run("follower", || {
+        let hold = Hold::options().read_only(true).open(&path).unwrap();
+        let map = hold.open_map("it").unwrap();
+        let now = map.follow().unwrap().position();
+        let mut follower = map.follow_from(StreamPosition { offset: 0, ..now }).unwrap();
+        assert_eq!(follower.try_recv().unwrap().unwrap().value.len(), 12 << 20);
+        let mut follower = map.follow_from(StreamPosition { offset: 0, ..now }).unwrap();
+        steps::arm("read.piece:stop:3").unwrap();
+        let error = follower.try_recv().expect_err("the map is gone");
+        assert!(error.is_not_found(), "{error}");
+    });
+    assert!(follower.wait_stopped());
+    drop(map);
+    assert!(hold.drop_map("it").unwrap());
+    trimmed_below(&hold, before + KEPT);
+    let given_back = memory(&hold);
+    follower.signal(Signal::SIGCONT);
+    follower.finish();
+    let after = memory(&hold);
+    assert!(after <= given_back + (256 << 10), "{given_back}, then {after}");
+}
+
 /// Pages that came back to extents that had been given back already stayed for ever.
 #[test]
 fn what_comes_back_to_empty_extents_is_given_back_again() {

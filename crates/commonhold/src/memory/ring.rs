@@ -7,12 +7,15 @@
 #![allow(unsafe_code)]
 
 use crate::memory::copy;
+use crate::memory::fetch::{LARGE, Large};
 use crate::sync::space::Space;
 use std::sync::atomic::AtomicU64;
 
 /// A ring as one handle sees it.
 pub(crate) struct Ring {
     base: *mut u8,
+    /// Where it lies in the hold.
+    offset: u64,
     size: u64,
 }
 
@@ -26,7 +29,7 @@ impl Ring {
     pub(crate) fn new(space: &Space, offset: u64, size: u64) -> Option<Ring> {
         let sound = size.is_power_of_two() && size >= 64 && offset.is_multiple_of(64);
         let base = space.reach(offset, size).filter(|_| sound)?;
-        Some(Ring { base, size })
+        Some(Ring { base, offset, size })
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -81,5 +84,24 @@ impl Ring {
         let before = len.min(self.rest(position));
         self.append(position, before, out);
         self.append(position + before, len - before, out);
+    }
+
+    /// The same for a ring that may be given back to the system while they are copied: what is large
+    /// is then copied by the system (memory/fetch.rs), as long as the ring `is_there`.
+    pub(crate) fn fetch_around(
+        &self,
+        space: &Space,
+        (position, len): (u64, u64),
+        is_there: impl Fn() -> bool,
+        out: &mut Vec<u8>,
+    ) {
+        if (len as usize) < LARGE {
+            return self.append_around(position, len, out);
+        }
+        let before = len.min(self.rest(position));
+        for (position, len) in [(position, before), (position + before, len - before)] {
+            let offset = self.offset + (position & (self.size - 1));
+            Large { space, offset, is_there: &is_there }.append(len as usize, out);
+        }
     }
 }

@@ -127,10 +127,8 @@ impl Follower {
         self.ensure_current()?;
         let head = self.words().head;
         let offset = self.arena.operate(|lane| {
-            robust_lock::lock(&head.lock, lane, Level::Whole)?;
-            let offset = head.tail.load(Ordering::Relaxed);
-            robust_lock::unlock(&head.lock);
-            Ok(offset)
+            let _lock = robust_lock::hold(&head.lock, lane, Level::Whole)?;
+            Ok(head.tail.load(Ordering::Relaxed))
         })?;
         self.ensure_current()?;
         Ok(StreamPosition { offset, ..self.position() })
@@ -211,11 +209,9 @@ impl Follower {
         self.ensure_current()?;
         let lane = self.arena.enter()?;
         let head = self.words().head;
-        if !robust_lock::try_lock(&head.lock, lane.me()) {
-            return Ok(None);
-        }
+        let Some(lock) = robust_lock::try_hold(&head.lock, lane.me()) else { return Ok(None) };
         let offset = head.tail.load(Ordering::Relaxed);
-        robust_lock::unlock(&head.lock);
+        drop(lock);
         drop(lane);
         self.ensure_current()?;
         Ok(Some(offset))
@@ -273,7 +269,10 @@ impl Follower {
         let len = self.frame_len(tail);
         if let Some(len) = len {
             let rest = len - HEADER as u64;
-            self.ring.append_around(self.offset + HEADER as u64, rest, &mut self.frame);
+            let space = &self.arena.space;
+            let stream = Stream::of(space, self.map.root, self.map.incarnation);
+            let at = (self.offset + HEADER as u64, rest);
+            self.ring.fetch_around(space, at, || stream.is_current(), &mut self.frame);
         }
         self.ensure_kept()?;
         if len.is_none() || StreamFrame::decode(&self.frame).is_none() {
