@@ -11,7 +11,7 @@
 //! | proving it whole | [`check`] |
 //! | copies | [`backup`], [`restore`] |
 //! | building one where nobody sees it | [`aside`] |
-//! | after a crash of the system | [`salvage`] |
+//! | after a crash of the system | [`salvage`], [`unreadable`] |
 //! | what is safe in a journal: [`Map::sync`](crate::Map::sync) | [`durable`] |
 //! | holds as files | [`files`] |
 
@@ -33,3 +33,4 @@ pub(crate) mod restore;
 pub(crate) mod salvage;
 pub(crate) mod stat;
 pub(crate) mod superblock;
+mod unreadable;

@@ -7,6 +7,7 @@ use crate::hold::open_byte;
 use crate::hold::options::HoldOptions;
 use crate::hold::recover;
 use crate::hold::superblock::{DELETE_ON_LAST_EXIT, superblock};
+use crate::hold::unreadable;
 use crate::map::dropping;
 use crate::map::root;
 use crate::memory::arena::{Arena, Hooks};
@@ -24,7 +25,9 @@ use crate::stream::own;
 use crate::sync::hold_clock;
 use crate::sync::participant::{self, TABLE_EXTENTS, table};
 use crate::sync::space::{self, Space};
+use crate::sync::unwind::Mend;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -406,13 +409,15 @@ fn extend_table(arena: &Arena) -> Result<()> {
     let Ok(extent) = extents::claim(space, &lane, lane.lane()) else { return Ok(()) };
     // A table before it is linked: killed in between, 64 KiB stay unused; the other way round they would be freed.
     header(space, extent).set(State::idle(Kind::Table));
+    let unused = Mend::new(|| extents::free(space, extent));
     step!("table.made");
+    unused.done();
     let linked =
         links[next].compare_exchange(0, extent * EXTENT, Ordering::AcqRel, Ordering::Relaxed);
-    step!("table.linked");
     if linked.is_err() {
         extents::free(space, extent);
     }
+    step!("table.linked");
     Ok(())
 }
 
@@ -466,6 +471,8 @@ pub(crate) struct Damaged {
     pub(crate) len: u64,
     /// Bytes that the file is shorter than it says it is.
     pub(crate) cut_off: u64,
+    /// Bytes that nobody can read; zeros stand in their place.
+    pub(crate) unreadable: Vec<Range<u64>>,
 }
 
 /// Maps a file hold for salvage, alone: nothing in it is checked but that it is a hold.
@@ -487,6 +494,8 @@ pub(crate) fn open_for_salvage(path: &Path) -> Result<Damaged> {
     let file = if cut < space::LEAST { lengthened_copy(path, &file)? } else { file };
     let reserve = len.next_multiple_of(HUGE).max(HUGE);
     let mapping = Mapping::reserve(&file, reserve, reserve, true).map_err(failed)?;
+    let there = file.len().map_err(failed)?;
+    let unreadable = unreadable::cover(&file, &mapping, there).map_err(failed)?;
     let space = as_it_was_made(Space::new(file, mapping, in_memory));
     superblock(&space).check_identity(path)?;
     clock::learn_namespace();
@@ -495,7 +504,8 @@ pub(crate) fn open_for_salvage(path: &Path) -> Result<Damaged> {
     space.has_been_lengthened(len);
     let committed = growth(&space).committed.load(Ordering::Relaxed);
     let should_be = if committed <= MOST_BYTES / EXTENT { committed * EXTENT } else { 0 };
-    Ok(Damaged { space, alone, identity, len, cut_off: should_be.saturating_sub(cut) })
+    let cut_off = should_be.saturating_sub(cut);
+    Ok(Damaged { space, alone, identity, len, cut_off, unreadable })
 }
 
 /// A nameless copy of a file that is too short to be mapped.

@@ -26,6 +26,7 @@ use crate::sync::hold_clock;
 use crate::sync::space::Space;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -83,9 +84,14 @@ pub(crate) fn salvage(name: &Path) -> Result<SalvageReport> {
     let path = place::resolve(name, None)?;
     let path = path.canonicalize().unwrap_or(path);
     let failed = |e: std::io::Error| Error::os(path.display(), &e);
-    let Damaged { space, alone, identity, len, cut_off } = open_for_salvage(&path)?;
+    let damaged = open_for_salvage(&path)?;
+    let Damaged { space, alone, identity, len, cut_off, unreadable } = damaged;
     let mut salvage = Salvage::new(&space);
     salvage.report.cut_off = cut_off;
+    for Range { start, end } in unreadable {
+        let text = format!("bytes {start} to {end} of the file cannot be read (a bad sector?)");
+        salvage.report.notes.push(text);
+    }
     salvage.search(len);
     let limit = growth(&space).max_bytes.load(Ordering::Relaxed);
     let mut options = Hold::options().mode(space.file().mode().map_err(failed)? | 0o600);

@@ -101,6 +101,8 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("aside.sync", &["EIO", "ENOSPC", "EDQUOT"]),
     ("aside.read", &["EIO", "EINTR"]),
     ("salvage.copy", ROOM),
+    ("salvage.read", &["EIO"]),
+    ("salvage.read-page", &["EIO"]),
     ("salvage.link", &["EEXIST", "ENOSPC", "EDQUOT", "EIO", "EACCES", "EPERM", "EROFS"]),
     ("draft.link", &["EEXIST", "ENOSPC", "EDQUOT", "EIO", "EACCES", "EPERM", "ENOENT"]),
     // The process that deletes a hold after its last user.
