@@ -8,9 +8,10 @@
 
 use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End};
+use crate::support::standstill::in_time;
 use crate::support::{Dice, long};
 use commonhold::{
-    ChannelOptions, ErrorKind, Hold, Join, LogLevel, LogOptions, Policy, Queue, QueueOptions, steps,
+    ChannelOptions, Hold, Join, LogLevel, LogOptions, Policy, Queue, QueueOptions, steps,
 };
 use nix::sys::signal::Signal;
 use std::io;
@@ -31,16 +32,6 @@ struct Kind {
     work: fn(&Hold),
     third: fn(&Hold),
     after: fn(&Hold),
-}
-
-/// Whether it is there or not: what must not happen is any other error.
-#[track_caller]
-fn in_time<T>(result: commonhold::Result<T>) -> Option<T> {
-    match result {
-        Ok(value) => Some(value),
-        Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Busy) => None,
-        Err(error) => panic!("{error}"),
-    }
 }
 
 /// Opens the hold as somebody who waits briefly.

@@ -99,7 +99,7 @@ fn attempt(
     };
     let mut failed = false;
     loop {
-        match caught(|| uncertain::open(path, scenario.shape)) {
+        match caught(|| uncertain::open(path, scenario)) {
             Ok((hold, map)) => {
                 let perform = |op: &script::Op| caught(|| op.perform(&map, scenario.shape));
                 failed |= uncertain::run_with(perform, scenario.shape, &script, board, notes) > 0;

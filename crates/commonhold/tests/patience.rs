@@ -213,6 +213,75 @@ fn threads_that_wait_leave_room_for_others() {
     }
 }
 
+/// The same with threads that freeze, check, back up or begin streams: they wait for every writer.
+#[test]
+fn threads_that_freeze_leave_room_for_others() {
+    const EACH: usize = 10;
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    let groups = Groups::prepare(&path);
+    let still = stopped("write.locked", || groups.split(&path, 0));
+    Child::run("threads that freeze", || {
+        let _watchdog = Watchdog::new("threads that freeze", Duration::from_secs(60));
+        let (hold, copy) =
+            (Hold::open(&path).unwrap(), |n: usize| path.with_extension(n.to_string()));
+        let waits: [&(dyn Fn(usize) + Sync); 4] = [
+            &|_| drop(hold.freeze().unwrap()),
+            &|_| assert!(hold.check().unwrap().ok),
+            &|n| assert!(hold.backup(copy(n)).unwrap().maps > 0),
+            &|_| drop(hold.begin_stream("other", 1 << 16)),
+        ];
+        std::thread::scope(|scope| {
+            for n in 0..waits.len() * EACH {
+                let wait = waits[n % waits.len()];
+                let thread = std::thread::Builder::new().name("freezes".into());
+                thread.spawn_scoped(scope, move || wait(n)).unwrap();
+            }
+            until_asleep(std::process::id() as i32, "freezes", waits.len() * EACH);
+            // Through this very handle, whose lanes they would fill.
+            let other = hold.open_map("other").unwrap();
+            for n in 0..1000 {
+                other.set(format!("{n}"), "mine").unwrap();
+            }
+            still.signal(nix::sys::signal::Signal::SIGCONT);
+        });
+    })
+    .finish();
+    go_on(still);
+    whole(&path, &groups);
+}
+
+/// Who closes a hold with elements in hand leaves them to the next one if somebody stands still with
+/// the queue that they go to.
+#[test]
+fn closing_with_elements_in_hand_waits_for_nobody() {
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    let queue = |hold: &Hold| hold.queue("it", QueueOptions::new(8, 8).queues(["free"])).unwrap();
+    drop(queue(&Hold::create(&path).unwrap()));
+    // Orphans go to the first queue.
+    let still = stopped("push.armed", || {
+        let queue = queue(&Hold::open(&path).unwrap());
+        drop(queue.named("free").unwrap().pull().unwrap());
+    });
+    third("closes", || {
+        let hold = Hold::open(&path).unwrap();
+        let queue = queue(&hold);
+        let free = queue.named("free").unwrap();
+        let element = free.pull().unwrap().expect("an element");
+        let _ = free.pull().unwrap().expect("another one").into_raw();
+        hold.clone().close().unwrap();
+        drop(element);
+        drop(queue);
+    });
+    go_on(still);
+    let hold = Hold::open(&path).unwrap();
+    hold.sweep().unwrap();
+    assert_eq!(queue(&hold).named("free").unwrap().len().unwrap(), 8);
+    let report = hold.check().unwrap();
+    assert!(report.ok && report.allocated == report.reachable, "{report:?}");
+}
+
 /// Who waits in the middle of a split holds nothing meanwhile: neither the segment, nor the memory
 /// that it had drafted.
 #[test]

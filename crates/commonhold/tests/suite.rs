@@ -30,6 +30,7 @@ mod log_faults;
 mod log_processes;
 mod message_pairs;
 mod model;
+mod pairs;
 mod panics;
 mod patience;
 mod processes;

@@ -48,7 +48,10 @@ fn fails<T>(case: &T, name: impl Fn(&T) -> String, run: impl Fn(&T)) -> Option<S
     let panic = catch_unwind(AssertUnwindSafe(|| run(case))).err()?;
     let text = panic.downcast_ref::<String>().map_or("?", String::as_str);
     let text: String = text.chars().take(700).collect();
-    Some(format!("{}\n    {text}", name(case)))
+    let failure = format!("{}\n    {text}", name(case));
+    // At once, too: the rest may take long.
+    eprintln!("{failure}");
+    Some(failure)
 }
 
 #[track_caller]

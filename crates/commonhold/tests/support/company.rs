@@ -1,6 +1,7 @@
 //! The company of a victim: who goes on beside it, and what is found when it has ended.
 
 use super::Dice;
+use super::messages::{self, SHARED};
 use super::process::Board;
 use super::scenario::{self, Scenario, first, word};
 use super::script;
@@ -38,10 +39,10 @@ pub fn accompany(
     let (hold, map) = scenario::open(path, shape);
     let mut dice = Dice::new(7);
     let mut own = vec![None; OWN as usize];
-    let queue = || hold.queue(scenario::SHARED, scenario::queue_options()).unwrap();
+    let queue = || hold.queue(SHARED, messages::queue_options()).unwrap();
     let shared = (scenario.name == "queue").then(queue);
     while board.get(word::ORDER) == 0 {
-        shared.iter().for_each(|queue| scenario::mingle(queue).unwrap());
+        shared.iter().for_each(|queue| messages::mingle(queue).unwrap());
         let turn = board.count(word::PROGRESS, 1);
         let n = dice.below(OWN) as usize;
         let id = first(COMPANION) + n as u32;

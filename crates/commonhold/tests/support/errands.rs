@@ -2,8 +2,9 @@
 //!
 //! Each can be repeated, up to whatever it came before.
 
+use super::messages::{SHARED, mingle, queue_options};
 use super::process::{Board, pause};
-use super::scenario::{SHARED, Scenario, mingle, queue_options, visit, whole};
+use super::scenario::{Scenario, is_own, own, visit, whole};
 use super::shape::Shape;
 use commonhold::{
     Error, ErrorKind, Hold, LogLevel, LogOptions, Map, MapOptions, Overflow, Result, RotatedFile,
@@ -110,7 +111,8 @@ const ACCEPTED: usize = 100;
 fn write_and_collect(path: &Path, board: &Board, at: usize) -> Result<()> {
     let hold = visit(path)?;
     let options = LogOptions::new().rings(4).ring_bytes(16 << 10).overflow(Overflow::Drop);
-    let log = hold.log("it", options)?;
+    let log = hold.log(&own("it", at), options)?;
+    let named = |what| path.with_extension(own(what, at));
     for n in 1..=ROUNDS {
         board.put(at, n);
         for _ in 0..60 {
@@ -118,10 +120,10 @@ fn write_and_collect(path: &Path, board: &Board, at: usize) -> Result<()> {
                 board.count(at + ACCEPTED, 1);
             }
         }
-        let mut file = RotatedFile::open(path.with_extension("lines"), 600, 100)?;
+        let mut file = RotatedFile::open(named("lines"), 600, 100)?;
         // A round that failed is repeated in the place of what it has written.
         collect(&log, &mut file).or_else(|_| collect(&log, &mut file))?;
-        let mut short = RotatedFile::open(path.with_extension("last-lines"), 300, 0)?;
+        let mut short = RotatedFile::open(named("last-lines"), 300, 0)?;
         for number in 0..30 {
             let _ = log.write(LogLevel::Error, line(number))?;
         }
@@ -143,13 +145,19 @@ fn collect(log: &commonhold::Log, file: &mut RotatedFile) -> Result<()> {
 /// What was accepted is in one of the files, or still in the log.
 fn no_line_is_lost(hold: &Hold, board: &Board, at: usize) {
     let path = hold.path().to_owned();
-    let Ok(log) = hold.open_log("it") else { return assert_eq!(board.get(at + ACCEPTED), 0) };
-    let mut file = RotatedFile::open(path.with_extension("lines"), 600, 100).unwrap();
+    let Ok(log) = hold.open_log(&own("it", at)) else {
+        return assert_eq!(board.get(at + ACCEPTED), 0);
+    };
+    let mut file = RotatedFile::open(path.with_extension(own("lines", at)), 600, 100).unwrap();
     collect(&log, &mut file).unwrap();
+    let is_file = |path: &Path| {
+        let name = path.to_string_lossy();
+        name.contains("lines") && is_own(&name, at)
+    };
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(path.parent().unwrap()).unwrap() {
         let path = entry.unwrap().path();
-        if path.to_string_lossy().contains("lines") {
+        if is_file(&path) {
             let text = std::fs::read_to_string(path).unwrap();
             assert!(text.is_empty() || text.ends_with('\n'), "half a line at the end");
             found.extend(text.lines().map(str::to_owned));
@@ -158,10 +166,10 @@ fn no_line_is_lost(hold: &Hold, board: &Board, at: usize) {
     let missing: Vec<u64> =
         (0..board.get(at + ACCEPTED)).filter(|n| !found.contains(&line(*n))).collect();
     assert!(missing.is_empty(), "lines that were accepted are lost: {missing:?}");
-    assert!(hold.drop_log("it").unwrap());
+    assert!(hold.drop_log(&own("it", at)).unwrap());
     for entry in std::fs::read_dir(path.parent().unwrap()).unwrap() {
         let path = entry.unwrap().path();
-        if path.to_string_lossy().contains("lines") {
+        if is_file(&path) {
             std::fs::remove_file(path).unwrap();
         }
     }
@@ -171,7 +179,7 @@ fn no_line_is_lost(hold: &Hold, board: &Board, at: usize) {
 /// Waits for elements by a descriptor.
 fn ring_and_pull(path: &Path, board: &Board, at: usize) -> Result<()> {
     let hold = visit(path)?;
-    let queue = hold.queue("rung", queue_options())?;
+    let queue = hold.queue(&own("rung", at), queue_options())?;
     let [free, full] = ["free", "full"].map(|name| queue.named(name).unwrap());
     let bell = queue.eventfd("full")?;
     for n in 1..=4 {
@@ -194,7 +202,7 @@ fn ring_and_pull(path: &Path, board: &Board, at: usize) -> Result<()> {
 /// Frees more than small holds keep, until memory is given back to the system.
 fn free_and_give_back(path: &Path, board: &Board, at: usize) -> Result<()> {
     let hold = visit(path)?;
-    let map = hold.map("large", MapOptions::general())?;
+    let map = hold.map(&own("large", at), MapOptions::general())?;
     board.put(at, 1);
     for id in 0..12 {
         map.set(Shape::General.key(id), vec![1; 1 << 20])?;

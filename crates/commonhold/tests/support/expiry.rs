@@ -1,7 +1,7 @@
 //! A scenario of its own: pairs of a cache with a stream expire, and are removed a few at a time.
 
 use super::process::{Board, until};
-use super::scenario::stream_tells_the_same;
+use super::scenario::{own, stream_tells_the_same, visit};
 use super::shape::Shape;
 use commonhold::{Cursor, Hold, Map, MapOptions, Result};
 use std::path::Path;
@@ -36,15 +36,19 @@ pub fn go_round(map: &Map) -> Result<u64> {
 
 /// The map, with its stream.
 pub fn open(hold: &Hold) -> Result<Map> {
-    let map = hold.map(PASSING, MapOptions::cache())?;
-    hold.begin_stream(PASSING, 1 << 20)?;
+    open_as(hold, PASSING)
+}
+
+fn open_as(hold: &Hold, name: &str) -> Result<Map> {
+    let map = hold.map(name, MapOptions::cache())?;
+    hold.begin_stream(name, 1 << 20)?;
     Ok(map)
 }
 
 /// Lets pairs expire and removes them, twice.
 pub fn let_expire(path: &Path, board: &Board, at: usize) -> Result<()> {
-    let hold = super::scenario::visit(path)?;
-    let map = open(&hold)?;
+    let hold = visit(path)?;
+    let map = open_as(&hold, &own(PASSING, at))?;
     for n in 1..=2 {
         board.put(at, n);
         set_pairs(&map, n)?;
@@ -56,7 +60,7 @@ pub fn let_expire(path: &Path, board: &Board, at: usize) -> Result<()> {
 
 /// However far it came, the rest expires, and the stream tells what is there.
 pub fn the_rest_expires(hold: &Hold, board: &Board, at: usize) {
-    let map = open(hold).unwrap();
+    let map = open_as(hold, &own(PASSING, at)).unwrap();
     until("all has expired and is removed", || {
         go_round(&map).unwrap();
         map.len().unwrap() == map.iter().count() as u64

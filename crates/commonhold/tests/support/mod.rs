@@ -10,8 +10,10 @@
 //! | [`script`] | operations, the model that says what they answer, and running them |
 //! | [`history`] | what several processes did to few keys, and whether any order explains it |
 //! | [`cases`] | drawing cases by a seed, and running many of which some may fail |
+//! | [`calls`] | every call that may wait for others |
 //! | [`company`] | who goes on beside a victim, and what is found when it has ended |
 //! | [`uncertain`] | scripts that go on after errors, and what may be found after them |
+//! | [`messages`] | scenarios of queues and channels |
 //! | [`errands`] | what else fails: files, logs, notifiers |
 //! | [`expiry`] | pairs that expire and are removed on the way |
 //! | [`scenario`] | what a victim does on its way to the step where it is stopped or killed |
@@ -21,6 +23,8 @@
 #![allow(dead_code)]
 
 pub mod boot;
+#[cfg(feature = "steps")]
+pub mod calls;
 pub mod cases;
 #[cfg(feature = "steps")]
 pub mod company;
@@ -31,6 +35,8 @@ pub mod errands;
 pub mod expiry;
 pub mod ground;
 pub mod history;
+#[cfg(feature = "steps")]
+pub mod messages;
 pub mod process;
 #[cfg(feature = "steps")]
 pub mod scenario;

@@ -7,17 +7,14 @@
 
 use super::Dice;
 use super::expiry;
+use super::messages;
 use super::process::{Board, Child};
 use super::script::{self, Expected, Op};
 use super::shape::Shape;
-use commonhold::{
-    ChangeKind, ChannelOptions, Hold, Join, Map, MapOptions, Policy, Queue, QueueOptions, Result,
-    StreamPosition,
-};
+use commonhold::{ChangeKind, Hold, Map, MapOptions, Result, StreamPosition};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Mutex;
-use std::time::Duration;
 
 /// The map that all actors share.
 pub const COMMON: &str = "common";
@@ -47,6 +44,8 @@ pub struct Scenario {
     pub shape: Shape,
     /// Whether the common map has a stream, which must tell the same as the map.
     pub streams: bool,
+    /// The common map's name.
+    pub map: &'static str,
     act: Act,
 }
 
@@ -79,13 +78,13 @@ pub const ALL: &[Scenario] = &[
     whole("care", care_for_the_hold, |_, _, _| ()),
     whole("empty", fill_and_empty, whatever_is_left_is_right),
     whole("expiring", expiry::let_expire, expiry::the_rest_expires),
-    whole("queue", move_elements, elements_are_conserved),
-    whole("channel", pass_messages, messages_are_whole),
+    whole("queue", messages::move_elements, messages::elements_are_conserved),
+    whole("channel", messages::pass_messages, messages::messages_are_whole),
     whole("tables", outgrow_the_tables, all_in_the_tables),
 ];
 
 const fn script(name: &'static str, shape: Shape, plan: fn(Shape, u32) -> Vec<Op>) -> Scenario {
-    Scenario { name, shape, streams: false, act: Act::Script(plan) }
+    Scenario { name, shape, streams: false, map: COMMON, act: Act::Script(plan) }
 }
 
 const fn streamed(name: &'static str, shape: Shape, plan: fn(Shape, u32) -> Vec<Op>) -> Scenario {
@@ -97,7 +96,8 @@ pub const fn whole(
     run: fn(&Path, &Board, usize) -> Result<()>,
     verify: fn(&Hold, &Board, usize),
 ) -> Scenario {
-    Scenario { name, shape: Shape::General, streams: false, act: Act::Whole { run, verify } }
+    let act = Act::Whole { run, verify };
+    Scenario { name, shape: Shape::General, streams: false, map: COMMON, act }
 }
 
 /// The scenario of this name.
@@ -124,6 +124,11 @@ impl Scenario {
 
     /// The steps that it passes when nothing disturbs it; those of recovery aside, which closing passes, too.
     pub fn steps(&self) -> Vec<&'static str> {
+        self.passes().into_iter().map(|(step, _)| step).collect()
+    }
+
+    /// The same, with how often it passes each.
+    pub fn passes(&self) -> Vec<(&'static str, u64)> {
         use commonhold::steps;
         let ground = super::ground::Ground::memory();
         let path = ground.path("it.hold");
@@ -133,22 +138,33 @@ impl Scenario {
         let rehearsal = Child::run(format!("rehearsal of '{}'", self.name), || {
             steps::observe(|name| {
                 let number = steps::ALL.iter().position(|step| *step == name);
-                passed.put(number.expect("a step of the list"), 1);
+                passed.count(number.expect("a step of the list"), 1);
             });
             self.run(&path, 1, &board, word::VICTIM);
         });
         rehearsal.finish();
-        let all = steps::ALL.iter().enumerate();
-        let of_interest = all.filter(|(n, s)| passed.get(*n) == 1 && !s.starts_with("recover."));
-        of_interest.map(|(_, step)| *step).collect()
+        let all = steps::ALL.iter().enumerate().map(|(n, step)| (*step, passed.get(n)));
+        all.filter(|(step, n)| *n > 0 && !step.starts_with("recover.")).collect()
+    }
+
+    /// The same on a map of another name.
+    pub fn on(self, map: &'static str) -> Scenario {
+        Scenario { map, ..self }
+    }
+
+    /// The common map through a handle of one's own.
+    pub fn open(&self, path: &Path) -> (Hold, Map) {
+        let hold = Hold::open_or_create(path).unwrap();
+        let map = hold.map(self.map, self.shape.options()).unwrap();
+        (hold, map)
     }
 
     /// A hold with the common map in it and nobody using it.
     pub fn prepare(&self, path: &Path) {
         Child::run("preparation", || {
-            let (hold, _map) = open(path, self.shape);
+            let (hold, _map) = self.open(path);
             if self.streams {
-                assert!(hold.begin_stream(COMMON, STREAM_BYTES).unwrap());
+                hold.begin_stream(self.map, STREAM_BYTES).unwrap();
             }
         })
         .finish();
@@ -158,7 +174,7 @@ impl Scenario {
     pub fn run(&self, path: &Path, actor: u32, board: &Board, at: usize) {
         match self.act {
             Act::Script(plan) => {
-                let (_hold, map) = open(path, self.shape);
+                let (_hold, map) = self.open(path);
                 script::run(&map, self.shape, &plan(self.shape, actor), board, at);
             }
             Act::Whole { run, .. } => run(path, board, at).unwrap(),
@@ -169,11 +185,11 @@ impl Scenario {
     #[track_caller]
     pub fn verify(&self, hold: &Hold, actor: u32, board: &Board, at: usize, when: &str) {
         if self.streams {
-            stream_tells_the_same(&hold.open_map(COMMON).unwrap(), when);
+            stream_tells_the_same(&hold.open_map(self.map).unwrap(), when);
         }
         match self.act {
             Act::Script(plan) => {
-                let map = hold.open_map(COMMON).unwrap();
+                let map = hold.open_map(self.map).unwrap();
                 let expected =
                     Expected::from_board(self.shape, &plan(self.shape, actor), board, at);
                 expected.verify(&map, when);
@@ -232,6 +248,16 @@ pub fn stream_tells_the_same(map: &Map, when: &str) {
     assert_eq!(told.len(), found.len(), "{when}: told of keys that are not there");
 }
 
+/// What the actor who notes its progress at word `at` calls what only it uses.
+pub fn own(name: &str, at: usize) -> String {
+    if at == word::VICTIM { name.to_owned() } else { format!("{name}, of {at}") }
+}
+
+/// Whether a name is one of those.
+pub fn is_own(name: &str, at: usize) -> bool {
+    if at == word::VICTIM { !name.contains(", of ") } else { name.contains(&own("", at)) }
+}
+
 /// The first key number of an actor.
 pub fn first(actor: u32) -> u32 {
     actor << 20
@@ -275,15 +301,16 @@ fn make_and_drop_maps(path: &Path, board: &Board, at: usize) -> Result<()> {
     let hold = visit(path)?;
     for n in 1..=MAPS {
         board.put(at, n);
-        let map = hold.map(&format!("own {n}"), MapOptions::general())?;
+        let name = own(&format!("own {n}"), at);
+        let map = hold.map(&name, MapOptions::general())?;
         for id in 0..KEYS {
             map.set(Shape::General.key(id), Shape::General.value(id, n))?;
             if id == KEYS / 2 {
-                hold.begin_stream(&format!("own {n}"), 1 << 18)?;
+                hold.begin_stream(&name, 1 << 18)?;
             }
         }
         if n % 2 == 0 {
-            assert!(hold.drop_map(&format!("own {n}"))?);
+            assert!(hold.drop_map(&name)?);
         }
         board.put(at + 1, n);
     }
@@ -293,7 +320,7 @@ fn make_and_drop_maps(path: &Path, board: &Board, at: usize) -> Result<()> {
 fn maps_are_whole_or_gone(hold: &Hold, board: &Board, at: usize) {
     let (begun, done) = (board.get(at), board.get(at + 1));
     for n in 1..=MAPS {
-        let name = format!("own {n}");
+        let name = own(&format!("own {n}"), at);
         let map = hold.open_map(&name).ok();
         if n <= done {
             assert_eq!(map.is_some(), n % 2 == 1, "{name}");
@@ -311,9 +338,10 @@ fn maps_are_whole_or_gone(hold: &Hold, board: &Board, at: usize) {
         assert_eq!(map.len().unwrap(), pairs.len() as u64);
     }
     // Whatever happened to them, the names can be used again.
-    let again = hold.map("own 2", MapOptions::general()).unwrap();
+    let name = own("own 2", at);
+    let again = hold.map(&name, MapOptions::general()).unwrap();
     again.set("a", "b").unwrap();
-    assert!(hold.drop_map("own 2").unwrap());
+    assert!(hold.drop_map(&name).unwrap());
 }
 
 const FOLLOWED: &str = "a map with a name longer than a word";
@@ -322,14 +350,15 @@ const NEXT: &str = ".next/a map with a name longer than a word";
 /// A replica's map is built anew beside the old one and takes its place.
 fn succeed_one_another(path: &Path, board: &Board, at: usize) -> Result<()> {
     let hold = visit(path)?;
-    hold.replica_map(FOLLOWED, MapOptions::general())?;
+    let (name, next_name) = (own(FOLLOWED, at), own(NEXT, at));
+    hold.replica_map(&name, MapOptions::general())?;
     for n in 1..=MAPS {
-        let next = hold.begin_successor(NEXT, FOLLOWED)?;
+        let next = hold.begin_successor(&next_name, &name)?;
         for id in 0..KEYS {
             next.set(Shape::General.key(id), Shape::General.value(id, n))?;
         }
         board.put(at, n);
-        hold.succeed_map(NEXT, FOLLOWED)?;
+        hold.succeed_map(&next_name, &name)?;
         board.put(at + 1, n);
     }
     Ok(())
@@ -337,11 +366,12 @@ fn succeed_one_another(path: &Path, board: &Board, at: usize) -> Result<()> {
 
 fn one_of_them_is_whole(hold: &Hold, board: &Board, at: usize) {
     let (begun, done) = (board.get(at), board.get(at + 1));
-    let Ok(map) = hold.open_map(FOLLOWED) else {
+    let (name, next) = (own(FOLLOWED, at), own(NEXT, at));
+    let Ok(map) = hold.open_map(&name) else {
         assert_eq!(begun, 0, "the name leads nowhere");
         return;
     };
-    assert_eq!(map.name(), FOLLOWED);
+    assert_eq!(map.name(), name);
     let pairs: Vec<_> = map.iter().map(Result::unwrap).collect();
     let version = |(key, value): &(Vec<u8>, Vec<u8>)| {
         Shape::General.version(Shape::General.id(key).unwrap(), value).unwrap()
@@ -352,9 +382,11 @@ fn one_of_them_is_whole(hold: &Hold, board: &Board, at: usize) {
     let version = versions.first().copied().unwrap_or(0);
     assert!((done..=begun).contains(&version), "{done} <= {version} <= {begun}");
     // Whoever comes next can begin anew.
-    hold.begin_successor(NEXT, FOLLOWED).unwrap().set("a", "b").unwrap();
-    assert!(hold.drop_map(NEXT).unwrap() && hold.drop_map(FOLLOWED).unwrap());
-    assert!(hold.maps().unwrap().iter().all(|map| map.name == COMMON));
+    hold.begin_successor(&next, &name).unwrap().set("a", "b").unwrap();
+    assert!(hold.drop_map(&next).unwrap() && hold.drop_map(&name).unwrap());
+    let left: Vec<_> = hold.maps().unwrap().into_iter().map(|map| map.name).collect();
+    let is_left = |name: &String| name.contains(FOLLOWED) && is_own(name, at);
+    assert!(!left.iter().any(is_left), "{left:?}");
 }
 
 const VISITS: &[u8] = b"visits";
@@ -364,7 +396,7 @@ fn open_and_close(path: &Path, board: &Board, at: usize) -> Result<()> {
     for n in 1..=6 {
         board.put(at, n);
         let hold = Hold::open(path)?;
-        hold.map("visited", MapOptions::general())?.increment(VISITS, 1)?;
+        hold.map(&own("visited", at), MapOptions::general())?.increment(VISITS, 1)?;
         hold.close()?;
         board.put(at + 1, n);
     }
@@ -372,7 +404,7 @@ fn open_and_close(path: &Path, board: &Board, at: usize) -> Result<()> {
 }
 
 fn visits_add_up(hold: &Hold, board: &Board, at: usize) {
-    let map = hold.map("visited", MapOptions::general()).unwrap();
+    let map = hold.map(&own("visited", at), MapOptions::general()).unwrap();
     let visits = map.increment(VISITS, 0).unwrap() as u64;
     let (begun, done) = (board.get(at), board.get(at + 1));
     assert!((done..=begun).contains(&visits), "{visits} visits, {done} done, {begun} begun");
@@ -381,7 +413,7 @@ fn visits_add_up(hold: &Hold, board: &Board, at: usize) {
 /// What is not about single keys: check, freeze, trim, backup.
 fn care_for_the_hold(path: &Path, board: &Board, at: usize) -> Result<()> {
     let hold = visit(path)?;
-    let map = hold.map("cared for", MapOptions::general())?;
+    let map = hold.map(&own("cared for", at), MapOptions::general())?;
     for n in 1..=2u64 {
         board.put(at, n);
         for id in 0..600u32 {
@@ -394,7 +426,7 @@ fn care_for_the_hold(path: &Path, board: &Board, at: usize) -> Result<()> {
             map.delete(id.to_le_bytes())?;
         }
         hold.trim()?;
-        let copy = path.with_extension(format!("backup{n}"));
+        let copy = path.with_extension(own(&format!("backup{n}"), at));
         let _ = std::fs::remove_file(&copy);
         hold.backup(&copy)?;
         board.put(at + 1, n);
@@ -405,7 +437,7 @@ fn care_for_the_hold(path: &Path, board: &Board, at: usize) -> Result<()> {
 /// Fills a map of its own and empties it, with pairs of both kinds of memory.
 fn fill_and_empty(path: &Path, board: &Board, at: usize) -> Result<()> {
     let hold = visit(path)?;
-    let map = hold.map("emptied", MapOptions::general())?;
+    let map = hold.map(&own("emptied", at), MapOptions::general())?;
     for n in 1..=2u64 {
         board.put(at, n);
         for id in 0..400 {
@@ -420,7 +452,7 @@ fn fill_and_empty(path: &Path, board: &Board, at: usize) -> Result<()> {
 }
 
 fn whatever_is_left_is_right(hold: &Hold, board: &Board, at: usize) {
-    let Ok(map) = hold.open_map("emptied") else { return };
+    let Ok(map) = hold.open_map(&own("emptied", at)) else { return };
     let (begun, done) = (board.get(at), board.get(at + 1));
     let mut count = 0;
     for pair in map.iter() {
@@ -432,155 +464,6 @@ fn whatever_is_left_is_right(hold: &Hold, board: &Board, at: usize) {
     }
     assert_eq!(count, map.len().unwrap());
     assert!(begun > done || count == 0, "{count} pairs after all was cleared");
-}
-
-const ELEMENTS: u32 = 40;
-/// A queue in which a victim has company.
-pub const SHARED: &str = "shared";
-
-/// The queue that a victim moves elements in.
-pub fn queue_options() -> QueueOptions {
-    QueueOptions::new(ELEMENTS, 24).queues(["free", "full", "lost"]).orphans("lost")
-}
-
-/// Moves elements of a queue that others move at the same time.
-pub fn mingle(shared: &Queue) -> Result<()> {
-    let [free, full, lost] = ["free", "full", "lost"].map(|name| shared.named(name).unwrap());
-    for (from, to) in [(free, full), (lost, free), (full, free)] {
-        if let Some(element) = from.pull()? {
-            element.write(0, &1u64.to_le_bytes())?;
-            if let Some(other) = to.push_pull(element, from)? {
-                to.push(other)?;
-            }
-        }
-        to.push_many(&mut from.pull_many(7)?)?;
-    }
-    Ok(())
-}
-
-/// Makes a queue, moves elements in every way, drops it, and again; and moves those of one that is always there.
-fn move_elements(path: &Path, board: &Board, at: usize) -> Result<()> {
-    let hold = visit(path)?;
-    let shared = hold.queue(SHARED, queue_options())?;
-    for n in 1..=4u64 {
-        board.put(at, n);
-        let queue = hold.queue("moving", queue_options())?;
-        let [free, full, lost] = ["free", "full", "lost"].map(|name| queue.named(name).unwrap());
-        for _ in 0..3 {
-            let mut batch = free.pull_many(10)?;
-            for element in batch.iter() {
-                element.write(0, &n.to_le_bytes())?;
-            }
-            drop(batch.pop());
-            full.push_many(&mut batch)?;
-            let one = full.pull()?.expect("just pushed");
-            let other = free.push_pull(one, full)?.expect("just pushed");
-            full.push(other)?;
-            drop(full.pull()?);
-            free.push_many(&mut full.pull_many(100)?)?;
-            free.push_many(&mut lost.pull_many(100)?)?;
-            assert_eq!(free.len()?, u64::from(ELEMENTS));
-            mingle(&shared)?;
-        }
-        drop(queue);
-        if n % 2 == 0 {
-            assert!(hold.drop_queue("moving")?);
-        }
-        board.put(at + 1, n);
-    }
-    Ok(())
-}
-
-/// Each element is in one of the queues, if there is a queue; nobody else has any.
-fn elements_are_conserved(hold: &Hold, board: &Board, at: usize) {
-    let (begun, done) = (board.get(at), board.get(at + 1));
-    match hold.open_queue("moving") {
-        Ok(queue) => {
-            assert!(begun > done || done % 2 == 1, "a queue after round {done}");
-            all_are_there(&queue);
-        }
-        Err(error) => assert!(error.is_not_found() && (begun > done || done % 2 == 0), "{error}"),
-    }
-    // Whatever happened to it, the name can be used again.
-    drop(hold.queue("moving", queue_options()).unwrap());
-    assert!(hold.drop_queue("moving").unwrap());
-    all_are_there(&hold.queue(SHARED, queue_options()).unwrap());
-}
-
-/// Each element is in one of the queues, and nobody has any in hand.
-fn all_are_there(queue: &Queue) {
-    let mut batch = queue.batch();
-    for named in queue.all() {
-        named.pull_into(&mut batch, 1000).unwrap();
-    }
-    let mut ids: Vec<u32> = batch.iter().map(|element| element.id()).collect();
-    ids.sort();
-    queue.named("free").unwrap().push_many(&mut batch).unwrap();
-    assert_eq!(ids, (0..ELEMENTS).collect::<Vec<_>>());
-    assert!(queue.stat().unwrap().holders.is_empty());
-}
-
-fn message(sequence: u64) -> Vec<u8> {
-    vec![sequence as u8; (sequence * 37 % 600) as usize]
-}
-
-/// Makes a channel, is its producer and its consumers, drops it, and again.
-fn pass_messages(path: &Path, board: &Board, at: usize) -> Result<()> {
-    let hold = visit(path)?;
-    for n in 1..=3u64 {
-        board.put(at, n);
-        let channel = hold.channel("passing", ChannelOptions::new(4096))?;
-        let mut consumer = channel.consumer(Join::Oldest, Policy::Lossless)?;
-        let lossy = channel.consumer(Join::Now, Policy::Lossy)?;
-        let patience = Duration::from_millis(1);
-        let mut patient = Some(channel.consumer(Join::Now, Policy::Patient(patience))?);
-        let mut producer = channel.producer()?;
-        let mut buffer = Vec::new();
-        // What the last round has left.
-        while consumer.try_recv(&mut buffer)?.is_some() {}
-        for _ in 0..60 {
-            let sequence = producer.sequence();
-            let bytes = message(sequence);
-            // The patient one is in the way after a while.
-            if producer.try_send(&bytes)?.is_none() {
-                producer.send(&bytes)?;
-                patient = None;
-            }
-            assert_eq!(consumer.recv(&mut buffer)?.sequence, sequence);
-            assert!(buffer == bytes && consumer.try_recv(&mut buffer)?.is_none());
-        }
-        assert!(patient.is_none() && consumer.recv_timeout(&mut buffer, patience)?.is_none());
-        drop((producer, consumer, lossy, channel));
-        if n % 2 == 0 {
-            assert!(hold.drop_channel("passing")?);
-        }
-        board.put(at + 1, n);
-    }
-    Ok(())
-}
-
-/// What the ring still has is in order and intact, if there is a channel; nobody is at it.
-fn messages_are_whole(hold: &Hold, board: &Board, at: usize) {
-    let (begun, done) = (board.get(at), board.get(at + 1));
-    match hold.open_channel("passing") {
-        Ok(channel) => {
-            assert!(begun > done || done % 2 == 1, "a channel after round {done}");
-            let stat = channel.stat().unwrap();
-            assert!(stat.producer.is_none() && stat.consumers.is_empty(), "{stat:?}");
-            let mut consumer = channel.consumer(Join::Oldest, Policy::Lossless).unwrap();
-            let mut buffer = Vec::new();
-            for sequence in consumer.sequence()..stat.sequence {
-                let received = consumer.try_recv(&mut buffer).unwrap();
-                assert_eq!(received.map(|received| received.sequence), Some(sequence));
-                assert_eq!(buffer, message(sequence));
-            }
-            assert_eq!(channel.producer().unwrap().send(b"more").unwrap(), stat.sequence);
-        }
-        Err(error) => assert!(error.is_not_found() && (begun > done || done % 2 == 0), "{error}"),
-    }
-    // Whatever happened to it, the name can be used again.
-    drop(hold.channel("passing", ChannelOptions::new(4096)).unwrap());
-    assert!(hold.drop_channel("passing").unwrap());
 }
 
 /// More maps than the first table has places for (56), and more participants (60).
@@ -596,7 +479,8 @@ fn outgrow_the_tables(path: &Path, board: &Board, at: usize) -> Result<()> {
             handles.push(Hold::open(path)?);
         }
         if n <= TABLED {
-            hold.map(&format!("tabled {n}"), Shape::Fixed(4, 4).options())?.set([1; 4], [2; 4])?;
+            hold.map(&own(&format!("tabled {n}"), at), Shape::Fixed(4, 4).options())?
+                .set([1; 4], [2; 4])?;
         }
         board.put(at + 1, n);
     }
@@ -605,7 +489,7 @@ fn outgrow_the_tables(path: &Path, board: &Board, at: usize) -> Result<()> {
 
 fn all_in_the_tables(hold: &Hold, board: &Board, at: usize) {
     for n in 1..=TABLED {
-        let map = hold.map(&format!("tabled {n}"), Shape::Fixed(4, 4).options()).unwrap();
+        let map = hold.map(&own(&format!("tabled {n}"), at), Shape::Fixed(4, 4).options()).unwrap();
         let found = map.get([1; 4]).unwrap();
         assert!(n > board.get(at + 1) || found == Some(vec![2; 4]), "map {n}: {found:?}");
     }

@@ -46,6 +46,16 @@ pub fn go_on(mut child: Child) {
     assert_eq!(child.wait(), End::Well);
 }
 
+/// What a call that may wait returned in time, or nothing: what it needs is held.
+#[track_caller]
+pub fn in_time<T>(result: Result<T>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Busy) => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// It ended because its patience did, and names the process that is in the way.
 #[track_caller]
 pub fn timed_out<T>(result: Result<T>, by: &Child) {

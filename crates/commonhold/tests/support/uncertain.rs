@@ -5,7 +5,7 @@
 //! an answer or a later operation decides.
 
 use super::process::Board;
-use super::scenario::{COMMON, Scenario};
+use super::scenario::Scenario;
 use super::script::{Answer, Expected, Model, Op, put};
 use super::shape::Shape;
 use commonhold::{Error, ErrorKind, Hold, Map, Result};
@@ -135,7 +135,7 @@ pub fn attempt(
     };
     let mut failed = false;
     for _ in 0..3 {
-        match open(path, scenario.shape) {
+        match open(path, scenario) {
             Ok((hold, map)) => {
                 failed |= run(&map, scenario.shape, &script, board, notes) > 0;
                 return (Some((hold, map)), failed);
@@ -150,9 +150,9 @@ pub fn attempt(
 }
 
 /// The common map through a handle of one's own, if that can be had.
-pub fn open(path: &Path, shape: Shape) -> Result<(Hold, Map)> {
+pub fn open(path: &Path, scenario: &Scenario) -> Result<(Hold, Map)> {
     let hold = Hold::open_or_create(path)?;
-    let map = hold.map(COMMON, shape.options())?;
+    let map = hold.map(scenario.map, scenario.shape.options())?;
     Ok((hold, map))
 }
 
@@ -170,7 +170,7 @@ pub fn verify(
     let Some(script) = scenario.script(actor) else {
         return scenario.verify(hold, actor, board, at, when);
     };
-    let map = hold.map(COMMON, scenario.shape.options()).unwrap();
+    let map = hold.map(scenario.map, scenario.shape.options()).unwrap();
     if scenario.streams {
         super::scenario::stream_tells_the_same(&map, when);
     }
