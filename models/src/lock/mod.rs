@@ -6,9 +6,11 @@
 //! word, dirty while somebody is inside.
 //!
 //! Invariants: nobody enters while somebody is inside or has left a change half done; nobody releases a
-//! lock of somebody else's; nothing names a generation that has ended; nobody waits forever. If nobody dies,
-//! the last one must hold without timeouts.
+//! lock of somebody else's; nothing names a generation that has ended; nobody waits forever, not
+//! even for one that stands still for ever (`patience`). If nobody dies, and nobody is stopped, the
+//! last one must hold without timeouts.
 
+mod patience;
 mod recover;
 pub mod scenarios;
 mod state;
@@ -69,6 +71,12 @@ pub enum Break {
     ClaimsWithoutRecovery,
     /// A recoverer releases the lock before it has finished the change.
     UnlocksBeforeSettling,
+    /// A wait has no end.
+    EndlessWait,
+    /// Who gives up takes the lock from its owner, which lives and may be stopped.
+    TakesOnGivingUp,
+    /// Who gives up a wait for a stopped recoverer acts as the dead one itself.
+    RecoversOnGivingUp,
 }
 
 /// What a process is doing.
@@ -97,6 +105,8 @@ pub struct Locks {
     pub scripts: Vec<Vec<Op>>,
     /// Whether sleeps end by themselves.
     pub timed: bool,
+    /// Which process may be stopped, for ever; patience may end then.
+    pub stops: Option<usize>,
     /// What to get wrong.
     pub broken: Option<Break>,
 }
@@ -105,7 +115,14 @@ impl Locks {
     /// A sound scenario.
     #[must_use]
     pub fn new(timed: bool, scripts: &[&[Op]]) -> Self {
-        Locks { scripts: scripts.iter().map(|s| s.to_vec()).collect(), timed, broken: None }
+        let scripts = scripts.iter().map(|s| s.to_vec()).collect();
+        Locks { scripts, timed, stops: None, broken: None }
+    }
+
+    /// The same scenario in which this process may be stopped.
+    #[must_use]
+    pub fn stops(self, process: usize) -> Self {
+        Locks { stops: Some(process), ..self }
     }
 
     /// The same scenario with something broken.
@@ -168,14 +185,51 @@ impl Model for Locks {
     }
 
     fn processes(&self) -> usize {
-        self.scripts.len()
+        if self.stops.is_some() { PROCESSES + patience::EVENTS } else { self.scripts.len() }
     }
 
     fn status(&self, state: &State, process: usize) -> Status {
-        if state.procs[process].gone { Status::Gone } else { Status::Running }
+        let gone = match patience::event(process) {
+            Some(event) => patience::has_happened(state, event),
+            None => state.procs[process].gone || self.is_stopped(state, process),
+        };
+        if gone { Status::Gone } else { Status::Running }
     }
 
     fn step(&self, state: &mut State, process: usize) -> bool {
+        match patience::event(process) {
+            Some(event) => patience::happens(state, event),
+            None => self.step_on(state, process),
+        }
+    }
+
+    fn kill(&self, state: &mut State, process: usize) -> bool {
+        if patience::event(process).is_some() {
+            return false;
+        }
+        state.kill(process);
+        true
+    }
+
+    fn invariant(&self, state: &State) -> Result<(), String> {
+        state.judge()
+    }
+
+    fn at_rest(&self, state: &State) -> Result<(), String> {
+        self.afterwards(state)?.into_iter().try_for_each(|state| self.sweep_at_rest(state))
+    }
+
+    fn describe(&self, state: &State, process: usize) -> String {
+        match patience::event(process) {
+            Some(event) => patience::describe(event),
+            None => format!("{:?}", state.procs[process].stack.last()),
+        }
+    }
+}
+
+impl Locks {
+    /// The next step of a process.
+    fn step_on(&self, state: &mut State, process: usize) -> bool {
         match *state.procs[process].stack.last().expect("a process does something") {
             At::Next => self.begin(state, process),
             At::Lock(at) => self.step_lock(state, process, at),
@@ -187,45 +241,21 @@ impl Model for Locks {
         }
     }
 
-    fn kill(&self, state: &mut State, process: usize) -> bool {
-        state.slots.release_bytes_of(process);
-        state.sleepers.retain(|p| usize::from(*p) != process);
-        let proc = &mut state.procs[process];
-        // The dead remember nothing: states that differ only in that are the same.
-        (proc.gone, proc.op) = (true, 0);
-        proc.stack.clear();
-        true
-    }
-
-    fn invariant(&self, state: &State) -> Result<(), String> {
-        if let Some(wrong) = state.wrong {
-            return Err(format!("P{} {}", wrong.0, wrong.1.words()));
-        }
-        match state.word.owner.into_iter().chain(state.dirty).find(|&who| state.slots.ended(who)) {
-            Some(who) => Err(format!("{who:?} has ended and is still named")),
-            None => Ok(()),
-        }
-    }
-
-    fn at_rest(&self, state: &State) -> Result<(), String> {
-        let mut state = state.clone();
+    /// Everything can be settled, and is settled then.
+    fn sweep_at_rest(&self, mut state: State) -> Result<(), String> {
         let sweeper = PROCESSES - 1;
         state.procs[sweeper].gone = false;
         while state.procs[sweeper].op == 0 {
-            if !self.step(&mut state, sweeper) {
+            if !self.step_on(&mut state, sweeper) {
                 return Err("the sweeper waits forever".into());
             }
-            self.invariant(&state)?;
+            state.judge()?;
         }
         let in_use = state.slots.0.iter().any(|slot| slot.used || slot.byte.is_some());
         if state.word != Word::default() || state.dirty.is_some() || in_use {
             return Err("something is held or half done at rest".into());
         }
         Ok(())
-    }
-
-    fn describe(&self, state: &State, process: usize) -> String {
-        format!("{:?}", state.procs[process].stack.last())
     }
 }
 

@@ -37,6 +37,13 @@ pub fn late_recoverer() -> Locks {
     Locks::new(true, &[&[Lock], &[Sweep, Sweep], &[Sweep], &[Claim(0), Lock]])
 }
 
+/// Whoever has the lock, or recovers one that had it, may stand still for ever; the others take it
+/// from nobody, and come to their end.
+#[must_use]
+pub fn one_stands_still() -> Locks {
+    Locks::new(true, &[&[Lock], &[Sweep, Lock], &[Lock]]).stops(1)
+}
+
 /// Every scenario with its name and the most kills that it bears.
 #[must_use]
 pub fn all() -> Vec<(&'static str, Locks, u8)> {
@@ -46,6 +53,7 @@ pub fn all() -> Vec<(&'static str, Locks, u8)> {
         ("recoverers", recoverers(), 2),
         ("newcomer", newcomer(), 2),
         ("late recoverer", late_recoverer(), 2),
+        ("one stands still", one_stands_still(), 2),
     ]
 }
 
@@ -70,5 +78,8 @@ pub fn breaks() -> Vec<(Break, Locks, u8)> {
         (Break::UnlistsBeforeUnlock, recoverers(), 1),
         (Break::ClaimsWithoutRecovery, newcomer(), 1),
         (Break::UnlocksBeforeSettling, waiters(), 1),
+        (Break::EndlessWait, one_stands_still(), 0),
+        (Break::TakesOnGivingUp, one_stands_still(), 0),
+        (Break::RecoversOnGivingUp, one_stands_still(), 1),
     ]
 }

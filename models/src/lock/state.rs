@@ -70,6 +70,10 @@ pub struct State {
     pub sleepers: ArrayVec<u8, PROCESSES>,
     /// The processes.
     pub procs: [Proc; PROCESSES],
+    /// Whether the process that may be stopped is.
+    pub stopped: bool,
+    /// Whether patience has ended.
+    pub late: bool,
     /// What went wrong, and who did it.
     pub wrong: Option<(u8, Wrong)>,
 }
@@ -92,6 +96,8 @@ impl State {
             dirty: None,
             sleepers: ArrayVec::new(),
             procs: std::array::from_fn(proc),
+            stopped: false,
+            late: false,
             wrong: None,
             slots,
         }
@@ -118,6 +124,28 @@ impl State {
     /// Notes what `process` must not have done.
     pub fn blame(&mut self, process: usize, wrong: Wrong) {
         self.wrong = Some((u8::try_from(process).expect("few processes"), wrong));
+    }
+
+    /// Ends a process at once.
+    pub fn kill(&mut self, process: usize) {
+        self.slots.release_bytes_of(process);
+        self.sleepers.retain(|p| usize::from(*p) != process);
+        let proc = &mut self.procs[process];
+        // The dead remember nothing: states that differ only in that are the same.
+        (proc.gone, proc.op) = (true, 0);
+        proc.stack.clear();
+    }
+
+    /// # Errors
+    /// What has gone wrong.
+    pub fn judge(&self) -> Result<(), String> {
+        if let Some(wrong) = self.wrong {
+            return Err(format!("P{} {}", wrong.0, wrong.1.words()));
+        }
+        match self.word.owner.into_iter().chain(self.dirty).find(|&who| self.slots.ended(who)) {
+            Some(who) => Err(format!("{who:?} has ended and is still named")),
+            None => Ok(()),
+        }
     }
 
     /// Begins a change as `who`.

@@ -112,6 +112,16 @@ impl Locks {
 
     fn sleep(&self, state: &mut State, process: usize, at: LockAt) -> bool {
         let next = match at {
+            LockAt::Flag(seen) if self.is_over(state) => {
+                return match self.broken {
+                    Some(Break::TakesOnGivingUp) => self.exchange(state, process, seen, true),
+                    Some(Break::RecoversOnGivingUp) if state.left(owner(seen)) => {
+                        state.go(process, LockAt::Look);
+                        state.call(process, At::Recover(owner(seen), RecoverAt::Listed))
+                    }
+                    _ => self.give_up(state, process),
+                };
+            }
             LockAt::Flag(seen) if seen.waiters || self.breaks(Break::SleepsWithoutFlag) => {
                 LockAt::Wait(seen)
             }
