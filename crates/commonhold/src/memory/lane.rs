@@ -297,9 +297,8 @@ fn find_free(
 
 fn crowded(patience: Patience) -> Error {
     let text = format!(
-        "waited {:?} for a place to write from: more threads of this process are in operations than \
-         can be at once; what waited for it was not done",
-        patience.length()
+        "{patience} for a place to write from: more threads of this process are in operations than \
+         can be at once; what waited for it was not done"
     );
     Error::new(ErrorKind::TimedOut, text)
 }

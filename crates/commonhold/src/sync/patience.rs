@@ -4,6 +4,7 @@
 //! must wait for the first time; each later wait of the same call, also one of a recovery that it
 //! does on its way, ends at the same moment.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 /// As long as one who runs and holds a lock takes to let it go, with much to spare. Who only tidies
@@ -51,9 +52,19 @@ impl Patience {
         (!left.is_zero()).then(|| pause.min(left))
     }
 
-    /// How long it was at the beginning, for display.
-    pub(crate) fn length(self) -> Duration {
-        self.0.map_or(Duration::MAX, |(_, length)| length)
+    /// How long it was at the beginning; `None` for ever.
+    fn length(self) -> Option<Duration> {
+        self.0.map(|(_, length)| length)
+    }
+}
+
+/// That somebody has waited, and for how long if there was a limit: how an error begins.
+impl fmt::Display for Patience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.length() {
+            Some(length) => write!(f, "waited {length:?}"),
+            None => f.write_str("waited"),
+        }
     }
 }
 
@@ -68,12 +79,19 @@ mod tests {
         assert_eq!(Patience::new(None).shorten(second), Some(second));
         let long = Patience::new(Some(Duration::from_secs(1000)));
         assert_eq!(long.shorten(second), Some(second));
-        assert!(long.shorten(Duration::MAX).is_some_and(|left| left <= long.length()));
-        assert!(long.but_a_moment().length() <= MOMENT);
+        assert!(long.shorten(Duration::MAX) <= long.length());
+        assert!(long.but_a_moment().length() <= Some(MOMENT));
         assert!(long.until(None).length() == long.length());
         assert!(Patience::new(None).until(Some(Instant::now())).shorten(second).is_none());
-        assert!(Patience::none().but_a_moment().length().is_zero());
+        assert_eq!(Patience::none().but_a_moment().length(), Some(Duration::ZERO));
         // Longer than any clock goes: as long as it takes.
         assert_eq!(Patience::new(Some(Duration::MAX)).shorten(second), Some(second));
+    }
+
+    #[test]
+    fn a_length_is_said_only_if_there_is_one() {
+        assert_eq!(Patience::new(Some(Duration::from_millis(300))).to_string(), "waited 300ms");
+        assert_eq!(Patience::new(None).to_string(), "waited");
+        assert_eq!(Patience::new(Some(Duration::MAX)).to_string(), "waited");
     }
 }

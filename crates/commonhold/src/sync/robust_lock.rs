@@ -300,20 +300,20 @@ impl<'a, P: Peers> Wait<'a, P> {
     }
 
     fn timed_out(&self, owner: Owner) -> Error {
-        let (time, (lock, _)) = (self.patience.length(), self.peers.describe(self.word));
+        let (waited, (lock, _)) = (self.patience, self.peers.describe(self.word));
         let (slot, process) = (owner.slot(), self.peers.pid(owner));
         let holder = format!("slot {slot} (process {process})");
         let text = match &self.doubts.unsettled {
             None if self.peers.is_dead(owner) => format!(
-                "waited {time:?} for {lock}, whose lock {holder} held when it died; another process \
+                "{waited} for {lock}, whose lock {holder} held when it died; another process \
                  settles that, which lives (stopped?); what waited for it was not done"
             ),
             None => format!(
-                "waited {time:?} for {lock}, whose lock {holder} holds; that process lives (stopped?); \
+                "{waited} for {lock}, whose lock {holder} holds; that process lives (stopped?); \
                  what waited for it was not done"
             ),
             Some(cause) => format!(
-                "waited {time:?} for {lock}, whose lock {holder} held when it died; that cannot be \
+                "{waited} for {lock}, whose lock {holder} held when it died; that cannot be \
                  settled now: {cause}"
             ),
         };
