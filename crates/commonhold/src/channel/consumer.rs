@@ -509,10 +509,17 @@ impl Drop for Consumer {
             && !seat.is_inherited()
         {
             // Inside an operation: once the line is free, another thread may drop the channel, and the wake would go
-            // into somebody else's memory. (The handle being closed, this process drops nothing through it.)
-            let _inside = self.bound.attachment.as_ref().map(|attachment| attachment.enter());
+            // into somebody else's memory. (The handle being closed, this process drops nothing through it.) Where no
+            // lane is free, a producer that waits for this one finds it gone when it looks next.
+            let attachment = self.bound.attachment.as_ref();
+            let inside = attachment.and_then(|attachment| attachment.enter_to_leave());
+            let may_wake = inside.is_some() || self.bound.arena.is_closed();
             let room = &self.bound.head().room;
-            let woken = Mend::new(|| room.wake());
+            let woken = Mend::new(|| {
+                if may_wake {
+                    room.wake();
+                }
+            });
             join::leave(self.bound.line(*line), seat.owner);
             drop(woken);
         }

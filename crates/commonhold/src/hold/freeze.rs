@@ -45,15 +45,15 @@ pub struct Freeze<'a> {
 /// # Errors
 /// Those of entering an operation; damage.
 pub(crate) fn freeze(arena: &Arena) -> Result<Freeze<'_>> {
-    freeze_in(&arena.enter()?)
+    arena.operate(|lane| freeze_in(arena, lane))
 }
 
-/// The same, in a lane entered already: behind the closed gate there may be none left, as writers wait there with theirs.
-pub(crate) fn freeze_in<'a>(lane: &LaneGuard<'a>) -> Result<Freeze<'a>> {
+/// The same, in an operation that steps aside: who waits here for long is in no lane.
+pub(crate) fn freeze_in<'a>(arena: &'a Arena, lane: &LaneGuard<'_>) -> Result<Freeze<'a>> {
     gate::refuse_own_freeze(lane, &roots(lane.space()).names_lock)?;
     loop {
         live_segments(lane.space(), |root, segment| let_past(lane, root, segment))?;
-        let freeze = close(lane)?;
+        let freeze = close(arena, lane)?;
         step!("freeze.closed");
         let Some((word, stays)) = await_changes(lane.space()) else { return Ok(freeze) };
         drop(freeze);
@@ -89,13 +89,13 @@ fn let_past(lane: &LaneGuard<'_>, root: &Root, segment: Segment<'_>) -> Result<(
 }
 
 /// Takes the names lock, which keeps structures from being made and dropped, and the gate.
-fn close<'a>(lane: &LaneGuard<'a>) -> Result<Freeze<'a>> {
+fn close<'a>(arena: &'a Arena, lane: &LaneGuard<'_>) -> Result<Freeze<'a>> {
     let names = gate::lock_names(lane)?;
     // Only who has the names lock has the gate: it is free, or damaged.
     robust_lock::lock(&roots(lane.space()).gate, lane, Level::Segments)?;
     names.keep();
     lane::count_freeze(1);
-    Ok(Freeze { arena: lane.arena, owner: lane.me(), thread: PhantomData })
+    Ok(Freeze { arena, owner: lane.me(), thread: PhantomData })
 }
 
 /// Behind the closed gate: waits a moment for the changes under way. The holder of a lock that is

@@ -270,11 +270,12 @@ impl Hold {
         if stream.ring()?.is_some() {
             return map.bound.ensure_current(self.space()).map(|()| false);
         }
-        let lane = self.arena.enter()?;
-        let ring = own::claim(&lane, size)?;
-        let _frozen = freeze::freeze_in(&lane)?;
-        map.bound.ensure_current(self.space())?;
-        own::begin(stream, ring)
+        self.arena.operate(|lane| {
+            let ring = own::claim(lane, size)?;
+            let _frozen = freeze::freeze_in(&self.arena, lane)?;
+            map.bound.ensure_current(self.space())?;
+            own::begin(stream, ring)
+        })
     }
 
     /// Opens the queue of this name, or makes it.

@@ -31,6 +31,8 @@ pub(crate) mod options;
 pub(crate) mod recover;
 pub(crate) mod restore;
 pub(crate) mod salvage;
+#[cfg(test)]
+mod split_tests;
 pub(crate) mod stat;
 pub(crate) mod superblock;
 mod unreadable;

@@ -20,7 +20,11 @@ use crate::memory::lane::LaneGuard;
 use crate::steps::step;
 use crate::sync::robust_lock::{self, Level};
 use crate::sync::unwind::Mend;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering;
+
+/// So many segments that somebody else has locked are passed over for the child of one split.
+const MOST_PASSED_OVER: usize = 4;
 
 /// Splits a segment that the caller has locked and found full. Unlocks it, on every way out.
 ///
@@ -41,7 +45,6 @@ pub(crate) fn split<'a>(
         directory::double(lane, root, phase.depth)?;
     }
     let mut draft = Draft::make(lane, bound, parent)?;
-    draft.lock()?;
     let child = draft.child;
     write_header(bound, child, Phase::still(phase.depth + 1, phase.prefix | 1 << phase.depth));
     step!("split.child-written");
@@ -72,8 +75,25 @@ struct Draft<'a, 'l> {
 }
 
 impl<'a, 'l> Draft<'a, 'l> {
-    /// Allocates and lists the child.
+    /// Has a child of its own, listed and locked. A stale writer of a map that this memory once served
+    /// may have its lock for a moment, or stand still with it: such memory is passed over, as other
+    /// serves as well.
     fn make(lane: &'l LaneGuard<'a>, bound: &Bound, parent: Segment<'a>) -> Result<Self> {
+        let mut passed_over = PassedOver { lane, offsets: Vec::new() };
+        loop {
+            let mut draft = Draft::allocate(lane, bound, parent)?;
+            let is_last = passed_over.offsets.len() == MOST_PASSED_OVER;
+            let locked = if is_last { draft.lock() } else { lane.impatiently(|| draft.lock()) };
+            match locked {
+                Ok(()) => return Ok(draft),
+                Err(error) if is_last || error.kind() != ErrorKind::TimedOut => return Err(error),
+                Err(_) => passed_over.offsets.push(draft.put_aside()),
+            }
+        }
+    }
+
+    /// Allocates and lists the child.
+    fn allocate(lane: &'l LaneGuard<'a>, bound: &Bound, parent: Segment<'a>) -> Result<Self> {
         let offset = lane.allocate_segment(bound.is_cache())?;
         let child = Segment { space: lane.space(), offset };
         let draft = Draft { lane, parent, child, is_locked: false, is_public: false };
@@ -82,11 +102,29 @@ impl<'a, 'l> Draft<'a, 'l> {
         Ok(draft)
     }
 
-    /// A stale writer of a map that this memory once served may hold the lock for a moment.
     fn lock(&mut self) -> Result<()> {
         robust_lock::lock(&self.child.header().lock, self.lane, Level::Segments)?;
         self.is_locked = true;
         Ok(())
+    }
+
+    /// Not the child after all; its memory, which is still this writer's.
+    fn put_aside(self) -> u64 {
+        self.lane.list().child.store(0, Ordering::Release);
+        ManuallyDrop::new(self).child.offset
+    }
+}
+
+/// Memory that somebody else has locked, with this writer's mark: after a kill it is freed with the
+/// writer's extents. Dropping this gives it back.
+struct PassedOver<'a, 'l> {
+    lane: &'l LaneGuard<'a>,
+    offsets: Vec<u64>,
+}
+
+impl Drop for PassedOver<'_, '_> {
+    fn drop(&mut self) {
+        self.offsets.iter().for_each(|offset| self.lane.retire(*offset));
     }
 }
 

@@ -29,6 +29,9 @@ use std::time::Duration;
 
 /// Between two sweeps of who waits until all is settled.
 const PAUSE: Duration = Duration::from_millis(20);
+/// So long who lets go of something waits for a lane. Threads that wait for others are in none, so
+/// one is free sooner, unless the threads of this process themselves are kept from running.
+const LEAVING: Duration = Duration::from_secs(2);
 
 /// A registration and the lanes that hang on it; private memory.
 pub(crate) struct Participant {
@@ -242,6 +245,19 @@ impl Arena {
             lane::end_operation();
         }
         entered
+    }
+
+    /// The same, for who lets go of something: it waits for a lane for [`LEAVING`] at most, and for
+    /// anything else a moment. `None` if there is no lane, or in a forked child that is no
+    /// participant.
+    pub(crate) fn enter_block_briefly(&self, id: u32) -> Option<LaneGuard<'_>> {
+        let participant = self.participant().filter(|p| !p.registration.inherited())?;
+        if self.is_closed() || !lane::begin_operation() {
+            return None;
+        }
+        let patience = Some(Patience::new(Some(LEAVING)));
+        let lane = lane::enter_any(self, participant, lane::on_block(id), patience);
+        lane.ok().map(LaneGuard::tidying)
     }
 
     #[inline]

@@ -29,6 +29,10 @@ use std::time::Duration;
 /// Between two looks at a lock in a block, whose holder may not know that somebody sleeps.
 const LOOK: Duration = Duration::from_millis(2);
 
+/// After so long who waits for another lock begins again all the same: it may not need that lock
+/// any more, as its map was dropped. Longer than it takes to find out that a lock is damaged.
+const AGAIN: Duration = Duration::from_millis(1500);
+
 impl Arena {
     /// Runs an operation, again from its beginning each time that it gave up for a lock.
     ///
@@ -110,7 +114,9 @@ impl Aside<'_> {
         if lane::is_in_block(space, place) {
             return self.look(word, error);
         }
-        robust_lock::await_release(word, self, Level::Whole, || self.arena.is_closed())
+        let again = Patience::new(Some(AGAIN));
+        let moved = || self.arena.is_closed() || again.shorten(AGAIN).is_none();
+        robust_lock::await_release(word, self, Level::Whole, moved)
     }
 
     /// Sleeps once; who begins again asks the rest.

@@ -207,12 +207,13 @@ impl Attachment {
 
     /// As [`enter`](Self::enter), for who only lets go of what is its own: settles nothing, takes
     /// no lock, so that the thread that has frozen the hold may, too. `None` if there is nothing to
-    /// let go of: closed, dropped, or another participant's. In a forked child that did nothing
-    /// with it, it is the parent's; the child does not become a participant by letting go.
+    /// let go of: closed, dropped, or another participant's; or if no lane is free for long:
+    /// then it goes with the participant. In a forked child that did nothing with it, it is the
+    /// parent's; the child does not become a participant by letting go.
     pub(crate) fn enter_to_leave(&self) -> Option<LaneGuard<'_>> {
         let by = self.by.load(Ordering::Relaxed);
         self.arena.current_owner().filter(|me| me.bits() == by)?;
-        let lane = self.arena.enter_block(self.block.id).ok()?;
+        let lane = self.arena.enter_block_briefly(self.block.id)?;
         (lane.me().bits() == by && self.is_current()).then_some(lane)
     }
 
@@ -228,7 +229,7 @@ impl Attachment {
     #[cold]
     fn settle(&self, lane: LaneGuard<'_>) -> Result<()> {
         if self.is_current() {
-            return self.attach_again(&lane);
+            return self.attach_again(lane);
         }
         let root = roots::root(self.space(), self.block.id);
         let root = root.filter(|root| is_same(root, &self.block));
@@ -244,8 +245,20 @@ impl Attachment {
         }
     }
 
-    /// In a forked child: the handle is attached as its parent.
-    fn attach_again(&self, lane: &LaneGuard<'_>) -> Result<()> {
+    /// In a forked child: the handle is attached as its parent. Waits for the names in no lane.
+    fn attach_again(&self, lane: LaneGuard<'_>) -> Result<()> {
+        let mut lane = lane.stepping_aside();
+        loop {
+            match self.try_attach(&lane) {
+                Err(error) if error.lock_in_the_way().is_some() => {
+                    lane = lane.step_aside(&error)?
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn try_attach(&self, lane: &LaneGuard<'_>) -> Result<()> {
         let _names = gate::lock_names(lane)?;
         if !self.is_current() {
             return Err(self.dropped());

@@ -78,7 +78,10 @@ struct Tie {
 
 impl Drop for Tie {
     fn drop(&mut self) {
-        let Some(lane) = self.attachment.enter_to_leave() else { return };
+        let Some(lane) = self.attachment.enter_to_leave() else {
+            // What is in hand, if this could not look, goes to the orphans with the participant.
+            return self.attachment.stay();
+        };
         self.bring_back(&lane);
         // Elements that were leaked in hand, or cannot go to the orphans now: they go there with
         // the participant, if it is still attached then.
