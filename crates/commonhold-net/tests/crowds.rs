@@ -76,6 +76,8 @@ fn a_thousand_replicas_of_one_process_converge() {
 /// So many replicas in this process; shows how many were ready, and compares at the end.
 fn follow_with(play: &Play, count: usize) {
     raise_file_limit();
+    // So many runnable threads on the origin's own processors would leave it a thousandth of them.
+    rustix::process::nice(10).expect("nobody is refused to be nicer");
     let row = play.row(CROWD);
     let make = |number| {
         let path = play.ground.path(&format!("crowd{number}.hold"));
