@@ -359,16 +359,20 @@ impl HoldFile {
 
     /// Whether the number refers to this file.
     pub(super) fn is_ours(&self, fd: RawFd) -> bool {
-        status(fd).is_ok_and(|status| (status.st_dev, status.st_ino) == (self.dev, self.ino))
+        self.refers_to_this(fd).unwrap_or(false)
+    }
+
+    fn refers_to_this(&self, fd: RawFd) -> io::Result<bool> {
+        let status = status(fd)?;
+        Ok((status.st_dev, status.st_ino) == (self.dev, self.ino))
     }
 
     /// Opens the file by its path; `ESTALE` if the path leads to another file.
     fn open_by_path(&self) -> io::Result<OwnedFd> {
         let fresh = open(&self.c_path, self.writable)?;
-        if self.is_ours(fresh.as_raw_fd()) {
-            Ok(fresh)
-        } else {
-            Err(io::Error::from_raw_os_error(libc::ESTALE))
+        match self.refers_to_this(fresh.as_raw_fd())? {
+            true => Ok(fresh),
+            false => Err(io::Error::from_raw_os_error(libc::ESTALE)),
         }
     }
 
