@@ -222,6 +222,17 @@ fn crashtest_kills_and_finds_nothing_wrong() {
 }
 
 #[test]
+fn crashtest_survives_calls_that_fail() {
+    let arguments = ["crashtest", "--faults", "--seconds", "10", "--no-steps", "--format", "json"];
+    let found = json(&run(&arguments));
+    assert_eq!(found["passed"], true, "{found:#}");
+    let count = |what: &str| found[what].as_u64().unwrap();
+    assert!(count("failures") > 0 && count("changes") > 0, "{found:#}");
+    let faults = ["without_descriptors", "without_room", "long_stops"].map(count);
+    assert!(faults.iter().sum::<u64>() > 0, "{found:#}");
+}
+
+#[test]
 fn workers_options_are_not_for_users() {
     let folder = folder();
     let order = r#"{"role":"Reader","place":0,"writers":1,"hold":"/nowhere.hold",

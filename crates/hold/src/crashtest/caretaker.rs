@@ -3,6 +3,7 @@
 //! A live check may find changes in flight, but no problem. A backup is whole when it is said to
 //! be; the supervisor restores the last one at the end of a round.
 
+use super::faults;
 use super::messages;
 use super::plan::{Ledger, Maps, Order};
 use super::value::Kind;
@@ -16,27 +17,34 @@ pub const BACKUP: &str = "complete.backup";
 pub fn run(order: &Order) -> Result<()> {
     let ledger = Ledger::open(order)?;
     let mut rng = fastrand::Rng::with_seed(order.seed);
-    let mut hold = Hold::open(&order.hold)?;
-    ledger.set_ready(order.place)?;
+    let mut open = None;
     for done in 0.. {
-        ledger.set_progress(order.place, 0, done)?;
-        if ledger.over()? {
+        let task = || care(order, &mut open, &mut rng);
+        if faults::persist(order, &ledger, 0, task)?.is_none() || ledger.over()? {
             break;
         }
-        match rng.u8(..64) {
-            0..=7 => check(&hold)?,
-            8..=19 => drop(hold.sweep()?),
-            20..=23 => drop(hold.trim()?),
-            24..=31 => look_around(&hold)?,
-            32..=35 => drop(hold.freeze()?),
-            36 => backup(&hold, order)?,
-            37..=44 => come_and_go(&hold, &mut rng)?,
-            45..=47 => messages::come_and_go(&hold)?,
-            _ => {
-                hold.close()?;
-                hold = Hold::open(&order.hold)?;
-            }
-        }
+        ledger.set_ready(order.place)?;
+        ledger.set_progress(order.place, 0, done)?;
+    }
+    Ok(())
+}
+
+/// One task in the open hold, which is opened first if it is not.
+fn care(order: &Order, open: &mut Option<Hold>, rng: &mut fastrand::Rng) -> Result<()> {
+    let hold = match open.take() {
+        Some(hold) => open.insert(hold),
+        None => open.insert(faults::open(order, false)?),
+    };
+    match rng.u8(..64) {
+        0..=7 => check(hold)?,
+        8..=19 => drop(hold.sweep()?),
+        20..=23 => drop(hold.trim()?),
+        24..=31 => look_around(hold)?,
+        32..=35 => drop(hold.freeze()?),
+        36 => backup(hold, order)?,
+        37..=44 => come_and_go(hold, rng)?,
+        45..=47 => messages::come_and_go(hold)?,
+        _ => open.take().map_or(Ok(()), Hold::close)?,
     }
     Ok(())
 }

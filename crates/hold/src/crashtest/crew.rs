@@ -110,6 +110,8 @@ pub struct Paths<'a> {
     pub ledger: &'a Ledger,
     /// The folder for backups.
     pub folder: &'a Path,
+    /// Whether calls fail, too.
+    pub faults: bool,
 }
 
 impl Paths<'_> {
@@ -122,6 +124,7 @@ impl Paths<'_> {
             hold: self.hold.to_owned(),
             board: self.ledger.board().path().to_owned(),
             folder: self.folder.to_owned(),
+            faults: self.faults,
             starter: std::process::id(),
         }
     }

@@ -8,6 +8,7 @@
 //! - [`plan`]: maps, keys, who owns what, the ledger; [`value`]: values that prove themselves
 //! - [`messages`]: a queue, a channel and a log beside the maps
 //! - [`writer`] with [`lane`] and [`shared`], [`reader`], [`caretaker`]: the processes
+//! - [`faults`]: calls that fail, and what a worker does then
 //! - [`supervisor`] with [`crew`]: the blows; [`settle`], [`audit`]: the comparisons
 //! - `steps` with `tasks`: the same at every named step of the library (cargo feature `steps`)
 //! - [`report`]: what was done and found
@@ -17,6 +18,7 @@
 mod audit;
 mod caretaker;
 mod crew;
+mod faults;
 mod lane;
 mod messages;
 mod plan;
@@ -74,6 +76,12 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
+    /// Make calls fail, too: processes run out of descriptors, the hold out of room, and processes
+    /// stand still for longer than others wait for their locks (a build with the named steps also
+    /// makes single system calls fail)
+    #[arg(long)]
+    faults: bool,
+
     /// Leave out the named steps (in a build that has them)
     #[arg(long)]
     no_steps: bool,
@@ -102,6 +110,7 @@ fn work(order: &str) -> Result<ExitCode> {
     }
     let order: Order = serde_json::from_str(order)?;
     worker::die_with(order.starter)?;
+    faults::harass(&order);
     let done = match order.role {
         Role::Writer { first_lane } => writer::run(&order, first_lane),
         Role::Reader { read_only } => reader::run(&order, read_only),
@@ -121,7 +130,8 @@ fn test(args: &Args, json: bool) -> Result<ExitCode> {
     let begin = Instant::now();
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1 << 40));
     let mut report = Report { seed, ..Report::default() };
-    let mut done = if args.no_steps { Ok(()) } else { at_steps(&mut report, &interrupt, json) };
+    let mut done =
+        if args.no_steps { Ok(()) } else { at_steps(args, &mut report, &interrupt, json) };
     if done.is_ok() && args.seconds > 0.0 {
         done = at_chance(args, json, &interrupt, &mut report);
     }
@@ -138,7 +148,9 @@ fn test(args: &Args, json: bool) -> Result<ExitCode> {
                 .problems
                 .push("a process was ended by a signal that was not meant for the run".into());
         }
-        Err(Trouble::Text(text)) => report.problems.push(text),
+        Err(trouble @ (Trouble::Text(_) | Trouble::Hold(_))) => {
+            report.problems.push(trouble.to_string());
+        }
         Ok(()) => report.passed = true,
     }
     if json {
@@ -155,25 +167,31 @@ fn test(args: &Args, json: bool) -> Result<ExitCode> {
 
 /// Kills and stops at named steps, in a build that has them.
 #[cfg(feature = "steps")]
-fn at_steps(report: &mut Report, interrupt: &Interrupt, json: bool) -> Result<()> {
-    steps::all(report, interrupt, json)
+fn at_steps(args: &Args, report: &mut Report, interrupt: &Interrupt, json: bool) -> Result<()> {
+    steps::all(report, interrupt, args.faults, json)
 }
 
 /// This build has no named steps, and the report says so.
 #[cfg(not(feature = "steps"))]
-fn at_steps(_: &mut Report, _: &Interrupt, _: bool) -> Result<()> {
+fn at_steps(_: &Args, _: &mut Report, _: &Interrupt, _: bool) -> Result<()> {
     Ok(())
 }
 
 /// Kills and stops at instants of chance.
 fn at_chance(args: &Args, json: bool, interrupt: &Interrupt, report: &mut Report) -> Result<()> {
     let name = args.hold.clone().unwrap_or_else(|| own_name("crashtest"));
-    let mut temporary = TemporaryHold::create(&name, None, args.keep)?;
+    let max_bytes = args.faults.then_some(faults::HOLD_BYTES);
+    let mut temporary = TemporaryHold::create(&name, max_bytes, args.keep)?;
     Maps::create(temporary.hold())?;
     Messages::open(temporary.hold())?;
     let ledger = Ledger::create(args.writers * LANES_EACH)?;
     let folder = folder_beside(temporary.path())?;
-    let paths = Paths { hold: temporary.path(), ledger: &ledger, folder: folder.path() };
+    let paths = Paths {
+        hold: temporary.path(),
+        ledger: &ledger,
+        folder: folder.path(),
+        faults: args.faults,
+    };
     let seed = report.seed;
     let settings = Settings { seconds: args.seconds, writers: args.writers, readers: args.readers };
     let hold = temporary.hold().clone();

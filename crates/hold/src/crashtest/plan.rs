@@ -40,7 +40,8 @@ pub const GROWING: [&str; 2] = ["growing", "growing-fixed"];
 const OVER: u64 = 0;
 const PROGRESS: u64 = 16;
 const READY: u64 = PROGRESS + PLACES * LANES_EACH as u64;
-const LANES: u64 = READY + PLACES;
+const FAILURES: u64 = READY + PLACES;
+const LANES: u64 = FAILURES + PLACES * LANES_EACH as u64;
 const KINDS: u64 = Kind::ALL.len() as u64;
 /// Words of one lane before its keys: incarnation, batch, grown (2), counted, updated.
 const LANE_HEAD: u64 = 4 + 2 * COUNTERS;
@@ -80,6 +81,8 @@ pub struct Order {
     pub board: PathBuf,
     /// A folder for backups.
     pub folder: PathBuf,
+    /// Whether calls fail, too.
+    pub faults: bool,
     /// Who started it.
     pub starter: u32,
 }
@@ -164,6 +167,17 @@ impl Ledger {
     /// Says that this process, at `place`, has opened everything and works.
     pub fn set_ready(&self, place: u32) -> Result<()> {
         self.board.put(READY + u64::from(place), u64::from(std::process::id()))
+    }
+
+    /// Counts a call of thread `thread` of the process at `place` that failed.
+    pub fn count_failure(&self, place: u32, thread: u32) -> Result<()> {
+        let word = FAILURES + u64::from(place * LANES_EACH + thread);
+        self.board.put(word, self.board.get(word)? + 1)
+    }
+
+    /// How many calls have failed so far, of all processes.
+    pub fn failures(&self) -> Result<u64> {
+        Ok(self.board.get_row(FAILURES, PLACES * u64::from(LANES_EACH))?.into_iter().sum())
     }
 
     /// Word `at` of `lane`'s head, such as [`INCARNATION`].

@@ -4,25 +4,28 @@
 //! be seen or be succeeded by something newer, and nothing newer than one change after the read
 //! ended can be seen. So a value that is torn, lost, of another key, or of the past is found out.
 
+use super::faults;
 use super::plan::{
     COUNTERS, GROWING, HOT, KEPT_EVERY, KEYS, Known, Ledger, Maps, Order, counted, counter_key,
     growing_key, growing_value, grown, hot_key, own_key, owner_of, updated, updated_key,
 };
 use super::value::Kind;
 use crate::workload::{Result, Trouble};
-use commonhold::{Hold, Map, Uid, Values};
+use commonhold::{Map, Uid, Values};
 use std::collections::HashMap;
 
 /// Works until it is over.
 pub fn run(order: &Order, read_only: bool) -> Result<()> {
-    let mut reader = Reader::open(order, read_only)?;
-    reader.ledger.set_ready(order.place)?;
+    let ledger = Ledger::open(order)?;
+    let open = || Reader::open(order, read_only);
+    let Some(mut reader) = faults::persist(order, &ledger, 0, open)? else { return Ok(()) };
+    ledger.set_ready(order.place)?;
     for done in 0.. {
-        reader.step()?;
-        reader.ledger.set_progress(order.place, 0, done)?;
-        if reader.ledger.over()? {
+        let step = || reader.step();
+        if faults::persist(order, &ledger, 0, step)?.is_none() || ledger.over()? {
             break;
         }
+        ledger.set_progress(order.place, 0, done)?;
     }
     Ok(())
 }
@@ -53,7 +56,7 @@ struct Spot {
 impl Reader {
     /// A reader of what `order` names.
     pub fn open(order: &Order, read_only: bool) -> Result<Reader> {
-        let hold = Hold::options().read_only(read_only).open(&order.hold)?;
+        let hold = faults::open(order, read_only)?;
         Ok(Reader {
             maps: Maps::open(&hold)?,
             ledger: Ledger::open(order)?,

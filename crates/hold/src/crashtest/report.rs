@@ -34,6 +34,16 @@ pub struct Report {
     pub checks: u64,
     /// Backups restored and compared.
     pub backups: u64,
+    /// Calls that failed, with `--faults`.
+    pub failures: u64,
+    /// Cases of named faults, with `--faults` and the feature `steps`.
+    pub fault_cases: u64,
+    /// Times that a process could open no descriptor.
+    pub without_descriptors: u64,
+    /// Times that the hold had no room.
+    pub without_room: u64,
+    /// Stops that outlasted the others' patience, during most of which another process died.
+    pub long_stops: u64,
     /// Cases of named steps, with the feature `steps`.
     pub step_cases: u64,
     /// Named steps that were passed, of all.
@@ -80,8 +90,9 @@ impl Report {
                 count(self.recovered),
                 count(self.backups)
             ),
-            self.steps_line(),
         ];
+        lines.extend(self.faults_line());
+        lines.push(self.steps_line());
         lines.extend(self.problems.iter().map(|problem| format!("WRONG: {problem}")));
         lines.push(match (self.passed, self.interrupted) {
             (true, false) => "passed: nothing lost, nothing torn, nobody hung".to_owned(),
@@ -91,16 +102,31 @@ impl Report {
         lines
     }
 
+    fn faults_line(&self) -> Option<String> {
+        let count = count_of;
+        (self.failures > 0).then(|| {
+            format!(
+                "{} calls failed and were taken up again: {} times without descriptors, {} times \
+                 without room, {} long stops",
+                count(self.failures),
+                count(self.without_descriptors),
+                count(self.without_room),
+                count(self.long_stops)
+            )
+        })
+    }
+
     fn steps_line(&self) -> String {
         if cfg!(not(feature = "steps")) {
             return "named steps: not in this build (they come with the cargo feature `steps`)"
                 .to_owned();
         }
         format!(
-            "named steps: {} of {} met, in {} cases of kill and stop",
+            "named steps: {} of {} met, in {} cases of kill and stop; {} cases of named faults",
             self.steps_met,
             self.steps,
-            count_of(self.step_cases)
+            count_of(self.step_cases),
+            count_of(self.fault_cases)
         )
     }
 }

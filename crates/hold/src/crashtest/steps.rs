@@ -1,10 +1,12 @@
 //! The named steps: every task is killed at every step that it passes, and stopped there; and
-//! whoever settles what a killed one left is killed at every step of recovery, too.
+//! whoever settles what a killed one left is killed at every step of recovery, too. With `--faults`
+//! every task meets every named fault.
 //!
 //! After each case the ledger must agree, and the check must find nothing leaked. While a process
 //! stands still at a step, everything must be readable. A case that takes a minute hangs.
 
 use super::audit::check;
+use super::faults;
 use super::messages::Messages;
 use super::plan::{GROWING, Ledger, Maps, Order, Role, grown};
 use super::reader::Reader;
@@ -19,7 +21,8 @@ use crate::workload::{
     temporary::TemporaryHold,
     worker::{self, Worker, was_killed},
 };
-use commonhold::{Hold, steps::ALL};
+use commonhold::Hold;
+use commonhold::steps::{ALL, FAULTS};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -29,6 +32,8 @@ use std::time::{Duration, Instant};
 
 /// A case that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// What arms a fault in a case's process.
+const FAULT: &str = "COMMONHOLD_FAULT";
 /// Reads of every kind while a process stands still.
 const READS: u32 = 150;
 
@@ -53,9 +58,14 @@ impl Case {
 /// A case's process: does the task, and dies or stops at the step that its environment names.
 pub fn work(case: &Case) -> Result<ExitCode> {
     worker::die_with(case.starter)?;
-    let ledger = Ledger::open(&order(&case.hold, &case.board, &case.folder))?;
+    let order = order(&case.hold, &case.board, &case.folder);
+    let ledger = Ledger::open(&order)?;
     match Task::all()[case.task].perform(&case.hold, ledger, &case.folder, case.seed) {
         Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(trouble) if std::env::var_os(FAULT).is_some() && faults::explains(&trouble) => {
+            Ledger::open(&order)?.count_failure(order.place, 0)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Err(trouble) => {
             say(&trouble.to_string())?;
             Ok(NO.into())
@@ -63,8 +73,8 @@ pub fn work(case: &Case) -> Result<ExitCode> {
     }
 }
 
-/// Goes through all tasks and steps.
-pub fn all(report: &mut Report, interrupt: &Interrupt, json: bool) -> Result<()> {
+/// Goes through all tasks and steps; through all faults, too, if `faults`.
+pub fn all(report: &mut Report, interrupt: &Interrupt, faults: bool, json: bool) -> Result<()> {
     let name = super::own_name("crashtest-steps");
     let temporary = TemporaryHold::create(&name, None, false)?;
     let hold = temporary.hold().clone();
@@ -94,6 +104,12 @@ pub fn all(report: &mut Report, interrupt: &Interrupt, json: bool) -> Result<()>
             }
             run.step(number, task, step, name)?;
         }
+        for fault in 0..if faults { FAULTS.len() } else { 0 } {
+            if interrupt.came() {
+                return Ok(());
+            }
+            run.fault(number, task, fault)?;
+        }
         if shown.elapsed().as_secs() >= 10 && !json {
             shown = Instant::now();
             say(&format!(
@@ -119,6 +135,7 @@ fn order(hold: &Path, board: &Path, folder: &Path) -> Order {
         hold: hold.to_owned(),
         board: board.to_owned(),
         folder: folder.to_owned(),
+        faults: false,
         starter: std::process::id(),
     }
 }
@@ -152,6 +169,22 @@ impl Run<'_> {
             self.recoverers_killed(number, task, name, seed)?;
         }
         Ok(())
+    }
+
+    /// The task meets a fault, with one error after another as tasks go by.
+    fn fault(&mut self, number: usize, task: Task, fault: usize) -> Result<()> {
+        let (name, errors) = FAULTS[fault];
+        let seed = (number * FAULTS.len() + fault) as u64;
+        let error = errors[(number / 2 + fault) % errors.len()];
+        let how = if number.is_multiple_of(2) { "once" } else { "always" };
+        let what = format!("{task:?} with {name}:{error}:{how}");
+        self.watch.case(&what);
+        self.prepare()?;
+        let mut worker = self.start_with(FAULT, number, &format!("{name}:{error}:{how}"), seed)?;
+        self.report.fault_cases += 1;
+        self.ended(&mut worker, &what)?;
+        self.report.failures = self.ledger.failures()?;
+        self.settled(&what)
     }
 
     fn meet(&mut self, name: &'static str) {
@@ -225,6 +258,10 @@ impl Run<'_> {
     }
 
     fn start(&self, task: usize, spec: &str, seed: u64) -> Result<Worker> {
+        self.start_with("COMMONHOLD_STEP", task, spec, seed)
+    }
+
+    fn start_with(&self, armed: &str, task: usize, spec: &str, seed: u64) -> Result<Worker> {
         let case = Case {
             task,
             hold: self.order.hold.clone(),
@@ -235,7 +272,7 @@ impl Run<'_> {
         };
         let case = serde_json::to_string(&case)?;
         let args = ["crashtest".to_owned(), "--worker".to_owned(), case];
-        Worker::start("the process", &args, &[("COMMONHOLD_STEP", spec)])
+        Worker::start("the process", &args, &[(armed, spec)])
     }
 
     /// Waits for its end; whether it was killed. Its last words are a finding.

@@ -6,7 +6,8 @@
 //! their predecessor left, and in the midst of work, and recoverers die like everybody else.
 
 use super::audit;
-use super::crew::{Crew, PATIENCE, Paths};
+use super::crew::{Crew, Member, PATIENCE, Paths};
+use super::faults;
 use super::plan::{GROWING, Ledger, Maps, grown};
 use super::report::Report;
 use crate::workload::{Result, Trouble, chance::log_uniform, clock::now_ns, interrupt::Interrupt};
@@ -17,6 +18,10 @@ use std::time::{Duration, Instant};
 const PAUSE_US: std::ops::Range<u64> = 50..40_000;
 /// How long a stopped process stands still at most, in microseconds.
 const STILL_US: std::ops::Range<u64> = 20..8_000;
+/// How long one stands still, in microseconds, while another one dies and the others' patience ends.
+const LONG_US: std::ops::Range<u64> = 1_000..400_000;
+/// How long calls fail, in microseconds.
+const FAULT_US: std::ops::Range<u64> = 500..60_000;
 /// Reads that every reader must finish while a writer stands still.
 const READS: u64 = 20;
 /// A round takes so long, unless the whole test is shorter.
@@ -45,6 +50,8 @@ pub struct Supervisor<'a> {
     /// Whether the run is to end early.
     pub interrupt: &'a Interrupt,
     rng: fastrand::Rng,
+    /// Calls that failed at named faults.
+    failed_before: u64,
 }
 
 impl<'a> Supervisor<'a> {
@@ -57,7 +64,8 @@ impl<'a> Supervisor<'a> {
         seed: u64,
     ) -> Self {
         let rng = fastrand::Rng::with_seed(seed);
-        Supervisor { hold, ledger: paths.ledger, paths, report, interrupt, rng }
+        let failed_before = report.failures;
+        Supervisor { hold, ledger: paths.ledger, paths, report, interrupt, rng, failed_before }
     }
 
     /// Rounds until the time is up; `after_round` hears of each.
@@ -96,6 +104,7 @@ impl<'a> Supervisor<'a> {
             crew.finish()?;
         }
         audit::audit(self)?;
+        self.report.failures = self.failed_before + self.ledger.failures()?;
         self.report.rounds += 1;
         Ok(())
     }
@@ -113,6 +122,57 @@ impl<'a> Supervisor<'a> {
 
     /// One blow: kills somebody, or stops somebody for a while and maybe kills him then.
     fn strike(&mut self, crew: &mut Crew) -> Result<()> {
+        if self.paths.faults && self.rng.u8(..3) == 0 {
+            return self.let_fail(crew);
+        }
+        self.strike_one(crew)
+    }
+
+    /// Makes calls fail for a while: no room in the hold, no descriptors for one process, or a lock
+    /// that its owner keeps, because it stands still; meanwhile there may be a blow for another one.
+    fn let_fail(&mut self, crew: &mut Crew) -> Result<()> {
+        let victim = self.rng.usize(..crew.members.len());
+        match self.rng.u8(..8) {
+            0 => {
+                let time = log_uniform(&mut self.rng, FAULT_US);
+                self.report.without_room += 1;
+                let hold = self.hold;
+                faults::without_room(hold, || {
+                    std::thread::sleep(Duration::from_micros(time));
+                    self.strike_one(crew)
+                })
+            }
+            // One that starts needs them for what is not tested: the ledger, for one.
+            1..=4 if self.is_at_work(&crew.members[victim])? => {
+                self.report.without_descriptors += 1;
+                faults::limit_descriptors(&crew.members[victim].worker, true)?;
+                let time = log_uniform(&mut self.rng, FAULT_US);
+                std::thread::sleep(Duration::from_micros(time));
+                self.strike_one(crew)?;
+                // Another one may be there by now, whose limit is the usual one already.
+                faults::limit_descriptors(&crew.members[victim].worker, false)
+            }
+            _ => self.stop_for_long(crew, victim),
+        }
+    }
+
+    /// One stands still for longer than the others wait, and perhaps another one dies.
+    fn stop_for_long(&mut self, crew: &mut Crew, victim: usize) -> Result<()> {
+        self.stop(crew, victim)?;
+        let other = self.rng.usize(..crew.members.len());
+        if other != victim {
+            crew.replace(other, self.report)?;
+        }
+        let time = log_uniform(&mut self.rng, LONG_US);
+        std::thread::sleep(Duration::from_micros(time));
+        if !crew.members[victim].is_reader() {
+            self.watch_readers(crew)?;
+        }
+        self.report.long_stops += 1;
+        crew.members[victim].worker.go_on()
+    }
+
+    fn strike_one(&mut self, crew: &mut Crew) -> Result<()> {
         let victim = self.rng.usize(..crew.members.len());
         match self.rng.u8(..20) {
             0..=10 => crew.replace(victim, self.report),
@@ -140,13 +200,17 @@ impl<'a> Supervisor<'a> {
         self.watch_readers(crew)
     }
 
+    fn is_at_work(&self, member: &Member) -> Result<bool> {
+        Ok(self.ledger.ready(member.order.place)? == u64::from(member.worker.pid()))
+    }
+
     /// Waits until each reader that was at work has got on by some reads: a writer that stands
     /// still, wherever it is, must not hold them up.
     fn watch_readers(&mut self, crew: &mut Crew) -> Result<()> {
         let mut waited_for = Vec::new();
         for member in crew.members.iter().filter(|m| m.is_reader()) {
             let place = member.order.place;
-            if self.ledger.ready(place)? == u64::from(member.worker.pid()) {
+            if self.is_at_work(member)? {
                 waited_for.push((place, self.ledger.progress(place, 0)?));
             }
         }

@@ -1,6 +1,7 @@
 //! The writing process: a thread for each of its lanes. Threads end and begin again now and then,
 //! because a thread's end is a death of its own kind.
 
+use super::faults;
 use super::lane::Lane;
 use super::messages::Messages;
 use super::plan::{LANES_EACH, Ledger, Maps, Order};
@@ -34,9 +35,13 @@ enum End {
 
 /// Works until it is over.
 pub fn run(order: &Order, first_lane: u32) -> Result<()> {
-    let hold = Hold::open(&order.hold)?;
-    let maps = Arc::new(Maps::open(&hold)?);
     let ledger = Arc::new(Ledger::open(order)?);
+    let open = || {
+        let hold = faults::open(order, false)?;
+        let maps = Arc::new(Maps::open(&hold)?);
+        Ok((hold, maps))
+    };
+    let Some((hold, maps)) = faults::persist(order, &ledger, 0, open)? else { return Ok(()) };
     ledger.set_ready(order.place)?;
     let common = Common { order: order.clone(), hold, maps, ledger };
     let (sender, ends) = channel();
@@ -59,7 +64,13 @@ type Ended = (u32, Result<End>);
 fn spawn(common: &Common, first_lane: u32, thread: u32, died: bool, ends: &Sender<Ended>) {
     let (common, ends) = (common.clone(), ends.clone());
     std::thread::spawn(move || {
-        let end = work(&common, first_lane + thread, thread, died);
+        let mut died = died;
+        let life = || {
+            // What fails in it may have happened, as if its process had died.
+            work(&common, first_lane + thread, thread, std::mem::replace(&mut died, true))
+        };
+        let end = faults::persist(&common.order, &common.ledger, thread, life);
+        let end = end.map(|end| end.unwrap_or(End::Over));
         // The receiver is gone only if another lane has found something wrong.
         let _ = ends.send((thread, end));
     });
@@ -75,7 +86,10 @@ fn work(common: &Common, number: u32, thread: u32, died: bool) -> Result<End> {
     let life = lane.rng.u32(LIFE / 10..LIFE);
     for done in 0..life {
         if done % ROUND == 0 {
-            ledger.set_progress(order.place, thread, u64::from(done) + lane.incarnation)?;
+            // One that fails again and again at its beginning has not got on.
+            if done > 0 {
+                ledger.set_progress(order.place, thread, u64::from(done) + lane.incarnation)?;
+            }
             if ledger.over()? {
                 return Ok(End::Over);
             }

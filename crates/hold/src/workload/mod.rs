@@ -38,6 +38,8 @@ use std::io::{ErrorKind, Write};
 pub enum Trouble {
     /// The thing, what is wrong, the way out.
     Text(String),
+    /// A call of the library that failed.
+    Hold(commonhold::Error),
     /// Whoever read standard output has gone away: the run ends quietly.
     ReaderGone,
     /// The person at the terminal has ended it.
@@ -57,6 +59,7 @@ impl Trouble {
     pub fn into_failure(self) -> Failure {
         match self {
             Trouble::Text(text) => Failure::failed(text),
+            Trouble::Hold(error) => error.into(),
             Trouble::ReaderGone => Failure::ReaderGone,
             Trouble::Interrupted => Failure::Interrupted,
         }
@@ -76,6 +79,7 @@ impl std::fmt::Display for Trouble {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Trouble::Text(text) => f.write_str(text),
+            Trouble::Hold(error) => error.fmt(f),
             Trouble::ReaderGone => f.write_str("whoever read standard output has gone away"),
             Trouble::Interrupted => f.write_str("interrupted"),
         }
@@ -86,7 +90,7 @@ impl std::error::Error for Trouble {}
 
 impl From<commonhold::Error> for Trouble {
     fn from(error: commonhold::Error) -> Self {
-        Trouble::new(error.to_string())
+        Trouble::Hold(error)
     }
 }
 

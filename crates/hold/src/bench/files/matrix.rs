@@ -69,7 +69,9 @@ fn measure(args: &Args, ground: &Ground, cases: &mut [Case]) -> Result<()> {
             if case.trouble.is_none() {
                 match super::measure(args, ground, &case.combination) {
                     Ok(measured) => case.rounds.push(measured),
-                    Err(Trouble::Text(text)) => case.trouble = Some(text),
+                    Err(trouble @ (Trouble::Text(_) | Trouble::Hold(_))) => {
+                        case.trouble = Some(trouble.to_string());
+                    }
                     Err(trouble) => return Err(trouble),
                 }
             }

@@ -201,8 +201,8 @@ impl Server {
     pub fn blame(&mut self, trouble: Trouble) -> Trouble {
         let Some(worker) = &mut self.worker else { return trouble };
         match (worker.ended(), &trouble) {
-            (Ok(Some(status)), Trouble::Text(text)) => {
-                Trouble::new(format!("{text} (the server has ended: {status})"))
+            (Ok(Some(status)), Trouble::Text(_) | Trouble::Hold(_)) => {
+                Trouble::new(format!("{trouble} (the server has ended: {status})"))
             }
             _ => trouble,
         }
