@@ -4,7 +4,7 @@
 //! file is read once by calls that return an error, and zeros are put in the place of each page that
 //! fails: no record begins with them, and the index entries that led there count as missing.
 
-use crate::os::file::HoldFile;
+use crate::os::file::{HoldFile, is_of_the_contents};
 use crate::os::mapping::Mapping;
 use crate::steps::fault;
 use std::io;
@@ -47,10 +47,4 @@ pub(super) fn cover(file: &HoldFile, mapping: &Mapping, len: u64) -> io::Result<
         }
     }
     Ok(found)
-}
-
-/// True if it is the bytes that cannot be had, by anybody and at any time.
-fn is_of_the_contents(error: &io::Error) -> bool {
-    let lost = [libc::EIO, libc::ENODATA, libc::EBADMSG, libc::EUCLEAN];
-    error.raw_os_error().is_some_and(|number| lost.contains(&number))
 }

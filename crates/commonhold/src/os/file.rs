@@ -435,3 +435,9 @@ pub(crate) fn check_size_limit(path: &Path, bytes: u64) -> io::Result<()> {
         ),
     ))
 }
+
+/// True if it is the bytes of a file that cannot be had, by anybody and at any time.
+pub(crate) fn is_of_the_contents(error: &io::Error) -> bool {
+    let lost = [libc::EIO, libc::ENODATA, libc::EBADMSG, libc::EUCLEAN];
+    error.raw_os_error().is_some_and(|number| lost.contains(&number))
+}
