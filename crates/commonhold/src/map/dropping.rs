@@ -121,7 +121,8 @@ impl<'a> Claim<'a> {
         // SeqCst: what the last one freed is seen; then the gate is looked at.
         let claimed =
             root.state.compare_exchange(from, mine, Ordering::SeqCst, Ordering::Relaxed).is_ok();
-        let claim = claimed.then_some(Claim(root));
+        // Not `then_some`: a claim that is made in any case would end what is in the root by now.
+        let claim = claimed.then(|| Claim(root));
         if claimed {
             step!("drop.claimed");
         }

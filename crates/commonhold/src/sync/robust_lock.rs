@@ -144,7 +144,8 @@ pub(crate) fn hold<'a>(word: &'a AtomicU32, peers: &impl Peers, level: Level) ->
 
 /// As [`try_lock`], until the result is dropped.
 pub(crate) fn try_hold(word: &AtomicU32, me: Owner) -> Option<Held<'_>> {
-    try_lock(word, me).then_some(Held(word))
+    // Not `then_some`: a `Held` that is made in any case would let go of the lock of somebody else.
+    try_lock(word, me).then(|| Held(word))
 }
 
 /// The error of a wait for a lock, if a test has armed one: as if somebody had held it.
@@ -401,4 +402,20 @@ fn never_ends(owner: Owner) -> Error {
         owner.generation()
     );
     Error::new(ErrorKind::Damaged, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_cannot_be_had_stays_its_owners() {
+        let (owner, other) = (Owner::new(1, 1), Owner::new(2, 1));
+        let word = AtomicU32::new(owner.bits());
+        assert!(try_hold(&word, other).is_none());
+        assert_eq!(holder(&word), Some(owner));
+        drop(Held(&word));
+        assert!(try_hold(&word, other).is_some());
+        assert_eq!(holder(&word), None);
+    }
 }
