@@ -170,6 +170,26 @@ fn opening_and_closing_wait_for_nobody() {
     }
 }
 
+/// The time that a caller of `sync` gives is for everything it waits for, locks too.
+#[test]
+fn waiting_until_a_change_is_durable_ends_in_time() {
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    let hold = Hold::create(&path).unwrap();
+    let map = hold.map("it", MapOptions::general()).unwrap();
+    hold.begin_stream("it", 1 << 20).unwrap();
+    drop((map, hold));
+    let still = stopped("stream.locked", || {
+        let map = Hold::open(&path).unwrap().open_map("it").unwrap();
+        map.set("key", "value").unwrap();
+    });
+    third("waits until it is durable", || {
+        let map = Hold::open(&path).unwrap().open_map("it").unwrap();
+        timed_out(map.sync(PATIENCE), &still);
+    });
+    go_on(still);
+}
+
 /// More threads than there are lanes wait for one that stands still; the process goes on writing
 /// elsewhere.
 #[test]

@@ -11,6 +11,7 @@ use crate::hold::handle::Hold;
 use crate::map::handle::Map;
 use crate::map::options::MapOptions;
 use crate::stream::position::StreamPosition;
+use crate::sync::haste::with_patience;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -82,6 +83,11 @@ impl JournalSeat {
     }
 }
 
+/// What is left of the time until then.
+fn left(deadline: Option<Instant>) -> Duration {
+    deadline.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()))
+}
+
 impl Map {
     /// Waits until every change of the map that was made before this call is in its journal and safe on the disk; for so long at
     /// most. Returns up to where that is.
@@ -90,8 +96,9 @@ impl Map {
     /// `NotFound` if the map has no journal that lives, or no stream; `Io` with what the journal says, if it cannot write; `TimedOut`; those of a
     /// writing operation. After an error it is not known how much of it is safe.
     pub fn sync(&self, time: Duration) -> Result<StreamPosition> {
-        let end = self.follow()?.end()?;
-        self.sync_to(end, time)?;
+        let deadline = Instant::now().checked_add(time);
+        let end = with_patience(left(deadline), || self.follow()?.end())?;
+        self.wait_until_durable(end, deadline, time)?;
         Ok(end)
     }
 
@@ -101,20 +108,28 @@ impl Map {
     /// # Errors
     /// As [`sync`](Self::sync).
     pub fn sync_to(&self, end: StreamPosition, time: Duration) -> Result<()> {
+        self.wait_until_durable(end, Instant::now().checked_add(time), time)
+    }
+
+    fn wait_until_durable(
+        &self,
+        end: StreamPosition,
+        deadline: Option<Instant>,
+        time: Duration,
+    ) -> Result<()> {
         let hold = Hold::new(Arc::clone(&self.arena));
-        let deadline = Instant::now().checked_add(time);
-        let mut news = self.join_journal(&hold)?;
+        let mut news = with_patience(left(deadline), || self.join_journal(&hold))?;
         let mut message = Vec::new();
         loop {
-            if self.is_durable(&hold, end)? {
+            if with_patience(left(deadline), || self.is_durable(&hold, end))? {
                 return Ok(());
             }
-            let left = deadline.map_or(LOOK, |end| end.saturating_duration_since(Instant::now()));
+            let left = left(deadline);
             if left.is_zero() {
                 return Err(self.not_in_time(time));
             }
             if news.recv_timeout(&mut message, left.min(LOOK))?.is_none() {
-                self.ensure_journal_lives(&hold)?;
+                with_patience(left, || self.ensure_journal_lives(&hold))?;
             }
         }
     }

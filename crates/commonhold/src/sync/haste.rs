@@ -6,6 +6,9 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+/// Less time than this would be none, with which a call settles nothing.
+const LEAST: Duration = Duration::from_millis(1);
+
 thread_local! {
     /// Nanoseconds; `u64::MAX` for no limit.
     static LIMIT: Cell<u64> = const { Cell::new(u64::MAX) };
@@ -20,6 +23,22 @@ pub fn limit_thread_patience(limit: Duration) -> Duration {
     let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
     let before = LIMIT.with(|own| own.replace(limit));
     if before == u64::MAX { Duration::MAX } else { Duration::from_nanos(before) }
+}
+
+/// Makes a call with that patience at most, and a little to settle what the dead left.
+pub(crate) fn with_patience<R>(time: Duration, call: impl FnOnce() -> R) -> R {
+    /// The limit that there was, also behind a panic.
+    struct Restored(u64);
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            LIMIT.with(|own| own.set(self.0));
+        }
+    }
+    let before = LIMIT.with(Cell::get);
+    let limit = u64::try_from(time.max(LEAST).as_nanos()).unwrap_or(u64::MAX);
+    let _restored = Restored(before);
+    LIMIT.with(|own| own.set(before.min(limit)));
+    call()
 }
 
 /// A handle's patience as the thread limits it; `None` for ever.
@@ -47,6 +66,11 @@ mod tests {
         assert_eq!(limit_thread_patience(Duration::ZERO), Duration::from_secs(2));
         assert_eq!((limited(some), may_settle()), (Some(Duration::ZERO), false));
         assert_eq!(limit_thread_patience(Duration::MAX), Duration::ZERO);
+        assert_eq!(
+            with_patience(Duration::from_secs(3), || limited(None)),
+            Some(some.unwrap() * 3)
+        );
+        assert_eq!(with_patience(Duration::ZERO, || limited(some)), Some(LEAST));
         assert_eq!((limited(None), may_settle()), (None, true));
     }
 }
