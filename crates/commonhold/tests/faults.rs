@@ -437,3 +437,20 @@ fn what_is_done_once_in_a_process_is_tried_again_after_an_error() {
     let hold = Hold::open_or_create(&path).unwrap();
     whole(&hold, "afterwards");
 }
+
+/// An error of looking at the file is reported as it is, not as another file behind the name.
+#[test]
+fn a_file_that_cannot_be_looked_at_is_not_taken_for_another() {
+    let ground = Ground::memory();
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let map = hold.map("it", commonhold::MapOptions::general()).unwrap();
+    Child::run("cannot look at it", || {
+        steps::arm_fault("os.fstat:EIO:always").unwrap();
+        // A forked child takes a place of its own, for which it locks a byte of the file.
+        let error = map.set("key", "value").expect_err("the fault");
+        assert_eq!(error.kind(), commonhold::ErrorKind::Io, "{error}");
+        steps::arm_fault("").unwrap();
+        map.set("key", "value").unwrap();
+    })
+    .finish();
+}
