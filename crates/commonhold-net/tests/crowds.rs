@@ -8,6 +8,7 @@ use crate::support::process::{Child, until};
 use commonhold::{Hold, MapOptions, StreamFrame, StreamPosition};
 use commonhold_net::event::LoopKind;
 use commonhold_net::replicate::{Replica, ReplicaEvents};
+use std::time::Duration;
 
 const KEYS: u64 = 500;
 /// Small: what writers at full speed say, many replicas on few processors cannot all follow. They are lapped and begin anew,
@@ -20,10 +21,21 @@ const WRITER: usize = 2;
 const WRITERS: usize = 3;
 const REPLICA: usize = WRITER + WRITERS;
 
+/// What writers are told while a thousand replicas join: each change is a thousand changes on the
+/// processors that the joining needs, too.
+const GENTLY: u64 = 2;
+/// Changes of each writer at full speed when all have joined.
+const AT_FULL_SPEED: u64 = 20_000;
+
 fn writers(play: &Play) -> Vec<Child> {
     let writer = |number: usize| {
         let mut dice = Dice::new(number as u64);
-        play.writer(WRITER + number, move |map, _| scribble(map, &mut dice, KEYS))
+        play.writer(WRITER + number, move |map, row| {
+            scribble(map, &mut dice, KEYS);
+            if row.get(word::ORDER) == GENTLY {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        })
     };
     (0..WRITERS).map(writer).collect()
 }
@@ -51,12 +63,20 @@ fn a_thousand_replicas_of_one_process_converge() {
     let row = play.row(CROWD);
     let crowd = cast("the crowd", || follow_with(&play, THOUSAND));
     until("all have holds", || row.get(word::COUNT) == THOUSAND as u64 || crowd.is_gone());
+    let rows = || (WRITER..WRITER + WRITERS).map(|writer| play.row(writer));
+    rows().for_each(|writer| writer.put(word::ORDER, GENTLY));
     let writers = writers(&play);
     row.put(word::ORDER, JOIN);
     let mut most = 0;
     until("all have joined", || {
         most = most.max(private_bytes(origin.pid()));
         row.get(word::UP) == THOUSAND as u64 || crowd.is_gone()
+    });
+    let written: Vec<u64> = rows().map(|writer| writer.get(word::COUNT)).collect();
+    rows().for_each(|writer| writer.put(word::ORDER, 0));
+    until("much is written at full speed", || {
+        let now = rows().map(|writer| writer.get(word::COUNT));
+        now.zip(&written).all(|(now, before)| now - before > AT_FULL_SPEED) || crowd.is_gone()
     });
     play.board.put(word::ENOUGH, 1);
     writers.into_iter().for_each(Child::finish);
@@ -76,8 +96,6 @@ fn a_thousand_replicas_of_one_process_converge() {
 /// So many replicas in this process; shows how many were ready, and compares at the end.
 fn follow_with(play: &Play, count: usize) {
     raise_file_limit();
-    // So many runnable threads on the origin's own processors would leave it a thousandth of them.
-    rustix::process::nice(10).expect("nobody is refused to be nicer");
     let row = play.row(CROWD);
     let make = |number| {
         let path = play.ground.path(&format!("crowd{number}.hold"));

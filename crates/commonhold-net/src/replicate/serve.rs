@@ -24,6 +24,9 @@ const RECEIVE: usize = 1 << 10;
 const TICK: Duration = Duration::from_millis(100);
 /// The same, while the end of a walk is not known because a change is being made.
 const SHORT_TICK: Duration = Duration::from_millis(2);
+/// One connection is taken in each round, and telling a thousand replicas of a change takes so long
+/// that those at the door would give up. So they come first, so many of them in a row.
+const MOST_PUT_OFF: u32 = 32;
 /// Descriptors had run out: accepting goes on after so long.
 const RETRY_ACCEPT: Duration = Duration::from_millis(500);
 
@@ -120,14 +123,18 @@ impl<D: Driver<Payload>> Server<D> {
     fn run(mut self) {
         let mut done = Vec::new();
         let mut tick = Instant::now();
+        // Rounds since the stream went on in which somebody was at the door, and nothing was sent.
+        let mut put_off = None;
         while !self.is_over() {
-            match self.driver.wait(Some(self.pause(tick)), &mut done) {
+            let pause = if put_off.is_some() { Duration::ZERO } else { self.pause(tick) };
+            match self.driver.wait(Some(pause), &mut done) {
                 Ok(()) => self.trouble.goes(),
                 Err(error) => self.cope(&error.to_string()),
             }
-            let mut woken = false;
+            let (mut woken, mut admitted) = (put_off.is_some(), false);
             for done in done.drain(..) {
                 woken |= matches!(done, Done::Woken);
+                admitted |= matches!(done, Done::Accepted { result: Ok(_), .. });
                 self.handle(done);
             }
             let now = Instant::now();
@@ -140,8 +147,10 @@ impl<D: Driver<Payload>> Server<D> {
                 self.tick(now);
                 woken = true;
             }
-            if woken {
+            put_off = put_off.or(woken.then_some(0)).filter(|_| admitted).map(|rounds| rounds + 1);
+            if woken && put_off.is_none_or(|rounds| rounds > MOST_PUT_OFF) {
                 self.talk_to_idle();
+                put_off = None;
             }
         }
         // Also where a forked child has copies of the sockets.
