@@ -182,12 +182,15 @@ fn beneath(directory: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, E
 /// Whether the kernel can resolve below a directory.
 ///
 /// # Errors
-/// Want of descriptors or memory, which says nothing about that.
+/// Those that do not answer that, such as want of descriptors.
 fn has_beneath(directory: &OwnedFd) -> io::Result<bool> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     match retry_on_intr(|| beneath(directory, Path::new("."), flags)) {
-        Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(error.into()),
-        tried => Ok(tried.is_ok()),
+        // Only one that resolves finds that it may not, or that something was renamed meanwhile.
+        Ok(_) | Err(Errno::ACCESS | Errno::AGAIN) => Ok(true),
+        // Too old, or refused by a filter of system calls.
+        Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 
