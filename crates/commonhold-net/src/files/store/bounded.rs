@@ -147,7 +147,7 @@ impl<E: Eviction, C: Cache<E::Mark>> Store for Bounded<C, E> {
             misses: sum(Event::Miss),
             added: sum(Event::Added),
             evicted: sum(Event::Evicted),
-            removed: sum(Event::Removed),
+            removed: sum(Event::Removed) + self.cache.taken_later(),
             refused: sum(Event::Refused),
         }
     }

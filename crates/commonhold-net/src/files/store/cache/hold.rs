@@ -15,7 +15,7 @@ use crate::files::store::bounded::bytes_of;
 use crate::files::store::tag::Tag;
 use commonhold::{Hold, Map, MapOptions, Result};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// The one key of the map of bytes.
 const BYTES: [u8; 1] = [b'b'];
@@ -27,6 +27,8 @@ pub struct HoldCache {
     account: Map,
     /// Bytes that could not be released, to be released later.
     owed: AtomicI64,
+    /// Entries that were removed when that became possible again.
+    taken_later: AtomicU64,
 }
 
 impl HoldCache {
@@ -40,7 +42,8 @@ impl HoldCache {
         let open = |name: &str, options| shared_map::open(hold, &impatient, name, options);
         let shared = SharedMap::new(open(name, MapOptions::general())?);
         let account = open(&format!("{name}.bytes"), MapOptions::fixed(1, 8))?;
-        let cache = HoldCache { shared, account, owed: AtomicI64::new(0) };
+        let cache =
+            HoldCache { shared, account, owed: AtomicI64::new(0), taken_later: AtomicU64::new(0) };
         if is_alone(hold)? {
             cache.recount()?;
         }
@@ -99,6 +102,8 @@ impl HoldCache {
         self.shared.settle(key, |doomed| {
             if let Some(bytes) = self.take_bytes(doomed) {
                 Cache::<()>::release(self, bytes);
+                // Relaxed: a number on its own.
+                self.taken_later.fetch_add(1, Ordering::Relaxed);
             }
         })
     }
@@ -179,6 +184,10 @@ impl Cache<()> for HoldCache {
         if let Contents::Own(bytes) = contents {
             self.shared.recycle(bytes);
         }
+    }
+
+    fn taken_later(&self) -> u64 {
+        self.taken_later.load(Ordering::Relaxed)
     }
 
     fn entries(&self) -> u64 {

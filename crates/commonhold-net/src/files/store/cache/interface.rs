@@ -40,6 +40,11 @@ pub trait Cache<M>: Send + Sync + 'static {
         drop(contents);
     }
 
+    /// Entries that could not be taken out when they had to go, and were taken out later.
+    fn taken_later(&self) -> u64 {
+        0
+    }
+
     /// Entries.
     fn entries(&self) -> u64;
 
