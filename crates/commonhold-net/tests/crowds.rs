@@ -33,7 +33,7 @@ fn writers(play: &Play) -> Vec<Child> {
         play.writer(WRITER + number, move |map, row| {
             scribble(map, &mut dice, KEYS);
             if row.get(word::ORDER) == GENTLY {
-                std::thread::sleep(Duration::from_millis(20));
+                std::thread::sleep(Duration::from_millis(200));
             }
         })
     };
