@@ -1,7 +1,7 @@
 //! Protocol 5: moving elements between rings and hands, with kills anywhere, recoverers too.
 //!
 //! One participant may be stopped anywhere, for good; then the patience of the others ends at some
-//! moment ([`patience`]).
+//! moment (`patience`).
 //!
 //! Threads run scripts of [`Op`]s; several may be of one participant, and die together. Each step is one access to
 //! shared memory. The elements in hand are one word per element, naming a participant; the intent is a

@@ -106,8 +106,13 @@ fn nobody_waits_for_a_process_that_is_stopped_while_it_puts() {
                 store.look(7).is_some()
             });
             assert_eq!(version(7, &store.look(7).unwrap()), 4, "{kinds:?}");
-            store.remove(7);
-            assert_eq!((store.stat().entries, store.look(7)), (0, None), "{kinds:?}");
+            // What else had to go goes with the next that is put; on a busy machine with one after that.
+            crate::support::process::until("all that had to go is gone", || {
+                store.remove(7);
+                let is_empty = (store.stat().entries, store.look(7)) == (0, None);
+                store.put(7, value(7, 5, 1000));
+                is_empty
+            });
         }
     }
 }
