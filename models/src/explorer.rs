@@ -2,7 +2,7 @@
 //!
 //! A model is a set of processes over one shared state. Any process may take its next atomic step at
 //! any time, and any process may be killed before any of its steps, recoverers included, as long as
-//! the bound on kills allows. Memory is sequentially consistent here; orderings are argued in docs/concurrency.md.
+//! the bound on kills allows. Memory is sequentially consistent here; orderings are argued in docs/internals/concurrency.md.
 //!
 //! Invariant: a state is checked once, when it is first reached. States are remembered by a 64-bit
 //! fingerprint, not in full: with ten million states the chance that two share one is 3 in a million.

@@ -7,7 +7,7 @@
 //! (protocol 7), [`charge`] is what a cache is charged with. [`weak`] has the models of memory
 //! orderings.
 //!
-//! What they cover, and what they do not: `docs/models.md`.
+//! What they cover, and what they do not: `docs/internals/models.md`.
 
 pub mod channel;
 pub mod charge;

@@ -26,8 +26,8 @@
 //! # Ok::<(), commonhold::Error>(())
 //! ```
 //!
-//! [`replicate`] has origins and replicas, [`journal`] the file, [`event`] the sockets, [`files`] the file server. `docs/replication.md`, `docs/journal.md` and
-//! `docs/wire.md` are the guides.
+//! [`replicate`] has origins and replicas, [`journal`] the file, [`event`] the sockets, [`files`] the file server. `docs/guide/replication.md`, `docs/operations/journal.md` and
+//! `docs/reference/wire.md` are the guides.
 
 mod address;
 mod choices;

@@ -3,7 +3,7 @@
 //!
 //! | module | idea |
 //! |---|---|
-//! | [`words`] | the protocol's words, right and wrong, made by hand as `docs/wire.md` has them |
+//! | [`words`] | the protocol's words, right and wrong, made by hand as `docs/reference/wire.md` has them |
 //! | [`to_origin`] | peers that say to an origin what they should not |
 //! | [`crowds`] | many of them, and what they leave behind: memory, threads, descriptors |
 //! | [`slow`] | peers that read slowly, or never, or leave in the middle |

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""reader.py ADDRESS [SECRET [STATE [CHANGES]]]: reads a map over the wire, written from docs/wire.md alone.
+"""reader.py ADDRESS [SECRET [STATE [CHANGES]]]: reads a map over the wire, written from docs/reference/wire.md alone.
 
 ADDRESS is a path or HOST:PORT; STATE is a file with what this has printed before, to go on from; `-` is none. Goes on until
 the map is ready, at least CHANGES changes have come, and the tail is reached that a TIME since then has stated. """

@@ -1,4 +1,4 @@
-//! The protocol as `docs/wire.md` has it: `reader.py` was written from that page alone, and has to end with the map that the
+//! The protocol as `docs/reference/wire.md` has it: `reader.py` was written from that page alone, and has to end with the map that the
 //! origin's was at the position that it has come to.
 
 use crate::party::{SMALL_STREAM, Source, pairs};
@@ -85,7 +85,7 @@ fn can_read() -> bool {
     assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "missing in CI: python3");
     // Past libtest's capture, so that it is seen although the test passes.
     use std::io::Write;
-    let text = "\n*** SKIPPED: the independent reader of docs/wire.md: no python3 here\n";
+    let text = "\n*** SKIPPED: the independent reader of docs/reference/wire.md: no python3 here\n";
     writeln!(std::io::stderr(), "{text}").expect("standard error takes a line");
     false
 }

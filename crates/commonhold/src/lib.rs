@@ -23,7 +23,7 @@
 //! and many consumers; [`Log`] merges what many threads write; [`MapOptions`] says general, fixed-length or cache; [`Error`]
 //! tells what is wrong and the way out. Layers point down: `hold -> {map, queue, channel, log} -> memory -> sync -> os`.
 //! ARCHITECTURE.md is the tour,
-//! docs/concurrency.md the argument.
+//! docs/internals/concurrency.md the argument.
 
 mod channel;
 pub mod error;

@@ -338,7 +338,7 @@ fn a_hold_stays_while_anybody_uses_it() {
     until("the hold is deleted", || !path.exists());
 }
 
-/// The lock that every user of a hold shares, and that a reaper has alone as it looks and deletes (docs/format.md).
+/// The lock that every user of a hold shares, and that a reaper has alone as it looks and deletes (docs/reference/format.md).
 fn lock_alone(path: &Path) -> File {
     let file = File::options().read(true).write(true).open(path).unwrap();
     let lock = libc::flock {

@@ -1,4 +1,4 @@
-//! The file of a journal: 16 bytes that say what it is, then frames as an origin sends them (`docs/journal.md`).
+//! The file of a journal: 16 bytes that say what it is, then frames as an origin sends them (`docs/operations/journal.md`).
 //!
 //! Invariant: what lies before `written` are whole frames, in order. After a crash of the system any part that was not synced may
 //! be missing or be anything: every frame has a checksum and its position, so the first that is not what it must be is the end.

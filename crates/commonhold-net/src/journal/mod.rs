@@ -8,7 +8,7 @@
 //! | files of which a sync has failed | `distrust` |
 //! | a map from a journal | `rebuild` |
 //!
-//! What survives what is said in `docs/durability.md`. Whoever has changed a map and must know that it is safe calls
+//! What survives what is said in `docs/operations/durability.md`. Whoever has changed a map and must know that it is safe calls
 //! [`Map::sync`](commonhold::Map::sync).
 
 mod distrust;

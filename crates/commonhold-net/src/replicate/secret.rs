@@ -2,7 +2,7 @@
 //!
 //! Challenge and response by HMAC-SHA-256 (RFC 2104; FIPS 180-4): each side draws a random number, and proves with the numbers of
 //! both, so that no proof is good twice. The bytes that follow are neither encrypted nor authenticated: for that there are
-//! tunnels (`docs/replication.md`).
+//! tunnels (`docs/guide/replication.md`).
 
 use crate::replicate::wire::{Hello, NONCE};
 use crate::struck::errno;

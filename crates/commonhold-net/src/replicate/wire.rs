@@ -1,4 +1,4 @@
-//! What an origin and a replica say to each other; `docs/wire.md` has it byte for byte.
+//! What an origin and a replica say to each other; `docs/reference/wire.md` has it byte for byte.
 //!
 //! Both begin with a preface that names protocol and version. All else are frames as a stream has them
 //! ([`RawFrame`]): changes are the stream's own bytes, and what else is to be said has codes from 256 on.

@@ -1,4 +1,4 @@
-//! The protocol's words, right and wrong, made by hand as `docs/wire.md` has them.
+//! The protocol's words, right and wrong, made by hand as `docs/reference/wire.md` has them.
 
 use crate::party::LONG;
 use commonhold::{MapMode, RawFrame, StreamPosition};

@@ -2,7 +2,7 @@
 //!
 //! Frame: kind (1 byte) | length of the payload (8, little-endian) | payload | rapidhash V3 of kind, length and payload
 //! (8). Kinds: `H` the hold (size limit, mode of the file, real time), first; `M` a map (number, mode, name), `S` a segment image (map number, prefix, depth, pairs) that replaces
-//! all of its hash range, `D` a map that is gone after all, `E` the end (number of frames). docs/format.md has it byte for byte.
+//! all of its hash range, `D` a map that is gone after all, `E` the end (number of frames). docs/reference/format.md has it byte for byte.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::image::ImagePair;

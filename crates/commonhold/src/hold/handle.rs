@@ -40,12 +40,12 @@ use std::sync::atomic::Ordering;
 /// One file of memory that many processes share, and the handle on it.
 ///
 /// Cheap to clone; usable from any thread; a forked child may go on using it, also if it gives up the rights
-/// with which the file was opened (docs/environment.md). Maps taken from it keep it
+/// with which the file was opened (docs/operations/environment.md). Maps taken from it keep it
 /// open. When the last handle of a process goes, its place in the hold is given up; the data stays.
 ///
 /// A bare name (`prices`) lives in memory under `/dev/shm` (or `$COMMONHOLD_DIR`); anything with a slash, or ending
 /// in `.hold`, is that path. On a disk the hold is a *file hold* that survives a reboot if it was closed
-/// cleanly; docs/durability.md says what survives what.
+/// cleanly; docs/operations/durability.md says what survives what.
 #[derive(Clone)]
 pub struct Hold {
     arena: Arc<Arena>,

@@ -4,7 +4,7 @@
 //! RETIRED|owner. FREE implies that the record's bit is clear. Only the owner of the extent allocates
 //! from it; only who unlinked a record under its segment's lock retires it; the recoverer of a
 //! dead participant acts as that participant. So no two ever touch one mark at a time
-//! (docs/concurrency.md, "Records").
+//! (docs/internals/concurrency.md, "Records").
 
 use crate::memory::classes::{EXTENT, Geometry, geometry};
 use crate::memory::extents::{self, Header, Kind, State, header};

@@ -111,7 +111,7 @@ pub(crate) fn length(header: &[u8], offset: u64) -> Option<u64> {
     sound.then_some(len)
 }
 
-/// A frame whatever it says: a change, or, between an origin and a replica, anything else. `docs/wire.md` has the codes.
+/// A frame whatever it says: a change, or, between an origin and a replica, anything else. `docs/reference/wire.md` has the codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawFrame<'a> {
     /// What it says; a [`ChangeKind`]'s number, or another one from 256 on.

@@ -3,7 +3,7 @@
 //! A slot is *used* by at most one process at a time, proven by an exclusive lock on its byte that
 //! the kernel drops when the process dies. `tag` is `generation << 1 | used`. The **recoverer** of a used slot whose
 //! byte is free ([`recovery`](crate::sync::recovery)) acts as the dead participant until everything is settled, then
-//! bumps the generation. There is one at a time, and it may die too (docs/concurrency.md, "Recovery is
+//! bumps the generation. There is one at a time, and it may die too (docs/internals/concurrency.md, "Recovery is
 //! reincarnation").
 //!
 //! Each lane (a writing thread's place) lists the lock it is about to take, of a segment or in a block, and the child

@@ -3,7 +3,7 @@
 //! A slot has a word for it: the participant that was found dead in its upper half, who recovers it in its lower
 //! half. A registered participant takes that word by compare-and-swap, and *then* asks once more whether the byte is
 //! free. Who has no registration yet (a claimant that found no unused slot) takes the byte, and *then* looks at the
-//! word. One of the two sees the other and withdraws (docs/concurrency.md, "Recovery is reincarnation").
+//! word. One of the two sees the other and withdraws (docs/internals/concurrency.md, "Recovery is reincarnation").
 //!
 //! Invariant: whatever is in the upper half was found dead before it was stored, and dead is for ever.
 

@@ -37,7 +37,7 @@ const UNLISTED_LIMIT: u32 = 25;
 
 /// Where a lock stands in the order of locks: names < segment < directory < growth < stream. Whoever waits for a lock
 /// may settle of a dead participant what stands there or behind, and nothing before: it may hold
-/// locks of those itself (docs/concurrency.md, "Lock order").
+/// locks of those itself (docs/internals/concurrency.md, "Lock order").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     /// The waiter holds nothing: the dead one is settled as a whole and its generation ended.
@@ -108,7 +108,7 @@ pub(crate) fn lock(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result
     in_vain(level)?;
     // Acquire pairs with the release in `unlock`; release keeps the listing of the lock, stored
     // before, from becoming visible after it; SeqCst, because a writer next asks whether the hold is
-    // frozen while who freezes it asks whether the lock is free (docs/concurrency.md, "Freezing").
+    // frozen while who freezes it asks whether the lock is free (docs/internals/concurrency.md, "Freezing").
     match word.compare_exchange(0, peers.me().bits(), Ordering::SeqCst, Ordering::Relaxed) {
         Ok(_) => Ok(()),
         Err(_) => lock_slowly(word, peers, level),

@@ -1,4 +1,4 @@
-//! The figure and the table of docs/files.md.
+//! The figure and the table of docs/guide/serving-files.md.
 
 use super::super::Kinds;
 use super::super::trace::Trace;

@@ -5,7 +5,7 @@
 //! - [`memory`], [`limits`], [`kernel`], [`login`]: the machine and the session
 //!
 //! Invariant: nothing is changed; the trial hold deletes itself, whatever happens to the doctor.
-//! Each check names what it read, so that its word can be verified. `docs/environment.md` has the
+//! Each check names what it read, so that its word can be verified. `docs/operations/environment.md` has the
 //! reasons.
 
 mod finding;

@@ -67,7 +67,7 @@ fn file_system(name: &str, directory: &Path) -> Finding {
             title,
             seen,
             "It cannot carry a hold: its memory is not shared between all users, or locks, links \
-             or allocation do not work there (docs/environment.md has the list).",
+             or allocation do not work there (docs/operations/environment.md has the list).",
             "Use a tmpfs or a local file system such as ext4, xfs or btrfs; in a container, a \
              volume rather than the image's own root.",
         ),
@@ -164,7 +164,7 @@ fn trial(name: &str, directory: &Path) -> Finding {
             match error.kind() {
                 ErrorKind::Full => "Make room there.",
                 ErrorKind::Permission => "Give yourself permission there; look at SELinux too.",
-                _ => "See the message; docs/environment.md has the reasons.",
+                _ => "See the message; docs/operations/environment.md has the reasons.",
             },
         ),
     }
