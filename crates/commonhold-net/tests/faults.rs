@@ -143,11 +143,6 @@ fn rehearse(scenario: Scenario) -> Vec<(usize, u64)> {
     (0..FAULTS.len()).map(|n| (n, passed.get(n))).filter(|(_, n)| *n > 0).collect()
 }
 
-/// Errors that a system returns once in a while; for ever they are no answer.
-fn is_transient(error: &str) -> bool {
-    matches!(error, "EINTR" | "EAGAIN" | "ECONNABORTED")
-}
-
 /// Each error of each fault, once and for ever, at the first passing and at one drawn.
 fn all_cases(scenario: Scenario, dice: &mut Dice) -> Vec<Case> {
     let mut cases = Vec::new();
@@ -160,7 +155,7 @@ fn all_cases(scenario: Scenario, dice: &mut Dice) -> Vec<Case> {
                     cases.push(Case { scenario, fault });
                 };
                 add("once");
-                if !is_transient(error) {
+                if !steps::is_transient(error) {
                     add("always");
                 }
             }

@@ -293,7 +293,7 @@ fn whatever_fails_leaves_the_old_file_or_the_new_one() {
                         errors.iter().flat_map(|error| [(error, "once"), (error, "always")])
                     {
                         // Asked to try again for ever, it may try for ever.
-                        if matches!(*error, "EINTR" | "EAGAIN") && often == "always" {
+                        if steps::is_transient(error) && often == "always" {
                             continue;
                         }
                         let armed = format!("{fault}:{error}:{often}");

@@ -82,11 +82,6 @@ impl Place {
     }
 }
 
-/// Errors that a system returns once in a while; for ever they are no answer.
-fn is_transient(error: &str) -> bool {
-    matches!(error, "EINTR" | "EAGAIN")
-}
-
 /// A fault of a scenario as it is armed.
 #[derive(Clone)]
 struct Case {
@@ -112,7 +107,7 @@ fn all_cases(place: Place, dice: &mut Dice) -> Vec<Case> {
                     cases.push(Case { place, fault });
                 };
                 add("once");
-                if !is_transient(error) {
+                if !steps::is_transient(error) {
                     add("always");
                 }
             }
@@ -331,7 +326,7 @@ impl Chains {
         let (number, times) = passed[dice.below(passed.len() as u64) as usize];
         let (name, errors) = steps::FAULTS[number];
         let error = errors[dice.below(errors.len() as u64) as usize];
-        let how = if !is_transient(error) && dice.one_in(2) { "always" } else { "once" };
+        let how = if !steps::is_transient(error) && dice.one_in(2) { "always" } else { "once" };
         // Most of recovery comes first: when the hold is opened.
         format!("{name}:{error}:{how}:{}", 1 + dice.below(times.min(9)))
     }

@@ -79,7 +79,7 @@ pub use arm_step::{arm, observe, pass};
 #[cfg(feature = "steps")]
 pub use list::ALL;
 #[cfg(feature = "steps")]
-pub use table::FAULTS;
+pub use table::{FAULTS, is_transient};
 
 #[cfg(all(test, feature = "steps"))]
 mod tests;

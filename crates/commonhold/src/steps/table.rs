@@ -38,6 +38,12 @@ pub(super) const ERRORS: &[(&str, i32)] = &[
     ("SHORT", SHORT),
 ];
 
+/// Whether a system returns this error only once in a while. A caller that gets it makes the call
+/// again, so a test must not make it last for ever.
+pub fn is_transient(error: &str) -> bool {
+    matches!(error, "EINTR" | "EAGAIN" | "ECONNABORTED")
+}
+
 /// What opening a file can fail with.
 const OPENING: &[&str] = &["EMFILE", "ENFILE", "ENOMEM", "EACCES", "EINTR"];
 /// What changing a file's room can fail with.

@@ -22,7 +22,7 @@ use crate::workload::{
     worker::{self, Worker, was_killed},
 };
 use commonhold::Hold;
-use commonhold::steps::{ALL, FAULTS};
+use commonhold::steps::{ALL, FAULTS, is_transient};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -176,7 +176,8 @@ impl Run<'_> {
         let (name, errors) = FAULTS[fault];
         let seed = (number * FAULTS.len() + fault) as u64;
         let error = errors[(number / 2 + fault) % errors.len()];
-        let how = if number.is_multiple_of(2) { "once" } else { "always" };
+        let once = number.is_multiple_of(2) || is_transient(error);
+        let how = if once { "once" } else { "always" };
         let what = format!("{task:?} with {name}:{error}:{how}");
         self.watch.case(&what);
         self.prepare()?;
