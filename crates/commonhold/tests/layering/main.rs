@@ -1,10 +1,15 @@
-//! Dependencies point down only, files have their shape, and every licence is one we may use.
+//! Dependencies point down only, files have their shape, every licence is one we may use, and the
+//! documents read well and link to what exists.
 //!
 //! These tests read the project's sources, not the library. Each rule is also shown a bad sample
 //! (`samples`), so that a rule that lets everything pass is noticed.
 
+mod documents;
 mod layers;
 mod licences;
+mod links;
+mod pages;
+mod prose;
 mod samples;
 mod shape;
 mod source;

@@ -1,6 +1,10 @@
 //! Bad samples: what each rule must catch, and good ones that it must let pass.
 
-use crate::{layers, licences, shape, source};
+use std::collections::HashMap;
+
+use crate::links::{Site, outside_the_book};
+use crate::pages::Page;
+use crate::{layers, licences, prose, shape, source};
 
 const LIB: &str = "mod os; mod map; mod hold;\npub use hold::{Hold, options::Options as Chosen};";
 
@@ -142,4 +146,53 @@ fn licences_are_read_as_they_are_meant() {
     assert!(is_allowed("(GPL-3.0 OR MIT) AND Zlib") && !is_allowed("MIT AND GPL-3.0"));
     assert!(!is_allowed("") && !is_allowed("GPL-3.0") && !is_allowed("MIT WITH an-exception"));
     assert!(!is_allowed("MIT)") && !is_allowed("(MIT"));
+}
+
+/// How many of the links of `a.md` are dead, if `b.md` and `picture.svg` exist.
+fn dead_links(text: &str) -> usize {
+    let mut pages = HashMap::new();
+    pages.insert("docs/a.md".to_owned(), Page::read(text));
+    pages.insert("b.md".to_owned(), Page::read("# Title, *here* & `x`\n\n## Again\n\n## Again\n"));
+    let exists = |path: &str| path == "docs/picture.svg";
+    Site { pages: &pages, exists: &exists }.dead("docs/a.md").len()
+}
+
+#[test]
+fn dead_links_are_caught() {
+    assert_eq!(dead_links("[x](c.md)"), 1);
+    assert_eq!(dead_links("[x](b.md)"), 1);
+    assert_eq!(dead_links("[x](../../b.md)"), 1);
+    assert_eq!(dead_links("[x](../b.md#other)"), 1);
+    assert_eq!(dead_links("[x](#here)"), 1);
+    assert_eq!(dead_links("![x](other.svg)"), 1);
+    assert_eq!(dead_links("# Here\n[x](../b.md#title-here--x) [x](#here) ![x](picture.svg)"), 0);
+    assert_eq!(dead_links("[x](../b.md#again-1) [x](https://example.org/) `[x](c.md)`"), 0);
+}
+
+#[test]
+fn a_page_outside_the_book_is_caught() {
+    let mut pages = HashMap::new();
+    pages.insert("docs/SUMMARY.md".to_owned(), Page::read("- [A](guide/a.md)\n"));
+    pages.insert("docs/guide/a.md".to_owned(), Page::read(""));
+    pages.insert("README.md".to_owned(), Page::read(""));
+    assert_eq!(outside_the_book(&pages).len(), 0);
+    pages.insert("docs/guide/b.md".to_owned(), Page::read(""));
+    assert_eq!(outside_the_book(&pages).len(), 1);
+}
+
+fn prose_of(text: &str) -> usize {
+    prose::of_page(text, &Page::read(text)).len()
+}
+
+#[test]
+fn awkward_prose_is_caught() {
+    assert_eq!(prose_of("A reader is\ntold of it."), 1);
+    assert_eq!(prose_of("- an item\n- it begins anew"), 1);
+    assert_eq!(prose_of("| a | b |\n|---|---|\n| it is said | so many |"), 2);
+    assert_eq!(prose_of("It ends. Who is too slow is disconnected."), 1);
+    assert_eq!(prose_of("# Beside it"), 1);
+    assert_eq!(prose_of(&"word ".repeat(21)), 1);
+    assert_eq!(prose_of("# What it promises\n\nWho holds it? `who is told` besides."), 0);
+    assert_eq!(prose_of(&format!("| a |\n|---|\n| {} |", "word ".repeat(30))), 0);
+    assert_eq!(prose_of(&format!("    {}\n\n{}", "is told ".repeat(30), "x".repeat(120))), 0);
 }
