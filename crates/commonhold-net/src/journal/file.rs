@@ -50,7 +50,7 @@ pub(crate) struct JournalFile {
     pub(crate) path: PathBuf,
     pub(crate) written: u64,
     /// Bytes that are durable.
-    synced: u64,
+    pub(crate) synced: u64,
 }
 
 impl JournalFile {
@@ -70,12 +70,12 @@ impl JournalFile {
         Ok(this)
     }
 
-    /// The one that a reader has read to its end: goes on there. `None` if it cannot be made durable: it stays as it is, and only a new
-    /// file helps.
+    /// Continues the file that a reader has read to its end. `None` if it cannot be shortened to
+    /// that or made durable: only a new file helps.
     ///
     /// # Errors
     /// `Busy` if another process writes it; those of files.
-    pub(crate) fn go_on(reader: Reader) -> Result<Option<JournalFile>> {
+    pub(crate) fn resume(reader: Reader) -> Result<Option<JournalFile>> {
         let (path, sound) = (&reader.path.clone(), reader.sound);
         // To close a file lets go all locks that the process has on it.
         drop(reader);
@@ -84,7 +84,9 @@ impl JournalFile {
         let file = opened.map_err(|e| failed(path, "cannot write", &e))?;
         lock(&file, path)?;
         // What a crash left behind the end would pass for what comes next.
-        shorten(&file, sound).map_err(|e| failed(path, "cannot write", &e))?;
+        if shorten(&file, sound).is_err() {
+            return Ok(None);
+        }
         // The one before may have been killed before its name was durable.
         sync_directory(path).map_err(|e| failed(path, "cannot sync its directory", &e))?;
         // The one before may have been killed before it had synced what can be read.
@@ -119,8 +121,8 @@ impl JournalFile {
     /// Makes all that was appended durable.
     ///
     /// # Errors
-    /// Those of the system: what was appended since the last time may be lost, and must not be
-    /// believed to be there. The system may still show it, so the caller has to distrust the file.
+    /// Those of the system: what was appended since the last time may be lost, although the system
+    /// may still show it.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
         let result = sync_data(self.file());
         match result {
@@ -140,8 +142,7 @@ impl JournalFile {
 
     /// Whether the path still leads to it.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
-        let there = fault!("journal.stat").and_then(|()| std::fs::metadata(path));
-        let there = there.map(|metadata| identity(&metadata));
+        let there = identity_at(path);
         matches!((self.identity(), there), (Ok(own), Ok(there)) if own == there)
     }
 
@@ -159,6 +160,15 @@ impl JournalFile {
 
 /// Which file it is: device and inode.
 pub(crate) type Identity = (u64, u64);
+
+/// Which file has this path.
+///
+/// # Errors
+/// Those of the system.
+pub(crate) fn identity_at(path: &Path) -> io::Result<Identity> {
+    fault!("journal.stat")?;
+    std::fs::metadata(path).map(|metadata| identity(&metadata))
+}
 
 fn identity(metadata: &std::fs::Metadata) -> Identity {
     (metadata.dev(), metadata.ino())
@@ -282,6 +292,16 @@ impl Reader {
         Ok(this)
     }
 
+    /// Reads no further than this: what lies behind it may never have reached the disk.
+    pub(crate) fn trust_only(&mut self, len: u64) {
+        self.len = self.len.min(len);
+        let behind = self.read.saturating_sub(self.len);
+        let mut buffer = self.inbox.take();
+        buffer.truncate(buffer.len().saturating_sub(behind as usize));
+        self.inbox.put(buffer);
+        self.read -= behind;
+    }
+
     fn begin(&mut self) -> Result<()> {
         // A read may give fewer bytes than there are.
         while self.inbox.rest().len() < READ && self.more()? {}
@@ -304,7 +324,8 @@ impl Reader {
     fn more(&mut self) -> Result<bool> {
         let mut buffer = self.inbox.take();
         let before = buffer.len();
-        buffer.resize(before + shortened!("journal.read-bytes", READ), 0);
+        let most = (self.len - self.read).min(READ as u64) as usize;
+        buffer.resize(before + shortened!("journal.read-bytes", most), 0);
         let read = loop {
             match fault!("journal.read").and_then(|()| (&self.file).read(&mut buffer[before..])) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -424,7 +445,7 @@ mod tests {
 
     /// A sync that fails later takes back only what has come since.
     #[test]
-    fn what_is_gone_on_with_is_durable() {
+    fn what_is_resumed_is_durable() {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = directory.path().join("it.journal");
         let position = StreamPosition { stream: 7, offset: 0 };
@@ -438,7 +459,7 @@ mod tests {
         drop(file.place().unwrap());
         let mut reader = Reader::open(&path).unwrap();
         while reader.next().unwrap().is_some() {}
-        let file = JournalFile::go_on(reader).unwrap().unwrap();
+        let file = JournalFile::resume(reader).unwrap().unwrap();
         assert_eq!((file.written, file.synced), (written, written));
     }
 }

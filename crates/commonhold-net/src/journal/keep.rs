@@ -4,10 +4,10 @@
 //! one *next* one without a name, which is to become that. Only when the next one is whole and durable does it take the path, in one step. So
 //! whenever the system crashes, what has the path is a whole map up to some position, and no earlier one than was said to be durable.
 
-use crate::journal::distrust::Distrust;
-use crate::journal::file::{Reader, failed};
+use crate::journal::file::Reader;
 use crate::journal::rebuild::was_rebuilt_from;
 use crate::journal::track::{Track, Trouble};
+use crate::journal::trust::Trust;
 use crate::journal::{JournalOptions, JournalStatus, SyncPolicy};
 use commonhold::{Error, ErrorKind, Hold, JournalSeat, Map, Result, StreamPosition};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub(crate) struct Keeper {
     path: PathBuf,
     options: JournalOptions,
     seat: JournalSeat,
-    distrust: Distrust,
+    trust: Trust,
     current: Option<Track>,
     next: Option<Track>,
     /// The file is written anew when it has so many bytes.
@@ -52,14 +52,14 @@ impl Keeper {
         seat: JournalSeat,
     ) -> Result<Keeper> {
         let status = JournalStatus::new(path, options.sync);
-        let distrust = Distrust::new(hold, map.name())?;
+        let trust = Trust::new(hold, map.name())?;
         let mut this = Keeper {
             hold: hold.clone(),
             map,
             path: path.to_owned(),
             options,
             seat,
-            distrust,
+            trust,
             current: None,
             next: None,
             compact_at: 0,
@@ -93,17 +93,33 @@ impl Keeper {
                 false => Err(self.of_another_life()),
             };
         }
+        match self.trust.len_of(reader.identity)? {
+            Some(0) => return Ok(None),
+            Some(durable) => reader.trust_only(durable),
+            None => {}
+        }
         while reader.next()?.is_some() {}
         // Old contents of a file hold that were put back keep the stream's number.
         let is_ahead = reader.position.offset > self.map.follow()?.end()?.offset;
         if is_ahead && !self.options.replace {
             return Err(self.of_another_life());
         }
-        if self.distrust.is_noted(reader.identity)? {
-            return Ok(None);
-        }
         self.plan(reader.whole_bytes());
-        Track::go_on(&self.map, reader, &self.distrust)
+        let resumed = Track::resume(&self.map, reader, &self.trust)?;
+        if let Some(track) = &resumed {
+            self.note(track)?;
+        }
+        Ok(resumed)
+    }
+
+    /// Notes how much of the file at the path a later keeper may believe. Where nothing is synced,
+    /// no sync fails, and that is all of it.
+    fn note(&self, track: &Track) -> Result<()> {
+        let len = match self.options.sync {
+            SyncPolicy::Never => u64::MAX,
+            _ => track.file.synced,
+        };
+        self.trust.only(track.identity()?, len)
     }
 
     #[cold]
@@ -236,8 +252,7 @@ impl Keeper {
         // Whether it takes the path or not, the one before is not to be believed any more.
         self.current = None;
         let Some(next) = self.next.take() else { return Ok(()) };
-        let next = next.place().map_err(|e| failed(&self.path, "cannot be replaced", &e))?;
-        self.distrust.forget();
+        let next = next.place(&self.trust)?;
         self.status.rewrite_error = None;
         self.plan(next.file.written);
         self.current = Some(next);
@@ -259,7 +274,7 @@ impl Keeper {
         if !due || !(is_new || self.status.error.is_some()) {
             return Ok(());
         }
-        if let Err(error) = current.sync_placed(&self.distrust) {
+        if let Err(error) = current.sync() {
             // What was written since the last time may be gone, and another sync would not say so: only a new file helps.
             self.current = None;
             return Err(error);
@@ -278,6 +293,8 @@ impl Keeper {
             return Err(Error::new(ErrorKind::Io, text));
         }
         let Some(durable) = current.synced else { return Ok(()) };
+        // A later keeper must find there what is announced now.
+        self.note(current)?;
         if self.options.sync != SyncPolicy::Never {
             self.seat.durable(durable)?;
             self.status.durable = Some(durable);
@@ -359,7 +376,8 @@ impl Keeper {
         }
         let is_all = reached(self);
         if let Some(track) = &mut self.current {
-            track.sync_placed(&self.distrust)?;
+            self.trust.only(track.identity()?, track.file.synced)?;
+            track.sync()?;
         }
         match self.status.error.take() {
             Some(why) if !is_all => Err(Error::new(ErrorKind::Io, why)),

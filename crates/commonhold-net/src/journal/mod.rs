@@ -5,17 +5,17 @@
 //! | the file: frames with checksums and positions | `file` |
 //! | the thread that keeps it, and writes it anew when it has grown | `keep` |
 //! | one such file, and the stream that goes into it | `track` |
-//! | files of which a sync has failed | `distrust` |
+//! | how much of a file a later keeper may believe | `trust` |
 //! | a map from a journal | `rebuild` |
 //!
 //! What survives what is said in `docs/operations/durability.md`. Whoever has changed a map and must know that it is safe calls
 //! [`Map::sync`](commonhold::Map::sync).
 
-mod distrust;
 pub(crate) mod file;
 pub(crate) mod keep;
 mod rebuild;
 mod track;
+mod trust;
 
 pub use rebuild::{Rebuilt, ensure_whole, rebuild};
 

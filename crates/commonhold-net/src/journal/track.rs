@@ -1,7 +1,7 @@
 //! A file of a journal that is being written, and the stream that goes into it.
 
-use crate::journal::distrust::Distrust;
-use crate::journal::file::{JournalFile, Reader, failed};
+use crate::journal::file::{Identity, JournalFile, Reader, failed, identity_at};
+use crate::journal::trust::Trust;
 use crate::replicate::delivery::Delivery;
 use crate::replicate::payload::Payload;
 use crate::replicate::wire::{Note, Welcome};
@@ -76,24 +76,45 @@ impl Track {
         Ok(Track::new(delivery, file, None))
     }
 
-    /// Goes on with a file that was read to its end. `None` if the stream has no longer what comes next, or the disk does not take
-    /// the file.
-    pub(super) fn go_on(map: &Map, reader: Reader, distrust: &Distrust) -> Result<Option<Track>> {
+    /// Continues a file that was read to its end. `None` if the stream no longer has what comes
+    /// next, or the disk does not take the file.
+    pub(super) fn resume(map: &Map, reader: Reader, trust: &Trust) -> Result<Option<Track>> {
         let (position, identity) = (reader.position, reader.identity);
         let delivery = Delivery::begin(map, Some(position))?.without_time();
         if delivery.is_walking() || !reader.is_complete() {
             return Ok(None);
         }
-        let file = JournalFile::go_on(reader)?;
-        if file.is_none() {
-            distrust.note(identity)?;
+        if trust.len_of(identity)?.is_none() {
+            // A sync may fail, and this process be killed in it: then nothing of it is believed.
+            trust.only(identity, 0)?;
         }
+        let file = JournalFile::resume(reader)?;
         Ok(file.map(|file| Track::new(delivery, file, Some(position.offset))))
     }
 
-    /// The file takes its path.
-    pub(super) fn place(self) -> std::io::Result<Track> {
-        Ok(Track { file: self.file.place()?, ..self })
+    /// The file, which is durable, takes its path. Whether it gets there or not, what has the path
+    /// is noted.
+    pub(super) fn place(self, trust: &Trust) -> Result<Track> {
+        let path = self.file.path.clone();
+        let replaced = |e: &std::io::Error| failed(&path, "cannot be replaced", e);
+        let present = match identity_at(&path) {
+            Ok(present) => Some(present),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => return Err(replaced(&error)),
+        };
+        let identity = self.identity()?;
+        trust.also(present, identity, self.file.synced)?;
+        let file = self.file.place().map_err(|e| replaced(&e))?;
+        Ok(Track { file, ..self })
+    }
+
+    /// Device and inode of its file.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn identity(&self) -> Result<Identity> {
+        let identity = self.file.identity();
+        identity.map_err(|e| failed(&self.file.path, "cannot be looked at", &e))
     }
 
     pub(super) fn is_whole(&self) -> bool {
@@ -163,21 +184,6 @@ impl Track {
         self.file.sync().map_err(|e| failed(&self.file.path, "cannot sync", &e))?;
         self.synced = Some(self.mark.position);
         Ok(())
-    }
-
-    /// The same with a file that has its path, where others would find it: if that fails, it is
-    /// noted.
-    pub(super) fn sync_placed(&mut self, distrust: &Distrust) -> Result<()> {
-        let Err(error) = self.sync() else { return Ok(()) };
-        let identity = self.file.identity();
-        let identity = identity.map_err(|e| failed(&self.file.path, "cannot be looked at", &e));
-        Err(match identity.and_then(|identity| distrust.note(identity)) {
-            Ok(()) => error,
-            Err(other) => {
-                let text = format!("{error}; and that could not be noted: {other}");
-                Error::new(error.kind(), text)
-            }
-        })
     }
 }
 

@@ -1,10 +1,11 @@
 //! Journals: what was acknowledged is in the file, whatever fails, and what fails is reported.
 
-use super::{Scenario, Trial, closes_down_to, descriptors, fail};
+use super::{HANGS, Scenario, Trial, closes_down_to, descriptors, fail};
 use crate::cast::cast;
 use crate::support::Dice;
 use crate::support::ground::Ground;
-use crate::support::process::{End, until};
+use crate::support::process::{Board, End, until};
+use commonhold::steps::observe_faults;
 use commonhold::{ErrorKind, Hold, Map, MapOptions, StreamPosition};
 use commonhold_net::faults::arm;
 use commonhold_net::journal::{Journal, JournalOptions, Rebuilt, SyncPolicy, rebuild};
@@ -216,53 +217,107 @@ fn calls_of_a_journal_fail() {
     fail(&ALL, &["journal."], 3);
 }
 
-/// Runs a journal with a fault until a sync fails, and is killed. Then another one continues:
-/// `fdatasync` succeeds to it, although what the file shows may never have reached the disk.
-fn is_not_trusted(fault: &str, before_the_start: bool) {
+/// Options of a file that is not compacted meanwhile.
+fn large() -> JournalOptions {
+    JournalOptions { compact_bytes: 1 << 30, ..options() }
+}
+
+/// Runs a journal until `ends` has killed it, with `b` in its file and not on the disk as far as it
+/// knows. Then another one continues: `fdatasync` succeeds to it, although what the file shows may
+/// never have reached the disk. So it must not believe that.
+fn is_not_trusted(ends: impl Fn(&Map, Journal)) {
     let ground = Ground::memory();
     let (path, file) = (ground.path("it.hold"), ground.path("it.journal"));
-    let start = |hold: &Hold| Journal::start(hold, "it", &file, options()).unwrap();
+    let start = |hold: &Hold| Journal::start(hold, "it", &file, large()).unwrap();
+    let durable = Board::new(1);
+    let len = || std::fs::metadata(&file).unwrap().len();
     let mut victim = cast("a journal whose sync fails", || {
         let hold = Hold::create(&path).unwrap();
         let map = hold.map("it", MapOptions::general()).unwrap();
-        let mut journal = start(&hold);
+        let journal = start(&hold);
         map.set("a", "1").unwrap();
         map.sync(SAYS_SO).unwrap();
-        if before_the_start {
-            journal.finish().unwrap();
-            arm(fault).unwrap();
-            journal = start(&hold);
-        } else {
-            arm(fault).unwrap();
-        }
-        map.set("b", "2").unwrap();
-        assert_eq!(map.sync(SAYS_SO).unwrap_err().kind(), ErrorKind::Io);
-        assert!(journal.status().error.is_some());
+        durable.count(0, len());
+        ends(&map, journal);
         raise(Signal::SIGKILL).unwrap();
     });
     assert_eq!(victim.wait(), End::By(Signal::SIGKILL));
-    let distrusted = std::fs::metadata(&file).unwrap().ino();
-    // Its number is not another file's as long as this one is open.
-    let _open = std::fs::File::open(&file).unwrap();
+    assert!(len() > durable.get(0), "the file does not show what was not synced");
     cast("another journal", || {
         let hold = Hold::open(&path).unwrap();
         let map = hold.open_map("it").unwrap();
+        arm("journal.write:EIO:always").unwrap();
         let journal = start(&hold);
-        map.sync(SAYS_SO).unwrap();
-        let now = std::fs::metadata(&file).unwrap().ino();
-        assert_ne!(now, distrusted, "it trusts a file of which a sync has failed");
+        assert_eq!(len(), durable.get(0), "it trusts what no sync has confirmed");
+        arm("").unwrap();
+        until("all becomes durable", || map.sync(SAYS_SO).is_ok());
         journal.finish().unwrap();
-        // The next one continues.
+        let whole = len();
         start(&hold).finish().unwrap();
-        assert_eq!(std::fs::metadata(&file).unwrap().ino(), now);
+        assert_eq!(len(), whole, "the next one continues");
+        let copy = Hold::create(ground.path("copy.hold")).unwrap();
+        rebuild(&copy, "it", &file, &large()).unwrap();
+        assert_eq!(pairs(&copy.open_map("it").unwrap()), pairs(&map));
     })
     .finish();
 }
 
 /// Neither could the file be shortened, nor was the next one written.
 #[test]
-fn a_journal_whose_sync_has_failed_is_not_continued() {
-    let fails = "journal.fdatasync:EIO:always,journal.ftruncate:EIO:always";
-    is_not_trusted(fails, false);
-    is_not_trusted("journal.fdatasync:EIO:always", true);
+fn a_journal_whose_sync_has_failed_is_not_trusted() {
+    is_not_trusted(|map, journal| {
+        arm("journal.fdatasync:EIO:always,journal.ftruncate:EIO:always").unwrap();
+        map.set("b", "2").unwrap();
+        assert_eq!(map.sync(SAYS_SO).unwrap_err().kind(), ErrorKind::Io);
+        until("the status says so", || journal.status().error.is_some());
+    });
+}
+
+/// From now on this process dies in the first sync that it makes.
+fn die_in_the_next_sync() {
+    observe_faults(|name| {
+        if name == "journal.fdatasync" {
+            raise(Signal::SIGKILL).unwrap();
+        }
+    });
+}
+
+/// The keeper has had no moment to note anything.
+#[test]
+fn a_journal_killed_in_the_sync_that_fails_is_not_trusted() {
+    is_not_trusted(|map, _journal| {
+        die_in_the_next_sync();
+        map.set("b", "2").unwrap();
+        let _ = map.sync(HANGS);
+        panic!("nobody synced");
+    });
+}
+
+/// A keeper that continues a file of which the hold has no note dies in its first sync.
+#[test]
+fn a_journal_killed_in_its_first_sync_is_not_continued() {
+    let ground = Ground::memory();
+    let (path, file) = (ground.path("it.hold"), ground.path("it.journal"));
+    let start = |hold: &Hold| Journal::start(hold, "it", &file, large()).unwrap();
+    let mut victim = cast("a journal whose first sync fails", || {
+        let hold = Hold::create(&path).unwrap();
+        let map = hold.map("it", MapOptions::general()).unwrap();
+        map.set("a", "1").unwrap();
+        start(&hold).finish().unwrap();
+        hold.open_map(".trusted").unwrap().clear().unwrap();
+        die_in_the_next_sync();
+        start(&hold);
+        panic!("nobody synced");
+    });
+    assert_eq!(victim.wait(), End::By(Signal::SIGKILL));
+    let inode = || std::fs::metadata(&file).unwrap().ino();
+    let before = inode();
+    // Its number is not another file's as long as this one is open.
+    let _open = std::fs::File::open(&file).unwrap();
+    cast("another journal", || {
+        let hold = Hold::open(&path).unwrap();
+        start(&hold).finish().unwrap();
+        assert_ne!(inode(), before, "it trusts a file of which no sync has succeeded");
+    })
+    .finish();
 }

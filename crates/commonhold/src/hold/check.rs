@@ -60,29 +60,28 @@ pub(crate) fn check(hold: &Hold) -> Result<CheckReport> {
     let mut passing = Passing::default();
     let mut maps = 0;
     for (id, root) in root::all(space) {
-        match root.status() {
-            Status::Creating(Some(owner)) if alive(owner) => passing.add_map(id, root),
-            Status::Dropping(owner) if owner.is_none_or(&alive) => passing.add_map(id, root),
-            Status::Live => {
+        match status(|| root.status(), &alive) {
+            (Status::Creating(Some(_)) | Status::Dropping(_), false) => passing.add_map(id, root),
+            (Status::Live, _) => {
                 maps += 1;
                 match Bound::new(space, id, root) {
                     Ok(bound) => map_check::check(space, &bound, &alive, &mut findings),
                     Err(error) => findings.problem(error.to_string()),
                 }
             }
-            Status::Free => {}
-            other => findings.problem(format!("map {id}: is {other:?}")),
+            (Status::Free, _) => {}
+            (other, _) => findings.problem(format!("map {id}: is {other:?}")),
         }
     }
     let mut others = 0;
     for (id, kind, root) in block::all(space) {
         others += 1;
-        match root.status() {
-            Status::Creating(Some(owner)) | Status::Dropping(Some(owner)) if alive(owner) => {
+        match status(|| root.status(), &alive) {
+            (Status::Creating(Some(_)) | Status::Dropping(Some(_)), false) => {
                 passing.offsets.insert(root.block.load(Ordering::Acquire));
             }
-            Status::Live => check_block(space, id, root, &alive, &mut findings),
-            other => findings.problem(format!("{kind} '{}': is {other:?}", root.name())),
+            (Status::Live, _) => check_block(space, id, root, &alive, &mut findings),
+            (other, _) => findings.problem(format!("{kind} '{}': is {other:?}", root.name())),
         }
     }
     let mut memory = Memory { space, alive: &alive, passing, allocated: 0, in_flight: 0 };
@@ -110,6 +109,23 @@ pub(crate) fn check(hold: &Hold) -> Result<CheckReport> {
     })
 }
 
+/// The status of a root, and whether it names an owner that is not registered any more.
+fn status(read: impl Fn() -> Status, alive: &dyn Fn(Owner) -> bool) -> (Status, bool) {
+    let owner = |status| match status {
+        Status::Creating(owner) | Status::Dropping(owner) => owner,
+        Status::Free | Status::Live | Status::Unknown => None,
+    };
+    let seen = read();
+    match owner(seen) {
+        Some(by) if !alive(by) => {
+            // Its recoverer has changed the status before the generation ended.
+            let now = read();
+            (now, owner(now) == Some(by))
+        }
+        _ => (seen, false),
+    }
+}
+
 /// Checks a structure that has a block.
 fn check_block(
     space: &Space,
@@ -130,7 +146,11 @@ fn check_block(
         _ => Vec::new(),
     };
     problems.into_iter().for_each(|text| findings.problem(text));
-    for owner in attach::attached(space, &block).filter(|owner| !alive(*owner)) {
+    let is_left = |owner: &Owner| {
+        let again = || attach::is_attached(space, &block, *owner).then_some(*owner);
+        participant::is_left_behind(*owner, alive, again)
+    };
+    for owner in attach::attached(space, &block).filter(is_left) {
         findings.problem(format!(
             "{} '{}': slot {} is attached, whose generation has ended",
             block.kind,
@@ -171,7 +191,9 @@ struct Memory<'a> {
 impl Memory<'_> {
     fn check(&mut self, extent: u64, findings: &mut Findings) {
         let state = header(self.space, extent).state();
-        if let Some(owner) = state.owner().filter(|owner| !(self.alive)(*owner)) {
+        let again = || header(self.space, extent).state().owner();
+        let is_left = |owner: &Owner| participant::is_left_behind(*owner, self.alive, again);
+        if let Some(owner) = state.owner().filter(is_left) {
             findings.problem(format!(
                 "extent {extent}: owned by slot {}, whose generation has ended",
                 owner.slot()
@@ -244,7 +266,8 @@ impl Memory<'_> {
         }
         if let Some(owner) = slab::marked_by(mark) {
             self.in_flight += 1;
-            if !(self.alive)(owner) {
+            let again = || slab::marked_by(self.space.word(offset).load(Ordering::Acquire));
+            if participant::is_left_behind(owner, self.alive, again) {
                 findings.problem(format!(
                     "record at {offset}: left by slot {}, whose generation has ended",
                     owner.slot()
@@ -266,10 +289,38 @@ impl Memory<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::MapOptions;
     use crate::map::directory;
-    use crate::map::segment::Segment;
-    use crate::{Hold, MapOptions};
-    use std::sync::atomic::Ordering;
+    use std::cell::Cell;
+
+    /// A participant that closes between a look at an extent and the look at its slot has left
+    /// nothing behind.
+    #[test]
+    fn who_closes_during_a_check_has_left_nothing_behind() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = folder.path().join("it.hold");
+        let hold = Hold::create(&path).unwrap();
+        hold.map("it", MapOptions::general()).unwrap();
+        let other = Hold::open(&path).unwrap();
+        other.open_map("it").unwrap().set("key", "value").unwrap();
+        let owner = other.arena().participant().unwrap().registration.owner;
+        let space = hold.space();
+        let is_owned = |extent: &u64| header(space, *extent).state().owner() == Some(owner);
+        let owned: Vec<u64> = (0..extents::committed(space)).filter(is_owned).collect();
+        assert!(!owned.is_empty());
+        let other = Cell::new(Some(other));
+        let alive = |owner: Owner| {
+            drop(other.take());
+            participant::slot(space, owner.slot()).unwrap().user(owner.slot()) == Some(owner)
+        };
+        let passing = Passing::default();
+        let mut memory = Memory { space, alive: &alive, passing, allocated: 0, in_flight: 0 };
+        let mut findings = Findings::default();
+        memory.check(owned[0], &mut findings);
+        assert_eq!(findings.problems, [""; 0]);
+        assert!(!alive(owner));
+    }
 
     #[test]
     fn damaged_cells_are_found() {

@@ -8,6 +8,7 @@ use crate::log::ring::{Kind, Ring};
 use crate::memory::block::Block;
 use crate::steps::step;
 use crate::sync::owner::Owner;
+use crate::sync::participant::is_left_behind;
 use crate::sync::space::Space;
 use std::sync::atomic::Ordering;
 
@@ -40,14 +41,14 @@ pub(crate) fn check(
         Err(error) => return problem(error.to_string()),
     };
     let name = &block.name;
-    let collector = Owner::from_bits(layout.header(space).collector.load(Ordering::Acquire));
-    if collector.is_some_and(|owner| !alive(owner)) {
+    let collector = || Owner::from_bits(layout.header(space).collector.load(Ordering::Acquire));
+    if collector().is_some_and(|owner| is_left_behind(owner, alive, collector)) {
         problem(format!("log '{name}': its collector's generation has ended"));
     }
     for number in 0..layout.rings {
         let ring = Ring::new(space, &layout, number);
-        let owner = tenant_owner(ring.header.tenant.load(Ordering::Acquire));
-        if owner.is_some_and(|owner| !alive(owner)) {
+        let writer = || tenant_owner(ring.header.tenant.load(Ordering::Acquire));
+        if writer().is_some_and(|owner| is_left_behind(owner, alive, writer)) {
             problem(format!("log '{name}': ring {number}: its writer's generation has ended"));
         }
         if let Some(position) = damaged_at(&ring) {

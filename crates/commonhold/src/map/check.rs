@@ -7,6 +7,7 @@ use crate::map::hash::Hash;
 use crate::map::record::extent_kind;
 use crate::map::segment::{Segment, Step};
 use crate::sync::owner::Owner;
+use crate::sync::participant::is_left_behind;
 use crate::sync::robust_lock;
 use crate::sync::space::Space;
 use std::collections::HashSet;
@@ -102,7 +103,8 @@ fn check_segment(
     if !findings.reachable.insert(segment.offset) {
         findings.problem(format!("{name}: reached twice"));
     }
-    if let Some(owner) = robust_lock::holder(&segment.header().lock).filter(|o| !alive(*o)) {
+    let holder = || robust_lock::holder(&segment.header().lock);
+    if let Some(owner) = holder().filter(|owner| is_left_behind(*owner, alive, holder)) {
         findings.problem(format!(
             "{name}: locked by slot {}, whose generation has ended",
             owner.slot()

@@ -6,6 +6,7 @@
 use crate::memory::block::Block;
 use crate::queue::layout::{Layout, Side};
 use crate::sync::owner::Owner;
+use crate::sync::participant::is_left_behind;
 use crate::sync::space::Space;
 use std::sync::atomic::{Ordering, fence};
 
@@ -67,7 +68,8 @@ fn look(
     for ((id, places), holder) in (0..).zip(&mut places).zip(layout.holders(space)) {
         if let Some(owner) = Owner::from_bits(holder.load(Ordering::Acquire)) {
             *places += 1;
-            if !alive(owner) {
+            let again = || Owner::from_bits(holder.load(Ordering::Acquire));
+            if is_left_behind(owner, alive, again) {
                 let slot = owner.slot();
                 problems.push(format!(
                     "element {id} is in the hand of slot {slot}, whose generation has ended"

@@ -93,6 +93,17 @@ unsafe impl Shared for Table {}
 #[allow(unsafe_code)]
 unsafe impl Shared for Slot {}
 
+/// Whether something bears the name of an `owner` that is not registered any more, for checks.
+/// `again` reads that name once more: a participant that closes, or is recovered, after it was read
+/// for the first time has removed it before its generation ended.
+pub(crate) fn is_left_behind(
+    owner: Owner,
+    alive: &dyn Fn(Owner) -> bool,
+    again: impl FnOnce() -> Option<Owner>,
+) -> bool {
+    !alive(owner) && again() == Some(owner)
+}
+
 impl Slot {
     /// The participant that uses the slot, dead or alive.
     pub(crate) fn user(&self, slot: u32) -> Option<Owner> {
