@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use commonhold::{Hold, Map, MapOptions};
-use commonhold_net::replicate::{Address, Origin, OriginOptions, Tap};
+use commonhold_replicate::{Address, Origin, OriginOptions, Tap};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::OURS;

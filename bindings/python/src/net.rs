@@ -8,7 +8,7 @@ use crate::hold::Hold;
 use crate::tie::Tie;
 use crate::waiting::{patiently, seconds, wait};
 use commonhold::{Error, ErrorKind, StreamFrame, StreamPosition};
-use commonhold_net::replicate::{
+use commonhold_replicate::{
     Address, OriginOptions, ReplicaEvents, ReplicaOptions, Secret, Transmission,
 };
 use pyo3::prelude::*;
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Serves a map to replicas.
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct Origin {
-    origin: Mutex<Option<commonhold_net::replicate::Origin>>,
+    origin: Mutex<Option<commonhold_replicate::Origin>>,
     process: u32,
     tie: Arc<Tie>,
 }
@@ -27,7 +27,7 @@ pub struct Origin {
 /// Keeps a map what an origin's map is.
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct Replica {
-    replica: Mutex<Option<Arc<commonhold_net::replicate::Replica>>>,
+    replica: Mutex<Option<Arc<commonhold_replicate::Replica>>>,
     process: u32,
     tie: Arc<Tie>,
 }
@@ -106,7 +106,7 @@ impl Origin {
     fn with<T: Send>(
         &self,
         py: Python<'_>,
-        act: impl FnOnce(&commonhold_net::replicate::Origin) -> T + Send,
+        act: impl FnOnce(&commonhold_replicate::Origin) -> T + Send,
     ) -> Answer<T> {
         ensure_native(self.process)?;
         py.detach(|| lock(&self.origin).as_ref().map(act)).ok_or_else(|| closed("origin"))
@@ -146,8 +146,7 @@ impl Origin {
             }));
         }
         let opened = tie.hold()?;
-        let origin =
-            py.detach(|| commonhold_net::replicate::Origin::start(opened, name, options))?;
+        let origin = py.detach(|| commonhold_replicate::Origin::start(opened, name, options))?;
         Ok(Origin { origin: Mutex::new(Some(origin)), process: std::process::id(), tie })
     }
 
@@ -214,7 +213,7 @@ impl Drop for Origin {
 }
 
 impl Replica {
-    fn replica(&self) -> Answer<Arc<commonhold_net::replicate::Replica>> {
+    fn replica(&self) -> Answer<Arc<commonhold_replicate::Replica>> {
         self.tie.ensure()?;
         ensure_native(self.process)?;
         Ok(Arc::clone(lock(&self.replica).as_ref().ok_or_else(|| closed("replica"))?))
@@ -225,7 +224,7 @@ impl Replica {
         &self,
         py: Python<'_>,
         timeout: Option<f64>,
-        such: impl Fn(&commonhold_net::replicate::Replica, Duration) -> bool + Send + Sync,
+        such: impl Fn(&commonhold_replicate::Replica, Duration) -> bool + Send + Sync,
     ) -> Answer<bool> {
         ensure_native(self.process)?;
         let found = wait(py, self.tie.patience, timeout, |slice| {
@@ -252,7 +251,7 @@ impl Replica {
         longest_pause: f64,
         listener: Option<Py<PyAny>>,
     ) -> Answer<Replica> {
-        use commonhold_net::replicate::Replica as Native;
+        use commonhold_replicate::Replica as Native;
         let py = hold.py();
         let tie = Arc::clone(&hold.get().tie);
         let (first_pause, longest_pause) = (seconds(first_pause)?, seconds(longest_pause)?);

@@ -1,7 +1,7 @@
 //! Where a worker takes contents from: what is kept, as long as it is known to be fresh, or the source.
 //!
 //! Freshness is the worker's own affair: it remembers for each id which version the source had when it last looked
-//! ([`Looks`]), and looks again when that is longer ago than the bound. Kept contents, and files that are open, are used only if
+//! ([`FreshnessChecks`]), and looks again when that is longer ago than the bound. Kept contents, and files that are open, are used only if
 //! they are of that version. So no worker serves anything that was replaced or removed longer ago than the bound, whoever
 //! keeps it, and for whomever it was kept.
 //!
@@ -12,9 +12,9 @@
 //! ([`Stamp::is_settled`](super::Stamp)): kept contents are those of the version they are kept under. What is opened may be
 //! another file, because names above it change between a look and the opening; then it is looked at again.
 
+use super::freshness_checks::{FreshnessChecks, OpenFile, Seen};
 use super::http::answer::{Facts, Lines};
 use super::http::types;
-use super::looks::{Looks, OpenFile, Seen};
 use super::packed::{Packed, pack};
 use super::payload::Contents;
 use super::source::{Coding, Opened, Source};
@@ -35,13 +35,13 @@ const DESCRIPTION: u8 = b'#';
 const TRIES: usize = 3;
 
 /// What a worker serves from.
-pub(crate) struct Shelf<S, F: Source> {
+pub(crate) struct FreshContents<S, F: Source> {
     store: Arc<S>,
     source: F,
     /// When the source's place was looked at last.
     refreshed: Option<Instant>,
-    looks: Looks<F::Handle>,
-    /// Looks are believed so long.
+    looks: FreshnessChecks<F::Handle>,
+    /// FreshnessChecks are believed so long.
     bound: Duration,
     /// Contents of more bytes are never kept.
     most_kept: u64,
@@ -82,10 +82,15 @@ pub(crate) enum Origin {
     Source,
 }
 
-impl<S: Store, F: Source> Shelf<S, F> {
-    pub(crate) fn new(store: Arc<S>, source: F, bound: Duration, most_kept: u64) -> Shelf<S, F> {
-        let (refreshed, looks, key) = (None, Looks::new(), Vec::new());
-        Shelf { store, source, refreshed, looks, bound, most_kept, key }
+impl<S: Store, F: Source> FreshContents<S, F> {
+    pub(crate) fn new(
+        store: Arc<S>,
+        source: F,
+        bound: Duration,
+        most_kept: u64,
+    ) -> FreshContents<S, F> {
+        let (refreshed, looks, key) = (None, FreshnessChecks::new(), Vec::new());
+        FreshContents { store, source, refreshed, looks, bound, most_kept, key }
     }
 
     pub(crate) fn source(&self) -> &F {
@@ -128,7 +133,7 @@ impl<S: Store, F: Source> Shelf<S, F> {
         Ok(taken.map(|taken| (taken.stock, taken.origin)))
     }
 
-    /// Looks whether the source's place is still the same, if that is longer ago than the bound.
+    /// FreshnessChecks whether the source's place is still the same, if that is longer ago than the bound.
     fn refresh(&mut self, now: Instant) -> io::Result<()> {
         let is_recent = |at: Instant| now.saturating_duration_since(at) < self.bound;
         if self.refreshed.is_some_and(is_recent) {
@@ -136,7 +141,7 @@ impl<S: Store, F: Source> Shelf<S, F> {
         }
         let at = Instant::now();
         if self.source.refresh()? {
-            self.looks = Looks::new();
+            self.looks = FreshnessChecks::new();
         }
         self.refreshed = Some(at);
         Ok(())
@@ -369,13 +374,13 @@ mod tests {
 
     type Memory = Bounded<Private<HashbrownTable<()>>, NoEviction>;
 
-    fn shelf(len: u64) -> Shelf<Memory, Flipping> {
+    fn shelf(len: u64) -> FreshContents<Memory, Flipping> {
         let store = Arc::new(Bounded::new(Private::default(), 1 << 20));
-        Shelf::new(store, Flipping::of(len), BOUND, MOST_KEPT)
+        FreshContents::new(store, Flipping::of(len), BOUND, MOST_KEPT)
     }
 
     /// Which file the contents are of.
-    fn found(shelf: &mut Shelf<Memory, Flipping>, now: Instant) -> u8 {
+    fn found(shelf: &mut FreshContents<Memory, Flipping>, now: Instant) -> u8 {
         match shelf.find(b"it", now, |_| Coding::Plain).unwrap().unwrap().0 {
             Stock::Packed(contents) => *contents.as_ref().last().unwrap(),
             Stock::Open(file) => file.handle,

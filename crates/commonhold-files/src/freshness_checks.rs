@@ -79,7 +79,7 @@ struct Look<H> {
 }
 
 /// See the module.
-pub(crate) struct Looks<H> {
+pub(crate) struct FreshnessChecks<H> {
     places: Vec<Option<Look<H>>>,
     /// Where something was taken from last.
     hand: usize,
@@ -112,11 +112,11 @@ impl<H> Look<H> {
     }
 }
 
-impl<H> Looks<H> {
-    pub(crate) fn new() -> Looks<H> {
+impl<H> FreshnessChecks<H> {
+    pub(crate) fn new() -> FreshnessChecks<H> {
         let mut places = Vec::new();
         places.resize_with(PLACES, || None);
-        Looks { places, hand: 0, open: 0, at_hand: 0 }
+        FreshnessChecks { places, hand: 0, open: 0, at_hand: 0 }
     }
 
     /// What was seen under an id, if that is not longer ago than `bound`.
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn looks_are_believed_for_a_while() {
-        let mut looks = Looks::<u8>::new();
+        let mut looks = FreshnessChecks::<u8>::new();
         let now = Instant::now();
         assert_eq!(looks.recall(b"a", now, BOUND), None);
         looks.note(b"a", now, ONE);
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn files_stay_open_while_they_are_the_same_and_wanted() {
-        let mut looks = Looks::<u8>::new();
+        let mut looks = FreshnessChecks::<u8>::new();
         let now = Instant::now();
         looks.keep(b"a", &ONE, Coding::Plain, &file());
         assert_eq!(looks.open, 0, "nobody looked");
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn not_all_files_are_open_at_once() {
-        let mut looks = Looks::<u8>::new();
+        let mut looks = FreshnessChecks::<u8>::new();
         for number in 0..PLACES as u32 * 4 {
             let id = number.to_le_bytes();
             looks.note(&id, Instant::now(), ONE);
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn contents_are_at_hand_until_the_next_look() {
-        let mut looks = Looks::<u8>::new();
+        let mut looks = FreshnessChecks::<u8>::new();
         let now = Instant::now();
         let contents = |len| Contents::Own(vec![7; len]).into_shared();
         looks.lay(b"a", &ONE, Coding::Plain, &contents(10));

@@ -2,7 +2,7 @@
 //! workers share.
 //!
 //! ```
-//! use commonhold_net::files::{Server, ServerOptions};
+//! use commonhold_files::{Server, ServerOptions};
 //! use std::io::{Read, Write};
 //! use std::net::{TcpListener, TcpStream};
 //!
@@ -27,7 +27,7 @@
 //!
 //! | choice | trait | implementations |
 //! |---|---|---|
-//! | loop | [`Driver`](crate::event::Driver) | epoll, pool, uring |
+//! | loop | [`Driver`](commonhold_io::sockets::Driver) | epoll, pool, uring |
 //! | request map | [`requests::Requests`] | std, hashbrown, slab |
 //! | cache | [`store::Cache`] | none, std, hashbrown, hold |
 //! | eviction | [`store::Eviction`] | none, mutex, lockfree |
@@ -37,37 +37,40 @@
 //! |---|---|
 //! | [`layout`] | how ids name files |
 //! | [`source`] | where files are; `stamp`: which version of one |
-//! | [`store`] | contents in memory; `packed`: as they are kept there; [`caches`]: which maps of a hold are such |
-//! | `shelf` | the two together: what is kept, as long as it is fresh, or the source; `looks`: what it remembers of files |
+//! | [`store`] | contents in memory; `packed`: as they are kept there; [`store::caches`]: which maps of a hold are such |
+//! | `fresh_contents` | the two together: what is kept, as long as it is fresh, or the source; `freshness_checks`: what it remembers of files |
 //! | `protocol`, `http` | what a client asks for |
 //! | `reply`, `payload` | what it gets, and as what the driver sends it |
 //! | [`requests`], `connection` | what is known of each connection |
 //! | `worker` | one thread that serves; `server`: all of them |
 //! | `counts` | what they did |
 
-pub mod caches;
+mod coding;
 mod connection;
 mod counts;
+mod directory;
+#[cfg(feature = "steps")]
+#[doc(hidden)]
+pub mod faults;
+mod fresh_contents;
+mod freshness_checks;
 pub mod http;
 pub mod layout;
-mod looks;
 mod packed;
 mod payload;
 mod protocol;
 mod reply;
 pub mod requests;
 mod server;
-mod shelf;
 pub mod source;
 mod stamp;
 pub mod store;
 mod worker;
 
-pub use crate::choices::UnknownChoice;
 pub use connection::Patience;
 pub use counts::{Counts, ServerReport};
+pub use freshness_checks::{MOST_AT_HAND, MOST_OPEN};
 pub use layout::LayoutKind;
-pub use looks::{MOST_AT_HAND, MOST_OPEN};
 pub use payload::Contents;
 pub use protocol::ProtocolKind;
 pub use requests::RequestsKind;

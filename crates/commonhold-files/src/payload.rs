@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::stamp::Stamp;
-use crate::event::{FilePart, Outgoing};
+use commonhold_io::sockets::{FilePart, Outgoing};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr;

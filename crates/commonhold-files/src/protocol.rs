@@ -22,7 +22,7 @@ pub enum ProtocolKind {
     Both,
 }
 
-crate::choices::words!(ProtocolKind { Http => "http", Simple => "simple", Both => "both" });
+commonhold_io::named_choice!(ProtocolKind { Http => "http", Simple => "simple", Both => "both" });
 
 /// What a connection begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]

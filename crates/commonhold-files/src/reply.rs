@@ -1,14 +1,14 @@
 //! From a request to what is sent.
 
+use super::fresh_contents::{FreshContents, Origin, Stock};
+use super::freshness_checks::{OpenFile, Seen};
 use super::http::answer::{Dates, Lines, status_line};
 use super::http::conditions::{Verdict, range_holds, verdict};
 use super::http::head::{Head, Method, Wrong};
 use super::http::range::{Part, part};
 use super::layout::Layout;
-use super::looks::{OpenFile, Seen};
 use super::packed::Packed;
 use super::payload::{Contents, Payload};
-use super::shelf::{Origin, Shelf, Stock};
 use super::source::{Coding, Source};
 use super::store::Store;
 use std::collections::VecDeque;
@@ -122,7 +122,7 @@ impl Desk {
     /// Answers a request of HTTP.
     pub(crate) fn http<S: Store, F: Source>(
         &mut self,
-        shelf: &mut Shelf<S, F>,
+        shelf: &mut FreshContents<S, F>,
         head: &Head<'_>,
     ) -> Reply<F::Handle> {
         // A body would have to be received first; nothing that is served here takes one.
@@ -145,7 +145,7 @@ impl Desk {
     /// Answers with what is there: contents, the place of a directory, or that there is nothing.
     fn found<S: Store, F: Source>(
         &mut self,
-        shelf: &mut Shelf<S, F>,
+        shelf: &mut FreshContents<S, F>,
         head: &Head<'_>,
         keep: bool,
     ) -> io::Result<Reply<F::Handle>> {
@@ -162,7 +162,7 @@ impl Desk {
     /// Where a directory is that was asked for without the slash at the end.
     fn location<S: Store, F: Source>(
         &self,
-        shelf: &Shelf<S, F>,
+        shelf: &FreshContents<S, F>,
         head: &Head<'_>,
     ) -> io::Result<Option<String>> {
         let Some(id) = self.layout.id(&head.path) else { return Ok(None) };
@@ -180,7 +180,7 @@ impl Desk {
 
     fn contents<S: Store, F: Source>(
         &mut self,
-        shelf: &mut Shelf<S, F>,
+        shelf: &mut FreshContents<S, F>,
         head: &Head<'_>,
         keep: bool,
     ) -> io::Result<Option<Reply<F::Handle>>> {
@@ -336,7 +336,7 @@ impl Desk {
     /// Answers a request of the simple protocol: contents, or one zero byte; then the connection ends.
     pub(crate) fn simple<S: Store, F: Source>(
         &mut self,
-        shelf: &mut Shelf<S, F>,
+        shelf: &mut FreshContents<S, F>,
         id: &[u8],
     ) -> Reply<F::Handle> {
         // What it cannot read it does not have, as far as this protocol can tell.
@@ -348,7 +348,7 @@ impl Desk {
 
     fn simple_contents<S: Store, F: Source>(
         &mut self,
-        shelf: &mut Shelf<S, F>,
+        shelf: &mut FreshContents<S, F>,
         id: &[u8],
     ) -> io::Result<Option<Reply<F::Handle>>> {
         let Some(id) = self.layout.id(id) else { return Ok(None) };
@@ -455,7 +455,7 @@ mod tests {
     use super::super::source::{Found, Opened};
     use super::super::stamp::Stamp;
     use super::*;
-    use crate::files::http::answer::Facts;
+    use crate::http::answer::Facts;
     use std::cell::Cell;
     use std::os::fd::OwnedFd;
 

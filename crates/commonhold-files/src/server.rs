@@ -3,25 +3,25 @@
 //! Five choices make a worker: the loop, the request map, the cache, the eviction and the source. Each is a type; a worker is
 //! compiled for every combination, and which one runs is decided here, once.
 
-use super::caches;
 use super::connection::{Connection, Patience};
 use super::counts::ServerReport;
+use super::fresh_contents::FreshContents;
 use super::layout::{Layout, LayoutKind};
 use super::payload::Payload;
 use super::protocol::ProtocolKind;
 use super::reply::Desk;
 use super::requests::{Hashbrown, Requests, RequestsKind, Slab, Std};
-use super::shelf::Shelf;
 #[cfg(feature = "sqlite")]
 use super::source::Database;
 use super::source::{Directory, FileTree, Source, SourceKind, Symlinks};
+use super::store::caches;
 use super::store::{CacheKind, EvictionKind, Store, WithStore, choose_store};
 use super::worker::{Reports, Rules, Signal, Worker};
-use crate::event::{
+use commonhold::{Error, ErrorKind, Hold, Log, Result, fault};
+use commonhold_io::reports::Reporter;
+use commonhold_io::sockets::{
     Chosen, Driver, LoopKind, Options, Waker, WithDriver, block_broken_pipes, choose,
 };
-use crate::report::Reporter;
-use commonhold::{Error, ErrorKind, Hold, Log, Result, fault};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -354,13 +354,13 @@ fn serve_from<S: Store, F: Source>(
         CacheKind::None => 0,
         _ => options.most_kept,
     };
-    let shelf = Shelf::new(store, source, options.fresh, most_kept);
+    let shelf = FreshContents::new(store, source, options.fresh, most_kept);
     choose(options.kind, &Options::default(), OnDriver { plan, shelf, listeners, tell })?
 }
 
 struct OnDriver<'a, S, F: Source> {
     plan: &'a Plan,
-    shelf: Shelf<S, F>,
+    shelf: FreshContents<S, F>,
     listeners: Vec<OwnedFd>,
     tell: &'a Sender<(Waker, Chosen)>,
 }

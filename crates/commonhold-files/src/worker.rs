@@ -13,16 +13,16 @@
 
 use super::connection::{Connection, Made, Patience, Phase};
 use super::counts::{Counts, Latency, ServerReport};
+use super::fresh_contents::{FreshContents, Origin};
 use super::http::head;
 use super::payload::Payload;
 use super::protocol::{Beginning, ProtocolKind, begin};
 use super::reply::{Desk, Piece, Reply, next};
 use super::requests::Requests;
-use super::shelf::{Origin, Shelf};
 use super::source::Source;
 use super::store::Store;
-use crate::event::{Done, Driver, SocketId, Trouble};
 use commonhold::{Log, LogLevel};
+use commonhold_io::sockets::{Done, Driver, ErrorBackoff, SocketId};
 use rustix::net::sockopt::set_socket_linger;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -84,7 +84,7 @@ pub(crate) type Reports<'a> = dyn FnMut(&dyn Fn() -> ServerReport) + 'a;
 pub(crate) struct Worker<D, R, S, F: Source> {
     driver: D,
     connections: R,
-    shelf: Shelf<S, F>,
+    shelf: FreshContents<S, F>,
     desk: Desk,
     rules: Rules,
     signal: Arc<Signal>,
@@ -93,7 +93,7 @@ pub(crate) struct Worker<D, R, S, F: Source> {
     counts: Counts,
     latency: Latency,
     /// What is wrong with the driver.
-    trouble: Trouble,
+    backoff: ErrorBackoff,
     began: Instant,
 }
 
@@ -106,7 +106,7 @@ where
 {
     pub(crate) fn new(
         driver: D,
-        shelf: Shelf<S, F>,
+        shelf: FreshContents<S, F>,
         desk: Desk,
         rules: Rules,
         signal: Arc<Signal>,
@@ -122,7 +122,7 @@ where
             accepting: false,
             counts: Counts::default(),
             latency: Latency::new(),
-            trouble: Trouble::default(),
+            backoff: ErrorBackoff::default(),
             began: Instant::now(),
         }
     }
@@ -142,7 +142,7 @@ where
         while !self.is_over() {
             let left = due.saturating_duration_since(Instant::now());
             match self.driver.wait(Some(left), &mut done) {
-                Ok(()) => self.trouble.goes(),
+                Ok(()) => self.backoff.succeeded(),
                 Err(error) => self.cope(&error),
             }
             (self.desk.now, self.desk.wall) = (Instant::now(), SystemTime::now());
@@ -164,12 +164,12 @@ where
     /// What waits for its sockets fails: for want of memory, which may be over soon.
     #[cold]
     fn cope(&mut self, error: &io::Error) {
-        let is_news = self.trouble.comes(&error.to_string(), Instant::now());
+        let is_news = self.backoff.failed(&error.to_string(), Instant::now());
         if let Some(log) = self.rules.log.as_ref().filter(|_| is_news) {
             let text = format_args!("its sockets cannot be waited for: {error}; tries again");
             let _ = log.print(LogLevel::Error, text);
         }
-        std::thread::sleep(self.trouble.pause());
+        std::thread::sleep(self.backoff.pause());
     }
 
     fn is_over(&self) -> bool {

@@ -1,15 +1,16 @@
 //! File servers: an answer is right, an error, or cut off in such a way that the client notices,
 //! and with the fault lifted everything is served again.
 
-use super::{Scenario, Trial, closes_down_to, descriptors, fail};
-use crate::files::site::{bytes, database, put};
-use crate::support::ground::Ground;
-use crate::support::process::until;
+use crate::server::site::{bytes, database, put};
 use commonhold::Hold;
-use commonhold_net::event::LoopKind;
-use commonhold_net::files::source::{Directory, Symlinks, import};
-use commonhold_net::files::store::CacheKind;
-use commonhold_net::files::{LayoutKind, Server, ServerOptions, SourceKind};
+use commonhold_files::faults::all;
+use commonhold_files::source::{Directory, Symlinks, import};
+use commonhold_files::store::CacheKind;
+use commonhold_files::{LayoutKind, Server, ServerOptions, SourceKind};
+use commonhold_io::sockets::LoopKind;
+use commonhold_testing::support::ground::Ground;
+use commonhold_testing::support::process::until;
+use commonhold_testing::trial::{Scenario, Trial, closes_down_to, descriptors, fail};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -270,7 +271,7 @@ const ALL: [Scenario; 6] = [
 
 #[test]
 fn calls_of_file_servers_fail() {
-    fail(&ALL, &["files.", "event.", "ring."], 2);
+    fail(all(), &ALL, &["files.", "event.", "ring."], 2);
 }
 
 /// Contents of which a part is gone are an error, not shorter contents.

@@ -25,11 +25,11 @@ mod many;
 mod people;
 pub mod site;
 
-use crate::support::ground::Ground;
 use commonhold::Hold;
-use commonhold_net::event::LoopKind;
-use commonhold_net::files::store::{CacheKind, EvictionKind};
-use commonhold_net::files::{RequestsKind, Server, ServerOptions, SourceKind};
+use commonhold_files::store::{CacheKind, EvictionKind};
+use commonhold_files::{RequestsKind, Server, ServerOptions, SourceKind};
+use commonhold_io::sockets::LoopKind;
+use commonhold_testing::support::ground::Ground;
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;

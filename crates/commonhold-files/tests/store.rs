@@ -7,9 +7,9 @@ mod quality;
 mod shared;
 mod trace;
 
-use crate::support::ground::Ground;
 use commonhold::Hold;
-use commonhold_net::files::store::{CacheKind, EvictionKind, Store, WithStore, choose_store};
+use commonhold_files::store::{CacheKind, EvictionKind, Store, WithStore, choose_store};
+use commonhold_testing::support::ground::Ground;
 use std::fmt;
 
 /// The name of the map in tests.

@@ -1,7 +1,7 @@
 //! Where an origin is: listening there, and connecting to it.
 
-use crate::event::peer_of_unix;
-use crate::struck::errno;
+use crate::fault_errno::errno;
+use crate::sockets::peer_of_unix;
 use commonhold::{Error, ErrorKind, Result, fault};
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -78,7 +78,7 @@ fn failed(address: &Address, doing: &str, error: &io::Error) -> Error {
 
 /// A socket in the file system, as one that was bound there left it.
 #[derive(Debug)]
-pub(crate) struct SocketFile {
+pub struct SocketFile {
     path: PathBuf,
     identity: (u64, u64),
 }
@@ -90,7 +90,7 @@ impl SocketFile {
     }
 
     /// Removes it, unless it is somebody else's by now.
-    pub(crate) fn remove(&self) {
+    pub fn remove(&self) {
         if identity(&self.path) == Some(self.identity) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -106,10 +106,10 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 /// A socket that listens.
 #[derive(Debug)]
 pub struct Listener {
-    pub(crate) socket: OwnedFd,
-    pub(crate) address: Address,
+    socket: OwnedFd,
+    address: Address,
     /// To be removed when it no longer listens.
-    pub(crate) file: Option<SocketFile>,
+    file: Option<SocketFile>,
 }
 
 impl Address {
@@ -239,6 +239,12 @@ impl Listener {
         self.file.iter().for_each(SocketFile::remove);
     }
 
+    /// Its parts: the socket, where it listens, and its file, to be removed when it no longer does.
+    #[must_use]
+    pub fn into_parts(self) -> (OwnedFd, Address, Option<SocketFile>) {
+        (self.socket, self.address, self.file)
+    }
+
     /// One that somebody else made, as systemd does.
     ///
     /// # Errors
@@ -272,7 +278,8 @@ fn name_of(socket: BorrowedFd<'_>) -> Option<Local> {
 }
 
 /// Who is at the other end, for display, and the user, if the system knows.
-pub(crate) fn peer(socket: BorrowedFd<'_>) -> (String, Option<u32>) {
+#[must_use]
+pub fn peer(socket: BorrowedFd<'_>) -> (String, Option<u32>) {
     if let Some(address) =
         net::getpeername(socket).ok().and_then(|any| SocketAddr::try_from(any?).ok())
     {
@@ -287,7 +294,8 @@ pub(crate) fn peer(socket: BorrowedFd<'_>) -> (String, Option<u32>) {
 }
 
 /// True if only this machine can reach it.
-pub(crate) fn is_local(address: &Address) -> bool {
+#[must_use]
+pub fn is_local(address: &Address) -> bool {
     match address {
         Address::Unix(_) => true,
         Address::Tcp(host, _) => {

@@ -5,8 +5,10 @@ use std::fmt;
 /// A word that names none of the choices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownChoice {
-    pub(crate) word: String,
-    pub(crate) valid: Vec<&'static str>,
+    #[doc(hidden)]
+    pub word: String,
+    #[doc(hidden)]
+    pub valid: Vec<&'static str>,
 }
 
 impl fmt::Display for UnknownChoice {
@@ -18,7 +20,8 @@ impl fmt::Display for UnknownChoice {
 impl std::error::Error for UnknownChoice {}
 
 /// Gives each variant its word, and the type a list of them.
-macro_rules! words {
+#[macro_export]
+macro_rules! named_choice {
     ($kind:ident { $($variant:ident => $word:literal),+ $(,)? }) => {
         impl $kind {
             /// All of them.
@@ -38,12 +41,12 @@ macro_rules! words {
         }
 
         impl ::std::str::FromStr for $kind {
-            type Err = $crate::choices::UnknownChoice;
+            type Err = $crate::named_choice::UnknownChoice;
 
             fn from_str(word: &str) -> ::std::result::Result<$kind, Self::Err> {
                 match word {
                     $($word => Ok($kind::$variant),)+
-                    _ => Err($crate::choices::UnknownChoice {
+                    _ => Err($crate::named_choice::UnknownChoice {
                         word: word.to_owned(),
                         valid: vec![$($word),+],
                     }),
@@ -52,5 +55,3 @@ macro_rules! words {
         }
     };
 }
-
-pub(crate) use words;

@@ -7,38 +7,49 @@ use std::thread::JoinHandle;
 
 /// Threads that this process has started.
 #[derive(Debug)]
-pub(crate) struct Threads {
+pub struct OwnedThreads {
     handles: Vec<JoinHandle<()>>,
     process: u32,
 }
 
-impl Default for Threads {
-    fn default() -> Threads {
-        Threads { handles: Vec::new(), process: std::process::id() }
+impl Default for OwnedThreads {
+    fn default() -> OwnedThreads {
+        OwnedThreads { handles: Vec::new(), process: std::process::id() }
     }
 }
 
-impl Threads {
-    pub(crate) fn push(&mut self, thread: JoinHandle<()>) {
+impl OwnedThreads {
+    /// Adds a thread that this process has just started.
+    pub fn push(&mut self, thread: JoinHandle<()>) {
         self.handles.push(thread);
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.handles.len()
     }
 
+    /// True if there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.handles.is_empty()
+    }
+
     /// False in a forked child: there are none, and what they have to do with is the parent's.
-    pub(crate) fn are_here(&self) -> bool {
+    #[must_use]
+    pub fn are_here(&self) -> bool {
         self.process == std::process::id()
     }
 
     /// True if all have ended.
-    pub(crate) fn have_ended(&self) -> bool {
+    #[must_use]
+    pub fn have_ended(&self) -> bool {
         self.handles.iter().all(JoinHandle::is_finished)
     }
 
     /// Waits until all have ended.
-    pub(crate) fn join(&mut self) {
+    pub fn join(&mut self) {
         if self.are_here() {
             for thread in self.handles.drain(..) {
                 // If it has panicked, that was said already.
@@ -48,7 +59,7 @@ impl Threads {
     }
 }
 
-impl Drop for Threads {
+impl Drop for OwnedThreads {
     fn drop(&mut self) {
         if !self.are_here() {
             // What a handle names there may be a new thread's.

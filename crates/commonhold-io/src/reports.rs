@@ -13,7 +13,8 @@ const EVERY: Duration = Duration::from_secs(1);
 const FORGET: Duration = Duration::from_secs(4);
 
 /// Says things for one of them; takes them back when it goes.
-pub(crate) struct Reporter {
+#[derive(Debug)]
+pub struct Reporter {
     map: Map,
     key: String,
     due: Instant,
@@ -21,7 +22,10 @@ pub(crate) struct Reporter {
 
 impl Reporter {
     /// `what` is `origin`, `replica`, `journal` or `server`.
-    pub(crate) fn new(hold: &Hold, what: &str, map: &str) -> Result<Reporter> {
+    ///
+    /// # Errors
+    /// Those of making the map of the reports.
+    pub fn new(hold: &Hold, what: &str, map: &str) -> Result<Reporter> {
         let reports = hold.map(REPORTS, MapOptions::cache().ttl(FORGET))?;
         // The number: one process may have several.
         let number = fastrand::u32(..);
@@ -30,7 +34,7 @@ impl Reporter {
     }
 
     /// Says what `report` makes, if it is time; at once, if asked to.
-    pub(crate) fn report<R: Serialize>(&mut self, at_once: bool, report: impl FnOnce() -> R) {
+    pub fn report<R: Serialize>(&mut self, at_once: bool, report: impl FnOnce() -> R) {
         let now = Instant::now();
         if now < self.due && !at_once {
             return;
@@ -58,8 +62,8 @@ pub struct Report {
     pub map: String,
     /// Tells whoever reports from all others that ever did: process and a number.
     pub id: String,
-    /// What it says: an [`OriginReport`](crate::replicate::OriginReport), a [`ReplicaStatus`](crate::replicate::ReplicaStatus),
-    /// a [`ServerReport`](crate::files::ServerReport).
+    /// What it reports: an `OriginReport`, a `ReplicaStatus` or a `JournalStatus` of
+    /// `commonhold-replicate`, or a `ServerReport` of `commonhold-files`.
     pub says: serde_json::Value,
 }
 

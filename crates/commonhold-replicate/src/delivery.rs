@@ -9,11 +9,11 @@
 //! then. A key that nobody changes meanwhile was seen by the walk; of any other, the last frame says what is so. The end is read
 //! when the walk is over, under the stream's lock: all that the walk has seen lies before it.
 
-use crate::event::Bytes;
-use crate::replicate::payload::Payload;
-use crate::replicate::wire::{self, code};
+use crate::protocol::payload::Payload;
+use crate::protocol::wire::{self, code};
 use commonhold::{Feed, Iter, Map, RawFrame, Result, StreamPosition};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use commonhold_io::sockets::Bytes;
+use std::time::{Duration, Instant};
 
 /// Bytes per send at most: more does not make it faster, and others wait for their turn.
 const MOST: usize = 256 << 10;
@@ -104,7 +104,7 @@ impl Delivery {
             let mut words = Vec::new();
             self.walk_on(&mut words)?;
             if self.time_due.is_some_and(|due| now >= due) {
-                wire::put_time(&mut words, before, self.feed.tail(), now_ms());
+                wire::put_time(&mut words, before, self.feed.tail(), wire::now_ms());
                 self.time_due = Some(now + TIME_EVERY);
             }
             if !words.is_empty() {
@@ -154,10 +154,4 @@ impl Delivery {
     pub(crate) fn sent(&mut self, bytes: usize) -> Result<()> {
         self.feed.sent(bytes)
     }
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

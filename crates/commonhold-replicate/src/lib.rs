@@ -1,12 +1,16 @@
-//! Maps of [`commonhold`] over the network: a map that is written on one machine is a map that is read on others, and a file from
-//! which it is rebuilt.
+//! Copies of [`commonhold`]'s maps on other machines, and journals on disk.
+//!
+//! An [`Origin`] serves the changes of a map to any number of replicas. A [`Replica`] applies them
+//! to a map of its own, which its machine reads at memory speed. A replica that is served from in
+//! its turn is a relay. A [`journal::Journal`] writes the same changes to a file, from which the map
+//! is rebuilt after a crash of the system.
 //!
 //! ```
-//! # let dir = std::env::temp_dir().join(format!("commonhold-net-{}", std::process::id()));
+//! # let dir = std::env::temp_dir().join(format!("commonhold-replicate-{}", std::process::id()));
 //! # std::fs::create_dir_all(&dir).unwrap();
 //! # let (one, other) = (dir.join("one.hold"), dir.join("other.hold"));
 //! use commonhold::{Hold, MapOptions};
-//! use commonhold_net::replicate::{Address, Origin, OriginOptions, Replica, ReplicaOptions};
+//! use commonhold_replicate::{Address, Origin, OriginOptions, Replica, ReplicaOptions};
 //! use std::time::Duration;
 //!
 //! let shop = Hold::open_or_create(&one)?;
@@ -26,18 +30,35 @@
 //! # Ok::<(), commonhold::Error>(())
 //! ```
 //!
-//! [`replicate`] has origins and replicas, [`journal`] the file, [`event`] the sockets, [`files`] the file server. `docs/guide/replication.md`, `docs/operations/journal.md` and
-//! `docs/reference/wire.md` are the guides.
+//! | module | idea |
+//! |---|---|
+//! | `origin` | the writable side: its options, its threads, one session for each replica |
+//! | `replica` | the reading side: its options, its thread, one connection, what it applies |
+//! | `delivery` | what one replica or one journal is sent: a full sync, then the stream |
+//! | `protocol` | what both sides send to each other; secrets |
+//! | [`journal`] | a replica that is a file, and a map from such a file |
+//! | `verify` | whether a replica is what its origin is |
+//!
+//! Dependencies point down: `journal` and `verify` use `replica`; `origin` and `journal` use
+//! `delivery`; all use `protocol`. `docs/guide/replication.md` and `docs/operations/journal.md` are the
+//! guides.
 
-mod address;
-mod choices;
-pub mod event;
+mod delivery;
 #[cfg(feature = "steps")]
 #[doc(hidden)]
 pub mod faults;
-pub mod files;
 pub mod journal;
-pub mod replicate;
-mod report;
-mod struck;
-mod threads;
+mod origin;
+mod protocol;
+mod replica;
+mod verify;
+
+pub use commonhold_io::address::{Address, Listener};
+pub use commonhold_io::sockets::LoopKind;
+pub use origin::session::ReplicaState;
+pub use origin::subscriber_table::{OriginReport, ReplicaInfo};
+pub use origin::{Notice, Origin, OriginOptions, Transmission};
+pub use protocol::secret::Secret;
+pub use replica::tap::Tap;
+pub use replica::{Replica, ReplicaEvents, ReplicaOptions, ReplicaStatus};
+pub use verify::{Verified, digest, verify};

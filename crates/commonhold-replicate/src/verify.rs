@@ -6,10 +6,10 @@
 //! every round, because fewer keys take less time. Positions of another stream cannot be compared, and who was sent the whole map
 //! has not noted what changed: then all begins anew.
 
-use crate::address::Address;
-use crate::replicate::place;
-use crate::replicate::replica::{Replica, ReplicaEvents, ReplicaOptions};
+use crate::replica::position;
+use crate::replica::{Replica, ReplicaEvents, ReplicaOptions};
 use commonhold::{Error, ErrorKind, Hold, Map, Result, StreamFrame, StreamPosition};
+use commonhold_io::address::Address;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -180,7 +180,7 @@ fn attempt_at(
 
 /// A name for the copy's hold that nobody has.
 fn tempfile_like() -> Result<String> {
-    let number = crate::replicate::secret::nonce()
+    let number = crate::protocol::secret::nonce()
         .map_err(|e| Error::new(ErrorKind::Io, format!("no random numbers: {e}")))?;
     let number = u64::from_le_bytes(number[..8].try_into().unwrap_or_default());
     Ok(format!("verify-{}-{number:016x}", std::process::id()))
@@ -195,7 +195,7 @@ struct Side {
 impl Side {
     /// Between which two positions it is; `None` if it is nowhere at this moment.
     fn bounds(&self) -> Result<Option<(StreamPosition, StreamPosition)>> {
-        place::bounds(&self.hold, &self.name)
+        position::bounds(&self.hold, &self.name)
     }
 
     fn map(&self) -> Result<Map> {

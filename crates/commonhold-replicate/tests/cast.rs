@@ -7,13 +7,12 @@
 
 use crate::party::{eager, pairs};
 use crate::stairs::Eye;
-use crate::support::Dice;
-use crate::support::ground::Ground;
-use crate::support::process::{Board, Child, until};
 use commonhold::{Hold, Map, MapOptions, StreamPosition};
-use commonhold_net::replicate::{
-    Address, Origin, OriginOptions, Replica, ReplicaEvents, ReplicaState,
-};
+use commonhold_replicate::{Address, Origin, OriginOptions, Replica, ReplicaEvents, ReplicaState};
+use commonhold_testing::alone::cast;
+use commonhold_testing::support::Dice;
+use commonhold_testing::support::ground::Ground;
+use commonhold_testing::support::process::{Board, Child, until};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -363,26 +362,6 @@ pub const STOP_BEFORE_SHOWING: u64 = 1;
 fn stop_before_showing() {
     #[cfg(feature = "steps")]
     commonhold::steps::arm("succeed.claimed:stop").unwrap();
-}
-
-/// A child that keeps nothing of what other tests of this process have open: a connection would not end before it.
-pub fn cast(name: impl Into<String>, body: impl FnOnce()) -> Child {
-    Child::run(name, || {
-        close_sockets();
-        body();
-    })
-}
-
-fn close_sockets() {
-    let of = |entry: std::fs::DirEntry| {
-        let is_socket = std::fs::read_link(entry.path()).ok()?.to_str()?.starts_with("socket:");
-        is_socket.then(|| entry.file_name().to_str()?.parse::<i32>().ok())?
-    };
-    let all: Vec<i32> =
-        std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| of(entry.ok()?)).collect();
-    for fd in all {
-        let _ = nix::unistd::close(fd);
-    }
 }
 
 /// The same for the same pairs, in whatever order they are found.

@@ -1,13 +1,14 @@
 //! Very many replicas, and replicas that join while writers run at full speed.
 
-use crate::cast::{Complaint, Play, Row, cast, digest, raise_file_limit, scribble, word};
+use crate::cast::{Complaint, Play, Row, digest, raise_file_limit, scribble, word};
 use crate::party::{LONG, eager};
 use crate::stairs;
-use crate::support::Dice;
-use crate::support::process::{Child, until};
 use commonhold::{Hold, MapOptions, StreamFrame, StreamPosition};
-use commonhold_net::event::LoopKind;
-use commonhold_net::replicate::{Replica, ReplicaEvents};
+use commonhold_io::sockets::LoopKind;
+use commonhold_replicate::{Replica, ReplicaEvents};
+use commonhold_testing::alone::cast;
+use commonhold_testing::support::Dice;
+use commonhold_testing::support::process::{Child, until};
 use std::time::Duration;
 
 const KEYS: u64 = 500;

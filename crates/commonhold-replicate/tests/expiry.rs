@@ -1,9 +1,9 @@
 //! Caches: what has expired at the origin is removed and told there, also if nobody writes.
 
 use crate::party::{Copy, LONG, SMALL_STREAM, Source, eager};
-use crate::support::process::until;
 use commonhold::{ChangeKind, Hold, MapOptions, StreamFrame};
-use commonhold_net::replicate::{Replica, ReplicaEvents, Transmission, verify};
+use commonhold_replicate::{Replica, ReplicaEvents, Transmission, verify};
+use commonhold_testing::support::process::until;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 

@@ -2,27 +2,12 @@
 //! it, and disturbs nobody.
 
 use crate::party::{Copy, LONG, Source};
-use crate::support::process::{Board, Child, until};
 use commonhold::{Hold, MapOptions};
-use commonhold_net::event::{Bytes, Done, Driver, Epoll, LoopKind, Options, Pool, Uring};
-use commonhold_net::journal::{Journal, JournalOptions};
-use commonhold_net::replicate::Address;
-use std::io::Write;
-use std::os::unix::net::UnixStream;
-use std::time::Duration;
-
-/// Drops it in a forked child, which then has threads of its own.
-fn drop_in_child<T>(what: &str, value: &mut Option<T>) {
-    Child::run(what, || {
-        // The parent's is another copy.
-        drop(value.take());
-        let threads: Vec<_> = (0..4).map(|n| std::thread::spawn(move || n)).collect();
-        let sum: i32 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
-        assert_eq!(sum, 6);
-    })
-    .finish();
-    assert!(value.is_some());
-}
+use commonhold_io::address::Address;
+use commonhold_io::sockets::LoopKind;
+use commonhold_replicate::journal::{Journal, JournalOptions};
+use commonhold_testing::alone::drop_in_child;
+use commonhold_testing::support::process::{Board, Child, until};
 
 #[test]
 fn a_child_drops_its_parents_origin_and_replica() {
@@ -79,31 +64,6 @@ fn a_child_drops_its_parents_journal() {
     source.map.set("a", "2").unwrap();
     source.map.sync(LONG).unwrap();
     assert!(!journal.unwrap().is_over());
-}
-
-fn drivers_survive<D: Driver<Bytes>>(driver: D) {
-    let mut driver = Some(driver);
-    let own = driver.as_mut().unwrap();
-    let (ours, mut theirs) = UnixStream::pair().unwrap();
-    let ours = own.add(ours.into()).unwrap();
-    own.receive(ours, Vec::new(), 100);
-    let mut done = Vec::new();
-    own.wait(Some(Duration::ZERO), &mut done).unwrap();
-    assert!(done.is_empty(), "{done:?}");
-    drop_in_child("drops a driver", &mut driver);
-    let own = driver.as_mut().unwrap();
-    theirs.write_all(b"still there").unwrap();
-    own.wait(Some(LONG), &mut done).unwrap();
-    let Some(Done::Received { buffer, .. }) = done.pop() else { panic!("{done:?}") };
-    assert_eq!(buffer, b"still there");
-}
-
-#[test]
-fn a_child_drops_its_parents_loop() {
-    let options = Options::default();
-    drivers_survive(Epoll::new(&options).unwrap());
-    drivers_survive(Pool::new(&options).unwrap());
-    drivers_survive(Uring::new(&options).unwrap());
 }
 
 #[test]

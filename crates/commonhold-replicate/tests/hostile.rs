@@ -18,10 +18,9 @@ mod to_replica;
 mod words;
 
 use crate::party::{Copy, LONG, Source, eager};
-use crate::support::process::{Watchdog, until};
 use commonhold::{Hold, MapOptions};
-use commonhold_net::replicate::{Address, OriginOptions, Replica, ReplicaOptions, Secret};
-use std::process::Command;
+use commonhold_replicate::{Address, OriginOptions, Replica, ReplicaOptions, Secret};
+use commonhold_testing::support::process::until;
 use words::Peer;
 
 /// An origin with an honest replica, and what others do to it meanwhile.
@@ -110,19 +109,4 @@ fn follow(source: &Source, name: &str, address: &Address, secret: Option<Secret>
     let copy = Copy { hold, replica };
     assert!(copy.replica.wait_ready(LONG), "{:?}", copy.replica.status());
     copy
-}
-
-/// Runs a part of the test of this name in a process of its own, which nobody else's memory, threads and descriptors are in.
-#[track_caller]
-pub fn alone(test: &str, body: impl FnOnce()) {
-    const ALONE: &str = "COMMONHOLD_TEST_ALONE";
-    if std::env::var_os(ALONE).is_some() {
-        let _watchdog = Watchdog::new("a test alone", 2 * LONG);
-        return body();
-    }
-    // Not forked: what other tests have open and locked would live on in it.
-    let program = std::env::current_exe().unwrap();
-    let output = Command::new(program).args(["--exact", test]).env(ALONE, "1").output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }

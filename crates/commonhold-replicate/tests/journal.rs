@@ -1,12 +1,12 @@
 //! Journals: what is durable comes back, exactly as it was at some moment, whatever part of the file is lost.
 
-use crate::support::Dice;
-use crate::support::disk::on_small_tmpfs;
-use crate::support::ground::Ground;
-use crate::support::process::{Board, Child, until};
-use crate::support::refused;
 use commonhold::{ErrorKind, Hold, Map, MapOptions, StreamPosition};
-use commonhold_net::journal::{Journal, JournalOptions, Rebuilt, SyncPolicy, rebuild};
+use commonhold_replicate::journal::{Journal, JournalOptions, Rebuilt, SyncPolicy, rebuild};
+use commonhold_testing::support::Dice;
+use commonhold_testing::support::disk::on_small_tmpfs;
+use commonhold_testing::support::ground::Ground;
+use commonhold_testing::support::process::{Board, Child, until};
+use commonhold_testing::support::refused;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -434,7 +434,7 @@ fn a_killed_journal_loses_nothing_that_was_durable() {
             let _journal = Journal::start(&hold, "it", &file, options).unwrap();
             board.put(0, 1);
             loop {
-                crate::support::process::pause();
+                commonhold_testing::support::process::pause();
             }
         });
         until("the journal to begin", || board.get(0) == 1);

@@ -2,12 +2,13 @@
 //! after goes on from there.
 #![cfg(feature = "steps")]
 
-use crate::cast::{Play, STOP_BEFORE_SHOWING, cast, scribble, word};
+use crate::cast::{Play, STOP_BEFORE_SHOWING, scribble, word};
 use crate::party::{SMALL_STREAM, pairs};
 use crate::stairs;
-use crate::support::Dice;
-use crate::support::process::{Child, End, pause, until};
 use commonhold::{ChangeKind, Follower, Hold, Map, MapOptions, steps};
+use commonhold_testing::alone::cast;
+use commonhold_testing::support::Dice;
+use commonhold_testing::support::process::{Child, End, pause, until};
 use nix::sys::signal::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -12,11 +12,11 @@ mod wire;
 
 use crate::cast::{Play, scribble, word};
 use crate::stairs;
-use crate::support::Dice;
-use crate::support::process::{Child, pause, until};
 use commonhold::MapOptions;
-use commonhold_net::event::LoopKind;
-use commonhold_net::replicate::Address;
+use commonhold_io::address::Address;
+use commonhold_io::sockets::LoopKind;
+use commonhold_testing::support::Dice;
+use commonhold_testing::support::process::{Child, pause, until};
 use proxy::Manners;
 
 const ORIGIN: usize = 0;

@@ -1,14 +1,13 @@
 //! Origins and replicas with holds of their own, and whether they agree.
 
-use crate::support::ground::Ground;
 use commonhold::{Hold, Map, MapOptions};
-use commonhold_net::replicate::{Address, Origin, OriginOptions, Replica, ReplicaOptions};
+use commonhold_replicate::{Address, Origin, OriginOptions, Replica, ReplicaOptions};
+use commonhold_testing::support::ground::Ground;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Longer than anything takes here, unless it hangs.
-pub const LONG: Duration = Duration::from_secs(60);
+pub use commonhold_testing::alone::LONG;
 
 /// A map with an origin.
 pub struct Source {

@@ -1,14 +1,14 @@
 //! Origins and replicas: what is written at the one is read at the other.
 
 use crate::party::{Copy, LONG, SMALL_STREAM, Source, eager, pairs};
-use crate::support::Dice;
-use crate::support::process::until;
-use crate::support::refused;
 use commonhold::{ChangeKind, ErrorKind, Hold, MapOptions, StreamFrame, StreamPosition};
-use commonhold_net::event::LoopKind;
-use commonhold_net::replicate::{
+use commonhold_io::sockets::LoopKind;
+use commonhold_replicate::{
     Address, Origin, OriginOptions, Replica, ReplicaEvents, Secret, Tap, Transmission,
 };
+use commonhold_testing::support::Dice;
+use commonhold_testing::support::process::until;
+use commonhold_testing::support::refused;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
@@ -304,7 +304,7 @@ fn only_who_knows_the_secret_is_served() {
     source.map.set("a", "1").unwrap();
     let follow = |name: &str, secret| {
         let hold = Hold::create(source.ground.path(name)).unwrap();
-        let options = commonhold_net::replicate::ReplicaOptions { secret, ..eager() };
+        let options = commonhold_replicate::ReplicaOptions { secret, ..eager() };
         let replica = Replica::connect(&hold, "it", &source.address, options, ()).unwrap();
         Copy { hold, replica }
     };
@@ -324,7 +324,7 @@ fn only_who_knows_the_secret_is_served() {
     // An origin that cannot prove it is not believed.
     let mut other = Source::new(MapOptions::general());
     let hold = Hold::create(source.ground.path("believer.hold")).unwrap();
-    let options = commonhold_net::replicate::ReplicaOptions { secret: secret("right"), ..eager() };
+    let options = commonhold_replicate::ReplicaOptions { secret: secret("right"), ..eager() };
     let replica = Replica::connect(&hold, "it", &other.address, options, ()).unwrap();
     let told = |text: &Option<String>| {
         text.as_ref().is_some_and(|text| text.contains("does not know the secret"))
@@ -412,7 +412,7 @@ fn what_a_replica_has_gets_older_while_the_connection_is_lost() {
     assert!(begun.elapsed() > Duration::from_millis(300));
     // What all others are told of it does, too.
     let told = || {
-        let reports = commonhold_net::replicate::reports(&copy.hold).unwrap();
+        let reports = commonhold_io::reports::reports(&copy.hold).unwrap();
         let replica = reports.iter().find(|report| report.what == "replica");
         replica.and_then(|report| report.says["lag_ms"].as_u64()).unwrap_or(0)
     };

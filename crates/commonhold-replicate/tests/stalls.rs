@@ -3,10 +3,10 @@
 
 use crate::cast::{Play, Row, scribble, word};
 use crate::stairs;
-use crate::support::process::{Child, End, until};
-use crate::support::{Dice, refused};
 use commonhold::{ErrorKind, Hold, MapOptions, steps};
-use commonhold_net::event::LoopKind;
+use commonhold_io::sockets::LoopKind;
+use commonhold_testing::support::process::{Child, End, until};
+use commonhold_testing::support::{Dice, refused};
 use nix::sys::signal::Signal;
 use std::time::Duration;
 

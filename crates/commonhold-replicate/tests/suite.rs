@@ -1,15 +1,10 @@
-//! The tests of replication and of the file server as their users see them: with real sockets and real processes.
-
-#[path = "../../commonhold/tests/support/mod.rs"]
-mod support;
+//! The tests of replication and journals as their users see them: with real sockets and processes.
 
 mod cast;
 mod crowds;
 mod expiry;
 #[cfg(feature = "steps")]
 mod faults;
-#[cfg(feature = "sqlite")]
-mod files;
 mod fork;
 mod hostile;
 mod journal;
@@ -19,6 +14,5 @@ mod party;
 mod replicate;
 mod stairs;
 mod stalls;
-mod store;
 mod verify;
 mod wire;

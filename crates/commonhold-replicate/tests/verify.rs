@@ -1,10 +1,10 @@
 //! Whether a replica is what its origin is: found out while both go on.
 
 use crate::party::{Copy, LONG, SMALL_STREAM, Source, eager};
-use crate::support::Dice;
-use crate::support::refused;
 use commonhold::{ErrorKind, MapOptions};
-use commonhold_net::replicate::{Verified, digest, verify};
+use commonhold_replicate::{Verified, digest, verify};
+use commonhold_testing::support::Dice;
+use commonhold_testing::support::refused;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 

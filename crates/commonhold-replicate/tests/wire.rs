@@ -2,10 +2,10 @@
 //! origin's was at the position that it has come to.
 
 use crate::party::{SMALL_STREAM, Source, pairs};
-use crate::support::Dice;
-use crate::support::process::pause;
 use commonhold::{ChangeKind, Follower, MapMode, MapOptions, StreamPosition};
-use commonhold_net::replicate::{Address, Secret};
+use commonhold_replicate::{Address, Secret};
+use commonhold_testing::support::Dice;
+use commonhold_testing::support::process::pause;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -18,7 +18,7 @@ mod workers;
 use crate::support::beside::Beside;
 use crate::support::{Ground, PROGRAM};
 use commonhold::Hold;
-use commonhold_net::replicate::reports;
+use commonhold_io::reports::reports;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Failing anywhere: journals, replicas and their origins, file servers.
+//! Failing anywhere: a scenario, in which every call fails that can.
 //!
 //! For every fault that a scenario passes, with each error that it can be, once and for ever, the
 //! scenario runs in a process of its own. What was acknowledged is there, what is seen is right or
@@ -8,27 +8,24 @@
 //! `./test` draws some cases; `COMMONHOLD_LONG=1` runs all. `COMMONHOLD_SEED` draws those of an
 //! earlier run, `COMMONHOLD_FAULT_CASE` runs one, as its failure names it.
 
-mod journals;
-mod replicas;
-#[cfg(feature = "sqlite")]
-mod servers;
-
-use crate::cast::cast;
+use crate::alone::cast;
 use crate::support::ground::Ground;
 use crate::support::process::{Board, End, until};
 use crate::support::{Dice, cases, long};
-use commonhold::steps;
-use commonhold_net::faults::{FAULTS, arm};
+use commonhold::steps::{self, arm_fault_of};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long a case may take.
-const HANGS: Duration = Duration::from_secs(50);
+pub const HANGS: Duration = Duration::from_secs(50);
 /// Nobody meets a fault that often who pauses after it.
 const SPINS: u64 = 50_000;
 /// Cases that run at the same time: they wait most of the time.
 const AT_A_TIME: usize = 6;
+
+/// A crate's faults, with the errors of each.
+type Table = &'static [(&'static str, &'static [&'static str])];
 
 /// What a process does while calls fail to it.
 #[derive(Clone, Copy)]
@@ -40,6 +37,7 @@ pub struct Scenario {
 /// One run of a scenario.
 pub struct Trial {
     ground: Ground,
+    table: Table,
     /// What fails; nothing in a rehearsal.
     fault: Option<String>,
     /// How often that was met since.
@@ -47,9 +45,9 @@ pub struct Trial {
 }
 
 impl Trial {
-    fn new(fault: Option<String>) -> Trial {
+    fn new(table: Table, fault: Option<String>) -> Trial {
         let met = Box::leak(Box::new(AtomicU64::new(0)));
-        Trial { ground: Ground::memory(), fault, met }
+        Trial { ground: Ground::memory(), table, fault, met }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -60,13 +58,13 @@ impl Trial {
     pub fn arm(&self) {
         match &self.fault {
             Some(fault) => {
-                arm(fault).unwrap();
+                arm_fault_of(self.table, fault).unwrap();
                 self.count(fault.split(':').next().unwrap_or_default().to_owned());
             }
             None => REHEARSED.with(|rehearsed| {
-                let passed = rehearsed.get().expect("a board");
+                let (passed, table) = (rehearsed.get().expect("a board"), self.table);
                 steps::observe_faults(move |name| {
-                    if let Some(at) = FAULTS.iter().position(|(known, _)| *known == name) {
+                    if let Some(at) = table.iter().position(|(known, _)| *known == name) {
                         passed.count(at, 1);
                     }
                 });
@@ -85,7 +83,7 @@ impl Trial {
 
     /// From now on nothing does. Whoever met an error did not try again without a pause.
     pub fn lift(&self) {
-        arm("").unwrap();
+        arm_fault_of(self.table, "").unwrap();
         let met = self.met.load(Ordering::Relaxed);
         let is_short = self.fault.as_deref().is_some_and(|fault| fault.contains(":SHORT:"));
         assert!(is_short || met < SPINS, "it has met the fault {met} times");
@@ -110,6 +108,7 @@ pub fn descriptors() -> usize {
 /// A scenario and a fault of it as it is armed.
 #[derive(Clone)]
 struct Case {
+    table: Table,
     scenario: Scenario,
     fault: String,
 }
@@ -120,39 +119,39 @@ impl Case {
     }
 
     fn run(&self) {
-        play(self.scenario, Some(self.fault.clone()));
+        play(self.table, self.scenario, Some(self.fault.clone()));
     }
 }
 
-fn play(scenario: Scenario, fault: Option<String>) {
+fn play(table: Table, scenario: Scenario, fault: Option<String>) {
     let name = format!("'{}' with {fault:?}", scenario.name);
-    let trial = Trial::new(fault);
+    let trial = Trial::new(table, fault);
     let mut child = cast(&*name, || (scenario.run)(&trial));
     assert_eq!(child.wait_for(HANGS), End::Well, "{name}");
 }
 
 /// How often a scenario passes each fault when nothing disturbs it.
-fn rehearse(scenario: Scenario) -> Vec<(usize, u64)> {
-    let passed: &'static Board = Box::leak(Box::new(Board::new(FAULTS.len())));
-    let trial = Trial::new(None);
+fn rehearse(table: Table, scenario: Scenario) -> Vec<(usize, u64)> {
+    let passed: &'static Board = Box::leak(Box::new(Board::new(table.len())));
+    let trial = Trial::new(table, None);
     let mut child = cast(format!("rehearsal of '{}'", scenario.name), || {
         REHEARSED.set(Some(passed));
         (scenario.run)(&trial);
     });
     assert_eq!(child.wait_for(HANGS), End::Well, "rehearsal of '{}'", scenario.name);
-    (0..FAULTS.len()).map(|n| (n, passed.get(n))).filter(|(_, n)| *n > 0).collect()
+    (0..table.len()).map(|n| (n, passed.get(n))).filter(|(_, n)| *n > 0).collect()
 }
 
 /// Each error of each fault, once and for ever, at the first passing and at one drawn.
-fn all_cases(scenario: Scenario, dice: &mut Dice) -> Vec<Case> {
+fn all_cases(table: Table, scenario: Scenario, dice: &mut Dice) -> Vec<Case> {
     let mut cases = Vec::new();
-    for (number, passed) in rehearse(scenario) {
-        let (name, errors) = FAULTS[number];
+    for (number, passed) in rehearse(table, scenario) {
+        let (name, errors) = table[number];
         for error in errors {
             for time in [1, 1 + dice.below(passed)] {
                 let mut add = |how: &str| {
                     let fault = format!("{name}:{error}:{how}:{time}");
-                    cases.push(Case { scenario, fault });
+                    cases.push(Case { table, scenario, fault });
                 };
                 add("once");
                 if !steps::is_transient(error) {
@@ -165,12 +164,12 @@ fn all_cases(scenario: Scenario, dice: &mut Dice) -> Vec<Case> {
 }
 
 /// So many of each fault's cases, or all.
-fn drawn(cases: Vec<Case>, of_each: usize, dice: &mut Dice) -> Vec<Case> {
+fn drawn(table: Table, cases: Vec<Case>, of_each: usize, dice: &mut Dice) -> Vec<Case> {
     if long() {
         return cases;
     }
     let mut chosen = Vec::new();
-    for (name, _) in FAULTS {
+    for (name, _) in table {
         let start = format!("{name}:");
         let mut of_this: Vec<_> = cases.iter().filter(|c| c.fault.starts_with(&start)).collect();
         for _ in 0..of_each.min(of_this.len()) {
@@ -183,21 +182,27 @@ fn drawn(cases: Vec<Case>, of_each: usize, dice: &mut Dice) -> Vec<Case> {
 
 /// Makes every fault of these areas happen in these scenarios.
 #[track_caller]
-pub fn fail(scenarios: &[Scenario], areas: &[&str], of_each: usize) {
+pub fn fail(
+    table: Vec<(&'static str, &'static [&'static str])>,
+    scenarios: &[Scenario],
+    areas: &[&str],
+    of_each: usize,
+) {
+    let table: Table = table.leak();
     let mut dice = Dice::new(cases::seed());
     let given = std::env::var("COMMONHOLD_FAULT_CASE").ok();
     if let Some((name, fault)) = given.as_deref().and_then(|given| given.split_once(" / ")) {
         let wanted = scenarios.iter().find(|scenario| scenario.name == name);
-        let _ = wanted.inspect(|scenario| play(**scenario, Some(fault.to_owned())));
+        let _ = wanted.inspect(|scenario| play(table, **scenario, Some(fault.to_owned())));
         return;
     }
-    let all: Vec<_> = scenarios.iter().flat_map(|s| all_cases(*s, &mut dice)).collect();
+    let all: Vec<_> = scenarios.iter().flat_map(|s| all_cases(table, *s, &mut dice)).collect();
     let of_these = |name: &&str| areas.iter().any(|area| name.starts_with(area));
     let passed = |name: &str| all.iter().any(|case| case.fault.split(':').next() == Some(name));
-    let names = FAULTS.iter().map(|(name, _)| *name).filter(of_these);
+    let names = table.iter().map(|(name, _)| *name).filter(of_these);
     let missed: Vec<_> = names.filter(|name| !passed(name)).collect();
     assert_eq!(missed, [""; 0], "no scenario passes these");
-    let cases = drawn(all, of_each, &mut dice);
+    let cases = drawn(table, all, of_each, &mut dice);
     cases::run_all_together(&cases, AT_A_TIME, Case::name, Case::run);
 }
 

@@ -77,7 +77,7 @@ export! {
             1 => json(&out, &hold.maps()?),
             2 => json(&out, &hold.others()?),
             3 => json(&out, &hold.participants()?),
-            4 => json(&out, &commonhold_net::replicate::reports(hold)?),
+            4 => json(&out, &commonhold_io::reports::reports(hold)?),
             _ => Err(invalid(format!("{what} is nothing that a hold can be asked for"))),
         }
     }

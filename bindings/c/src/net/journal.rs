@@ -6,7 +6,7 @@ use crate::border::take::{Growing, Plain};
 use crate::border::{Asked, Name, NewHandle, OutBytes, Owned, Ref, invalid, yes};
 use crate::net::Native;
 use commonhold::{Hold, Result};
-use commonhold_net::journal::{self, Journal, JournalOptions, SyncPolicy};
+use commonhold_replicate::journal::{self, Journal, JournalOptions, SyncPolicy};
 use std::time::Duration;
 
 /// `ch_journal_options`.

@@ -9,8 +9,8 @@ use crate::border::{
 };
 use crate::net::Native;
 use commonhold::{Hold, Result};
-use commonhold_net::event::LoopKind;
-use commonhold_net::replicate::{Address, Origin, OriginOptions, Secret, Transmission};
+use commonhold_io::sockets::LoopKind;
+use commonhold_replicate::{Address, Origin, OriginOptions, Secret, Transmission};
 use std::ffi::{CString, c_char, c_int};
 use std::sync::Arc;
 use std::time::Duration;

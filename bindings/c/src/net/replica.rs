@@ -9,7 +9,7 @@ use crate::map::follow::Change;
 use crate::net::Native;
 use crate::net::origin::{address, secret, tell};
 use commonhold::{Hold, Map, Result, StreamFrame, StreamPosition};
-use commonhold_net::replicate::{self, Replica, ReplicaEvents, ReplicaOptions};
+use commonhold_replicate::{Replica, ReplicaEvents, ReplicaOptions};
 use std::ffi::{c_char, c_int};
 use std::time::Duration;
 
@@ -182,7 +182,7 @@ export! {
     }
 
     fn ch_map_digest(map: Ref<Map>, digest: OutBytes) {
-        digest.put(replicate::digest(map.get()?)?)?;
+        digest.put(commonhold_replicate::digest(map.get()?)?)?;
         Ok(yes(true))
     }
 
@@ -196,7 +196,7 @@ export! {
     ) {
         let (options, map) = (options.or_defaults()?.build()?, map.text("the map's name")?);
         let limits = (Duration::from_nanos(timeout_ns), 100);
-        let found = replicate::verify(hold.get()?, map, &address(origin)?, options, limits)?;
+        let found = commonhold_replicate::verify(hold.get()?, map, &address(origin)?, options, limits)?;
         if report.is_wanted() {
             json(&report, &found)?;
         }

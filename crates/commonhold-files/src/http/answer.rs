@@ -1,7 +1,7 @@
 //! The head of a response.
 
 use super::conditions::Validators;
-use crate::files::source::Coding;
+use crate::coding::Coding;
 use httpdate::fmt_http_date;
 use std::borrow::Cow;
 use std::fmt::Write as _;

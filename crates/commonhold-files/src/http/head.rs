@@ -1,6 +1,6 @@
 //! A request's head.
 
-use crate::files::source::Coding;
+use crate::coding::Coding;
 use httparse::{EMPTY_HEADER, Header, Request, Status};
 use std::borrow::Cow;
 

@@ -6,7 +6,7 @@ mod zotero;
 pub use tree::Tree;
 pub use zotero::Zotero;
 
-use super::source::Directory;
+use crate::directory::Directory;
 use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -58,4 +58,4 @@ impl LayoutKind {
     }
 }
 
-crate::choices::words!(LayoutKind { Tree => "tree", Zotero => "zotero" });
+commonhold_io::named_choice!(LayoutKind { Tree => "tree", Zotero => "zotero" });

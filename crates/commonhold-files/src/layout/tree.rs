@@ -1,7 +1,7 @@
 //! Ids are paths, as in every web server.
 
 use super::Layout;
-use crate::files::source::Directory;
+use crate::directory::Directory;
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::io;

@@ -1,7 +1,7 @@
 //! Zotero's storage: a folder for each item, named by eight characters, with one PDF in it.
 
 use super::Layout;
-use crate::files::source::Directory;
+use crate::directory::Directory;
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::io;

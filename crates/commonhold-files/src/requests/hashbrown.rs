@@ -1,8 +1,8 @@
 //! The crate hashbrown's map, with its faster hash.
 
 use super::Requests;
-use crate::event::SocketId;
 use ::hashbrown::HashMap;
+use commonhold_io::sockets::SocketId;
 
 /// See the module.
 pub struct Hashbrown<C>(HashMap<SocketId, C>);

@@ -8,7 +8,7 @@ pub use hashbrown::Hashbrown;
 pub use slab::Slab;
 pub use std::Std;
 
-use crate::event::SocketId;
+use commonhold_io::sockets::SocketId;
 
 /// Connections by their sockets.
 pub trait Requests<C>: Default {
@@ -40,7 +40,7 @@ pub enum RequestsKind {
     Slab,
 }
 
-crate::choices::words!(RequestsKind { Std => "std", Hashbrown => "hashbrown", Slab => "slab" });
+commonhold_io::named_choice!(RequestsKind { Std => "std", Hashbrown => "hashbrown", Slab => "slab" });
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! A table by the sockets' own places: no hash at all.
 
 use super::Requests;
-use crate::event::SocketId;
+use commonhold_io::sockets::SocketId;
 
 /// See the module. The driver uses places again, so the table is as long as there were connections at once.
 pub struct Slab<C> {

@@ -1,8 +1,8 @@
 //! The standard library's map, with its hash that withstands chosen keys.
 
 use super::Requests;
-use crate::event::SocketId;
 use ::std::collections::HashMap;
+use commonhold_io::sockets::SocketId;
 
 /// See the module.
 pub struct Std<C>(HashMap<SocketId, C>);

@@ -1,11 +1,11 @@
 //! Sources: where the files are. Each is one file that implements [`Source`].
 
-mod directory;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod tree;
 
-pub use directory::{Directory, Symlinks};
+pub use crate::coding::Coding;
+pub use crate::directory::{Directory, Symlinks};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Database, import};
 pub use tree::FileTree;
@@ -14,45 +14,6 @@ use super::stamp::{Stamp, mixed_numbers};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-
-/// How contents are coded; beside a file may be others with the same contents, compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Coding {
-    /// As they are.
-    Plain,
-    /// Brotli, in a file whose name ends with `.br`.
-    Brotli,
-    /// Gzip, in a file whose name ends with `.gz`.
-    Gzip,
-}
-
-impl Coding {
-    /// All, in the order of their numbers.
-    pub(crate) const ALL: [Coding; 3] = [Coding::Plain, Coding::Brotli, Coding::Gzip];
-
-    /// The codings of the files beside, the better one first.
-    pub const BESIDE: [Coding; 2] = [Coding::Brotli, Coding::Gzip];
-
-    /// What its file's name ends with, beyond the plain file's.
-    #[must_use]
-    pub fn suffix(self) -> &'static str {
-        match self {
-            Coding::Plain => "",
-            Coding::Brotli => ".br",
-            Coding::Gzip => ".gz",
-        }
-    }
-
-    /// HTTP's name for it.
-    #[must_use]
-    pub fn token(self) -> &'static str {
-        match self {
-            Coding::Plain => "identity",
-            Coding::Brotli => "br",
-            Coding::Gzip => "gzip",
-        }
-    }
-}
 
 /// What is there under an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -153,4 +114,4 @@ pub enum SourceKind {
     Sqlite,
 }
 
-crate::choices::words!(SourceKind { Sendfile => "sendfile", Sqlite => "sqlite" });
+commonhold_io::named_choice!(SourceKind { Sendfile => "sendfile", Sqlite => "sqlite" });

@@ -10,10 +10,10 @@
 //! the old one; who serves notices that when it looks at the path again. The old one stays open, and is sent from, as long as somebody has a file
 //! of it.
 
-use super::directory::{Directory, identity, last_name};
 use super::{Coding, Found, Opened, Source};
-use crate::files::layout::Layout;
-use crate::files::stamp::{Stamp, mixed_numbers};
+use crate::directory::{Directory, identity, last_name};
+use crate::layout::Layout;
+use crate::stamp::{Stamp, mixed_numbers};
 use commonhold::{Draft, fault};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::cell::RefCell;

@@ -1,11 +1,11 @@
 //! Files of a directory, by a layout.
 
-use super::directory::{Directory, last_name};
 use super::{Coding, Found, Opened, Source};
-use crate::files::layout::Layout;
-use crate::files::stamp::Stamp;
-use crate::struck::errno;
+use crate::directory::{Directory, last_name};
+use crate::layout::Layout;
+use crate::stamp::Stamp;
 use commonhold::{fault, shortened};
+use commonhold_io::fault_errno::errno;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use std::cell::RefCell;

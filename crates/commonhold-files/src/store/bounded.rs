@@ -9,7 +9,7 @@ use super::contract::{Store, StoreStat};
 use super::eviction::Eviction;
 use super::tag::Tag;
 use super::tally::{Event, Tally};
-use crate::files::payload::Contents;
+use crate::payload::Contents;
 use std::sync::Arc;
 
 /// What an entry counts besides the bytes of its key and of its value: its places in tables and queues, and what the allocator

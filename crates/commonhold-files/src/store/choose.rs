@@ -23,7 +23,7 @@ pub enum CacheKind {
     Hold,
 }
 
-crate::choices::words!(CacheKind { None => "none", Std => "std", Hashbrown => "hashbrown", Hold => "hold" });
+commonhold_io::named_choice!(CacheKind { None => "none", Std => "std", Hashbrown => "hashbrown", Hold => "hold" });
 
 /// Which entries go when there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,7 +36,7 @@ pub enum EvictionKind {
     Lockfree,
 }
 
-crate::choices::words!(EvictionKind { None => "none", Mutex => "mutex", Lockfree => "lockfree" });
+commonhold_io::named_choice!(EvictionKind { None => "none", Mutex => "mutex", Lockfree => "lockfree" });
 
 /// What uses a store, whichever it is.
 pub trait WithStore {

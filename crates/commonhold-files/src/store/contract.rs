@@ -1,6 +1,6 @@
 //! [`Store`]: what a store is to those who serve files from it.
 
-use crate::files::payload::Contents;
+use crate::payload::Contents;
 use serde::{Deserialize, Serialize};
 
 /// Contents of files by key, bounded in bytes, shared by all worker threads of a process or, in a hold, by all processes.

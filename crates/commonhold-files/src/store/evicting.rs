@@ -5,7 +5,7 @@ use super::bounded::bytes_of;
 use super::cache::{SharedMap, shared_map};
 use super::contract::{Store, StoreStat};
 use super::tally::{Event, Tally};
-use crate::files::payload::Contents;
+use crate::payload::Contents;
 use commonhold::{Hold, MapOptions, Result};
 
 /// A store of all processes that open it. Writers that arrive together may exceed the limit by one entry each.

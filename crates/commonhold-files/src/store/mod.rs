@@ -30,7 +30,7 @@
 //! the same key is not given out any more.
 //!
 //! ```
-//! use commonhold_net::files::store::{CacheKind, EvictionKind, Store, WithStore, choose_store};
+//! use commonhold_files::store::{CacheKind, EvictionKind, Store, WithStore, choose_store};
 //! use std::sync::Arc;
 //!
 //! struct Greet;
@@ -49,6 +49,7 @@
 
 mod bounded;
 pub mod cache;
+pub mod caches;
 mod choose;
 mod contract;
 mod evicting;

@@ -1,6 +1,6 @@
 //! Who speaks HTTP and the simple protocol, well or badly.
 
-use crate::support::process::PATIENCE;
+use commonhold_testing::support::process::PATIENCE;
 use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size};
 use rustix::net::{AddressFamily, SocketType, connect, socket};
 use std::fmt::Write as _;

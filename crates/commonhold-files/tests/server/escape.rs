@@ -3,9 +3,9 @@
 use super::client::{Client, get, request, simple, target};
 use super::site::{database, put};
 use super::{Choices, Naming, Served};
-use crate::support::ground::Ground;
-use commonhold_net::files::source::Symlinks;
-use commonhold_net::files::{LayoutKind, ServerOptions};
+use commonhold_files::source::Symlinks;
+use commonhold_files::{LayoutKind, ServerOptions};
+use commonhold_testing::support::ground::Ground;
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nix::unistd::mkfifo;
 use std::fs::{self, File};

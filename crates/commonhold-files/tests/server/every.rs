@@ -2,8 +2,8 @@
 
 use super::site::Site;
 use super::{Choices, Naming, Served, conditions, connections, contents, people};
-use commonhold_net::event::LoopKind;
-use commonhold_net::files::LayoutKind;
+use commonhold_files::LayoutKind;
+use commonhold_io::sockets::LoopKind;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 

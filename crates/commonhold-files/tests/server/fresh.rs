@@ -3,10 +3,10 @@
 use super::client::{Answer, Client, simple};
 use super::site::{database, put};
 use super::{Choices, KEPT, Naming, Served};
-use crate::support::ground::Ground;
 use commonhold::Hold;
-use commonhold_net::files::LayoutKind;
-use commonhold_net::files::store::{CacheKind, EvictionKind};
+use commonhold_files::LayoutKind;
+use commonhold_files::store::{CacheKind, EvictionKind};
+use commonhold_testing::support::ground::Ground;
 use std::collections::HashMap;
 use std::fs;
 use std::net::SocketAddr;
@@ -173,7 +173,7 @@ fn servers_that_share_a_cache_see_every_change() {
     let of_holds = |choices: &Choices| choices.cache == CacheKind::Hold;
     for eviction in EvictionKind::ALL {
         for fresh in [Duration::ZERO, Duration::from_millis(100)] {
-            let both = Choices::of(commonhold_net::event::LoopKind::Epoll);
+            let both = Choices::of(commonhold_io::sockets::LoopKind::Epoll);
             let choices = Choices { eviction, ..*both.iter().find(|c| of_holds(c)).unwrap() };
             let _naming = Naming::new((choices, fresh));
             let mut changing = Changing::new(choices.is_database());

@@ -3,8 +3,8 @@
 use super::client::{Answer, Client, get, simple};
 use super::site::{BESIDE, FILES, Site, bytes};
 use super::{Choices, Naming, Served};
-use crate::support::Dice;
-use commonhold_net::files::ProtocolKind;
+use commonhold_files::ProtocolKind;
+use commonhold_testing::support::Dice;
 use std::collections::HashSet;
 
 const HOST: &str = "Host: test\r\n";

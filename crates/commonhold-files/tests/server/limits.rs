@@ -4,9 +4,9 @@ use super::client::{Client, get, request};
 use super::people::wander;
 use super::site::{HUGE, Site, bytes};
 use super::{Choices, Naming, Served};
-use crate::hostile::alone;
-use crate::support::process::until;
-use commonhold_net::files::Patience;
+use commonhold_files::Patience;
+use commonhold_testing::alone::alone;
+use commonhold_testing::support::process::until;
 use std::thread;
 use std::time::Duration;
 
@@ -131,7 +131,7 @@ fn descriptors() -> usize {
 
 #[test]
 fn nothing_is_left_of_those_who_went() {
-    alone("files::limits::nothing_is_left_of_those_who_went", || {
+    alone("server::limits::nothing_is_left_of_those_who_went", || {
         let site = Site::new();
         for choices in Choices::some() {
             let _naming = Naming::new(choices);

@@ -3,10 +3,10 @@
 use super::client::{Client, get, request};
 use super::site::{LARGE, Site, bytes, database};
 use super::{Choices, Naming, Served};
-use crate::hostile::alone;
-use crate::support::ground::Ground;
-use commonhold_net::files::LayoutKind;
-use commonhold_net::files::store::{CacheKind, EvictionKind};
+use commonhold_files::LayoutKind;
+use commonhold_files::store::{CacheKind, EvictionKind};
+use commonhold_testing::alone::alone;
+use commonhold_testing::support::ground::Ground;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -17,7 +17,7 @@ const CROWD: usize = 1000;
 
 #[test]
 fn a_thousand_connections_at_once() {
-    alone("files::many::a_thousand_connections_at_once", || {
+    alone("server::many::a_thousand_connections_at_once", || {
         let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
         assert!(most > 2500, "there may be {most} descriptors here");
         setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();

@@ -3,7 +3,7 @@
 use super::client::{Client, get, request, simple, target};
 use super::every::Stage;
 use super::site::{FILES, HUGE, bytes};
-use crate::support::Dice;
+use commonhold_testing::support::Dice;
 use std::net::SocketAddr;
 use std::thread;
 

@@ -1,10 +1,10 @@
 //! The files that are served, their database, and what is in each.
 
 use super::KEPT;
-use crate::support::Dice;
-use crate::support::ground::Ground;
-use commonhold_net::files::LayoutKind;
-use commonhold_net::files::source::{Directory, Symlinks, import};
+use commonhold_files::LayoutKind;
+use commonhold_files::source::{Directory, Symlinks, import};
+use commonhold_testing::support::Dice;
+use commonhold_testing::support::ground::Ground;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;

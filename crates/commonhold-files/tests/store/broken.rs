@@ -2,9 +2,9 @@
 
 use super::shared::open;
 use super::{Kinds, value, version};
-use crate::support::ground::Ground;
-use crate::support::process::{Child, End};
 use commonhold::{Hold, steps};
+use commonhold_testing::support::ground::Ground;
+use commonhold_testing::support::process::{Child, End};
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -101,13 +101,13 @@ fn nobody_waits_for_a_process_that_is_stopped_while_it_puts() {
             victim.signal(Signal::SIGCONT);
             assert_eq!(victim.wait(), End::Well);
             // What could not be removed then is removed now.
-            crate::support::process::until("it is changed again", || {
+            commonhold_testing::support::process::until("it is changed again", || {
                 store.put(7, value(7, 4, 1000));
                 store.look(7).is_some()
             });
             assert_eq!(version(7, &store.look(7).unwrap()), 4, "{kinds:?}");
             // What else had to go goes with the next that is put; on a busy machine with one after that.
-            crate::support::process::until("all that had to go is gone", || {
+            commonhold_testing::support::process::until("all that had to go is gone", || {
                 store.remove(7);
                 let is_empty = (store.stat().entries, store.look(7)) == (0, None);
                 store.put(7, value(7, 5, 1000));

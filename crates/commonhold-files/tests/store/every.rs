@@ -1,12 +1,12 @@
 //! What every store does, whichever it is.
 
 use super::{Kinds, hold, look, value, version};
-use crate::support::Dice;
-use crate::support::ground::Ground;
-use crate::support::process::until;
-use commonhold_net::files::store::{
+use commonhold_files::store::{
     CacheKind, ENTRY_BYTES, EvictionKind, Store, WithStore, choose_store,
 };
+use commonhold_testing::support::Dice;
+use commonhold_testing::support::ground::Ground;
+use commonhold_testing::support::process::until;
 use std::sync::Arc;
 use std::thread;
 
@@ -238,6 +238,10 @@ fn a_cache_in_a_hold_needs_one() {
     }
     for eviction in EvictionKind::ALL {
         let refused = choose_store(CacheKind::Hold, eviction, SMALL, None, ".files", Never);
-        crate::support::refused(refused, commonhold::ErrorKind::Invalid, "needs a hold");
+        commonhold_testing::support::refused(
+            refused,
+            commonhold::ErrorKind::Invalid,
+            "needs a hold",
+        );
     }
 }

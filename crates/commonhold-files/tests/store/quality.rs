@@ -6,8 +6,8 @@ mod figure;
 
 use super::trace::{self, Trace};
 use super::{Kinds, hold};
-use crate::support::ground::Ground;
-use commonhold_net::files::store::{CacheKind, ENTRY_BYTES, EvictionKind, Store, WithStore};
+use commonhold_files::store::{CacheKind, ENTRY_BYTES, EvictionKind, Store, WithStore};
+use commonhold_testing::support::ground::Ground;
 use std::sync::Arc;
 
 const SEED: u64 = 5;

@@ -1,12 +1,10 @@
 //! Stores in a hold: what one process keeps all have, also after the last one ended; a hold without room is no error.
 
 use super::{FILES, Kinds, look, value, version};
-use crate::support::ground::Ground;
-use crate::support::process::Child;
 use commonhold::{ErrorKind, Hold, MapOptions, QueueOptions};
-use commonhold_net::files::store::{
-    CacheKind, EvictionKind, Store, StoreStat, WithStore, choose_store,
-};
+use commonhold_files::store::{CacheKind, EvictionKind, Store, StoreStat, WithStore, choose_store};
+use commonhold_testing::support::ground::Ground;
+use commonhold_testing::support::process::Child;
 use std::sync::Arc;
 
 const LIMIT: u64 = 1 << 20;

@@ -1,7 +1,7 @@
 //! Traces of requests as servers of files see them: some files are wanted much more often than others (Zipf), and now and then somebody
 //! fetches everything once (a scan). The same seed makes the same trace.
 
-use crate::support::{Dice, mix};
+use commonhold_testing::support::{Dice, mix};
 
 /// Files of a trace; those of scans come on top.
 pub const FILES: u64 = 100_000;

@@ -10,7 +10,7 @@
 
 use super::driver::SocketId;
 use super::outgoing::{FilePart, Outgoing};
-use crate::struck::errno;
+use crate::fault_errno::errno;
 use commonhold::{fault, shortened};
 use rustix::io::retry_on_intr;
 use rustix::net::SocketFlags;
@@ -182,7 +182,7 @@ pub(super) fn send_file(socket: BorrowedFd<'_>, part: FilePart<'_>) -> io::Resul
 
 /// Keeps SIGPIPE from this thread and those that it starts. `sendfile` has no flag for that: a thread that sends files to a
 /// peer who is gone must have called this.
-pub(crate) fn block_broken_pipes() {
+pub fn block_broken_pipes() {
     // SAFETY: the set is this function's own, and initialized by `sigemptyset`; both calls cannot fail on valid arguments.
     unsafe {
         let mut set: libc::sigset_t = mem::zeroed();

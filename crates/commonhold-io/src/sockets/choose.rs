@@ -23,7 +23,7 @@ pub enum LoopKind {
     Uring,
 }
 
-crate::choices::words!(LoopKind { Epoll => "epoll", Pool => "pool", Uring => "uring" });
+crate::named_choice!(LoopKind { Epoll => "epoll", Pool => "pool", Uring => "uring" });
 
 /// How drivers are made.
 #[derive(Clone, Debug)]

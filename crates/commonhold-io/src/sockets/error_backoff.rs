@@ -8,17 +8,17 @@ const LONGEST: Duration = Duration::from_secs(1);
 /// An error that has not come for so long is news.
 const CALM: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// An error that may come again and again, and how long to pause for it.
 #[derive(Debug, Default)]
-pub(crate) struct Trouble {
+pub struct ErrorBackoff {
     /// What came last, and when.
     last: Option<(String, Instant)>,
     pause: Duration,
 }
 
-impl Trouble {
-    /// Notes an error; whether it is to be said.
-    pub(crate) fn comes(&mut self, error: &str, now: Instant) -> bool {
+impl ErrorBackoff {
+    /// Notes an error; true if it is to be reported.
+    pub fn failed(&mut self, error: &str, now: Instant) -> bool {
         let is_known = |(text, at): &(String, Instant)| {
             text == error && now.saturating_duration_since(*at) < CALM
         };
@@ -29,12 +29,13 @@ impl Trouble {
     }
 
     /// Notes that all is well, for now.
-    pub(crate) fn goes(&mut self) {
+    pub fn succeeded(&mut self) {
         self.pause = Duration::ZERO;
     }
 
     /// How long to pause.
-    pub(crate) fn pause(&self) -> Duration {
+    #[must_use]
+    pub fn pause(&self) -> Duration {
         self.pause
     }
 }
@@ -45,20 +46,20 @@ mod tests {
 
     #[test]
     fn an_error_is_said_once_until_it_changes() {
-        let (mut trouble, now) = (Trouble::default(), Instant::now());
-        assert!(trouble.comes("a", now));
-        assert_eq!(trouble.pause(), FIRST);
+        let (mut error_backoff, now) = (ErrorBackoff::default(), Instant::now());
+        assert!(error_backoff.failed("a", now));
+        assert_eq!(error_backoff.pause(), FIRST);
         for _ in 0..20 {
-            assert!(!trouble.comes("a", now));
+            assert!(!error_backoff.failed("a", now));
         }
-        assert_eq!(trouble.pause(), LONGEST);
+        assert_eq!(error_backoff.pause(), LONGEST);
         // Well in between: the same is no news, and is paused for as at first.
-        trouble.goes();
-        assert!(!trouble.comes("a", now));
-        assert_eq!(trouble.pause(), FIRST);
-        assert!(trouble.comes("b", now));
-        assert!(trouble.comes("a", now));
-        assert!(!trouble.comes("a", now + CALM / 2));
-        assert!(trouble.comes("a", now + CALM * 2));
+        error_backoff.succeeded();
+        assert!(!error_backoff.failed("a", now));
+        assert_eq!(error_backoff.pause(), FIRST);
+        assert!(error_backoff.failed("b", now));
+        assert!(error_backoff.failed("a", now));
+        assert!(!error_backoff.failed("a", now + CALM / 2));
+        assert!(error_backoff.failed("a", now + CALM * 2));
     }
 }

@@ -21,7 +21,7 @@
 //! | `epoll`, `pool` | who makes the calls of `polled` |
 //! | `uring`, `ring` | the driver over `io_uring`; the entries of its queues |
 //! | `waker`, `deadline` | how `wait` ends when no socket has anything to say |
-//! | `trouble` | an error of `wait` that comes again and again |
+//! | `error_backoff` | an error of `wait` that comes again and again |
 //!
 //! Common to all: a driver belongs to the thread that made it. Every receive and every send that was given comes back exactly
 //! once, from [`Driver::wait`], whatever happens to its socket. No peer can starve another: an operation gets one system call
@@ -29,7 +29,7 @@
 //! `ring`.
 //!
 //! ```
-//! use commonhold_net::event::{Bytes, Done, Driver, Epoll, Options};
+//! use commonhold_io::sockets::{Bytes, Done, Driver, Epoll, Options};
 //! use std::os::unix::net::UnixStream;
 //!
 //! let (here, there) = UnixStream::pair()?;
@@ -55,6 +55,7 @@ mod choose;
 mod deadline;
 mod driver;
 mod epoll;
+mod error_backoff;
 mod outgoing;
 mod polled;
 mod pool;
@@ -62,18 +63,17 @@ mod ring;
 mod table;
 #[cfg(test)]
 mod tests;
-mod trouble;
 mod uring;
 mod waker;
 
-pub use crate::choices::UnknownChoice;
-pub(crate) use calls::{block_broken_pipes, peer_of_unix};
+pub use calls::block_broken_pipes;
+pub(crate) use calls::peer_of_unix;
 pub use choose::{Chosen, LoopKind, Options, WithDriver, choose};
 pub use driver::{Done, Driver, SocketId};
 pub use epoll::Epoll;
+pub use error_backoff::ErrorBackoff;
 pub use outgoing::{Bytes, FilePart, Outgoing};
 pub use polled::Polled;
 pub use pool::Pool;
-pub(crate) use trouble::Trouble;
 pub use uring::Uring;
 pub use waker::Waker;

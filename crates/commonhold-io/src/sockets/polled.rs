@@ -17,7 +17,7 @@ use super::driver::{Done, Driver, SocketId};
 use super::outgoing::Outgoing;
 use super::table::{Operation, Socket, Table, failed, reset};
 use super::waker::Waker;
-use crate::struck::errno;
+use crate::fault_errno::errno;
 use commonhold::fault;
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;

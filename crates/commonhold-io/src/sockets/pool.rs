@@ -10,7 +10,7 @@ use super::choose::Options;
 use super::outgoing::Outgoing;
 use super::polled::{Calls, Polled};
 use super::waker::Waker;
-use crate::threads::Threads;
+use crate::owned_threads::OwnedThreads;
 use commonhold::fault;
 use std::collections::VecDeque;
 use std::fmt;
@@ -27,7 +27,7 @@ pub type Pool<P> = Polled<P, Workers<P>>;
 /// Threads that do jobs; they end when this is dropped, after the call that each is at. In a forked child there are none.
 pub struct Workers<P> {
     shared: Arc<Shared<P>>,
-    threads: Threads,
+    threads: OwnedThreads,
 }
 
 struct Shared<P> {
@@ -60,7 +60,7 @@ impl<P: Outgoing> Workers<P> {
         let (filled, done, bell) = (Condvar::new(), Mutex::default(), Waker::new()?);
         let shared = Arc::new(Shared { queue, filled, done, bell, threads });
         // If one does not start, dropping this ends the others.
-        let mut workers = Workers { shared, threads: Threads::default() };
+        let mut workers = Workers { shared, threads: OwnedThreads::default() };
         for _ in 0..threads {
             let shared = Arc::clone(&workers.shared);
             let thread = thread::Builder::new().name("socket-calls".into());

@@ -3,8 +3,8 @@
 //! Invariant: what lies before `written` are whole frames, in order. After a crash of the system any part that was not synced may
 //! be missing or be anything: every frame has a checksum and its position, so the first that is not what it must be is the end.
 
-use crate::replicate::inbox::Inbox;
-use crate::replicate::wire::{Note, Welcome};
+use crate::protocol::inbox::Inbox;
+use crate::protocol::wire::{Note, Welcome};
 use commonhold::{ChangeKind, Draft, Error, ErrorKind, RawFrame, Result, StreamPosition};
 use commonhold::{fault, shortened};
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -433,7 +433,7 @@ fn kind_of(frame: &RawFrame<'_>, complete: bool) -> Option<Kind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replicate::wire;
+    use crate::protocol::wire;
     use commonhold::MapMode;
 
     impl JournalFile {

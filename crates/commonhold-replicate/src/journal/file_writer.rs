@@ -1,10 +1,10 @@
 //! A file of a journal that is being written, and the stream that goes into it.
 
+use crate::delivery::Delivery;
 use crate::journal::file::{Identity, JournalFile, Reader, failed, identity_at};
 use crate::journal::trust::Trust;
-use crate::replicate::delivery::Delivery;
-use crate::replicate::payload::Payload;
-use crate::replicate::wire::{Note, Welcome};
+use crate::protocol::payload::Payload;
+use crate::protocol::wire::{Note, Welcome};
 use commonhold::{ChangeKind, Error, ErrorKind, Map, RawFrame, Result, StreamPosition};
 use std::path::Path;
 use std::time::Instant;
@@ -14,7 +14,7 @@ pub(super) const BATCH: usize = 1 << 20;
 
 /// How far frames bring a file.
 #[derive(Clone, Copy)]
-pub(super) struct Mark {
+pub(super) struct Progress {
     pub(super) position: StreamPosition,
     /// Where it becomes a whole map, once that is known.
     pub(super) end: Option<u64>,
@@ -22,7 +22,7 @@ pub(super) struct Mark {
     pub(super) gap: bool,
 }
 
-impl Mark {
+impl Progress {
     fn note(&mut self, frame: &RawFrame<'_>) {
         if let Some(change) = frame.change() {
             self.gap |= change.kind == ChangeKind::Gap;
@@ -37,33 +37,33 @@ impl Mark {
 }
 
 /// A file and where it stands in the stream.
-pub(super) struct Track {
+pub(super) struct FileWriter {
     pub(super) delivery: Delivery,
     /// Taken from the stream, and not written yet.
     buffer: Vec<u8>,
     pub(super) file: JournalFile,
     /// How far what is written brings it.
-    pub(super) mark: Mark,
+    pub(super) progress: Progress,
     /// Up to where it is durable.
     pub(super) synced: Option<StreamPosition>,
 }
 
 /// What went wrong with a track.
-pub(super) enum Trouble {
+pub(super) enum WriteFailure {
     /// It could not write, and may try again: nothing is lost.
     Write(Error),
     /// It is of no use any more.
     Lost(Error),
 }
 
-impl Track {
-    pub(super) fn new(delivery: Delivery, file: JournalFile, end: Option<u64>) -> Track {
-        let mark = Mark { position: delivery.position(), end, gap: false };
-        Track { delivery, buffer: Vec::new(), file, mark, synced: None }
+impl FileWriter {
+    pub(super) fn new(delivery: Delivery, file: JournalFile, end: Option<u64>) -> FileWriter {
+        let progress = Progress { position: delivery.position(), end, gap: false };
+        FileWriter { delivery, buffer: Vec::new(), file, progress, synced: None }
     }
 
     /// A new file that begins with a walk.
-    pub(super) fn begin(map: &Map, path: &Path) -> Result<Track> {
+    pub(super) fn begin(map: &Map, path: &Path) -> Result<FileWriter> {
         let delivery = Delivery::begin(map, None)?.without_time();
         let welcome = Welcome {
             proof: Vec::new(),
@@ -73,12 +73,12 @@ impl Track {
             name: map.name().to_owned(),
         };
         let file = JournalFile::create(path, &welcome)?;
-        Ok(Track::new(delivery, file, None))
+        Ok(FileWriter::new(delivery, file, None))
     }
 
     /// Continues a file that was read to its end. `None` if the stream no longer has what comes
     /// next, or the disk does not take the file.
-    pub(super) fn resume(map: &Map, reader: Reader, trust: &Trust) -> Result<Option<Track>> {
+    pub(super) fn resume(map: &Map, reader: Reader, trust: &Trust) -> Result<Option<FileWriter>> {
         let (position, identity) = (reader.position, reader.identity);
         let delivery = Delivery::begin(map, Some(position))?.without_time();
         if delivery.is_walking() || !reader.is_complete() {
@@ -89,12 +89,12 @@ impl Track {
             trust.only(identity, 0)?;
         }
         let file = JournalFile::resume(reader)?;
-        Ok(file.map(|file| Track::new(delivery, file, Some(position.offset))))
+        Ok(file.map(|file| FileWriter::new(delivery, file, Some(position.offset))))
     }
 
     /// The file, which is durable, takes its path. Whether it gets there or not, what has the path
     /// is noted.
-    pub(super) fn place(self, trust: &Trust) -> Result<Track> {
+    pub(super) fn place(self, trust: &Trust) -> Result<FileWriter> {
         let path = self.file.path.clone();
         let replaced = |e: &std::io::Error| failed(&path, "cannot be replaced", e);
         let present = match identity_at(&path) {
@@ -105,7 +105,7 @@ impl Track {
         let identity = self.identity()?;
         trust.also(present, identity, self.file.synced)?;
         let file = self.file.place().map_err(|e| replaced(&e))?;
-        Ok(Track { file, ..self })
+        Ok(FileWriter { file, ..self })
     }
 
     /// Device and inode of its file.
@@ -118,34 +118,35 @@ impl Track {
     }
 
     pub(super) fn is_whole(&self) -> bool {
-        let Mark { position, end, gap } = self.mark;
+        let Progress { position, end, gap } = self.progress;
         end.is_some_and(|end| position.offset >= end) && !gap
     }
 
     /// Brings what there is into the file, at most a batch or one frame; true if there was something.
-    pub(super) fn pump(&mut self) -> std::result::Result<bool, Trouble> {
-        if self.next_frame(0).map_err(Trouble::Lost)?.is_none() {
-            self.fetch().map_err(Trouble::Lost)?;
+    pub(super) fn pump(&mut self) -> std::result::Result<bool, WriteFailure> {
+        if self.next_frame(0).map_err(WriteFailure::Lost)?.is_none() {
+            self.fetch().map_err(WriteFailure::Lost)?;
         }
-        let (mut mark, mut frames, mut used) = (self.mark, Vec::new(), 0);
-        while let Some(frame) = self.next_frame(used).map_err(Trouble::Lost)?.filter(|_| !mark.gap)
+        let (mut progress, mut frames, mut used) = (self.progress, Vec::new(), 0);
+        while let Some(frame) =
+            self.next_frame(used).map_err(WriteFailure::Lost)?.filter(|_| !progress.gap)
         {
-            if frame.offset != mark.position.offset {
-                return Err(Trouble::Lost(unsound("does not go on where it was")));
+            if frame.offset != progress.position.offset {
+                return Err(WriteFailure::Lost(unsound("does not go on where it was")));
             }
             // One that goes on is told where it is the map, which its file has said already.
             let is_end = matches!(Note::read(&frame), Some(Note::Complete { .. }));
-            let said = is_end && mark.end.is_some();
-            mark.note(&frame);
+            let said = is_end && progress.end.is_some();
+            progress.note(&frame);
             let len = (RawFrame::HEADER + frame.key.len() + frame.value.len()).next_multiple_of(8);
-            if !mark.gap && !said {
+            if !progress.gap && !said {
                 frames.extend_from_slice(&self.buffer[used..used + len]);
             }
             used += len;
         }
         let written = self.file.append(&frames);
-        written.map_err(|e| Trouble::Write(failed(&self.file.path, "cannot write", &e)))?;
-        self.mark = mark;
+        written.map_err(|e| WriteFailure::Write(failed(&self.file.path, "cannot write", &e)))?;
+        self.progress = progress;
         self.buffer.drain(..used);
         Ok(used > 0)
     }
@@ -182,7 +183,7 @@ impl Track {
     /// Makes what is written durable. If that fails, the file is of no use any more.
     pub(super) fn sync(&mut self) -> Result<()> {
         self.file.sync().map_err(|e| failed(&self.file.path, "cannot sync", &e))?;
-        self.synced = Some(self.mark.position);
+        self.synced = Some(self.progress.position);
         Ok(())
     }
 }

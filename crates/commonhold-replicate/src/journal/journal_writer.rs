@@ -5,8 +5,8 @@
 //! whenever the system crashes, what has the path is a whole map up to some position, and no earlier one than was said to be durable.
 
 use crate::journal::file::Reader;
+use crate::journal::file_writer::{FileWriter, WriteFailure};
 use crate::journal::rebuild::was_rebuilt_from;
-use crate::journal::track::{Track, Trouble};
 use crate::journal::trust::Trust;
 use crate::journal::{JournalOptions, JournalStatus, SyncPolicy};
 use commonhold::{Error, ErrorKind, Hold, JournalSeat, Map, Result, StreamPosition};
@@ -21,15 +21,15 @@ const LONGEST: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(1);
 
 /// See the module.
-pub(crate) struct Keeper {
+pub(crate) struct JournalWriter {
     hold: Hold,
     map: Map,
     path: PathBuf,
     options: JournalOptions,
     seat: JournalSeat,
     trust: Trust,
-    current: Option<Track>,
-    next: Option<Track>,
+    current: Option<FileWriter>,
+    next: Option<FileWriter>,
     /// The file is written anew when it has so many bytes.
     compact_at: u64,
     sync_due: Instant,
@@ -39,7 +39,7 @@ pub(crate) struct Keeper {
     pub(crate) status: JournalStatus,
 }
 
-impl Keeper {
+impl JournalWriter {
     /// Goes on with the file, if it is of this map's stream; else begins a new one beside it.
     ///
     /// # Errors
@@ -50,10 +50,10 @@ impl Keeper {
         path: &Path,
         options: JournalOptions,
         seat: JournalSeat,
-    ) -> Result<Keeper> {
+    ) -> Result<JournalWriter> {
         let status = JournalStatus::new(path, options.sync);
         let trust = Trust::new(hold, map.name())?;
-        let mut this = Keeper {
+        let mut this = JournalWriter {
             hold: hold.clone(),
             map,
             path: path.to_owned(),
@@ -70,7 +70,7 @@ impl Keeper {
         };
         this.current = this.existing()?;
         if this.current.is_none() {
-            this.next = Some(Track::begin(&this.map, &this.path)?);
+            this.next = Some(FileWriter::begin(&this.map, &this.path)?);
         }
         if this.options.sync == SyncPolicy::Never {
             this.seat
@@ -79,7 +79,7 @@ impl Keeper {
         Ok(this)
     }
 
-    fn existing(&mut self) -> Result<Option<Track>> {
+    fn existing(&mut self) -> Result<Option<FileWriter>> {
         let mut reader = match Reader::open(&self.path) {
             Ok(reader) => reader,
             Err(error) if error.is_not_found() || self.options.replace => return Ok(None),
@@ -105,16 +105,16 @@ impl Keeper {
             return Err(self.of_another_life());
         }
         self.plan(reader.whole_bytes());
-        let resumed = Track::resume(&self.map, reader, &self.trust)?;
+        let resumed = FileWriter::resume(&self.map, reader, &self.trust)?;
         if let Some(track) = &resumed {
             self.note(track)?;
         }
         Ok(resumed)
     }
 
-    /// Notes how much of the file at the path a later keeper may believe. Where nothing is synced,
+    /// Notes how much of the file at the path a later writer may believe. Where nothing is synced,
     /// no sync fails, and that is all of it.
-    fn note(&self, track: &Track) -> Result<()> {
+    fn note(&self, track: &FileWriter) -> Result<()> {
         let len = match self.options.sync {
             SyncPolicy::Never => u64::MAX,
             _ => track.file.synced,
@@ -188,17 +188,17 @@ impl Keeper {
 
     /// Whether the current file can take what comes: behind a gap only the next one can.
     fn goes_on(&self) -> bool {
-        self.current.as_ref().is_some_and(|track| !track.mark.gap)
+        self.current.as_ref().is_some_and(|track| !track.progress.gap)
     }
 
     fn pump_current(&mut self) -> Result<bool> {
-        let Some(current) = self.current.as_mut().filter(|track| !track.mark.gap) else {
+        let Some(current) = self.current.as_mut().filter(|track| !track.progress.gap) else {
             return Ok(false);
         };
         match current.pump() {
             Ok(busy) => Ok(busy),
-            Err(Trouble::Write(error)) => Err(error),
-            Err(Trouble::Lost(error)) => {
+            Err(WriteFailure::Write(error)) => Err(error),
+            Err(WriteFailure::Lost(error)) => {
                 self.current = None;
                 Err(error)
             }
@@ -210,20 +210,20 @@ impl Keeper {
         let wanted = self
             .current
             .as_ref()
-            .is_none_or(|track| track.mark.gap || track.file.written > self.compact_at);
+            .is_none_or(|track| track.progress.gap || track.file.written > self.compact_at);
         if self.next.is_none() {
             if !wanted || Instant::now() < self.renew_at {
                 return Ok(false);
             }
-            self.next = Some(Track::begin(&self.map, &self.path)?);
+            self.next = Some(FileWriter::begin(&self.map, &self.path)?);
             self.status.compactions += u64::from(self.current.is_some());
         }
         let Some(next) = &mut self.next else { return Ok(false) };
         let busy = match next.pump() {
             Ok(busy) => busy,
-            Err(Trouble::Write(error) | Trouble::Lost(error)) => return Err(error),
+            Err(WriteFailure::Write(error) | WriteFailure::Lost(error)) => return Err(error),
         };
-        if next.mark.gap {
+        if next.progress.gap {
             // The walk may have missed that change: another one.
             self.next = None;
         }
@@ -242,7 +242,7 @@ impl Keeper {
         let Some(next) = self.next.as_mut().filter(|next| next.is_whole()) else { return Ok(()) };
         // What was said stays said when the file that it was said of is gone.
         let ahead = |durable: &StreamPosition| {
-            let StreamPosition { stream, offset } = next.mark.position;
+            let StreamPosition { stream, offset } = next.progress.position;
             durable.stream == stream && durable.offset > offset
         };
         if self.status.durable.as_ref().is_some_and(ahead) {
@@ -270,7 +270,7 @@ impl Keeper {
             SyncPolicy::Every(_) => Instant::now() >= self.sync_due,
             SyncPolicy::Never => false,
         };
-        let is_new = current.synced != Some(current.mark.position);
+        let is_new = current.synced != Some(current.progress.position);
         if !due || !(is_new || self.status.error.is_some()) {
             return Ok(());
         }
@@ -293,7 +293,7 @@ impl Keeper {
             return Err(Error::new(ErrorKind::Io, text));
         }
         let Some(durable) = current.synced else { return Ok(()) };
-        // A later keeper must find there what is announced now.
+        // A later writer must find there what is announced now.
         self.note(current)?;
         if self.options.sync != SyncPolicy::Never {
             self.seat.durable(durable)?;
@@ -305,14 +305,16 @@ impl Keeper {
 
     fn show(&mut self) {
         if let Some(track) = self.current.as_ref().or(self.next.as_ref()) {
-            self.status.position = Some(track.mark.position);
+            self.status.position = Some(track.progress.position);
             self.status.bytes = track.file.written;
         }
     }
 
     fn wait(&mut self, time: Duration) -> Result<()> {
-        let unsynced =
-            self.current.as_ref().is_some_and(|track| track.synced != Some(track.mark.position));
+        let unsynced = self
+            .current
+            .as_ref()
+            .is_some_and(|track| track.synced != Some(track.progress.position));
         let time = match self.options.sync {
             SyncPolicy::Every(_) if unsynced => {
                 let due = self.sync_due.saturating_duration_since(Instant::now());
@@ -320,7 +322,7 @@ impl Keeper {
             }
             _ => time,
         };
-        let whole = self.current.as_ref().filter(|track| !track.mark.gap);
+        let whole = self.current.as_ref().filter(|track| !track.progress.gap);
         match whole.or(self.next.as_ref()) {
             Some(track) if track.delivery.is_end_due() => {
                 // A change is being made, perhaps a dead one's.
@@ -367,9 +369,11 @@ impl Keeper {
         // What went wrong may be over.
         self.retry_at = None;
         let end = self.map.follow()?.end()?;
-        let reached = |this: &Keeper| {
+        let reached = |this: &JournalWriter| {
             let track = this.current.as_ref();
-            track.is_some_and(|track| track.mark.position.offset >= end.offset && !track.mark.gap)
+            track.is_some_and(|track| {
+                track.progress.position.offset >= end.offset && !track.progress.gap
+            })
         };
         while !reached(self) && self.retry_at.is_none() {
             self.turn(Duration::from_millis(10))?;
@@ -389,7 +393,7 @@ impl Keeper {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::track::BATCH;
+    use crate::journal::file_writer::BATCH;
     use commonhold::MapOptions;
     use tempfile::TempDir;
 
@@ -413,15 +417,16 @@ mod tests {
         }
 
         /// One that is written anew whenever it may be.
-        fn keeper(&self) -> Keeper {
+        fn writer(&self) -> JournalWriter {
             let options = JournalOptions { compact_bytes: 0, ..JournalOptions::default() };
             let seat = self.hold.take_journal_seat("it").unwrap();
             let map = self.map.clone();
-            let mut keeper = Keeper::new(&self.hold, map, &self.path(), options, seat).unwrap();
-            while keeper.current.is_none() {
-                keeper.work().unwrap();
+            let mut writer =
+                JournalWriter::new(&self.hold, map, &self.path(), options, seat).unwrap();
+            while writer.current.is_none() {
+                writer.work().unwrap();
             }
-            keeper
+            writer
         }
 
         /// So much that a walk over it takes more than one turn.
@@ -436,37 +441,37 @@ mod tests {
     #[test]
     fn what_was_said_to_be_durable_is_in_whatever_takes_the_path() {
         let kept = Kept::new();
-        let mut keeper = kept.keeper();
-        let mut next = Track::begin(&kept.map, &kept.path()).unwrap();
+        let mut writer = kept.writer();
+        let mut next = FileWriter::begin(&kept.map, &kept.path()).unwrap();
         while !next.is_whole() {
             assert!(next.pump().is_ok());
         }
-        keeper.next = Some(next);
+        writer.next = Some(next);
         kept.map.set("a", "1").unwrap();
-        assert!(keeper.current.as_mut().unwrap().pump().is_ok());
-        keeper.sync_if_due().unwrap();
-        let durable = keeper.status.durable.unwrap();
+        assert!(writer.current.as_mut().unwrap().pump().is_ok());
+        writer.sync_if_due().unwrap();
+        let durable = writer.status.durable.unwrap();
         assert_eq!(durable, kept.map.follow().unwrap().end().unwrap());
-        keeper.current = None;
-        keeper.switch().unwrap();
-        assert!(keeper.current.is_none(), "an older file has taken the path");
-        assert!(keeper.renew().unwrap());
-        assert_eq!(keeper.current.as_ref().unwrap().mark.position, durable);
+        writer.current = None;
+        writer.switch().unwrap();
+        assert!(writer.current.is_none(), "an older file has taken the path");
+        assert!(writer.renew().unwrap());
+        assert_eq!(writer.current.as_ref().unwrap().progress.position, durable);
     }
 
     /// On a full disk the next file would otherwise keep the room that the present one needs.
     #[test]
     fn who_cannot_write_gives_up_the_next_file() {
         let kept = Kept::new();
-        let mut keeper = kept.keeper();
+        let mut writer = kept.writer();
         kept.fill();
-        while keeper.next.is_none() {
-            keeper.work().unwrap();
+        while writer.next.is_none() {
+            writer.work().unwrap();
         }
-        keeper.current.as_mut().unwrap().file.make_read_only();
+        writer.current.as_mut().unwrap().file.make_read_only();
         kept.map.set("a", "1").unwrap();
-        assert!(keeper.work().is_err());
-        assert!(keeper.current.is_some() && keeper.next.is_none());
+        assert!(writer.work().is_err());
+        assert!(writer.current.is_some() && writer.next.is_none());
         assert_eq!(std::fs::read_dir(kept.directory.path()).unwrap().count(), 2);
     }
 }

@@ -3,26 +3,26 @@
 //! | idea | file |
 //! |---|---|
 //! | the file: frames with checksums and positions | `file` |
-//! | the thread that keeps it, and writes it anew when it has grown | `keep` |
-//! | one such file, and the stream that goes into it | `track` |
-//! | how much of a file a later keeper may believe | `trust` |
+//! | the thread that keeps it, and writes it anew when it has grown | `journal_writer` |
+//! | one such file, and the stream that goes into it | `file_writer` |
+//! | how much of a file a later writer may believe | `trust` |
 //! | a map from a journal | `rebuild` |
 //!
 //! What survives what is said in `docs/operations/durability.md`. Whoever has changed a map and must know that it is safe calls
 //! [`Map::sync`](commonhold::Map::sync).
 
-pub(crate) mod file;
-pub(crate) mod keep;
+mod file;
+mod file_writer;
+mod journal_writer;
 mod rebuild;
-mod track;
 mod trust;
 
 pub use rebuild::{Rebuilt, ensure_whole, rebuild};
 
-use crate::report::Reporter;
-use crate::threads::Threads;
 use commonhold::{Error, ErrorKind, Hold, MapMode, Result, StreamPosition};
-use keep::Keeper;
+use commonhold_io::owned_threads::OwnedThreads;
+use commonhold_io::reports::Reporter;
+use journal_writer::JournalWriter;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// A keeper looks so often whether it is to end.
+/// The thread looks so often whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// When what was written is made durable (`fdatasync`).
@@ -148,7 +148,7 @@ impl JournalStatus {
 /// forked child may drop it, which does nothing: the thread is the parent's. It must not do anything else with it.
 pub struct Journal {
     shared: Arc<Shared>,
-    threads: Threads,
+    threads: OwnedThreads,
 }
 
 struct Shared {
@@ -191,17 +191,17 @@ impl Journal {
         }
         let seat = hold.take_journal_seat(name)?;
         hold.begin_stream(name, options.stream_bytes)?;
-        let keeper = Keeper::new(hold, map, file, options, seat)?;
-        let status = Mutex::new(keeper.status.clone());
+        let writer = JournalWriter::new(hold, map, file, options, seat)?;
+        let status = Mutex::new(writer.status.clone());
         let shared = Arc::new(Shared { end: AtomicBool::new(false), status });
         let reporter = Reporter::new(hold, "journal", name).ok();
         let seen = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("journal".into());
         let thread = commonhold::fault!("journal.thread")
-            .and_then(|()| thread.spawn(move || keep(keeper, &seen, reporter)));
+            .and_then(|()| thread.spawn(move || keep(writer, &seen, reporter)));
         let thread =
             thread.map_err(|e| Error::new(ErrorKind::Io, format!("cannot make a thread: {e}")))?;
-        let mut threads = Threads::default();
+        let mut threads = OwnedThreads::default();
         threads.push(thread);
         Ok(Journal { shared, threads })
     }
@@ -240,7 +240,7 @@ impl Drop for Journal {
     }
 }
 
-fn keep(mut keeper: Keeper, shared: &Shared, mut reporter: Option<Reporter>) {
+fn keep(mut writer: JournalWriter, shared: &Shared, mut reporter: Option<Reporter>) {
     let mut show = |status: &JournalStatus| {
         *shared.status.lock().unwrap_or_else(PoisonError::into_inner) = status.clone();
         if let Some(reporter) = &mut reporter {
@@ -248,14 +248,14 @@ fn keep(mut keeper: Keeper, shared: &Shared, mut reporter: Option<Reporter>) {
         }
     };
     while !shared.end.load(Ordering::Acquire) {
-        let over = keeper.turn(LOOK).is_err();
-        show(&keeper.status);
+        let over = writer.turn(LOOK).is_err();
+        show(&writer.status);
         if over {
             return;
         }
     }
-    if let Err(error) = keeper.finish() {
-        keeper.status.error = Some(error.to_string());
+    if let Err(error) = writer.finish() {
+        writer.status.error = Some(error.to_string());
     }
-    show(&keeper.status);
+    show(&writer.status);
 }

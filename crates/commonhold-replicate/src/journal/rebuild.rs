@@ -5,7 +5,7 @@
 
 use crate::journal::JournalOptions;
 use crate::journal::file::{Entry, Reader};
-use crate::replicate::place::{bounds, next_name};
+use crate::replica::position::{bounds, next_name};
 use commonhold::{Error, ErrorKind, Hold, Map, MapOptions, Result, StreamPosition};
 use std::path::Path;
 

@@ -1,10 +1,10 @@
-//! How many bytes of a journal's file a later keeper may believe.
+//! How many bytes of a journal's file a later writer may believe.
 //!
 //! After a failed `fdatasync` the system may show bytes that never reach the disk, and a later
-//! `fdatasync` succeeds all the same. The keeper may be killed in the very call that fails. So the
+//! `fdatasync` succeeds all the same. The writer may be killed in the very call that fails. So the
 //! hold has a note of every file that has, or is about to get, the journal's path: the length up to
 //! which a sync has succeeded. It is written before the file is used, and raised after each sync. A
-//! keeper that finds its file noted shortens it to that length first.
+//! writer that finds its file noted shortens it to that length first.
 //!
 //! Invariant: a file with the journal's path that this crate has synced in the life of this hold is
 //! noted, with no more bytes than are durable. The hold is memory and needs no disk. After a crash

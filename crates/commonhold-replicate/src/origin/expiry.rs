@@ -3,7 +3,7 @@
 //! Done by the thread that waits for the stream, a few pairs at a time, and only while somebody is served. It waits for no
 //! writer. A pair that has expired is told within [`ROUND`], [`TICK`] and as many times [`TICK`] as the map has [`PLACES`].
 
-use crate::replicate::desk::Desk;
+use crate::origin::subscriber_table::SubscriberTable;
 use commonhold::Cursor;
 use std::time::{Duration, Instant};
 
@@ -29,14 +29,14 @@ impl Expiry {
     }
 
     /// Removes some of what has expired, if it is time.
-    pub(crate) fn turn(&mut self, desk: &Desk) {
+    pub(crate) fn turn(&mut self, table: &SubscriberTable) {
         let now = Instant::now();
-        if now < self.due || desk.serves_nobody() {
+        if now < self.due || table.serves_nobody() {
             return;
         }
         self.due = now + TICK;
         // An error is one of the map, dropped or damaged, of which those who serve tell.
-        if desk.map().try_expire(&mut self.cursor, PLACES).is_err() || self.cursor.is_end() {
+        if table.map().try_expire(&mut self.cursor, PLACES).is_err() || self.cursor.is_end() {
             self.cursor = Cursor::START;
             self.due = self.due.max(self.begun + ROUND);
             self.begun = self.due;

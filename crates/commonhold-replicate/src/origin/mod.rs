@@ -1,12 +1,17 @@
 //! The writable side: serves a map's changes to replicas.
 
-use crate::address::{self, Address, Listener, SocketFile};
-use crate::event::LoopKind;
-use crate::replicate::desk::{Desk, Order, ReplicaInfo};
-use crate::replicate::secret::Secret;
-use crate::replicate::{serve, watch};
-use crate::threads::Threads;
+mod expiry;
+mod serve;
+pub(crate) mod session;
+pub(crate) mod subscriber_table;
+mod watch;
+
+use crate::origin::subscriber_table::{Order, ReplicaInfo, SubscriberTable};
+use crate::protocol::secret::Secret;
 use commonhold::{Error, ErrorKind, Hold, Result, fault};
+use commonhold_io::address::{self, Address, Listener, SocketFile};
+use commonhold_io::owned_threads::OwnedThreads;
+use commonhold_io::sockets::LoopKind;
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -86,15 +91,15 @@ impl fmt::Debug for OriginOptions {
 /// what there is. A forked child may drop it, which does nothing: the threads and the connections are the parent's, and the
 /// child's copies of the descriptors are closed when it ends or executes another program. It must not do anything else with it.
 pub struct Origin {
-    desk: Arc<Desk>,
+    table: Arc<SubscriberTable>,
     /// Those that serve.
-    threads: Threads,
-    watcher: Threads,
+    threads: OwnedThreads,
+    watcher: OwnedThreads,
 }
 
 impl fmt::Debug for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Origin").field("map", &self.desk.name).finish_non_exhaustive()
+        f.debug_struct("Origin").field("map", &self.table.name).finish_non_exhaustive()
     }
 }
 
@@ -111,18 +116,19 @@ impl Origin {
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         hold.begin_stream(map, options.stream_bytes)?;
-        let desk = Arc::new(Desk::new(hold, hold.open_map(map)?, options)?);
+        let table = Arc::new(SubscriberTable::new(hold, hold.open_map(map)?, options)?);
         // Who may not write the hold cannot say from where on a replica is the map.
-        desk.map().follow()?.end()?;
-        let mut origin = Origin { desk, threads: Threads::default(), watcher: Threads::default() };
+        table.map().follow()?.end()?;
+        let mut origin =
+            Origin { table, threads: OwnedThreads::default(), watcher: OwnedThreads::default() };
         for number in 0..threads {
-            let thread = serve::start(&origin.desk, number).map_err(|e| no_thread(&e))?;
+            let thread = serve::start(&origin.table, number).map_err(|e| no_thread(&e))?;
             origin.threads.push(thread);
         }
-        let desk = Arc::clone(&origin.desk);
+        let table = Arc::clone(&origin.table);
         let named = std::thread::Builder::new().name("origin watch".into());
         let watcher = fault!("origin.watch-thread")
-            .and_then(|()| named.spawn(move || watch::run(&desk)))
+            .and_then(|()| named.spawn(move || watch::run(&table)))
             .map_err(|e| no_thread(&e))?;
         origin.watcher.push(watcher);
         Ok(origin)
@@ -139,15 +145,15 @@ impl Origin {
             let text = format!(
                 "{address}: other machines can connect, and what they are sent is not encrypted"
             );
-            self.desk.note(&text);
+            self.table.note(&text);
         }
-        let Listener { socket, address, file } = listener;
+        let (socket, address, file) = listener.into_parts();
         if let Err(error) = self.accept_from(socket, &address) {
             file.iter().for_each(SocketFile::remove);
             return Err(error);
         }
-        lock(&self.desk.addresses).push(address.clone());
-        lock(&self.desk.files).extend(file);
+        lock(&self.table.addresses).push(address.clone());
+        lock(&self.table.files).extend(file);
         Ok(address)
     }
 
@@ -156,16 +162,16 @@ impl Origin {
     /// # Errors
     /// `Invalid` if it is neither TCP nor unix; `Io`.
     pub fn listen_on(&self, socket: OwnedFd) -> Result<Address> {
-        let Listener { socket, address, .. } = Listener::given(socket)?;
+        let (socket, address, _) = Listener::given(socket)?.into_parts();
         self.accept_from(socket, &address)?;
-        lock(&self.desk.addresses).push(address.clone());
+        lock(&self.table.addresses).push(address.clone());
         Ok(address)
     }
 
     /// Has the first thread accept from a socket, and waits until it does.
     fn accept_from(&self, socket: OwnedFd, address: &Address) -> Result<()> {
         let (begun, answer) = mpsc::channel();
-        self.desk.order(0, Order::Listen { socket, begun });
+        self.table.order(0, Order::Listen { socket, begun });
         let ended = |_| Err(std::io::Error::other("the thread has ended"));
         answer.recv().unwrap_or_else(ended).map_err(|error| {
             Error::new(ErrorKind::Io, format!("{address}: cannot accept connections: {error}"))
@@ -179,19 +185,19 @@ impl Origin {
     /// `Full` if there are as many as there may be.
     pub fn attach(&self, socket: OwnedFd) -> Result<u64> {
         let (peer, _) = address::peer(socket.as_fd());
-        let Some(id) = self.desk.admit(peer) else {
-            let most = self.desk.options.most_replicas;
-            let text = format!("map '{}' has {most} replicas, the most it may", self.desk.name);
+        let Some(id) = self.table.admit(peer) else {
+            let most = self.table.options.most_replicas;
+            let text = format!("map '{}' has {most} replicas, the most it may", self.table.name);
             return Err(Error::new(ErrorKind::Full, text));
         };
-        self.desk.order(id, Order::Serve { id, socket });
+        self.table.order(id, Order::Serve { id, socket });
         Ok(id)
     }
 
     /// Closes the connection to a replica; false if there is none of this number.
     pub fn detach(&self, id: u64) -> bool {
-        let known = self.desk.figures(id).is_some();
-        self.desk.order(id, Order::Dismiss(id));
+        let known = self.table.subscriber(id).is_some();
+        self.table.order(id, Order::Dismiss(id));
         known
     }
 
@@ -200,24 +206,24 @@ impl Origin {
     /// # Errors
     /// `NotFound` if the map was dropped; those of a writing operation.
     pub fn transmit(&self) -> Result<()> {
-        let end = self.desk.map().follow()?.end()?;
-        self.desk.raise_limit(Some(end));
+        let end = self.table.map().follow()?.end()?;
+        self.table.raise_limit(Some(end));
         Ok(())
     }
 
     /// Who is served.
     pub fn replicas(&self) -> Vec<ReplicaInfo> {
-        self.desk.replicas()
+        self.table.replicas()
     }
 
     /// The offset of the stream that all replicas were sent everything up to; `None` if there are none that are served.
     pub fn sent_to_all(&self) -> Option<u64> {
-        self.desk.sent_to_all()
+        self.table.sent_to_all()
     }
 
     /// Where it listens.
     pub fn addresses(&self) -> Vec<Address> {
-        lock(&self.desk.addresses).clone()
+        lock(&self.table.addresses).clone()
     }
 
     /// Accepts nobody any more, sends everybody what there is, waits until they have taken it and closed the connection, for so long
@@ -231,13 +237,13 @@ impl Origin {
             return;
         }
         if !time.is_zero() {
-            self.desk.raise_limit(None);
+            self.table.raise_limit(None);
         }
         // Before anybody who comes next finds the socket deaf.
-        lock(&self.desk.files).drain(..).for_each(|file| file.remove());
-        serve::end(&self.desk, time);
+        lock(&self.table.files).drain(..).for_each(|file| file.remove());
+        serve::end(&self.table, time);
         self.threads.join();
-        self.desk.close();
+        self.table.close();
         self.watcher.join();
     }
 }

@@ -3,13 +3,13 @@
 //! Each replica has at most one send and one receive outstanding. Whoever has taken what it was sent gets more at once; the others, to
 //! whom there was nothing to say, are looked at when the stream has gone on (`watch`), and a few times a second.
 
-use crate::address;
-use crate::event::{self, Chosen, Done, Driver, SocketId, Trouble, WithDriver};
-use crate::replicate::desk::{Desk, Order, Post};
-use crate::replicate::payload::Payload;
-use crate::replicate::session::{Figures, Session};
-use crate::replicate::wire::{Broken, broken};
+use crate::origin::session::{Session, Subscriber};
+use crate::origin::subscriber_table::{Order, Post, SubscriberTable};
+use crate::protocol::payload::Payload;
+use crate::protocol::wire::{Broken, broken};
 use commonhold::fault;
+use commonhold_io::address;
+use commonhold_io::sockets::{self, Chosen, Done, Driver, ErrorBackoff, SocketId, WithDriver};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -37,14 +37,14 @@ const LONGEST: Duration = Duration::from_secs(3600);
 ///
 /// # Errors
 /// Those of making threads and loops.
-pub(crate) fn start(desk: &Arc<Desk>, number: usize) -> io::Result<JoinHandle<()>> {
+pub(crate) fn start(table: &Arc<SubscriberTable>, number: usize) -> io::Result<JoinHandle<()>> {
     let (orders, ordered) = mpsc::channel();
     let (made, ready) = mpsc::channel();
-    let serving = Serving { desk: Arc::clone(desk), number, ordered, orders, made: made.clone() };
+    let serving = Serving { table: Arc::clone(table), number, ordered, orders, made: made.clone() };
     fault!("origin.thread")?;
     let thread = std::thread::Builder::new().name(format!("origin {number}")).spawn(move || {
-        let options = event::Options::default();
-        if let Err(error) = event::choose(serving.desk.options.kind, &options, serving) {
+        let options = sockets::Options::default();
+        if let Err(error) = sockets::choose(serving.table.options.kind, &options, serving) {
             let _ = made.send(Err(error));
         }
     })?;
@@ -56,13 +56,13 @@ pub(crate) fn start(desk: &Arc<Desk>, number: usize) -> io::Result<JoinHandle<()
 }
 
 /// Ends all threads; before that, they send what there is, for so long at most.
-pub(crate) fn end(desk: &Desk, time: Duration) {
-    desk.order_all(|| Order::Finish(time));
+pub(crate) fn end(table: &SubscriberTable, time: Duration) {
+    table.order_all(|| Order::Finish(time));
 }
 
 /// What a thread begins with.
 struct Serving {
-    desk: Arc<Desk>,
+    table: Arc<SubscriberTable>,
     number: usize,
     ordered: Receiver<Order>,
     orders: mpsc::Sender<Order>,
@@ -74,13 +74,13 @@ impl WithDriver<Payload> for Serving {
 
     fn run<D: Driver<Payload>>(self, driver: D, chosen: Chosen) {
         if chosen.instead.is_some() && self.number == 0 {
-            self.desk.note(&format!("serves by {chosen}"));
+            self.table.note(&format!("serves by {chosen}"));
         }
-        self.desk.open_post(Post { orders: self.orders, waker: driver.waker() });
+        self.table.open_post(Post { orders: self.orders, waker: driver.waker() });
         let _ = self.made.send(Ok(()));
         let server = Server {
             driver,
-            desk: self.desk,
+            table: self.table,
             number: self.number,
             ordered: self.ordered,
             listeners: Vec::new(),
@@ -89,7 +89,7 @@ impl WithDriver<Payload> for Serving {
             waiting: 0,
             accept_again: None,
             finish_by: None,
-            trouble: Trouble::default(),
+            backoff: ErrorBackoff::default(),
         };
         server.run();
     }
@@ -98,12 +98,12 @@ impl WithDriver<Payload> for Serving {
 /// One replica of this thread.
 struct Served {
     session: Session,
-    figures: Arc<Figures>,
+    subscriber: Arc<Subscriber>,
 }
 
 struct Server<D> {
     driver: D,
-    desk: Arc<Desk>,
+    table: Arc<SubscriberTable>,
     number: usize,
     ordered: Receiver<Order>,
     listeners: Vec<SocketId>,
@@ -116,7 +116,7 @@ struct Server<D> {
     /// When it ends at the latest. Until then whoever was sent everything is told that this was all.
     finish_by: Option<Instant>,
     /// What is wrong with the driver.
-    trouble: Trouble,
+    backoff: ErrorBackoff,
 }
 
 impl<D: Driver<Payload>> Server<D> {
@@ -128,7 +128,7 @@ impl<D: Driver<Payload>> Server<D> {
         while !self.is_over() {
             let pause = if put_off.is_some() { Duration::ZERO } else { self.pause(tick) };
             match self.driver.wait(Some(pause), &mut done) {
-                Ok(()) => self.trouble.goes(),
+                Ok(()) => self.backoff.succeeded(),
                 Err(error) => self.cope(&error.to_string()),
             }
             let (mut woken, mut admitted) = (put_off.is_some(), false);
@@ -159,17 +159,17 @@ impl<D: Driver<Payload>> Server<D> {
 
     #[cold]
     fn cope(&mut self, error: &str) {
-        if self.trouble.comes(error, Instant::now()) {
-            self.desk.note(&format!("its sockets cannot be waited for: {error}; tries again"));
+        if self.backoff.failed(error, Instant::now()) {
+            self.table.note(&format!("its sockets cannot be waited for: {error}; tries again"));
         }
-        std::thread::sleep(self.trouble.pause());
+        std::thread::sleep(self.backoff.pause());
     }
 
     /// How long to sleep, if nothing happens. Asks to be woken when the stream goes on.
     fn pause(&self, tick: Instant) -> Duration {
         let offsets = self.idle.iter().filter_map(|id| self.sessions.get(id)?.session.offset());
         if let Some(offset) = offsets.min() {
-            self.desk.ask(self.number, offset);
+            self.table.ask(self.number, offset);
         }
         tick.saturating_duration_since(Instant::now())
     }
@@ -215,7 +215,7 @@ impl<D: Driver<Payload>> Server<D> {
         match done {
             Done::Accepted { result: Ok(socket), .. } => self.admit(socket),
             Done::Accepted { result: Err(error), .. } if self.finish_by.is_none() => {
-                self.desk.note(&format!("cannot accept connections: {error}; tries again"));
+                self.table.note(&format!("cannot accept connections: {error}; tries again"));
                 self.accept_again = Some(Instant::now() + RETRY_ACCEPT);
             }
             Done::Received { socket, buffer, result } => self.received(socket, buffer, result),
@@ -230,46 +230,46 @@ impl<D: Driver<Payload>> Server<D> {
         // Over TCP nobody knows whose a process is; over a unix socket, who is not known is refused.
         let wrong = |uids: &Vec<u32>| uid.is_none_or(|uid| !uids.contains(&uid));
         let is_unix = !peer.starts_with("tcp:");
-        if is_unix && self.desk.options.allowed_uids.as_ref().is_some_and(wrong) {
+        if is_unix && self.table.options.allowed_uids.as_ref().is_some_and(wrong) {
             let of = uid.map_or("nobody known".to_owned(), |uid| format!("user {uid}"));
-            return self.desk.note(&format!("{peer}: refused: it is of {of}"));
+            return self.table.note(&format!("{peer}: refused: it is of {of}"));
         }
-        match self.desk.admit(peer.clone()) {
-            Some(id) => self.desk.order(id, Order::Serve { id, socket }),
-            None => self.desk.note(&format!("{peer}: refused: there are as many as there may be")),
+        match self.table.admit(peer.clone()) {
+            Some(id) => self.table.order(id, Order::Serve { id, socket }),
+            None => self.table.note(&format!("{peer}: refused: there are as many as there may be")),
         }
     }
 
     fn serve(&mut self, id: u64, socket: OwnedFd) {
-        let Some(figures) = self.desk.figures(id) else { return };
+        let Some(subscriber) = self.table.subscriber(id) else { return };
         match self.driver.add(socket) {
             Ok(socket) => {
-                self.sessions.insert(socket, Served { session: Session::new(id), figures });
+                self.sessions.insert(socket, Served { session: Session::new(id), subscriber });
                 self.idle.insert(socket);
                 self.driver.receive(socket, Vec::new(), RECEIVE);
             }
             Err(error) => {
-                self.desk.dismissed(id);
-                self.desk.note(&format!("{}: cannot be served: {error}", figures.peer));
+                self.table.dismissed(id);
+                self.table.note(&format!("{}: cannot be served: {error}", subscriber.peer));
             }
         }
     }
 
     fn received(&mut self, socket: SocketId, buffer: Vec<u8>, result: io::Result<usize>) {
-        let Some(Served { session, figures }) = self.sessions.get_mut(&socket) else { return };
-        let (map, secret) = (&self.desk.map(), self.desk.options.secret.as_ref());
+        let Some(Served { session, subscriber }) = self.sessions.get_mut(&socket) else { return };
+        let (map, secret) = (&self.table.map(), self.table.options.secret.as_ref());
         let used = match result {
             Ok(0) => broken("has gone"),
             Ok(_) => {
                 session.inbox.put(buffer);
-                session.received(map, secret, figures)
+                session.received(map, secret, subscriber)
             }
             Err(error) => broken(error.to_string()),
         };
         match used {
             Ok(()) => {
                 if let Some(joined) = session.take_joined() {
-                    self.desk.note(&format!("{}: {joined}", figures.peer));
+                    self.table.note(&format!("{}: {joined}", subscriber.peer));
                 }
                 let buffer = session.inbox.take();
                 self.driver.receive(socket, buffer, RECEIVE);
@@ -280,10 +280,10 @@ impl<D: Driver<Payload>> Server<D> {
     }
 
     fn sent(&mut self, socket: SocketId, payload: Payload, result: io::Result<usize>) {
-        let Some(Served { session, figures }) = self.sessions.get_mut(&socket) else { return };
+        let Some(Served { session, subscriber }) = self.sessions.get_mut(&socket) else { return };
         session.sending = false;
         let rest = match result {
-            Ok(bytes) => session.sent(payload, bytes, figures),
+            Ok(bytes) => session.sent(payload, bytes, subscriber),
             Err(error) => broken(error.to_string()),
         };
         match rest {
@@ -302,7 +302,7 @@ impl<D: Driver<Payload>> Server<D> {
         if session.sending || session.finished {
             return;
         }
-        match session.next(self.desk.limit(), Instant::now()) {
+        match session.next(self.table.limit(), Instant::now()) {
             Ok(Some(payload)) => {
                 session.sending = true;
                 self.idle.remove(&socket);
@@ -338,7 +338,7 @@ impl<D: Driver<Payload>> Server<D> {
         self.waiting = self.idle.iter().filter(waits).count();
         if self.waiting > 0 {
             // It may be a dead one's change that hides the end.
-            let _ = self.desk.hold.sweep();
+            let _ = self.table.hold.sweep();
         }
     }
 
@@ -368,10 +368,10 @@ impl<D: Driver<Payload>> Server<D> {
         self.driver.finish(socket);
         self.driver.shut(socket);
         self.idle.remove(&socket);
-        if let Some(Served { session, figures }) = self.sessions.remove(&socket) {
-            self.desk.dismissed(session.id);
-            let left = session.left(&figures).unwrap_or_default();
-            self.desk.note(&format!("{}: {left}{why}", figures.peer));
+        if let Some(Served { session, subscriber }) = self.sessions.remove(&socket) {
+            self.table.dismissed(session.id);
+            let left = session.left(&subscriber).unwrap_or_default();
+            self.table.note(&format!("{}: {left}{why}", subscriber.peer));
         }
     }
 }

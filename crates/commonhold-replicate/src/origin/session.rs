@@ -1,22 +1,19 @@
 //! One replica as its origin sees it: who it says it is, then what it is sent and how far it has come.
 //!
 //! Does no I/O itself: the bytes come and go through a driver (`serve`). Memory per replica: what it sends before it is known, at most a
-//! kilobyte, what it says later, at most the same, and one piece of the walk on its way ([`crate::replicate::delivery`]).
+//! kilobyte, what it says later, at most the same, and one piece of the walk on its way ([`crate::delivery`]).
 
-use crate::event::Bytes;
-use crate::replicate::delivery::Delivery;
-use crate::replicate::inbox::Inbox;
-use crate::replicate::payload::Payload;
-use crate::replicate::secret::{self, Secret, Side};
-use crate::replicate::wire::{
-    self, Broken, HANDSHAKE_FRAME, Hello, NONCE, PREFACE, Welcome, broken, code,
+use crate::delivery::Delivery;
+use crate::protocol::inbox::Inbox;
+use crate::protocol::payload::Payload;
+use crate::protocol::secret::{self, Secret, Side};
+use crate::protocol::wire::{
+    self, Broken, HANDSHAKE_FRAME, HANDSHAKE_TIME, Hello, NONCE, PREFACE, Welcome, broken, code,
 };
 use commonhold::{Map, MapMode, MapOptions, StreamPosition};
+use commonhold_io::sockets::Bytes;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
-/// Whoever has not said who it is by then is sent away.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+use std::time::Instant;
 
 /// How far a replica has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -32,7 +29,7 @@ pub enum ReplicaState {
 }
 
 /// What everybody may know of a replica, kept up to date by the thread that serves it.
-pub(crate) struct Figures {
+pub(crate) struct Subscriber {
     pub(crate) peer: String,
     pub(crate) since: Instant,
     state: AtomicU8,
@@ -40,10 +37,10 @@ pub(crate) struct Figures {
     pub(crate) applied: AtomicU64,
 }
 
-impl Figures {
-    pub(crate) fn new(peer: String) -> Figures {
+impl Subscriber {
+    pub(crate) fn new(peer: String) -> Subscriber {
         let (sent, applied) = (AtomicU64::new(0), AtomicU64::new(0));
-        Figures { peer, since: Instant::now(), state: AtomicU8::new(0), sent, applied }
+        Subscriber { peer, since: Instant::now(), state: AtomicU8::new(0), sent, applied }
     }
 
     pub(crate) fn state(&self) -> ReplicaState {
@@ -88,7 +85,7 @@ impl Session {
             finished: false,
             joined: None,
             id,
-            deadline: Instant::now() + PATIENCE,
+            deadline: Instant::now() + HANDSHAKE_TIME,
         }
     }
 
@@ -103,9 +100,9 @@ impl Session {
     }
 
     /// Up to where it has come, for the log, if it had joined.
-    pub(crate) fn left(&self, figures: &Figures) -> Option<String> {
+    pub(crate) fn left(&self, subscriber: &Subscriber) -> Option<String> {
         let Stage::Known(delivery) = &self.stage else { return None };
-        let offset = figures.applied.load(Ordering::Relaxed);
+        let offset = subscriber.applied.load(Ordering::Relaxed);
         Some(format!("left at {}: ", StreamPosition { offset, ..delivery.position() }))
     }
 
@@ -130,7 +127,7 @@ impl Session {
         &mut self,
         map: &Map,
         secret: Option<&Secret>,
-        figures: &Figures,
+        subscriber: &Subscriber,
     ) -> Result<(), Broken> {
         if matches!(self.stage, Stage::Preface) {
             if !wire::check_preface(self.inbox.rest())? {
@@ -142,12 +139,12 @@ impl Session {
         while let Some(frame) = self.inbox.next(HANDSHAKE_FRAME)? {
             match &self.stage {
                 Stage::Known(_) if frame.code == code::APPLIED => {
-                    let sent = figures.sent.load(Ordering::Relaxed);
-                    figures.applied.fetch_max(frame.offset.min(sent), Ordering::Relaxed);
+                    let sent = subscriber.sent.load(Ordering::Relaxed);
+                    subscriber.applied.fetch_max(frame.offset.min(sent), Ordering::Relaxed);
                 }
                 Stage::Hello => {
                     let Some(hello) = Hello::read(&frame) else { return unexpected(frame.code) };
-                    self.greet(map, secret, hello, figures)?;
+                    self.greet(map, secret, hello, subscriber)?;
                 }
                 Stage::Proof { hello, challenge } if frame.code == code::PROOF => {
                     let right = secret.is_some_and(|secret| {
@@ -157,7 +154,7 @@ impl Session {
                         return broken("does not know the secret");
                     }
                     let (hello, challenge) = (hello.clone(), *challenge);
-                    self.welcome(map, secret, &hello, &challenge, figures)?;
+                    self.welcome(map, secret, &hello, &challenge, subscriber)?;
                 }
                 _ => return unexpected(frame.code),
             }
@@ -170,11 +167,11 @@ impl Session {
         map: &Map,
         secret: Option<&Secret>,
         hello: Hello,
-        figures: &Figures,
+        subscriber: &Subscriber,
     ) -> Result<(), Broken> {
         self.words.extend_from_slice(&wire::preface());
         if secret.is_none() {
-            return self.welcome(map, None, &hello, &[0; NONCE], figures);
+            return self.welcome(map, None, &hello, &[0; NONCE], subscriber);
         }
         let challenge = secret::nonce().map_err(|e| Broken(format!("no random numbers: {e}")))?;
         wire::put_challenge(&mut self.words, &challenge);
@@ -188,7 +185,7 @@ impl Session {
         secret: Option<&Secret>,
         hello: &Hello,
         challenge: &[u8; NONCE],
-        figures: &Figures,
+        subscriber: &Subscriber,
     ) -> Result<(), Broken> {
         let delivery = Delivery::begin(map, hello.position).map_err(over)?;
         let mode = match map.options().mode() {
@@ -208,10 +205,10 @@ impl Session {
         let how = if welcome.whole { "is sent the whole map" } else { "goes on" };
         self.joined = Some(format!("joined at {}: {how}", welcome.position));
         if !welcome.whole {
-            figures.applied.fetch_max(welcome.position.offset, Ordering::Relaxed);
+            subscriber.applied.fetch_max(welcome.position.offset, Ordering::Relaxed);
         }
         self.stage = Stage::Known(Box::new(delivery));
-        self.publish(figures);
+        self.publish(subscriber);
         Ok(())
     }
 
@@ -252,7 +249,7 @@ impl Session {
         &mut self,
         payload: Payload,
         bytes: usize,
-        figures: &Figures,
+        subscriber: &Subscriber,
     ) -> Result<Option<Payload>, Broken> {
         let rest = match payload {
             Payload::Words(mut words) => {
@@ -268,18 +265,18 @@ impl Session {
                 None
             }
         };
-        self.publish(figures);
+        self.publish(subscriber);
         Ok(rest)
     }
 
-    fn publish(&self, figures: &Figures) {
+    fn publish(&self, subscriber: &Subscriber) {
         if let Stage::Known(delivery) = &self.stage {
             let state = match delivery.is_walking() {
                 true => ReplicaState::Walking,
                 false => ReplicaState::Following,
             };
-            figures.state.store(state as u8, Ordering::Relaxed);
-            figures.sent.store(delivery.position().offset, Ordering::Relaxed);
+            subscriber.state.store(state as u8, Ordering::Relaxed);
+            subscriber.sent.store(delivery.position().offset, Ordering::Relaxed);
         }
     }
 }

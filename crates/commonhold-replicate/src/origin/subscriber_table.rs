@@ -1,10 +1,10 @@
 //! What the threads of an origin share: the map, who is served, who waits for the stream to go on.
 
-use crate::address::{Address, SocketFile};
-use crate::event::Waker;
-use crate::replicate::origin::{OriginOptions, Transmission};
-use crate::replicate::session::{Figures, ReplicaState};
+use crate::origin::session::{ReplicaState, Subscriber};
+use crate::origin::{OriginOptions, Transmission};
 use commonhold::{Error, Hold, Map, StreamPosition};
+use commonhold_io::address::{Address, SocketFile};
+use commonhold_io::sockets::Waker;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -34,7 +34,7 @@ pub(crate) struct Post {
 /// A replica that an origin serves.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ReplicaInfo {
-    /// Names it, for [`Origin::detach`](crate::replicate::Origin::detach).
+    /// Names it, for [`Origin::detach`](crate::Origin::detach).
     pub id: u64,
     /// Where it comes from.
     pub peer: String,
@@ -62,7 +62,7 @@ pub struct OriginReport {
 }
 
 /// See the module.
-pub(crate) struct Desk {
+pub(crate) struct SubscriberTable {
     pub(crate) hold: Hold,
     /// The map's name.
     pub(crate) name: String,
@@ -70,7 +70,7 @@ pub(crate) struct Desk {
     pub(crate) options: OriginOptions,
     /// Of the stream, nothing beyond is sent; without one, all of it is.
     limit: Mutex<Option<StreamPosition>>,
-    served: Mutex<BTreeMap<u64, Arc<Figures>>>,
+    served: Mutex<BTreeMap<u64, Arc<Subscriber>>>,
     next_id: AtomicU64,
     posts: Mutex<Vec<Post>>,
     pub(crate) addresses: Mutex<Vec<Address>>,
@@ -91,13 +91,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Desk {
-    pub(crate) fn new(hold: &Hold, map: Map, options: OriginOptions) -> Result<Desk, Error> {
+impl SubscriberTable {
+    pub(crate) fn new(
+        hold: &Hold,
+        map: Map,
+        options: OriginOptions,
+    ) -> Result<SubscriberTable, Error> {
         let limit = match options.transmission {
             Transmission::Automatic { .. } => None,
             Transmission::Explicit => Some(map.follow()?.position()),
         };
-        Ok(Desk {
+        Ok(SubscriberTable {
             hold: hold.clone(),
             name: map.name().to_owned(),
             map: Mutex::new(map),
@@ -176,15 +180,15 @@ impl Desk {
             return None;
         }
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        served.insert(id, Arc::new(Figures::new(peer)));
+        served.insert(id, Arc::new(Subscriber::new(peer)));
         Some(id)
     }
 
-    pub(crate) fn figures(&self, id: u64) -> Option<Arc<Figures>> {
+    pub(crate) fn subscriber(&self, id: u64) -> Option<Arc<Subscriber>> {
         lock(&self.served).get(&id).cloned()
     }
 
-    pub(crate) fn dismissed(&self, id: u64) -> Option<Arc<Figures>> {
+    pub(crate) fn dismissed(&self, id: u64) -> Option<Arc<Subscriber>> {
         lock(&self.served).remove(&id)
     }
 
@@ -195,16 +199,16 @@ impl Desk {
     /// Everybody who is served, as of now.
     pub(crate) fn replicas(&self) -> Vec<ReplicaInfo> {
         let tail = self.map().follow().map_or(0, |follower| follower.position().offset);
-        let info = |(id, figures): (&u64, &Arc<Figures>)| {
-            let applied = figures.applied.load(Ordering::Relaxed);
+        let info = |(id, subscriber): (&u64, &Arc<Subscriber>)| {
+            let applied = subscriber.applied.load(Ordering::Relaxed);
             ReplicaInfo {
                 id: *id,
-                peer: figures.peer.clone(),
-                state: figures.state(),
-                sent: figures.sent.load(Ordering::Relaxed),
+                peer: subscriber.peer.clone(),
+                state: subscriber.state(),
+                sent: subscriber.sent.load(Ordering::Relaxed),
                 applied,
                 lag_bytes: tail.saturating_sub(applied),
-                connected_ms: figures.since.elapsed().as_millis() as u64,
+                connected_ms: subscriber.since.elapsed().as_millis() as u64,
             }
         };
         lock(&self.served).iter().map(info).collect()
@@ -213,8 +217,9 @@ impl Desk {
     /// The offset that the slowest was sent everything up to.
     pub(crate) fn sent_to_all(&self) -> Option<u64> {
         let served = lock(&self.served);
-        let known = served.values().filter(|figures| figures.state() != ReplicaState::Joining);
-        known.map(|figures| figures.sent.load(Ordering::Relaxed)).min()
+        let known =
+            served.values().filter(|subscriber| subscriber.state() != ReplicaState::Joining);
+        known.map(|subscriber| subscriber.sent.load(Ordering::Relaxed)).min()
     }
 
     /// What the hold is told of it.

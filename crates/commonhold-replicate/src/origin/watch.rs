@@ -3,11 +3,11 @@
 //!
 //! It waits only while somebody asks it to, so that writers pay for waking it only when all that there was has been sent.
 
-use crate::replicate::desk::Desk;
-use crate::replicate::expiry::Expiry;
-use crate::replicate::origin::Transmission;
-use crate::report::Reporter;
+use crate::origin::Transmission;
+use crate::origin::expiry::Expiry;
+use crate::origin::subscriber_table::SubscriberTable;
 use commonhold::Feed;
+use commonhold_io::reports::Reporter;
 use std::time::{Duration, Instant};
 
 /// It looks so often whether all is over.
@@ -17,36 +17,36 @@ const LOOK: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Runs until all is over.
-pub(crate) fn run(desk: &Desk) {
-    let mut feed = follow(desk);
-    let mut reporter = Reporter::new(&desk.hold, "origin", &desk.name).ok();
+pub(crate) fn run(table: &SubscriberTable) {
+    let mut feed = follow(table);
+    let mut reporter = Reporter::new(&table.hold, "origin", &table.name).ok();
     let mut expiry = Expiry::new();
-    while let Some(asked) = desk.asked(LOOK) {
-        expiry.turn(desk);
+    while let Some(asked) = table.asked(LOOK) {
+        expiry.turn(table);
         if let Some(reporter) = &mut reporter {
-            reporter.report(false, || desk.report());
+            reporter.report(false, || table.report());
         }
-        if desk.options.transmission == Transmission::Explicit {
+        if table.options.transmission == Transmission::Explicit {
             // Whoever transmits wakes them.
-            desk.renew();
+            table.renew();
             std::thread::sleep(LOOK);
             continue;
         }
         let Some(beyond) = asked else {
             // Who comes next finds the map that is there then.
-            desk.renew();
+            table.renew();
             continue;
         };
         match feed.as_ref().map(|feed| feed.wait_beyond(beyond, LOOK)) {
             Some(Ok(false)) => {}
             Some(Ok(true)) => {
-                let tail = feed.as_ref().map(|feed| collect(desk, feed, beyond, &mut expiry));
-                desk.reached(tail);
+                let tail = feed.as_ref().map(|feed| collect(table, feed, beyond, &mut expiry));
+                table.reached(tail);
             }
             // Dropped, or another map has taken its place: those who serve find out themselves.
             Some(Err(_)) | None => {
-                feed = follow(desk);
-                desk.reached(None);
+                feed = follow(table);
+                table.reached(None);
                 if feed.is_none() {
                     std::thread::sleep(LOOK);
                 }
@@ -55,23 +55,23 @@ pub(crate) fn run(desk: &Desk) {
     }
 }
 
-fn follow(desk: &Desk) -> Option<Feed> {
-    desk.renew();
-    Some(desk.map().follow().ok()?.into_feed())
+fn follow(table: &SubscriberTable) -> Option<Feed> {
+    table.renew();
+    Some(table.map().follow().ok()?.into_feed())
 }
 
 /// Waits until there is enough to be worth sending; where the stream ends then.
-fn collect(desk: &Desk, feed: &Feed, beyond: u64, expiry: &mut Expiry) -> u64 {
-    if let Transmission::Automatic { watermark, delay } = desk.options.transmission {
+fn collect(table: &SubscriberTable, feed: &Feed, beyond: u64, expiry: &mut Expiry) -> u64 {
+    if let Transmission::Automatic { watermark, delay } = table.options.transmission {
         let now = Instant::now();
         let end = now.checked_add(delay).unwrap_or(now + LONGEST);
         let enough = beyond.saturating_add(watermark.saturating_sub(1));
-        while feed.tail() <= enough && Instant::now() < end && !desk.is_over() {
+        while feed.tail() <= enough && Instant::now() < end && !table.is_over() {
             let left = end.saturating_duration_since(Instant::now());
             if feed.wait_beyond(enough, left.min(LOOK)).is_err() {
                 break;
             }
-            expiry.turn(desk);
+            expiry.turn(table);
         }
     }
     feed.tail()

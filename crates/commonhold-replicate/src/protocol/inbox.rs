@@ -2,7 +2,7 @@
 //!
 //! Invariant: never more memory than what came, doubled, and one receive.
 
-use crate::replicate::wire::{Broken, broken};
+use crate::protocol::wire::{Broken, broken};
 use commonhold::RawFrame;
 use std::ops::Range;
 

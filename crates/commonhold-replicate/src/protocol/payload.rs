@@ -5,8 +5,8 @@
 //! promise itself.
 #![allow(unsafe_code)]
 
-use crate::event::{Bytes, Outgoing};
 use commonhold::RingBytes;
+use commonhold_io::sockets::{Bytes, Outgoing};
 
 /// Bytes on their way to a replica.
 pub(crate) enum Payload {

@@ -4,9 +4,9 @@
 //! both, so that no proof is good twice. The bytes that follow are neither encrypted nor authenticated: for that there are
 //! tunnels (`docs/guide/replication.md`).
 
-use crate::replicate::wire::{Hello, NONCE};
-use crate::struck::errno;
+use crate::protocol::wire::{Hello, NONCE};
 use commonhold::{fault, shortened};
+use commonhold_io::fault_errno::errno;
 use hmac::{Hmac, KeyInit, Mac};
 use rustix::io::retry_on_intr;
 use rustix::rand::{GetRandomFlags, getrandom};

@@ -7,9 +7,12 @@
 //! have not come, nothing panics.
 
 use commonhold::{MapMode, MapOptions, RawFrame, StreamPosition};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The preface: this, and the version as 4 bytes.
 const MAGIC: &[u8; 12] = b"COMMONHOLD-R";
+/// A peer that has not introduced itself by then is disconnected.
+pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
 /// What this program speaks.
 pub(crate) const VERSION: u32 = 1;
 /// Bytes of the preface.
@@ -221,6 +224,12 @@ impl Note {
             _ => None,
         }
     }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

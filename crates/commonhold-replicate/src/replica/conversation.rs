@@ -2,16 +2,15 @@
 //!
 //! Invariant: who has not said in time who it is is no origin; and an origin that does not listen holds up nobody.
 
-use crate::replicate::follower::{Applied, Follower, LOOK, poll_for};
-use crate::replicate::inbox::Inbox;
-use crate::replicate::replica::ReplicaEvents;
-use crate::replicate::secret::{self, Side};
-use crate::replicate::session::PATIENCE;
-use crate::replicate::wire::{
-    self, Broken, HANDSHAKE_FRAME, Hello, NONCE, PREFACE, Welcome, broken, code,
+use crate::protocol::inbox::Inbox;
+use crate::protocol::secret::{self, Side};
+use crate::protocol::wire::{
+    self, Broken, HANDSHAKE_FRAME, HANDSHAKE_TIME, Hello, NONCE, PREFACE, Welcome, broken, code,
 };
-use crate::struck::errno;
+use crate::replica::ReplicaEvents;
+use crate::replica::follower::{Applied, Follower, LOOK, poll_for};
 use commonhold::{fault, shortened};
+use commonhold_io::fault_errno::errno;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, send};
@@ -51,7 +50,7 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
     ) -> std::result::Result<Conversation<'a, E>, Broken> {
         let inbox = Inbox::default();
         let now = Instant::now();
-        let (told_offset, untold, deadline) = (0, Vec::new(), Some(now + PATIENCE));
+        let (told_offset, untold, deadline) = (0, Vec::new(), Some(now + HANDSHAKE_TIME));
         let mut this =
             Conversation { follower, socket, inbox, told: now, told_offset, untold, deadline };
         this.follower.intake.look().map_err(|e| Broken(e.to_string()))?;

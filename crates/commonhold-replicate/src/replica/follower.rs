@@ -2,15 +2,15 @@
 //!
 //! Invariant: between two conversations nothing is half applied, and what is known of the position is stored.
 
-use crate::address::Address;
-use crate::replicate::conversation::Conversation;
-use crate::replicate::delivery::now_ms;
-use crate::replicate::intake::{Effect, Intake};
-use crate::replicate::replica::{ReplicaEvents, ReplicaOptions, Shared};
-use crate::replicate::wire::{Broken, broken};
-use crate::report::Reporter;
-use crate::struck::errno;
+use crate::protocol::wire::now_ms;
+use crate::protocol::wire::{Broken, broken};
+use crate::replica::conversation::Conversation;
+use crate::replica::intake::{Effect, Intake};
+use crate::replica::{ReplicaEvents, ReplicaOptions, Shared};
 use commonhold::{RawFrame, StreamFrame, fault};
+use commonhold_io::address::Address;
+use commonhold_io::fault_errno::errno;
+use commonhold_io::reports::Reporter;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;

@@ -3,9 +3,9 @@
 //! Invariant: the map that is read is always one that existed at the origin, or lies between two such by changes applied in their
 //! order. A map that is being built is not read.
 
-use crate::replicate::place::{self, Place};
-use crate::replicate::regain::Regain;
-use crate::replicate::wire::{Broken, Note, Welcome, broken};
+use crate::protocol::wire::{Broken, Note, Welcome, broken};
+use crate::replica::position::{self, StoredPosition};
+use crate::replica::regain::Regain;
 use commonhold::{
     ChangeKind, ErrorKind, Hold, Map, MapMode, MapOptions, RawFrame, Result, StreamFrame,
     StreamPosition,
@@ -28,7 +28,7 @@ pub(crate) enum Effect<'a> {
 pub(crate) struct Intake {
     hold: Hold,
     name: String,
-    pub(crate) place: Place,
+    pub(crate) place: StoredPosition,
     /// The map that is read, as its replica has it.
     map: Option<Map>,
     /// The one that is being built.
@@ -56,7 +56,7 @@ impl Intake {
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error),
         };
-        let place = Place::take(hold, name)?;
+        let place = StoredPosition::take(hold, name)?;
         let position = if map.is_some() { place.applied()? } else { None };
         let (hold, name) = (hold.clone(), name.to_owned());
         let (building, settled, end, arrived) = (None, None, None, false);
@@ -125,7 +125,7 @@ impl Intake {
     }
 
     fn build(&mut self, mode: MapMode) -> Result<()> {
-        let (options, next) = (MapOptions::from(mode), place::next_name(&self.name));
+        let (options, next) = (MapOptions::from(mode), position::next_name(&self.name));
         let map = if self.has_another_mode(mode) {
             // What is read stays, also if such a map cannot be made, or never gets whole.
             self.hold.drop_map(&next)?;
@@ -148,7 +148,7 @@ impl Intake {
         (self.end, self.arrived) = (None, false);
         if self.building.take().is_some() {
             // If it stays, the next one that is built drops it.
-            let _ = self.hold.drop_map(&place::next_name(&self.name));
+            let _ = self.hold.drop_map(&position::next_name(&self.name));
             self.position = self.place.applied().ok().flatten();
         } else if self.regain.is_none() {
             return;
@@ -286,7 +286,7 @@ impl Intake {
     }
 
     fn succeed(&mut self, position: StreamPosition) -> Result<()> {
-        let next = place::next_name(&self.name);
+        let next = position::next_name(&self.name);
         if let Some(bytes) = self.stream_bytes()? {
             self.hold.begin_stream(&next, bytes)?;
         }
@@ -321,7 +321,7 @@ fn failed(error: commonhold::Error) -> Broken {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replicate::wire;
+    use crate::protocol::wire;
 
     /// Where each of some changes of one pair begins.
     fn offset(number: u64) -> u64 {

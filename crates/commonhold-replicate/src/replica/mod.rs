@@ -1,12 +1,19 @@
 //! The reading side: keeps a map of this machine's what a map elsewhere is.
 
-use crate::address::Address;
-use crate::replicate::follower::{Follower, Source};
-use crate::replicate::intake::Intake;
-use crate::replicate::secret::Secret;
-use crate::report::Reporter;
-use crate::threads::Threads;
+mod conversation;
+mod follower;
+mod intake;
+pub(crate) mod position;
+mod regain;
+pub(crate) mod tap;
+
+use crate::protocol::secret::Secret;
+use crate::replica::follower::{Follower, Source};
+use crate::replica::intake::Intake;
 use commonhold::{Error, ErrorKind, Hold, Result, StreamFrame, StreamPosition, fault};
+use commonhold_io::address::Address;
+use commonhold_io::owned_threads::OwnedThreads;
+use commonhold_io::reports::Reporter;
 use rustix::event::{EventfdFlags, eventfd};
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -98,7 +105,7 @@ pub struct ReplicaStatus {
 /// anything else with it.
 pub struct Replica {
     shared: Arc<Shared>,
-    threads: Threads,
+    threads: OwnedThreads,
 }
 
 /// What the replica's thread and the others share.
@@ -294,7 +301,7 @@ fn start(
             follower.run(source);
         })
     });
-    let mut threads = Threads::default();
+    let mut threads = OwnedThreads::default();
     threads.push(thread.map_err(|e| io("cannot make a thread", &e))?);
     Ok(Replica { shared, threads })
 }

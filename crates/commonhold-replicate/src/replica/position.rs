@@ -23,18 +23,18 @@ const APPLYING: &[u8; 8] = b"applying";
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct StoredPosition {
     positions: Map,
     /// As long as it lives there is no other: a channel has one producer.
     _seat: Producer,
 }
 
-impl Place {
+impl StoredPosition {
     /// Takes the place of the replica of this name.
     ///
     /// # Errors
     /// `Busy`, naming slot and process, if it is taken.
-    pub(crate) fn take(hold: &Hold, map: &str) -> Result<Place> {
+    pub(crate) fn take(hold: &Hold, map: &str) -> Result<StoredPosition> {
         let seat = hold.channel(&beside("replica", map), ChannelOptions::new(4 << 10))?;
         let seat = seat.producer().map_err(|error| match error.kind() {
             ErrorKind::Busy => {
@@ -43,7 +43,7 @@ impl Place {
             }
             _ => error,
         })?;
-        Ok(Place { positions: open(hold, map)?, _seat: seat })
+        Ok(StoredPosition { positions: open(hold, map)?, _seat: seat })
     }
 
     /// Up to where everything is applied, if anything is.

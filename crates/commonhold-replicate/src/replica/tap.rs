@@ -2,11 +2,11 @@
 //!
 //! For benchmarks of origins, which a thousand real replicas on the same machine would hide. Speaks version 1 without a secret.
 
-use crate::address::Address;
-use crate::replicate::inbox::Inbox;
-use crate::replicate::secret;
-use crate::replicate::wire::{self, Broken, HANDSHAKE_FRAME, Hello, PREFACE, Welcome};
+use crate::protocol::inbox::Inbox;
+use crate::protocol::secret;
+use crate::protocol::wire::{self, Broken, HANDSHAKE_FRAME, Hello, PREFACE, Welcome};
 use commonhold::{Error, ErrorKind, RawFrame, Result};
+use commonhold_io::address::Address;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;

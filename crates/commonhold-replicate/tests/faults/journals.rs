@@ -1,14 +1,14 @@
 //! Journals: what was acknowledged is in the file, whatever fails, and what fails is reported.
 
-use super::{HANGS, Scenario, Trial, closes_down_to, descriptors, fail};
-use crate::cast::cast;
-use crate::support::Dice;
-use crate::support::ground::Ground;
-use crate::support::process::{Board, End, until};
 use commonhold::steps::observe_faults;
 use commonhold::{ErrorKind, Hold, Map, MapOptions, StreamPosition};
-use commonhold_net::faults::arm;
-use commonhold_net::journal::{Journal, JournalOptions, Rebuilt, SyncPolicy, rebuild};
+use commonhold_replicate::faults::{all, arm};
+use commonhold_replicate::journal::{Journal, JournalOptions, Rebuilt, SyncPolicy, rebuild};
+use commonhold_testing::alone::cast;
+use commonhold_testing::support::Dice;
+use commonhold_testing::support::ground::Ground;
+use commonhold_testing::support::process::{Board, End, until};
+use commonhold_testing::trial::{HANGS, Scenario, Trial, closes_down_to, descriptors, fail};
 use nix::sys::signal::{Signal, raise};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -214,7 +214,7 @@ const ALL: [Scenario; 4] = [
 
 #[test]
 fn calls_of_a_journal_fail() {
-    fail(&ALL, &["journal."], 3);
+    fail(all(), &ALL, &["journal."], 3);
 }
 
 /// Options of a file that is not compacted meanwhile.

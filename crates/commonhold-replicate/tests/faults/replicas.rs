@@ -1,17 +1,18 @@
 //! Replicas and origins: with calls failing on either side a reader sees nothing that never was,
 //! nobody hangs, and with the fault lifted the replica becomes what its origin is.
 
-use super::{Scenario, Trial, closes_down_to, descriptors, fail};
-use crate::cast::cast;
 use crate::party::{LONG, eager};
 use crate::stairs::{Eye, climb, fill};
-use crate::support::ground::Ground;
-use crate::support::process::until;
 use commonhold::{Hold, Map, MapOptions, StreamFrame};
-use commonhold_net::event::LoopKind;
-use commonhold_net::replicate::{
+use commonhold_io::sockets::LoopKind;
+use commonhold_replicate::faults::all;
+use commonhold_replicate::{
     Address, Origin, OriginOptions, Replica, ReplicaEvents, ReplicaOptions, Secret, digest,
 };
+use commonhold_testing::alone::cast;
+use commonhold_testing::support::ground::Ground;
+use commonhold_testing::support::process::until;
+use commonhold_testing::trial::{Scenario, Trial, closes_down_to, descriptors, fail};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
@@ -152,7 +153,7 @@ const ALL: [Scenario; 3] = [
 
 #[test]
 fn calls_of_replicas_and_origins_fail() {
-    fail(&ALL, &["listen.", "connect.", "replica.", "origin.", "secret."], 2);
+    fail(all(), &ALL, &["listen.", "connect.", "replica.", "origin.", "secret."], 2);
 }
 
 struct Clumsy;

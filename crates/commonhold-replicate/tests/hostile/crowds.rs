@@ -1,11 +1,12 @@
 //! Many at once, and what they leave behind: memory, threads, descriptors.
 
 use super::words::{APPLIED, Peer, frame, greeting, preface};
-use super::{Besieged, alone, follow};
+use super::{Besieged, follow};
 use crate::party::{Source, is_of_joining};
-use crate::support::process::until;
 use commonhold::MapOptions;
-use commonhold_net::event::LoopKind;
+use commonhold_io::sockets::LoopKind;
+use commonhold_testing::alone::alone;
+use commonhold_testing::support::process::until;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -2,9 +2,9 @@
 
 use super::words::{GREETING, Welcome, place};
 use crate::party::{LONG, Source, pairs};
-use crate::support::process::until;
 use commonhold::{Hold, MapMode, MapOptions, StreamPosition};
-use commonhold_net::replicate::{Address, Replica, ReplicaOptions, Secret};
+use commonhold_replicate::{Address, Replica, ReplicaOptions, Secret};
+use commonhold_testing::support::process::until;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -3,10 +3,10 @@
 use super::words::{self, APPLIED, HELLO, PROOF, Peer, SET, WELCOME, frame, greeting, preface};
 use super::{Besieged, follow};
 use crate::party::{Copy, Source};
-use crate::support::Dice;
-use crate::support::process::until;
 use commonhold::{MapOptions, StreamPosition};
-use commonhold_net::replicate::Secret;
+use commonhold_replicate::Secret;
+use commonhold_testing::support::Dice;
+use commonhold_testing::support::process::until;
 use std::time::{Duration, Instant};
 
 #[test]

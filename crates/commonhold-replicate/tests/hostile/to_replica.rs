@@ -1,17 +1,17 @@
 //! Origins that lie. What they send is refused, the replica says why and tries again, and its map stays what it was; or it becomes
 //! another whole one.
 
-use super::alone;
 use super::deceived::{Deceived, Pairs, key};
 use super::words::{
     CHALLENGE, COMPLETE, DELETE, GAP, HELLO, PAIR, PROOF, SET, TIME, WELCOME, Welcome, frame,
     place, preface,
 };
 use crate::party::{LONG, Source};
-use crate::support::ground::Ground;
-use crate::support::process::until;
 use commonhold::{Hold, MapOptions, StreamPosition};
-use commonhold_net::replicate::{Address, Replica, ReplicaOptions, Secret};
+use commonhold_replicate::{Address, Replica, ReplicaOptions, Secret};
+use commonhold_testing::alone::alone;
+use commonhold_testing::support::ground::Ground;
+use commonhold_testing::support::process::until;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::Shutdown;

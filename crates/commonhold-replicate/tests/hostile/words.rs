@@ -2,7 +2,7 @@
 
 use crate::party::LONG;
 use commonhold::{MapMode, RawFrame, StreamPosition};
-use commonhold_net::replicate::Address;
+use commonhold_io::address::Address;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;

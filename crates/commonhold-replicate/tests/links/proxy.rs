@@ -1,10 +1,10 @@
 //! A process between a replica and its origin that has bad manners: it passes on what comes in random pieces, some of them late, and
 //! breaks connections off at random bytes, in the middle of whatever. It reorders nothing.
 
-use crate::cast::cast;
-use crate::support::Dice;
-use crate::support::process::Child;
-use commonhold_net::replicate::Address;
+use commonhold_io::address::Address;
+use commonhold_testing::alone::cast;
+use commonhold_testing::support::Dice;
+use commonhold_testing::support::process::Child;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -8,9 +8,9 @@
 //! One `ioctl`, on a descriptor and a request of our own.
 #![allow(unsafe_code)]
 
-use crate::cast::cast;
-use crate::support::Dice;
-use crate::support::process::End as Ended;
+use commonhold_testing::alone::cast;
+use commonhold_testing::support::Dice;
+use commonhold_testing::support::process::End as Ended;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;

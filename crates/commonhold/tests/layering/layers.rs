@@ -1,15 +1,25 @@
 //! The layers of the library and of the workspace, and what breaks them.
 //!
 //! Invariant: dependencies point down only. Inside the library the order is
-//! `hold -> {map, queue, channel, log} -> stream -> memory -> sync -> os`; modules of one rank do not know
-//! each other. Among the crates it is `hold -> commonhold-net -> commonhold`.
+//! `hold -> {map, queue, channel, log} -> stream -> memory -> sync -> os`; modules of one rank do
+//! not know each other. Among the crates it is
+//! `hold -> lab -> {commonhold-replicate, commonhold-files} -> commonhold-io -> commonhold`.
 
 use crate::source::{self, CratePath};
 
-/// The modules of the library with their ranks. A module may use lower ranks and itself.
-///
+/// The modules of a crate with their ranks. A module may use lower ranks and itself.
+pub type Ranks = &'static [(&'static str, u32)];
+
+/// The crates whose modules have ranks, by the folder of their sources.
+pub const RANKED: [(&str, Ranks); 4] = [
+    ("crates/commonhold/src/", LIBRARY),
+    ("crates/commonhold-io/src/", IO),
+    ("crates/commonhold-replicate/src/", REPLICATE),
+    ("crates/commonhold-files/src/", FILES),
+];
+
 /// `error` is usable by all. `steps` is a test instrument that stands in every layer above it.
-const LAYERS: [(&str, u32); 11] = [
+pub const LIBRARY: Ranks = &[
     ("error", 0),
     ("steps", 5),
     ("os", 10),
@@ -23,15 +33,62 @@ const LAYERS: [(&str, u32); 11] = [
     ("hold", 60),
 ];
 
+const IO: Ranks = &[
+    ("faults", 0),
+    ("fault_errno", 0),
+    ("named_choice", 0),
+    ("owned_threads", 0),
+    ("reports", 10),
+    ("sockets", 10),
+    ("address", 20),
+];
+
+const REPLICATE: Ranks = &[
+    ("faults", 0),
+    ("protocol", 10),
+    ("delivery", 20),
+    ("origin", 30),
+    ("replica", 30),
+    ("journal", 40),
+    ("verify", 40),
+];
+
+const FILES: Ranks = &[
+    ("faults", 0),
+    ("coding", 0),
+    ("requests", 0),
+    ("stamp", 0),
+    ("directory", 10),
+    ("payload", 10),
+    ("layout", 20),
+    ("http", 20),
+    ("source", 30),
+    ("protocol", 30),
+    ("store", 40),
+    ("packed", 40),
+    ("counts", 50),
+    ("freshness_checks", 50),
+    ("fresh_contents", 60),
+    ("reply", 70),
+    ("connection", 80),
+    ("worker", 90),
+    ("server", 100),
+];
+
 /// The crates of the workspace, and which of them each may depend on.
-const CRATES: [(&str, &[&str]); 7] = [
+///
+/// The bindings depend on what they offer, so neither knows of the file server.
+const CRATES: [(&str, &[&str]); 10] = [
     ("commonhold", &[]),
-    ("commonhold-net", &["commonhold"]),
-    ("hold", &["commonhold", "commonhold-net"]),
-    ("commonhold-c", &["commonhold", "commonhold-net"]),
-    ("commonhold-python", &["commonhold", "commonhold-net"]),
+    ("commonhold-testing", &["commonhold"]),
+    ("commonhold-io", &["commonhold", "commonhold-testing"]),
+    ("commonhold-replicate", &["commonhold", "commonhold-io", "commonhold-testing"]),
+    ("commonhold-files", &["commonhold", "commonhold-io", "commonhold-testing"]),
+    ("hold", &["commonhold", "commonhold-io", "commonhold-replicate", "commonhold-files"]),
+    ("commonhold-c", &["commonhold", "commonhold-io", "commonhold-replicate"]),
+    ("commonhold-python", &["commonhold", "commonhold-io", "commonhold-replicate"]),
     ("commonhold-models", &[]),
-    ("commonhold-bench", &["commonhold", "commonhold-net"]),
+    ("commonhold-bench", &["commonhold", "commonhold-replicate"]),
 ];
 
 /// All that the library may be built on.
@@ -46,39 +103,46 @@ const LIBRARY_BUILT_ON: [&str; 8] = [
     "tracing-subscriber",
 ];
 
-fn rank(module: &str) -> Option<u32> {
-    LAYERS.iter().find(|(name, _)| *name == module).map(|(_, rank)| *rank)
+fn rank(ranks: Ranks, module: &str) -> Option<u32> {
+    ranks.iter().find(|(name, _)| *name == module).map(|(_, rank)| *rank)
 }
 
-/// The names that the crate root passes on, each with the module it comes from.
-pub struct Root(Vec<CratePath>);
+/// A crate's ranks, and the names that its root passes on, each with the module it comes from.
+pub struct Root {
+    ranks: Ranks,
+    names: Vec<CratePath>,
+}
 
 impl Root {
-    pub fn read(lib: &str) -> Root {
-        Root(source::root_names(lib))
+    pub fn read(ranks: Ranks, lib: &str) -> Root {
+        Root { ranks, names: source::root_names(lib) }
+    }
+
+    fn rank(&self, module: &str) -> Option<u32> {
+        rank(self.ranks, module)
     }
 
     /// The top-level module that `path` leads to.
     fn module_of<'a>(&'a self, path: &'a CratePath) -> Option<&'a str> {
         let first = path.segments.first()?;
-        if rank(first).is_some() {
+        if self.rank(first).is_some() {
             return Some(first);
         }
-        let passed_on = self.0.iter().find(|p| p.name == *first)?;
+        let passed_on = self.names.iter().find(|p| p.name == *first)?;
         passed_on.segments.first().map(String::as_str)
     }
 }
 
-/// What is wrong with the dependencies of one file of the library; `module` as `["map", "read"]`.
+/// What is wrong with the dependencies of one file of a crate; `module` as `["map", "read"]`.
 pub fn upward(module: &[String], text: &str, root: &Root) -> Vec<String> {
     let Some(own) = module.first() else { return Vec::new() };
-    let Some(own_rank) = rank(own) else {
+    let Some(own_rank) = root.rank(own) else {
         return vec![format!("module `{own}` has no layer: give it a rank in layers.rs")];
     };
     let mut wrong = Vec::new();
     for path in source::crate_paths(text, module) {
         let shown = path.segments.join("::");
-        match root.module_of(&path).map(|target| (target, rank(target))) {
+        match root.module_of(&path).map(|target| (target, root.rank(target))) {
             Some((target, _)) if target == own => {}
             Some((_, Some(rank))) if rank < own_rank => {}
             Some((target, Some(_))) => wrong.push(format!(
@@ -123,7 +187,7 @@ pub fn unexplained_unsafe(module: &[String], text: &str) -> Vec<String> {
     }
 }
 
-/// Outside the library nobody maps memory or steps out of safe Rust; `libc` has only who knows sockets.
+/// Outside the library no code maps memory or is unsafe; only crates with sockets use `libc`.
 pub fn shared_memory(text: &str, sockets: bool) -> Vec<String> {
     let is_mapping =
         |w: &str| w == "unsafe" || (w == "libc" && !sockets) || w.to_lowercase().contains("mmap");

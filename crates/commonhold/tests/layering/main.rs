@@ -37,16 +37,16 @@ const UNSAFE_OUTSIDE: [(&str, &str); 25] = [
     ("bindings/python/src/border/input.rs", "bytes that Python gives"),
     ("bindings/python/src/border/scratch.rs", "room for a value that nobody fills before"),
     ("bindings/python/src/border/window.rs", "a hold's memory as a buffer of Python's"),
-    ("crates/commonhold-net/src/event/calls.rs", "hands the system memory that others write"),
-    ("crates/commonhold-net/src/event/outgoing.rs", "the promise that such memory is readable"),
-    ("crates/commonhold-net/src/event/ring.rs", "the entries of io_uring's queues"),
-    ("crates/commonhold-net/src/event/uring.rs", "gives these to the kernel"),
-    ("crates/commonhold-net/src/replicate/payload.rs", "the promise for a stream's memory"),
-    ("crates/commonhold-net/src/files/payload.rs", "the promise for contents of files"),
-    ("crates/commonhold-net/src/event/tests/edge.rs", "forbids a child io_uring by seccomp"),
-    ("crates/commonhold-net/src/event/tests/mod.rs", "sends memory that was leaked"),
-    ("crates/commonhold-net/src/event/tests/processes.rs", "sets limits and signals of children"),
-    ("crates/commonhold-net/tests/links/wire.rs", "asks the kernel for a tunnel by ioctl"),
+    ("crates/commonhold-io/src/sockets/calls.rs", "hands the system memory that others write"),
+    ("crates/commonhold-io/src/sockets/outgoing.rs", "the promise that such memory is readable"),
+    ("crates/commonhold-io/src/sockets/ring.rs", "the entries of io_uring's queues"),
+    ("crates/commonhold-io/src/sockets/uring.rs", "gives these to the kernel"),
+    ("crates/commonhold-replicate/src/protocol/payload.rs", "the promise for a stream's memory"),
+    ("crates/commonhold-files/src/payload.rs", "the promise for contents of files"),
+    ("crates/commonhold-io/src/sockets/tests/edge.rs", "forbids a child io_uring by seccomp"),
+    ("crates/commonhold-io/src/sockets/tests/mod.rs", "sends memory that was leaked"),
+    ("crates/commonhold-io/src/sockets/tests/processes.rs", "sets limits and signals of children"),
+    ("crates/commonhold-replicate/tests/links/wire.rs", "asks the kernel for a tunnel by ioctl"),
 ];
 
 /// The project's root.
@@ -87,14 +87,19 @@ fn sources() -> Vec<(String, String)> {
     found
 }
 
-/// The module that a file of the library's `src` is: `map/read.rs` is `["map", "read"]`.
-fn module_of(path: &str) -> Option<Vec<String>> {
-    let inside = path.strip_prefix("crates/commonhold/src/")?.strip_suffix(".rs")?;
+/// The module that a file below `folder` is: `map/read.rs` is `["map", "read"]`.
+fn module_below(folder: &str, path: &str) -> Option<Vec<String>> {
+    let inside = path.strip_prefix(folder)?.strip_suffix(".rs")?;
     let mut module: Vec<String> = inside.split('/').map(str::to_owned).collect();
-    if matches!(module.last().map(String::as_str), Some("mod" | "lib")) {
+    if matches!(module.last().map(String::as_str), Some("mod" | "lib" | "main")) {
         module.pop();
     }
     Some(module)
+}
+
+/// The module that a file of the library's `src` is.
+fn module_of(path: &str) -> Option<Vec<String>> {
+    module_below("crates/commonhold/src/", path)
 }
 
 fn verify(rule: impl Fn(&str, &str) -> Vec<String>) {
@@ -106,12 +111,16 @@ fn verify(rule: impl Fn(&str, &str) -> Vec<String>) {
 }
 
 #[test]
-fn dependencies_inside_the_library_point_down() {
-    let lib = fs::read_to_string(root().join("crates/commonhold/src/lib.rs")).expect("lib.rs");
-    let passed_on = layers::Root::read(&lib);
-    verify(|path, text| {
-        module_of(path).map_or(Vec::new(), |module| layers::upward(&module, text, &passed_on))
-    });
+fn dependencies_inside_crates_point_down() {
+    for (folder, ranks) in layers::RANKED {
+        let [lib, main] = ["lib.rs", "main.rs"].map(|name| root().join(folder).join(name));
+        let text = fs::read_to_string(lib).or_else(|_| fs::read_to_string(main)).expect("a root");
+        let passed_on = layers::Root::read(ranks, &text);
+        verify(|path, text| {
+            let module = module_below(folder, path);
+            module.map_or(Vec::new(), |module| layers::upward(&module, text, &passed_on))
+        });
+    }
 }
 
 #[test]
@@ -136,7 +145,9 @@ fn only_the_library_touches_shared_memory() {
             return Vec::new();
         }
         // Sockets have constants and structures of the system's.
-        layers::shared_memory(text, path.starts_with("crates/commonhold-net/"))
+        let sockets =
+            ["crates/commonhold-io/", "crates/commonhold-replicate/", "crates/commonhold-files/"];
+        layers::shared_memory(text, sockets.iter().any(|folder| path.starts_with(folder)))
     });
 }
 

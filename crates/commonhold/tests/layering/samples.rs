@@ -10,7 +10,7 @@ const LIB: &str = "mod os; mod map; mod hold;\npub use hold::{Hold, options::Opt
 
 fn upward(module: &[&str], text: &str) -> Vec<String> {
     let module: Vec<String> = module.iter().map(|&part| part.to_owned()).collect();
-    layers::upward(&module, text, &layers::Root::read(LIB))
+    layers::upward(&module, text, &layers::Root::read(layers::LIBRARY, LIB))
 }
 
 #[track_caller]
@@ -118,10 +118,17 @@ fn crates_that_point_up_are_caught() {
     assert_eq!(wrong(&library("[dependencies]\ntokio = \"1\"")), 1);
     assert_eq!(wrong(&library("[dev-dependencies]\ntempfile = \"3\"")), 0);
     assert_eq!(wrong(&library("[dev-dependencies]\nhold = { path = \"../hold\" }")), 1);
-    assert_eq!(wrong(&library("[dependencies.commonhold-net]\npath = \"..\"")), 1);
+    assert_eq!(wrong(&library("[dependencies.commonhold-io]\npath = \"..\"")), 1);
     assert_eq!(wrong(&library("[target.'cfg(unix)'.dependencies]\nmio = \"1\"")), 1);
-    assert_eq!(wrong(&library("[dependencies]\nnet = { package = \"commonhold-net\" }")), 1);
-    assert_eq!(wrong("[package]\nname = \"commonhold-net\"\n[dependencies]\nhold = \"1\""), 1);
+    assert_eq!(wrong(&library("[dependencies]\nnet = { package = \"commonhold-files\" }")), 1);
+    assert_eq!(
+        wrong("[package]\nname = \"commonhold-io\"\n[dependencies]\ncommonhold-files = \"1\""),
+        1
+    );
+    assert_eq!(
+        wrong("[package]\nname = \"commonhold-c\"\n[dependencies]\ncommonhold-files = \"1\""),
+        1
+    );
     assert_eq!(wrong("[package]\nname = \"hold\"\n[dependencies]\ncommonhold = \"1\""), 0);
     assert_eq!(wrong("[package]\nname = \"stray\""), 1);
 }

@@ -18,7 +18,10 @@ impl Ground {
 
     /// On the file system that the project is built on.
     pub fn file() -> Ground {
-        Ground::below(Path::new(env!("CARGO_TARGET_TMPDIR")))
+        // Cargo names the directory to test programs, but not to a library for tests.
+        let program = std::env::current_exe().expect("the path of the test program");
+        let folder = option_env!("CARGO_TARGET_TMPDIR").map(Path::new).or(program.parent());
+        Ground::below(folder.expect("a directory below target"))
     }
 
     fn below(parent: &Path) -> Ground {

@@ -5,7 +5,7 @@ use crate::failure::{Result, note};
 use crate::monitor::Monitor;
 use crate::output::Output;
 use crate::target::{Directory, HoldName};
-use commonhold_net::replicate::Address;
+use commonhold_io::address::Address;
 use serde_json::json;
 use std::process::ExitCode;
 

@@ -2,7 +2,7 @@
 
 use super::observer::Observer;
 use super::{metrics, page, status};
-use commonhold_net::files::http::status_line;
+use commonhold_files::http::status_line;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";

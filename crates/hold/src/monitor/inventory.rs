@@ -4,7 +4,7 @@
 use commonhold::{
     ChannelStat, Error, Hold, HoldStat, LogStat, MapStat, QueueStat, Result, StructureKind,
 };
-use commonhold_net::replicate::Report;
+use commonhold_io::reports::Report;
 
 /// See the module.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Inventory {
                 _ => {}
             }
         }
-        let reports = commonhold_net::replicate::reports(hold)?;
+        let reports = commonhold_io::reports::reports(hold)?;
         inventory.reports = reports.into_iter().filter(|report| report.what != "server").collect();
         Ok(inventory)
     }

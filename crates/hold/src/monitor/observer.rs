@@ -7,7 +7,7 @@ use super::history::History;
 use super::inventory::Inventory;
 use super::workers::Workers;
 use commonhold::{Error, ErrorKind, Hold, Result};
-use commonhold_net::replicate::reports;
+use commonhold_io::reports::reports;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

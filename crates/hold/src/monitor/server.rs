@@ -8,7 +8,7 @@ use super::observer::Observer;
 use super::visit::visit;
 use crate::failure::{Failure, Result};
 use commonhold::Hold;
-use commonhold_net::replicate::{Address, Listener};
+use commonhold_io::address::{Address, Listener};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketFlags, accept_with};
 use std::net::{IpAddr, SocketAddr};

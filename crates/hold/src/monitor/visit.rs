@@ -6,7 +6,7 @@
 use super::answers::{Answer, answer};
 use super::observer::Observer;
 use super::server::is_own_name;
-use commonhold_net::files::http::{Head, Method, Wrong, read, status_line};
+use commonhold_files::http::{Head, Method, Wrong, read, status_line};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};

@@ -4,8 +4,8 @@
 //! of the sums: they never decrease. One that was silent (stopped, say) and reports again is the same one, by its id.
 
 use super::buckets::Buckets;
-use commonhold_net::files::{Counts, ServerReport};
-use commonhold_net::replicate::Report;
+use commonhold_files::{Counts, ServerReport};
+use commonhold_io::reports::Report;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! [`HashbrownTable`]: the same table as the standard library's, by the crate itself: with foldhash, which is faster for short keys.
 
 use super::private::{Content, Table};
-use crate::files::store::tag::{ByKey, Tag};
+use crate::store::tag::{ByKey, Tag};
 use hashbrown::HashMap;
 use std::sync::Arc;
 

@@ -9,10 +9,10 @@
 
 use super::interface::{Cache, Inserted, Old, Taken};
 use super::shared_map::{self, SharedMap};
-use crate::files::caches::is_alone;
-use crate::files::payload::Contents;
-use crate::files::store::bounded::bytes_of;
-use crate::files::store::tag::Tag;
+use crate::payload::Contents;
+use crate::store::bounded::bytes_of;
+use crate::store::caches::is_alone;
+use crate::store::tag::Tag;
 use commonhold::{Hold, Map, MapOptions, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! [`Cache`]: what a place for entries can do.
 
-use crate::files::payload::Contents;
-use crate::files::store::tag::Tag;
+use crate::payload::Contents;
+use crate::store::tag::Tag;
 use std::sync::Arc;
 
 /// A place for entries, whose tags carry marks `M` of an eviction. From any thread.

@@ -1,7 +1,7 @@
 //! [`NoCache`]: keeps nothing; every request goes to the file.
 
 use super::interface::{Cache, Inserted, Old, Taken};
-use crate::files::store::tag::Tag;
+use crate::store::tag::Tag;
 use std::sync::Arc;
 
 /// Keeps nothing.

@@ -2,9 +2,9 @@
 //! that goes stays with those who are sending it.
 
 use super::interface::{Cache, Inserted, Old, Taken};
-use crate::files::payload::Contents;
-use crate::files::store::bounded::bytes_of;
-use crate::files::store::tag::Tag;
+use crate::payload::Contents;
+use crate::store::bounded::bytes_of;
+use crate::store::tag::Tag;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_millis(5);
 const QUIET: Duration = Duration::from_millis(50);
 
 /// A map, with what has to be known to be quiet about it.
-pub(in crate::files::store) struct SharedMap {
+pub(in crate::store) struct SharedMap {
     map: Map,
     buffers: Buffers,
     begun: Instant,
@@ -33,7 +33,7 @@ pub(in crate::files::store) struct SharedMap {
 ///
 /// # Errors
 /// Those of opening a hold.
-pub(in crate::files::store) fn impatient(hold: &Hold) -> Result<Hold> {
+pub(in crate::store) fn impatient(hold: &Hold) -> Result<Hold> {
     Hold::options().lock_timeout(PATIENCE).open(hold.path())
 }
 
@@ -42,7 +42,7 @@ pub(in crate::files::store) fn impatient(hold: &Hold) -> Result<Hold> {
 ///
 /// # Errors
 /// `Mismatch` if the name is that of another kind of structure; those of making maps.
-pub(in crate::files::store) fn open(
+pub(in crate::store) fn open(
     hold: &Hold,
     impatient: &Hold,
     name: &str,
@@ -60,7 +60,7 @@ pub(in crate::files::store) fn open(
 
 impl SharedMap {
     /// `map` should be one of an [`impatient`] handle.
-    pub(in crate::files::store) fn new(map: Map) -> SharedMap {
+    pub(in crate::store) fn new(map: Map) -> SharedMap {
         SharedMap {
             map,
             buffers: Buffers::default(),
@@ -72,12 +72,12 @@ impl SharedMap {
     }
 
     /// The map, for reading.
-    pub(in crate::files::store) fn map(&self) -> &Map {
+    pub(in crate::store) fn map(&self) -> &Map {
         &self.map
     }
 
     /// A copy of a value.
-    pub(in crate::files::store) fn find(&self, key: &[u8]) -> Option<Vec<u8>> {
+    pub(in crate::store) fn find(&self, key: &[u8]) -> Option<Vec<u8>> {
         if self.is_doomed(key) {
             return None;
         }
@@ -90,15 +90,12 @@ impl SharedMap {
     }
 
     /// Takes a copy back.
-    pub(in crate::files::store) fn recycle(&self, value: Vec<u8>) {
+    pub(in crate::store) fn recycle(&self, value: Vec<u8>) {
         self.buffers.give(value);
     }
 
     /// Changes something; `None` if it failed, or if the map is left alone for the moment.
-    pub(in crate::files::store) fn change<R>(
-        &self,
-        change: impl FnOnce() -> Result<R>,
-    ) -> Option<R> {
+    pub(in crate::store) fn change<R>(&self, change: impl FnOnce() -> Result<R>) -> Option<R> {
         // Relaxed: a moment too early or too late does not matter.
         if self.now_ms() < self.quiet_until_ms.load(Ordering::Relaxed) {
             return None;
@@ -112,7 +109,7 @@ impl SharedMap {
     }
 
     /// Removes with `remove`, which says whether there was something. If it cannot, the key is doomed.
-    pub(in crate::files::store) fn remove<R>(
+    pub(in crate::store) fn remove<R>(
         &self,
         key: &[u8],
         remove: impl FnOnce() -> Result<Option<R>>,
@@ -129,7 +126,7 @@ impl SharedMap {
     }
 
     /// Removes what is doomed, each with `remove`; false if `key` still is.
-    pub(in crate::files::store) fn settle(&self, key: &[u8], remove: impl Fn(&[u8])) -> bool {
+    pub(in crate::store) fn settle(&self, key: &[u8], remove: impl Fn(&[u8])) -> bool {
         if self.doomed_len.load(Ordering::Acquire) == 0 {
             return true;
         }

@@ -1,7 +1,7 @@
 //! [`StdTable`]: the standard library's hash table, keyed against hostile keys by SipHash.
 
 use super::private::{Content, Table};
-use crate::files::store::tag::{ByKey, Tag};
+use crate::store::tag::{ByKey, Tag};
 use std::collections::HashMap;
 use std::sync::Arc;
 

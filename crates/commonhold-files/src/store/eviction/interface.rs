@@ -1,6 +1,6 @@
 //! [`Eviction`]: what decides which entries go.
 
-use crate::files::store::tag::Tag;
+use crate::store::tag::Tag;
 use std::sync::Arc;
 
 /// Decides which entries go. From any thread; in what order threads arrive is for it to bear: an entry may be removed before it

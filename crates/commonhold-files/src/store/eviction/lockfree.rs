@@ -15,7 +15,7 @@
 use super::ghosts::Ghosts;
 use super::interface::Eviction;
 use super::queue::Queue;
-use crate::files::store::tag::Tag;
+use crate::store::tag::Tag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 

@@ -5,7 +5,7 @@
 //! a look-up and a few stores.
 
 use super::interface::Eviction;
-use crate::files::store::tag::{ByKey, Tag};
+use crate::store::tag::{ByKey, Tag};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,7 +1,7 @@
 //! [`NoEviction`]: once the cache is full it stays as it is.
 
 use super::interface::Eviction;
-use crate::files::store::tag::Tag;
+use crate::store::tag::Tag;
 use std::sync::Arc;
 
 /// Nothing goes.

@@ -1,7 +1,7 @@
 //! A queue of tags that knows how much is in it. Lock-free: `crossbeam_queue::SegQueue`, after Michael and Scott's queue, with blocks of
 //! elements.
 
-use crate::files::store::tag::Tag;
+use crate::store::tag::Tag;
 use crossbeam_queue::SegQueue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

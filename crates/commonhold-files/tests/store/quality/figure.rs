@@ -3,7 +3,7 @@
 use super::super::Kinds;
 use super::super::trace::Trace;
 use super::hit_ratio;
-use commonhold_net::files::store::{CacheKind, EvictionKind};
+use commonhold_files::store::{CacheKind, EvictionKind};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use std::path::Path;

@@ -35,7 +35,7 @@ macro_rules! suite {
         mod $module {
             $(#[test]
             fn $test() {
-                super::$test($crate::event::$driver::new(&Default::default()).unwrap());
+                super::$test($crate::sockets::$driver::new(&Default::default()).unwrap());
             })+
         }
     };

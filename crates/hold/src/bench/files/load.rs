@@ -17,7 +17,7 @@ use crate::workload::{
     interrupt::Interrupt,
     pin::{self, Cpus},
 };
-use commonhold_net::replicate::Address;
+use commonhold_io::address::Address;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, OnceLock};
 use std::thread::{self, ScopedJoinHandle};

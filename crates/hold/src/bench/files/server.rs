@@ -13,7 +13,7 @@ use crate::workload::{
     pin::{self, Cpus},
     worker::{self, Worker},
 };
-use commonhold_net::replicate::Address;
+use commonhold_io::address::Address;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::os::unix::process::{CommandExt, ExitStatusExt};

@@ -1,7 +1,7 @@
 //! Whom the client connects to, found once, so that connecting takes one call of the system.
 
 use crate::workload::{Result, Trouble};
-use commonhold_net::replicate::Address;
+use commonhold_io::address::Address;
 use rustix::io::Errno;
 use rustix::net::{
     self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, getpeername, sockopt,

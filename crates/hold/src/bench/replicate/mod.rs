@@ -21,8 +21,8 @@ use crate::workload::{
 };
 use clap::ValueEnum;
 use commonhold::MapOptions;
-use commonhold_net::event::LoopKind;
-use commonhold_net::replicate::{Address, Origin, OriginOptions, Transmission};
+use commonhold_io::sockets::LoopKind;
+use commonhold_replicate::{Address, Origin, OriginOptions, Transmission};
 use readers::{Job, Read};
 use std::path::PathBuf;
 use std::time::Duration;

@@ -7,7 +7,7 @@ use crate::workload::{
     latency::{Latencies, Packed},
 };
 use commonhold::{Hold, StreamFrame};
-use commonhold_net::replicate::{Address, Replica, ReplicaEvents, ReplicaOptions, Tap, digest};
+use commonhold_replicate::{Address, Replica, ReplicaEvents, ReplicaOptions, Tap, digest};
 use rustix::event::epoll;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -4,7 +4,7 @@ use super::super::pace::{Pace, Waiting};
 use super::Args;
 use crate::workload::{Result, Trouble, clock::now_ns};
 use commonhold::Map;
-use commonhold_net::replicate::Origin;
+use commonhold_replicate::Origin;
 use std::time::Duration;
 
 /// The clock is looked at so often.

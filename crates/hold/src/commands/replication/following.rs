@@ -8,7 +8,7 @@ use crate::making::NewHold;
 use crate::output::Output;
 use crate::target::{Directory, MapName};
 use commonhold::{Hold, StreamPosition};
-use commonhold_net::replicate::{Address, Replica, ReplicaEvents, ReplicaOptions};
+use commonhold_replicate::{Address, Replica, ReplicaEvents, ReplicaOptions};
 use serde_json::json;
 use std::cell::Cell;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use crate::making::NewHold;
 use crate::output::Output;
 use crate::target::{Directory, MapName};
 use commonhold::Hold;
-use commonhold_net::journal::{
+use commonhold_replicate::journal::{
     Journal, JournalOptions, Rebuilt, SyncPolicy, ensure_whole, rebuild,
 };
 use serde_json::json;

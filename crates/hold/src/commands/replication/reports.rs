@@ -8,7 +8,7 @@ use crate::failure::Result;
 use crate::formats::sizes::{count, shown, things};
 use crate::output::Output;
 use commonhold::Hold;
-use commonhold_net::replicate::{Report, reports};
+use commonhold_io::reports::{Report, reports};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::time::Duration;

@@ -6,7 +6,7 @@ use crate::failure::Result;
 use crate::formats::{bytes, shown, sizes};
 use crate::output::Output;
 use crate::target::{Directory, MapName};
-use commonhold_net::replicate::{Address, ReplicaOptions, Verified, verify};
+use commonhold_replicate::{Address, ReplicaOptions, Verified, verify};
 use serde_json::json;
 use std::fmt::Write;
 use std::process::ExitCode;

@@ -2,7 +2,7 @@
 //! them all nothing could be answered any more, while one that waits to be accepted only waits.
 
 use crate::workload::descriptors;
-use commonhold_net::files::MOST_OPEN;
+use commonhold_files::MOST_OPEN;
 
 /// Of each connection: its own, and that of a file which it is being sent.
 const PER_CONNECTION: u64 = 2;

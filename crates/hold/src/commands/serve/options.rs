@@ -6,14 +6,13 @@ use crate::formats::sizes;
 use crate::monitor::Monitor;
 use crate::target::Directory;
 use commonhold::{Hold, LogOptions, Overflow};
-use commonhold_net::event::LoopKind;
-use commonhold_net::files::source::Symlinks;
-use commonhold_net::files::store::{CacheKind, EvictionKind};
-use commonhold_net::files::{
-    LayoutKind, Patience, ProtocolKind, RequestsKind, ServerOptions, SourceKind, caches,
-    worth_keeping,
+use commonhold_files::source::Symlinks;
+use commonhold_files::store::{CacheKind, EvictionKind, caches};
+use commonhold_files::{
+    LayoutKind, Patience, ProtocolKind, RequestsKind, ServerOptions, SourceKind, worth_keeping,
 };
-use commonhold_net::replicate::Address;
+use commonhold_io::address::Address;
+use commonhold_io::sockets::LoopKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -6,8 +6,8 @@ use crate::formats::sizes::{count, shown};
 use crate::monitor::buckets::Buckets;
 use crate::output::Output;
 use commonhold::Hold;
-use commonhold_net::files::ServerReport;
-use commonhold_net::replicate::reports;
+use commonhold_files::ServerReport;
+use commonhold_io::reports::reports;
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use crate::monitor::Monitor;
 use crate::output::Output;
 use crate::target::Directory;
 use commonhold::Hold;
-use commonhold_net::replicate::{Address, Listener};
+use commonhold_io::address::{Address, Listener};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};

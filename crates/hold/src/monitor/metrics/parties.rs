@@ -5,7 +5,7 @@ use super::text::{Kind, Labels, Text};
 use crate::monitor::inventory::Inventory;
 use Kind::{Counter, Gauge};
 use commonhold::StreamPosition;
-use commonhold_net::replicate::Report;
+use commonhold_io::reports::Report;
 use serde_json::Value;
 
 /// Name, kind, help, field and what it is multiplied with.

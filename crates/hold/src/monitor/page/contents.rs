@@ -7,7 +7,7 @@ use crate::formats::sizes::count;
 use crate::monitor::inventory::Inventory;
 use crate::target::is_own;
 use commonhold::{ChannelStat, LogStat, MapMode};
-use commonhold_net::replicate::Report;
+use commonhold_io::reports::Report;
 use serde_json::Value;
 
 /// All of it. Commonhold's own names are left out, as everywhere.

@@ -10,7 +10,7 @@ use crate::monitor::inventory::Inventory;
 use crate::monitor::observer::Live;
 use crate::monitor::workers::{Sum, errors, hit_rate};
 use commonhold::SizeStat;
-use commonhold_net::files::caches;
+use commonhold_files::store::caches;
 use std::collections::BTreeMap;
 
 /// Where nobody serves.

@@ -3,7 +3,7 @@
 //! Servers that let other entries go or keep another number of bytes cannot share a map. So its name says both: each finds its own,
 //! whoever else serves from the hold, and nobody drops what another one uses.
 
-use super::store::EvictionKind;
+use super::EvictionKind;
 use commonhold::{Hold, Result};
 
 /// What the names of all begin with, and all of the name that earlier versions had.

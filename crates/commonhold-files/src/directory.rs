@@ -6,9 +6,9 @@
 //! Only regular files are opened: whether something is one is found out without opening it for reading, because that alone does
 //! something to devices and FIFOs.
 
-use crate::files::stamp::Stamp;
-use crate::struck::errno;
+use crate::stamp::Stamp;
 use commonhold::fault;
+use commonhold_io::fault_errno::errno;
 use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 use std::ffi::{OsStr, OsString};

@@ -1,0 +1,3 @@
+//! The tests of sockets with real processes.
+
+mod fork;

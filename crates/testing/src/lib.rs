@@ -1,0 +1,17 @@
+//! What the tests of several crates share.
+//!
+//! | module | idea |
+//! |---|---|
+//! | [`support`] | what the library's own tests stand on |
+//! | [`alone`] | a test, or a child, that shares nothing with other tests of the process |
+//! | `trial` | a scenario in which every call fails that can |
+//! | `fault_table` | a crate's table of faults against its sources |
+#![allow(missing_docs)]
+
+pub mod alone;
+#[cfg(feature = "steps")]
+pub mod fault_table;
+#[path = "../../commonhold/tests/support/mod.rs"]
+pub mod support;
+#[cfg(feature = "steps")]
+pub mod trial;
