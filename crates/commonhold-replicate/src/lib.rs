@@ -1,9 +1,9 @@
 //! Copies of [`commonhold`]'s maps on other machines, and journals on disk.
 //!
 //! An [`Origin`] serves the changes of a map to any number of replicas. A [`Replica`] applies them
-//! to a map of its own, which its machine reads at memory speed. A replica that is served from in
-//! its turn is a relay. A [`journal::Journal`] writes the same changes to a file, from which the map
-//! is rebuilt after a crash of the system.
+//! to a map of its own, which its machine reads at memory speed. A replica that itself serves
+//! replicas is a relay. A [`journal::Journal`] writes the same changes to a file. The map is rebuilt
+//! from it after a crash of the system.
 //!
 //! ```
 //! # let dir = std::env::temp_dir().join(format!("commonhold-replicate-{}", std::process::id()));
@@ -40,8 +40,8 @@
 //! | `verify` | whether a replica is what its origin is |
 //!
 //! Dependencies point down: `journal` and `verify` use `replica`; `origin` and `journal` use
-//! `delivery`; all use `protocol`. `docs/guide/replication.md` and `docs/operations/journal.md` are the
-//! guides.
+//! `delivery`; all use `protocol`. The guides are `docs/guide/replication.md` and
+//! `docs/operations/journal.md`.
 
 mod delivery;
 #[cfg(feature = "steps")]
