@@ -13,7 +13,6 @@ const PROSE_PENDING: &[&str] = &[
     "CHANGELOG.md",
     "bench/README.md",
     "data/README.md",
-    "docs/guide/serving-files.md",
     "docs/internals/concurrency.md",
     "docs/internals/models.md",
     "docs/reference/cli.md",
