@@ -29,7 +29,7 @@
 //! | [`sockets`] | a thread's socket I/O by completions: epoll, a pool of threads, io_uring |
 //! | [`address`] | where a server listens and a client connects: `unix:PATH`, `tcp:HOST:PORT` |
 //! | [`reports`] | what origins, replicas, journals and servers report to `hold stat` |
-//! | [`named_choice`] | an enum whose variants have names on a command line |
+//! | [`named_choice`](mod@named_choice) | an enum whose variants have names on a command line |
 //! | [`owned_threads`] | the threads of a handle, which a forked child does not have |
 //! | [`fault_errno`] | a fault of a test as the error of a system call |
 

@@ -1,15 +1,20 @@
-//! The verbs of `hold` and their options: the one definition from which parsing, `--help`, shell
-//! completions and man pages are made.
+//! The subcommands of `hold` and their options: the one definition from which parsing, `--help`,
+//! shell completions and man pages are made.
 
+use crate::commands::list_values::End;
 use crate::commands::replication::{journal, origin, relay, replica, sync, verify};
 use crate::commands::{
-    backup, channel, check, completions, del, doctor, drop, dump, get, incr, keys, list, load, log,
-    man, monitor, pop, push, queue, repair, restore, scan, serve, set, shift, stat, unshift, watch,
+    backup, channel, check, completions, del, doctor, drop, dump, get, incr, keys, list,
+    list_values, load, log, man, monitor, queue, repair, restore, scan, serve, set, stat, watch,
 };
-use crate::output::{Format, Output};
 use crate::target::Directory;
-use crate::{bench, crashtest, demo};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser};
+#[cfg(feature = "lab")]
+use commonhold_lab::{bench, crashtest, demo};
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::help::flowing;
+use commonhold_terminal::output::{Format, Output};
+use std::process::ExitCode;
 
 const LONG_ABOUT: &str = "\
 A hold is one file of memory that many processes share. The maps in it (bytes to bytes), queues, \
@@ -48,13 +53,22 @@ Exit codes:
 Environment:
   COMMONHOLD_DIR  where holds with bare names live, instead of /dev/shm";
 
+/// What follows the help. A build without the feature `lab` names no subcommand that it lacks.
+fn after_help() -> String {
+    let text = AFTER_HELP.to_owned();
+    match cfg!(feature = "lab") {
+        true => text,
+        false => text.replace("  hold demo\n", "").replace(" (demo, bench, crashtest)", ""),
+    }
+}
+
 /// Maps, queues, channels and logs in memory that many processes share
 #[derive(Parser, Debug)]
-#[command(name = "hold", version, long_about = LONG_ABOUT, after_help = flowing(AFTER_HELP))]
+#[command(name = "hold", version, long_about = LONG_ABOUT, after_help = flowing(&after_help()))]
 #[command(arg_required_else_help = true, propagate_version = true, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
-    pub verb: Verb,
+    pub subcommand: Subcommand,
 
     #[command(flatten)]
     pub directory: Directory,
@@ -70,31 +84,70 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// How the verb answers.
+    /// Does what the command line says.
+    ///
+    /// # Errors
+    /// Those of the subcommand.
+    pub fn run(&self) -> Result<ExitCode> {
+        let (directory, output) = (&self.directory, &self.output());
+        match &self.subcommand {
+            Subcommand::Set(args) => set::run(args, directory, output),
+            Subcommand::Get(args) => get::run(args, directory, output),
+            Subcommand::Del(args) => del::run(args, directory, output),
+            Subcommand::Incr(args) => incr::run(args, directory, output),
+            Subcommand::Push(args) => list_values::add(args, End::Back, directory, output),
+            Subcommand::Pop(args) => list_values::take(args, End::Back, directory, output),
+            Subcommand::Shift(args) => list_values::take(args, End::Front, directory, output),
+            Subcommand::Unshift(args) => list_values::add(args, End::Front, directory, output),
+            Subcommand::Keys(args) => keys::run(args, directory, output),
+            Subcommand::Scan(args) => scan::run(args, directory, output),
+            Subcommand::Load(args) => load::run(args, directory, output),
+            Subcommand::Dump(args) => dump::run(args, directory, output),
+            Subcommand::Queue(args) => queue::run(args, directory, output),
+            Subcommand::Channel(args) => channel::run(args, directory, output),
+            Subcommand::Log(args) => log::run(args, directory, output),
+            Subcommand::Watch(args) => watch::run(args, directory, output),
+            Subcommand::Origin(args) => origin::run(args, directory, output),
+            Subcommand::Replica(args) => replica::run(args, directory, output),
+            Subcommand::Relay(args) => relay::run(args, directory, output),
+            Subcommand::Verify(args) => verify::run(args, directory, output),
+            Subcommand::Journal(args) => journal::run(args, directory, output),
+            Subcommand::Sync(args) => sync::run(args, directory, output),
+            Subcommand::Serve(args) => serve::run(args, directory, output),
+            Subcommand::ServeImport(args) => serve::import::run(args, output),
+            Subcommand::Monitor(args) => monitor::run(args, directory, output),
+            Subcommand::Backup(args) => backup::run(args, directory, output),
+            Subcommand::Restore(args) => restore::run(args, directory, output),
+            Subcommand::Stat(args) => stat::run(args, directory, output),
+            Subcommand::Check(args) => check::run(args, directory, output),
+            Subcommand::Repair(args) => repair::run(args, directory, output),
+            Subcommand::Drop(args) => drop::run(args, directory, output),
+            Subcommand::List(args) => list::run(args, directory, output),
+            Subcommand::Doctor(args) => doctor::run(args, directory, output),
+            #[cfg(feature = "lab")]
+            Subcommand::Demo(args) => Ok(demo::run(args, output.text_or_json("demo")?.is_json())?),
+            #[cfg(feature = "lab")]
+            Subcommand::Bench(args) => {
+                Ok(bench::run(args, output.text_or_json("bench")?.is_json())?)
+            }
+            #[cfg(feature = "lab")]
+            Subcommand::Crashtest(args) => {
+                Ok(crashtest::run(args, output.text_or_json("crashtest")?.is_json())?)
+            }
+            Subcommand::Completions(args) => completions::run(args, Cli::command(), output),
+            Subcommand::Man(args) => man::run(args, Cli::command(), output),
+        }
+    }
+
+    /// How the subcommand prints.
     pub fn output(&self) -> Output {
         Output::new(self.format, self.quiet)
     }
 }
 
-/// What stands after a verb's help: lines of text that follow each other are one, which is broken to the
-/// terminal's width; lines that are indented stay as they are.
-pub fn flowing(text: &str) -> String {
-    let mut flowing = String::with_capacity(text.len());
-    let mut flows = false;
-    for line in text.lines() {
-        let is_text = !line.is_empty() && !line.starts_with(' ');
-        if !flowing.is_empty() {
-            flowing.push(if flows && is_text { ' ' } else { '\n' });
-        }
-        flowing.push_str(line);
-        flows = is_text;
-    }
-    flowing
-}
-
 /// What `hold` can do.
-#[derive(Subcommand, Debug)]
-pub enum Verb {
+#[derive(clap::Subcommand, Debug)]
+pub enum Subcommand {
     /// Store a value under a key
     #[command(after_help = flowing(set::EXAMPLES))]
     Set(set::Args),
@@ -108,17 +161,17 @@ pub enum Verb {
     #[command(after_help = flowing(incr::EXAMPLES))]
     Incr(incr::Args),
     /// Append values to a list, which is the value of a key
-    #[command(after_help = flowing(push::EXAMPLES))]
-    Push(push::Args),
+    #[command(after_help = flowing(list_values::PUSH_EXAMPLES))]
+    Push(list_values::Adding),
     /// Take the last value of a list and print it
-    #[command(after_help = flowing(pop::EXAMPLES))]
-    Pop(pop::Args),
+    #[command(after_help = flowing(list_values::POP_EXAMPLES))]
+    Pop(list_values::Taking),
     /// Take the first value of a list and print it
-    #[command(after_help = flowing(shift::EXAMPLES))]
-    Shift(shift::Args),
+    #[command(after_help = flowing(list_values::SHIFT_EXAMPLES))]
+    Shift(list_values::Taking),
     /// Put values in front of a list
-    #[command(after_help = flowing(unshift::EXAMPLES))]
-    Unshift(unshift::Args),
+    #[command(after_help = flowing(list_values::UNSHIFT_EXAMPLES))]
+    Unshift(list_values::Adding),
     /// Print the keys of a map
     #[command(after_help = flowing(keys::EXAMPLES))]
     Keys(keys::Args),
@@ -195,10 +248,13 @@ pub enum Verb {
     #[command(after_help = flowing(doctor::EXAMPLES))]
     Doctor(doctor::Args),
     /// Show what a hold is for: real data, many processes, one stopped, one killed
+    #[cfg(feature = "lab")]
     Demo(demo::Args),
     /// Measure the speed of maps, channels, queues and logs on this machine
+    #[cfg(feature = "lab")]
     Bench(bench::Args),
     /// Kill and stop processes that work on a hold, and check that nothing is lost
+    #[cfg(feature = "lab")]
     Crashtest(crashtest::Args),
     /// Print the completions of a shell
     #[command(after_help = flowing(completions::EXAMPLES))]
@@ -211,17 +267,10 @@ pub enum Verb {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definitions_are_sound() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn text_flows_and_examples_stay() {
-        let text = "Examples:\n  a\n  b\n\none\ntwo\n\nFiles: c\nd\n  e";
-        assert_eq!(flowing(text), "Examples:\n  a\n  b\n\none two\n\nFiles: c d\n  e");
     }
 
     /// The command and all verbs, those within verbs too.

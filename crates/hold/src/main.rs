@@ -1,38 +1,32 @@
 //! `hold`: the command for holds, maps in memory that many processes share.
 //!
-//! - [`cli`]: the verbs, from which help, completions and man pages are made
-//! - [`commands`]: one file per verb
-//! - [`formats`]: how keys and values look in files and on the terminal
-//! - [`target`]: which hold and which map a verb is about; [`making`]: how it is made if it is not there
-//! - [`output`], [`failure`]: what goes to standard output, what to standard error, exit codes
+//! - [`cli`]: the subcommands, from which help, completions and man pages are made
+//! - [`commands`]: one file per subcommand; what several use in `commands/shared`
 //! - [`monitor`]: a hold in the browser and in Prometheus
-//! - [`demo`], [`mod@bench`], [`crashtest`] with [`workload`]: the runs of many processes
+//! - [`report`]: the statistics of a hold and of what is in it, as text, tables and JSON
+//! - [`target`]: which hold and which map a subcommand is about; [`making`]: how it is made if it is
+//!   not there
+//! - [`formats`]: how keys and values look in files
 //!
-//! Invariant: whatever fails, the exit code says so ([`failure`]); nothing here touches shared
-//! memory but through the library.
+//! Arrows point down: `cli`, `commands`, `monitor`, `report`, then the others. What is printed, the
+//! exit codes and sizes are in `commonhold-terminal`; `demo`, `bench` and `crashtest` are in
+//! `commonhold-lab`.
+//!
+//! Invariant: if anything fails, the exit code shows it; only the library touches shared memory.
 
 #![forbid(unsafe_code)]
 
-mod bench;
 mod cli;
 mod commands;
-mod crashtest;
-mod demo;
-mod failure;
 mod formats;
 mod making;
 mod monitor;
-mod output;
+mod report;
 mod target;
-mod workload;
 
 use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
-    match commands::run(&cli) {
-        Ok(code) => code,
-        Err(failure) => failure.report(),
-    }
+    cli::Cli::parse().run().unwrap_or_else(|failure| failure.report())
 }

@@ -4,10 +4,10 @@
 //! because of it leaves no new hold and no new map behind; nothing is made unless the verb stores
 //! something.
 
-use crate::failure::{Failure, Result};
-use crate::formats::{self, sizes};
 use crate::target::{Directory, MapName, StructureName};
 use commonhold::{ErrorKind, Hold, HoldOptions, Map, MapOptions, StructureKind};
+use commonhold_terminal::failure::{Failure, Result};
+use commonhold_terminal::{sizes, text};
 use std::path::Path;
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ impl NewHold {
             return Err(Failure::failed(format!(
                 "{kind} '{}' takes {bytes}, and the new hold may grow to {most}: make that \
                  smaller, or --max-bytes larger",
-                formats::printable(&name.name)
+                text::printable(&name.name)
             )));
         }
         self.open_or_create(directory, &name.hold)
@@ -255,6 +255,6 @@ fn ensure_name(kind: StructureKind, name: &str) -> Result<()> {
     if (1..=LONGEST_NAME).contains(&name.len()) {
         return Ok(());
     }
-    let name = formats::printable(name);
+    let name = text::printable(name);
     Err(Failure::failed(format!("{kind} name '{name}': names have 1 to {LONGEST_NAME} bytes")))
 }

@@ -3,11 +3,13 @@
 //! Invariant: verbs that only look open the hold read-only, so they take no slot in it and write
 //! nothing.
 
-use crate::failure::{Failure, Result};
-use crate::formats::{bytes, printable, sizes};
 use commonhold::{
     Channel, ErrorKind, Hold, HoldOptions, Log, Map, Queue, QueueStat, StructureKind,
 };
+use commonhold_terminal::bytes;
+use commonhold_terminal::failure::{Failure, Result};
+use commonhold_terminal::sizes;
+use commonhold_terminal::text::printable;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

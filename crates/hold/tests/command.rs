@@ -24,8 +24,11 @@ const VERBS: &[&str] = &[
     "drop",
     "list",
     "doctor",
+    #[cfg(feature = "lab")]
     "demo",
+    #[cfg(feature = "lab")]
     "bench",
+    #[cfg(feature = "lab")]
     "crashtest",
     "completions",
     "man",

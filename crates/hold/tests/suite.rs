@@ -2,12 +2,14 @@
 
 mod support;
 
+#[cfg(feature = "lab")]
 mod bench_files;
 mod channels;
 mod command;
 mod files;
 mod holds;
 mod killed;
+#[cfg(feature = "lab")]
 mod latency;
 mod logs;
 mod messages;
@@ -15,6 +17,7 @@ mod monitor;
 mod pairs;
 mod queues;
 mod replication;
+#[cfg(feature = "lab")]
 mod runs;
 mod serve;
 mod watch;

@@ -11,11 +11,14 @@ use crate::source::{self, CratePath};
 pub type Ranks = &'static [(&'static str, u32)];
 
 /// The crates whose modules have ranks, by the folder of their sources.
-pub const RANKED: [(&str, Ranks); 4] = [
+pub const RANKED: [(&str, Ranks); 7] = [
     ("crates/commonhold/src/", LIBRARY),
     ("crates/commonhold-io/src/", IO),
     ("crates/commonhold-replicate/src/", REPLICATE),
     ("crates/commonhold-files/src/", FILES),
+    ("crates/terminal/src/", TERMINAL),
+    ("crates/lab/src/", LAB),
+    ("crates/hold/src/", COMMAND),
 ];
 
 /// `error` is usable by all. `steps` is a test instrument that stands in every layer above it.
@@ -75,16 +78,56 @@ const FILES: Ranks = &[
     ("server", 100),
 ];
 
+const TERMINAL: Ranks = &[
+    ("bytes", 0),
+    ("descriptors", 0),
+    ("help", 0),
+    ("interrupt", 0),
+    ("sizes", 0),
+    ("text", 10),
+    ("failure", 20),
+    ("output", 30),
+    ("progress", 40),
+];
+
+const LAB: Ranks = &[("workload", 10), ("bench", 20), ("crashtest", 20), ("demo", 20)];
+
+/// The command: what it prints about holds (`report`) knows of no subcommand.
+const COMMAND: Ranks = &[
+    ("formats", 10),
+    ("target", 20),
+    ("making", 30),
+    ("report", 40),
+    ("monitor", 50),
+    ("commands", 60),
+    ("cli", 70),
+];
+
 /// The crates of the workspace, and which of them each may depend on.
 ///
 /// The bindings depend on what they offer, so neither knows of the file server.
-const CRATES: [(&str, &[&str]); 10] = [
+const CRATES: [(&str, &[&str]); 12] = [
     ("commonhold", &[]),
     ("commonhold-testing", &["commonhold"]),
     ("commonhold-io", &["commonhold", "commonhold-testing"]),
     ("commonhold-replicate", &["commonhold", "commonhold-io", "commonhold-testing"]),
     ("commonhold-files", &["commonhold", "commonhold-io", "commonhold-testing"]),
-    ("hold", &["commonhold", "commonhold-io", "commonhold-replicate", "commonhold-files"]),
+    ("commonhold-terminal", &["commonhold"]),
+    (
+        "commonhold-lab",
+        &["commonhold", "commonhold-io", "commonhold-replicate", "commonhold-terminal"],
+    ),
+    (
+        "hold",
+        &[
+            "commonhold",
+            "commonhold-io",
+            "commonhold-replicate",
+            "commonhold-files",
+            "commonhold-terminal",
+            "commonhold-lab",
+        ],
+    ),
     ("commonhold-c", &["commonhold", "commonhold-io", "commonhold-replicate"]),
     ("commonhold-python", &["commonhold", "commonhold-io", "commonhold-replicate"]),
     ("commonhold-models", &[]),

@@ -47,6 +47,24 @@ fn structures_that_know_each_other_are_caught() {
 }
 
 #[test]
+fn a_way_up_in_other_crates_is_caught() {
+    let caught = |folder: &str, module: &str, text: &str| {
+        let (_, ranks) = layers::RANKED.into_iter().find(|(of, _)| *of == folder).expect("a crate");
+        layers::upward(&[module.to_owned()], text, &layers::Root::read(ranks, "")).len() == 1
+    };
+    let hold = "crates/hold/src/";
+    assert!(caught(hold, "report", "use crate::commands::stat;"));
+    assert!(caught(hold, "monitor", "use crate::commands::stat;"));
+    assert!(caught(hold, "commands", "use crate::cli::Cli;"));
+    assert!(!caught(hold, "monitor", "use crate::report::map;"));
+    assert!(caught("crates/lab/src/", "workload", "use crate::bench::Args;"));
+    assert!(caught("crates/lab/src/", "demo", "use crate::bench::Args;"));
+    assert!(caught("crates/commonhold-io/src/", "sockets", "use crate::address::Address;"));
+    assert!(caught("crates/commonhold-replicate/src/", "origin", "use crate::replica::Replica;"));
+    assert!(caught("crates/commonhold-files/src/", "store", "use crate::server::Server;"));
+}
+
+#[test]
 fn hiding_a_way_up_is_caught() {
     caught(&["map"], "use crate as root;");
     caught(&["map"], "use super::*;");
@@ -130,6 +148,7 @@ fn crates_that_point_up_are_caught() {
         1
     );
     assert_eq!(wrong("[package]\nname = \"hold\"\n[dependencies]\ncommonhold = \"1\""), 0);
+    assert_eq!(wrong("[package]\nname = \"commonhold-lab\"\n[dependencies]\nhold = \"1\""), 1);
     assert_eq!(wrong("[package]\nname = \"stray\""), 1);
 }
 

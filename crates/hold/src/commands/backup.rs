@@ -1,9 +1,9 @@
 //! `hold backup`: copies a hold as it is at one instant, while others write.
 
-use crate::failure::Result;
-use crate::formats::sizes::{self, things};
-use crate::output::Output;
 use crate::target::{Directory, HoldName};
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::Output;
+use commonhold_terminal::sizes::{self, things};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,12 +1,12 @@
 //! `hold check`: looks at everything in a hold and says what is wrong.
 
-use super::answer;
-use crate::failure::Result;
-use crate::formats::printable_lines;
-use crate::formats::sizes::{count, things};
-use crate::output::Output;
+use crate::commands::shared::answer;
 use crate::target::{Directory, HoldName};
 use commonhold::CheckReport;
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::Output;
+use commonhold_terminal::sizes::{count, things};
+use commonhold_terminal::text::printable_lines;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 

@@ -1,10 +1,9 @@
 //! `hold completions`: the completions of a shell, from the same definitions as the help.
 
-use crate::cli::Cli;
-use crate::failure::Result;
-use crate::output::Output;
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::Shell;
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::Output;
 use std::process::ExitCode;
 
 /// Examples of `hold completions`.
@@ -22,11 +21,11 @@ pub struct Args {
     shell: Shell,
 }
 
-/// Prints the completions.
-pub fn run(args: &Args, output: &Output) -> Result<ExitCode> {
+/// Prints the completions of `command`.
+pub fn run(args: &Args, mut command: Command, output: &Output) -> Result<ExitCode> {
     // Made in memory: the generator knows no reader that goes away.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "hold", &mut script);
+    clap_complete::generate(args.shell, &mut command, "hold", &mut script);
     output.bytes(&script)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,9 +1,9 @@
 //! `hold del`: deletes keys.
 
-use super::answer;
-use crate::failure::Result;
-use crate::output::Output;
+use crate::commands::shared::answer;
 use crate::target::{Directory, Hex, MapName};
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::Output;
 use serde_json::json;
 use std::ffi::OsString;
 use std::process::ExitCode;

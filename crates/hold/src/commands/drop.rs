@@ -3,14 +3,15 @@
 //! Invariant: nothing is deleted without a yes, which is either given at the terminal or by an
 //! option.
 
-use super::answer;
-use crate::failure::{Failure, Result, complain};
-use crate::output::Output;
+use crate::commands::shared::answer;
+use crate::commands::shared::structure_kind::{kind_of, nothing_called};
 use crate::target::Directory;
 use commonhold::{Hold, StructureKind};
+use commonhold_terminal::failure::{Failure, Result, complain};
+use commonhold_terminal::output::Output;
 use serde_json::json;
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Examples of `hold drop`.
@@ -72,24 +73,6 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
         (None, _) => Hold::drop_hold(&path, args.force).map(|()| true)?,
     };
     report(&output, dropped, &format!("there is no {what}"))
-}
-
-/// What has this name, if anything has.
-pub(super) fn kind_of(hold: &Hold, name: &str) -> Result<Option<StructureKind>> {
-    if let Some(other) = hold.others()?.into_iter().find(|other| other.name == name) {
-        return Ok(Some(other.kind));
-    }
-    match hold.open_map(name) {
-        Ok(_) => Ok(Some(StructureKind::Map)),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// That nothing has this name, and the way out.
-pub(super) fn nothing_called(name: &str, path: &Path, hold: &Path) -> String {
-    let (path, hold) = (path.display(), hold.display());
-    format!("{path}: has nothing called '{name}'; 'hold list {hold}' shows what it has")
 }
 
 fn report(output: &Output, dropped: bool, otherwise: &str) -> Result<ExitCode> {

@@ -3,13 +3,13 @@
 //! Invariant: a file named with `--output` is the whole dump or is not touched: it is written
 //! without a name, which it gets at the end ([`Draft`]). A dump that is killed leaves nothing.
 
-use super::progress;
-use crate::failure::{Failure, Result, note};
-use crate::formats::sizes::things;
 use crate::formats::{self, WritePairs, Writing};
-use crate::output::{Format, Output, Sink};
 use crate::target::{Directory, MapName};
 use commonhold::{Draft, Map};
+use commonhold_terminal::failure::{Failure, Result, note};
+use commonhold_terminal::output::{Format, Output, Sink};
+use commonhold_terminal::progress;
+use commonhold_terminal::sizes::things;
 use indicatif::ProgressBar;
 use serde_json::json;
 use std::fs::File;

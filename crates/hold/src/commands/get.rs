@@ -3,12 +3,15 @@
 //! One value is printed as it is, with a line end only on a terminal or on request, so that
 //! `hold get ... > file` is exact. Several are printed one a line; absent ones are left out.
 
-use super::{answer, ends};
-use crate::failure::{Failure, Result};
-use crate::formats::{Writing, bytes, shown};
-use crate::output::{Format, Output, Sink, is_terminal};
+use super::list_values;
+use crate::commands::shared::answer;
+use crate::formats::Writing;
 use crate::target::{Directory, Hex, MapName};
 use commonhold::{Map, Uid};
+use commonhold_terminal::bytes;
+use commonhold_terminal::failure::{Failure, Result};
+use commonhold_terminal::output::{Format, Output, Sink, is_terminal};
+use commonhold_terminal::text::shown;
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -144,7 +147,7 @@ impl Args {
         let (mut sink, mut all) = (Sink::stdout(), true);
         for key in &self.keys {
             let key = self.hex.bytes(key)?;
-            let values = ends::all(map, &key)?;
+            let values = list_values::all(map, &key)?;
             all &= !values.is_empty();
             sink.put(|out| {
                 if output.is_json() {

@@ -1,10 +1,10 @@
 //! `hold incr`: adds to a counter in one step that no other process can come between.
 
-use crate::failure::{Failure, Result};
 use crate::making::Making;
-use crate::output::Output;
 use crate::target::{Directory, Hex, MapName};
 use commonhold::{ErrorKind, Map};
+use commonhold_terminal::failure::{Failure, Result};
+use commonhold_terminal::output::Output;
 use serde_json::json;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -87,7 +87,7 @@ fn add_to_text(map: &Map, key: &[u8], by: i64) -> Result<i64> {
         }
     })?;
     sum.map_err(|what| {
-        let key = crate::formats::shown(key);
+        let key = commonhold_terminal::text::shown(key);
         Failure::failed(format!("the value of key '{key}' {what}"))
     })
 }
@@ -96,7 +96,7 @@ fn add(old: Option<&[u8]>, by: i64) -> std::result::Result<i64, String> {
     let Some(old) = old else { return Ok(by) };
     let number = std::str::from_utf8(old).ok().and_then(|text| text.trim().parse::<i64>().ok());
     let number = number.ok_or_else(|| {
-        format!("is no number: '{}'; set it to one first", crate::formats::shown(old))
+        format!("is no number: '{}'; set it to one first", commonhold_terminal::text::shown(old))
     })?;
     number.checked_add(by).ok_or_else(|| format!("is {number}: adding {by} leaves 64 bits"))
 }

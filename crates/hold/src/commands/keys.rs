@@ -1,9 +1,9 @@
 //! `hold keys`: prints the keys of a map.
 
-use super::walk::{self, Walk};
-use crate::failure::Result;
-use crate::output::Output;
+use crate::commands::shared::map_iteration::{self, MapIteration};
 use crate::target::Directory;
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::Output;
 use std::process::ExitCode;
 
 /// Examples of `hold keys`.
@@ -22,10 +22,10 @@ UTF-8 (\\t \\n \\r \\0 \\\\ \\xHH).";
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(flatten)]
-    walk: Walk,
+    iteration: MapIteration,
 }
 
 /// Prints the keys.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
-    walk::run(&args.walk, true, directory, output)
+    map_iteration::run(&args.iteration, true, directory, output)
 }

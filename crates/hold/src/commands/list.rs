@@ -1,12 +1,12 @@
 //! `hold list`: the holds with bare names, or what is in one hold.
 
-use super::mode;
-use super::table::Table;
-use crate::failure::Result;
-use crate::formats::sizes::{count, shown};
-use crate::output::Output;
+use crate::report::table::Table;
+use crate::report::{mode, others};
 use crate::target::{Directory, is_own};
-use commonhold::{Hold, Listed, MapInfo, StructureInfo};
+use commonhold::{Hold, Listed, MapInfo};
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::Output;
+use commonhold_terminal::sizes::{count, shown};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -90,7 +90,7 @@ fn list_maps(hold: &Path, all: bool, directory: &Directory, output: &Output) -> 
             &maps
                 .iter()
                 .map(|map| map_json(map, is_replica(map)))
-                .chain(others.iter().map(other_json))
+                .chain(others.iter().map(others::json))
                 .collect(),
         );
     }
@@ -110,28 +110,9 @@ fn list_maps(hold: &Path, all: bool, directory: &Directory, output: &Output) -> 
     }
     if !others.is_empty() {
         let between = if maps.is_empty() { "" } else { "\n" };
-        output.text(&format!("{between}{}", others_table(&others).text()))?;
+        output.text(&format!("{between}{}", others::table(&others).text()))?;
     }
     Ok(())
-}
-
-/// Queues, channels and logs.
-pub(super) fn others_table(others: &[StructureInfo]) -> Table {
-    let mut table = Table::new(&["name", "kind", "memory>", "open in>"]);
-    for other in others {
-        let open = count(other.attached.into());
-        table.row([other.name.clone(), other.kind.to_string(), shown(other.bytes), open]);
-    }
-    table
-}
-
-pub(super) fn other_json(other: &StructureInfo) -> Value {
-    json!({
-        "name": other.name,
-        "kind": other.kind.to_string(),
-        "bytes": other.bytes,
-        "attached": other.attached,
-    })
 }
 
 fn map_json(map: &MapInfo, is_replica: bool) -> Value {

@@ -3,16 +3,17 @@
 //! Invariant: the report and the exit code count every record of the file: stored or skipped.
 //! Pairs before a wrong record are stored, also if it ends the loading.
 
-use super::{answer, progress};
-use crate::failure::{Failure, Result, complain};
+use crate::commands::shared::answer;
 use crate::formats::columns::{Column, Columns};
-use crate::formats::sizes::{self, things};
 use crate::formats::{self, Flaw, Pair, ReadPairs, Reading};
 use crate::making::Making;
-use crate::output::{Format, Output};
 use crate::target::{Directory, MapName};
 use clap::ValueEnum;
 use commonhold::{ErrorKind, Map};
+use commonhold_terminal::failure::{Failure, Result, complain};
+use commonhold_terminal::output::{Format, Output};
+use commonhold_terminal::progress;
+use commonhold_terminal::sizes::{self, things};
 use indicatif::ProgressBar;
 use serde_json::json;
 use std::fs::File;

@@ -1,11 +1,11 @@
 //! `hold monitor`: a hold in the browser, live, and its figures for Prometheus.
 
 use super::replication::service::Service;
-use crate::failure::{Result, note};
 use crate::monitor::Monitor;
-use crate::output::Output;
 use crate::target::{Directory, HoldName};
 use commonhold_io::address::Address;
+use commonhold_terminal::failure::{Result, note};
+use commonhold_terminal::output::Output;
 use serde_json::json;
 use std::process::ExitCode;
 

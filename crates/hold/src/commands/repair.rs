@@ -1,12 +1,13 @@
 //! `hold repair`: cleans up after killed processes; with `--salvage`, saves what a crash of the
 //! system has left of a file hold.
 
-use super::{answer, check};
-use crate::failure::{Failure, Result};
-use crate::formats::sizes::{self, count, things};
-use crate::output::Output;
+use super::check;
+use crate::commands::shared::answer;
 use crate::target::{Directory, HoldName};
 use commonhold::{Hold, SalvageReport};
+use commonhold_terminal::failure::{Failure, Result};
+use commonhold_terminal::output::Output;
+use commonhold_terminal::sizes::{self, count, things};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,10 +1,10 @@
 //! `hold restore`: makes a hold from a backup.
 
-use crate::failure::Result;
-use crate::formats::sizes::things;
-use crate::output::Output;
 use crate::target::Directory;
 use commonhold::Hold;
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::Output;
+use commonhold_terminal::sizes::things;
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,9 +1,9 @@
 //! `hold scan`: prints the pairs of a map.
 
-use super::walk::{self, Walk};
-use crate::failure::Result;
-use crate::output::Output;
+use crate::commands::shared::map_iteration::{self, MapIteration};
 use crate::target::Directory;
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::Output;
 use std::process::ExitCode;
 
 /// Examples of `hold scan`.
@@ -22,10 +22,10 @@ for bytes that are not UTF-8 (\\t \\n \\r \\0 \\\\ \\xHH).";
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(flatten)]
-    walk: Walk,
+    iteration: MapIteration,
 }
 
 /// Prints the pairs.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
-    walk::run(&args.walk, false, directory, output)
+    map_iteration::run(&args.iteration, false, directory, output)
 }

@@ -1,12 +1,13 @@
 //! `hold set`: stores one value, on a condition if one is given.
 
-use super::answer;
-use crate::failure::{Failure, Result};
-use crate::formats::{shown, sizes};
+use crate::commands::shared::answer;
 use crate::making::Making;
-use crate::output::Output;
 use crate::target::{Directory, Hex, MapName};
 use commonhold::{Map, Uid};
+use commonhold_terminal::failure::{Failure, Result};
+use commonhold_terminal::output::Output;
+use commonhold_terminal::sizes;
+use commonhold_terminal::text::shown;
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Read};

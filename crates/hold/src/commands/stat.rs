@@ -1,20 +1,16 @@
 //! `hold stat`: size, memory, maps and participants of a hold; the figures of one map or another
 //! structure.
 
-use super::drop::{kind_of, nothing_called};
-use super::list::{other_json, others_table};
-use super::replication::reports::Parties;
-use super::serve::reports::Servers;
-use super::table::Table;
-use super::{channel, log, mode, queue};
-use crate::failure::{Failure, Result};
-use crate::formats::sizes::{count, shown};
-use crate::output::Output;
+use super::{channel, log, queue};
+use crate::commands::shared::structure_kind::{kind_of, nothing_called};
+use crate::report::parties::Parties;
+use crate::report::servers::Servers;
+use crate::report::{self, map, others};
 use crate::target::{Directory, StructureName, is_own};
-use commonhold::{
-    Hold, HoldKind, HoldStat, MapMode, MapStat, ParticipantInfo, SizeStat, StructureKind,
-};
-use serde_json::{Value, json};
+use commonhold::{Hold, StructureKind};
+use commonhold_terminal::failure::{Failure, Result};
+use commonhold_terminal::output::Output;
+use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -79,11 +75,11 @@ fn show_one(
             let stat = hold.open_map(name)?.stat()?;
             let parties = Parties::of_map(hold, name)?;
             if output.is_json() {
-                let mut json = map_json(&stat);
+                let mut json = map::json(&stat);
                 parties.put(&mut json);
                 return output.json(&json);
             }
-            output.text(&map_text(&stat))?;
+            output.text(&map::text(&stat))?;
             parties.show(output)
         }
     }
@@ -106,175 +102,26 @@ fn show_hold(hold: &Hold, all: bool, output: &Output) -> Result<()> {
     let servers = Servers::of_hold(hold)?;
     if output.is_json() {
         let mut json = json!({
-            "hold": hold_json(&stat),
-            "maps": maps.iter().map(map_json).collect::<Vec<_>>(),
-            "others": others.iter().map(other_json).collect::<Vec<_>>(),
-            "participants": participants.iter().map(participant_json).collect::<Vec<_>>(),
+            "hold": report::hold::json(&stat),
+            "maps": maps.iter().map(map::json).collect::<Vec<_>>(),
+            "others": others.iter().map(others::json).collect::<Vec<_>>(),
+            "participants": participants.iter().map(report::hold::participant_json).collect::<Vec<_>>(),
         });
         parties.put(&mut json);
         servers.put(&mut json);
         return output.json(&json);
     }
-    output.text(&hold_text(&stat))?;
+    output.text(&report::hold::text(&stat))?;
     if !maps.is_empty() {
-        output.text(&format!("\n{}", maps_table(&maps).text()))?;
+        output.text(&format!("\n{}", map::table(&maps).text()))?;
     }
     if !others.is_empty() {
-        output.text(&format!("\n{}", others_table(&others).text()))?;
+        output.text(&format!("\n{}", others::table(&others).text()))?;
     }
     servers.show(output)?;
     parties.show(output)?;
     if !participants.is_empty() {
-        output.text(&format!("\n{}", participants_table(&participants).text()))?;
+        output.text(&format!("\n{}", report::hold::participants_table(&participants).text()))?;
     }
     Ok(())
-}
-
-fn hold_text(stat: &HoldStat) -> String {
-    let mut table = Table::of_facts();
-    table.fact("hold", stat.path.display().to_string());
-    table.fact("uuid", &*stat.uuid);
-    table.fact("kind", kind(stat.kind));
-    table.fact(
-        "memory",
-        format!("{} (the file is {} long)", shown(stat.memory_bytes), shown(stat.file_bytes)),
-    );
-    table.fact("used", shown(stat.used_bytes));
-    table.fact(
-        "free",
-        format!("{} within, up to {} in all", shown(stat.free_bytes), shown(stat.max_bytes)),
-    );
-    table.fact("format", stat.format.to_string());
-    table.text()
-}
-
-fn kind(kind: HoldKind) -> &'static str {
-    match kind {
-        HoldKind::Memory => "memory",
-        HoldKind::File => "file",
-    }
-}
-
-/// The figures of a hold.
-pub fn hold_json(stat: &HoldStat) -> Value {
-    json!({
-        "path": stat.path.to_string_lossy(),
-        "uuid": stat.uuid,
-        "kind": kind(stat.kind),
-        "file_bytes": stat.file_bytes,
-        "memory_bytes": stat.memory_bytes,
-        "used_bytes": stat.used_bytes,
-        "free_bytes": stat.free_bytes,
-        "max_bytes": stat.max_bytes,
-        "participants": stat.participants,
-        "maps": stat.maps,
-        "others": stat.others,
-        "format": stat.format,
-    })
-}
-
-fn maps_table(maps: &[MapStat]) -> Table {
-    let mut table = Table::new(&["map", "mode", "pairs>", "index>", "records>", "bytes/pair>"]);
-    for map in maps {
-        table.row([
-            map.name.clone(),
-            mode::text_of(&map.mode, map.replica),
-            count(map.len),
-            shown(map.index_bytes),
-            shown(map.record_bytes),
-            bytes_per_pair(map),
-        ]);
-    }
-    table
-}
-
-fn bytes_per_pair(map: &MapStat) -> String {
-    match map.len {
-        // A new map's first segment would make a strange figure.
-        len if len < 100 => "-".to_owned(),
-        len => format!("{:.1}", (map.index_bytes + map.record_bytes) as f64 / len as f64),
-    }
-}
-
-fn map_text(stat: &MapStat) -> String {
-    let mut table = Table::of_facts();
-    table.fact("map", &*stat.name);
-    table.fact("mode", mode::text_of(&stat.mode, stat.replica));
-    table.fact("pairs", count(stat.len));
-    table.fact("segments", format!("{}, {:.0}% full", count(stat.segments), stat.load * 100.0));
-    table.fact("depth", stat.depth.to_string());
-    table.fact("index", shown(stat.index_bytes));
-    table.fact("records", shown(stat.record_bytes));
-    table.fact("bytes/pair", bytes_per_pair(stat));
-    if matches!(stat.mode, MapMode::Cache { .. }) {
-        table.fact("hits", count(stat.hits));
-        table.fact("misses", count(stat.misses));
-        table.fact("expired", count(stat.expired));
-        table.fact("evicted", count(stat.evicted));
-    }
-    if let Some(stream) = &stat.stream {
-        let told = shown(stream.end.offset);
-        table.fact(
-            "stream",
-            format!("keeps {}, {told} told, to {}", shown(stream.bytes), stream.end),
-        );
-    }
-    table.text()
-}
-
-/// The figures of a map.
-pub fn map_json(stat: &MapStat) -> Value {
-    let mut json = json!({
-        "name": stat.name,
-        "mode": mode::json(&stat.mode),
-        "pairs": stat.len,
-        "segments": stat.segments,
-        "depth": stat.depth,
-        "index_bytes": stat.index_bytes,
-        "record_bytes": stat.record_bytes,
-        "sizes": stat.sizes.iter().map(size_json).collect::<Vec<_>>(),
-        "load": stat.load,
-        "replica": stat.replica,
-    });
-    if matches!(stat.mode, MapMode::Cache { .. }) {
-        json["cache"] = json!({
-            "hits": stat.hits,
-            "misses": stat.misses,
-            "expired": stat.expired,
-            "evicted": stat.evicted,
-        });
-    }
-    if let Some(stream) = &stat.stream {
-        json["stream"] = json!({ "bytes": stream.bytes, "end": stream.end.to_string() });
-    }
-    json
-}
-
-fn size_json(size: &SizeStat) -> Value {
-    json!({ "up_to_bytes": size.up_to_bytes, "pairs": size.pairs, "bytes": size.bytes })
-}
-
-fn participants_table(participants: &[ParticipantInfo]) -> Table {
-    let mut table = Table::new(&["slot>", "generation>", "pid>", "program", "state"]);
-    for p in participants {
-        let state = if p.alive { "alive" } else { "dead: 'hold repair' cleans up after it" };
-        table.row([
-            p.slot.to_string(),
-            p.generation.to_string(),
-            p.pid.to_string(),
-            p.program.clone(),
-            state.to_owned(),
-        ]);
-    }
-    table
-}
-
-fn participant_json(p: &ParticipantInfo) -> Value {
-    json!({
-        "slot": p.slot,
-        "generation": p.generation,
-        "pid": p.pid,
-        "program": p.program,
-        "alive": p.alive,
-    })
 }

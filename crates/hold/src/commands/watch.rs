@@ -1,11 +1,12 @@
 //! `hold watch`: prints the changes of a map as they happen.
 
-use crate::commands::flow::Flow;
-use crate::failure::{Failure, Result, note};
-use crate::formats::{bytes, sizes};
-use crate::output::{Output, Sink};
+use crate::commands::shared::receive_loop::ReceiveLoop;
 use crate::target::{Directory, MapName};
 use commonhold::{ChangeKind, ErrorKind, Follower, Hold, Iter, Map, StreamFrame, StreamPosition};
+use commonhold_terminal::bytes;
+use commonhold_terminal::failure::{Failure, Result, note};
+use commonhold_terminal::output::{Output, Sink};
+use commonhold_terminal::sizes;
 use serde_json::{Value, json};
 use std::io::Stdout;
 use std::process::ExitCode;
@@ -83,7 +84,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let prefix = args.prefix.as_deref().unwrap_or_default().as_bytes();
     let pairs = args.all.then(|| map.iter());
     let mut changes = Changes { follower, pairs, prefix };
-    let flow = Flow { count: args.count, patience: args.timeout };
+    let flow = ReceiveLoop { count: args.count, patience: args.timeout };
     let mut sink = Sink::stdout();
     let code = flow.run(
         &mut sink,

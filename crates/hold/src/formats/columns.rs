@@ -3,7 +3,7 @@
 //! Columns are given by number (from 1) or by the name in the header line. Invariant: a row gives
 //! either exactly the two fields that were meant or an error that says what it has instead.
 
-use crate::failure::{Failure, Result};
+use commonhold_terminal::failure::{Failure, Result};
 
 /// One column.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +100,8 @@ fn place(
         Some(Column::Number(number)) => Ok(number - 1),
         Some(Column::Name(name)) => {
             header.iter().position(|field| *field == name.as_bytes()).ok_or_else(|| {
-                let all: Vec<_> = header.iter().map(|f| super::shown(f)).collect();
+                let all: Vec<_> =
+                    header.iter().map(|f| commonhold_terminal::text::shown(f)).collect();
                 format!("no column '{name}' in the header, which has: {}", all.join(", "))
             })
         }

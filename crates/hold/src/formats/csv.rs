@@ -4,7 +4,8 @@
 //! unless told to write them as they are, since most readers of CSV would spoil them.
 
 use super::columns::{Columns, Places};
-use super::{Flaw, Pair, ReadPairs, WritePairs, Writing, shown, unfit};
+use super::{Flaw, Pair, ReadPairs, WritePairs, Writing, unfit};
+use commonhold_terminal::text::shown;
 use csv::ByteRecord;
 use std::io::{BufRead, Chain, Write};
 

@@ -7,8 +7,8 @@
 //! Invariant: frames that were written are read back to the same messages; memory is taken for
 //! bytes that have come, not for a length that was only announced.
 
-use crate::failure::Failure;
-use crate::output::Output;
+use commonhold_terminal::failure::Failure;
+use commonhold_terminal::output::Output;
 use std::io::{BufRead, Read, Write};
 
 /// Bytes of a frame before its message.

@@ -3,8 +3,8 @@
 //! Bytes are a string if they are UTF-8, else `{"base64": "..."}`. Files of others may have
 //! anything as a value: numbers, lists and objects are kept as their JSON text, letter by letter.
 
-use super::bytes::{from_base64, json};
 use super::{Flaw, Pair, ReadPairs, WritePairs};
+use commonhold_terminal::bytes::{from_base64, json};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::io::{BufRead, Write};

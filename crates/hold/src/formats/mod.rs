@@ -4,24 +4,20 @@
 //! - [`csv`], [`tsv`], [`json`], [`nul`]: one format each, its reader and its writer
 //! - [`frames`]: messages one after the other, as lines or with their lengths
 //! - [`columns`]: which fields of a row are key and value
-//! - [`bytes`]: any bytes as JSON, as escaped text, as hexadecimal digits
-//! - [`sizes`]: sizes and durations as people write them
 //!
 //! Invariant: what a writer writes, the reader of the same format reads back to the same bytes;
 //! what a format cannot carry is an error that names another format.
 
-pub mod bytes;
 pub mod columns;
 pub mod csv;
 pub mod frames;
 pub mod json;
 pub mod nul;
-pub mod sizes;
 pub mod tsv;
 
-use crate::failure::{Failure, Result};
-use crate::output::{Format, Output};
 use columns::Columns;
+use commonhold_terminal::failure::{Failure, Result};
+use commonhold_terminal::output::{Format, Output};
 use std::io::{BufRead, Write};
 use std::path::Path;
 
@@ -178,34 +174,6 @@ fn of_file(file: &Path) -> Option<Format> {
     }
 }
 
-/// A field, named in messages with as much of it as a line bears.
-pub fn shown(bytes: &[u8]) -> String {
-    const MOST: usize = 40;
-    let mut text = bytes::escaped(&bytes[..bytes.len().min(MOST)]);
-    if bytes.len() > MOST {
-        text.push_str("...");
-    }
-    text
-}
-
-/// Text of others for people: control characters, which could move a terminal's cursor or break a
-/// table, stand there as escapes.
-pub fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c.is_control() {
-            true => bytes::escape(c.encode_utf8(&mut [0; 4]).as_bytes(), &mut shown),
-            false => shown.push(c),
-        }
-    }
-    shown
-}
-
-/// A message of several lines whose parts may be of others: as [`printable`], but for the line ends.
-pub fn printable_lines(text: &str) -> String {
-    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
-}
-
 /// The error of a pair that a format cannot carry; `text` names the way out.
 pub fn unfit(text: String) -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::InvalidData, text)
@@ -214,12 +182,6 @@ pub fn unfit(text: String) -> std::io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn text_of_others_cannot_move_the_cursor() {
-        assert_eq!(printable("a\u{1b}[2Jb\nc\u{9b}\\ü"), "a\\x1b[2Jb\\nc\\xc2\\x9b\\ü");
-        assert_eq!(printable_lines("a\u{7}\nb\rc"), "a\\x07\nb\\rc");
-    }
 
     #[test]
     fn a_name_tells_the_format_and_json_goes_with_any() {

@@ -1,6 +1,7 @@
 //! NUL-separated pairs: key, NUL, value, NUL. Nothing is escaped, so bytes 0 cannot be carried.
 
-use super::{Flaw, Pair, ReadPairs, WritePairs, shown, unfit};
+use super::{Flaw, Pair, ReadPairs, WritePairs, unfit};
+use commonhold_terminal::text::shown;
 use std::io::{BufRead, Write};
 
 /// Reads NUL-separated pairs.

@@ -1,11 +1,11 @@
-//! Tab-separated values: one pair a line, escaped as [`bytes`](super::bytes) says; exact for any
+//! Tab-separated values: one pair a line, escaped as [`bytes`](commonhold_terminal::bytes) says; exact for any
 //! bytes, and what people see on a terminal.
 //!
 //! Files of others may have backslashes that are no escapes; those are read without escapes.
 
-use super::bytes::{escape, hex, unescape};
 use super::columns::{Columns, Places};
 use super::{Flaw, Pair, ReadPairs, WritePairs, Writing};
+use commonhold_terminal::bytes::{escape, hex, unescape};
 use std::io::{BufRead, Write};
 
 /// Reads pairs from TSV.

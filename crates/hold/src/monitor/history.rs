@@ -1,7 +1,7 @@
 //! The last minutes of file servers, second by second.
 
-use super::buckets::Buckets;
 use super::workers::{Recent, hit_rate};
+use crate::report::latency_buckets::Buckets;
 use std::collections::VecDeque;
 
 /// Seconds that are kept.

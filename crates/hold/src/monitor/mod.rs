@@ -21,8 +21,7 @@
 //! Invariant: the hold is read and never changed; what others named (maps, files, peers) is escaped wherever it is written.
 
 mod answers;
-pub mod buckets;
-mod history;
+pub mod history;
 mod inventory;
 mod metrics;
 mod observer;

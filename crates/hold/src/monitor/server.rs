@@ -6,9 +6,9 @@
 
 use super::observer::Observer;
 use super::visit::visit;
-use crate::failure::{Failure, Result};
 use commonhold::Hold;
 use commonhold_io::address::{Address, Listener};
+use commonhold_terminal::failure::{Failure, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketFlags, accept_with};
 use std::net::{IpAddr, SocketAddr};

@@ -1,13 +1,10 @@
 //! All figures as JSON, for programs: what is in the hold as `hold stat --format json` tells it. Times are in microseconds where a name says so, else in milliseconds.
 
-use super::buckets::Buckets;
 use super::history::RECENT;
 use super::observer::{Live, Observer, now_ms};
 use super::workers::{Sum, Worker};
-use crate::commands::channel::stat as channel;
-use crate::commands::log::stat as log;
-use crate::commands::queue::stat as queue;
-use crate::commands::stat::{hold_json, map_json};
+use crate::report::latency_buckets::Buckets;
+use crate::report::{self, channel, log, map, queue};
 use serde_json::{Value, json};
 
 /// The document.
@@ -24,8 +21,8 @@ pub fn json(observer: &Observer) -> commonhold::Result<String> {
         "workers": live.workers.present().into_iter().map(worker).collect::<Vec<_>>(),
         "latency_us": latency(&live),
         "history": live.history.samples().collect::<Vec<_>>(),
-        "hold": hold_json(&inventory.hold),
-        "maps": inventory.maps.iter().map(map_json).collect::<Vec<_>>(),
+        "hold": report::hold::json(&inventory.hold),
+        "maps": inventory.maps.iter().map(map::json).collect::<Vec<_>>(),
         "queues": inventory.queues.iter().map(queue::json).collect::<Vec<_>>(),
         "channels": inventory.channels.iter().map(|(name, stat)| channel::json(name, stat)).collect::<Vec<_>>(),
         "logs": inventory.logs.iter().map(|(name, stat)| log::json(name, stat)).collect::<Vec<_>>(),

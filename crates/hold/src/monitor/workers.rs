@@ -3,7 +3,7 @@
 //! A worker counts from its own beginning, and its report is gone soon after it. So what was reported last stays here and is part
 //! of the sums: they never decrease. One that was silent (stopped, say) and reports again is the same one, by its id.
 
-use super::buckets::Buckets;
+use crate::report::latency_buckets::Buckets;
 use commonhold_files::{Counts, ServerReport};
 use commonhold_io::reports::Report;
 use std::collections::BTreeMap;

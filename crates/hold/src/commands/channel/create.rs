@@ -1,11 +1,11 @@
 //! `hold channel create`: makes a channel, and the hold if it is not there yet.
 
-use crate::failure::Result;
-use crate::formats::sizes::{self, shown};
 use crate::making::NewHold;
-use crate::output::Output;
 use crate::target::{Directory, StructureName};
 use commonhold::{ChannelOptions, StructureKind};
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::Output;
+use commonhold_terminal::sizes::{self, shown};
 use serde_json::json;
 use std::process::ExitCode;
 

@@ -5,11 +5,11 @@ mod recv;
 mod send;
 pub mod stat;
 
-use crate::cli::flowing;
-use crate::failure::Result;
-use crate::output::Output;
 use crate::target::Directory;
 use clap::Subcommand;
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::help::flowing;
+use commonhold_terminal::output::Output;
 use std::process::ExitCode;
 
 /// Examples of `hold channel`.

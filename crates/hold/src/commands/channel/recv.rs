@@ -1,14 +1,14 @@
 //! `hold channel recv`: receives messages and prints them.
 
-use crate::commands::flow::Flow;
-use crate::failure::{Failure, Result, complain};
-use crate::formats::bytes;
+use crate::commands::shared::receive_loop::ReceiveLoop;
 use crate::formats::frames::Framing;
-use crate::formats::sizes::{self, things};
-use crate::output::{Output, Sink};
 use crate::target::{Directory, StructureName};
 use clap::ValueEnum;
 use commonhold::{Consumer, ErrorKind, Join, Received};
+use commonhold_terminal::bytes;
+use commonhold_terminal::failure::{Failure, Result, complain};
+use commonhold_terminal::output::{Output, Sink};
+use commonhold_terminal::sizes::{self, things};
 use serde_json::json;
 use std::io::Stdout;
 use std::process::ExitCode;
@@ -84,7 +84,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let channel = directory.channel_to_receive(&args.name, lossy)?;
     let mut consumer = channel.consumer(join, policy)?;
     let mut sink = Sink::stdout();
-    let flow = Flow { count: args.count, patience: args.timeout };
+    let flow = ReceiveLoop { count: args.count, patience: args.timeout };
     let show = |sink: &mut Sink<Stdout>, message: (Received, Vec<u8>)| {
         args.show(sink, message.0, &message.1, &output)
     };

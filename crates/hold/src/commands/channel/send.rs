@@ -1,14 +1,14 @@
 //! `hold channel send`: sends messages, waiting for consumers that are behind.
 
-use crate::commands::answer;
-use crate::commands::given::Given;
-use crate::commands::room::Room;
-use crate::failure::Result;
+use crate::commands::shared::answer;
+use crate::commands::shared::message_source::MessageSource;
+use crate::commands::shared::wait_for_space::WaitForSpace;
 use crate::formats::frames::Framing;
-use crate::formats::sizes::{self, things};
-use crate::output::Output;
 use crate::target::{Directory, StructureName};
 use commonhold::{Channel, ChannelStat, Peer};
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::Output;
+use commonhold_terminal::sizes::{self, things};
 use serde_json::json;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -50,13 +50,13 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let output = output.text_or_json("channel send")?;
     let channel = directory.channel(&args.name, false)?;
     let mut producer = channel.producer()?;
-    let given = Given {
+    let given = MessageSource {
         arguments: &args.messages,
         framing: args.framing,
         most: producer.max_message(),
         done: "sent",
     };
-    let room = Room { timeout: args.timeout, output: &output };
+    let room = WaitForSpace { timeout: args.timeout, output: &output };
     let first = producer.sequence();
     let done = given.each(&output, |message| {
         let send = |time: Duration| {

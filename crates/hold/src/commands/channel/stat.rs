@@ -1,12 +1,9 @@
 //! `hold channel stat`: who sends, who receives, who is behind.
 
-use crate::commands::table::Table;
-use crate::failure::Result;
-use crate::formats::sizes::{count, shown};
-use crate::output::Output;
+use crate::report;
 use crate::target::{Directory, StructureName};
-use commonhold::{ChannelStat, ConsumerInfo, ConsumerState, Peer};
-use serde_json::{Value, json};
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::Output;
 use std::process::ExitCode;
 
 /// Examples of `hold channel stat`.
@@ -35,83 +32,11 @@ pub fn show(name: &StructureName, directory: &Directory, output: &Output) -> Res
     let channel = directory.channel(name, true)?;
     let stat = channel.stat()?;
     if output.is_json() {
-        return output.json(&json(channel.name(), &stat));
+        return output.json(&report::channel::json(channel.name(), &stat));
     }
-    output.text(&facts(channel.name(), &stat).text())?;
+    output.text(&report::channel::facts(channel.name(), &stat).text())?;
     if !stat.consumers.is_empty() {
-        output.text(&format!("\n{}", consumers_table(&stat.consumers).text()))?;
+        output.text(&format!("\n{}", report::channel::consumers_table(&stat.consumers).text()))?;
     }
     Ok(())
-}
-
-fn facts(name: &str, stat: &ChannelStat) -> Table {
-    let mut facts = Table::of_facts();
-    facts.fact("channel", name);
-    let ring = (shown(stat.ring_bytes), shown(stat.max_message));
-    facts.fact("ring", format!("{}, messages of up to {}", ring.0, ring.1));
-    facts.fact("sent", count(stat.sequence));
-    facts.fact("kept", shown(stat.kept_bytes));
-    facts.fact("producer", stat.producer.map_or("nobody".to_owned(), peer_text));
-    if let (true, Some(slowest)) = (stat.is_waiting, stat.slowest) {
-        facts.fact("waits for", peer_text(slowest));
-    }
-    facts
-}
-
-fn peer_text(peer: Peer) -> String {
-    format!("slot {} (process {})", peer.slot, peer.pid)
-}
-
-fn consumers_table(consumers: &[ConsumerInfo]) -> Table {
-    let mut table =
-        Table::new(&["consumer in slot>", "pid>", "policy", "behind>", "bytes>", "missed>"]);
-    for consumer in consumers {
-        table.row([
-            consumer.peer.slot.to_string(),
-            consumer.peer.pid.to_string(),
-            policy(consumer.policy).to_owned(),
-            count(consumer.lag_messages),
-            shown(consumer.lag_bytes),
-            count(consumer.missed),
-        ]);
-    }
-    table
-}
-
-fn policy(state: ConsumerState) -> &'static str {
-    match state {
-        ConsumerState::Lossless => "lossless",
-        ConsumerState::Lossy => "lossy",
-        ConsumerState::Patient => "patient",
-        ConsumerState::Dropped => "dropped",
-        ConsumerState::Joining => "joining",
-        _ => "unknown",
-    }
-}
-
-/// The figures, for programs.
-pub fn json(name: &str, stat: &ChannelStat) -> Value {
-    let peer = |peer: Peer| json!({ "slot": peer.slot, "pid": peer.pid });
-    let consumer = |consumer: &ConsumerInfo| {
-        json!({
-            "slot": consumer.peer.slot,
-            "pid": consumer.peer.pid,
-            "policy": policy(consumer.policy),
-            "lag_messages": consumer.lag_messages,
-            "lag_bytes": consumer.lag_bytes,
-            "missed": consumer.missed,
-        })
-    };
-    json!({
-        "name": name,
-        "ring_bytes": stat.ring_bytes,
-        "max_message_bytes": stat.max_message,
-        "sequence": stat.sequence,
-        "sent_bytes": stat.sent_bytes,
-        "kept_bytes": stat.kept_bytes,
-        "producer": stat.producer.map(peer),
-        "waiting": stat.is_waiting,
-        "slowest": stat.slowest.map(peer),
-        "consumers": stat.consumers.iter().map(consumer).collect::<Vec<_>>(),
-    })
 }

@@ -1,7 +1,7 @@
 //! Limits of the session (`ulimit`) and on mappings.
 
 use super::finding::Finding;
-use crate::formats::sizes::{count, shown};
+use commonhold_terminal::sizes::{count, shown};
 use rustix::process::{Resource, getrlimit};
 
 /// The size that a hold may have unless told otherwise, and reserves as address space.
@@ -42,7 +42,7 @@ fn address_space_of(limit: Option<u64>) -> Finding {
         Some(bytes) if bytes > 2 * RESERVATION => Finding::ok(
             NAME,
             shown(bytes),
-            "Room for the reservations of some holds of the usual size (64 GiB each).",
+            "WaitForSpace for the reservations of some holds of the usual size (64 GiB each).",
         ),
         Some(bytes) => Finding::warn(
             NAME,

@@ -2,7 +2,7 @@
 
 use super::finding::Finding;
 use super::mounts::Mount;
-use crate::formats::sizes::shown;
+use commonhold_terminal::sizes::shown;
 use std::path::{Path, PathBuf};
 
 /// Where control groups are mounted.

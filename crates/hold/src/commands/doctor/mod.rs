@@ -16,10 +16,10 @@ mod memory;
 mod mounts;
 mod place;
 
-use super::answer;
-use crate::failure::Result;
-use crate::output::{Output, is_terminal};
+use crate::commands::shared::answer;
 use crate::target::Directory;
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::{Output, is_terminal};
 use finding::{Finding, Level};
 use serde_json::json;
 use std::path::{Path, PathBuf};

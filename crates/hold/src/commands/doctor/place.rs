@@ -6,8 +6,8 @@
 
 use super::finding::Finding;
 use super::mounts::Mount;
-use crate::formats::sizes::shown;
 use commonhold::{ErrorKind, Hold, MapOptions};
+use commonhold_terminal::sizes::shown;
 use rustix::fs::{Access, access, statvfs};
 use std::path::{Path, PathBuf};
 

@@ -3,12 +3,12 @@
 //! Invariant: lines that could not be written out stay in the hold, for the next collector.
 
 use super::line::{Lines, level_parser};
-use crate::failure::{Failure, Result, note};
-use crate::formats::sizes::{self, things};
-use crate::output::{Output, reader_is_gone};
 use crate::target::{Directory, StructureName};
-use crate::workload::interrupt::Interrupt;
 use commonhold::{Collector, LogLevel, RotatedFile, Round};
+use commonhold_terminal::failure::{Failure, Result, note};
+use commonhold_terminal::interrupt::Interrupt;
+use commonhold_terminal::output::{Output, reader_is_gone};
+use commonhold_terminal::sizes::{self, things};
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -75,7 +75,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let round = match args.once {
         true => collector.finish_to_file(&mut file)?,
         false => {
-            let interrupt = Interrupt::watch()?;
+            let interrupt = Interrupt::watch().map_err(Failure::failed)?;
             collector.run_to_file(&mut file, || interrupt.came())?
         }
     };
@@ -91,7 +91,7 @@ impl Args {
         if self.once {
             return Ok(collector.finish(out)?);
         }
-        let interrupt = Interrupt::watch()?;
+        let interrupt = Interrupt::watch().map_err(Failure::failed)?;
         Ok(collector.run(out, || interrupt.came() || reader_is_gone())?)
     }
 }

@@ -1,13 +1,13 @@
 //! `hold log create`: makes a log, and the hold if it is not there yet.
 
 use super::line::level_parser;
-use crate::failure::Result;
-use crate::formats::sizes::{self, shown, things};
 use crate::making::NewHold;
-use crate::output::Output;
 use crate::target::{Directory, StructureName};
 use clap::ValueEnum;
 use commonhold::{LogLevel, LogOptions, StructureKind};
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::Output;
+use commonhold_terminal::sizes::{self, shown, things};
 use serde_json::json;
 use std::process::ExitCode;
 

@@ -1,10 +1,10 @@
 //! `hold log dump`: prints all lines that are in the hold, and leaves them there.
 
 use super::line::{Lines, level_parser};
-use crate::failure::Result;
-use crate::output::{Output, Sink};
 use crate::target::{Directory, StructureName};
 use commonhold::LogLevel;
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::{Output, Sink};
 use std::process::ExitCode;
 
 /// Examples of `hold log dump`.

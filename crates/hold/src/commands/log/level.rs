@@ -1,10 +1,10 @@
 //! `hold log level`: prints or sets which lines a log accepts.
 
 use super::line::level_parser;
-use crate::failure::Result;
-use crate::output::Output;
 use crate::target::{Directory, StructureName};
 use commonhold::LogLevel;
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::Output;
 use serde_json::json;
 use std::process::ExitCode;
 

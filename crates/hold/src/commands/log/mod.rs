@@ -12,11 +12,11 @@ pub mod stat;
 mod tail;
 mod write;
 
-use crate::cli::flowing;
-use crate::failure::Result;
-use crate::output::Output;
 use crate::target::Directory;
 use clap::Subcommand;
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::help::flowing;
+use commonhold_terminal::output::Output;
 use std::process::ExitCode;
 
 /// Examples of `hold log`.

@@ -1,11 +1,11 @@
 //! `hold log tail`: prints the last lines and those that come, beside the collector or without one.
 
 use super::line::{Lines, level_parser};
-use crate::commands::flow::Flow;
-use crate::failure::Result;
-use crate::output::{Output, Sink};
+use crate::commands::shared::receive_loop::ReceiveLoop;
 use crate::target::{Directory, StructureName};
 use commonhold::{LogLevel, LogLine, LogReader};
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::{Output, Sink};
 use std::collections::VecDeque;
 use std::io::Stdout;
 use std::process::ExitCode;
@@ -57,7 +57,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
         sink.put(|out| out.write_all(&text))
     };
     if args.follow {
-        let flow = Flow { count: None, patience: None };
+        let flow = ReceiveLoop { count: None, patience: None };
         return flow.run(&mut sink, |time| next(&mut reader, lines, &mut ready, time), show);
     }
     ready.into_iter().try_for_each(|line| show(&mut sink, line))?;

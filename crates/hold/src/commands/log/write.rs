@@ -4,15 +4,15 @@
 //! the log drops is counted there, too, so it is not tried again.
 
 use super::line::level_parser;
-use crate::commands::answer;
-use crate::commands::given::Given;
-use crate::commands::room::Room;
-use crate::failure::{Result, complain};
+use crate::commands::shared::answer;
+use crate::commands::shared::message_source::MessageSource;
+use crate::commands::shared::wait_for_space::WaitForSpace;
 use crate::formats::frames::Framing;
-use crate::formats::sizes::{count, things};
-use crate::output::Output;
 use crate::target::{Directory, StructureName};
 use commonhold::{Log, LogLevel, LogStat, Overflow, RingStat, Written};
+use commonhold_terminal::failure::{Result, complain};
+use commonhold_terminal::output::Output;
+use commonhold_terminal::sizes::{count, things};
 use serde_json::json;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -57,7 +57,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let output = output.text_or_json("log write")?;
     let log = directory.log(&args.name, false)?;
     let stat = log.stat()?;
-    let given = Given {
+    let given = MessageSource {
         arguments: &args.lines,
         framing: Framing::default(),
         // No line has more; the log knows exactly.
@@ -112,7 +112,7 @@ impl Space<'_> {
         // A line that does not fit before the ring's end leaves free what is there.
         let wanted = 2 * (text_bytes + BESIDE_TEXT);
         if self.left < wanted {
-            let room = Room { timeout: None, output: self.output };
+            let room = WaitForSpace { timeout: None, output: self.output };
             let found = room.wait(|time| look(self.log, wanted, time), || in_the_way(self.log))?;
             self.left = found.unwrap_or_default();
         }

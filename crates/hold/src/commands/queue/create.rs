@@ -1,11 +1,11 @@
 //! `hold queue create`: makes a queue, and the hold if it is not there yet.
 
-use crate::failure::{Failure, Result};
-use crate::formats::sizes::{self, shown, things};
 use crate::making::NewHold;
-use crate::output::Output;
 use crate::target::{Directory, StructureName};
 use commonhold::{QueueOptions, StructureKind};
+use commonhold_terminal::failure::{Failure, Result};
+use commonhold_terminal::output::Output;
+use commonhold_terminal::sizes::{self, shown, things};
 use serde_json::json;
 use std::process::ExitCode;
 

@@ -1,12 +1,9 @@
 //! `hold queue list`: the named queues of a queue, and how many elements wait in each.
 
-use crate::commands::table::Table;
-use crate::failure::Result;
-use crate::formats::sizes::count;
-use crate::output::Output;
+use crate::report::queue;
 use crate::target::{Directory, StructureName};
-use commonhold::NamedQueueStat;
-use serde_json::{Value, json};
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::Output;
 use std::process::ExitCode;
 
 /// Examples of `hold queue list`.
@@ -27,31 +24,8 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let output = output.text_or_json("queue list")?;
     let queues = directory.queue_stat(&args.name)?.queues;
     match output.is_json() {
-        true => output.json(&json(&queues))?,
-        false => output.text(&table(&queues).text())?,
+        true => output.json(&queue::named_json(&queues))?,
+        false => output.text(&queue::named_table(&queues).text())?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The named queues for people.
-pub fn table(queues: &[NamedQueueStat]) -> Table {
-    let mut table = Table::new(&["queue", "elements>", "pushed>", "pulled>"]);
-    for queue in queues {
-        let name = queue.name.clone();
-        table.row([name, count(queue.len), count(queue.pushed), count(queue.pulled)]);
-    }
-    table
-}
-
-/// The named queues in JSON.
-pub fn json(queues: &[NamedQueueStat]) -> Value {
-    let one = |queue: &NamedQueueStat| {
-        json!({
-            "name": queue.name,
-            "length": queue.len,
-            "pushed": queue.pushed,
-            "pulled": queue.pulled,
-        })
-    };
-    queues.iter().map(one).collect()
 }

@@ -10,12 +10,12 @@ mod pull;
 mod push;
 pub mod stat;
 
-use crate::cli::flowing;
-use crate::failure::{Failure, Result};
-use crate::output::Output;
 use crate::target::Directory;
 use clap::Subcommand;
 use commonhold::{NamedQueue, Queue};
+use commonhold_terminal::failure::{Failure, Result};
+use commonhold_terminal::help::flowing;
+use commonhold_terminal::output::Output;
 use std::process::ExitCode;
 
 /// Examples of `hold queue`.

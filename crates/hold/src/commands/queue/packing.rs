@@ -6,8 +6,8 @@
 //!
 //! Invariant: every byte of an element is written, so nothing of an earlier message stays in it.
 
-use crate::failure::{Failure, Result};
 use commonhold::Queue;
+use commonhold_terminal::failure::{Failure, Result};
 
 /// Bytes of the length.
 const HEAD: usize = 4;

@@ -7,13 +7,14 @@
 use super::packing::Packing;
 use super::push::pull;
 use super::{ensure_other, named_or_first};
-use crate::commands::flow::Flow;
-use crate::failure::{Failure, Result};
+use crate::commands::shared::receive_loop::ReceiveLoop;
 use crate::formats::frames::Framing;
-use crate::formats::{bytes, sizes};
-use crate::output::{Output, Sink};
 use crate::target::{Directory, StructureName};
 use commonhold::{Element, Queue};
+use commonhold_terminal::bytes;
+use commonhold_terminal::failure::{Failure, Result};
+use commonhold_terminal::output::{Output, Sink};
+use commonhold_terminal::sizes;
 use serde_json::json;
 use std::io::Stdout;
 use std::process::ExitCode;
@@ -91,12 +92,12 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 }
 
 impl Args {
-    fn flow(&self) -> Flow {
+    fn flow(&self) -> ReceiveLoop {
         match self.follow {
-            true => Flow { count: None, patience: self.timeout },
+            true => ReceiveLoop { count: None, patience: self.timeout },
             false => {
                 let patience = Some(self.timeout.unwrap_or_default());
-                Flow { count: Some(self.count), patience }
+                ReceiveLoop { count: Some(self.count), patience }
             }
         }
     }

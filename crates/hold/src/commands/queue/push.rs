@@ -2,15 +2,15 @@
 
 use super::packing::Packing;
 use super::{ensure_other, named_or_first};
-use crate::commands::answer;
-use crate::commands::given::Given;
-use crate::commands::room::Room;
-use crate::failure::Result;
+use crate::commands::shared::answer;
+use crate::commands::shared::message_source::MessageSource;
+use crate::commands::shared::wait_for_space::WaitForSpace;
 use crate::formats::frames::Framing;
-use crate::formats::sizes::{self, things};
-use crate::output::Output;
 use crate::target::{Directory, StructureName};
 use commonhold::{NamedQueue, Queue};
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::Output;
+use commonhold_terminal::sizes::{self, things};
 use serde_json::json;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -65,13 +65,13 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let (from, to) = (named_or_first(&queue, args.from.as_deref())?, queue.named(&args.queue)?);
     ensure_other(from, to, "--from")?;
     let mut bytes = vec![0; queue.stat()?.element_bytes as usize];
-    let given = Given {
+    let given = MessageSource {
         arguments: &args.messages,
         framing: args.framing,
         most: args.packing.most(bytes.len()),
         done: "pushed",
     };
-    let room = Room { timeout: args.timeout, output: &output };
+    let room = WaitForSpace { timeout: args.timeout, output: &output };
     let done = given.each(&output, |message| {
         let free = room.wait(|time| pull(from, time), || where_all_are(&queue, from.name()))?;
         let Some(element) = free else { return Ok(false) };

@@ -2,13 +2,13 @@
 
 use super::secret::SecretFile;
 use super::service::Service;
-use crate::failure::{Failure, Result, note};
-use crate::formats::printable;
 use crate::making::NewHold;
-use crate::output::Output;
 use crate::target::{Directory, MapName};
 use commonhold::{Hold, StreamPosition};
 use commonhold_replicate::{Address, Replica, ReplicaEvents, ReplicaOptions};
+use commonhold_terminal::failure::{Failure, Result, note};
+use commonhold_terminal::output::Output;
+use commonhold_terminal::text::printable;
 use serde_json::json;
 use std::cell::Cell;
 use std::sync::Arc;

@@ -1,15 +1,15 @@
 //! `hold journal`: keeps a file from which a map is rebuilt after a crash of the system; rebuilds it.
 
 use super::service::Service;
-use crate::failure::{Failure, Result, note};
-use crate::formats::sizes;
 use crate::making::NewHold;
-use crate::output::Output;
 use crate::target::{Directory, MapName};
 use commonhold::Hold;
 use commonhold_replicate::journal::{
     Journal, JournalOptions, Rebuilt, SyncPolicy, ensure_whole, rebuild,
 };
+use commonhold_terminal::failure::{Failure, Result, note};
+use commonhold_terminal::output::Output;
+use commonhold_terminal::sizes;
 use serde_json::json;
 use std::cell::RefCell;
 use std::path::PathBuf;

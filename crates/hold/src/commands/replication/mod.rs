@@ -15,7 +15,6 @@ pub mod journal;
 pub mod origin;
 pub mod relay;
 pub mod replica;
-pub mod reports;
 mod secret;
 pub mod service;
 pub mod serving;

@@ -3,9 +3,9 @@
 use super::secret::SecretFile;
 use super::service::Service;
 use super::serving::Serve;
-use crate::failure::Result;
-use crate::output::Output;
 use crate::target::{Directory, MapName};
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::Output;
 use std::process::ExitCode;
 
 /// Examples of `hold origin`.

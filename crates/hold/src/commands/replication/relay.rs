@@ -2,9 +2,9 @@
 
 use super::following::Follow;
 use super::serving::Serve;
-use crate::failure::Result;
-use crate::output::Output;
 use crate::target::Directory;
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::Output;
 use std::process::ExitCode;
 
 /// Examples of `hold relay`.

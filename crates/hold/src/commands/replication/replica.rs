@@ -1,11 +1,11 @@
 //! `hold replica`: keeps a map what an origin's map is, or copies it once.
 
 use super::following::{Follow, Following};
-use crate::commands::answer;
-use crate::failure::{Result, complain};
-use crate::formats::sizes;
-use crate::output::Output;
+use crate::commands::shared::answer;
 use crate::target::Directory;
+use commonhold_terminal::failure::{Result, complain};
+use commonhold_terminal::output::Output;
+use commonhold_terminal::sizes;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -66,7 +66,7 @@ fn once(args: &Args, following: &Following, output: &Output) -> Result<ExitCode>
     let is_ready = |time| replica.wait(time, |_| following.is_ready());
     let is_there = service.until(left(), is_ready)?;
     if service.is_over() && !is_there {
-        return Ok(crate::workload::interrupt::EXIT_CODE.into());
+        return Ok(commonhold_terminal::interrupt::EXIT_CODE.into());
     }
     if !is_there && !output.is_quiet() {
         let why = replica.status().last_error;

@@ -2,8 +2,8 @@
 //!
 //! A secret in an argument would be seen by everybody (`ps`), so there is no such option.
 
-use crate::failure::{Failure, Result};
 use commonhold_replicate::Secret;
+use commonhold_terminal::failure::{Failure, Result};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;

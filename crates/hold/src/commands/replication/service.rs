@@ -3,9 +3,9 @@
 //! A hold may be deleted under a program that has it open (`hold drop --force`, logind's RemoveIPC): the program would go
 //! on with what nobody else can see. So would an origin whose map was dropped. Both end instead, and say so.
 
-use crate::failure::{Failure, Result};
-use crate::workload::interrupt::Interrupt;
 use commonhold::Hold;
+use commonhold_terminal::failure::{Failure, Result};
+use commonhold_terminal::interrupt::Interrupt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ impl Service {
     pub fn begin(hold: &Hold) -> Result<Service> {
         let path = hold.path().to_owned();
         let identity = identity(&path);
-        Ok(Service { interrupt: Interrupt::watch()?, path, identity })
+        Ok(Service { interrupt: Interrupt::watch().map_err(Failure::failed)?, path, identity })
     }
 
     /// Runs until a signal comes.

@@ -1,15 +1,15 @@
 //! The side that serves: where it listens, how, and what is said of it.
 
-use crate::failure::{Failure, Result, note};
-use crate::formats::{printable, sizes};
-use crate::output::Output;
-use crate::workload::descriptors;
+use crate::commands::shared::inherited_sockets::inherited_sockets;
 use clap::ValueEnum;
 use commonhold::{Hold, Map};
 use commonhold_io::sockets::LoopKind;
 use commonhold_replicate::{Address, Notice, Origin, OriginOptions, Secret, Transmission};
-use listenfd::ListenFd;
-use rustix::net::sockopt::socket_acceptconn;
+use commonhold_terminal::descriptors;
+use commonhold_terminal::failure::{Failure, Result, note};
+use commonhold_terminal::output::Output;
+use commonhold_terminal::sizes;
+use commonhold_terminal::text::printable;
 use serde_json::json;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl Serve {
     /// # Errors
     /// Usage, if that is nowhere; if what was handed over are no stream sockets.
     pub fn places(&self, verb: &str) -> Result<Places> {
-        let sockets = handed_over()?;
+        let sockets = inherited_sockets()?;
         if sockets.is_empty() && self.listen.is_empty() {
             return Err(Failure::usage(format!(
                 "'hold {verb}' has nowhere to listen: add --listen unix:/path/of/socket or --listen tcp:PORT \
@@ -198,33 +198,4 @@ impl Voice {
     fn as_notice(self) -> Notice {
         Arc::new(move |text: &str| self.say(&printable(text)))
     }
-}
-
-/// The sockets that whoever started this process has handed over, as systemd does.
-pub fn handed_over() -> Result<Vec<OwnedFd>> {
-    let mut given = ListenFd::from_env();
-    let mut sockets = Vec::new();
-    for index in 0..given.len() {
-        if let Ok(Some(socket)) = given.take_unix_listener(index) {
-            sockets.push(socket.into());
-            continue;
-        }
-        let socket = given.take_tcp_listener(index).map_err(|_| {
-            strange(index, "neither a unix nor a TCP stream socket: see ListenStream= of its unit")
-        })?;
-        sockets.extend(socket.map(OwnedFd::from));
-    }
-    for (index, socket) in sockets.iter().enumerate() {
-        if !socket_acceptconn(socket).unwrap_or(false) {
-            return Err(strange(
-                index,
-                "a connection, not one that listens: see Accept=no of its unit",
-            ));
-        }
-    }
-    Ok(sockets)
-}
-
-fn strange(index: usize, what: &str) -> Failure {
-    Failure::failed(format!("socket {index} of those handed over (LISTEN_FDS) is {what}"))
 }

@@ -1,10 +1,10 @@
 //! `hold sync`: waits until a map's journal has made every change durable.
 
-use crate::failure::{NO, Result, complain};
-use crate::formats::sizes;
-use crate::output::Output;
 use crate::target::{Directory, MapName};
 use commonhold::ErrorKind;
+use commonhold_terminal::failure::{NO, Result, complain};
+use commonhold_terminal::output::Output;
+use commonhold_terminal::sizes;
 use serde_json::json;
 use std::process::ExitCode;
 use std::time::Duration;

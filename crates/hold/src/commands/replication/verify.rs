@@ -1,12 +1,14 @@
 //! `hold verify`: compares a replica with its origin, pair by pair, while both go on.
 
 use super::secret::SecretFile;
-use crate::commands::answer;
-use crate::failure::Result;
-use crate::formats::{bytes, shown, sizes};
-use crate::output::Output;
+use crate::commands::shared::answer;
 use crate::target::{Directory, MapName};
 use commonhold_replicate::{Address, ReplicaOptions, Verified, verify};
+use commonhold_terminal::bytes;
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::Output;
+use commonhold_terminal::sizes;
+use commonhold_terminal::text::shown;
 use serde_json::json;
 use std::fmt::Write;
 use std::process::ExitCode;

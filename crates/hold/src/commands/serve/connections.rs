@@ -1,8 +1,8 @@
 //! How many connections a worker may have: those for which there are descriptors. A look at a file takes one, too; if connections had
 //! them all nothing could be answered any more, while one that waits to be accepted only waits.
 
-use crate::workload::descriptors;
 use commonhold_files::MOST_OPEN;
+use commonhold_terminal::descriptors;
 
 /// Of each connection: its own, and that of a file which it is being sent.
 const PER_CONNECTION: u64 = 2;

@@ -3,7 +3,7 @@
 //! The supervisor sends the sockets that listen; the worker sends a byte once it serves. At last the supervisor sends a [`Word`]. When
 //! its end is gone that is a word, too: the worker finishes and ends, and none is left behind, whatever happens to its supervisor.
 
-use crate::failure::{Failure, Result};
+use commonhold_terminal::failure::{Failure, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{

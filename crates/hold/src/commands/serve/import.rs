@@ -1,12 +1,12 @@
 //! `hold serve-import`: makes a database of a directory, for `hold serve --files sqlite`.
 
-use crate::commands::choice::choice;
-use crate::commands::progress;
-use crate::failure::{Failure, Result};
-use crate::formats::sizes::{shown, things};
-use crate::output::Output;
+use crate::commands::shared::choice_parser::choice;
 use commonhold_files::LayoutKind;
 use commonhold_files::source::{Directory, Symlinks, import};
+use commonhold_terminal::failure::{Failure, Result};
+use commonhold_terminal::output::Output;
+use commonhold_terminal::progress;
+use commonhold_terminal::sizes::{shown, things};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -15,13 +15,12 @@ mod connections;
 mod control;
 pub mod import;
 mod options;
-pub mod reports;
 mod supervisor;
 mod worker;
 
-use crate::failure::Result;
-use crate::output::Output;
 use crate::target::Directory;
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::Output;
 use std::process::ExitCode;
 
 pub use options::Args;

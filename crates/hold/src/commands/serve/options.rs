@@ -1,8 +1,6 @@
 //! What is served and how, as it stands on the command line.
 
-use crate::commands::choice::choice;
-use crate::failure::{Failure, Result};
-use crate::formats::sizes;
+use crate::commands::shared::choice_parser::choice;
 use crate::monitor::Monitor;
 use crate::target::Directory;
 use commonhold::{Hold, LogOptions, Overflow};
@@ -13,6 +11,8 @@ use commonhold_files::{
 };
 use commonhold_io::address::Address;
 use commonhold_io::sockets::LoopKind;
+use commonhold_terminal::failure::{Failure, Result};
+use commonhold_terminal::sizes;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

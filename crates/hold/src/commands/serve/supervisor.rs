@@ -3,13 +3,13 @@
 use super::connections;
 use super::control::{self, MOST_SOCKETS, Word, hand_over, is_readable, is_ready, pair};
 use super::options::Args;
-use crate::commands::replication::serving::handed_over;
-use crate::failure::{Failure, Result, note};
+use crate::commands::shared::inherited_sockets::inherited_sockets;
 use crate::monitor::Monitor;
-use crate::output::Output;
 use crate::target::Directory;
 use commonhold::Hold;
 use commonhold_io::address::{Address, Listener};
+use commonhold_terminal::failure::{Failure, Result, note};
+use commonhold_terminal::output::Output;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
@@ -109,7 +109,7 @@ fn watch() -> Result<Receiver<i32>> {
 
 fn listen(args: &Args) -> Result<Vec<Listener>> {
     let mut listeners = Vec::new();
-    for socket in handed_over()? {
+    for socket in inherited_sockets()? {
         listeners.push(Listener::given(socket)?);
     }
     for address in &args.listen {
@@ -328,7 +328,7 @@ fn finish(mut workers: Vec<Worker>, grace: Duration, signals: &Receiver<i32>) {
     workers.iter().for_each(|worker| worker.tell(Word::End));
     // A little more than they have themselves.
     let end = Instant::now() + grace + Duration::from_secs(1);
-    let moment = Instant::now() + crate::workload::interrupt::MOMENT;
+    let moment = Instant::now() + commonhold_terminal::interrupt::MOMENT;
     loop {
         workers.retain_mut(|worker| worker.has_ended().is_none());
         if workers.is_empty() {

@@ -3,11 +3,11 @@
 use super::connections;
 use super::control::{Supervisor, Word};
 use super::options::Args;
-use crate::failure::{Failure, Result, note};
 use crate::target::Directory;
-use crate::workload::interrupt::Interrupt;
 use commonhold_files::Server;
 use commonhold_io::address::Listener;
+use commonhold_terminal::failure::{Failure, Result, note};
+use commonhold_terminal::interrupt::Interrupt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub fn run(args: &Args, directory: &Directory) -> Result<ExitCode> {
     let sockets = supervisor.sockets()?;
     let listens = sockets.iter().map(address).collect();
     // Ctrl-C goes to the whole group of processes: it is for the supervisor to say when the workers end.
-    let interrupt = Interrupt::watch()?;
+    let interrupt = Interrupt::watch().map_err(Failure::failed)?;
     let hold = args.open_hold(directory)?;
     let mut options = args.server(&hold, listens)?;
     options.most_connections = connections::allow(args.max_connections()) as usize;

@@ -2,12 +2,12 @@
 
 use super::figures::{bytes, share, span};
 use super::markup::Table;
-use crate::commands::mode;
-use crate::formats::sizes::count;
 use crate::monitor::inventory::Inventory;
+use crate::report::mode;
 use crate::target::is_own;
 use commonhold::{ChannelStat, LogStat, MapMode};
 use commonhold_io::reports::Report;
+use commonhold_terminal::sizes::count;
 use serde_json::Value;
 
 /// All of it. Commonhold's own names are left out, as everywhere.
@@ -36,7 +36,7 @@ fn memory(inventory: &Inventory) -> String {
         bytes(hold.used_bytes),
         bytes(hold.memory_bytes),
         bytes(hold.max_bytes),
-        crate::formats::sizes::things(hold.participants.into(), "participant", "participants"),
+        commonhold_terminal::sizes::things(hold.participants.into(), "participant", "participants"),
     )
 }
 

@@ -1,6 +1,6 @@
 //! Numbers for people.
 
-use crate::formats::sizes;
+use commonhold_terminal::sizes;
 
 /// A time in microseconds.
 pub fn time(us: u64) -> String {

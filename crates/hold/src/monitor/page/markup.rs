@@ -2,7 +2,7 @@
 //!
 //! Invariant: whatever stands between tags or in an attribute came through [`escaped`], or is a number.
 
-use crate::formats::printable;
+use commonhold_terminal::text::printable;
 
 /// Text of others: control characters stand there as escapes, and nothing is markup.
 pub fn escaped(text: &str) -> String {

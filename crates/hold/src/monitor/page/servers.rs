@@ -3,14 +3,14 @@
 use super::chart::{Chart, Curve, Scale};
 use super::figures::{byte_rate, bytes, maybe_time, power, rate, share, span};
 use super::markup::{Table, escaped};
-use crate::formats::sizes::{count, things};
-use crate::monitor::buckets::{Buckets, Summary};
 use crate::monitor::history::{RECENT, Sample};
 use crate::monitor::inventory::Inventory;
 use crate::monitor::observer::Live;
 use crate::monitor::workers::{Sum, errors, hit_rate};
+use crate::report::latency_buckets::{Buckets, Summary};
 use commonhold::SizeStat;
 use commonhold_files::store::caches;
+use commonhold_terminal::sizes::{count, things};
 use std::collections::BTreeMap;
 
 /// Where nobody serves.

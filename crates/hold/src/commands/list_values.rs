@@ -1,0 +1,221 @@
+//! `hold push`, `hold unshift`, `hold pop`, `hold shift`: lists as values, to which they add and from
+//! which they take at either end.
+//!
+//! Invariant: each value added or taken is one atomic step; a value that could not be printed is put
+//! back.
+
+use crate::commands::shared::answer;
+use crate::commands::shared::message_source::MessageSource;
+use crate::formats::frames::Framing;
+use crate::making::Making;
+use crate::target::{Directory, Hex, MapName};
+use commonhold::{ErrorKind, ListView, Map};
+use commonhold_terminal::bytes;
+use commonhold_terminal::failure::{Failure, Result};
+use commonhold_terminal::output::{Output, Sink, is_terminal};
+use serde_json::json;
+use std::ffi::{OsStr, OsString};
+use std::io::Stdout;
+use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
+
+/// Examples of `hold push`.
+pub const PUSH_EXAMPLES: &str = "\
+Examples:
+  hold push shop lists fruit apple pear         # makes what is not there yet
+  ls | hold push shop lists files               # each line is a value
+  hold get --list shop lists fruit              # one value a line
+  hold shift shop lists fruit                   # the first one, which is gone then
+
+A list is written anew with every change: right for up to some kilobytes. 'hold queue' and
+'hold channel' are for more. An empty list is an absent key.
+
+Exit codes: 0 all is added; 2, 3 see 'hold help'";
+
+/// Examples of `hold unshift`.
+pub const UNSHIFT_EXAMPLES: &str = "\
+Examples:
+  hold unshift shop lists fruit plum            # plum comes first now
+  hold unshift shop lists fruit a b             # now a, then b
+  hold get --list shop lists fruit
+
+Exit codes: 0 all is added; 2, 3 see 'hold help'";
+
+/// Examples of `hold pop`.
+pub const POP_EXAMPLES: &str = "\
+Examples:
+  hold pop shop lists fruit || echo 'it is empty'
+  hold pop shop lists fruit --count 3           # the last one first, one a line
+  hold pop shop lists fruit --format json       # {\"value\": \"pear\"}
+
+Exit codes: 0 as many as were asked for; 1 there were fewer (no message); 2, 3 see 'hold help'";
+
+/// Examples of `hold shift`.
+pub const SHIFT_EXAMPLES: &str = "\
+Examples:
+  hold shift shop lists fruit || echo 'it is empty'
+  hold shift shop lists fruit --count 3         # the first three, one a line
+  hold shift shop lists fruit --format json     # {\"value\": \"apple\"}
+
+Exit codes: 0 as many as were asked for; 1 there were fewer (no message); 2, 3 see 'hold help'";
+
+/// An end of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Where the first one is.
+    Front,
+    /// Where the last one is.
+    Back,
+}
+
+/// Options of `push` and `unshift`.
+#[derive(clap::Args, Debug)]
+pub struct Adding {
+    #[command(flatten)]
+    name: MapName,
+
+    /// The key of the list
+    #[arg(value_name = "KEY", allow_negative_numbers = true)]
+    key: OsString,
+
+    /// The values; without any, standard input, each line a value
+    #[arg(value_name = "VALUE", allow_negative_numbers = true, conflicts_with = "frames")]
+    values: Vec<OsString>,
+
+    #[command(flatten)]
+    framing: Framing,
+
+    #[command(flatten)]
+    hex: Hex,
+
+    #[command(flatten)]
+    making: Making,
+}
+
+/// Options of `pop` and `shift`.
+#[derive(clap::Args, Debug)]
+pub struct Taking {
+    #[command(flatten)]
+    name: MapName,
+
+    /// The key of the list
+    #[arg(value_name = "KEY", allow_negative_numbers = true)]
+    key: OsString,
+
+    /// Take so many, one after the other
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    count: u64,
+
+    /// End a single value with a line end even if it does not go to a terminal
+    #[arg(long, short = 'n')]
+    newline: bool,
+
+    #[command(flatten)]
+    framing: Framing,
+
+    #[command(flatten)]
+    hex: Hex,
+}
+
+/// Adds values at an end; several in front come to stand there in the order in which they were given.
+pub fn add(args: &Adding, end: End, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("push and unshift")?;
+    args.making.ensure_not_fixed()?;
+    let key = args.hex.bytes(&args.key)?;
+    let mut values = args.values(&output)?;
+    if end == End::Front {
+        values.reverse();
+    }
+    let longest = values.iter().map(Vec::len).max().unwrap_or_default();
+    let map = args.making.open(directory, &args.name, [key.len(), longest])?;
+    let lists = map.as_lists();
+    let mut length = lists.len(&key).map_err(|e| no_list(&e, &key))?;
+    for value in &values {
+        length = insert(&lists, &key, value, end)?;
+    }
+    if output.is_json() {
+        output.json_line(&json!({ "added": values.len(), "length": length }))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Adding {
+    fn values(&self, output: &Output) -> Result<Vec<Vec<u8>>> {
+        let given = MessageSource {
+            arguments: &self.values,
+            framing: self.framing,
+            // The map says how much it takes.
+            most: u32::MAX as usize,
+            done: "read",
+        };
+        let mut values = Vec::new();
+        given.each(output, |value| {
+            values.push(self.hex.bytes(OsStr::from_bytes(value))?);
+            Ok(true)
+        })?;
+        Ok(values)
+    }
+}
+
+/// Takes values from an end and prints them.
+pub fn take(args: &Taking, end: End, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    let output = output.text_or_json("pop and shift")?;
+    args.framing.ensure_text(&output)?;
+    let key = args.hex.bytes(&args.key)?;
+    let lists = directory.map_to_write(&args.name)?.as_lists();
+    let mut sink = Sink::stdout();
+    for _ in 0..args.count {
+        let value = match end {
+            End::Front => lists.shift(&key),
+            End::Back => lists.pop(&key),
+        };
+        let Some(value) = value.map_err(|e| no_list(&e, &key))? else { return Ok(answer(false)) };
+        let shown = args.show(&value, &mut sink, &output);
+        if shown.is_err() {
+            insert(&lists, &key, &value, end)?;
+        }
+        shown?;
+    }
+    Ok(answer(true))
+}
+
+impl Taking {
+    fn show(&self, value: &[u8], sink: &mut Sink<Stdout>, output: &Output) -> Result<()> {
+        let digits = self.hex.hex.then(|| bytes::hex(value).into_bytes());
+        let shown = digits.as_deref().unwrap_or(value);
+        // A single value may be for a file.
+        let line = self.count != 1 || self.newline || self.hex.hex || is_terminal();
+        sink.put(|out| match (output.is_json(), line || self.framing.frames) {
+            (true, _) => writeln!(out, "{}", json!({ "value": bytes::json(value) })),
+            (false, true) => self.framing.write(out, shown),
+            (false, false) => out.write_all(shown),
+        })?;
+        sink.flush()
+    }
+}
+
+fn insert(lists: &ListView, key: &[u8], value: &[u8], end: End) -> Result<u32> {
+    let length = match end {
+        End::Front => lists.unshift(key, value),
+        End::Back => lists.push(key, value),
+    };
+    length.map_err(|e| no_list(&e, key))
+}
+
+/// All values of a list; none if the key is absent.
+pub fn all(map: &Map, key: &[u8]) -> Result<Vec<Vec<u8>>> {
+    map.as_lists().get(key).map_err(|e| no_list(&e, key))
+}
+
+/// What is stored with `hold set` is no list: say which key it is, and the way out.
+fn no_list(error: &commonhold::Error, key: &[u8]) -> Failure {
+    match error.kind() {
+        ErrorKind::Mismatch => {
+            let key = commonhold_terminal::text::shown(key);
+            Failure::failed(format!(
+                "{error}: that of key '{key}'; 'hold get' shows it, 'hold del' makes way for a list"
+            ))
+        }
+        _ => Failure::failed(error),
+    }
+}

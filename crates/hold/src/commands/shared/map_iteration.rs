@@ -1,0 +1,127 @@
+//! Iterating over a map for people and scripts: a prefix, a limit, pages by cursor.
+//!
+//! A page goes on to the end of the segment in which its limit is reached, since a cursor points
+//! between segments; so pages have at least as many pairs as asked for (unless the map ends) and
+//! up to a segment's more, and pairs that are there all the time are seen exactly once.
+
+use crate::formats::{Pair, WritePairs, Writing};
+use crate::target::{Directory, Hex, MapName};
+use commonhold::{Cursor, Iter};
+use commonhold_terminal::bytes;
+use commonhold_terminal::failure::{Failure, Result, note};
+use commonhold_terminal::output::{Format, Output, Sink};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Which pairs are iterated over.
+#[derive(clap::Args, Debug)]
+pub struct MapIteration {
+    #[command(flatten)]
+    pub name: MapName,
+
+    /// Only keys that begin with PREFIX (all keys are looked at: the map has no order)
+    #[arg(long, short, value_name = "PREFIX", allow_negative_numbers = true)]
+    prefix: Option<OsString>,
+
+    /// At most N; with --cursor, a page of at least N
+    #[arg(long, short = 'l', value_name = "N")]
+    limit: Option<u64>,
+
+    /// Print one page, from CURSOR on (0 is the beginning), and the next page's cursor
+    #[arg(long, value_name = "CURSOR", requires = "limit")]
+    cursor: Option<u64>,
+
+    #[command(flatten)]
+    hex: Hex,
+}
+
+/// Prints pairs, or keys only.
+pub fn run(
+    iteration: &MapIteration,
+    keys_only: bool,
+    directory: &Directory,
+    output: &Output,
+) -> Result<ExitCode> {
+    let prefix =
+        iteration.prefix.as_ref().map(|p| iteration.hex.bytes(p)).transpose()?.unwrap_or_default();
+    let map = directory.map_to_read(&iteration.name)?;
+    let iter = map.iter_from(iteration.cursor.map_or(Cursor::START, Cursor));
+    let paged = iteration.cursor.is_some();
+    let mut steps = Steps { iter, prefix, left: iteration.limit, paged, ended: false };
+    if paged && output.is_json() {
+        return print_page(&mut steps, keys_only, output);
+    }
+    let format = output.format().unwrap_or(Format::Text);
+    let mut writer = Writing { hex: iteration.hex.hex, ..Writing::default() }.open(format)?;
+    print_lines(&mut steps, keys_only, writer.as_mut())?;
+    if paged {
+        match steps.next_cursor() {
+            Some(cursor) => note(&format!("next page: --cursor {cursor}")),
+            None => note("end of the map"),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_lines(steps: &mut Steps, keys_only: bool, writer: &mut dyn WritePairs) -> Result<()> {
+    let mut sink = Sink::stdout();
+    while let Some(pair) = steps.next()? {
+        sink.put(|out| match keys_only {
+            true => writer.write_key(out, &pair.key),
+            false => writer.write(out, &pair.key, &pair.value),
+        })?;
+    }
+    sink.finish().map(drop)
+}
+
+fn print_page(steps: &mut Steps, keys_only: bool, output: &Output) -> Result<ExitCode> {
+    let mut pairs = Vec::new();
+    while let Some(pair) = steps.next()? {
+        let key = bytes::json(&pair.key);
+        pairs.push(match keys_only {
+            true => json!({ "key": key }),
+            false => json!({ "key": key, "value": bytes::json(&pair.value) }),
+        });
+    }
+    // As text: a cursor has all 64 bits, of which many readers of JSON keep 53.
+    let next: Value = steps.next_cursor().map(|c| c.to_string()).into();
+    output.json(&json!({ "pairs": pairs, "next_cursor": next }))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The pairs that are asked for, one after the other.
+struct Steps {
+    iter: Iter,
+    prefix: Vec<u8>,
+    left: Option<u64>,
+    paged: bool,
+    ended: bool,
+}
+
+impl Steps {
+    fn next(&mut self) -> Result<Option<Pair>> {
+        while !self.is_full() {
+            let Some(pair) = self.iter.next() else {
+                self.ended = true;
+                return Ok(None);
+            };
+            let (key, value) = pair.map_err(Failure::from)?;
+            if key.starts_with(&self.prefix) {
+                self.left = self.left.map(|left| left.saturating_sub(1));
+                return Ok(Some(Pair { key, value }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether there are as many as were asked for; a page ends only where a cursor can point.
+    fn is_full(&self) -> bool {
+        self.left == Some(0) && (!self.paged || self.iter.at_cursor())
+    }
+
+    /// Where the next page begins; none at the end of the map.
+    fn next_cursor(&self) -> Option<u64> {
+        (self.paged && !self.ended).then(|| self.iter.cursor().0)
+    }
+}

@@ -1,0 +1,20 @@
+//! What is reported of holds and of what is in them: as text, as tables, as JSON.
+//!
+//! - [`hold`], [`map`], [`queue`], [`channel`], [`log`], [`others`]: one structure each
+//! - [`mode`]: the mode of a map
+//! - [`parties`]: origins, replicas and journals; [`servers`]: workers of file servers
+//! - [`table`]: columns that line up; [`latency_buckets`]: latencies of several workers in one
+//!
+//! Commands and the monitor use this; nothing here knows of them.
+
+pub mod channel;
+pub mod hold;
+pub mod latency_buckets;
+pub mod log;
+pub mod map;
+pub mod mode;
+pub mod others;
+pub mod parties;
+pub mod queue;
+pub mod servers;
+pub mod table;

@@ -1,0 +1,58 @@
+//! The mode of a map, for people and in JSON.
+
+use commonhold::MapMode;
+use commonhold_terminal::sizes;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// For people: `general`, `fixed 4,8`, `cache of 64.00 MiB, 5m`.
+fn text(mode: &MapMode) -> String {
+    match *mode {
+        MapMode::Fixed { key_bytes, value_bytes } => format!("fixed {key_bytes},{value_bytes}"),
+        MapMode::Cache { max_bytes, max_entries, ttl_ms } => {
+            let mut limits = Vec::new();
+            if is_limit(max_bytes) {
+                limits.push(sizes::shown(max_bytes));
+            }
+            if is_limit(max_entries) {
+                limits.push(sizes::things(max_entries, "pair", "pairs"));
+            }
+            if is_limit(ttl_ms) {
+                limits.push(humantime::format_duration(Duration::from_millis(ttl_ms)).to_string());
+            }
+            match limits.is_empty() {
+                true => "cache".to_owned(),
+                false => format!("cache of {}", limits.join(", ")),
+            }
+        }
+        MapMode::General => "general".to_owned(),
+    }
+}
+
+/// The mode for people, and whether only a replica writes the map.
+pub fn text_of(mode: &MapMode, replica: bool) -> String {
+    let replica = if replica { ", replica" } else { "" };
+    format!("{}{replica}", text(mode))
+}
+
+/// The mode in JSON; limits that there are not are null.
+pub fn json(mode: &MapMode) -> Value {
+    let limit = |value: u64| is_limit(value).then_some(value);
+    match *mode {
+        MapMode::Fixed { key_bytes, value_bytes } => {
+            json!({ "kind": "fixed", "key_bytes": key_bytes, "value_bytes": value_bytes })
+        }
+        MapMode::Cache { max_bytes, max_entries, ttl_ms } => json!({
+            "kind": "cache",
+            "max_bytes": limit(max_bytes),
+            "max_entries": limit(max_entries),
+            "ttl_ms": limit(ttl_ms),
+        }),
+        MapMode::General => json!({ "kind": "general" }),
+    }
+}
+
+/// Zero and the largest number both stand for "no limit".
+fn is_limit(value: u64) -> bool {
+    value != 0 && value != u64::MAX
+}

@@ -1,0 +1,240 @@
+//! What origins, replicas and journals tell of themselves, as `hold stat` shows it.
+//!
+//! The reports are JSON of other processes, perhaps of another version: what is missing or strange is shown as a dash or as
+//! nothing.
+
+use super::table::Table;
+use commonhold::Hold;
+use commonhold_io::reports::{Report, reports};
+use commonhold_terminal::failure::Result;
+use commonhold_terminal::output::Output;
+use commonhold_terminal::sizes::{count, shown, things};
+use serde_json::{Value, json};
+use std::cmp::Reverse;
+use std::time::Duration;
+
+/// So many replicas of one origin are shown to people; JSON has all.
+const MOST_SHOWN: usize = 20;
+
+/// Origins, replicas and journals of a hold.
+pub struct Parties {
+    origins: Vec<Value>,
+    replicas: Vec<Value>,
+    journals: Vec<Value>,
+}
+
+impl Parties {
+    /// Those of all maps of a hold.
+    pub fn of_hold(hold: &Hold) -> Result<Parties> {
+        Parties::of(hold, |_| true)
+    }
+
+    /// Those of one map.
+    pub fn of_map(hold: &Hold, map: &str) -> Result<Parties> {
+        Parties::of(hold, |report| report.map == map)
+    }
+
+    fn of(hold: &Hold, wanted: impl Fn(&Report) -> bool) -> Result<Parties> {
+        let mut parties =
+            Parties { origins: Vec::new(), replicas: Vec::new(), journals: Vec::new() };
+        for report in reports(hold)?.into_iter().filter(wanted) {
+            match report.what.as_str() {
+                "origin" => parties.origins.push(origin(report)),
+                "replica" => parties.replicas.push(named(report)),
+                "journal" => parties.journals.push(named(report)),
+                _ => {}
+            }
+        }
+        Ok(parties)
+    }
+
+    /// Puts them into a JSON object, under `origins`, `replicas` and `journals`.
+    pub fn put(&self, json: &mut Value) {
+        json["origins"] = json!(self.origins);
+        json["replicas"] = json!(self.replicas);
+        json["journals"] = json!(self.journals);
+    }
+
+    /// Shows them as tables, if there are any, each after an empty line.
+    pub fn show(&self, output: &Output) -> Result<()> {
+        for origin in &self.origins {
+            output.text(&format!("\n{}", origin_text(origin)))?;
+        }
+        for replica in &self.replicas {
+            output.text(&format!("\n{}", replica_text(replica)))?;
+        }
+        for journal in &self.journals {
+            output.text(&format!("\n{}", journal_text(journal)))?;
+        }
+        Ok(())
+    }
+}
+
+/// What it says, with the name of its map.
+fn named(report: Report) -> Value {
+    let mut says = match report.says {
+        Value::Object(says) => Value::Object(says),
+        _ => json!({}),
+    };
+    says["map"] = report.map.into();
+    says
+}
+
+/// The same, with those that are farthest behind in front.
+fn origin(report: Report) -> Value {
+    let mut says = named(report);
+    if let Some(replicas) = says.get_mut("replicas").and_then(Value::as_array_mut) {
+        // Who has not yet said who it is is behind by everything, which is no news.
+        let joins = |replica: &Value| word(replica, "state") == "joining";
+        replicas.sort_by_key(|r| (joins(r), Reverse(number(r, "lag_bytes"))));
+    }
+    says
+}
+
+fn origin_text(origin: &Value) -> String {
+    let replicas = origin["replicas"].as_array().map_or(&[][..], Vec::as_slice);
+    let listens: Vec<&str> =
+        origin["listens"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut facts = Table::of_facts();
+    facts.fact("origin of", word(origin, "map"));
+    facts.fact("process", number(origin, "pid").to_string());
+    facts.fact("listens", if listens.is_empty() { "-".to_owned() } else { listens.join(", ") });
+    facts.fact("replicas", count(replicas.len() as u64));
+    let mut text = facts.text();
+    if !replicas.is_empty() {
+        text.push_str(&format!("\n{}", followers(replicas).text()));
+    }
+    if let Some(more @ 1..) = replicas.len().checked_sub(MOST_SHOWN) {
+        let more = things(more as u64, "replica", "replicas");
+        text.push_str(&format!("\n{more} more, not as far behind; '--format json' has all"));
+    }
+    text
+}
+
+fn followers(replicas: &[Value]) -> Table {
+    let mut table = Table::new(&["replica", "state", "bytes behind>", "connected for", ""]);
+    for (place, replica) in replicas.iter().take(MOST_SHOWN).enumerate() {
+        let is_slowest = place == 0 && replicas.len() > 1 && number(replica, "lag_bytes") > 0;
+        table.row([
+            word(replica, "peer").to_owned(),
+            word(replica, "state").to_owned(),
+            shown(number(replica, "lag_bytes")),
+            seconds(number(replica, "connected_ms")),
+            if is_slowest { "slowest" } else { "" }.to_owned(),
+        ]);
+    }
+    table
+}
+
+fn replica_text(replica: &Value) -> String {
+    let mut facts = Table::of_facts();
+    facts.fact("replica", word(replica, "map"));
+    facts.fact("origin", word(replica, "origin"));
+    facts.fact("process", number(replica, "pid").to_string());
+    facts.fact("state", state(replica));
+    facts.fact("position", word(replica, "position"));
+    facts.fact("behind", behind(replica));
+    let (changes, bytes) = (number(replica, "changes"), number(replica, "bytes"));
+    facts.fact("applied", format!("{}, {}", things(changes, "change", "changes"), shown(bytes)));
+    let synchronised = times(number(replica, "synchronisations"));
+    facts.fact("whole map", format!("sent {synchronised}"));
+    facts.fact("connected", times(number(replica, "connections")));
+    if let Some(error) = replica["last_error"].as_str() {
+        facts.fact("last error", error);
+    }
+    facts.text()
+}
+
+fn journal_text(journal: &Value) -> String {
+    let mut facts = Table::of_facts();
+    facts.fact("journal of", word(journal, "map"));
+    facts.fact("file", word(journal, "file"));
+    facts.fact("process", number(journal, "pid").to_string());
+    facts.fact("sync", word(journal, "sync"));
+    facts.fact("written to", word(journal, "position"));
+    facts.fact("durable to", word(journal, "durable"));
+    facts.fact("size", shown(number(journal, "bytes")));
+    facts.fact("written anew", times(number(journal, "compactions")));
+    if let Some(error) = journal["error"].as_str() {
+        facts.fact("not durable", error);
+    }
+    if let Some(error) = journal["rewrite_error"].as_str() {
+        facts.fact("not rewritten", error);
+    }
+    facts.text()
+}
+
+fn state(replica: &Value) -> &'static str {
+    match (replica["connected"].as_bool(), replica["ready"].as_bool()) {
+        (Some(true), Some(true)) => "follows",
+        (Some(true), _) => "is sent the map",
+        (_, Some(true)) => "connection lost; the map is as it was",
+        _ => "never connected",
+    }
+}
+
+fn behind(replica: &Value) -> String {
+    let messages = things(number(replica, "lag_messages"), "change", "changes");
+    let time = Duration::from_millis(number(replica, "lag_ms"));
+    let bytes = shown(number(replica, "lag_bytes"));
+    format!("{bytes}, about {messages}, {}", humantime::format_duration(time))
+}
+
+fn times(number: u64) -> String {
+    match number {
+        1 => "once".to_owned(),
+        number => things(number, "time", "times"),
+    }
+}
+
+fn seconds(ms: u64) -> String {
+    humantime::format_duration(Duration::from_secs(ms / 1000)).to_string()
+}
+
+fn number(of: &Value, name: &str) -> u64 {
+    of[name].as_u64().unwrap_or_default()
+}
+
+fn word<'a>(of: &'a Value, name: &str) -> &'a str {
+    of[name].as_str().unwrap_or("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(says: Value) -> Report {
+        Report { what: "origin".into(), map: "prices".into(), id: "1-0".into(), says }
+    }
+
+    #[test]
+    fn the_slowest_comes_first_and_is_marked() {
+        let follows =
+            |peer: &str, lag: u64| json!({"peer": peer, "state": "following", "lag_bytes": lag});
+        let joins = json!({"peer": "new", "state": "joining", "lag_bytes": 9_999_999});
+        let says = json!({"replicas": [follows("a", 0), joins, follows("b", 2048)]});
+        let origin = origin(report(says));
+        let peers: Vec<_> = (0..3).map(|at| origin["replicas"][at]["peer"].clone()).collect();
+        assert_eq!(peers, ["b", "a", "new"]);
+        let text = origin_text(&origin);
+        assert!(
+            text.contains("2.00 KiB") && text.lines().nth(5).unwrap().ends_with("slowest"),
+            "{text}"
+        );
+        assert_eq!(text.matches("slowest").count(), 1);
+    }
+
+    #[test]
+    fn strange_reports_are_shown_as_far_as_they_go() {
+        for says in [json!(null), json!([1]), json!({"replicas": 7, "listens": {}, "pid": "x"})] {
+            let text = origin_text(&origin(report(says.clone())));
+            assert!(text.starts_with("origin of  prices\n"), "{text}");
+            assert!(replica_text(&named(report(says.clone()))).contains("never connected"));
+            assert!(journal_text(&named(report(says))).starts_with("journal of    prices\n"));
+        }
+        let many: Vec<_> = (0..30).map(|n| json!({ "lag_bytes": n })).collect();
+        let text = origin_text(&origin(report(json!({ "replicas": many }))));
+        assert!(text.contains("10 replicas more"), "{text}");
+        assert_eq!(text.lines().count(), 4 + 1 + MOST_SHOWN + 1);
+    }
+}

@@ -1,0 +1,200 @@
+//! `hold bench files`: the client of a file server. It requests files of a directory, over many connections of few
+//! threads, and verifies every body by its hash; the server is one that runs already, or `hold serve`, started for it.
+//!
+//! - [`layout`], [`content`]: which ids a directory has, and what must come back; [`make`]: a directory to try
+//! - [`ask`], [`zipf`]: what is asked for; [`load`], [`schedule`], [`pause`], [`timer`]: when
+//! - [`protocol`], [`http`], [`incoming`]: what is said, and the check of what comes
+//! - [`target`], [`connection`], [`requestor`]: sockets, and the thread that has many of them
+//! - [`server`], [`choices`], [`database`], [`cpu`]: the server, what it can be told to use, what it costs
+//! - [`matrix`]: every combination of choices; [`report`]: results, tables and curves
+//!
+//! Invariant: one wrong body, one unknown id that is not refused, one answer that does not come, and there is no figure.
+
+mod ask;
+mod choices;
+mod connection;
+mod content;
+mod cpu;
+mod database;
+mod http;
+mod incoming;
+mod layout;
+mod load;
+mod make;
+mod matrix;
+mod pause;
+mod protocol;
+mod report;
+mod requestor;
+mod schedule;
+mod server;
+mod target;
+mod timer;
+mod zipf;
+
+use super::plot::page;
+use crate::workload::{Result, results::Results, say};
+use ask::{Asking, Requests};
+use choices::{Combination, DIMENSIONS, Dimension};
+use commonhold_terminal::interrupt::Interrupt;
+use commonhold_terminal::output::Output;
+use commonhold_terminal::progress;
+use commonhold_terminal::sizes;
+use database::Database;
+use load::{Load, Measured};
+use server::Serving;
+use std::path::{Path, PathBuf};
+
+/// Shown after `hold bench files --help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold bench files --make 1000 --sizes 1KiB,16KiB,128KiB try   a directory to try
+  hold bench files try                                  start hold serve, and measure it
+  hold bench files try --zipf 0.99 --unknown 5 --loop uring --cache hold
+  hold bench files try --rate 20000 --plot files.html   latency at a rate
+  hold bench files try --cpus 0 --server-cpus 1         the server alone on a processor
+  hold bench files try --protocol simple --threads 2 --sleep 1ms --sleep-deviation 300us
+  hold bench files try --address tcp:127.0.0.1:80 --server-pid 1234   any HTTP server
+  hold bench files try --matrix                         all 216 combinations of choices
+  hold bench files try --matrix loop,cache --rounds 5 --plot matrix.html
+
+Latency counts from when a request was due: in the closed loop that is when it is sent; at a rate, a
+request that finds no connection free is late. A body is verified by a 64-bit hash of the file, which
+is read beforehand, so files should not change meanwhile.";
+
+/// Options of `hold bench files`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The directory that the server serves: its files are what must come back
+    #[arg(value_name = "DIR", required_unless_present = "worker")]
+    directory: Option<PathBuf>,
+
+    #[command(flatten)]
+    serving: Serving,
+
+    #[command(flatten)]
+    asking: Asking,
+
+    #[command(flatten)]
+    load: Load,
+
+    /// Measure every combination of these choices: loop, requests, eviction, cache, files [default: all]
+    #[arg(long, value_name = "CHOICE,...", num_args = 0..=1, value_delimiter = ',', value_parser = choices::names(),
+        default_missing_value = "loop,requests,eviction,cache,files", help_heading = "What is measured")]
+    matrix: Option<Vec<String>>,
+
+    /// Rounds of the matrix, in each of which every combination has its turn; medians count
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "matrix",
+        value_parser = clap::value_parser!(u64).range(1..), help_heading = "What is measured")]
+    rounds: u64,
+
+    /// Draw latency by percentile and over time, or what choices reach: FILE.svg or FILE.html
+    #[arg(long, value_name = "FILE", value_parser = page::destination, help_heading = "What is measured")]
+    plot: Option<PathBuf>,
+
+    /// Make DIR with so many files in the --layout, and do nothing else
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["matrix", "plot", "address"],
+        value_parser = clap::value_parser!(u64).range(1..=100_000_000), help_heading = "A directory to try")]
+    make: Option<u64>,
+
+    /// Sizes of these files, in turn
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', default_value = "1KiB,16KiB,128KiB",
+        value_parser = sizes::bytes, help_heading = "A directory to try")]
+    sizes: Vec<u64>,
+
+    /// Leave out the machine's memory, for programs that start many short runs
+    #[arg(long, hide = true)]
+    memory_unmeasured: bool,
+
+    /// The order of the process that becomes the server, which `hold bench` starts by itself
+    #[arg(long, value_name = "ORDER", hide = true)]
+    worker: Option<String>,
+}
+
+/// What all measurements of a run share.
+struct Ground {
+    directory: PathBuf,
+    /// Of the same files, if a server needs it.
+    database: Database,
+    requests: Requests,
+    interrupt: Interrupt,
+}
+
+/// Measures, makes a directory, or becomes the server.
+pub fn run(args: &Args, json: bool) -> Result<()> {
+    if let Some(order) = &args.worker {
+        return server::become_server(order);
+    }
+    let directory = args.directory.as_deref().unwrap_or(Path::new("."));
+    if let Some(count) = args.make {
+        return make_directory(args, directory, count, json);
+    }
+    args.asking.validate()?;
+    args.load.validate(&args.asking)?;
+    args.load.span(args.matrix.is_some())?;
+    let interrupt = Interrupt::watch()?;
+    let bar = progress::of_things(&Output::new(None, false), "files read");
+    let requests = args.asking.prepare(directory, &interrupt, &bar)?;
+    let ground = Ground {
+        directory: directory.to_owned(),
+        database: Database::default(),
+        requests,
+        interrupt,
+    };
+    match args.matrix {
+        Some(_) => matrix::run(args, &ground, json),
+        None => run_once(args, &ground, json),
+    }
+}
+
+fn run_once(args: &Args, ground: &Ground, json: bool) -> Result<()> {
+    let measured = measure(args, ground, &args.serving.combination())?;
+    let mut results = match args.memory_unmeasured {
+        true => Results::here_in_short(),
+        false => Results::here(),
+    };
+    report::add(&mut results, &args.serving.system(), &args.workload(), &measured);
+    if let Some(path) = &args.plot {
+        report::draw(args, &ground.requests, &measured, path, &results.place())?;
+    }
+    super::show(&results, json, &|_| report::lines(args, &ground.requests, &measured))
+}
+
+/// One server, from its beginning to its end.
+fn measure(args: &Args, ground: &Ground, combination: &Combination) -> Result<Measured> {
+    let Ground { directory, database, requests, interrupt } = ground;
+    let serving = &args.serving;
+    let mut server = serving.open(directory, database, &args.asking, combination, interrupt)?;
+    let plan = args.load.plan(server.address.clone(), &args.asking, args.matrix.is_some())?;
+    let measured = plan.run(requests, server.family.as_ref(), interrupt);
+    let measured = measured.map_err(|trouble| server.blame(trouble))?;
+    server.end(interrupt)?;
+    Ok(measured)
+}
+
+fn make_directory(args: &Args, directory: &Path, count: u64, json: bool) -> Result<()> {
+    let bar = progress::of_things(&Output::new(None, false), "files made");
+    let Asking { layout, seed, .. } = args.asking;
+    let made = make::make(directory, layout, count, &args.sizes, seed, &bar)?;
+    if json {
+        let shown = directory.display().to_string();
+        let answer =
+            serde_json::json!({"directory": shown, "files": made.files, "bytes": made.bytes});
+        return say(&format!("{answer:#}"));
+    }
+    let files = sizes::things(made.files, "file", "files");
+    say(&format!("{files}, {}, in {}", sizes::shown(made.bytes), directory.display()))
+}
+
+impl Args {
+    /// The choices that the matrix varies.
+    fn varied(&self) -> Vec<&'static Dimension> {
+        let wanted = self.matrix.as_deref().unwrap_or_default();
+        DIMENSIONS.iter().filter(|d| wanted.iter().any(|name| name == d.name)).collect()
+    }
+
+    /// As results call it.
+    fn workload(&self) -> String {
+        format!("files {}", self.asking.protocol.name())
+    }
+}

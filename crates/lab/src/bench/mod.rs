@@ -1,0 +1,97 @@
+//! `hold bench`: how fast this machine does what the project promises.
+//!
+//! - `map`: many processes on one map, the workload of SharedHashFile's own benchmark
+//! - `local_loop`: the loop of Localmemcache's own benchmark, one process, a file
+//! - `private`: one process, beside a hash map of its own memory
+//! - `channel`: messages from one process to others, throughput and latency
+//! - `queue`: elements that two processes move, SharedHashFile's own definition
+//! - `log`: lines of many processes, collected by one
+//! - `replicate`: a map's changes, sent to many replicas; libworld's own benchmark
+//! - `files`: the client of a file server: requests, every answer checked; all combinations of a server's choices
+//! - `goals`: the forerunners' figures and the goals; `table`: how results are shown
+//! - `crew`: the processes of a run, and that none is waited for in vain
+//! - `pace`, `timeline`, `percentiles`: a rate, what happened when, how latency is told; `plot`: curves of it
+//!
+//! Rivals that need servers or heavy libraries are in the `bench/` folder of the project.
+//! Invariant: nothing is measured that was not also checked to be right.
+
+mod channel;
+mod crew;
+mod files;
+mod goals;
+mod local_loop;
+mod log;
+mod map;
+mod pace;
+mod percentiles;
+mod plot;
+mod private;
+mod queue;
+mod replicate;
+mod table;
+mod timeline;
+
+use crate::workload::{Result, Trouble, results::Results, say};
+use commonhold_terminal::help::flowing;
+use std::process::ExitCode;
+
+/// Options of `hold bench`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    workload: Workload,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Workload {
+    /// Many processes put, update, mix and get in one map
+    #[command(after_help = flowing(map::EXAMPLES))]
+    Map(map::Args),
+    /// Localmemcache's loop: set and get of 10,000 decimal keys in a file, one process
+    Loop(local_loop::Args),
+    /// Random get and copy in one process, beside hashbrown's HashMap<Vec<u8>, Vec<u8>>
+    Private(private::Args),
+    /// Messages from one process to others: throughput, latency, curves of both
+    #[command(after_help = flowing(channel::EXAMPLES))]
+    Channel(channel::Args),
+    /// Elements that two processes move between two queues
+    #[command(after_help = flowing(queue::EXAMPLES))]
+    Queue(queue::Args),
+    /// Lines that many processes write and one collects: their cost, their rate
+    #[command(after_help = flowing(log::EXAMPLES))]
+    Log(log::Args),
+    /// A map's changes, sent to many replicas
+    #[command(after_help = flowing(replicate::EXAMPLES))]
+    Replicate(replicate::Args),
+    /// Requests to a file server: rate, latency, what they cost the server; every body verified
+    #[command(after_help = flowing(files::EXAMPLES))]
+    Files(Box<files::Args>),
+}
+
+/// Measures, or does the work of one measured process.
+pub fn run(args: &Args, json: bool) -> commonhold_terminal::failure::Result<ExitCode> {
+    let done = match &args.workload {
+        Workload::Map(args) => map::run(args, json),
+        Workload::Loop(args) => {
+            local_loop::measure(args).and_then(|results| show(&results, json, &local_loop::lines))
+        }
+        Workload::Private(args) => {
+            private::measure(args).and_then(|results| show(&results, json, &private::lines))
+        }
+        Workload::Channel(args) => channel::run(args, json),
+        Workload::Queue(args) => queue::run(args, json),
+        Workload::Log(args) => log::run(args, json),
+        Workload::Replicate(args) => replicate::run(args, json),
+        Workload::Files(args) => files::run(args, json),
+    };
+    done.map(|()| ExitCode::SUCCESS).map_err(Trouble::into_failure)
+}
+
+/// Shows `results` as JSON, or to people as `lines` makes them.
+fn show(results: &Results, json: bool, lines: &dyn Fn(&Results) -> Vec<String>) -> Result<()> {
+    if json {
+        return say(&results.to_json()?);
+    }
+    say(&format!("{}\n", results.place()))?;
+    lines(results).iter().try_for_each(|line| say(line))
+}

@@ -1,0 +1,314 @@
+//! `hold bench replicate`: one writer sets keys of a map, an origin sends the changes to many replicas; what libworld's own
+//! benchmark measures.
+//!
+//! Writer and origin are in one process, the replicas in another, where one thread reads all of them, or with `--apply` each has a
+//! thread and a hold of its own. The writer waits while the slowest replica has not been sent what is more than a watermark of changes
+//! old, as libworld's does. In the end every replica must have been sent the stream to its end.
+//!
+//! - [`writer`]: sets keys; [`readers`]: the process of the replicas
+
+mod readers;
+mod writer;
+
+use super::{crew::Crew, goals, show, table};
+use crate::workload::{
+    Result, Trouble,
+    latency::{Latencies, show as shown_time},
+    pin::Cpus,
+    results::{COMMONHOLD, Results, median},
+    temporary::TemporaryHold,
+};
+use clap::ValueEnum;
+use commonhold::MapOptions;
+use commonhold_io::sockets::LoopKind;
+use commonhold_replicate::{Address, Origin, OriginOptions, Transmission};
+use commonhold_terminal::sizes;
+use readers::{Job, Read};
+use std::path::PathBuf;
+use std::time::Duration;
+use writer::Wrote;
+
+const MAP: &str = "bench";
+
+/// Shown after `hold bench replicate --help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  hold bench replicate                                  0, 16 and 1,024 replicas that only read
+  hold bench replicate --replicas 16 --watermark 65536  the writer may be further ahead
+  hold bench replicate --replicas 16 --loop epoll,pool,uring
+  hold bench replicate --replicas 4 --apply --rate 1000 how old is what replicas have?
+
+libworld is the forerunner whose benchmark this is; its figures were taken on another machine.";
+
+/// Options of `hold bench replicate`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// How many replicas; one run for each number
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "0,16,1024")]
+    replicas: Vec<usize>,
+
+    /// Threads of the origin that send
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    io_threads: usize,
+
+    /// How they wait: epoll, pool, uring; one run for each
+    #[arg(long = "loop", value_name = "LOOP,...", value_delimiter = ',', default_value = "epoll")]
+    kinds: Vec<LoopKind>,
+
+    /// Different keys
+    #[arg(long, value_name = "N", default_value_t = 65_536)]
+    cardinality: u32,
+
+    /// Bytes of each key, at least 8
+    #[arg(long, value_name = "SIZE", default_value = "16", value_parser = sizes::bytes)]
+    key_size: u64,
+
+    /// Bytes of each value, at least 8
+    #[arg(long, value_name = "SIZE", default_value = "64", value_parser = sizes::bytes)]
+    data_size: u64,
+
+    /// Changes that the writer may be ahead of the slowest replica
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    watermark: u64,
+
+    /// How long each run takes
+    #[arg(long, value_name = "S", default_value_t = 10.0)]
+    seconds: f64,
+
+    /// What the replicas are connected by
+    #[arg(long, value_enum, default_value_t = Transport::Unix)]
+    transport: Transport,
+
+    /// Replicas apply what comes to maps of their own, and say how old it is
+    #[arg(long)]
+    apply: bool,
+
+    /// Changes per second; 0 for as many as possible
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    rate: u64,
+
+    /// Bytes that the stream keeps
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = sizes::bytes)]
+    stream_size: u64,
+
+    /// Runs of each; medians count
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    runs: usize,
+
+    /// Processors of the replicas' process [default: any]
+    #[arg(long, value_name = "LIST", value_parser = Cpus::parse)]
+    cpus: Option<Cpus>,
+
+    /// The job of a worker process, which `hold bench` starts by itself
+    #[arg(long, value_name = "JOB", hide = true)]
+    worker: Option<String>,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Transport {
+    /// A unix socket
+    Unix,
+    /// TCP over the loopback interface
+    Tcp,
+}
+
+/// Measures, or does the replicas' part.
+pub fn run(args: &Args, json: bool) -> Result<()> {
+    if let Some(order) = &args.worker {
+        return readers::run(order);
+    }
+    args.validate()?;
+    let mut cases: Vec<Case> = Vec::new();
+    for replicas in &args.replicas {
+        let kinds = if *replicas == 0 { &args.kinds[..1] } else { &args.kinds[..] };
+        cases.extend(kinds.iter().map(|kind| Case { replicas: *replicas, kind: *kind }));
+    }
+    let mut runs = vec![Vec::new(); cases.len()];
+    for _ in 0..args.runs {
+        for (case, runs) in cases.iter().zip(&mut runs) {
+            runs.push(measure(args, *case)?);
+        }
+    }
+    let results = collect(args, &cases, &runs);
+    show(&results, json, &|results| lines(args, &cases, &runs, results))
+}
+
+/// One measurement.
+#[derive(Clone, Copy)]
+struct Case {
+    replicas: usize,
+    kind: LoopKind,
+}
+
+impl Case {
+    fn workload(self, args: &Args) -> String {
+        let apply = if args.apply { " apply" } else { "" };
+        let rate = if args.rate > 0 { format!(" at {}/s", args.rate) } else { String::new() };
+        format!("replicate {} {}{apply}{rate}", self.replicas, self.kind)
+    }
+}
+
+impl Args {
+    fn validate(&self) -> Result<()> {
+        if self.replicas.is_empty() || self.kinds.is_empty() || self.runs == 0 {
+            return Err(Trouble::new("--replicas, --loop and --runs must be at least one"));
+        }
+        if !(8..=1 << 20).contains(&self.key_size) || !(8..=1 << 20).contains(&self.data_size) {
+            return Err(Trouble::new("--key-size and --data-size must be 8 to 1M"));
+        }
+        if self.cardinality == 0 || self.watermark == 0 {
+            return Err(Trouble::new("--cardinality and --watermark must be at least 1"));
+        }
+        if self.watermark.saturating_mul(self.frame_bytes()) > self.stream_size / 2 {
+            return Err(Trouble::new(format!(
+                "--watermark {} is more than half of what the stream keeps; give a larger --stream-size",
+                self.watermark
+            )));
+        }
+        if self.seconds.is_nan() || self.seconds <= 0.0 {
+            return Err(Trouble::new("--seconds must be more than 0"));
+        }
+        Ok(())
+    }
+
+    /// Bytes of one change on the wire.
+    fn frame_bytes(&self) -> u64 {
+        (40 + self.key_size + self.data_size).next_multiple_of(8)
+    }
+}
+
+/// What one run has found.
+#[derive(Clone)]
+struct Measured {
+    wrote: Wrote,
+    /// Bytes and changes that all replicas together were sent, per second.
+    bytes_per_s: f64,
+    messages_per_s: f64,
+    /// How old changes were when they were applied.
+    staleness: Option<Latencies>,
+}
+
+fn measure(args: &Args, case: Case) -> Result<Measured> {
+    let name = PathBuf::from(format!("bench-replicate-{}", std::process::id()));
+    let temporary = TemporaryHold::create(&name, None, false)?;
+    let hold = temporary.hold();
+    let map = hold.map(MAP, MapOptions::general())?;
+    let options = OriginOptions {
+        stream_bytes: args.stream_size,
+        io_threads: args.io_threads,
+        kind: case.kind,
+        transmission: Transmission::Automatic { watermark: 0, delay: Duration::ZERO },
+        ..OriginOptions::default()
+    };
+    let origin = Origin::start(hold, MAP, options)?;
+    let directory = tempfile::tempdir()?;
+    let wanted = match args.transport {
+        Transport::Unix => Address::Unix(directory.path().join("origin")),
+        Transport::Tcp => Address::Tcp("127.0.0.1".into(), 0),
+    };
+    let address = origin.listen(&wanted)?;
+    let mut crew = Crew::new("replicate")?;
+    if case.replicas > 0 {
+        let job = Job { address: address.to_string(), replicas: case.replicas, apply: args.apply };
+        crew.enlist(&args.cpus.clone().unwrap_or_default(), vec![("replicas".into(), job)])?;
+    }
+    crew.begin()?;
+    let wrote = writer::write(args, &map, &origin, case.replicas)?;
+    let end = map.follow()?.end()?;
+    origin.finish(Duration::from_secs(30));
+    let mut measured = Measured { wrote, bytes_per_s: 0.0, messages_per_s: 0.0, staleness: None };
+    if case.replicas > 0 {
+        let read: Read = crew.report(0)?;
+        read.check(end.offset, case.replicas)?;
+        let messages = measured.wrote.sets * case.replicas as u64;
+        measured.messages_per_s = messages as f64 / measured.wrote.seconds;
+        measured.bytes_per_s = measured.messages_per_s * args.frame_bytes() as f64;
+        measured.staleness = read.staleness();
+        crew.dismiss()?;
+    }
+    Ok(measured)
+}
+
+fn collect(args: &Args, cases: &[Case], runs: &[Vec<Measured>]) -> Results {
+    let mut results = Results::here();
+    for (case, runs) in cases.iter().zip(runs) {
+        let workload = case.workload(args);
+        let mut middle = |metric: &str, unit: &str, of: &dyn Fn(&Measured) -> f64| {
+            let mut values: Vec<f64> = runs.iter().map(of).collect();
+            results.add(COMMONHOLD, &workload, metric, median(&mut values), unit);
+        };
+        middle("sets_per_s", "sets/s", &|m| m.wrote.sets as f64 / m.wrote.seconds);
+        middle("messages_per_s", "messages/s", &|m| m.messages_per_s);
+        middle("bytes_per_s", "bytes/s", &|m| m.bytes_per_s);
+        if let Some(staleness) = runs.iter().find_map(|m| m.staleness.as_ref()) {
+            super::percentiles::add(&mut results, COMMONHOLD, &workload, staleness);
+        }
+    }
+    results
+}
+
+fn lines(args: &Args, cases: &[Case], runs: &[Vec<Measured>], results: &Results) -> Vec<String> {
+    let mut rows: Vec<[String; 9]> = Vec::new();
+    for (case, runs) in cases.iter().zip(runs) {
+        let value = |metric: &str| {
+            results.value(COMMONHOLD, &case.workload(args), metric).unwrap_or(f64::NAN)
+        };
+        let (sets, bytes) = (value("sets_per_s"), value("bytes_per_s"));
+        let goal = if args.is_libworlds() { goals::replication(case.replicas) } else { None };
+        let compared = if case.replicas == 0 { sets } else { bytes };
+        let [theirs, ratio, wanted] = goals::compare(goal, compared, ">=", plain);
+        let staleness = runs.iter().find_map(|m| m.staleness.as_ref()).map_or_else(
+            || "-".to_owned(),
+            |s| format!("{} / {}", shown_time(s.at(0.5)), shown_time(s.at(0.99))),
+        );
+        rows.push([
+            format!("{}", case.replicas),
+            case.kind.to_string(),
+            table::rate(sets),
+            table::rate(value("messages_per_s")),
+            format!("{:.0}", bytes / 1e6),
+            staleness,
+            theirs,
+            ratio,
+            wanted,
+        ]);
+    }
+    let title = format!(
+        "{} keys of {} bytes, values of {}; the writer at most {} changes ahead; {} that send; {}\n",
+        args.cardinality,
+        args.key_size,
+        args.data_size,
+        args.watermark,
+        sizes::things(args.io_threads as u64, "thread", "threads"),
+        if args.apply { "replicas apply what comes" } else { "replicas only read" },
+    );
+    let heading = [
+        "replicas",
+        "loop",
+        "sets",
+        "messages",
+        "MB/s",
+        "age p50 / p99",
+        "libworld*",
+        "ratio*",
+        "goal",
+    ];
+    let mut lines = vec![title];
+    lines.extend(table::lines(heading, &rows));
+    lines.push("\nEvery replica was sent the stream to its end.".to_owned());
+    if args.is_libworlds() {
+        lines.push(format!("\n{}", goals::NOTE));
+    }
+    lines
+}
+
+impl Args {
+    /// True if it is what libworld's figures are for.
+    fn is_libworlds(&self) -> bool {
+        self.key_size == 16 && self.data_size == 64 && self.rate == 0 && !self.apply
+    }
+}
+
+fn plain(value: f64) -> String {
+    if value >= 50e6 { format!("{:.0} MB/s", value / 1e6) } else { table::rate(value) }
+}

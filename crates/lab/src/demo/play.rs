@@ -1,0 +1,177 @@
+//! The play: who is stopped and killed when, and what the audience sees meanwhile.
+//!
+//! | share of the time | what happens |
+//! |---|---|
+//! | 0.30 | writer 2 is stopped (SIGSTOP) |
+//! | 0.45 | writer 3 is killed (SIGKILL), while writer 2 stands still |
+//! | 0.60 | writer 2 goes on (SIGCONT) |
+//! | 1.00 | everybody finishes |
+//!
+//! The signals come at whatever instruction the processes are: in the middle of a write, holding
+//! a lock, or between two operations.
+
+use super::cast::Cast;
+use super::screen::{Frame, Screen};
+use super::work::{PART, Part};
+use crate::workload::{Result, Trouble, board::Board, clock};
+use commonhold_terminal::interrupt::Interrupt;
+use std::time::Duration;
+
+/// The writer that is stopped for a while.
+pub const STOPPED: u32 = 2;
+/// The writer that is killed.
+pub const KILLED: u32 = 3;
+/// The writer that nothing happens to.
+pub const SPARED: u32 = 1;
+
+/// How often the processes are listened to.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Readers that tell nothing for so long hang.
+const SILENCE_SECONDS: f64 = 60.0;
+
+type Act = fn(&mut Play) -> Result<String>;
+
+const ACTS: [(f64, Act); 3] = [(0.30, stop), (0.45, kill), (0.60, go_on)];
+
+/// What the play found out about the writers.
+#[derive(Clone, Copy, Default)]
+pub struct Outcome {
+    /// How long the stopped writer stood still, in nanoseconds.
+    pub stopped_ns: u64,
+    /// Edits that the spared writer made in that time.
+    pub spared_edits: u64,
+    /// How long the spared writer had stood without an edit when that time was over.
+    pub spared_waited_ns: u64,
+}
+
+/// The show while it is on.
+pub struct Play<'a> {
+    board: &'a Board,
+    cast: &'a mut Cast,
+    outcome: Outcome,
+    part: Part,
+    stopped_at_ns: u64,
+    spared_at_stop: u64,
+    spared_last: (u64, u64),
+}
+
+/// Plays for `seconds` and ends the processes' work in order.
+///
+/// Every part lasts until its readers have told of it, however slow the machine is: a part that
+/// nobody saw would show nothing.
+pub fn perform(
+    cast: &mut Cast,
+    board: &Board,
+    screen: &mut Screen,
+    interrupt: &Interrupt,
+    seconds: f64,
+) -> Result<Outcome> {
+    let begin_ns = clock::now_ns();
+    let mut play = Play::new(cast, board);
+    let mut acts = ACTS.iter().peekable();
+    loop {
+        let elapsed = (clock::now_ns() - begin_ns) as f64 / 1e9;
+        if interrupt.came() {
+            return Err(Trouble::new("interrupted; the hold is gone with the show"));
+        }
+        play.cast.listen(board)?;
+        play.watch_the_spared();
+        screen.show(&Frame { elapsed, seconds, cast: play.cast })?;
+        let due = acts.peek().map_or(1.0, |(share, _)| *share) * seconds;
+        if elapsed < due || !play.was_seen() {
+            play.pause(elapsed, due)?;
+        } else if let Some((_, act)) = acts.next() {
+            let happened = act(&mut play)?;
+            screen.happened(elapsed, &happened)?;
+        } else {
+            break;
+        }
+    }
+    let outcome = play.end()?;
+    screen.show(&Frame { elapsed: seconds, seconds, cast })?;
+    Ok(outcome)
+}
+
+impl<'a> Play<'a> {
+    fn new(cast: &'a mut Cast, board: &'a Board) -> Play<'a> {
+        Play {
+            board,
+            cast,
+            outcome: Outcome::default(),
+            part: Part::Before,
+            stopped_at_ns: 0,
+            spared_at_stop: 0,
+            spared_last: (0, 0),
+        }
+    }
+
+    fn begin_part(&mut self, part: Part) -> Result<()> {
+        self.part = part;
+        self.board.put(PART, part as u64)
+    }
+
+    /// Whether the readers have told of the part that is on.
+    fn was_seen(&self) -> bool {
+        self.cast.seen.latencies[self.part as usize].count() > 0
+    }
+
+    /// Waits a little; trouble if the readers have told nothing for long after the part was due
+    /// to end.
+    fn pause(&self, elapsed: f64, due: f64) -> Result<()> {
+        if elapsed > due + SILENCE_SECONDS {
+            return Err(Trouble::new(format!(
+                "the readers have told nothing for {SILENCE_SECONDS} s: they hang"
+            )));
+        }
+        std::thread::sleep(TICK.min(Duration::from_secs_f64((due - elapsed).max(0.01))));
+        Ok(())
+    }
+
+    /// Notes since when the writer that nothing happens to has stood without an edit: it waits if
+    /// it needs a segment in which the stopped one was writing.
+    fn watch_the_spared(&mut self) {
+        let done = self.cast.writer(SPARED).done;
+        if done != self.spared_last.0 {
+            self.spared_last = (done, clock::now_ns());
+        }
+    }
+
+    fn end(mut self) -> Result<Outcome> {
+        self.cast.listen(self.board)?;
+        self.begin_part(Part::Over)?;
+        self.cast.finish()?;
+        Ok(self.outcome)
+    }
+}
+
+fn stop(play: &mut Play) -> Result<String> {
+    play.cast.listen(play.board)?;
+    play.spared_at_stop = play.cast.writer(SPARED).done;
+    let writer = play.cast.writer(STOPPED);
+    writer.stop()?;
+    let pid = writer.worker.pid();
+    play.stopped_at_ns = clock::now_ns();
+    play.begin_part(Part::During)?;
+    Ok(format!("writer {STOPPED} (pid {pid}) is stopped in the middle of its work: SIGSTOP"))
+}
+
+fn kill(play: &mut Play) -> Result<String> {
+    let writer = play.cast.writer(KILLED);
+    writer.kill()?;
+    let pid = writer.worker.pid();
+    Ok(format!("writer {KILLED} (pid {pid}) is killed in the middle of its work: SIGKILL"))
+}
+
+fn go_on(play: &mut Play) -> Result<String> {
+    play.cast.listen(play.board)?;
+    play.watch_the_spared();
+    // Only a wait that the stop can be the cause of: one that lasted until its end.
+    let since_ns = play.spared_last.1.max(play.stopped_at_ns);
+    play.outcome.spared_waited_ns = clock::now_ns().saturating_sub(since_ns);
+    play.outcome.spared_edits = play.cast.writer(SPARED).done - play.spared_at_stop;
+    play.outcome.stopped_ns = clock::now_ns() - play.stopped_at_ns;
+    play.begin_part(Part::After)?;
+    play.cast.writer(STOPPED).go_on()?;
+    Ok(format!("writer {STOPPED} goes on where it stood: SIGCONT"))
+}

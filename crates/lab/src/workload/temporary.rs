@@ -1,0 +1,67 @@
+//! A hold of the run's own, gone when the run is over.
+//!
+//! It is made with "delete when the last user exits", so that it goes away even if every process
+//! of the run is killed; an orderly end deletes it at once. Invariant: with `keep` nothing is
+//! ever deleted.
+
+use super::{Result, Trouble};
+use commonhold::{ErrorKind, Hold};
+use commonhold_terminal::failure::complain;
+use std::path::{Path, PathBuf};
+
+/// The hold of one run.
+pub struct TemporaryHold {
+    hold: Option<Hold>,
+    path: PathBuf,
+    keep: bool,
+}
+
+impl TemporaryHold {
+    /// Makes the hold `name`, which must not exist.
+    pub fn create(name: &Path, max_bytes: Option<u64>, keep: bool) -> Result<TemporaryHold> {
+        let mut options = Hold::options().delete_on_last_exit(!keep);
+        if let Some(bytes) = max_bytes {
+            options = options.max_bytes(bytes);
+        }
+        let hold = options.create(name).map_err(|e| match e.kind() {
+            ErrorKind::Exists => Trouble::new(format!(
+                "{e}; a run needs a hold of its own: give another name, or drop that one"
+            )),
+            _ => e.into(),
+        })?;
+        let path = hold.path().to_owned();
+        Ok(TemporaryHold { hold: Some(hold), path, keep })
+    }
+
+    /// The open hold.
+    pub fn hold(&self) -> &Hold {
+        self.hold.as_ref().expect("the hold is open until it is dropped")
+    }
+
+    /// Deletes it at the end after all.
+    pub fn discard(&mut self) {
+        self.keep = false;
+    }
+
+    /// Where workers open it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for TemporaryHold {
+    fn drop(&mut self) {
+        if let Some(hold) = self.hold.take() {
+            // A failing close leaves the deletion below to do, and that reports.
+            let _ = hold.close();
+        }
+        if self.keep {
+            return;
+        }
+        match Hold::drop_hold(&self.path, true) {
+            Ok(()) => {}
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) => complain(&format!("{} is left behind: {e}", self.path.display())),
+        }
+    }
+}

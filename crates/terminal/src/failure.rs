@@ -1,0 +1,84 @@
+//! Why a subcommand failed, and the exit code for it.
+//!
+//! Exit codes: 0 done; 1 the answer is no (key absent, condition false, problems found); 2 the
+//! command line makes no sense; 3 it could not be done. Code 1 is an answer and no [`Failure`],
+//! except where a demo, benchmark or crash test found something wrong.
+//!
+//! Invariant: every failure but a reader that went away puts one message on standard error.
+
+use crate::interrupt;
+use crate::text::printable_lines;
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// The exit code of an answer "no".
+pub const NO: u8 = 1;
+/// The exit code of a command line that makes no sense.
+pub const USAGE: u8 = 2;
+/// The exit code of what could not be done.
+pub const FAILED: u8 = 3;
+
+/// Why a subcommand ended early.
+#[derive(Debug)]
+pub enum Failure {
+    /// The arguments contradict each other or the verb.
+    Usage(String),
+    /// It could not be done; the text names the thing, what is wrong and the way out.
+    Failed(String),
+    /// Whoever read standard output has gone away (`hold scan ... | head`), which is no error.
+    ReaderGone,
+    /// Ctrl-C ended a run.
+    Interrupted,
+}
+
+/// The result of everything a verb does.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+impl Failure {
+    /// The arguments make no sense.
+    pub fn usage(text: impl Display) -> Failure {
+        Failure::Usage(text.to_string())
+    }
+
+    /// It could not be done.
+    pub fn failed(text: impl Display) -> Failure {
+        Failure::Failed(text.to_string())
+    }
+
+    /// Says on standard error what is wrong; the exit code for it.
+    pub fn report(&self) -> ExitCode {
+        match self {
+            Failure::Usage(text) => {
+                complain(&format!("{text}\n\nFor more information, try 'hold help'."));
+                USAGE.into()
+            }
+            Failure::Failed(text) => {
+                complain(text);
+                FAILED.into()
+            }
+            Failure::ReaderGone => ExitCode::SUCCESS,
+            Failure::Interrupted => {
+                complain("interrupted");
+                interrupt::EXIT_CODE.into()
+            }
+        }
+    }
+}
+
+/// Puts a line on standard error, in which names of others may stand as they are. A standard error that is closed
+/// must not end the program.
+pub fn note(text: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{}", printable_lines(text));
+}
+
+/// Puts a message on standard error.
+pub fn complain(text: &str) {
+    note(&format!("hold: {text}"));
+}
+
+impl From<commonhold::Error> for Failure {
+    fn from(error: commonhold::Error) -> Self {
+        Failure::Failed(error.to_string())
+    }
+}

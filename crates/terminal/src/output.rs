@@ -1,0 +1,178 @@
+//! Standard output: what a verb answers, in the format that was asked for.
+//!
+//! Invariant: answers go to standard output, everything else (progress, counts of a dump,
+//! messages) to standard error; a reader that goes away ends the verb quietly.
+
+use crate::failure::{Failure, Result};
+use crate::text::printable_lines;
+use clap::ValueEnum;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::Value;
+use std::io::{IsTerminal, Write};
+
+/// How answers and pairs are written and read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Text,
+    /// JSON; pairs and keys as JSON Lines, one object a line
+    Json,
+    /// Comma-separated values (pairs only)
+    Csv,
+    /// Tab-separated values with backslash escapes, exact for any bytes (pairs only)
+    Tsv,
+    /// key NUL value NUL ... (pairs and keys only)
+    Nul,
+}
+
+/// Where and how a verb answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    format: Option<Format>,
+    quiet: bool,
+}
+
+impl Output {
+    /// Answers in `format` if one was asked for.
+    pub fn new(format: Option<Format>, quiet: bool) -> Output {
+        Output { format, quiet }
+    }
+
+    /// The format that was asked for, if any.
+    pub fn format(&self) -> Option<Format> {
+        self.format
+    }
+
+    /// Whether JSON was asked for.
+    pub fn is_json(&self) -> bool {
+        self.format == Some(Format::Json)
+    }
+
+    /// Whether reports and progress are to be left out.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// The output of a verb that answers as text or JSON only.
+    ///
+    /// # Errors
+    /// Usage, if another format was asked for.
+    pub fn text_or_json(self, verb: &str) -> Result<Output> {
+        match self.format {
+            None | Some(Format::Text | Format::Json) => Ok(self),
+            Some(other) => Err(Failure::usage(format!(
+                "'hold {verb}' answers as text or json, not {}: those formats are for pairs \
+                 (get, scan, dump, load)",
+                other.name()
+            ))),
+        }
+    }
+
+    /// One JSON document, on lines of its own.
+    pub fn json(&self, value: &Value) -> Result<()> {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{value:#}").map_err(|e| failed("standard output", &e))
+    }
+
+    /// One JSON document on one line.
+    pub fn json_line(&self, value: &Value) -> Result<()> {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{value}").map_err(|e| failed("standard output", &e))
+    }
+
+    /// Text for people, with a line end after it.
+    pub fn text(&self, text: &str) -> Result<()> {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{text}").map_err(|e| failed("standard output", &e))
+    }
+
+    /// Bytes as they are.
+    pub fn bytes(&self, bytes: &[u8]) -> Result<()> {
+        let mut out = std::io::stdout().lock();
+        out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| failed("standard output", &e))
+    }
+
+    /// A report of what was done: JSON if asked for, else `text`, in which names of others may stand as they are, unless
+    /// it is to be quiet.
+    pub fn report(&self, json: &Value, text: &str) -> Result<()> {
+        match (self.is_json(), self.quiet) {
+            (true, _) => self.json(json),
+            (false, true) => Ok(()),
+            (false, false) => self.text(&printable_lines(text)),
+        }
+    }
+}
+
+impl Format {
+    /// The name by which it is asked for.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Text => "text",
+            Format::Json => "json",
+            Format::Csv => "csv",
+            Format::Tsv => "tsv",
+            Format::Nul => "nul",
+        }
+    }
+}
+
+/// Whether standard output is a terminal.
+pub fn is_terminal() -> bool {
+    std::io::stdout().is_terminal()
+}
+
+/// Whether whoever read standard output has gone away. Asked by who waits for something to write:
+/// `hold channel recv ... | head -1` is to end with `head`, not with the next message.
+pub fn reader_is_gone() -> bool {
+    let stdout = std::io::stdout();
+    let mut asked = [PollFd::new(&stdout, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut asked, Some(&now)).is_ok() && asked[0].revents().contains(PollFlags::ERR)
+}
+
+/// Where pairs are written to, named in its errors.
+pub struct Sink<W: Write> {
+    out: std::io::BufWriter<W>,
+    name: String,
+}
+
+impl Sink<std::io::Stdout> {
+    /// Standard output.
+    pub fn stdout() -> Self {
+        Sink::new(std::io::stdout(), "standard output")
+    }
+}
+
+impl<W: Write> Sink<W> {
+    /// Writes to `out`, which messages call `name`.
+    pub fn new(out: W, name: impl Into<String>) -> Self {
+        Sink { out: std::io::BufWriter::with_capacity(1 << 16, out), name: name.into() }
+    }
+
+    /// Writes with `write`.
+    pub fn put(&mut self, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
+        write(&mut self.out).map_err(|e| failed(&self.name, &e))
+    }
+
+    /// Writes out what is buffered, here and below.
+    pub fn flush(&mut self) -> Result<()> {
+        self.out.flush().map_err(|e| failed(&self.name, &e))
+    }
+
+    /// Writes out what is buffered, here and below; what it wrote to.
+    pub fn finish(self) -> Result<W> {
+        let name = self.name;
+        let mut out = self.out.into_inner().map_err(|e| failed(&name, e.error()))?;
+        out.flush().map_err(|e| failed(&name, &e))?;
+        Ok(out)
+    }
+}
+
+fn failed(name: &str, error: &std::io::Error) -> Failure {
+    match error.kind() {
+        std::io::ErrorKind::BrokenPipe => Failure::ReaderGone,
+        // A pair that the format cannot carry: the text says all.
+        std::io::ErrorKind::InvalidData => Failure::failed(error),
+        _ => Failure::failed(format!("{name}: {error}")),
+    }
+}
