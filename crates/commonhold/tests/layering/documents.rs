@@ -15,7 +15,6 @@ const PROSE_PENDING: &[&str] = &[
     "docs/internals/models.md",
     "docs/reference/format.md",
     "docs/reference/wire.md",
-    "docs/performance.md",
 ];
 
 /// Every document of the project by its path from the root: its text, and what it consists of.
