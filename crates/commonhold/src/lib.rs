@@ -99,3 +99,16 @@ pub use stream::frame::{ChangeKind, RawFrame, StreamFrame};
 pub use stream::position::StreamPosition;
 pub use stream::words::StreamStat;
 pub use sync::haste::limit_thread_patience;
+
+/// The programs in the documents, so that one that no longer compiles fails.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/guide/rust.md")]
+    struct Rust;
+    #[doc = include_str!("../../../docs/guide/caching.md")]
+    struct Caching;
+    #[doc = include_str!("../../../docs/guide/messaging.md")]
+    struct Messaging;
+}
