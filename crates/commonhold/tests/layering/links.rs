@@ -61,3 +61,10 @@ pub fn outside_the_book(pages: &HashMap<String, Page>) -> Vec<String> {
     missing.sort();
     missing
 }
+
+/// The paths with a folder that a text names as code: `map/read.rs`, not `read.rs` or `a, b`.
+pub fn paths_in_code(text: &str) -> Vec<String> {
+    let code = text.split('`').skip(1).step_by(2);
+    let is_path = |word: &&str| word.contains('/') && !word.contains([' ', '*', '{']);
+    code.filter(is_path).filter(|word| !word.starts_with("./")).map(str::to_owned).collect()
+}

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::links::{Site, outside_the_book};
+use crate::links::{Site, outside_the_book, paths_in_code};
 use crate::pages::Page;
 use crate::{layers, licences, prose, shape, source};
 
@@ -221,4 +221,10 @@ fn awkward_prose_is_caught() {
     assert_eq!(prose_of("# What it promises\n\nWho holds it? `who is told` besides."), 0);
     assert_eq!(prose_of(&format!("| a |\n|---|\n| {} |", "word ".repeat(30))), 0);
     assert_eq!(prose_of(&format!("    {}\n\n{}", "is told ".repeat(30), "x".repeat(120))), 0);
+}
+
+#[test]
+fn paths_differ_from_other_code() {
+    let text = "| `map/read.rs`, then `read.rs` | `./test` or `a / b`, `bindings/c` |";
+    assert_eq!(paths_in_code(text), ["map/read.rs", "bindings/c"]);
 }
