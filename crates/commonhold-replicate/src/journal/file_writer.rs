@@ -1,8 +1,8 @@
 //! A file of a journal that is being written, and the stream that goes into it.
 
 use crate::delivery::Delivery;
-use crate::journal::file::{Identity, JournalFile, Reader, failed, identity_at};
-use crate::journal::trust::Trust;
+use crate::journal::file::{Identity, JournalFile, Reader, failed};
+use crate::journal::trust::{ALL, Trust};
 use crate::protocol::payload::Payload;
 use crate::protocol::wire::{Note, Welcome};
 use commonhold::{ChangeKind, Error, ErrorKind, Map, RawFrame, Result, StreamPosition};
@@ -84,27 +84,21 @@ impl FileWriter {
         if delivery.is_walking() || !reader.is_complete() {
             return Ok(None);
         }
-        if trust.len_of(identity)?.is_none() {
-            // A sync may fail, and this process be killed in it: then nothing of it is believed.
-            trust.only(identity, 0)?;
+        if trust.len_of(identity)?.is_none_or(|len| len == ALL) {
+            // This sync may fail, and this process be killed in it: then nothing of it is believed.
+            trust.note(identity, 0)?;
         }
         let file = JournalFile::resume(reader)?;
         Ok(file.map(|file| FileWriter::new(delivery, file, Some(position.offset))))
     }
 
-    /// The file, which is durable, takes its path. Whether it gets there or not, what has the path
-    /// is noted.
+    /// The file, which is durable, takes its path. Nothing of it is believed before the path is
+    /// durable as well.
     pub(super) fn place(self, trust: &Trust) -> Result<FileWriter> {
+        trust.note(self.identity()?, 0)?;
         let path = self.file.path.clone();
-        let replaced = |e: &std::io::Error| failed(&path, "cannot be replaced", e);
-        let present = match identity_at(&path) {
-            Ok(present) => Some(present),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => return Err(replaced(&error)),
-        };
-        let identity = self.identity()?;
-        trust.also(present, identity, self.file.synced)?;
-        let file = self.file.place().map_err(|e| replaced(&e))?;
+        let placed = self.file.place();
+        let file = placed.map_err(|e| failed(&path, "cannot be replaced", &e))?;
         Ok(FileWriter { file, ..self })
     }
 

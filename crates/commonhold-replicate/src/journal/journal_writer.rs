@@ -7,7 +7,7 @@
 use crate::journal::file::Reader;
 use crate::journal::file_writer::{FileWriter, WriteFailure};
 use crate::journal::rebuild::was_rebuilt_from;
-use crate::journal::trust::Trust;
+use crate::journal::trust::{ALL, Trust};
 use crate::journal::{JournalOptions, JournalStatus, SyncPolicy};
 use commonhold::{Error, ErrorKind, Hold, JournalSeat, Map, Result, StreamPosition};
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ impl JournalWriter {
         seat: JournalSeat,
     ) -> Result<JournalWriter> {
         let status = JournalStatus::new(path, options.sync);
-        let trust = Trust::new(hold, map.name())?;
+        let trust = Trust::new(seat.notes());
         let mut this = JournalWriter {
             hold: hold.clone(),
             map,
@@ -93,17 +93,13 @@ impl JournalWriter {
                 false => Err(self.of_another_life()),
             };
         }
-        match self.trust.len_of(reader.identity)? {
-            Some(0) => return Ok(None),
-            Some(durable) => reader.trust_only(durable),
-            None => {}
-        }
         while reader.next()?.is_some() {}
-        // Old contents of a file hold that were put back keep the stream's number.
+        // Old contents of a file hold that were put back keep the stream's number, and notes of then.
         let is_ahead = reader.position.offset > self.map.follow()?.end()?.offset;
         if is_ahead && !self.options.replace {
             return Err(self.of_another_life());
         }
+        let Some(reader) = self.believable(reader)? else { return Ok(None) };
         self.plan(reader.whole_bytes());
         let resumed = FileWriter::resume(&self.map, reader, &self.trust)?;
         if let Some(track) = &resumed {
@@ -112,14 +108,30 @@ impl JournalWriter {
         Ok(resumed)
     }
 
+    /// The same file, read as far as it may be believed; `None` if that is nowhere.
+    fn believable(&self, reader: Reader) -> Result<Option<Reader>> {
+        let durable = match self.trust.len_of(reader.identity)? {
+            Some(0) => return Ok(None),
+            Some(durable) if durable != ALL => durable,
+            _ => return Ok(Some(reader)),
+        };
+        let mut again = Reader::open(&self.path)?;
+        if again.identity != reader.identity {
+            return Ok(None);
+        }
+        again.trust_only(durable);
+        while again.next()?.is_some() {}
+        Ok(Some(again))
+    }
+
     /// Notes how much of the file at the path a later writer may believe. Where nothing is synced,
-    /// no sync fails, and that is all of it.
+    /// that is all of it.
     fn note(&self, track: &FileWriter) -> Result<()> {
         let len = match self.options.sync {
-            SyncPolicy::Never => u64::MAX,
+            SyncPolicy::Never => ALL,
             _ => track.file.synced,
         };
-        self.trust.only(track.identity()?, len)
+        self.trust.note(track.identity()?, len)
     }
 
     #[cold]
@@ -296,8 +308,9 @@ impl JournalWriter {
         // A later writer must find there what is announced now.
         self.note(current)?;
         if self.options.sync != SyncPolicy::Never {
-            self.seat.durable(durable)?;
+            // First: others may read it although the call that announces it fails.
             self.status.durable = Some(durable);
+            self.seat.durable(durable)?;
         }
         self.status.error = None;
         Ok(())
@@ -380,7 +393,7 @@ impl JournalWriter {
         }
         let is_all = reached(self);
         if let Some(track) = &mut self.current {
-            self.trust.only(track.identity()?, track.file.synced)?;
+            self.trust.note(track.identity()?, track.file.synced)?;
             track.sync()?;
         }
         match self.status.error.take() {

@@ -7,15 +7,21 @@
 //! writer that finds its file noted shortens it to that length first.
 //!
 //! Invariant: a file with the journal's path that this crate has synced in the life of this hold is
-//! noted, with no more bytes than are durable. The hold is memory and needs no disk. After a crash
-//! of the system the note may be gone; then so is what the system showed, and a reader gets what
-//! the disk has.
+//! noted, with no more bytes than are durable, or with [`ALL`] if nothing was synced since. The hold is
+//! memory and needs no disk. After a crash of the system the note may be gone; then so is what the
+//! system showed, and a reader gets what the disk has.
+//!
+//! Notes of other files are kept: a journal may move to another path, and back.
 
 use crate::journal::file::Identity;
-use commonhold::{Hold, Map, MapOptions, Result};
+use commonhold::{Map, Result};
 
-/// The map of the notes, by the journal's map.
-const TRUSTED: &str = ".trusted";
+/// The length of a file that was never synced, so that no sync of it has failed.
+pub(crate) const ALL: u64 = u64::MAX;
+/// The notes of a journal, in the map of what it announces.
+const TRUSTED: &[u8] = b"trusted";
+/// Files that are noted at most; the oldest notes go first.
+const MOST: usize = 16;
 /// Bytes of an entry: device, inode, length.
 const ENTRY: usize = 24;
 
@@ -29,17 +35,12 @@ struct Entry {
 /// See the module.
 pub(crate) struct Trust {
     notes: Map,
-    map: String,
 }
 
 impl Trust {
-    /// For the journal of a map.
-    ///
-    /// # Errors
-    /// Those of making a map.
-    pub(crate) fn new(hold: &Hold, map: &str) -> Result<Trust> {
-        let notes = hold.map(TRUSTED, MapOptions::general())?;
-        Ok(Trust { notes, map: map.to_owned() })
+    /// In the map of what a journal announces.
+    pub(crate) fn new(notes: Map) -> Trust {
+        Trust { notes }
     }
 
     /// How many bytes of this file are durable; `None` if there is no note of it.
@@ -51,33 +52,26 @@ impl Trust {
         Ok(entry.map(|entry| entry.len))
     }
 
-    /// Notes that `len` bytes of this file are durable, and drops the notes of all other files.
+    /// Notes that `len` bytes of this file are durable.
     ///
     /// # Errors
-    /// Those of writing a map: the note is as it was.
-    pub(crate) fn only(&self, file: Identity, len: u64) -> Result<()> {
-        self.store(&[Entry { file, len }])
-    }
-
-    /// The same before this file takes the path of `present`, whose note stays.
-    ///
-    /// # Errors
-    /// As [`only`](Trust::only), and those of reading a map.
-    pub(crate) fn also(&self, present: Option<Identity>, file: Identity, len: u64) -> Result<()> {
+    /// Those of reading and writing a map: the note is as it was.
+    pub(crate) fn note(&self, file: Identity, len: u64) -> Result<()> {
         let mut entries = self.entries()?;
-        entries.retain(|entry| Some(entry.file) == present && entry.file != file);
+        let unchanged = entries.iter().any(|entry| *entry == Entry { file, len });
+        if unchanged {
+            return Ok(());
+        }
+        entries.retain(|entry| entry.file != file);
         entries.push(Entry { file, len });
-        self.store(&entries)
+        let oldest = entries.len().saturating_sub(MOST);
+        let bytes: Vec<u8> = entries[oldest..].iter().flat_map(Entry::encode).collect();
+        self.notes.set(TRUSTED, bytes).map(drop)
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {
-        let bytes = self.notes.get(&self.map)?.unwrap_or_default();
+        let bytes = self.notes.get(TRUSTED)?.unwrap_or_default();
         Ok(bytes.chunks_exact(ENTRY).map(Entry::decode).collect())
-    }
-
-    fn store(&self, entries: &[Entry]) -> Result<()> {
-        let bytes: Vec<u8> = entries.iter().flat_map(Entry::encode).collect();
-        self.notes.set(&self.map, bytes).map(drop)
     }
 }
 
@@ -104,22 +98,25 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use commonhold::{Hold, MapOptions};
 
     #[test]
-    fn the_path_and_what_is_to_take_it_are_noted() {
+    fn the_last_files_are_noted() {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let hold = Hold::create(directory.path().join("it.hold")).unwrap();
-        let trust = Trust::new(&hold, "it").unwrap();
-        assert_eq!(trust.len_of((1, 2)).unwrap(), None);
-        trust.only((1, 2), 10).unwrap();
-        trust.also(Some((1, 2)), (1, 3), 20).unwrap();
-        // That draft was lost, and another one is about to take the path.
-        trust.also(Some((1, 2)), (1, 4), 30).unwrap();
-        assert_eq!(trust.len_of((1, 2)).unwrap(), Some(10));
-        assert_eq!(trust.len_of((1, 3)).unwrap(), None);
-        assert_eq!(trust.len_of((1, 4)).unwrap(), Some(30));
-        trust.only((1, 4), 40).unwrap();
-        assert_eq!(trust.len_of((1, 2)).unwrap(), None);
-        assert_eq!(trust.len_of((1, 4)).unwrap(), Some(40));
+        let trust = Trust::new(hold.map("notes", MapOptions::general()).unwrap());
+        assert_eq!(trust.len_of((1, 0)).unwrap(), None);
+        for inode in 0..MOST as u64 {
+            trust.note((1, inode), inode * 10).unwrap();
+        }
+        trust.note((1, 0), 7).unwrap();
+        assert_eq!(trust.len_of((1, 0)).unwrap(), Some(7));
+        assert_eq!(trust.len_of((1, 1)).unwrap(), Some(10));
+        // The oldest note is of inode 1 now.
+        trust.note((1, 99), ALL).unwrap();
+        assert_eq!(trust.len_of((1, 1)).unwrap(), None);
+        assert_eq!(trust.len_of((1, 0)).unwrap(), Some(7));
+        assert_eq!(trust.len_of((1, 99)).unwrap(), Some(ALL));
+        assert_eq!(trust.len_of((2, 99)).unwrap(), None);
     }
 }

@@ -225,7 +225,7 @@ fn large() -> JournalOptions {
 /// Runs a journal until `ends` has killed it, with `b` in its file and not on the disk as far as it
 /// knows. Then another one continues: `fdatasync` succeeds to it, although what the file shows may
 /// never have reached the disk. So it must not believe that.
-fn is_not_trusted(ends: impl Fn(&Map, Journal)) {
+fn is_not_trusted(ends: impl Fn(&Map, Journal), meanwhile: impl FnOnce(&Ground)) {
     let ground = Ground::memory();
     let (path, file) = (ground.path("it.hold"), ground.path("it.journal"));
     let start = |hold: &Hold| Journal::start(hold, "it", &file, large()).unwrap();
@@ -243,6 +243,7 @@ fn is_not_trusted(ends: impl Fn(&Map, Journal)) {
     });
     assert_eq!(victim.wait(), End::By(Signal::SIGKILL));
     assert!(len() > durable.get(0), "the file does not show what was not synced");
+    meanwhile(&ground);
     cast("another journal", || {
         let hold = Hold::open(&path).unwrap();
         let map = hold.open_map("it").unwrap();
@@ -265,49 +266,62 @@ fn is_not_trusted(ends: impl Fn(&Map, Journal)) {
 /// Neither could the file be shortened, nor was the next one written.
 #[test]
 fn a_journal_whose_sync_has_failed_is_not_trusted() {
-    is_not_trusted(|map, journal| {
+    let ends = |map: &Map, journal: Journal| {
         arm("journal.fdatasync:EIO:always,journal.ftruncate:EIO:always").unwrap();
         map.set("b", "2").unwrap();
         assert_eq!(map.sync(SAYS_SO).unwrap_err().kind(), ErrorKind::Io);
         until("the status says so", || journal.status().error.is_some());
-    });
+    };
+    is_not_trusted(ends, |_| ());
 }
 
-/// From now on this process dies in the first sync that it makes.
-fn die_in_the_next_sync() {
-    observe_faults(|name| {
-        if name == "journal.fdatasync" {
+/// From now on this process dies when it comes to this call.
+fn die_at(call: &'static str) {
+    observe_faults(move |name| {
+        if name == call {
             raise(Signal::SIGKILL).unwrap();
         }
     });
 }
 
-/// The keeper has had no moment to note anything.
+/// Has no moment to note anything.
+fn dies_in_its_sync(map: &Map, _journal: Journal) {
+    die_at("journal.fdatasync");
+    map.set("b", "2").unwrap();
+    let _ = map.sync(HANGS);
+    panic!("nobody synced");
+}
+
 #[test]
 fn a_journal_killed_in_the_sync_that_fails_is_not_trusted() {
-    is_not_trusted(|map, _journal| {
-        die_in_the_next_sync();
-        map.set("b", "2").unwrap();
-        let _ = map.sync(HANGS);
-        panic!("nobody synced");
+    is_not_trusted(dies_in_its_sync, |_| ());
+}
+
+/// Nor is it after a journal elsewhere.
+#[test]
+fn a_journal_that_went_elsewhere_and_back_is_not_trusted() {
+    is_not_trusted(dies_in_its_sync, |ground| {
+        cast("a journal elsewhere", || {
+            let hold = Hold::open(ground.path("it.hold")).unwrap();
+            let elsewhere = ground.path("other.journal");
+            Journal::start(&hold, "it", elsewhere, large()).unwrap().finish().unwrap();
+        })
+        .finish();
     });
 }
 
-/// A keeper that continues a file of which the hold has no note dies in its first sync.
-#[test]
-fn a_journal_killed_in_its_first_sync_is_not_continued() {
+/// Runs a journal, which `ends` has killed; the next one begins a new file.
+fn is_not_continued(ends: impl Fn(&Hold, &dyn Fn(&Hold, SyncPolicy) -> Journal)) {
     let ground = Ground::memory();
     let (path, file) = (ground.path("it.hold"), ground.path("it.journal"));
-    let start = |hold: &Hold| Journal::start(hold, "it", &file, large()).unwrap();
-    let mut victim = cast("a journal whose first sync fails", || {
+    let start = |hold: &Hold, sync: SyncPolicy| {
+        Journal::start(hold, "it", &file, JournalOptions { sync, ..large() }).unwrap()
+    };
+    let mut victim = cast("a journal that is killed", || {
         let hold = Hold::create(&path).unwrap();
-        let map = hold.map("it", MapOptions::general()).unwrap();
-        map.set("a", "1").unwrap();
-        start(&hold).finish().unwrap();
-        hold.open_map(".trusted").unwrap().clear().unwrap();
-        die_in_the_next_sync();
-        start(&hold);
-        panic!("nobody synced");
+        hold.map("it", MapOptions::general()).unwrap().set("a", "1").unwrap();
+        ends(&hold, &start);
+        panic!("it lives");
     });
     assert_eq!(victim.wait(), End::By(Signal::SIGKILL));
     let inode = || std::fs::metadata(&file).unwrap().ino();
@@ -316,8 +330,68 @@ fn a_journal_killed_in_its_first_sync_is_not_continued() {
     let _open = std::fs::File::open(&file).unwrap();
     cast("another journal", || {
         let hold = Hold::open(&path).unwrap();
-        start(&hold).finish().unwrap();
+        start(&hold, SyncPolicy::Always).finish().unwrap();
         assert_ne!(inode(), before, "it trusts a file of which no sync has succeeded");
     })
     .finish();
+}
+
+/// The hold has no note of the file that it continues, and dies in its first sync.
+#[test]
+fn a_journal_killed_in_its_first_sync_is_not_continued() {
+    is_not_continued(|hold, start| {
+        start(hold, SyncPolicy::Always).finish().unwrap();
+        assert!(hold.open_map(".journal/it").unwrap().delete("trusted").unwrap());
+        die_at("journal.fdatasync");
+        start(hold, SyncPolicy::Always);
+    });
+}
+
+/// The file was not synced before, so that all of it was believed.
+#[test]
+fn a_journal_that_begins_to_sync_and_is_killed_is_not_continued() {
+    is_not_continued(|hold, start| {
+        let journal = start(hold, SyncPolicy::Never);
+        until("it has its path", || journal.status().position.is_some());
+        journal.finish().unwrap();
+        die_at("journal.fdatasync");
+        start(hold, SyncPolicy::Always);
+    });
+}
+
+/// The file may not have its path on the disk.
+#[test]
+fn a_journal_killed_before_its_path_is_durable_is_not_continued() {
+    is_not_continued(|hold, start| {
+        die_at("draft.sync-directory");
+        start(hold, SyncPolicy::Always);
+        std::thread::sleep(HANGS);
+    });
+}
+
+/// Old contents of a hold have old notes: they must not shorten the newer file.
+#[test]
+fn a_hold_that_was_put_back_shortens_no_journal() {
+    let ground = Ground::memory();
+    let (path, file) = (ground.path("it.hold"), ground.path("it.journal"));
+    let change = |key: &str| {
+        cast("a journal", || {
+            let hold = Hold::open_or_create(&path).unwrap();
+            hold.map("it", MapOptions::general()).unwrap().set(key, "1").unwrap();
+            Journal::start(&hold, "it", &file, large()).unwrap().finish().unwrap();
+        })
+        .finish();
+    };
+    change("a");
+    let saved = std::fs::read(&path).unwrap();
+    change("b");
+    let whole = std::fs::read(&file).unwrap();
+    std::fs::write(&path, saved).unwrap();
+    cast("the journal of the old contents", || {
+        let hold = Hold::open(&path).unwrap();
+        let error = Journal::start(&hold, "it", &file, large()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
+    })
+    .finish();
+    assert!(std::fs::read(&file).unwrap() == whole, "confirmed changes were cut off");
 }

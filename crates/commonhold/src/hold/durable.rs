@@ -58,6 +58,12 @@ impl Hold {
 }
 
 impl JournalSeat {
+    /// The map of what the journal announces, where it may keep notes of its own under other keys.
+    #[must_use]
+    pub fn notes(&self) -> Map {
+        self.said.clone()
+    }
+
     /// Says that everything before a position of the map's stream is durable, and that all is well.
     ///
     /// # Errors
