@@ -188,7 +188,7 @@ typedef struct ch_values ch_values;
 typedef struct ch_iter ch_iter;
 typedef struct ch_follower ch_follower;
 typedef struct ch_queue ch_queue;
-typedef struct ch_bell ch_bell;
+typedef struct ch_notifier ch_notifier;
 typedef struct ch_channel ch_channel;
 typedef struct ch_producer ch_producer;
 typedef struct ch_consumer ch_consumer;
@@ -700,12 +700,13 @@ int ch_queue_let_go(const ch_queue *queue, const ch_element *element, ch_error *
 void ch_queue_abandon(const ch_queue *queue, const ch_element *element);
 
 /* A file descriptor for poll() and its kin that becomes readable when elements are pushed to this queue: wait until it is
- * readable, hush the bell, pull until the queue is empty. A thread of this process stands behind it. In a forked child it
- * never rings: make one there. The descriptor (-1 for a handle that is none) is the bell's; do not close it. */
-int ch_queue_bell(const ch_queue *queue, uint32_t number, ch_bell **bell, ch_error *error);
-int ch_bell_fd(const ch_bell *bell);
-int ch_bell_hush(const ch_bell *bell, ch_error *error);
-void ch_bell_free(ch_bell *bell);
+ * readable, clear the notifier, pull until the queue is empty. A thread of this process serves it. In a
+ * forked child it never signals: make a new one there. The notifier owns the descriptor (-1 for an invalid
+ * handle): do not close it. */
+int ch_queue_notifier(const ch_queue *queue, uint32_t number, ch_notifier **notifier, ch_error *error);
+int ch_notifier_fd(const ch_notifier *notifier);
+int ch_notifier_clear(const ch_notifier *notifier, ch_error *error);
+void ch_notifier_free(ch_notifier *notifier);
 
 /* ---- Channels -------------------------------------------------------------------------------------------------
  *

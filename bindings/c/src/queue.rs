@@ -6,7 +6,7 @@ use crate::border::take::{Growing, Plain};
 use crate::border::{
     Answer, Asked, Give, Many, Name, NewHandle, OutBytes, Owned, Ref, Take, View, invalid, yes,
 };
-use commonhold::{Batch, Bell, Element, Error, Hold, NamedQueue, Queue, QueueOptions, Result};
+use commonhold::{Batch, Element, Error, Hold, NamedQueue, Notifier, Queue, QueueOptions, Result};
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
 
@@ -76,7 +76,7 @@ impl Plain for InHand {
 
 crate::border::handle::kinds! {
     Queue = b"ch-queue", "queue";
-    Bell = b"ch-bell\0", "bell";
+    Notifier = b"ch-noti\0", "notifier";
 }
 
 /// One of the queues, by its number.
@@ -305,23 +305,23 @@ export! {
         }
     }
 
-    fn ch_queue_bell(queue: Ref<Queue>, number: u32, bell: NewHandle<Bell>) {
-        let place = bell.ready()?;
+    fn ch_queue_notifier(queue: Ref<Queue>, number: u32, notifier: NewHandle<Notifier>) {
+        let place = notifier.ready()?;
         let queue = queue.get()?;
         place.put(queue.eventfd(named(queue, number)?.name())?);
         Ok(yes(true))
     }
 
-    fn ch_bell_fd(bell: Ref<Bell>) -> c_int, or -1, {
-        bell.get().map_or(-1, AsRawFd::as_raw_fd)
+    fn ch_notifier_fd(notifier: Ref<Notifier>) -> c_int, or -1, {
+        notifier.get().map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    fn ch_bell_hush(bell: Ref<Bell>) {
-        bell.get()?.hush();
+    fn ch_notifier_clear(notifier: Ref<Notifier>) {
+        notifier.get()?.clear();
         Ok(yes(true))
     }
 
-    fn ch_bell_free(bell: Owned<Bell>) -> (), or (), {
-        drop(bell.take())
+    fn ch_notifier_free(notifier: Owned<Notifier>) -> (), or (), {
+        drop(notifier.take())
     }
 }

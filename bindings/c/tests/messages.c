@@ -105,21 +105,21 @@ TEST(queue_batches) {
     ch_hold_free(hold);
 }
 
-TEST(queue_bells_ring) {
+TEST(queue_notifiers_signal) {
     ch_hold *hold = new_hold();
     ch_queue *queue = new_queue(hold, 2);
     ch_element element;
-    ch_bell *bell;
-    DONE(ch_queue_bell(queue, 1, &bell, &E));
-    struct pollfd waits = {.fd = ch_bell_fd(bell), .events = POLLIN};
+    ch_notifier *notifier;
+    DONE(ch_queue_notifier(queue, 1, &notifier, &E));
+    struct pollfd waits = {.fd = ch_notifier_fd(notifier), .events = POLLIN};
     CHECK(waits.fd >= 0 && poll(&waits, 1, 0) == 0);
     DONE(ch_queue_pull(queue, 0, &element, &E));
     DONE(ch_queue_push(queue, 1, &element, &E));
     CHECK(poll(&waits, 1, 20000) == 1);
-    DONE(ch_bell_hush(bell, &E));
+    DONE(ch_notifier_clear(notifier, &E));
     CHECK(poll(&waits, 1, 0) == 0);
-    ch_bell_free(bell);
-    CHECK(ch_bell_fd(NULL) == -1);
+    ch_notifier_free(notifier);
+    CHECK(ch_notifier_fd(NULL) == -1);
     ch_queue_free(queue);
     ch_hold_free(hold);
 }

@@ -223,12 +223,12 @@ TEST_F(Ground, TypedMapsRefuseOtherLengths) {
 TEST_F(Ground, QueuesMoveElements) {
     ch::queue queue = hold.queue("it", {.elements = 4, .element_bytes = 64, .queues = {"free", "full"}});
     ch::named_queue free = queue["free"], full = queue["full"];
-    ch::bell bell = queue.ring(full);
+    ch::notifier notifier = queue.notifier(full);
     auto element = free.pull();
     element->as<Point>() = {1, 2};
     full.push(std::move(*element));
     EXPECT_EQ(full.size(), 1u);
-    bell.hush();
+    notifier.clear();
     EXPECT_EQ(full.pull_timeout(1s)->as<Point>(), (Point{1, 2})); // And it goes to the orphans.
     EXPECT_EQ(free.size(), 4u);
     EXPECT_FALSE(full.pull());
@@ -506,11 +506,11 @@ TEST_F(Ground, ForkedChildrenEndNothingThatTheyInherited) {
         ch::consumer consumer;
         std::optional<ch::reservation> reservation;
         ch::collector collector;
-        ch::bell bell;
+        ch::notifier notifier;
     };
     auto made = std::make_unique<everything>(everything{hold.open_queue("queue"), queue["free"].pull(), {}, channel.producer(),
                                                         channel.consumer(), std::nullopt, log.collect_to_fd(2),
-                                                        queue.ring(queue["free"])});
+                                                        queue.notifier(queue["free"])});
     EXPECT_EQ(made->own["free"].pull_many(made->batch, 3), 3u);
     made->reservation.emplace(made->producer.reserve(4));
     std::memcpy(made->reservation->bytes().data(), "kept", 4);

@@ -47,7 +47,7 @@ mod _native {
     #[pymodule_export]
     use crate::producer::{Channel, Producer};
     #[pymodule_export]
-    use crate::queue::{Bell, NamedQueue, Queue};
+    use crate::queue::{NamedQueue, Notifier, Queue};
     #[pymodule_export]
     use crate::walk::{Keys, Pairs};
     use pyo3::prelude::*;

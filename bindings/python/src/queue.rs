@@ -1,4 +1,4 @@
-//! `Queue`, `NamedQueue`, `Bell`, and what an element in hand holds.
+//! `Queue`, `NamedQueue`, `Notifier`, and what an element in hand holds.
 
 use crate::border::window::{self, Held, Window};
 use crate::convert::{invalid, json};
@@ -39,8 +39,8 @@ type Raw = (u32, u32);
 
 /// A file descriptor that becomes readable when elements are pushed.
 #[pyclass(subclass, frozen, module = "commonhold._native")]
-pub struct Bell {
-    bell: Mutex<Option<commonhold::Bell>>,
+pub struct Notifier {
+    notifier: Mutex<Option<commonhold::Notifier>>,
 }
 
 /// An element in hand. Dropped, it goes to the orphans.
@@ -335,11 +335,11 @@ impl NamedQueue {
         pushed
     }
 
-    fn _bell(&self, py: Python<'_>) -> Answer<Bell> {
+    fn _notifier(&self, py: Python<'_>) -> Answer<Notifier> {
         let Ours { queue, tie } = &*self.ours;
         tie.ensure()?;
-        let bell = patiently(py, tie.patience, || Ok(queue.eventfd(&self.name)?))?;
-        Ok(Bell { bell: Mutex::new(Some(bell)) })
+        let notifier = patiently(py, tie.patience, || Ok(queue.eventfd(&self.name)?))?;
+        Ok(Notifier { notifier: Mutex::new(Some(notifier)) })
     }
 
     /// The number of an element in hand; `None` if it was pushed.
@@ -369,23 +369,23 @@ impl NamedQueue {
 }
 
 #[pymethods]
-impl Bell {
+impl Notifier {
     /// The descriptor, for `select` and event loops: readable when there are elements.
     fn fileno(&self) -> Answer<RawFd> {
-        let bell = self.bell.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(bell.as_ref().ok_or_else(|| invalid("the bell is closed"))?.as_raw_fd())
+        let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(notifier.as_ref().ok_or_else(|| invalid("the notifier is closed"))?.as_raw_fd())
     }
 
-    /// Makes it silent until something is pushed; before one pulls what there is.
-    fn hush(&self) {
-        if let Some(bell) = &*self.bell.lock().unwrap_or_else(PoisonError::into_inner) {
-            bell.hush();
+    /// Clears the signal. Call it before pulling what there is.
+    fn clear(&self) {
+        if let Some(notifier) = &*self.notifier.lock().unwrap_or_else(PoisonError::into_inner) {
+            notifier.clear();
         }
     }
 
     /// Closes it.
     fn close(&self, py: Python<'_>) {
-        let bell = self.bell.lock().unwrap_or_else(PoisonError::into_inner).take();
-        py.detach(|| drop(bell));
+        let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| drop(notifier));
     }
 }

@@ -322,9 +322,9 @@ def test_event_loops(hold):
         assert got == [b"after", b"last"]
 
     asyncio.run(main())
-    with queue["a"].bell() as bell:
+    with queue["a"].notifier() as notifier:
         queue["a"].push(queue["a"].pull())
-        assert select.select([bell], [], [], 10)[0]
+        assert select.select([notifier], [], [], 10)[0]
 
 
 def test_a_cancelled_watcher_keeps_the_order(hold):

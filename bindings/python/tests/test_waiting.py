@@ -254,12 +254,12 @@ def test_a_forked_child_gives_up_what_its_parent_was_using(hold):
     queue, channel = hold.queue("q", 2, 64)["free"], hold.channel("c", 4096)
     consumer, producer = channel.consumer(), channel.producer()
     element, held = queue.pull(), queue.pull()
-    bell, watcher = queue.bell(), hold.map("m").watch(stream_bytes=1 << 16)
+    notifier, watcher = queue.notifier(), hold.map("m").watch(stream_bytes=1 << 16)
     waiting = [threading.Thread(target=wait) for wait in (consumer.recv, watcher.next, queue.pull)]
     for thread in waiting:
         thread.start()
-    things = [consumer, producer, element, bell, watcher]
-    del producer, element, bell
+    things = [consumer, producer, element, notifier, watcher]
+    del producer, element, notifier
     participants = len(hold.participants())
 
     def child():

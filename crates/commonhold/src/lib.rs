@@ -87,10 +87,10 @@ pub use os::draft::{Draft, Placed};
 #[doc(hidden)]
 pub use os::lines::SharedLines;
 pub use queue::batch::Batch;
-pub use queue::bell::Bell;
 pub use queue::element::{Bytes, Element};
 pub use queue::handle::Queue;
 pub use queue::named::NamedQueue;
+pub use queue::notifier::Notifier;
 pub use queue::options::QueueOptions;
 pub use queue::stat::{Holder, NamedQueueStat, QueueStat};
 pub use stream::feed::{Feed, RingBytes};

@@ -72,11 +72,11 @@ fn of_one_that_waits_for_elements() {
 }
 
 #[test]
-fn of_one_that_waits_for_a_bell() {
+fn of_one_that_waits_for_a_notifier() {
     costs_nothing("listener", |path, ready| {
         let hold = Hold::create(path).unwrap();
         let queue = hold.queue("it", QueueOptions::new(4, 8).queues(["free", "full"])).unwrap();
-        let _bell = queue.eventfd("full").unwrap();
+        let _notifier = queue.eventfd("full").unwrap();
         ready();
         std::thread::sleep(Duration::from_secs(600));
     });

@@ -70,8 +70,8 @@ const QUEUE: Kind = Kind {
                 drop(element);
             }
             drop((second, batch));
-            let bell = queue.eventfd(named.name()).unwrap();
-            drop(bell);
+            let notifier = queue.eventfd(named.name()).unwrap();
+            drop(notifier);
         }
         queue.stat().unwrap();
     },

@@ -329,23 +329,23 @@ fn is_readable(fd: &impl AsFd, wait_ms: u16) -> bool {
 }
 
 #[test]
-fn a_bell_rings_for_what_is_pushed() {
+fn a_notifier_signals_what_is_pushed() {
     let (_ground, hold, queue) = make(8);
     let (free, a2b) = (queue.named("free").unwrap(), queue.named("a2b").unwrap());
-    let (full, bell) = (queue.eventfd("free").unwrap(), queue.eventfd("a2b").unwrap());
+    let (full, notifier) = (queue.eventfd("free").unwrap(), queue.eventfd("a2b").unwrap());
     assert!(is_readable(&full, 50_000), "there are elements from the beginning");
-    assert!(!is_readable(&bell, 30));
+    assert!(!is_readable(&notifier, 30));
     for _ in 0..20 {
         a2b.push(free.pull().unwrap().unwrap()).unwrap();
-        assert!(is_readable(&bell, 50_000));
-        bell.hush();
-        assert!(!is_readable(&bell, 0));
+        assert!(is_readable(&notifier, 50_000));
+        notifier.clear();
+        assert!(!is_readable(&notifier, 0));
         let mut all = a2b.pull_many(100).unwrap();
         assert!(!all.is_empty());
         free.push_many(&mut all).unwrap();
     }
     refused(queue.eventfd("none"), ErrorKind::NotFound, "none");
-    drop((bell, full));
+    drop((notifier, full));
     // No thread stands behind it any more.
     assert!(hold.drop_queue("it").unwrap());
 }
@@ -358,7 +358,7 @@ fn a_forked_child_has_hands_of_its_own() {
     let mut mine = free.pull().unwrap();
     let mut batch = Some(free.pull_many(3).unwrap());
     let (path, board) = (hold.path().to_owned(), Board::new(2));
-    let mut bell = queue.eventfd("a2b").ok();
+    let mut notifier = queue.eventfd("a2b").ok();
     let child = Child::run("a child", || {
         let a2b = queue.named("a2b").unwrap();
         refused(mine.as_ref().unwrap().write(0, &[1]), ErrorKind::Invalid, "forked");
@@ -366,7 +366,7 @@ fn a_forked_child_has_hands_of_its_own() {
         let own = free.pull().unwrap().unwrap();
         own.write(0, &[7]).unwrap();
         // The parent's stay the parent's.
-        drop((mine.take(), batch.take(), bell.take()));
+        drop((mine.take(), batch.take(), notifier.take()));
         assert_eq!(lens(&queue), [5, 0, 0]);
         board.put(0, 1);
         until("the parent has looked", || board.get(1) == 1);
@@ -380,7 +380,7 @@ fn a_forked_child_has_hands_of_its_own() {
     board.put(1, 1);
     child.finish();
     mine.as_ref().unwrap().write(0, &[1]).unwrap();
-    drop((mine, batch, bell));
+    drop((mine, batch, notifier));
     assert_eq!(lens(&queue), [9, 1, 0]);
     whole(&hold);
 }

@@ -64,12 +64,12 @@ fn a_forked_child_that_drops_what_it_inherited_takes_no_part() {
     let free = queue.named("free").unwrap();
     let element = free.pull().unwrap().unwrap();
     let batch = free.pull_many(3).unwrap();
-    let bell = queue.eventfd("a2b").unwrap();
+    let notifier = queue.eventfd("a2b").unwrap();
     let again = hold.open_queue("it").unwrap();
     let producer = channel.producer().unwrap();
     let consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
     let collector = log.collector().unwrap();
-    let mut inherited = Some((element, batch, bell, again, producer, consumer, collector, log));
+    let mut inherited = Some((element, batch, notifier, again, producer, consumer, collector, log));
     let board = Board::new(2);
     let child = Child::run("a child", || {
         drop(inherited.take());
@@ -166,8 +166,8 @@ mod at_steps {
             // The head of "a2b" is the dead one's; of what it had in hand nobody needs anything.
             let element = a2b.pull_timeout(FOR_EVER).unwrap().expect("it is there");
             element.write(0, b"taken").unwrap();
-            let bell = queue.eventfd("a2b").unwrap();
-            until("the bell rings", || is_readable(&bell));
+            let notifier = queue.eventfd("a2b").unwrap();
+            until("the notifier signals", || is_readable(&notifier));
             // It goes where the stopped one keeps the lock.
             drop(element);
             assert_eq!(queue.stat().unwrap().holders.len(), 3);
@@ -176,7 +176,7 @@ mod at_steps {
             a2b.push_many(&mut all).unwrap();
             assert!(free.pull_timeout(SOON).unwrap().is_none());
             let waits = queue.eventfd("free").unwrap();
-            drop((all, bell, waits));
+            drop((all, notifier, waits));
             drop(queue);
             hold.close().unwrap();
         })
@@ -312,26 +312,26 @@ mod at_steps {
             let queue = hold.open_queue("it").unwrap();
             let (free, a2b) = (queue.named("free").unwrap(), queue.named("a2b").unwrap());
             let mut all = free.pull_many(4).unwrap();
-            let bell = queue.eventfd("free").unwrap();
+            let notifier = queue.eventfd("free").unwrap();
             steps::arm_fault("recover.begin:EMFILE:always").unwrap();
             board.put(0, 1);
             until("the other has died", || dead.get(0) == 1);
             let refused = |error: commonhold::Error| error.kind() == ErrorKind::Io;
-            until("the bell meets the error", || bell.error().is_some_and(refused));
-            assert!(free.pull_timeout(SOON).unwrap().is_none() && !is_readable(&bell));
+            until("the notifier meets the error", || notifier.error().is_some_and(refused));
+            assert!(free.pull_timeout(SOON).unwrap().is_none() && !is_readable(&notifier));
             // What is pushed meanwhile is found by both.
             a2b.push(all.pop().unwrap()).unwrap();
             assert!(a2b.pull_timeout(FOR_EVER).unwrap().is_some());
             free.push(all.pop().unwrap()).unwrap();
-            until("the bell rings", || is_readable(&bell));
-            bell.hush();
+            until("the notifier signals", || is_readable(&notifier));
+            notifier.clear();
             assert!(free.pull_timeout(FOR_EVER).unwrap().is_some());
             while free.pull().unwrap().is_some_and(|element| all.add(element).is_ok()) {}
-            bell.hush();
+            notifier.clear();
             // Once the error has gone, what the dead one had in hand comes.
             steps::arm_fault("").unwrap();
-            until("the bell rings again", || is_readable(&bell));
-            until("the error has gone", || bell.error().is_none());
+            until("the notifier signals again", || is_readable(&notifier));
+            until("the error has gone", || notifier.error().is_none());
             assert!(free.pull_timeout(FOR_EVER).unwrap().is_some());
         });
         until("it waits", || board.get(0) == 1 || waiter.is_gone());
@@ -347,12 +347,12 @@ mod at_steps {
     }
 
     #[test]
-    fn a_bell_tells_of_its_end() {
+    fn a_notifier_reports_its_end() {
         let (_ground, hold, queue) = make(4);
-        let bell = queue.eventfd("a2b").unwrap();
-        assert!(bell.error().is_none());
+        let notifier = queue.eventfd("a2b").unwrap();
+        assert!(notifier.error().is_none());
         assert!(hold.drop_queue("it").unwrap());
-        until("the bell rings", || is_readable(&bell));
-        assert_eq!(bell.error().unwrap().kind(), ErrorKind::NotFound);
+        until("the notifier signals", || is_readable(&notifier));
+        assert_eq!(notifier.error().unwrap().kind(), ErrorKind::NotFound);
     }
 }

@@ -165,14 +165,14 @@ private:
 };
 
 // A descriptor that becomes readable when elements are pushed.
-class bell {
+class notifier {
 public:
-    explicit bell(ch_bell *raw) noexcept : raw_(raw) {}
-    int fd() const noexcept { return ch_bell_fd(raw_.get()); }
-    void hush() { detail::call(ch_bell_hush, raw_.get()); }
+    explicit notifier(ch_notifier *raw) noexcept : raw_(raw) {}
+    int fd() const noexcept { return ch_notifier_fd(raw_.get()); }
+    void clear() { detail::call(ch_notifier_clear, raw_.get()); }
 
 private:
-    detail::owned<ch_bell, ch_bell_free> raw_;
+    detail::owned<ch_notifier, ch_notifier_free> raw_;
 };
 
 // A queue in a hold. Usable from any number of threads.
@@ -185,10 +185,10 @@ public:
         detail::call(ch_queue_named, get(), detail::name(name), &number);
         return named_queue(get(), number);
     }
-    bell ring(named_queue which) const {
-        ch_bell *bell;
-        detail::call(ch_queue_bell, get(), which.number(), &bell);
-        return commonhold::bell(bell);
+    commonhold::notifier notifier(named_queue which) const {
+        ch_notifier *raw;
+        detail::call(ch_queue_notifier, get(), which.number(), &raw);
+        return commonhold::notifier(raw);
     }
     std::string_view name() const {
         ch_slice name;

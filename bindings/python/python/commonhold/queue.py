@@ -55,9 +55,9 @@ class NamedQueue(_native.NamedQueue):
     def __reduce__(self) -> Tuple[Any, ...]:
         return _named_again, (self.queue, self.name)
 
-    def bell(self) -> "Bell":
+    def notifier(self) -> "Notifier":
         """A file descriptor that becomes readable when elements are pushed, for event loops of any kind."""
-        return Bell(self)
+        return Notifier(self)
 
     async def pull_async(self) -> "Element":
         """Takes the element at the front; other tasks run while there is none."""
@@ -65,18 +65,18 @@ class NamedQueue(_native.NamedQueue):
         if element is not None:
             return element
         loop = asyncio.get_running_loop()
-        with self.bell() as bell:
+        with self.notifier() as notifier:
             while True:
-                rung = asyncio.Event()
-                loop.add_reader(bell.fileno(), rung.set)
+                signalled = asyncio.Event()
+                loop.add_reader(notifier.fileno(), signalled.set)
                 try:
                     element = self.try_pull()
                     if element is not None:
                         return element
-                    await rung.wait()
+                    await signalled.wait()
                 finally:
-                    loop.remove_reader(bell.fileno())
-                bell.hush()
+                    loop.remove_reader(notifier.fileno())
+                notifier.clear()
 
 
 class Element(_native.Buffer, Held):
@@ -107,26 +107,26 @@ class Element(_native.Buffer, Held):
             view[at : at + len(source)] = source
 
 
-class Bell(Closing):
-    """A file descriptor that is readable when there are elements; from :meth:`NamedQueue.bell`.
+class Notifier(Closing):
+    """A file descriptor that is readable when there are elements; from :meth:`NamedQueue.notifier`.
 
-    Wait until it is readable, :meth:`hush` it, pull until the queue is empty. A forked child makes its own.
+    Wait until it is readable, :meth:`clear` it, pull until the queue is empty. A forked child makes its own.
     """
 
     def __init__(self, queue: NamedQueue) -> None:
-        self._bell = queue._bell()
+        self._notifier = queue._notifier()
 
     def fileno(self) -> int:
         """The descriptor."""
-        return self._bell.fileno()
+        return self._notifier.fileno()
 
-    def hush(self) -> None:
-        """Makes it silent until something is pushed."""
-        self._bell.hush()
+    def clear(self) -> None:
+        """Clears the signal. Call it before pulling what there is."""
+        self._notifier.clear()
 
     def close(self) -> None:
         """Closes it."""
-        self._bell.close()
+        self._notifier.close()
 
 
 def _open_again(hold: "Hold", name: str) -> Queue:
@@ -137,4 +137,4 @@ def _named_again(queue: Queue, name: str) -> NamedQueue:
     return queue[name]
 
 
-__all__ = ["Bell", "Element", "NamedQueue", "Queue"]
+__all__ = ["Notifier", "Element", "NamedQueue", "Queue"]

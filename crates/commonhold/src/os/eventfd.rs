@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd};
 
-/// Readable once it was rung, until it is cleared. Neither blocks.
+/// Readable once it was signalled, until it is cleared. Neither call blocks.
 #[derive(Debug)]
 pub(crate) struct EventFd(File);
 
@@ -26,14 +26,14 @@ impl EventFd {
     }
 
     /// Makes it readable.
-    pub(crate) fn ring(&self) {
+    pub(crate) fn signal(&self) {
         // It can only fail because the counter is at its end: then it is readable.
         let _ = (&self.0).write(&1u64.to_ne_bytes());
     }
 
     /// Makes it unreadable.
     pub(crate) fn clear(&self) {
-        // It can only fail because it was not rung.
+        // It can only fail because it was not signalled.
         let _ = (&self.0).read(&mut [0; 8]);
     }
 }

@@ -7,12 +7,12 @@ use crate::memory::block::{self, Block, Wanted};
 use crate::memory::lane::LaneGuard;
 use crate::memory::roots::StructureKind;
 use crate::queue::batch::Batch;
-use crate::queue::bell::Bell;
 use crate::queue::element::Element;
 use crate::queue::hands::Hands;
 use crate::queue::layout::Layout;
 use crate::queue::moves::Ring;
 use crate::queue::named::NamedQueue;
+use crate::queue::notifier::Notifier;
 use crate::queue::options::QueueOptions;
 use crate::queue::recover::in_hand;
 use crate::queue::stat::{self, QueueStat, absent};
@@ -273,12 +273,12 @@ impl Queue {
     }
 
     /// A file descriptor for `poll` and its kin that becomes readable when elements are pushed to this queue, until the
-    /// result is dropped. See [`Bell`].
+    /// result is dropped. See [`Notifier`].
     ///
     /// # Errors
     /// `NotFound`; those of the system (no more descriptors or threads).
-    pub fn eventfd(&self, name: &str) -> Result<Bell> {
-        Bell::new(self, self.number(name)?)
+    pub fn eventfd(&self, name: &str) -> Result<Notifier> {
+        Notifier::new(self, self.number(name)?)
     }
 
     /// What is where, and who has elements in hand. Elements on the move meanwhile may be seen twice or not at all.

@@ -6,12 +6,11 @@
 //! | what one has in hand | [`element`], [`batch`]; without a value that stands for it: [`hands`] |
 //! | where things are in memory | [`layout`] |
 //! | moving elements (protocol 5) | [`moves`] |
-//! | waiting by a file descriptor | [`bell`] |
+//! | waiting by a file descriptor | [`notifier`] |
 //! | after a death; proving it | [`recover`], [`check`] |
 //! | figures | [`stat`] |
 
 pub(crate) mod batch;
-pub(crate) mod bell;
 pub(crate) mod check;
 pub(crate) mod element;
 pub(crate) mod handle;
@@ -19,6 +18,7 @@ pub(crate) mod hands;
 pub(crate) mod layout;
 pub(crate) mod moves;
 pub(crate) mod named;
+pub(crate) mod notifier;
 pub(crate) mod options;
 pub(crate) mod recover;
 pub(crate) mod stat;

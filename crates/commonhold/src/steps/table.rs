@@ -88,7 +88,7 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("os.barrier", &["EPERM", "ENOSYS"]),
     ("os.barrier-register", &["EPERM", "ENOSYS"]),
     ("os.eventfd", &["EMFILE", "ENFILE", "ENOMEM"]),
-    ("bell.thread", &["EAGAIN", "ENOMEM"]),
+    ("notifier.thread", &["EAGAIN", "ENOMEM"]),
     // Chance.
     ("os.random", &["ENOSYS", "EPERM", "EINTR"]),
     ("os.random-bytes", &["SHORT"]),

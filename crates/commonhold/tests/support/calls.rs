@@ -186,14 +186,14 @@ impl Third<'_> {
     fn pass_elements(&self, hold: &Hold) {
         let Some(queue) = self.globally(|| hold.open_queue(ELSEWHERE_QUEUE)) else { return };
         let [free, full] = ["free", "full"].map(|name| queue.named(name).unwrap());
-        let bell = self.freely(|| queue.eventfd("full"));
+        let notifier = self.freely(|| queue.eventfd("full"));
         let pulled = self.freely(|| free.pull_timeout(LONG));
         self.freely(|| full.push(pulled.expect("an element that nobody has")));
         let pulled = self.freely(|| full.pull()).expect("an element that was pushed");
         let other = self.freely(|| full.push_pull(pulled, full)).expect("the same again");
         self.freely(|| free.push(other));
         self.note();
-        drop(bell);
+        drop(notifier);
         drop(queue);
     }
 
@@ -325,9 +325,9 @@ impl Third<'_> {
             self.briefly(|| named.pull_timeout(SHORT).map(drop));
             self.briefly(|| named.pull_many(2).map(drop));
         }
-        let bell = self.freely(|| queue.eventfd("free"));
+        let notifier = self.freely(|| queue.eventfd("free"));
         self.note();
-        drop(bell);
+        drop(notifier);
         self.freely(|| queue.stat());
     }
 }

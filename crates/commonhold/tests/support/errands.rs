@@ -181,13 +181,13 @@ fn ring_and_pull(path: &Path, board: &Board, at: usize) -> Result<()> {
     let hold = visit(path)?;
     let queue = hold.queue(&own("rung", at), queue_options())?;
     let [free, full] = ["free", "full"].map(|name| queue.named(name).unwrap());
-    let bell = queue.eventfd("full")?;
+    let notifier = queue.eventfd("full")?;
     for n in 1..=4 {
         board.put(at, n);
-        bell.hush();
+        notifier.clear();
         let Some(element) = free.pull()? else { continue };
         full.push(element)?;
-        let mut waited = [PollFd::new(bell.as_fd(), PollFlags::POLLIN)];
+        let mut waited = [PollFd::new(notifier.as_fd(), PollFlags::POLLIN)];
         if poll(&mut waited, PollTimeout::from(5000u16)).unwrap() == 0 {
             return Err(Error::new(ErrorKind::TimedOut, "the notifier keeps silent"));
         }

@@ -1,8 +1,8 @@
-//! [`Bell`]: a file descriptor that becomes readable when elements are pushed.
+//! [`Notifier`]: a file descriptor that becomes readable when elements are pushed.
 //!
 //! A futex cannot be polled, so a thread of the process waits on the queue's event and writes to an
-//! eventfd. It ends with the bell or the queue; any other error is remembered, and the thread goes
-//! on after a pause.
+//! eventfd. It ends with the notifier or the queue. Any other error is remembered, and the thread
+//! continues after a pause.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::os::eventfd::EventFd;
@@ -21,18 +21,20 @@ use std::time::{Duration, Instant};
 const ROUND: Duration = Duration::from_millis(500);
 /// How long it rests after an error.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long dropping the bell waits for it.
+/// How long dropping the notifier waits for it.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// A file descriptor that becomes readable when there are elements in a queue, for `poll`, `epoll` and event loops.
+/// A file descriptor that becomes readable when there are elements in a queue, for `poll`, `epoll`
+/// and event loops.
 ///
-/// To use it: wait until it is readable; [`hush`](Bell::hush) it (or read 8 bytes from it); pull until the queue is empty.
-/// It rings again for whatever is pushed afterwards, and may ring though others have pulled everything. A thread of this process
-/// stands behind it, until it is dropped. In a forked child it never rings: make one there.
+/// To use it: wait until it is readable, [`clear`](Notifier::clear) it (or read 8 bytes from it),
+/// pull until the queue is empty. It signals again for every later push, and may signal although
+/// others have pulled everything. A thread of this process serves it until it is dropped. In a
+/// forked child it never signals: make a new one there.
 ///
-/// An error does not end it: it looks again after a pause ([`error`](Bell::error)). Only when the
-/// hold is closed or the queue dropped it rings for the last time.
-pub struct Bell {
+/// An error does not end it: it tries again after a pause ([`error`](Notifier::error)). When the
+/// hold is closed or the queue is dropped, it signals for the last time.
+pub struct Notifier {
     queue: Queue,
     number: u32,
     shared: Arc<Shared>,
@@ -40,7 +42,7 @@ pub struct Bell {
     mark: ForkMark,
 }
 
-/// What the thread shares with the bell.
+/// What the thread shares with the notifier.
 struct Shared {
     fd: EventFd,
     ended: AtomicBool,
@@ -48,34 +50,35 @@ struct Shared {
     error: Mutex<Option<Error>>,
 }
 
-impl std::fmt::Debug for Bell {
+impl std::fmt::Debug for Notifier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = self.queue.named_at(self.number);
-        f.debug_struct("Bell").field("queue", &self.queue.name()).field("name", &name).finish()
+        f.debug_struct("Notifier").field("queue", &self.queue.name()).field("name", &name).finish()
     }
 }
 
-impl Bell {
-    pub(crate) fn new(queue: &Queue, number: u32) -> Result<Bell> {
-        let failed = |e: std::io::Error| Error::os(format!("queue '{}': a bell", queue.name()), &e);
+impl Notifier {
+    pub(crate) fn new(queue: &Queue, number: u32) -> Result<Notifier> {
+        let failed =
+            |e: std::io::Error| Error::os(format!("queue '{}': a notifier", queue.name()), &e);
         let mark = ForkMark::new().map_err(failed)?;
         let (fd, ended) = (EventFd::new().map_err(failed)?, AtomicBool::new(false));
         let shared = Arc::new(Shared { fd, ended, error: Mutex::new(None) });
-        let ringer = Ringer { queue: queue.clone(), number, shared: Arc::clone(&shared) };
-        fault!("bell.thread").map_err(failed)?;
-        let thread = std::thread::Builder::new().name("commonhold-bell".into());
-        let thread = Some(thread.spawn(move || ringer.run()).map_err(failed)?);
-        Ok(Bell { queue: queue.clone(), number, shared, thread, mark })
+        let worker = Worker { queue: queue.clone(), number, shared: Arc::clone(&shared) };
+        fault!("notifier.thread").map_err(failed)?;
+        let thread = std::thread::Builder::new().name("commonhold-notifier".into());
+        let thread = Some(thread.spawn(move || worker.run()).map_err(failed)?);
+        Ok(Notifier { queue: queue.clone(), number, shared, thread, mark })
     }
 
-    /// Makes it silent until something is pushed, before one pulls what there is.
-    pub fn hush(&self) {
+    /// Clears the signal. Call it before pulling what there is.
+    pub fn clear(&self) {
         self.shared.fd.clear();
     }
 
-    /// What went wrong when the thread behind it looked at the queue last, if something did.
-    /// `Closed` and `NotFound` (the queue was dropped) are final; after any other error it looks
-    /// again. Always `None` in a forked child.
+    /// The error that its thread met when it last looked at the queue, if any. `Closed` and
+    /// `NotFound` (the queue was dropped) are final; after any other error the thread tries again.
+    /// Always `None` in a forked child.
     pub fn error(&self) -> Option<Error> {
         match self.mark.inherited() {
             true => None,
@@ -84,19 +87,19 @@ impl Bell {
     }
 }
 
-impl AsFd for Bell {
+impl AsFd for Notifier {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.fd.as_fd()
     }
 }
 
-impl AsRawFd for Bell {
+impl AsRawFd for Notifier {
     fn as_raw_fd(&self) -> RawFd {
         self.as_fd().as_raw_fd()
     }
 }
 
-impl Drop for Bell {
+impl Drop for Notifier {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         // In a forked child there is no such thread.
@@ -125,34 +128,34 @@ fn event(queue: &Queue, number: u32) -> &Event {
 }
 
 fn panicked() -> Error {
-    Error::new(ErrorKind::Io, "the thread behind a bell panicked; it looks again")
+    Error::new(ErrorKind::Io, "the thread of a notifier panicked; it tries again")
 }
 
 /// What the thread knows.
-struct Ringer {
+struct Worker {
     queue: Queue,
     number: u32,
     shared: Arc<Shared>,
 }
 
-impl Ringer {
-    /// Rings once for whatever was pushed since it last rang. Ends with the bell, or with the queue.
+impl Worker {
+    /// Signals once for everything pushed since the last signal. Ends with the notifier or the queue.
     fn run(self) {
-        let mut rung_for = 0;
+        let mut signalled_for = 0;
         while !self.has_ended() {
             // What panics here is mended as elsewhere; who waits for the descriptor must not wait for
             // ever.
-            let looked = catch_unwind(AssertUnwindSafe(|| self.wait(rung_for)));
+            let looked = catch_unwind(AssertUnwindSafe(|| self.wait(signalled_for)));
             match looked.unwrap_or_else(|_| Err(panicked())) {
                 Ok(None) => {}
                 Ok(Some(pushed)) => {
-                    rung_for = pushed;
-                    self.shared.fd.ring();
+                    signalled_for = pushed;
+                    self.shared.fd.signal();
                 }
                 // Who waits for the descriptor shall find out.
                 Err(error) if matches!(error.kind(), ErrorKind::Closed | ErrorKind::NotFound) => {
                     self.note(Err(error));
-                    return self.shared.fd.ring();
+                    return self.shared.fd.signal();
                 }
                 Err(error) => {
                     self.note(Err(error));
