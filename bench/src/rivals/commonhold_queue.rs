@@ -73,7 +73,7 @@ impl Carrier for CommonholdQueue {
         let hold = Hold::options().directory(site).open(HOLD).context("cannot open the hold")?;
         let options = QueueOptions::new(ELEMENTS, ELEMENT_BYTES).queues(NAMES);
         let queue = hold.queue(QUEUE, options).context("cannot open the queue")?;
-        // What one has in hand borrows the queue. A worker opens one, and ends with it.
+        // What one has in flight borrows the queue. A worker opens one, and ends with it.
         let queue: &'static Queue = Box::leak(Box::new(queue));
         let open = |seat| Ok(Box::new(End::new(queue, seat)?) as Box<dyn Port>);
         seats.map(open).collect()
@@ -83,9 +83,9 @@ impl Carrier for CommonholdQueue {
 struct End {
     incoming: NamedQueue<'static>,
     outgoing: NamedQueue<'static>,
-    /// Of one at a time: what is in hand, or was sent and goes with the next call.
+    /// Of one at a time: what is in flight, or was sent and goes with the next call.
     element: Option<Element<'static>>,
-    /// Of many at a time: what is in hand.
+    /// Of many at a time: what is in flight.
     batch: Batch<'static>,
 }
 
@@ -99,7 +99,7 @@ impl End {
         Ok(End { incoming, outgoing, element: None, batch: queue.batch() })
     }
 
-    /// Gives what is in hand and takes the next one.
+    /// Gives what is in flight and takes the next one.
     fn take_one(&mut self) -> Result<Element<'static>> {
         let mut found = match self.element.take() {
             Some(element) => self.outgoing.push_pull(element, self.incoming)?,
@@ -136,8 +136,8 @@ impl End {
 impl Port for End {
     /// One element goes with the next call, or with the flush.
     fn send_many(&mut self, ids: &[[u8; 4]]) -> Result<()> {
-        let in_hand = self.batch.len() + usize::from(self.element.is_some());
-        ensure!(ids.len() == in_hand, "{} elements are in hand, not {}", in_hand, ids.len());
+        let in_flight = self.batch.len() + usize::from(self.element.is_some());
+        ensure!(ids.len() == in_flight, "{} elements are in flight, not {}", in_flight, ids.len());
         if !self.batch.is_empty() {
             self.outgoing.push_many(&mut self.batch)?;
         }

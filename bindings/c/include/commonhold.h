@@ -79,7 +79,7 @@
  *
  * FORK. A forked child may go on using holds, maps, queues, channels and logs; it becomes a participant of its own with its
  * first writing operation. What only one process can be stays the parent's: in the child producers and consumers are
- * CH_CLOSED, elements in hand CH_INVALID, a collector CH_BUSY, origins, replicas and journals CH_INVALID; freeing
+ * CH_CLOSED, elements in flight CH_INVALID, a collector CH_BUSY, origins, replicas and journals CH_INVALID; freeing
  * them there is right and ends nothing of the parent's.
  *
  * DEATH. Any process may be killed at any instruction. Each operation of it has happened or has not; nobody who reads
@@ -357,7 +357,7 @@ int ch_hold_list(const char *directory, ch_bytes *json, ch_error *error);
 
 /* Drop a structure with everything in it, by name. CH_NONE: there is none. Handles on it say CH_NOT_FOUND from then on.
  * Errors: CH_MISMATCH if it is of another kind; as writing. Of queues, channels and logs also CH_BUSY, naming slot and
- * process, while another process has it open, or this one has elements in hand, a producer or a consumer of it. */
+ * process, while another process has it open, or this one has elements in flight, a producer or a consumer of it. */
 int ch_hold_drop_map(const ch_hold *hold, const char *name, ch_error *error);
 int ch_hold_drop_queue(const ch_hold *hold, const char *name, ch_error *error);
 int ch_hold_drop_channel(const ch_hold *hold, const char *name, ch_error *error);
@@ -612,8 +612,8 @@ int ch_follower_lag(ch_follower *follower, uint64_t *waiting, uint64_t *kept, ch
 /* ---- Queues ---------------------------------------------------------------------------------------------------
  *
  * Elements of one size that move by reference between named queues; nothing is copied. Each element is in exactly one of
- * the queues, or in the hand of exactly one process, which alone may touch its bytes. A push cannot fail for want of
- * room. What a process that died had in hand goes to the queue for orphans, as soon as somebody waits for elements, opens
+ * the queues, or in flight in exactly one process, which alone may touch its bytes. A push cannot fail for want of
+ * room. What a process that died had in flight goes to the queue for orphans, as soon as somebody waits for elements, opens
  * the hold, or calls ch_hold_sweep(). */
 
 typedef struct ch_queue_options {
@@ -628,13 +628,13 @@ typedef struct ch_queue_options {
 #define CH_QUEUE_OPTIONS_INIT \
     { sizeof(ch_queue_options), 0, 0, NULL, 0, NULL }
 
-/* An element in hand. Pass it on as it is; the numbers are the library's. A copy of it is the same element. It moves between
+/* An element in flight. Pass it on as it is; the numbers are the library's. A copy of it is the same element. It moves between
  * the queues of the one that it was pulled from. */
 typedef struct ch_element {
     void *data;     /* its bytes: on a cache line, or else a multiple of 8 */
     size_t len;     /* how many: element_bytes */
     uint32_t id;    /* its number, the same in every process */
-    uint32_t owner; /* in whose hand it is */
+    uint32_t owner; /* the process that has it in flight */
 } ch_element;
 
 /* Opens the queue of this name, or makes it. Errors: CH_MISMATCH if it exists with other options or as another kind of
@@ -667,9 +667,9 @@ int ch_queue_name_of(const ch_queue *queue, uint32_t number, ch_slice *name, ch_
 /* How many elements are in it, a moment ago. */
 int ch_queue_len(const ch_queue *queue, uint32_t number, uint64_t *len, ch_error *error);
 
-/* Puts an element in hand at the end of a queue, and wakes who waits for it. It must not be touched any more then. After an
- * error it is where it was: in hand, to be pushed again or let go, unless it was not before. Errors: CH_INVALID if it is not
- * in this process's hand (it was pushed before, say), or is another queue's, or there is no queue of this number; CH_TIMED_OUT
+/* Puts an element in flight at the end of a queue, and wakes who waits for it. It must not be touched any more then. After an
+ * error it is where it was: in flight, to be pushed again or let go, unless it was not before. Errors: CH_INVALID if it is not
+ * in flight in this process (it was pushed before, say), or is another queue's, or there is no queue of this number; CH_TIMED_OUT
  * after the hold's lock_timeout_ns; as writing. Pushing one element from two threads at the same time is a fault of the program. */
 int ch_queue_push(const ch_queue *queue, uint32_t number, const ch_element *element, ch_error *error);
 
@@ -696,7 +696,7 @@ int ch_queue_pull_many_timeout(const ch_queue *queue, uint32_t number, uint64_t 
 int ch_queue_let_go(const ch_queue *queue, const ch_element *element, ch_error *error);
 
 /* The same, at once and without fail, for destructors and garbage collectors: if it cannot go to the orphans now, it does so
- * later. What is not in hand is nothing to let go. */
+ * later. What is not in flight is nothing to let go. */
 void ch_queue_abandon(const ch_queue *queue, const ch_element *element);
 
 /* A file descriptor for poll() and its kin that becomes readable when elements are pushed to this queue: wait until it is

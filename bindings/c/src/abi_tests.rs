@@ -63,7 +63,7 @@ fn structures_have_the_sizes_that_c_gives_them() {
         "ch_change" = crate::map::follow::Change,
         "ch_queue_options" = crate::queue::Options,
         "ch_queue_stat_t" = crate::queue::Stat,
-        "ch_element" = crate::queue::InHand,
+        "ch_element" = crate::queue::InFlight,
         "ch_peer" = crate::channel::CPeer,
         "ch_channel_stat_t" = crate::channel::open::Stat,
         "ch_reservation" = crate::channel::producer::CReservation,

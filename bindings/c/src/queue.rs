@@ -1,4 +1,4 @@
-//! Queues. An element in hand is a small structure of the caller's: its number, its owner, and where its bytes lie.
+//! Queues. An element in flight is a small structure of the caller's: its number, its owner, and where its bytes lie.
 
 use crate::basics::{json, time};
 use crate::border::call::export;
@@ -63,15 +63,15 @@ pub struct Stat {
 /// `ch_element`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct InHand {
+pub struct InFlight {
     data: *mut c_void,
     len: usize,
     id: u32,
     owner: u32,
 }
 
-impl Plain for InHand {
-    const ZERO: InHand = InHand { data: std::ptr::null_mut(), len: 0, id: 0, owner: 0 };
+impl Plain for InFlight {
+    const ZERO: InFlight = InFlight { data: std::ptr::null_mut(), len: 0, id: 0, owner: 0 };
 }
 
 crate::border::handle::kinds! {
@@ -88,15 +88,15 @@ fn named(queue: &Queue, number: u32) -> Result<NamedQueue<'_>> {
 }
 
 #[inline]
-fn take<'q>(queue: &'q Queue, element: &Take<InHand>) -> Result<Element<'q>> {
+fn take<'q>(queue: &'q Queue, element: &Take<InFlight>) -> Result<Element<'q>> {
     taken(queue, &element.needed("element")?)
 }
 
 /// # Errors
-/// `Invalid` if it is not in hand, or is another queue's: numbers and owners are the same in all queues of a hold, addresses
+/// `Invalid` if it is not in flight, or is another queue's: numbers and owners are the same in all queues of a hold, addresses
 /// are not.
 #[inline]
-fn taken<'q>(queue: &'q Queue, InHand { data, id, owner, .. }: &InHand) -> Result<Element<'q>> {
+fn taken<'q>(queue: &'q Queue, InFlight { data, id, owner, .. }: &InFlight) -> Result<Element<'q>> {
     let element = queue.element((*id, *owner))?;
     if element.as_ptr().cast() == *data {
         return Ok(element);
@@ -105,7 +105,7 @@ fn taken<'q>(queue: &'q Queue, InHand { data, id, owner, .. }: &InHand) -> Resul
     Err(invalid(format!("queue '{}': element {id} is another queue's", queue.name())))
 }
 
-/// What was not pushed stays in the caller's hand.
+/// What was not pushed stays in flight in the caller.
 #[cold]
 fn kept((element, error): (Element<'_>, Error)) -> Error {
     element.into_raw();
@@ -113,28 +113,28 @@ fn kept((element, error): (Element<'_>, Error)) -> Error {
 }
 
 #[inline]
-fn in_hand(element: Element<'_>) -> InHand {
+fn in_flight(element: Element<'_>) -> InFlight {
     let (data, len) = (element.as_ptr().cast(), element.len());
     let (id, owner) = element.into_raw();
-    InHand { data, len, id, owner }
+    InFlight { data, len, id, owner }
 }
 
 /// Gives an element, if there is one.
 #[inline]
-fn give(out: &Give<InHand>, element: Option<Element<'_>>) -> Answer {
+fn give(out: &Give<InFlight>, element: Option<Element<'_>>) -> Answer {
     let found = element.is_some();
     if let Some(element) = element {
-        out.set(in_hand(element));
+        out.set(in_flight(element));
     }
     Ok(yes(found))
 }
 
 /// Gives a batch, in its order.
-fn give_many(out: &Give<InHand>, count: &Give<usize>, mut batch: Batch<'_>) -> Answer {
+fn give_many(out: &Give<InFlight>, count: &Give<usize>, mut batch: Batch<'_>) -> Answer {
     let number = batch.len();
     for at in (0..number).rev() {
         if let Some(element) = batch.pop() {
-            out.set_at(at, in_hand(element));
+            out.set_at(at, in_flight(element));
         }
     }
     count.set(number);
@@ -142,8 +142,8 @@ fn give_many(out: &Give<InHand>, count: &Give<usize>, mut batch: Batch<'_>) -> A
 }
 
 /// # Errors
-/// `Invalid` if one is there twice, for it would be in two places; if they are not all in the same hand.
-fn movable_at_once(elements: &[InHand]) -> Result<()> {
+/// `Invalid` if one is there twice, for it would be in two places; if they are not all in flight in the same process.
+fn movable_at_once(elements: &[InFlight]) -> Result<()> {
     let mut ids: Vec<u32> = elements.iter().map(|element| element.id).collect();
     ids.sort_unstable();
     if let Some(two) = ids.windows(2).find(|two| two[0] == two[1]) {
@@ -151,7 +151,7 @@ fn movable_at_once(elements: &[InHand]) -> Result<()> {
     }
     match elements.windows(2).find(|two| two[0].owner != two[1].owner) {
         Some(two) => Err(invalid(format!(
-            "elements {} and {} are not in the same hand",
+            "elements {} and {} are not in flight in the same process",
             two[0].id, two[1].id
         ))),
         None => Ok(()),
@@ -163,7 +163,7 @@ fn push_all<'q>(
     batch: &mut Batch<'q>,
     queue: &'q Queue,
     to: NamedQueue<'_>,
-    elements: &[InHand],
+    elements: &[InFlight],
 ) -> Result<()> {
     elements.iter().try_for_each(|element| batch.add(taken(queue, element)?))?;
     to.push_many(batch)
@@ -234,23 +234,23 @@ export! {
         Ok(yes(true))
     }
 
-    fn ch_queue_push(queue: Ref<Queue>, number: u32, element: Take<InHand>) {
+    fn ch_queue_push(queue: Ref<Queue>, number: u32, element: Take<InFlight>) {
         let queue = queue.get()?;
         named(queue, number)?.try_push(take(queue, &element)?).map_err(kept)?;
         Ok(yes(true))
     }
 
-    fn ch_queue_pull(queue: Ref<Queue>, number: u32, element: Give<InHand>) {
+    fn ch_queue_pull(queue: Ref<Queue>, number: u32, element: Give<InFlight>) {
         element.needed("element")?;
         give(&element, named(queue.get()?, number)?.pull()?)
     }
 
-    fn ch_queue_pull_timeout(queue: Ref<Queue>, number: u32, timeout_ns: u64, element: Give<InHand>) {
+    fn ch_queue_pull_timeout(queue: Ref<Queue>, number: u32, timeout_ns: u64, element: Give<InFlight>) {
         element.needed("element")?;
         give(&element, named(queue.get()?, number)?.pull_timeout(time(timeout_ns))?)
     }
 
-    fn ch_queue_push_pull(queue: Ref<Queue>, to: u32, element: Take<InHand>, from: u32, pulled: Give<InHand>) {
+    fn ch_queue_push_pull(queue: Ref<Queue>, to: u32, element: Take<InFlight>, from: u32, pulled: Give<InFlight>) {
         pulled.needed("element")?;
         let queue = queue.get()?;
         let (to, from) = (named(queue, to)?, named(queue, from)?);
@@ -259,13 +259,13 @@ export! {
         give(&pulled, found.unwrap_or_default())
     }
 
-    fn ch_queue_push_many(queue: Ref<Queue>, number: u32, elements: Many<InHand>, count: usize) {
+    fn ch_queue_push_many(queue: Ref<Queue>, number: u32, elements: Many<InFlight>, count: usize) {
         let (queue, elements) = (queue.get()?, elements.all(count)?);
         movable_at_once(elements)?;
         let to = named(queue, number)?;
         let mut batch = queue.batch();
         let pushed = push_all(&mut batch, queue, to, elements);
-        // What was not pushed stays in the caller's hand.
+        // What was not pushed stays in flight in the caller.
         while let Some(element) = batch.pop() {
             element.into_raw();
         }
@@ -273,7 +273,7 @@ export! {
         Ok(yes(true))
     }
 
-    fn ch_queue_pull_many(queue: Ref<Queue>, number: u32, elements: Give<InHand>, most: usize, count: Give<usize>) {
+    fn ch_queue_pull_many(queue: Ref<Queue>, number: u32, elements: Give<InFlight>, most: usize, count: Give<usize>) {
         elements.needed_many("elements", most)?;
         give_many(&elements, &count, named(queue.get()?, number)?.pull_many(most)?)
     }
@@ -282,7 +282,7 @@ export! {
         queue: Ref<Queue>,
         number: u32,
         timeout_ns: u64,
-        elements: Give<InHand>,
+        elements: Give<InFlight>,
         most: usize,
         count: Give<usize>,
     ) {
@@ -293,13 +293,13 @@ export! {
         give_many(&elements, &count, batch)
     }
 
-    fn ch_queue_let_go(queue: Ref<Queue>, element: Take<InHand>) {
+    fn ch_queue_let_go(queue: Ref<Queue>, element: Take<InFlight>) {
         let queue = queue.get()?;
         queue.orphans().try_push(take(queue, &element)?).map_err(kept)?;
         Ok(yes(true))
     }
 
-    fn ch_queue_abandon(queue: Ref<Queue>, element: Take<InHand>) -> (), or (), {
+    fn ch_queue_abandon(queue: Ref<Queue>, element: Take<InFlight>) -> (), or (), {
         if let Ok(queue) = queue.get() {
             drop(take(queue, &element));
         }

@@ -33,7 +33,7 @@ TEST(queue_elements_move) {
         CHECK(element.len == 64 && (uintptr_t)element.data % 64 == 0);
         memcpy(element.data, &i, sizeof i);
         DONE(ch_queue_push(queue, full, &element, &E));
-        FAILS(CH_INVALID, "hand", ch_queue_push(queue, full, &element, &E));
+        FAILS(CH_INVALID, "in flight", ch_queue_push(queue, full, &element, &E));
         DONE(ch_queue_pull(queue, full, &other, &E));
         CHECK(other.id == element.id && memcmp(other.data, &i, sizeof i) == 0);
         ANSWERS(CH_NONE, ch_queue_push_pull(queue, 0, &other, full, &element, &E));
@@ -53,7 +53,7 @@ TEST(queue_elements_move) {
     ch_hold_free(hold);
 }
 
-TEST(queue_elements_that_cannot_be_pushed_stay_in_hand) {
+TEST(queue_elements_that_cannot_be_pushed_stay_in_flight) {
     ch_hold *hold = new_hold();
     ch_queue *queue = new_queue(hold, 3), *another;
     ch_queue_options options = {.size = sizeof options, .elements = 3, .element_bytes = 64};
@@ -61,7 +61,7 @@ TEST(queue_elements_that_cannot_be_pushed_stay_in_hand) {
     uint64_t len;
     DONE(ch_hold_queue(hold, "another", &options, &another, &E));
     for (int i = 0; i < 3; i++) DONE(ch_queue_pull(queue, 0, &elements[i], &E));
-    for (int i = 0; i < 3; i++) DONE(ch_queue_pull(another, 0, &theirs, &E)); /* The same numbers, the same hand. */
+    for (int i = 0; i < 3; i++) DONE(ch_queue_pull(another, 0, &theirs, &E)); /* The same numbers, the same process. */
     CHECK(theirs.id == elements[2].id && theirs.owner == elements[2].owner);
     FAILS(CH_INVALID, "number 9", ch_queue_push(queue, 9, &elements[0], &E));
     FAILS(CH_INVALID, "another queue's", ch_queue_push(queue, 0, &theirs, &E));
@@ -93,11 +93,11 @@ TEST(queue_batches) {
     elements[COUNT] = elements[0];
     FAILS(CH_INVALID, "twice", ch_queue_push_many(queue, 1, elements, COUNT + 1, &E));
     DONE(ch_queue_push_many(queue, 1, elements, COUNT, &E));
-    FAILS(CH_INVALID, "hand", ch_queue_push_many(queue, 1, elements, COUNT, &E));
+    FAILS(CH_INVALID, "in flight", ch_queue_push_many(queue, 1, elements, COUNT, &E));
     DONE(ch_queue_pull_many_timeout(queue, 1, 1000000, elements, COUNT, &count, &E));
     CHECK(count == COUNT);
     for (uint32_t i = 0; i < COUNT; i++) CHECK(memcmp(elements[i].data, &i, 4) == 0);
-    FAILS(CH_BUSY, "hand", ch_hold_drop_queue(hold, "it", &E));
+    FAILS(CH_BUSY, "in flight", ch_hold_drop_queue(hold, "it", &E));
     DONE(ch_queue_push_many(queue, 0, elements, COUNT, &E));
     DONE(ch_hold_drop_queue(hold, "it", &E));
     ANSWERS(CH_NOT_FOUND, ch_queue_pull(queue, 0, elements, &E));

@@ -56,7 +56,7 @@ TEST(processes_a_reader_goes_on_while_writers_are_killed) {
     ch_hold_free(hold);
 }
 
-TEST(processes_what_a_killed_one_had_in_hand_comes_back) {
+TEST(processes_what_a_killed_one_had_in_flight_comes_back) {
     ch_hold *hold = new_hold();
     const char *const names[] = {"free", "full", "lost"};
     ch_queue_options options = {sizeof options, 10, 8, names, 3, "lost"};
@@ -83,7 +83,7 @@ TEST(processes_what_a_killed_one_had_in_hand_comes_back) {
     ch_hold_free(hold);
 }
 
-TEST(processes_an_element_stays_in_hand_if_a_stopped_one_is_in_the_way) {
+TEST(processes_an_element_stays_in_flight_if_a_stopped_one_is_in_the_way) {
     ch_hold *hold, *made = new_hold();
     const char *const names[] = {"free", "lost"};
     ch_queue_options options = {sizeof options, 3, 8, names, 2, "lost"};
@@ -112,12 +112,12 @@ TEST(processes_an_element_stays_in_hand_if_a_stopped_one_is_in_the_way) {
         CHECK(code == CH_OK || code == CH_TIMED_OUT);
         if (code == CH_OK) kill(child, SIGCONT);
     }
-    memcpy(element.data, "in hand", 8);
+    memcpy(element.data, "element", 8);
     ANSWERS(CH_TIMED_OUT, ch_queue_push(queue, 0, &element, &E));
     ANSWERS(CH_TIMED_OUT, ch_queue_push_pull(queue, 0, &element, 0, &element, &E));
     ANSWERS(CH_TIMED_OUT, ch_queue_push_many(queue, 0, &element, 1, &E));
     kill(child, SIGCONT);
-    CHECK(memcmp(element.data, "in hand", 8) == 0);
+    CHECK(memcmp(element.data, "element", 8) == 0);
     while ((code = ch_queue_push(queue, 0, &element, &error)) == CH_TIMED_OUT) { /* It may not run yet. */
     }
     CHECK(code == CH_OK);

@@ -240,7 +240,7 @@ TEST_F(Ground, QueuesMoveElements) {
     EXPECT_FALSE(free.push_pull(std::move(*full.pull()), free)->bytes().empty());
     ch::queue another = hold.queue("another", {.elements = 4, .element_bytes = 64});
     element = free.pull();
-    std::vector<ch::element> theirs; // In this hand is what has the element's number there, too.
+    std::vector<ch::element> theirs; // In flight here is what has the element's number there, too.
     while (auto one = another["free"].pull()) theirs.push_back(std::move(*one));
     EXPECT_THROW(another["free"].push(std::move(*element)), ch::invalid);
     EXPECT_THROW(another["free"].push_pull(std::move(*element), free), ch::invalid);

@@ -102,7 +102,7 @@ fn lock<T>(slot: &Slot<T>) -> MutexGuard<'_, Option<T>> {
 }
 
 impl Origin {
-    /// Who has the slot locked may call Python (what it notices), so nobody waits for it with the interpreter in hand.
+    /// Who has the slot locked may call Python (what it notices), so nobody waits for it while holding the interpreter.
     fn with<T: Send>(
         &self,
         py: Python<'_>,

@@ -1,4 +1,4 @@
-//! `Queue`, `NamedQueue`, `Notifier`, and what an element in hand holds.
+//! `Queue`, `NamedQueue`, `Notifier`, and what an element in flight holds.
 
 use crate::border::window::{self, Held, Window};
 use crate::convert::{invalid, json};
@@ -43,36 +43,36 @@ pub struct Notifier {
     notifier: Mutex<Option<commonhold::Notifier>>,
 }
 
-/// An element in hand. Dropped, it goes to the orphans.
-struct InHand {
+/// An element in flight. Dropped, it goes to the orphans.
+struct InFlight {
     ours: Arc<Ours>,
-    /// Until it is pushed. Locked for moments, with the interpreter in hand.
+    /// Until it is pushed. Locked for moments, while holding the interpreter.
     raw: Mutex<Option<Raw>>,
 }
 
 impl Ours {
-    /// Sends an element in hand to the orphans.
+    /// Sends an element in flight to the orphans.
     ///
     /// # Errors
-    /// Those of pushing; it is in hand then as before.
+    /// Those of pushing; it is in flight then as before.
     fn let_go(&self, raw: Raw) -> commonhold::Result<()> {
         self.queue.orphans().try_push(self.queue.element(raw)?).map_err(kept)
     }
 }
 
-/// What was not pushed stays in hand.
+/// What was not pushed stays in flight.
 fn kept((element, error): (Element<'_>, Error)) -> Error {
     element.into_raw();
     error
 }
 
-impl InHand {
+impl InFlight {
     fn raw(&self) -> MutexGuard<'_, Option<Raw>> {
         self.raw.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held for InHand {
+impl Held for InFlight {
     fn pin(&self) -> PyResult<()> {
         match *self.raw() {
             Some(_) => Ok(self.ours.tie.pin()?),
@@ -87,10 +87,10 @@ impl Held for InHand {
     }
 }
 
-impl Drop for InHand {
+impl Drop for InFlight {
     fn drop(&mut self) {
         let Some(raw) = self.raw().take() else { return };
-        // Wherever the collector runs, with the interpreter in hand: what somebody is in the way of is done later. Closed or dropped,
+        // Wherever the collector runs, while holding the interpreter: what somebody is in the way of is done later. Closed or dropped,
         // there is nothing to let go.
         let _patience = Patience::none();
         drop(self.ours.queue.element(raw));
@@ -101,7 +101,7 @@ impl NamedQueue {
     fn give<'py>(&self, py: Python<'py>, element: Element<'_>) -> Answer<Bound<'py, PyAny>> {
         let (start, len) = (element.as_ptr(), element.len());
         let raw = Mutex::new(Some(element.into_raw()));
-        let held = Arc::new(InHand { ours: Arc::clone(&self.ours), raw });
+        let held = Arc::new(InFlight { ours: Arc::clone(&self.ours), raw });
         let window = Window { start, len, readonly: false, held };
         Ok(window::show(self.class.bind(py), window)?)
     }
@@ -111,16 +111,16 @@ impl NamedQueue {
         Ok(self.ours.queue.named(&self.name)?)
     }
 
-    /// The element of a buffer, which is no longer in its hand; refused, it stays there.
+    /// The element of a buffer, which is no longer in flight; refused, it stays in flight.
     fn take(&self, element: &Bound<'_, PyAny>) -> Answer<Raw> {
-        let held = window::held::<InHand>(element)?;
+        let held = window::held::<InFlight>(element)?;
         window::ensure_unseen(element)?;
         self.ensure_own(&held.ours)?;
         let taken = held.raw().take();
-        taken.ok_or_else(|| invalid("the element is not in hand: it was pushed already"))
+        taken.ok_or_else(|| invalid("the element is not in flight: it was pushed already"))
     }
 
-    /// The same of many; if one of them is refused, all stay in hand.
+    /// The same of many; if one of them is refused, all stay in flight.
     fn take_all(&self, elements: &[Bound<'_, PyAny>]) -> Answer<Vec<Raw>> {
         let mut taken = Vec::with_capacity(elements.len());
         for element in elements {
@@ -135,7 +135,7 @@ impl NamedQueue {
         Ok(taken)
     }
 
-    /// Pushes what it takes from the hand; after an error it is there again.
+    /// Pushes what it takes from it; after an error it is in flight again.
     fn push_taken<T: Send>(
         &self,
         object: &Bound<'_, PyAny>,
@@ -167,10 +167,10 @@ impl NamedQueue {
     }
 }
 
-/// What was not pushed is in hand again.
+/// What was not pushed is in flight again.
 fn give_back(elements: &[Bound<'_, PyAny>], taken: &[Raw]) -> Answer<()> {
     for (element, raw) in elements.iter().zip(taken) {
-        *window::held::<InHand>(element)?.raw() = Some(*raw);
+        *window::held::<InFlight>(element)?.raw() = Some(*raw);
     }
     Ok(())
 }
@@ -285,7 +285,7 @@ impl NamedQueue {
     }
 
     /// Puts an element at the end, and wakes who waits for it. `BufferError` while somebody still has a `memoryview` or an array
-    /// of it. After an error it is in hand as before.
+    /// of it. After an error it is in flight as before.
     fn push(&self, element: &Bound<'_, PyAny>) -> Answer<()> {
         self.push_taken(element, |named, element| named.try_push(element).map_err(kept))
     }
@@ -315,7 +315,7 @@ impl NamedQueue {
         pulled.map(|raw| self.give(py, queue.element(raw)?)).transpose()
     }
 
-    /// Puts many elements at the end, in their order, at once. After an error all are in hand as before.
+    /// Puts many elements at the end, in their order, at once. After an error all are in flight as before.
     fn push_many(&self, elements: Vec<Bound<'_, PyAny>>, py: Python<'_>) -> Answer<()> {
         let named = self.named()?;
         let taken = self.take_all(&elements)?;
@@ -342,16 +342,16 @@ impl NamedQueue {
         Ok(Notifier { notifier: Mutex::new(Some(notifier)) })
     }
 
-    /// The number of an element in hand; `None` if it was pushed.
+    /// The number of an element in flight; `None` if it was pushed.
     #[staticmethod]
     fn _number(element: &Bound<'_, PyAny>) -> Answer<Option<u32>> {
-        Ok(window::held::<InHand>(element)?.raw().map(|(id, _)| id))
+        Ok(window::held::<InFlight>(element)?.raw().map(|(id, _)| id))
     }
 
     /// Lets an element go to the orphans; nothing if it was pushed.
     #[staticmethod]
     fn _release(element: &Bound<'_, PyAny>) -> Answer<()> {
-        let held = window::held::<InHand>(element)?;
+        let held = window::held::<InFlight>(element)?;
         window::ensure_unseen(element)?;
         let Some(raw) = held.raw().take() else { return Ok(()) };
         let ours = &held.ours;

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 /// The hold, and whether it is closed.
 ///
-/// While somebody looks at its memory (a pin), closing it only refuses what comes; the last pin's end closes it. So an element in
-/// hand stays in hand as long as an array of numpy shows it.
+/// While somebody looks at its memory (a pin), closing it only refuses what comes; the last pin's end closes it. So an element
+/// stays in flight as long as an array of numpy shows it.
 ///
 /// Everything that is made from a hold has its tie, and gives it back last: so the registration ends where this is dropped.
 pub struct Tie {

@@ -20,8 +20,8 @@ pub trait Used: Send {
 
 /// A consumer or a producer, and what shows its memory.
 ///
-/// Who waits has it locked, and comes back for the interpreter's lock; so nobody waits for it with the interpreter in
-/// hand. While its memory is looked at nobody waits with it.
+/// Who waits has it locked, and comes back for the interpreter's lock; so nobody waits for it while holding the
+/// interpreter. While its memory is looked at nobody waits with it.
 pub struct Turn<T> {
     used: Mutex<T>,
     /// It is to be closed: who waits shall find out.

@@ -37,7 +37,7 @@ impl Drop for Patience {
     }
 }
 
-/// What is dropped without waiting for anybody: that may be wherever the collector runs, with the interpreter in hand.
+/// What is dropped without waiting for anybody: that may be wherever the collector runs, while holding the interpreter.
 pub struct Hurried<T>(Option<T>);
 
 impl<T> Hurried<T> {

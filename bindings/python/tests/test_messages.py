@@ -64,7 +64,7 @@ def test_elements_move_without_a_copy(queue):
     assert [named.name for named in queue] == ["free", "full"] and queue.stat()["elements"] == 4
 
 
-def test_an_element_that_is_refused_stays_in_hand(place, queue):
+def test_an_element_that_is_refused_stays_in_flight(place, queue):
     with commonhold.open(f"{place}/other.hold") as other, commonhold.open(queue.hold.path) as again:
         theirs = other.queue("frames", 4, 64, ["free", "full"])
         element = queue["free"].pull()
@@ -97,14 +97,14 @@ def test_what_somebody_looks_at_stays_whatever_is_closed(place):
         queue["free"]
     theirs = other.open_queue("q")
     taken = theirs["free"].pull()
-    assert theirs["free"].try_pull() is None, "the other one is still in hand"
+    assert theirs["free"].try_pull() is None, "the other one is still in flight"
     taken.write(b"z" * 4096)
     array[0] = 6
     assert array[0] == 6 and (array[1:] == 5).all()
     del array, hold, queue
     gc.collect()
     other.sweep()
-    assert len(theirs["free"]) == 1, "in hand no more"
+    assert len(theirs["free"]) == 1, "in flight no more"
 
 
 def test_messages_stay_as_long_as_one_looks(place):

@@ -26,7 +26,7 @@ def test_a_killed_writer_harms_nobody(hold, run):
         assert hold.sweep() <= 1 and hold.check()["ok"]
 
 
-def test_what_the_dead_had_in_hand_comes_back(hold, run):
+def test_what_the_dead_had_in_flight_comes_back(hold, run):
     queue, channel = hold.queue("q", 3, 64), hold.channel("c", 4096)
     consumer = channel.consumer()
     child = run("q = hold.open_queue('q'); e = [q['free'].pull(), q['free'].pull()]\nv = memoryview(e[0])\np = hold.open_channel('c').producer(); p.send(b'last')\nprint('ready', flush=True); time.sleep(100)")

@@ -115,7 +115,7 @@ def test_moving_waits_for_a_stopped_process_until_ctrl_c(hold, run, stopped, pre
     children = []
     for act in acts:
         code = f"{first}; print('waits', flush=True)\ntry: {act}\n"
-        # At once: what it has in hand is its recoverer's.
+        # At once: what it has in flight is its recoverer's.
         code += "except KeyboardInterrupt: os.write(2, b'KeyboardInterrupt'); os._exit(9)"
         children.append(run(code, stdin=subprocess.PIPE, stderr=subprocess.PIPE))
         assert children[-1].stdout.readline() == "has\n"
@@ -157,7 +157,7 @@ def test_an_element_that_nobody_has_any_more_comes_back_when_it_can(hold, stoppe
 
     def all_are_back():
         queue.try_pull()  # And it goes back, and what could not before.
-        return len(queue) >= 7  # The impatient one may have one in hand.
+        return len(queue) >= 7  # The impatient one may have one in flight.
 
     until(all_are_back)
 

@@ -15,7 +15,7 @@ require_relative "commonhold/commonhold_ext"
 # +encoding:+.
 #
 # Any object may be used from any thread, and by a child after fork, which becomes a participant of its own with its first
-# write. Producers, consumers, elements in hand and collectors stay the parent's. Every error includes
+# write. Producers, consumers, elements in flight and collectors stay the parent's. Every error includes
 # Commonhold::Error, and is what Ruby would raise besides: ArgumentError, KeyError, IOError for what is closed.
 module Commonhold
   class << self

@@ -21,7 +21,7 @@ class ContractMessagesTest < Minitest::Test
     assert_raises(IndexError) { element.read(-1) }
     assert_raises(IndexError) { element.read(0, -1) }
     queue.push(:full, element)
-    refute_predicate element, :in_hand?
+    refute_predicate element, :in_flight?
     assert_raises(ArgumentError) { queue.push(:full, element) }
     assert_raises(ArgumentError) { element.read }
     assert_equal "hello!", queue.pull(:full).read(0, 6)
@@ -39,9 +39,9 @@ class ContractMessagesTest < Minitest::Test
     assert_equal element.id, its_double.id
     assert_raises(Commonhold::InvalidError) { other.push(0, element) }
     assert_raises(Commonhold::InvalidError) { one.push(9, element) }
-    assert_equal [0, 0, true], [one.size, other.size, element.in_hand?]
+    assert_equal [0, 0, true], [one.size, other.size, element.in_flight?]
     @hold.queue("one").push(0, element)
-    assert_equal [1, 0, false], [one.size, other.size, element.in_hand?]
+    assert_equal [1, 0, false], [one.size, other.size, element.in_flight?]
   end
 
   def test_elements_nobody_refers_to_are_orphans

@@ -66,7 +66,7 @@ class ProcessesTest < Minitest::Test
     assert_empty @hold.check
   end
 
-  def test_what_a_killed_process_had_in_hand
+  def test_what_a_killed_process_had_in_flight
     queue = @hold.queue("q", elements: 1, element_bytes: 8)
     pid = child { (@kept = queue.pull) && sleep }
     await("the pull") { queue.size.zero? }
@@ -75,14 +75,14 @@ class ProcessesTest < Minitest::Test
     assert_equal 8, queue.pull(timeout: 20).size
   end
 
-  def test_a_push_waits_for_a_stopped_process_or_leaves_the_element_in_hand
+  def test_a_push_waits_for_a_stopped_process_or_leaves_the_element_in_flight
     patient, hasty = queues_of_the_patient_and_the_hasty
     mine = patient.pull
     elements = Array.new(30) { hasty.pull_many(:free, 64) }.flatten
     stop_a_mover_in_the_way(patient) { hasty.push(:free, elements.last) && elements.pop }
-    assert_equal "in hand", elements.last.write("in hand").read(0, 7)
+    assert_equal "element", elements.last.write("element").read(0, 7)
     when_it_goes_on { patient.push(:free, mine) }
-    refute_predicate mine, :in_hand?
+    refute_predicate mine, :in_flight?
   ensure
     end_the_mover
   end
@@ -93,7 +93,7 @@ class ProcessesTest < Minitest::Test
     %i[pull try_pull].each do |pull|
       stop_a_mover_in_the_way(patient) { elements << hasty.try_pull }
       element = when_it_goes_on { patient.public_send(pull) }
-      assert_predicate element, :in_hand?
+      assert_predicate element, :in_flight?
       end_the_mover
     end
     stop_a_mover_in_the_way(patient) { elements << hasty.try_pull }
@@ -107,9 +107,9 @@ class ProcessesTest < Minitest::Test
     mine = patient.pull
     elements = Array.new(30) { hasty.pull_many(:free, 64) }.flatten
     stop_a_mover_in_the_way(patient) { elements.last.let_go || elements.pop }
-    assert_predicate elements.last, :in_hand?
+    assert_predicate elements.last, :in_flight?
     when_it_goes_on { mine.let_go }
-    refute_predicate mine, :in_hand?
+    refute_predicate mine, :in_flight?
   ensure
     end_the_mover
   end

@@ -271,10 +271,10 @@ fn threads_that_freeze_leave_room_for_others() {
     whole(&path, &groups);
 }
 
-/// Who closes a hold with elements in hand leaves them to the next one if somebody stands still with
+/// Who closes a hold with elements in flight leaves them to the next one if somebody stands still with
 /// the queue that they go to.
 #[test]
-fn closing_with_elements_in_hand_waits_for_nobody() {
+fn closing_with_elements_in_flight_waits_for_nobody() {
     let ground = Ground::memory();
     let path = ground.path("it.hold");
     let queue = |hold: &Hold| hold.queue("it", QueueOptions::new(8, 8).queues(["free"])).unwrap();

@@ -1,4 +1,4 @@
-//! What queues answer: moves, batches, elements in hand, waiting, dropping, forks, several handles.
+//! What queues answer: moves, batches, elements in flight, waiting, dropping, forks, several handles.
 
 use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, Watchdog, until};
@@ -35,7 +35,7 @@ fn whole(hold: &Hold) {
 }
 
 #[test]
-fn an_element_in_hand_is_found_by_number_and_owner() {
+fn an_element_in_flight_is_found_by_number_and_owner() {
     let (_ground, _hold, queue) = make(3);
     let [free, a2b] = ["free", "a2b"].map(|name| queue.named(name).unwrap());
     let raw = free.pull().unwrap().unwrap().into_raw();
@@ -44,7 +44,7 @@ fn an_element_in_hand_is_found_by_number_and_owner() {
     element.write(0, b"mine").unwrap();
     a2b.push(element).unwrap();
     for wrong in [raw, (raw.0, 0), (99, raw.1), (raw.0, raw.1 + 1)] {
-        refused(queue.element(wrong), ErrorKind::Invalid, "not in the hand");
+        refused(queue.element(wrong), ErrorKind::Invalid, "not in flight");
     }
     assert_eq!(lens(&queue), [2, 1, 0]);
 }
@@ -190,7 +190,7 @@ fn figures_are_for_readers_too() {
     let (ground, hold, queue) = make(5);
     let [free, a2b] = ["free", "a2b"].map(|name| queue.named(name).unwrap());
     a2b.push(free.pull().unwrap().unwrap()).unwrap();
-    let in_hand = free.pull().unwrap().unwrap();
+    let in_flight = free.pull().unwrap().unwrap();
     hold.map("a map", MapOptions::general()).unwrap();
     let reader = Hold::options().read_only(true).open(ground.path("it.hold")).unwrap();
     let stat = reader.queue_stat("it").unwrap();
@@ -204,7 +204,7 @@ fn figures_are_for_readers_too() {
     );
     refused(reader.queue_stat("none"), ErrorKind::NotFound, "none");
     refused(reader.queue_stat("a map"), ErrorKind::Mismatch, "a map");
-    drop(in_hand);
+    drop(in_flight);
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn a_dropped_queue_is_gone_for_its_handles() {
     let (_ground, hold, queue) = make(3);
     let free = queue.named("free").unwrap();
     let element = free.pull().unwrap().unwrap();
-    refused(hold.drop_queue("it"), ErrorKind::Busy, "in hand");
+    refused(hold.drop_queue("it"), ErrorKind::Busy, "in flight");
     free.push(element).unwrap();
     let other = Hold::open(hold.path()).unwrap();
     let theirs = other.open_queue("it").unwrap();
@@ -250,7 +250,7 @@ fn a_dropped_queue_is_gone_for_its_handles() {
 }
 
 #[test]
-fn closing_the_hold_gives_back_what_is_in_hand() {
+fn closing_the_hold_gives_back_what_is_in_flight() {
     let (_ground, hold, queue) = make(10);
     let other = Hold::open(hold.path()).unwrap();
     let theirs = other.open_queue("it").unwrap();
@@ -301,7 +301,7 @@ fn who_waits_is_woken() {
 }
 
 #[test]
-fn who_waits_gets_what_the_dead_had_in_hand() {
+fn who_waits_gets_what_the_dead_had_in_flight() {
     let (_ground, hold, queue) = make(4);
     let (path, ready) = (hold.path().to_owned(), Board::new(1));
     let holder = Child::run("a holder", || {

@@ -39,7 +39,7 @@ fn an_element_is_made_again_once() {
         let mut batch = other.batch();
         batch.add(other.element(raw).unwrap()).unwrap();
         for queue in [&queue, &again] {
-            refused(queue.element(raw), ErrorKind::Invalid, "not in the hand");
+            refused(queue.element(raw), ErrorKind::Invalid, "not in flight");
         }
         a2b.push_many(&mut batch).unwrap();
         whole(&hold);
@@ -50,7 +50,7 @@ fn an_element_is_made_again_once() {
     let raw = element.into_raw();
     assert_eq!((raw.0, raw.1 & 1023), (id, owner));
     let element = queue.element(raw).unwrap();
-    refused(queue.element(raw), ErrorKind::Invalid, "not in the hand");
+    refused(queue.element(raw), ErrorKind::Invalid, "not in flight");
     a2b.push(element).unwrap();
     assert_eq!(lens(&queue), [0, 3]);
     whole(&hold);
@@ -136,7 +136,7 @@ mod at_steps {
         })
     }
 
-    /// One is dead, which had elements in hand and the head of "a2b"; another is stopped with the
+    /// One is dead, which had elements in flight and the head of "a2b"; another is stopped with the
     /// tail of "free", where these elements are to go.
     fn one_dead_and_one_stopped(path: &Path) -> Child {
         let mut stopped = at("push.armed:stop", path, |queue| {
@@ -146,7 +146,7 @@ mod at_steps {
         assert!(stopped.wait_stopped());
         let mut dead = at("pull.held:kill:2", path, |queue| {
             let a2b = queue.named("a2b").unwrap();
-            let _in_hand = a2b.pull_many(2).unwrap();
+            let _in_flight = a2b.pull_many(2).unwrap();
             a2b.pull().unwrap();
         });
         assert_eq!(dead.wait(), End::By(Signal::SIGKILL));
@@ -163,7 +163,7 @@ mod at_steps {
             let hold = Hold::open(&path).unwrap();
             let queue = hold.open_queue("it").unwrap();
             let (free, a2b) = (queue.named("free").unwrap(), queue.named("a2b").unwrap());
-            // The head of "a2b" is the dead one's; of what it had in hand nobody needs anything.
+            // The head of "a2b" is the dead one's; of what it had in flight nobody needs anything.
             let element = a2b.pull_timeout(FOR_EVER).unwrap().expect("it is there");
             element.write(0, b"taken").unwrap();
             let notifier = queue.eventfd("a2b").unwrap();
@@ -328,7 +328,7 @@ mod at_steps {
             assert!(free.pull_timeout(FOR_EVER).unwrap().is_some());
             while free.pull().unwrap().is_some_and(|element| all.add(element).is_ok()) {}
             notifier.clear();
-            // Once the error has gone, what the dead one had in hand comes.
+            // Once the error has gone, what the dead one had in flight comes.
             steps::arm_fault("").unwrap();
             until("the notifier signals again", || is_readable(&notifier));
             until("the error has gone", || notifier.error().is_none());

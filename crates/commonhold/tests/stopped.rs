@@ -332,7 +332,7 @@ fn who_waits_for_one_that_is_stopped_can_give_up() {
                     told(Err(error));
                     let (element, error) = free.try_push_pull(element, free).unwrap_err();
                     told(Err(error));
-                    element.write(0, b"in hand").unwrap();
+                    element.write(0, b"element").unwrap();
                 }
                 "freeze.closed" => {
                     told(map.set(shape.key(1), shape.value(1, 9)).map(drop));

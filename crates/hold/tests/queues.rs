@@ -71,18 +71,18 @@ fn a_full_queue_is_waited_for_or_told() {
 }
 
 #[test]
-fn what_a_killed_puller_had_in_hand_comes_back() {
+fn what_a_killed_puller_had_in_flight_comes_back() {
     let ground = with_queue("256K", &["--orphans", "full"]);
     let job = "x".repeat(200 << 10);
     let run = ground.run_with(&["queue", "push", "shop", "jobs", "full"], job.as_bytes());
     assert_eq!(run.code, 0, "{run:?}");
-    // The pipe has no room for the message, so the puller stops with it in hand.
+    // The pipe has no room for the message, so the puller stops with it in flight.
     let puller = Beside::start(&ground, &["queue", "pull", "shop", "jobs", "full", "--follow"]);
     let stat = until(&ground, &["queue", "stat", "shop", "jobs"], |s| s["holders"] != json!([]));
     let holder = &stat["holders"][0];
     assert_eq!((&holder["pid"], &holder["elements"]), (&json!(puller.pid()), &json!(1)));
     assert!(
-        ground.ok(&["stat", "shop", "jobs"]).contains("in hand of slot".to_uppercase().as_str())
+        ground.ok(&["stat", "shop", "jobs"]).contains("in flight in slot".to_uppercase().as_str())
     );
     puller.kill();
     let pull = ["queue", "pull", "shop", "jobs", "full", "--timeout", "1m"];

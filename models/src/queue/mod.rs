@@ -1,10 +1,10 @@
-//! Protocol 5: moving elements between rings and hands, with kills anywhere, recoverers too.
+//! Protocol 5: moving elements between rings and participants, with kills anywhere, recoverers too.
 //!
 //! One participant may be stopped anywhere, for good; then the patience of the others ends at some
 //! moment (`patience`).
 //!
 //! Threads run scripts of [`Op`]s; several may be of one participant, and die together. Each step is one access to
-//! shared memory. The elements in hand are one word per element, naming a participant; the intent is a
+//! shared memory. The elements in flight are one word per element, naming a participant; the intent is a
 //! word ahead of the index.
 //!
 //! Invariants: at every commit the elements are where they are taken from; when nobody can move and who is dead has been
@@ -28,7 +28,7 @@ use moves::{Move, MoveAt};
 pub enum Op {
     /// Pulls at most so many elements from a queue.
     Pull(u8, u8),
-    /// Pushes all that it has in hand to a queue.
+    /// Pushes all that it has in flight to a queue.
     Push(u8),
     /// Recovers whoever is dead.
     Sweep,
@@ -78,7 +78,7 @@ pub enum At {
     Next,
     /// Moving elements.
     Move(Move, MoveAt),
-    /// After its own pull or push: the hand is what was moved.
+    /// After its own pull or push: its elements in flight are what was moved.
     Moved(bool),
     /// Recovering somebody.
     Recover(Who, RecoverAt),
@@ -136,9 +136,11 @@ impl Queues {
                 let mv = Move { who, lane, lock: (queue, false), max };
                 self.begin_move(state, thread, mv)
             }
-            Some(Op::Push(_)) if state.threads[thread].hand.is_empty() => finish(state, thread),
+            Some(Op::Push(_)) if state.threads[thread].in_flight.is_empty() => {
+                finish(state, thread)
+            }
             Some(Op::Push(queue)) => {
-                state.threads[thread].moving = state.threads[thread].hand.clone();
+                state.threads[thread].moving = state.threads[thread].in_flight.clone();
                 state.go(thread, At::Moved(true));
                 let mv = Move { who, lane, lock: (queue, true), max: 0 };
                 self.begin_move(state, thread, mv)
@@ -157,14 +159,14 @@ fn finish(state: &mut State, thread: usize) -> bool {
     state.go(thread, At::Next)
 }
 
-/// What was moved is in hand, or no longer.
+/// What was moved is in flight, or no longer.
 fn moved(state: &mut State, thread: usize, push: bool) -> bool {
     let own = &mut state.threads[thread];
     let moving = std::mem::take(&mut own.moving);
     if push {
-        own.hand.clear();
+        own.in_flight.clear();
     } else {
-        own.hand.extend(moving);
+        own.in_flight.extend(moving);
     }
     finish(state, thread)
 }
@@ -225,7 +227,7 @@ impl Model for Queues {
             // The dead remember nothing: states that differ only in that are the same.
             (own.gone, own.op) = (true, 0);
             own.stack.clear();
-            own.hand.clear();
+            own.in_flight.clear();
             own.moving.clear();
         }
         true
@@ -245,7 +247,7 @@ impl Model for Queues {
 
     fn at_rest(&self, state: &State) -> Result<(), String> {
         let mut state = state.clone();
-        // Who has ended its script leaves the hold: what it has in hand goes back.
+        // Who has ended its script leaves the hold: what it has in flight goes back.
         for slot in 0..SLOTS - 1 {
             state.slots.release_bytes_of(slot);
         }

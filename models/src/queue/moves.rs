@@ -139,8 +139,8 @@ impl Queues {
             MoveAt::Commit => {
                 let ids = state.threads[thread].moving.clone();
                 state.end(mv.lock).index += ids.len() as u8;
-                let (ring, hand) = (Place::Ring(queue), Place::Hand(mv.who));
-                let (from, to) = if push { (hand, ring) } else { (ring, hand) };
+                let (ring, in_flight) = (Place::Ring(queue), Place::InFlight(mv.who));
+                let (from, to) = if push { (in_flight, ring) } else { (ring, in_flight) };
                 state.commit(&ids, from, to);
                 self.after(push, at)
             }

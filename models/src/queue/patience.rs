@@ -2,7 +2,7 @@
 //!
 //! Two events may happen, at any moment each: the participant that may be stopped is; and patience
 //! ends, so that whoever waits for one that lives gives up. A recoverer that gives up leaves what
-//! it could not give back in the dead one's hand, its lists clear, and lets the byte go.
+//! it could not give back in flight in the dead one's name, its lists clear, and lets the byte go.
 
 use super::moves::Move;
 use super::state::State;

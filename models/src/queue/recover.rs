@@ -1,4 +1,4 @@
-//! Recovery by reincarnation: first every listed lock of the dead, then what it has in hand.
+//! Recovery by reincarnation: first every listed lock of the dead, then what it has in flight.
 //!
 //! Invariant: at most one thread acts as a dead participant, and what it does can be done again by the next one.
 
@@ -24,7 +24,7 @@ pub enum RecoverAt {
     Unlock(u8, Lock),
     /// Clear all lists.
     Unlist,
-    /// Look for something in hand, and push it.
+    /// Look for something in flight, and push it.
     GiveBack,
     /// Bump the generation.
     Generation,

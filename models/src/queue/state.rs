@@ -28,7 +28,7 @@ pub struct End {
 /// A lock: of which queue, and of its tail (true) or head.
 pub type Lock = (u8, bool);
 
-/// Ids on the move or in hand.
+/// Ids on the move or in flight.
 pub type Ids = ArrayVec<u8, ELEMENTS>;
 
 /// A thread: the private state that a kill destroys.
@@ -42,8 +42,8 @@ pub struct Thread {
     pub gone: bool,
     /// What it is doing, innermost last.
     pub stack: ArrayVec<super::At, 5>,
-    /// What it has in hand.
-    pub hand: Ids,
+    /// What it has in flight.
+    pub in_flight: Ids,
     /// What it is moving now: its own, or what it moves for one that it recovers.
     pub moving: Ids,
 }
@@ -53,8 +53,8 @@ pub struct Thread {
 pub enum Place {
     /// In this ring.
     Ring(u8),
-    /// In the hand of this participant.
-    Hand(Who),
+    /// In flight in this participant.
+    InFlight(Who),
 }
 
 /// Everything.
@@ -92,7 +92,7 @@ impl State {
             op: 0,
             gone: n >= owners.len(),
             stack: std::iter::once(super::At::Next).collect(),
-            hand: Ids::new(),
+            in_flight: Ids::new(),
             moving: Ids::new(),
         };
         let full = End { lock: None, intent: ELEMENTS as u8, index: ELEMENTS as u8 };
@@ -140,12 +140,12 @@ impl State {
         true
     }
 
-    /// What a push moves: the thread's own hand, or that of the dead in whose name it acts.
+    /// What a push moves: what the thread has in flight, or what the dead has in whose name it acts.
     pub fn take_up(&mut self, thread: usize, who: Who) {
         let held = (0..ELEMENTS as u8).filter(|id| self.holders[usize::from(*id)] == Some(who));
         let own = &self.threads[thread];
         self.threads[thread].moving =
-            if own.who == who { own.hand.clone() } else { held.collect() };
+            if own.who == who { own.in_flight.clone() } else { held.collect() };
     }
 
     /// The commit of a move: elements must be where they are taken from.

@@ -67,7 +67,7 @@ const NOBODY: usize = 0;
 const PUSHER: usize = 1;
 const PULLER: usize = 2;
 
-/// One element goes from hand to hand; an element pulled is whole, and its puller's.
+/// One element goes from process to process; an element pulled is whole, and its puller's.
 fn handing(rules: Rules) {
     let shared: Arc<[AtomicUsize; 4]> = Arc::new([0, 0, PUSHER, 0].map(AtomicUsize::new));
     let theirs = Arc::clone(&shared);
@@ -93,7 +93,7 @@ fn handing(rules: Rules) {
     match puller.join().expect("the puller does not panic") {
         Some(pulled) => {
             assert_eq!(pulled, (ELEMENT, PAYLOAD), "an element was not whole");
-            assert_eq!(holder.load(Relaxed), PULLER, "an element in hand that nobody holds");
+            assert_eq!(holder.load(Relaxed), PULLER, "an element in flight that nobody holds");
         }
         None => assert_eq!(holder.load(Relaxed), NOBODY, "an element in the queue that is held"),
     }
@@ -106,7 +106,7 @@ fn taking_turns(rules: Rules) {
     let other = loom::thread::spawn(move || pull(&theirs, rules));
     let own = pull(&shared, rules);
     let other = other.join().expect("the other does not panic");
-    assert!(own.is_none() || own != other, "an element in two hands");
+    assert!(own.is_none() || own != other, "an element in flight twice");
     let pulled = own.iter().chain(&other).count();
     assert_eq!(shared[1].load(Relaxed), pulled, "an index that went back");
 }

@@ -19,7 +19,7 @@ struct queue_options {
 
 class queue;
 
-// An element in hand. Pushing takes it, unless it fails; destroyed without that, it goes to the queue for orphans, as what a
+// An element in flight. Pushing takes it, unless it fails; destroyed without that, it goes to the queue for orphans, as what a
 // killed process had does. Must not outlive its queue.
 class element {
 public:
@@ -49,8 +49,8 @@ private:
     friend class batch;
     friend class named_queue;
     element(const ch_queue *queue, ch_element raw) noexcept : queue_(queue), raw_(raw) {}
-    const ch_element *in_hand() const {
-        if (!queue_) detail::fail(CH_INVALID, "the element is not in hand: it was pushed or moved away before");
+    const ch_element *in_flight() const {
+        if (!queue_) detail::fail(CH_INVALID, "the element is not in flight: it was pushed or moved away before");
         return &raw_;
     }
 
@@ -58,7 +58,7 @@ private:
     ch_element raw_;
 };
 
-// Elements in hand, to be moved at once; used again and again. What is left in it goes to the orphans.
+// Elements in flight, to be moved at once; used again and again. What is left in it goes to the orphans.
 class batch {
 public:
     batch() = default;
@@ -99,9 +99,9 @@ public:
         detail::call(ch_queue_len, queue_, number_, &len);
         return len;
     }
-    // After an error the element is in hand as before.
+    // After an error the element is in flight as before.
     void push(element &&pushed) const {
-        detail::call(ch_queue_push, queue_, number_, pushed.in_hand());
+        detail::call(ch_queue_push, queue_, number_, pushed.in_flight());
         pushed.queue_ = nullptr;
     }
     std::optional<element> pull() const {
@@ -120,7 +120,7 @@ public:
     std::optional<element> push_pull(element &&pushed, named_queue from) const {
         if (from.queue_ != queue_) detail::fail(CH_INVALID, "the two are not named queues of one queue");
         ch_element pulled;
-        bool found = detail::call(ch_queue_push_pull, queue_, number_, pushed.in_hand(), from.number_, &pulled);
+        bool found = detail::call(ch_queue_push_pull, queue_, number_, pushed.in_flight(), from.number_, &pulled);
         pushed.queue_ = nullptr;
         if (!found) return std::nullopt;
         return element(queue_, pulled);

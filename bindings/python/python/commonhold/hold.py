@@ -93,7 +93,7 @@ class Hold(_native.Hold, Closing):
         orphans: Optional[str] = None,
     ) -> Queue:
         """Opens a queue, or makes it: ``elements`` of ``element_bytes`` each, which move between the ``queues``; all begin in the first. What a
-        process had in hand when it died goes to ``orphans``, by default the first, too."""
+        process had in flight when it died goes to ``orphans``, by default the first, too."""
         return Queue(self, name, elements, element_bytes, list(queues), orphans=orphans)
 
     def open_queue(self, name: str) -> Queue:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class Queue(_native.Queue):
     """A queue in a hold: its elements, and the named queues that they move between (``queue["free"]``).
 
-    Each element is at any moment in one of the queues or in the hand of one process, which alone may touch its bytes. What a process
-    had in hand when it died goes to the orphans.
+    Each element is at any moment in one of the queues or in flight in one process, which alone may touch its bytes. What a process
+    had in flight when it died goes to the orphans.
     """
 
     def __new__(cls, hold: "Hold", name: str, *how: Any, **options: Any) -> "Queue":
@@ -36,7 +36,7 @@ class Queue(_native.Queue):
         return (self[name] for name in self.names)
 
     def stat(self) -> Dict[str, Any]:
-        """Its options, what is where, and who has elements in hand."""
+        """Its options, what is where, and who has elements in flight."""
         found: Dict[str, Any] = json.loads(self._stat())
         return found
 
@@ -80,7 +80,7 @@ class NamedQueue(_native.NamedQueue):
 
 
 class Element(_native.Buffer, Held):
-    """An element in hand: its bytes where they lie, writable, for whoever knows the buffer protocol.
+    """An element in flight: its bytes where they lie, writable, for whoever knows the buffer protocol.
 
     ``memoryview(element)[:5] = b"hello"``, ``numpy.frombuffer(element, dtype=...)``. Pushed, it is another's: so that is a
     ``BufferError`` while a memoryview or an array of it is in use. **Neither pushed nor released, it goes to the orphans** when nobody

@@ -1,7 +1,7 @@
 /*
  * The extension's own header: boxes, which hold the C library's handles, and the ways to call it.
  *
- * A box belongs to one Ruby object. Who is inside a call, and every queue element in hand, is a user of it: closing takes
+ * A box belongs to one Ruby object. Who is inside a call, and every queue element in flight, is a user of it: closing takes
  * the handle away at once, and the last user lets it go. So neither the collector nor another thread's close() frees what
  * is in use.
  *
@@ -31,7 +31,7 @@ struct box {
     uint64_t patience_ns;    /* how long to wait for a lock; CH_FOREVER */
     uint64_t sequence;       /* consumers: of the message received last */
     int encoding;            /* index of the encoding that bytes come back in */
-    unsigned users;          /* calls under way, elements in hand */
+    unsigned users;          /* calls under way, elements in flight */
     bool closed;             /* takes no new users */
     bool orphaned;           /* its object is gone; the last user frees the box */
 };

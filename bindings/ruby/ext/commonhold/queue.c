@@ -1,4 +1,4 @@
-/* Commonhold::Queue and Commonhold::Element. An element in hand is a user of its queue's box; one that nobody refers to any
+/* Commonhold::Queue and Commonhold::Element. An element in flight is a user of its queue's box; one that nobody refers to any
  * more goes to the orphans. */
 #include "ext.h"
 
@@ -8,24 +8,24 @@ static VALUE cQueue, cElement;
 
 #define MOST_QUEUES 64
 
-struct in_hand {
+struct in_flight {
     VALUE queue;
-    struct box *box; /* NULL: not in hand any more */
+    struct box *box; /* NULL: not in flight any more */
     ch_element element;
 };
 
-static void element_mark(void *data) { rb_gc_mark(((struct in_hand *)data)->queue); }
+static void element_mark(void *data) { rb_gc_mark(((struct in_flight *)data)->queue); }
 
 /* The collector runs, and waits for nobody: what somebody is in the way of is done later. */
 static void element_free(void *data) {
-    struct in_hand *hand = data;
-    if (hand->box) {
+    struct in_flight *flying = data;
+    if (flying->box) {
         uint64_t before = ch_thread_patience(0);
-        ch_queue_abandon(hand->box->handle, &hand->element);
+        ch_queue_abandon(flying->box->handle, &flying->element);
         ch_thread_patience(before);
-        box_done(hand->box);
+        box_done(flying->box);
     }
-    xfree(hand);
+    xfree(flying);
 }
 
 static const rb_data_type_t element_type = {
@@ -103,27 +103,27 @@ static uint32_t number_of(VALUE queue, VALUE which) {
 
 /* Makes the Ruby object first, a user of the box already: an element that was pulled is never lost to an exception, nor to
  * a queue that is closed meanwhile. What stays empty is let go in vain. */
-static struct in_hand *empty_hand(VALUE queue, struct box *box, VALUE *object) {
-    struct in_hand *hand;
-    *object = TypedData_Make_Struct(cElement, struct in_hand, &element_type, hand);
-    hand->queue = queue;
-    hand->box = box;
+static struct in_flight *new_element(VALUE queue, struct box *box, VALUE *object) {
+    struct in_flight *flying;
+    *object = TypedData_Make_Struct(cElement, struct in_flight, &element_type, flying);
+    flying->queue = queue;
+    flying->box = box;
     box->users++;
-    return hand;
+    return flying;
 }
 
-static struct in_hand *hand_of(VALUE element) {
-    struct in_hand *hand = rb_check_typeddata(element, &element_type);
-    if (!hand->box) raise_code(CH_INVALID, "the element is not in hand: it was pushed or let go before");
-    if (hand->box->closed) raise_code(CH_CLOSED, "the element's queue is closed");
-    struct box *hold = RTYPEDDATA_DATA(hand->box->parent);
+static struct in_flight *element_of(VALUE element) {
+    struct in_flight *flying = rb_check_typeddata(element, &element_type);
+    if (!flying->box) raise_code(CH_INVALID, "the element is not in flight: it was pushed or let go before");
+    if (flying->box->closed) raise_code(CH_CLOSED, "the element's queue is closed");
+    struct box *hold = RTYPEDDATA_DATA(flying->box->parent);
     if (hold->closed) raise_code(CH_CLOSED, "the element's hold is closed");
-    return hand;
+    return flying;
 }
 
-static void out_of_hand(struct in_hand *hand) {
-    struct box *box = hand->box;
-    hand->box = NULL;
+static void no_longer_in_flight(struct in_flight *flying) {
+    struct box *box = flying->box;
+    flying->box = NULL;
     box_done(box);
 }
 
@@ -153,22 +153,22 @@ static VALUE queue_pull(VALUE self, VALUE which, VALUE seconds) {
     uint64_t timeout = timeout_arg(seconds);
     uint32_t number = number_of(self, which);
     struct box *box = box_of(self, &queue_type);
-    struct in_hand *hand = empty_hand(self, box, &object);
+    struct in_flight *flying = new_element(self, box, &object);
     int result;
-    BRIEFLY(result, ch_queue_pull(box->handle, number, &hand->element, &error));
+    BRIEFLY(result, ch_queue_pull(box->handle, number, &flying->element, &error));
     if (result == CH_TIMED_OUT || (result == CH_NONE && timeout > 0)) {
-        struct call call = {.run = run_pull, .uid = number, .out = &hand->element};
+        struct call call = {.run = run_pull, .uid = number, .out = &flying->element};
         call_strings(&call, Qnil, Qnil);
         result = timeout > 0 ? call_wait(box, &call, timeout) : call_away(box, &call);
         error = call.error;
     }
-    if (result != CH_OK) out_of_hand(hand);
+    if (result != CH_OK) no_longer_in_flight(flying);
     RB_GC_GUARD(object);
     return checked(result, &error) == CH_OK ? object : Qnil;
 }
 
 struct moving {
-    struct in_hand *hand;
+    struct in_flight *flying;
     struct box *from, *to;
     struct call call;
 };
@@ -181,17 +181,17 @@ static VALUE move(VALUE data) {
 
 static VALUE move_end(VALUE data) {
     struct moving *moving = (struct moving *)data;
-    moving->hand->box = moving->from;
-    if (moving->call.result == CH_OK) out_of_hand(moving->hand);
+    moving->flying->box = moving->from;
+    if (moving->call.result == CH_OK) no_longer_in_flight(moving->flying);
     return Qnil;
 }
 
-/* Moves an element without the GVL. It is in nobody's hand meanwhile: no other thread moves it, too. */
-static int move_away(int (*run)(struct call *), struct box *to, uint32_t number, struct in_hand *hand, ch_error *error) {
-    struct moving moving = {hand, hand->box, to, {.run = run, .uid = number, .more = &hand->element}};
+/* Moves an element without the GVL. It is not in flight meanwhile, so no other thread moves it, too. */
+static int move_away(int (*run)(struct call *), struct box *to, uint32_t number, struct in_flight *flying, ch_error *error) {
+    struct moving moving = {flying, flying->box, to, {.run = run, .uid = number, .more = &flying->element}};
     moving.call.result = CH_TIMED_OUT; /* until it has run */
     call_strings(&moving.call, Qnil, Qnil);
-    hand->box = NULL;
+    flying->box = NULL;
     rb_ensure(move, (VALUE)&moving, move_end, (VALUE)&moving);
     *error = moving.call.error;
     return moving.call.result;
@@ -199,17 +199,17 @@ static int move_away(int (*run)(struct call *), struct box *to, uint32_t number,
 
 /* call-seq: push(queue, element) -> self
  *
- * Puts an element in hand at the end of a named queue, and wakes who waits for it. The element is out of hand then; after
- * an error it is in hand as before. InvalidError if it is another queue's. */
+ * Puts an element in flight at the end of a named queue, and wakes who waits for it. The element is no longer in flight then; after
+ * an error it is in flight as before. InvalidError if it is another queue's. */
 static VALUE queue_push(VALUE self, VALUE which, VALUE element) {
     ch_error error;
     uint32_t number = number_of(self, which);
     struct box *box = box_of(self, &queue_type);
-    struct in_hand *hand = hand_of(element);
+    struct in_flight *flying = element_of(element);
     int result;
-    BRIEFLY(result, ch_queue_push(box->handle, number, &hand->element, &error));
-    if (result == CH_TIMED_OUT) result = move_away(run_push, box, number, hand, &error);
-    else if (result == CH_OK) out_of_hand(hand);
+    BRIEFLY(result, ch_queue_push(box->handle, number, &flying->element, &error));
+    if (result == CH_TIMED_OUT) result = move_away(run_push, box, number, flying, &error);
+    else if (result == CH_OK) no_longer_in_flight(flying);
     RB_GC_GUARD(element);
     checked(result, &error);
     return self;
@@ -223,14 +223,14 @@ static VALUE queue_pull_many(VALUE self, VALUE which, VALUE most) {
     struct box *box = box_of(self, &queue_type);
     ch_element some[64];
     if (room > 64) room = 64;
-    struct in_hand *hand = empty_hand(self, box, &object);
+    struct in_flight *flying = new_element(self, box, &object);
     struct call call = {.run = run_pull_many, .uid = number, .number = room, .out = &count, .more = some};
     call_strings(&call, Qnil, Qnil);
     int result = call_now(box, &call);
-    if (result != CH_OK) out_of_hand(hand);
+    if (result != CH_OK) no_longer_in_flight(flying);
     for (size_t i = 0; result == CH_OK && i < count; i++) {
-        if (i > 0) hand = empty_hand(self, box, &object);
-        hand->element = some[i];
+        if (i > 0) flying = new_element(self, box, &object);
+        flying->element = some[i];
         rb_ary_push(all, object);
     }
     RB_GC_GUARD(object);
@@ -262,12 +262,12 @@ static VALUE queue_describe(VALUE self) {
 static VALUE element_read(int count, VALUE *arguments, VALUE self) {
     VALUE from, len;
     rb_scan_args(count, arguments, "02", &from, &len);
-    struct in_hand *hand = hand_of(self);
+    struct in_flight *flying = element_of(self);
     size_t at = NIL_P(from) ? 0 : size_arg(from);
-    if (at > hand->element.len) rb_raise(rb_eIndexError, "offset %zu is beyond the %zu bytes", at, hand->element.len);
-    size_t wanted = NIL_P(len) ? hand->element.len - at : size_arg(len);
-    if (wanted > hand->element.len - at) wanted = hand->element.len - at;
-    return rb_str_new((char *)hand->element.data + at, (long)wanted);
+    if (at > flying->element.len) rb_raise(rb_eIndexError, "offset %zu is beyond the %zu bytes", at, flying->element.len);
+    size_t wanted = NIL_P(len) ? flying->element.len - at : size_arg(len);
+    if (wanted > flying->element.len - at) wanted = flying->element.len - at;
+    return rb_str_new((char *)flying->element.data + at, (long)wanted);
 }
 
 /* call-seq: write(bytes, offset = 0) -> self
@@ -278,33 +278,33 @@ static VALUE element_write(int count, VALUE *arguments, VALUE self) {
     rb_scan_args(count, arguments, "11", &bytes, &to);
     bytes = bytes_arg(bytes);
     size_t at = NIL_P(to) ? 0 : size_arg(to), len = (size_t)RSTRING_LEN(bytes);
-    struct in_hand *hand = hand_of(self);
-    if (at > hand->element.len || len > hand->element.len - at)
-        rb_raise(rb_eIndexError, "%zu bytes at %zu do not fit into %zu", len, at, hand->element.len);
-    memcpy((char *)hand->element.data + at, RSTRING_PTR(bytes), len);
+    struct in_flight *flying = element_of(self);
+    if (at > flying->element.len || len > flying->element.len - at)
+        rb_raise(rb_eIndexError, "%zu bytes at %zu do not fit into %zu", len, at, flying->element.len);
+    memcpy((char *)flying->element.data + at, RSTRING_PTR(bytes), len);
     RB_GC_GUARD(bytes);
     return self;
 }
 
 /* How many bytes it has. */
-static VALUE element_len(VALUE self) { return SIZET2NUM(hand_of(self)->element.len); }
+static VALUE element_len(VALUE self) { return SIZET2NUM(element_of(self)->element.len); }
 /* Its number, the same in every process. */
-static VALUE element_id(VALUE self) { return UINT2NUM(hand_of(self)->element.id); }
+static VALUE element_id(VALUE self) { return UINT2NUM(element_of(self)->element.id); }
 
-/* Whether it is in this object's hand still. */
-static VALUE element_is_in_hand(VALUE self) {
-    struct in_hand *hand = rb_check_typeddata(self, &element_type);
-    return hand->box ? Qtrue : Qfalse;
+/* Whether this object still has it in flight. */
+static VALUE element_is_in_flight(VALUE self) {
+    struct in_flight *flying = rb_check_typeddata(self, &element_type);
+    return flying->box ? Qtrue : Qfalse;
 }
 
-/* Lets it go to the orphans; after an error it is in hand as before. */
+/* Lets it go to the orphans; after an error it is in flight as before. */
 static VALUE element_let_go(VALUE self) {
     ch_error error;
-    struct in_hand *hand = hand_of(self);
+    struct in_flight *flying = element_of(self);
     int result;
-    BRIEFLY(result, ch_queue_let_go(hand->box->handle, &hand->element, &error));
-    if (result == CH_TIMED_OUT) result = move_away(run_let_go, hand->box, 0, hand, &error);
-    else if (result == CH_OK) out_of_hand(hand);
+    BRIEFLY(result, ch_queue_let_go(flying->box->handle, &flying->element, &error));
+    if (result == CH_TIMED_OUT) result = move_away(run_let_go, flying->box, 0, flying, &error);
+    else if (result == CH_OK) no_longer_in_flight(flying);
     RB_GC_GUARD(self);
     checked(result, &error);
     return Qnil;
@@ -327,6 +327,6 @@ void init_queue(void) {
     rb_define_method(cElement, "write", element_write, -1);
     rb_define_method(cElement, "size", element_len, 0);
     rb_define_method(cElement, "id", element_id, 0);
-    rb_define_method(cElement, "in_hand?", element_is_in_hand, 0);
+    rb_define_method(cElement, "in_flight?", element_is_in_flight, 0);
     rb_define_method(cElement, "let_go", element_let_go, 0);
 }

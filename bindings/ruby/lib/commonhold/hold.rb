@@ -38,7 +38,7 @@ module Commonhold
     # must be there.
     #
     # @param queues [Array<String, Symbol>] the named queues, 1 to 64
-    # @param orphans [String] the one for what a dead process had in hand; the first
+    # @param orphans [String] the one for what a dead process had in flight; the first
     # @return [Queue]
     def queue(name, elements: nil, element_bytes: nil, queues: nil, orphans: nil)
       return _queue(name, nil) unless elements

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Commonhold
-  # Elements of one size that move by reference between named queues. Each is in exactly one of them, or in the hand of
-  # exactly one process. What a process that died had in hand goes to the queue for orphans, as does an Element that nobody
+  # Elements of one size that move by reference between named queues. Each is in exactly one of them, or in flight in
+  # exactly one process. What a process that died had in flight goes to the queue for orphans, as does an Element that nobody
   # refers to any more. Queues are given by name or number.
   class Queue
     private_class_method :new
@@ -23,7 +23,7 @@ module Commonhold
     end
   end
 
-  # An element in hand.
+  # An element in flight.
   class Element
     private_class_method :new
     alias to_s read

@@ -1,4 +1,4 @@
-//! [`Batch`]: many elements in hand, to be moved at once.
+//! [`Batch`]: many elements in flight, to be moved at once.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::element::{Bytes, Element};
@@ -6,12 +6,12 @@ use crate::queue::handle::Queue;
 use std::cell::Cell;
 use std::fmt;
 
-/// Elements in the hand of this process, in order; moved between queues for the price of one
+/// Elements in flight in this process, in order; moved between queues for the price of one
 /// ([`NamedQueue::push_many`](crate::NamedQueue::push_many), [`pull_into`](crate::NamedQueue::pull_into)). Keeps its private
 /// memory, so use one again and again.
 ///
 /// Like an [`Element`], what is left in it when it is dropped goes to the queue for orphans. No
-/// element is in it twice: there is one value for each in hand.
+/// element is in it twice: there is one value for each in flight.
 pub struct Batch<'q> {
     queue: &'q Queue,
     ids: Vec<u32>,
@@ -71,13 +71,13 @@ impl<'q> Batch<'q> {
         self.queue
     }
 
-    /// Pushes all by `push`, which calls what it is given when they are in no hand any more.
+    /// Pushes all by `push`, which calls what it is given when they are no longer in flight.
     pub(crate) fn leave<R>(&mut self, push: impl FnOnce(&[u32], &dyn Fn()) -> R) -> R {
         let leaving = Leaving { ids: &mut self.ids, are_gone: Cell::new(false) };
         push(leaving.ids, &|| leaving.are_gone.set(true))
     }
 
-    /// True if all in it is in the hand of this participant.
+    /// True if all in it is in flight in this participant.
     pub(crate) fn is_of(&self, owner: u32) -> bool {
         self.ids.is_empty() || self.owner == owner
     }

@@ -72,7 +72,7 @@ fn look(
             if is_left_behind(owner, alive, again) {
                 let slot = owner.slot();
                 problems.push(format!(
-                    "element {id} is in the hand of slot {slot}, whose generation has ended"
+                    "element {id} is in flight in slot {slot}, whose generation has ended"
                 ));
             }
         }

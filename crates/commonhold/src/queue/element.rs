@@ -1,4 +1,4 @@
-//! [`Element`]: one element in hand.
+//! [`Element`]: one element in flight.
 //!
 //! # Safety
 //! An element's bytes are those of its place in the block, which [`Layout`](crate::queue::layout::Layout) proved to lie in
@@ -13,7 +13,7 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// One element in the hand of this process: it alone may touch the bytes, until it pushes the element.
+/// One element in flight in this process: it alone may touch the bytes, until it pushes the element.
 ///
 /// Pushing consumes it. **Dropped without being pushed it goes to the queue for orphans**, as do
 /// those of a process that died: at once, or, if somebody who is stopped keeps that queue locked,
@@ -26,7 +26,7 @@ pub struct Element<'q> {
     is_gone: AtomicBool,
 }
 
-/// The bytes of an element in hand.
+/// The bytes of an element in flight.
 #[derive(Clone, Copy)]
 pub struct Bytes<'q> {
     queue: &'q Queue,
@@ -121,7 +121,7 @@ impl<'q> Bytes<'q> {
         let lane = self.queue.enter()?;
         if lane.me().bits() != self.owner {
             let text = format!(
-                "queue '{}': the element is in the hand of the process that forked this one",
+                "queue '{}': the element is in flight in the process that forked this one",
                 self.queue.name()
             );
             return Err(Error::new(ErrorKind::Invalid, text));
@@ -134,7 +134,7 @@ impl<'q> Bytes<'q> {
     /// Where the bytes lie in this process, for access without copying: [`len`](Self::len) bytes, on a cache line if there are
     /// 64 or more, else on a multiple of 8.
     ///
-    /// To be used only while the element is in hand: not after it was pushed or dropped, not after the hold was closed, not in
+    /// To be used only while the element is in flight: not after it was pushed or dropped, not after the hold was closed, not in
     /// a forked child. A process that breaks this rule races with whoever has the element then.
     pub fn as_ptr(&self) -> *mut u8 {
         self.queue.space().at(self.queue.layout().payload(self.id), self.len() as u64)
@@ -147,12 +147,12 @@ impl<'q> Element<'q> {
     }
 
     /// Its number and its owner, from which [`Queue::element`] makes it again, once. Until then the
-    /// element stays in hand.
+    /// element stays in flight.
     #[inline]
     pub fn into_raw(self) -> (u32, u32) {
         let Bytes { queue, id, owner } = self.bytes;
         self.forget();
-        queue.hands().give_away(id, owner);
+        queue.in_flight().give_away(id, owner);
         (id, owner)
     }
 

@@ -8,13 +8,13 @@ use crate::memory::lane::LaneGuard;
 use crate::memory::roots::StructureKind;
 use crate::queue::batch::Batch;
 use crate::queue::element::Element;
-use crate::queue::hands::Hands;
+use crate::queue::in_flight::InFlight;
 use crate::queue::layout::Layout;
 use crate::queue::moves::Ring;
 use crate::queue::named::NamedQueue;
 use crate::queue::notifier::Notifier;
 use crate::queue::options::QueueOptions;
-use crate::queue::recover::in_hand;
+use crate::queue::recover::in_flight_of;
 use crate::queue::stat::{self, QueueStat, absent};
 use crate::sync::patience::Patience;
 use crate::sync::robust_lock::Peers;
@@ -29,16 +29,16 @@ use std::time::Instant;
 /// A queue in a hold: elements of one size, shared by every process that has it open, that move by reference between
 /// named queues. Nothing is copied, nothing is lost.
 ///
-/// Each element is at any moment in exactly one of the queues or in the hand of exactly one process ([`Element`],
+/// Each element is at any moment in exactly one of the queues or in flight in exactly one process ([`Element`],
 /// [`Batch`]), which alone may touch its bytes. Any number of processes and threads push and pull. Every queue has
 /// room for all elements, so a push cannot fail for want of room.
 ///
-/// If a process dies, however it dies, a move under way has happened or not, and what it had in hand goes to the queue for
+/// If a process dies, however it dies, a move under way has happened or not, and what it had in flight goes to the queue for
 /// orphans ([`QueueOptions::orphans`]): as soon as somebody waits for elements, for a lock of the dead, opens the hold
 /// or calls [`Hold::sweep`](crate::Hold::sweep). Moves wait for one another, also for a process that is stopped in the middle
 /// of one.
 ///
-/// A handle is cheap to clone and may be used from any thread. A forked child may go on using it; elements in hand stay
+/// A handle is cheap to clone and may be used from any thread. A forked child may go on using it; elements in flight stay
 /// the parent's. Dropping the last handle of a process detaches it; elements must have been pushed or dropped before
 /// (the borrow checker sees to it).
 ///
@@ -73,19 +73,19 @@ struct Tie {
     attachment: Attachment,
     layout: Layout,
     names: Vec<String>,
-    hands: Arc<Hands>,
+    in_flight: Arc<InFlight>,
 }
 
 impl Drop for Tie {
     fn drop(&mut self) {
         let Some(lane) = self.attachment.enter_to_leave() else {
-            // What is in hand, if this could not look, goes to the orphans with the participant.
+            // What is in flight, if this could not look, goes to the orphans with the participant.
             return self.attachment.stay();
         };
         self.bring_back(&lane);
-        // Elements that were leaked in hand, or cannot go to the orphans now: they go there with
+        // Elements that were leaked in flight, or cannot go to the orphans now: they go there with
         // the participant, if it is still attached then.
-        if !in_hand(self.attachment.space(), &self.layout, lane.me()).is_empty() {
+        if !in_flight_of(self.attachment.space(), &self.layout, lane.me()).is_empty() {
             self.attachment.stay();
         }
     }
@@ -97,11 +97,11 @@ impl Tie {
         Ring { space: self.attachment.space(), block, layout: &self.layout, queue }
     }
 
-    /// Pushes elements in hand to the orphans, which were dropped; what cannot go there within a
+    /// Pushes elements in flight to the orphans, which were dropped; what cannot go there within a
     /// moment is put aside. Where somebody stands in the way already it waits for nobody who lives.
     fn let_go(&self, lane: &LaneGuard<'_>, ids: &[u32]) {
-        if self.hands.has_any_aside() {
-            self.hands.put_aside(ids, lane.me().bits());
+        if self.in_flight.has_dropped() {
+            self.in_flight.note_dropped(ids, lane.me().bits());
             return self.bring_back(lane);
         }
         lane.briefly(|| self.push_to_orphans(lane, ids));
@@ -109,8 +109,8 @@ impl Tie {
 
     /// Pushes what was put aside before to the orphans. Waits for nobody who lives.
     fn bring_back(&self, lane: &LaneGuard<'_>) {
-        if self.hands.has_any_aside() {
-            let ids = self.hands.take_aside(lane.me().bits());
+        if self.in_flight.has_dropped() {
+            let ids = self.in_flight.take_dropped(lane.me().bits());
             lane.impatiently(|| self.push_to_orphans(lane, &ids));
         }
     }
@@ -119,7 +119,7 @@ impl Tie {
         let is_gone = Cell::new(false);
         let kept = Mend::new(|| {
             if !is_gone.get() {
-                self.hands.put_aside(ids, lane.me().bits());
+                self.in_flight.note_dropped(ids, lane.me().bits());
             }
         });
         match self.ring(self.layout.orphans).push(lane, ids, || is_gone.set(true)) {
@@ -167,13 +167,13 @@ pub(crate) fn open(arena: &Arc<Arena>, name: &str) -> Result<Queue> {
 /// Drops the queue; false if there is none.
 pub(crate) fn drop_queue(arena: &Arena, name: &str) -> Result<bool> {
     let refuse = |space: &Space, block: &Block, lane: &LaneGuard<'_>| {
-        // Of a damaged queue nobody has anything in hand.
+        // Of a damaged queue nobody has anything in flight.
         let Ok(layout) = Layout::read(space, block) else { return Ok(()) };
-        match in_hand(space, &layout, lane.me()).len() {
+        match in_flight_of(space, &layout, lane.me()).len() {
             0 => Ok(()),
             count => {
                 let text = format!(
-                    "queue '{name}': this process has {count} of its elements in hand; push or drop them first"
+                    "queue '{name}': this process has {count} of its elements in flight; push or drop them first"
                 );
                 Err(Error::new(ErrorKind::Busy, text))
             }
@@ -193,8 +193,8 @@ impl Queue {
         let space = attachment.space();
         let layout = Layout::read(space, &attachment.block)?;
         let names = (0..layout.queues).map(|queue| layout.name(space, queue)).collect();
-        let hands = Hands::of(&attachment.arena, &attachment.block, layout.elements);
-        Ok(Queue { tie: Arc::new(Tie { attachment, layout, names, hands }) })
+        let in_flight = InFlight::of(&attachment.arena, &attachment.block, layout.elements);
+        Ok(Queue { tie: Arc::new(Tie { attachment, layout, names, in_flight }) })
     }
 
     /// Its name.
@@ -246,27 +246,27 @@ impl Queue {
         Batch::new(self)
     }
 
-    /// The element in hand that [`Element::into_raw`](crate::Element::into_raw) gave the number and
+    /// The element in flight that [`Element::into_raw`](crate::Element::into_raw) gave the number and
     /// the owner of. It can be made again once, through any handle on this queue that was opened by
     /// the same handle on the hold, or a clone of that.
     ///
     /// # Errors
-    /// `Invalid` if it is not in the hand of that owner, or is another value's already.
+    /// `Invalid` if it is not in flight for that owner, or is another value's already.
     #[inline]
     pub fn element(&self, (id, owner): (u32, u32)) -> Result<Element<'_>> {
         let holders = self.layout().holders(self.space());
-        // Relaxed: who has it in hand has stored it; a move looks again, under its lock.
+        // Relaxed: who has it in flight has stored it; a move looks again, under its lock.
         let held = |holder: &AtomicU32| holder.load(Ordering::Relaxed) == owner;
-        if holders.get(id as usize).is_some_and(held) && self.hands().take_back(id, owner) {
+        if holders.get(id as usize).is_some_and(held) && self.in_flight().take_back(id, owner) {
             return Ok(Element::new(self, id, owner));
         }
-        Err(self.not_in_hand(id))
+        Err(self.not_in_flight(id))
     }
 
     #[cold]
-    fn not_in_hand(&self, id: u32) -> Error {
+    fn not_in_flight(&self, id: u32) -> Error {
         let text = format!(
-            "queue '{}': element {id} is not in the hand that it was in; it was pushed, or let go, or is another queue's",
+            "queue '{}': element {id} is not in flight any more: it was pushed or released, or belongs to another queue",
             self.name()
         );
         Error::new(ErrorKind::Invalid, text)
@@ -281,7 +281,7 @@ impl Queue {
         Notifier::new(self, self.number(name)?)
     }
 
-    /// What is where, and who has elements in hand. Elements on the move meanwhile may be seen twice or not at all.
+    /// What is where, and who has elements in flight. Elements on the move meanwhile may be seen twice or not at all.
     pub fn stat(&self) -> Result<QueueStat> {
         let _inside = self.enter()?;
         Ok(stat::stat(self.space(), &self.tie.attachment.block, &self.tie.layout))
@@ -306,8 +306,8 @@ impl Queue {
     }
 
     #[inline]
-    pub(crate) fn hands(&self) -> &Hands {
-        &self.tie.hands
+    pub(crate) fn in_flight(&self) -> &InFlight {
+        &self.tie.in_flight
     }
 
     /// Enters an operation.
@@ -341,18 +341,18 @@ impl Queue {
         }
     }
 
-    /// Sends elements in the hand of `owner` to the orphans. If that cannot be now (somebody who is
-    /// stopped keeps that queue locked, this thread is inside an operation), they stay in hand and
+    /// Sends elements in flight for `owner` to the orphans. If that cannot be now (somebody who is
+    /// stopped keeps that queue locked, this thread is inside an operation), they stay in flight and
     /// go there later, with the participant at the latest. In a forked child they are the parent's:
     /// it does nothing there.
     pub(crate) fn let_go(&self, ids: &[u32], owner: u32) {
-        let Tie { attachment, hands, .. } = &*self.tie;
+        let Tie { attachment, in_flight, .. } = &*self.tie;
         if attachment.arena.current_owner().is_none_or(|me| me.bits() != owner) {
             return;
         }
         match attachment.enter_to_leave() {
             Some(lane) => self.tie.let_go(&lane, ids),
-            None => hands.put_aside(ids, owner),
+            None => in_flight.note_dropped(ids, owner),
         }
     }
 
@@ -371,7 +371,7 @@ impl Queue {
     }
 
     /// Tidies after others, and after oneself: settles who has died and was attached, so what they
-    /// had in hand comes back; then so does what could not go there before. Nobody needs it: it
+    /// had in flight comes back; then so does what could not go there before. Nobody needs it: it
     /// waits for nobody who lives, and leaves the rest to the next one.
     ///
     /// # Errors

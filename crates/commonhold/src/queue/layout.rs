@@ -6,7 +6,7 @@
 //! ```
 //!
 //! An element is in exactly one place: its id is in one ring between head and tail, or its word among the holders names the
-//! owner who has it in hand. All parts begin on cache lines.
+//! owner who has it in flight. All parts begin on cache lines.
 
 use crate::error::Result;
 use crate::memory::block::Block;
@@ -247,7 +247,7 @@ impl Layout {
         self.mask + 1
     }
 
-    /// Per element who has it in hand: bits of an owner, or 0.
+    /// Per element who has it in flight: bits of an owner, or 0.
     #[inline]
     pub(crate) fn holders<'a>(&self, space: &'a Space) -> &'a [AtomicU32] {
         space.halves(self.holders, self.elements.into())

@@ -3,7 +3,7 @@
 //! | idea | file |
 //! |---|---|
 //! | the public handles | [`handle`] (the structure), [`named`] (one of its queues), [`options`] |
-//! | what one has in hand | [`element`], [`batch`]; without a value that stands for it: [`hands`] |
+//! | elements in flight | [`element`], [`batch`]; without a value that stands for it: [`in_flight`] |
 //! | where things are in memory | [`layout`] |
 //! | moving elements (protocol 5) | [`moves`] |
 //! | waiting by a file descriptor | [`notifier`] |
@@ -14,7 +14,7 @@ pub(crate) mod batch;
 pub(crate) mod check;
 pub(crate) mod element;
 pub(crate) mod handle;
-pub(crate) mod hands;
+pub(crate) mod in_flight;
 pub(crate) mod layout;
 pub(crate) mod moves;
 pub(crate) mod named;

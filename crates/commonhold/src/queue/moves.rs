@@ -1,4 +1,4 @@
-//! Moving elements (protocol 5): out of a ring into somebody's hand, and out of the hand into a ring.
+//! Moving elements (protocol 5): out of a ring into flight, and from flight into a ring.
 //!
 //! One end of a queue has one lock, one intent and one index. A move of *n* elements, under the lock: arm the
 //! intent (index + n), store the holders' words, **store the index** (the commit point), unlock. The intent is
@@ -7,9 +7,9 @@
 //! holders' words say by the ring's entries from index to intent, which nobody else touches meanwhile
 //! ([`crate::queue::recover`]). So ring membership decides, by that index under that lock.
 //!
-//! Who has an element in hand alone stores its holder's word: nobody else stores it before the commit of a pull, or
+//! Who has an element in flight alone stores its holder's word: nobody else stores it before the commit of a pull, or
 //! after the commit of a push. A push clears the words *before* its commit: afterwards the element may be in
-//! another hand already, perhaps that of another thread of the same process.
+//! another holder already, perhaps another thread of the same process.
 //!
 //! The next taker of a lock sees everything by it (acquire). Orderings beyond that are for who recovers.
 
@@ -77,7 +77,7 @@ impl<'a> Ring<'a> {
         Ok(locked)
     }
 
-    /// Pulls at most `max` elements into the writer's hand, appends their ids to `out`; returns how many.
+    /// Pulls at most `max` elements into flight for the writer, appends their ids to `out`; returns how many.
     ///
     /// # Errors
     /// `Damaged`; those of the lock. Then nothing was pulled.
@@ -86,7 +86,7 @@ impl<'a> Ring<'a> {
         &self,
         writer: &impl Writer,
         max: usize,
-        out: &mut impl Hand,
+        out: &mut impl PullTarget,
     ) -> Result<usize> {
         if max == 0 || !self.may_have_some() {
             return Ok(0);
@@ -101,7 +101,7 @@ impl<'a> Ring<'a> {
         writer: &impl Writer,
         head: &End,
         max: u64,
-        out: &mut impl Hand,
+        out: &mut impl PullTarget,
     ) -> Result<usize> {
         // Relaxed: under the lock.
         let start = head.index.load(Ordering::Relaxed);
@@ -149,7 +149,7 @@ impl<'a> Ring<'a> {
         Ok(count as usize)
     }
 
-    /// Pushes these elements, which are in the writer's hand, and wakes who waits for them. `gone` is
+    /// Pushes these elements, which the writer has in flight, and wakes who waits for them. `gone` is
     /// called when they are in it no more: a panic may follow.
     ///
     /// # Errors
@@ -198,11 +198,11 @@ impl<'a> Ring<'a> {
         }
         let me = writer.me().bits();
         let holders = self.layout.holders(self.space);
-        let in_hand = |id: &u32| {
+        let in_flight = |id: &u32| {
             holders.get(*id as usize).is_some_and(|holder| holder.load(Ordering::Relaxed) == me)
         };
-        if !ids.iter().all(in_hand) {
-            return Err(self.block.damaged("an element is in another hand than this one"));
+        if !ids.iter().all(in_flight) {
+            return Err(self.block.damaged("an element is in flight in another process"));
         }
         let [straight, wrapped] =
             self.layout.places_at(self.space, self.queue, start, ids.len() as u64);
@@ -248,13 +248,13 @@ impl<W: Writer> Drop for Locked<'_, '_, W> {
 }
 
 /// Where elements go that are pulled.
-pub(crate) trait Hand {
+pub(crate) trait PullTarget {
     fn take(&mut self, id: u32);
     /// The last `count` that it took are not pulled after all.
     fn withdraw(&mut self, count: usize);
 }
 
-impl Hand for Vec<u32> {
+impl PullTarget for Vec<u32> {
     #[inline]
     fn take(&mut self, id: u32) {
         self.push(id);
@@ -265,15 +265,15 @@ impl Hand for Vec<u32> {
 }
 
 /// A pull that is not committed. Dropping this undoes it, as a recoverer would.
-struct Pull<'p, 'a, H: Hand> {
+struct Pull<'p, 'a, T: PullTarget> {
     ring: &'p Ring<'a>,
     head: &'p End,
     me: u32,
-    out: &'p mut H,
+    out: &'p mut T,
     count: usize,
 }
 
-impl<H: Hand> Drop for Pull<'_, '_, H> {
+impl<T: PullTarget> Drop for Pull<'_, '_, T> {
     fn drop(&mut self) {
         let Ring { space, layout, queue, .. } = *self.ring;
         self.out.withdraw(self.count);

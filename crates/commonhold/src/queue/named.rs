@@ -5,7 +5,7 @@ use crate::memory::lane::LaneGuard;
 use crate::queue::batch::Batch;
 use crate::queue::element::Element;
 use crate::queue::handle::Queue;
-use crate::queue::moves::Hand;
+use crate::queue::moves::PullTarget;
 use crate::sync::event::Look;
 use crate::sync::robust_lock::Peers;
 use std::fmt;
@@ -44,7 +44,7 @@ impl<'q> One<'q> {
     }
 }
 
-impl Hand for One<'_> {
+impl PullTarget for One<'_> {
     #[inline]
     fn take(&mut self, id: u32) {
         self.id = Some(id);
@@ -63,7 +63,7 @@ impl Drop for One<'_> {
 
 /// It was pushed, or is given back with the error.
 #[inline]
-fn out_of_hand<'e, T>(
+fn after_push<'e, T>(
     element: Element<'e>,
     moved: Result<T>,
 ) -> std::result::Result<T, (Element<'e>, Error)> {
@@ -114,14 +114,14 @@ impl<'q> NamedQueue<'q> {
         self.try_push(element).map_err(|(_, error)| error)
     }
 
-    /// The same, but after an error the element comes back with it: still in hand, to be pushed again.
+    /// The same, but after an error the element comes back with it: still in flight, to be pushed again.
     #[inline]
     pub fn try_push<'e>(
         &self,
         element: Element<'e>,
     ) -> std::result::Result<(), (Element<'e>, Error)> {
         let pushed = self.queue.operate(|lane| self.push_in(lane, &element));
-        out_of_hand(element, pushed)
+        after_push(element, pushed)
     }
 
     #[inline]
@@ -156,7 +156,7 @@ impl<'q> NamedQueue<'q> {
         mut pull: impl FnMut() -> Result<usize>,
     ) -> Result<usize> {
         let count = pull()?;
-        if count > 0 || !self.queue.hands().has_any_aside() {
+        if count > 0 || !self.queue.in_flight().has_dropped() {
             return Ok(count);
         }
         self.queue.bring_back(lane);
@@ -177,7 +177,7 @@ impl<'q> NamedQueue<'q> {
         self.try_push_pull(element, from).map_err(|(_, error)| error)?
     }
 
-    /// The same, but after an error of the push the element comes back with it, still in hand, and nothing was moved. What the
+    /// The same, but after an error of the push the element comes back with it, still in flight, and nothing was moved. What the
     /// pull gave is inside.
     pub fn try_push_pull<'e>(
         &self,
@@ -196,7 +196,7 @@ impl<'q> NamedQueue<'q> {
             from.pull_in(lane, &mut one)
         });
         // An error behind the push is the pull's.
-        out_of_hand(element, if is_pushed { Ok(moved) } else { moved.map(Ok) })
+        after_push(element, if is_pushed { Ok(moved) } else { moved.map(Ok) })
     }
 
     /// Waits for an element for `timeout` at most; `None` if there was none. Sleeps, and costs no processor time.

@@ -39,7 +39,7 @@ impl QueueOptions {
         self
     }
 
-    /// The queue to which elements go that a process had in hand when it died, or let go without pushing them. Say it
+    /// The queue to which elements go that a process had in flight when it died, or let go without pushing them. Say it
     /// after [`queues`](Self::queues).
     pub fn orphans(mut self, name: impl Into<String>) -> QueueOptions {
         self.orphans = name.into();

@@ -16,7 +16,7 @@ use crate::sync::robust_lock::{self, Peers};
 use crate::sync::space::Space;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Pushed at once, of what the dead one had in hand.
+/// Pushed at once, of what the dead one had in flight.
 const CHUNK: usize = 4096;
 
 /// Settles the end of a queue that is listed at `offset`, if its lock is the dead one's.
@@ -30,9 +30,9 @@ pub(crate) fn settle(acting: &Acting<'_>, block: &Block, offset: u64) {
         return;
     }
     let (from, to) = match side {
-        // A pull: in the ring still, so in no hand.
+        // A pull: in the ring still, so not in flight.
         Side::Head => (acting.owner.bits(), 0),
-        // A push: not in the ring yet, so in hand.
+        // A push: not in the ring yet, so in flight.
         Side::Tail => (0, acting.owner.bits()),
     };
     undo(space, &layout, queue, end, (from, to));
@@ -60,15 +60,15 @@ pub(crate) fn undo(space: &Space, layout: &Layout, queue: u32, end: &End, (from,
     end.intent.store(index, Ordering::Release);
 }
 
-/// Pushes what the dead one had in hand to the queue for orphans. It holds no lock any more.
+/// Pushes what the dead one had in flight to the queue for orphans. It holds no lock any more.
 ///
 /// # Errors
-/// Those of locks, but for damage: what cannot go anywhere stays in the dead hand, for `check` to find.
+/// Those of locks, but for damage: what cannot go anywhere stays in flight, for `check` to find.
 pub(crate) fn give_back(acting: &Acting<'_>, block: &Block) -> Result<()> {
     let space = &acting.arena.space;
     let Ok(layout) = Layout::read(space, block) else { return Ok(()) };
     let orphans = Ring { space, block, layout: &layout, queue: layout.orphans };
-    for ids in in_hand(space, &layout, acting.me()).chunks(CHUNK) {
+    for ids in in_flight_of(space, &layout, acting.me()).chunks(CHUNK) {
         match orphans.push(acting, ids, || ()) {
             Err(error) if error.kind() == ErrorKind::Damaged => return Ok(()),
             pushed => pushed?,
@@ -78,8 +78,8 @@ pub(crate) fn give_back(acting: &Acting<'_>, block: &Block) -> Result<()> {
     Ok(())
 }
 
-/// The elements that `owner` has in hand.
-pub(crate) fn in_hand(space: &Space, layout: &Layout, owner: Owner) -> Vec<u32> {
+/// The elements that `owner` has in flight.
+pub(crate) fn in_flight_of(space: &Space, layout: &Layout, owner: Owner) -> Vec<u32> {
     let held = |holder: &AtomicU32| holder.load(Ordering::Acquire) == owner.bits();
     let holders = (0..).zip(layout.holders(space));
     holders.filter_map(|(id, holder)| held(holder).then_some(id)).collect()

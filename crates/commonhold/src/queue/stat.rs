@@ -27,7 +27,7 @@ pub struct NamedQueueStat {
     pub pulled: u64,
 }
 
-/// Who has elements in hand.
+/// Who has elements in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Holder {
@@ -35,7 +35,7 @@ pub struct Holder {
     pub slot: u32,
     /// Its process id, as that process saw it.
     pub pid: u32,
-    /// Whether it lives; what a dead one has in hand goes to the orphans.
+    /// Whether it lives; what a dead one has in flight goes to the orphans.
     pub alive: bool,
     /// How many elements.
     pub elements: u64,
@@ -55,7 +55,7 @@ pub struct QueueStat {
     pub orphans: String,
     /// The named queues.
     pub queues: Vec<NamedQueueStat>,
-    /// Who has elements in hand, by slot.
+    /// Who has elements in flight, by slot.
     pub holders: Vec<Holder>,
 }
 

@@ -81,7 +81,7 @@ pub fn elements_are_conserved(hold: &Hold, board: &Board, at: usize) {
     all_are_there(&hold.queue(SHARED, queue_options()).unwrap());
 }
 
-/// Each element is in one of the queues, and nobody has any in hand.
+/// Each element is in one of the queues, and nobody has any in flight.
 fn all_are_there(queue: &Queue) {
     let mut batch = queue.batch();
     for named in queue.all() {

@@ -3,7 +3,7 @@
 //! A [`Child`] is a forked process that runs one closure and leaves by `_exit`: nothing of the parent
 //! is unwound or dropped in it. A panic in the closure comes back as text. Nobody waits for ever: a
 //! child that does not end in time is killed and the test fails, naming it. A [`Board`] is a page of
-//! words that parent and children share, for gates, counters and records of what happened.
+//! words that parent and children share, for start signals, counters and records of what happened.
 //!
 //! # Safety
 //! `fork` in a test binary with threads: the child has only the forking thread, allocates through

@@ -17,7 +17,7 @@ pub fn facts(stat: &QueueStat) -> Table {
 
 /// The participants that have elements in flight.
 pub fn holders_table(holders: &[Holder]) -> Table {
-    let mut table = Table::new(&["in hand of slot>", "pid>", "elements>", "state"]);
+    let mut table = Table::new(&["in flight in slot>", "pid>", "elements>", "state"]);
     for holder in holders {
         let state = if holder.alive { "alive" } else { "dead: its elements go to the orphans" };
         table.row([

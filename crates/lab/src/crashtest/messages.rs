@@ -4,7 +4,7 @@
 //! which one it is; a message is made from its number, and numbers leave no gap; a line names its writer and
 //! counts. Elements come to the queue for orphans as the dead left them, half written perhaps.
 //!
-//! Invariant: every element is in one queue, or in the hand of somebody who lives.
+//! Invariant: every element is in one queue, or in flight in a live process.
 
 use crate::workload::{Result, Trouble};
 use commonhold::{

@@ -14,7 +14,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold queue create shop jobs
   hold queue create shop frames --elements 16 --element-bytes 8M --queues free,raw,done
-  hold queue create shop jobs --orphans full    # what a killed process had in hand is done again
+  hold queue create shop jobs --orphans full    # what a killed process had in flight is done again
 
 All elements begin in the first queue. A queue that exists is left as it is, if it was made with
 the same options; else that is an error.
@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(value_parser = queue_name)]
     queues: Vec<String>,
 
-    /// The named queue to which elements go that a process had in hand when it was killed
+    /// The named queue to which elements go that a process had in flight when it was killed
     /// [default: the first]
     #[arg(long, value_name = "QUEUE")]
     orphans: Option<String>,

@@ -53,7 +53,7 @@ enum Verb {
     /// List the named queues and how many elements wait in each
     #[command(after_help = flowing(list::EXAMPLES))]
     List(list::Args),
-    /// Show the figures of a queue, and who has elements in hand
+    /// Show the figures of a queue, and who has elements in flight
     #[command(after_help = flowing(stat::EXAMPLES))]
     Stat(stat::Args),
 }

@@ -98,7 +98,7 @@ fn where_all_are(queue: &Queue, from: &str) -> Result<String> {
     let others = others.map(|q| format!("{} in queue {}", sizes::count(q.len), q.name));
     let hands = stat.holders.iter().map(|holder| {
         let count = sizes::count(holder.elements);
-        format!("{count} in hand of slot {} (process {})", holder.slot, holder.pid)
+        format!("{count} in flight in slot {} (process {})", holder.slot, holder.pid)
     });
     let all: Vec<_> = others.chain(hands).collect();
     let elements = things(stat.elements.into(), "element", "elements");

@@ -1,4 +1,4 @@
-//! `hold queue stat`: the figures of a queue, and who has elements in hand.
+//! `hold queue stat`: the figures of a queue, and who has elements in flight.
 
 use crate::report::queue;
 use crate::target::{Directory, StructureName};

@@ -182,7 +182,12 @@ fn queues(text: &mut Text, inventory: &Inventory) {
     let held = queues.iter().map(|q| {
         (vec![("queue", &*q.name)], q.holders.iter().map(|holder| holder.elements as f64).sum())
     });
-    text.family("hold_queue_in_hand_elements", Gauge, "Elements that somebody has in hand.", held);
+    text.family(
+        "hold_queue_in_flight_elements",
+        Gauge,
+        "Elements that somebody has in flight.",
+        held,
+    );
     for (name, kind, help, value) in NAMED_QUEUE {
         let samples = queues.iter().flat_map(|queue| {
             let named = queue.queues.iter();

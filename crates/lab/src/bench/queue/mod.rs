@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1000,64,1")]
     batch: Vec<usize>,
 
-    /// Read and write the first 8 bytes of each element in hand
+    /// Read and write the first 8 bytes of each element in flight
     #[arg(long)]
     touch: bool,
 

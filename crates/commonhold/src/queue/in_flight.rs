@@ -1,4 +1,4 @@
-//! [`Hands`]: what this process remembers of elements in its hand that no
+//! [`InFlight`]: what this process remembers of elements in flight that no
 //! [`Element`](crate::Element) stands for.
 //!
 //! Such an element was given away as a number ([`Element::into_raw`](crate::Element::into_raw)), to
@@ -24,10 +24,10 @@ const TRIES: u32 = 1000;
 type Key = (usize, u32, u64);
 
 /// All of this process.
-static ALL: Mutex<Vec<Weak<Hands>>> = Mutex::new(Vec::new());
+static ALL: Mutex<Vec<Weak<InFlight>>> = Mutex::new(Vec::new());
 
 /// What is known of each element.
-pub(crate) struct Hands {
+pub(crate) struct InFlight {
     key: Key,
     /// Per element: 0, or whose it is, perhaps with [`DROPPED`].
     words: Box<[AtomicU32]>,
@@ -35,13 +35,13 @@ pub(crate) struct Hands {
     dropped: AtomicU32,
 }
 
-impl Hands {
+impl InFlight {
     /// Those of a queue that is open through this arena, which lives at least as long.
-    pub(crate) fn of(arena: &Arc<Arena>, block: &Block, elements: u32) -> Arc<Hands> {
+    pub(crate) fn of(arena: &Arc<Arena>, block: &Block, elements: u32) -> Arc<InFlight> {
         let key = (Arc::as_ptr(arena) as usize, block.id, block.incarnation);
         let fresh = || {
             let words = (0..elements).map(|_| AtomicU32::new(0)).collect();
-            Arc::new(Hands { key, words, dropped: AtomicU32::new(0) })
+            Arc::new(InFlight { key, words, dropped: AtomicU32::new(0) })
         };
         for _ in 0..TRIES {
             let mut all = match ALL.try_lock() {
@@ -52,13 +52,13 @@ impl Hands {
                     continue;
                 }
             };
-            if let Some(hands) = all.iter().filter_map(Weak::upgrade).find(|h| h.key == key) {
-                return hands;
+            if let Some(in_flight) = all.iter().filter_map(Weak::upgrade).find(|h| h.key == key) {
+                return in_flight;
             }
-            let hands = fresh();
-            all.retain(|hands| hands.strong_count() != 0);
-            all.push(Arc::downgrade(&hands));
-            return hands;
+            let in_flight = fresh();
+            all.retain(|in_flight| in_flight.strong_count() != 0);
+            all.push(Arc::downgrade(&in_flight));
+            return in_flight;
         }
         fresh()
     }
@@ -81,9 +81,9 @@ impl Hands {
         })
     }
 
-    /// The elements were dropped and are still in hand.
+    /// The elements were dropped and are still in flight.
     #[cold]
-    pub(crate) fn put_aside(&self, ids: &[u32], owner: u32) {
+    pub(crate) fn note_dropped(&self, ids: &[u32], owner: u32) {
         for word in ids.iter().filter_map(|id| self.words.get(*id as usize)) {
             // Release: as in `give_away`.
             word.store(owner | DROPPED, Ordering::Release);
@@ -92,16 +92,16 @@ impl Hands {
         }
     }
 
-    /// True if there may be elements that were put aside.
+    /// True if there may be elements that were dropped and are still in flight.
     #[inline]
-    pub(crate) fn has_any_aside(&self) -> bool {
-        // Relaxed: a hint; who put them aside, or comes next, looks again.
+    pub(crate) fn has_dropped(&self) -> bool {
+        // Relaxed: a hint; the thread that dropped them, or the next one, looks again.
         self.dropped.load(Ordering::Relaxed) != 0
     }
 
-    /// Takes what was put aside by `owner`; what another did is a copy that came with a fork.
+    /// Takes what `owner` dropped. What another owner dropped is a copy that came with a fork.
     #[cold]
-    pub(crate) fn take_aside(&self, owner: u32) -> Vec<u32> {
+    pub(crate) fn take_dropped(&self, owner: u32) -> Vec<u32> {
         let mut ids = Vec::new();
         for (id, word) in (0..).zip(&self.words) {
             let seen = word.load(Ordering::Relaxed);
@@ -120,32 +120,36 @@ impl Hands {
 mod tests {
     use super::*;
 
-    fn hands() -> Hands {
+    fn in_flight() -> InFlight {
         let words = (0..4).map(|_| AtomicU32::new(0)).collect();
-        Hands { key: (0, 0, 0), words, dropped: AtomicU32::new(0) }
+        InFlight { key: (0, 0, 0), words, dropped: AtomicU32::new(0) }
     }
 
     #[test]
     fn what_was_given_away_comes_back_once_and_to_its_owner() {
-        let hands = hands();
-        assert!(!hands.take_back(2, 7) && !hands.take_back(2, 0) && !hands.take_back(9, 7));
-        hands.give_away(2, 7);
-        assert!(!hands.take_back(2, 8) && !hands.take_back(1, 7) && !hands.take_back(2, 0));
-        assert!(hands.take_back(2, 7));
-        assert!(!hands.take_back(2, 7));
+        let in_flight = in_flight();
+        assert!(
+            !in_flight.take_back(2, 7) && !in_flight.take_back(2, 0) && !in_flight.take_back(9, 7)
+        );
+        in_flight.give_away(2, 7);
+        assert!(
+            !in_flight.take_back(2, 8) && !in_flight.take_back(1, 7) && !in_flight.take_back(2, 0)
+        );
+        assert!(in_flight.take_back(2, 7));
+        assert!(!in_flight.take_back(2, 7));
     }
 
     #[test]
-    fn what_was_put_aside_is_taken_once_and_by_its_owner() {
-        let hands = hands();
-        assert!(!hands.has_any_aside() && hands.take_aside(7).is_empty());
-        hands.put_aside(&[3, 1], 7);
-        assert!(hands.has_any_aside());
-        assert!(!hands.take_back(3, 7) && !hands.take_back(3, 7 | DROPPED));
-        assert_eq!(hands.take_aside(7), [1, 3]);
-        assert!(!hands.has_any_aside() && hands.take_aside(7).is_empty());
+    fn what_was_dropped_is_taken_once_and_by_its_owner() {
+        let in_flight = in_flight();
+        assert!(!in_flight.has_dropped() && in_flight.take_dropped(7).is_empty());
+        in_flight.note_dropped(&[3, 1], 7);
+        assert!(in_flight.has_dropped());
+        assert!(!in_flight.take_back(3, 7) && !in_flight.take_back(3, 7 | DROPPED));
+        assert_eq!(in_flight.take_dropped(7), [1, 3]);
+        assert!(!in_flight.has_dropped() && in_flight.take_dropped(7).is_empty());
         // In a forked child.
-        hands.put_aside(&[0], 7);
-        assert!(hands.take_aside(8).is_empty() && !hands.has_any_aside());
+        in_flight.note_dropped(&[0], 7);
+        assert!(in_flight.take_dropped(8).is_empty() && !in_flight.has_dropped());
     }
 }
