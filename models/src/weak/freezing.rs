@@ -1,10 +1,10 @@
-//! The gate: who freezes the hold against writers (`hold/freeze.rs`, `map/locked.rs`).
+//! The freeze lock: who freezes the hold against writers (`hold/freeze.rs`, `map/locked.rs`).
 //!
-//! A writer takes the segment's lock and then looks at the gate; who freezes closes the gate and
-//! then looks at the lock (Dekker). In the product lock and gate are SeqCst accesses; loom knows
+//! A writer takes the segment's lock and then looks at the freeze lock; who freezes takes the freeze lock and
+//! then looks at the lock (Dekker). In the product the lock and the freeze lock are SeqCst accesses; loom knows
 //! only SeqCst fences, so the fences here stand for them. A lock that has changed hands since the
-//! first look behind the gate is as good as a free one. If it stays, the gate is opened again.
-//! Invariant: who has found the lock free or passed on behind its closed gate sees whole changes,
+//! first look under the freeze lock is as good as a free one. If it stays, the freeze lock is released again.
+//! Invariant: who has found the lock free or passed on under the freeze lock sees whole changes,
 //! and nobody begins one.
 
 use super::explore;
@@ -15,17 +15,17 @@ use std::sync::Arc;
 /// A way to get the orderings wrong, to be caught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Break {
-    /// The writer's lock is not ordered before its look at the gate.
+    /// The writer's lock is not ordered before its look at the freeze lock.
     NoWriterFence,
-    /// The closing of the gate is not ordered before the look at the lock.
+    /// The taking of the freeze lock is not ordered before the look at the lock.
     NoFreezerFence,
-    /// The writer looks at the gate before it takes the lock.
-    GateFirst,
+    /// The writer looks at the freeze lock before it takes the lock.
+    FreezeLockFirst,
     /// The lock is released with a relaxed store.
     UnlockRelaxed,
-    /// The lock is looked at before the gate is closed.
+    /// The lock is looked at before the freeze lock is taken.
     LockFirst,
-    /// The holder that must have changed is the one seen before the gate was closed.
+    /// The holder that must have changed is the one seen before the freeze lock was taken.
     HolderFromBefore,
 }
 
@@ -33,14 +33,14 @@ pub enum Break {
 pub const BREAKS: [Break; 6] = [
     Break::NoWriterFence,
     Break::NoFreezerFence,
-    Break::GateFirst,
+    Break::FreezeLockFirst,
     Break::UnlockRelaxed,
     Break::LockFirst,
     Break::HolderFromBefore,
 ];
 
 struct Shared {
-    gate: AtomicUsize,
+    freeze_lock: AtomicUsize,
     lock: AtomicUsize,
     /// What the lock protects: both are always equal when it is free.
     halves: [AtomicUsize; 2],
@@ -53,8 +53,8 @@ struct Shared {
 /// What failed.
 pub fn check(broken: Option<Break>, preemptions: Option<usize>) -> Result<usize, String> {
     explore(preemptions, move || {
-        let [gate, lock, first, second] = [0; 4].map(AtomicUsize::new);
-        let shared = Arc::new(Shared { gate, lock, halves: [first, second], broken });
+        let [freeze_lock, lock, first, second] = [0; 4].map(AtomicUsize::new);
+        let shared = Arc::new(Shared { freeze_lock, lock, halves: [first, second], broken });
         let writers = [1, 2].map(|number| {
             let shared = Arc::clone(&shared);
             loom::thread::spawn(move || shared.write(number))
@@ -76,7 +76,7 @@ impl Shared {
 
     /// Signs the lock with the writer's number, and writes that.
     fn write(&self, value: usize) {
-        if self.is(Break::GateFirst) && self.gate.load(Acquire) != 0 {
+        if self.is(Break::FreezeLockFirst) && self.freeze_lock.load(Acquire) != 0 {
             return;
         }
         if self.lock.compare_exchange(0, value, AcqRel, Relaxed).is_err() {
@@ -85,7 +85,7 @@ impl Shared {
         if !self.is(Break::NoWriterFence) {
             fence(Ordering::SeqCst);
         }
-        if self.is(Break::GateFirst) || self.gate.load(Acquire) == 0 {
+        if self.is(Break::FreezeLockFirst) || self.freeze_lock.load(Acquire) == 0 {
             self.halves.iter().for_each(|half| half.store(value, Relaxed));
         }
         self.lock.swap(0, if self.is(Break::UnlockRelaxed) { Relaxed } else { AcqRel });
@@ -97,19 +97,19 @@ impl Shared {
         if self.is(Break::LockFirst) && before != 0 {
             return None;
         }
-        self.gate.compare_exchange(0, 1, AcqRel, Relaxed).ok()?;
+        self.freeze_lock.compare_exchange(0, 1, AcqRel, Relaxed).ok()?;
         if !self.is(Break::NoFreezerFence) {
             fence(Ordering::SeqCst);
         }
         let stays = !self.is(Break::LockFirst) && self.stays(before);
         if stays {
-            self.gate.store(0, Ordering::Release);
+            self.freeze_lock.store(0, Ordering::Release);
             return None;
         }
         Some([0, 1, 0].map(|half: usize| self.halves[half].load(Relaxed)))
     }
 
-    /// Behind the closed gate: true if who holds the lock does not let it go.
+    /// Under the freeze lock: true if who holds the lock does not let it go.
     fn stays(&self, before: usize) -> bool {
         let early = self.is(Break::HolderFromBefore);
         let first = if early { before } else { self.lock.load(Acquire) };

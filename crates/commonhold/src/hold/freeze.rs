@@ -1,20 +1,21 @@
-//! Keeping writers out for a moment: the gate.
+//! Keeping writers out for a moment: the freeze lock.
 //!
-//! Who freezes closes the gate (a robust lock), then waits until every segment's lock has been free once. A
-//! writer that takes a segment's lock looks at the gate next and backs off if it is closed. Lock and gate are
+//! Who freezes takes the freeze lock (a robust lock), then waits until every segment's lock has been free once. A
+//! writer that takes a segment's lock looks at the freeze lock next
+//! and backs off if it is taken. The segment's lock and the freeze lock are
 //! SeqCst on both sides, so one of the two sees the other (Dekker). Readers go on.
 //!
-//! The gate is closed only when nothing behind it can make one wait: every lock is let past once
-//! *before*, with the caller's patience and with nothing locked. Behind the gate, changes under way
+//! The freeze lock is taken only when nothing under it can make one wait: every lock is let past once
+//! *before*, with the caller's patience and with nothing locked. Under the freeze lock, changes under way
 //! have [`MOMENT`] to end, all together. Should one of them not (its writer was stopped just now),
-//! the gate opens again, and that one is waited for outside.
+//! the freeze lock is released, and that one is waited for outside.
 
 use crate::error::Result;
 use crate::map::directory::{self, is_segment};
 use crate::map::root::{self, Root, Status};
 use crate::map::segment::Segment;
 use crate::memory::arena::Arena;
-use crate::memory::gate;
+use crate::memory::freeze_lock;
 use crate::memory::lane::{self, LaneGuard};
 use crate::memory::roots::roots;
 use crate::steps::step;
@@ -25,22 +26,22 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
-/// How long changes under way are waited for behind the closed gate: so much longer writers
+/// How long changes under way are waited for under the freeze lock: so much longer writers
 /// elsewhere wait at most.
 const MOMENT: Duration = Duration::from_millis(20);
 
 /// While this lives nobody changes any map in the hold, and nothing is made or dropped; readers go on, and so do
 /// messages in queues, channels and logs. A writer waits, in whatever
-/// process; this very thread would get `Busy`. If this process is killed, the gate opens.
+/// process; this very thread would get `Busy`. If this process is killed, the freeze lock is released.
 #[must_use = "dropping it lets writers go on"]
 pub struct Freeze<'a> {
     arena: &'a Arena,
     owner: Owner,
-    /// The gate belongs to the process, but only who closed it opens it.
+    /// The freeze lock belongs to the process, but only who took it releases it.
     thread: PhantomData<*const ()>,
 }
 
-/// Closes the gate and waits for the changes under way.
+/// Takes the freeze lock and waits for the changes under way.
 ///
 /// # Errors
 /// Those of entering an operation; damage.
@@ -50,7 +51,7 @@ pub(crate) fn freeze(arena: &Arena) -> Result<Freeze<'_>> {
 
 /// The same, in an operation that steps aside: who waits here for long is in no lane.
 pub(crate) fn freeze_in<'a>(arena: &'a Arena, lane: &LaneGuard<'_>) -> Result<Freeze<'a>> {
-    gate::refuse_own_freeze(lane, &roots(lane.space()).names_lock)?;
+    freeze_lock::refuse_own_freeze(lane, &roots(lane.space()).names_lock)?;
     loop {
         live_segments(lane.space(), |root, segment| let_past(lane, root, segment))?;
         let freeze = close(arena, lane)?;
@@ -88,21 +89,20 @@ fn let_past(lane: &LaneGuard<'_>, root: &Root, segment: Segment<'_>) -> Result<(
     robust_lock::await_release(&header.lock, lane, Level::Whole, moved)
 }
 
-/// Takes the names lock, which keeps structures from being made and dropped, and the gate.
+/// Takes the names lock, which keeps structures from being made and dropped, and the freeze lock.
 fn close<'a>(arena: &'a Arena, lane: &LaneGuard<'_>) -> Result<Freeze<'a>> {
-    let names = gate::lock_names(lane)?;
-    // Only who has the names lock has the gate: it is free, or damaged.
-    robust_lock::lock(&roots(lane.space()).gate, lane, Level::Segments)?;
+    let names = freeze_lock::lock_names(lane)?;
+    // Only who has the names lock has the freeze lock: it is free, or damaged.
+    robust_lock::lock(&roots(lane.space()).freeze_lock, lane, Level::Segments)?;
     names.keep();
     lane::count_freeze(1);
     Ok(Freeze { arena, owner: lane.me(), thread: PhantomData })
 }
 
-/// Behind the closed gate: waits a moment for the changes under way. The holder of a lock that is
+/// Under the freeze lock: waits a moment for the changes under way. The holder of a lock that is
 /// not let go.
 fn await_changes(space: &Space) -> Option<(&AtomicU32, Owner)> {
-    // With the SeqCst store of the gate: every lock taken later is followed by a look at the closed
-    // gate.
+    // With the SeqCst store of the freeze lock: every lock taken later is followed by a look at it.
     fence(Ordering::SeqCst);
     let (mut left, mut stays) = (MOMENT, None);
     let _ = live_segments(space, |_, segment| {
@@ -142,7 +142,7 @@ impl Drop for Freeze<'_> {
             .participant()
             .is_some_and(|p| p.registration.owner == self.owner && !p.registration.inherited());
         let roots = roots(&self.arena.space);
-        for word in [&roots.gate, &roots.names_lock] {
+        for word in [&roots.freeze_lock, &roots.names_lock] {
             if own && robust_lock::holder(word) == Some(self.owner) {
                 robust_lock::unlock(word);
             }

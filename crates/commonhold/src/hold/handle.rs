@@ -308,7 +308,7 @@ impl Hold {
     /// then on. If the process dies meanwhile, its successor finishes.
     ///
     /// # Errors
-    /// `Busy` while another living process has it open (naming slot and process), or this one has elements in hand; `Mismatch`.
+    /// `Busy` while another living process has it open (naming slot and process), or this one has elements in flight; `Mismatch`.
     pub fn drop_queue(&self, name: &str) -> Result<bool> {
         queue::drop_queue(&self.arena, name)
     }

@@ -1,8 +1,8 @@
 //! Recovering a dead participant as a whole; run by its only recoverer, acting as it.
 //!
 //! Order: (1) streams are settled, and locks that protect idempotent work are let go: growth,
-//! directories, gate, names; (2) segments, parents of splits before their children; (3) locks in
-//! blocks, then what was in hand there; (4) structures half made, blocks half dropped; (5) extents;
+//! directories, freeze lock, names; (2) segments, parents of splits before their children; (3) locks in
+//! blocks, then what was in flight there; (4) structures half made, blocks half dropped; (5) extents;
 //! (6) maps that it was dropping are left to anybody. Each part may be interrupted by the
 //! recoverer's own death and is repeated from the start by the next. A waiter that holds locks
 //! itself does only as much as its [`Level`] allows.
@@ -23,7 +23,7 @@ use crate::memory::arena::{Acting, Arena};
 use crate::memory::block::{self, Block};
 use crate::memory::recover::settle_extents;
 use crate::memory::roots::{StructureKind, all as all_roots, roots};
-use crate::memory::{attach, extents, gate};
+use crate::memory::{attach, extents, freeze_lock};
 use crate::queue::recover as queue;
 use crate::steps::step;
 use crate::stream::{own, words};
@@ -68,7 +68,7 @@ pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level, patience: Patie
     step!("recover.blocks");
     // Nothing that is left may lose what it rests on.
     segments.and(blocks_settled)?;
-    gate::settle_claims_of(space, owner);
+    freeze_lock::settle_claims_of(space, owner);
     lifecycle::recover(&acting);
     step!("recover.maps");
     block::recover(&acting);
@@ -146,7 +146,7 @@ fn settle_lock(acting: &Acting<'_>, blocks: &[Block], offset: u64) {
     }
 }
 
-/// What the dead one had in hand goes where its structure wants it. None of its locks is held any more.
+/// What the dead one had in flight goes where its structure wants it. None of its locks is held any more.
 fn give_back(acting: &Acting<'_>, block: &Block) -> Result<()> {
     match block.kind {
         StructureKind::Queue => queue::give_back(acting, block),
@@ -181,7 +181,7 @@ fn release_locks(arena: &Arena, owner: Owner, level: Level) {
         root::all(space).for_each(|(_, root)| own::adopt(space, &root.stream, owner));
         step!("recover.adopted");
     }
-    release(&roots(space).gate, Level::Segments);
+    release(&roots(space).freeze_lock, Level::Segments);
     release(&roots(space).names_lock, Level::Whole);
 }
 

@@ -25,7 +25,7 @@ use crate::map::record::Record;
 use crate::map::root::Root;
 use crate::map::segment::{Segment, mask};
 use crate::map::write;
-use crate::memory::gate;
+use crate::memory::freeze_lock;
 use crate::memory::lane::LaneGuard;
 use crate::stream::frame::ChangeKind;
 use crate::sync::hold_clock::{now, tick};
@@ -174,7 +174,7 @@ fn advance_hand(
         locked = Some(locked::lock_this(lane, segment, Level::Whole)?);
     }
     if let Some(locked) = locked {
-        let frozen = gate::is_frozen(lane);
+        let frozen = freeze_lock::is_frozen(lane);
         let result = match bound.ensure_current(space) {
             Ok(()) if segment.map() == bound.id && !frozen => {
                 evict_from(lane, bound, segment, hand.position, over).map(&move_to)
@@ -185,7 +185,7 @@ fn advance_hand(
             }
         };
         drop(locked);
-        return if frozen { gate::wait_while_frozen(lane) } else { result };
+        return if frozen { freeze_lock::wait_while_frozen(lane) } else { result };
     }
     move_to(bound.positions());
     if let Some(owner) = robust_lock::holder(&segment.header().lock).filter(|&o| lane.is_dead(o)) {

@@ -16,7 +16,7 @@ use crate::map::locked;
 use crate::map::root::{self, Root, Status};
 use crate::map::segment::Segment;
 use crate::memory::arena::Arena;
-use crate::memory::gate;
+use crate::memory::freeze_lock;
 use crate::memory::lane::LaneGuard;
 use crate::memory::recover::settle_record;
 use crate::memory::roots::{self, StructureKind};
@@ -36,7 +36,7 @@ pub(crate) fn drop_map(arena: &Arena, name: &str) -> Result<bool> {
 }
 
 fn take_name(lane: &LaneGuard<'_>, name: &str) -> Result<Option<u32>> {
-    let _names = gate::lock_names(lane)?;
+    let _names = freeze_lock::lock_names(lane)?;
     let found = root::find(lane.space(), name);
     match found {
         Some((_, root)) => end(lane.space(), root),
@@ -80,12 +80,12 @@ pub(crate) fn finish_own(arena: &Arena, id: u32) -> Result<()> {
 /// `Damaged`. Whatever else keeps the memory from being freed keeps it until the next one tries.
 fn finish(lane: &LaneGuard<'_>, id: u32, root: &Root) -> Result<()> {
     while let Some(claim) = Claim::new(lane.me(), root) {
-        // The gate afterwards, both SeqCst: who closes it and then finds a root that is nobody's
+        // The freeze lock afterwards, both SeqCst: who takes it and then finds a root that is nobody's
         // knows that it stays so.
-        let result = match gate::is_frozen(lane) {
+        let result = match freeze_lock::is_frozen(lane) {
             true => {
                 drop(claim);
-                gate::wait_while_frozen(lane).map(|()| false)
+                freeze_lock::wait_while_frozen(lane).map(|()| false)
             }
             false => demolish(lane, id, root, claim).map(|()| true),
         };
@@ -118,7 +118,7 @@ impl<'a> Claim<'a> {
     /// `None` if somebody else is at it, or has finished it.
     fn new(me: Owner, root: &'a Root) -> Option<Claim<'a>> {
         let (from, mine) = (Status::Dropping(None).bits(), Status::Dropping(Some(me)).bits());
-        // SeqCst: what the last one freed is seen; then the gate is looked at.
+        // SeqCst: what the last one freed is seen; then the freeze lock is looked at.
         let claimed =
             root.state.compare_exchange(from, mine, Ordering::SeqCst, Ordering::Relaxed).is_ok();
         // Not `then_some`: a claim that is made in any case would end what is in the root by now.

@@ -14,7 +14,7 @@ use crate::map::iterate::Cursor;
 use crate::map::locked;
 use crate::map::segment::Segment;
 use crate::map::write;
-use crate::memory::gate;
+use crate::memory::freeze_lock;
 use crate::memory::lane::LaneGuard;
 use crate::stream::frame::ChangeKind;
 use crate::sync::hold_clock;
@@ -71,7 +71,7 @@ fn pass(lane: &LaneGuard<'_>, bound: &Bound, cursor: Cursor, removed: &mut u64) 
     let segment = match locked::lock(lane, bound, cursor.directory()) {
         Ok(segment) => segment,
         Err(error) if error.kind() == ErrorKind::TimedOut => {
-            let frozen = gate::is_frozen(lane);
+            let frozen = freeze_lock::is_frozen(lane);
             return Ok(if frozen { Passed::Stopped } else { Passed::Over });
         }
         Err(error) => return Err(error),

@@ -33,7 +33,7 @@ pub(crate) struct ImagePair {
 fn stamp(segment: Segment<'_>, frozen: bool) -> Option<(Stamp, Phase)> {
     let counter = segment.header().mark.load(Ordering::Acquire);
     let phase = segment.phase();
-    // While the hold is frozen, locks are taken only to find the gate closed.
+    // While the hold is frozen, locks are taken only to find the freeze lock taken.
     let free = frozen || robust_lock::holder(&segment.header().lock).is_none();
     let still = free && phase.step == Step::None;
     still.then_some((Stamp { prefix: phase.prefix, depth: phase.depth, counter }, phase))

@@ -15,7 +15,7 @@ use crate::map::write;
 use crate::memory::arena::{Acting, Arena, Writer};
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, Kind, State, header};
-use crate::memory::gate;
+use crate::memory::freeze_lock;
 use crate::memory::lane::LaneGuard;
 use crate::memory::roots::{self, StructureKind};
 use crate::memory::slab;
@@ -59,7 +59,7 @@ enum Begun<'l, 'a> {
 fn begin<'l, 'a>(lane: &'l LaneGuard<'a>, name: &str) -> Result<Begun<'l, 'a>> {
     let space = lane.space();
     loop {
-        let names = gate::lock_names(lane)?;
+        let names = freeze_lock::lock_names(lane)?;
         if let Some((id, root)) = root::find(space, name) {
             return Bound::new(space, id, root).map(|bound| Begun::Found(Box::new(bound)));
         }
@@ -94,7 +94,7 @@ impl Making<'_, '_> {
     /// Makes it the map of this name, unless somebody else was faster: then that one is it.
     fn commit(self, name: &str) -> Result<Bound> {
         let space = self.lane.space();
-        let names = gate::lock_names(self.lane)?;
+        let names = freeze_lock::lock_names(self.lane)?;
         let found = root::find(space, name);
         if let Some((id, root)) = found {
             let bound = Bound::new(space, id, root);

@@ -14,7 +14,7 @@ use crate::map::record::{Record, has_tag, offset_of};
 use crate::map::recover::recount;
 use crate::map::segment::Segment;
 use crate::memory::arena::Writer;
-use crate::memory::gate::{is_frozen, wait_while_frozen};
+use crate::memory::freeze_lock::{is_frozen, wait_while_frozen};
 use crate::memory::lane::LaneGuard;
 use crate::steps::step;
 use crate::stream::append::{self, Turn};

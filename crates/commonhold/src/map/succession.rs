@@ -10,7 +10,7 @@ use crate::map::bound;
 use crate::map::dropping;
 use crate::map::root::{self, Root};
 use crate::memory::arena::Arena;
-use crate::memory::gate;
+use crate::memory::freeze_lock;
 use crate::memory::lane::LaneGuard;
 use crate::memory::roots;
 use crate::steps::step;
@@ -29,7 +29,7 @@ pub(crate) fn succeed(arena: &Arena, next: &str, name: &str) -> Result<()> {
 
 /// The old map's number; it has ended.
 fn replace(lane: &LaneGuard<'_>, next: &str, name: &str) -> Result<u32> {
-    let _names = gate::lock_names(lane)?;
+    let _names = freeze_lock::lock_names(lane)?;
     let (next_id, _) = replicas_root(lane, next)?;
     let (id, old) = replicas_root(lane, name)?;
     let (Some(next_root), true) = (root::root(lane.space(), next_id), next_id != id) else {
@@ -57,7 +57,7 @@ fn replace(lane: &LaneGuard<'_>, next: &str, name: &str) -> Result<u32> {
 /// `NotFound`; those of making and dropping.
 pub(crate) fn promote(arena: &Arena, name: &str) -> Result<bool> {
     arena.operate(|lane| {
-        let _names = gate::lock_names(lane)?;
+        let _names = freeze_lock::lock_names(lane)?;
         let (_, root) = root::find(&arena.space, name).ok_or_else(|| missing(name))?;
         let is_replica = root.is_replica();
         if is_replica {

@@ -9,7 +9,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::Arena;
 use crate::memory::block::{Block, pid};
-use crate::memory::gate;
+use crate::memory::freeze_lock;
 use crate::memory::lane::LaneGuard;
 use crate::memory::roots::{self, Root, Status, roots};
 use crate::steps::step;
@@ -154,7 +154,7 @@ impl Attachment {
         loop {
             let lane = self.arena.enter_block(self.block.id)?;
             // To settle what a dead one left may take the names lock, which this thread holds.
-            gate::refuse_own_freeze(&lane, &roots(self.space()).names_lock)?;
+            freeze_lock::refuse_own_freeze(&lane, &roots(self.space()).names_lock)?;
             if self.is_entered(&lane) {
                 return Ok(lane);
             }
@@ -259,7 +259,7 @@ impl Attachment {
     }
 
     fn try_attach(&self, lane: &LaneGuard<'_>) -> Result<()> {
-        let _names = gate::lock_names(lane)?;
+        let _names = freeze_lock::lock_names(lane)?;
         if !self.is_current() {
             return Err(self.dropped());
         }

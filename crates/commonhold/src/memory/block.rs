@@ -14,7 +14,7 @@ use crate::memory::arena::{Acting, Arena, Writer};
 use crate::memory::attach::{self, ATTACHED_BYTES, Attachment, Attendance};
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, Kind, State, committed, header};
-use crate::memory::gate;
+use crate::memory::freeze_lock;
 use crate::memory::lane::{self, LaneGuard};
 use crate::memory::roots::{self, Root, Status, StructureKind, root};
 use crate::memory::runs;
@@ -130,7 +130,7 @@ pub(crate) fn open(
 }
 
 fn find_and_attach(lane: &LaneGuard<'_>, wanted: &Wanted<'_>) -> Result<Option<Block>> {
-    let _names = gate::lock_names(lane)?;
+    let _names = freeze_lock::lock_names(lane)?;
     attach_found(lane, wanted)
 }
 
@@ -150,7 +150,7 @@ fn create(lane: &LaneGuard<'_>, wanted: &Wanted<'_>, fill: Fill<'_>) -> Result<B
     let space = lane.space();
     let draft = Draft::new(lane, wanted.bytes.saturating_add(ATTACHED_BYTES))?;
     loop {
-        let names = gate::lock_names(lane)?;
+        let names = freeze_lock::lock_names(lane)?;
         if let Some(block) = attach_found(lane, wanted)? {
             return Ok(block);
         }
@@ -279,7 +279,7 @@ fn drop_locked(
     name: &str,
     in_use: &dyn Fn(&Space, &Block, &LaneGuard<'_>) -> Result<()>,
 ) -> Result<Dropped> {
-    let _names = gate::lock_names(lane)?;
+    let _names = freeze_lock::lock_names(lane)?;
     let space = lane.space();
     roots::check_kind(space, name, kind)?;
     let Some((id, root)) = roots::find(space, name) else { return Ok(Dropped::Was(false)) };

@@ -110,7 +110,7 @@ pub(crate) fn count_freeze(by: i32) {
     FREEZES.with(|count| count.set(count.get().saturating_add_signed(by)));
 }
 
-/// True if this thread keeps a hold frozen: it must not wait for a gate, which may be its own.
+/// True if this thread keeps a hold frozen: it must not wait for a freeze lock, which may be its own.
 #[inline]
 pub(crate) fn is_freezing() -> bool {
     FREEZES.with(Cell::get) != 0
@@ -205,7 +205,7 @@ pub(super) fn describe(space: &Space, word: &AtomicU32) -> (&'static str, u64) {
     let offset = space.offset_of(word);
     let what = match header(space, offset / EXTENT).state().kind() {
         _ if is(&roots.names_lock) => "the names of the hold",
-        _ if is(&roots.gate) => "the end of a freeze of the hold",
+        _ if is(&roots.freeze_lock) => "the end of a freeze of the hold",
         _ if is(&growth.lock) => "more memory for the hold",
         Kind::Segments => "a segment of a map",
         Kind::Block | Kind::Body => "an end of a queue",

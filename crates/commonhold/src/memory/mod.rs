@@ -8,7 +8,7 @@
 //! - [`slab`]: marks and bitmaps: allocating and retiring records inside an extent.
 //! - [`lane`]: a writing thread's place: its sequence numbers, its lists, and its [`supply`] of memory.
 //! - [`aside`]: waiting for a lock without a lane, and beginning again.
-//! - [`roots`]: the table of structures by name; [`gate`]: the locks over the hold as a whole.
+//! - [`roots`]: the table of structures by name; [`freeze_lock`]: the locks over the hold as a whole.
 //! - [`block`]: one contiguous block of memory for a structure that is not a map; [`attach`]: who uses it.
 //! - [`ring`]: bytes that go round.
 //! - [`guests`]: threads that are inside a structure without a lane.
@@ -23,7 +23,7 @@ pub(crate) mod classes;
 pub(crate) mod copy;
 pub(crate) mod extents;
 pub(crate) mod fetch;
-pub(crate) mod gate;
+pub(crate) mod freeze_lock;
 pub(crate) mod guests;
 pub(crate) mod lane;
 pub(crate) mod recover;

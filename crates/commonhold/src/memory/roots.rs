@@ -34,7 +34,7 @@ pub(crate) struct Roots {
     /// Robust lock over creating and dropping.
     pub(crate) names_lock: AtomicU32,
     /// Robust lock that keeps all writers out while it is held.
-    pub(crate) gate: AtomicU32,
+    pub(crate) freeze_lock: AtomicU32,
     /// Further extents of roots; 0 where there is none yet.
     pub(crate) extents: [AtomicU64; EXTENTS],
 }

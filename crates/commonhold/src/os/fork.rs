@@ -64,8 +64,8 @@ impl Drop for ForkMark {
 }
 
 /// 0, or the pid of the process one of whose threads is in [`without_fork`] or is forking.
-static GATE: AtomicU32 = AtomicU32::new(0);
-/// Whether the handlers below are registered; changed with the gate held.
+static FORK_LOCK: AtomicU32 = AtomicU32::new(0);
+/// Whether the handlers below are registered; changed with the fork lock held.
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 
 /// Runs `work` while no other thread of the process can call `fork`.
@@ -76,12 +76,12 @@ static REGISTERED: AtomicBool = AtomicBool::new(false);
 /// when they execute.) `work` must neither allocate memory nor wait for another thread: that
 /// thread may be forking.
 pub(super) fn without_fork<T>(work: impl FnOnce() -> T) -> io::Result<T> {
-    with_gate(|| register().map(|()| work()))
+    with_fork_lock(|| register().map(|()| work()))
 }
 
 /// Runs `work` while no other thread of the process is in here or, once [`without_fork`] was called, can call `fork`. For
 /// `work` as there.
-pub(super) fn with_gate<T>(work: impl FnOnce() -> T) -> T {
+pub(super) fn with_fork_lock<T>(work: impl FnOnce() -> T) -> T {
     // A signal handler that forks while its own thread is inside would wait for ever.
     let signals = block_signals();
     enter();
@@ -117,23 +117,25 @@ fn enter() {
     let own = unsafe { libc::getpid() } as u32;
     let mut seen = 0;
     // Acquire pairs with the Release in `leave`.
-    while let Err(found) = GATE.compare_exchange(seen, own, Ordering::Acquire, Ordering::Relaxed) {
+    while let Err(found) =
+        FORK_LOCK.compare_exchange(seen, own, Ordering::Acquire, Ordering::Relaxed)
+    {
         // Another pid is a ghost: we were forked while a thread of our parent was inside.
         seen = if found == own { 0 } else { found };
         if found == own {
-            futex::wait(&GATE, own, Duration::from_millis(1));
+            futex::wait(&FORK_LOCK, own, Duration::from_millis(1));
         }
     }
 }
 
 fn leave() {
-    GATE.store(0, Ordering::Release);
-    futex::wake_one(&GATE);
+    FORK_LOCK.store(0, Ordering::Release);
+    futex::wake_one(&FORK_LOCK);
 }
 
-/// Registers the handlers that make `fork` pass the gate. The caller holds the gate.
+/// Registers the handlers that make `fork` take the fork lock. The caller holds the fork lock.
 fn register() -> io::Result<()> {
-    // Relaxed: changed with the gate held only, which orders it.
+    // Relaxed: changed with the fork lock held only, which orders it.
     if REGISTERED.load(Ordering::Relaxed) {
         return Ok(());
     }

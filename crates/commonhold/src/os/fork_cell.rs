@@ -4,10 +4,10 @@
 //! is read and replaced with forks kept out ([`super::fork`]), for a few instructions each time; what it is replaced by is made before.
 //!
 //! # Safety
-//! The value is reached with the gate held, of which there is one for the whole process.
+//! The value is reached with the fork lock held, of which there is one for the whole process.
 #![allow(unsafe_code)]
 
-use super::fork::with_gate;
+use super::fork::with_fork_lock;
 use std::cell::UnsafeCell;
 use std::mem;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// See the module. Rarely used: each use blocks signals for a moment.
 pub(crate) struct ForkCell<T>(UnsafeCell<Arc<T>>);
 
-// SAFETY: whoever reaches the value has the gate, and what leaves is an `Arc`.
+// SAFETY: whoever reaches the value has the fork lock, and what leaves is an `Arc`.
 unsafe impl<T: Send + Sync> Sync for ForkCell<T> {}
 // SAFETY: as for an `Arc`.
 unsafe impl<T: Send + Sync> Send for ForkCell<T> {}
@@ -27,8 +27,8 @@ impl<T> ForkCell<T> {
 
     /// The value now.
     pub(crate) fn load(&self) -> Arc<T> {
-        // SAFETY: with the gate held nobody replaces it.
-        with_gate(|| unsafe { Arc::clone(&*self.0.get()) })
+        // SAFETY: with the fork lock held nobody replaces it.
+        with_fork_lock(|| unsafe { Arc::clone(&*self.0.get()) })
     }
 
     /// Replaces the value by what `change` makes of it, which is repeated if another thread has replaced it meanwhile.
@@ -36,8 +36,8 @@ impl<T> ForkCell<T> {
         loop {
             let old = self.load();
             let mut new = Arc::new(change(&old));
-            let is_replaced = with_gate(|| {
-                // SAFETY: with the gate held nobody else reaches it.
+            let is_replaced = with_fork_lock(|| {
+                // SAFETY: with the fork lock held nobody else reaches it.
                 let value = unsafe { &mut *self.0.get() };
                 let is_same = Arc::ptr_eq(value, &old);
                 if is_same {

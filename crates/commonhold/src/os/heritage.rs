@@ -9,7 +9,7 @@
 //!
 //! A fresh description is always preferred, since a child of a bare `clone`, which runs no handlers, has copies of what is kept.
 //!
-//! Invariant: entries change with the gate of [`super::fork`] held only; nothing here allocates memory.
+//! Invariant: entries change with the fork lock of [`super::fork`] held only; nothing here allocates memory.
 //!
 //! # Safety
 //! Unsafe only to adopt and to close descriptors that were opened here and are verified to be of their file still.
@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 const MOST: usize = 128;
 const NONE: RawFd = -1;
 
-/// One file. Relaxed throughout: the gate orders everything.
+/// One file. Relaxed throughout: the fork lock orders everything.
 struct Entry {
     used: AtomicBool,
     dev: AtomicU64,
@@ -92,7 +92,7 @@ fn close(fd: RawFd) {
     unsafe { libc::close(fd) };
 }
 
-/// Notes the file that `known` leads to, and keeps a description of it. The entry's number, if there is room. With the gate
+/// Notes the file that `known` leads to, and keeps a description of it. The entry's number, if there is room. With the fork lock
 /// held, as all of these.
 pub(super) fn enter(known: RawFd, dev: u64, ino: u64) -> Option<usize> {
     let number = ENTRIES.iter().position(|entry| !entry.used.load(Ordering::Relaxed))?;

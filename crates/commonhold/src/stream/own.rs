@@ -62,7 +62,7 @@ pub(crate) fn claim<'l, 'a>(lane: &'l LaneGuard<'a>, bytes: u64) -> Result<Claim
     Ok(claimed)
 }
 
-/// Gives the map a stream in this memory. The gate is closed and the names lock held, so nobody writes to the map and nobody
+/// Gives the map a stream in this memory. The freeze lock is taken and the names lock held, so nobody writes to the map and nobody
 /// drops it. False if it has one already.
 ///
 /// # Errors

@@ -142,7 +142,7 @@ fn dropping_an_inherited_lock_unmaps_nothing() {
     assert_eq!(code.join(), 0, "and the parent has the lock still");
 }
 
-/// Without the gate of `without_fork`, a child forked while a lock's description still has its
+/// Without the fork lock of `without_fork`, a child forked while a lock's description still has its
 /// descriptor keeps that lock for as long as it lives.
 #[test]
 fn forking_in_another_thread_never_copies_a_lock() {

@@ -1,6 +1,6 @@
-//! The two locks over a hold as a whole: the names lock, and the gate that keeps writers out.
+//! The two locks over a hold as a whole: the names lock, and the freeze lock that keeps writers out.
 //!
-//! A writer that has taken a lock looks at the gate next and backs off if it is closed (hold/freeze.rs).
+//! A writer that has taken a lock looks at the freeze lock next and backs off if it is taken (hold/freeze.rs).
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::lane::{self, LaneGuard};
@@ -13,15 +13,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[inline]
 pub(crate) fn is_frozen(lane: &LaneGuard<'_>) -> bool {
     // SeqCst: see robust_lock::lock.
-    roots(lane.space()).gate.load(Ordering::SeqCst) != 0
+    roots(lane.space()).freeze_lock.load(Ordering::SeqCst) != 0
 }
 
-/// Waits until the gate is open, without taking it: a writer that is stopped here keeps nobody out.
+/// Waits until the freeze lock is free, without taking it: a writer that is stopped here keeps nobody out.
 #[cold]
 pub(crate) fn wait_while_frozen(lane: &LaneGuard<'_>) -> Result<()> {
-    let gate = &roots(lane.space()).gate;
-    refuse_own_freeze(lane, gate)?;
-    robust_lock::await_release(gate, lane, Level::Whole, || false)
+    let freeze_lock = &roots(lane.space()).freeze_lock;
+    refuse_own_freeze(lane, freeze_lock)?;
+    robust_lock::await_release(freeze_lock, lane, Level::Whole, || false)
 }
 
 /// Takes the lock over making and dropping structures. It is held for stores only, but by who

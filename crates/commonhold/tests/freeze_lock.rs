@@ -1,4 +1,4 @@
-//! Locks over everything: the names and the gate. Nobody waits behind them for somebody whom he
+//! Locks over everything: the names and the freeze lock. Nobody waits behind them for somebody whom he
 //! does not need.
 //!
 //! A writer, a dropper or a maker of maps is stopped (SIGSTOP) in the middle. Whoever freezes waits
@@ -147,7 +147,7 @@ fn who_freezes_waits_for_a_stopped_writer_as_long_as_it_may() {
         assert!(error.to_string().contains(&named), "{error}");
     }
     assert!(!copy.exists());
-    // Neither gate nor names are left locked.
+    // Neither the freeze lock nor the names lock is left locked.
     fill(&hold, "other");
     end(stopped, Signal::SIGKILL);
     drop(hold.freeze().unwrap());
