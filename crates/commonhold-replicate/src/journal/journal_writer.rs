@@ -9,7 +9,7 @@ use crate::journal::file_writer::{FileWriter, WriteFailure};
 use crate::journal::rebuild::was_rebuilt_from;
 use crate::journal::trust::{ALL, Trust};
 use crate::journal::{JournalOptions, JournalStatus, SyncPolicy};
-use commonhold::{Error, ErrorKind, Hold, JournalSeat, Map, Result, StreamPosition};
+use commonhold::{Error, ErrorKind, Hold, JournalSlot, Map, Result, StreamPosition};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ pub(crate) struct JournalWriter {
     map: Map,
     path: PathBuf,
     options: JournalOptions,
-    seat: JournalSeat,
+    slot: JournalSlot,
     trust: Trust,
     current: Option<FileWriter>,
     next: Option<FileWriter>,
@@ -49,16 +49,16 @@ impl JournalWriter {
         map: Map,
         path: &Path,
         options: JournalOptions,
-        seat: JournalSeat,
+        slot: JournalSlot,
     ) -> Result<JournalWriter> {
         let status = JournalStatus::new(path, options.sync);
-        let trust = Trust::new(seat.notes());
+        let trust = Trust::new(slot.notes());
         let mut this = JournalWriter {
             hold: hold.clone(),
             map,
             path: path.to_owned(),
             options,
-            seat,
+            slot,
             trust,
             current: None,
             next: None,
@@ -73,7 +73,7 @@ impl JournalWriter {
             this.next = Some(FileWriter::begin(&this.map, &this.path)?);
         }
         if this.options.sync == SyncPolicy::Never {
-            this.seat
+            this.slot
                 .failed("it runs with --sync never, and says of nothing that it is durable")?;
         }
         Ok(this)
@@ -310,7 +310,7 @@ impl JournalWriter {
         if self.options.sync != SyncPolicy::Never {
             // First: others may read it although the call that announces it fails.
             self.status.durable = Some(durable);
-            self.seat.durable(durable)?;
+            self.slot.durable(durable)?;
         }
         self.status.error = None;
         Ok(())
@@ -364,7 +364,7 @@ impl JournalWriter {
         }
         self.status.error = Some(error.to_string());
         // Where not even that can be said, the next time.
-        let _ = self.seat.failed(&error.to_string());
+        let _ = self.slot.failed(&error.to_string());
         if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Closed)
             && self.map.len().is_err()
         {
@@ -432,10 +432,10 @@ mod tests {
         /// One that is written anew whenever it may be.
         fn writer(&self) -> JournalWriter {
             let options = JournalOptions { compact_bytes: 0, ..JournalOptions::default() };
-            let seat = self.hold.take_journal_seat("it").unwrap();
+            let slot = self.hold.take_journal_slot("it").unwrap();
             let map = self.map.clone();
             let mut writer =
-                JournalWriter::new(&self.hold, map, &self.path(), options, seat).unwrap();
+                JournalWriter::new(&self.hold, map, &self.path(), options, slot).unwrap();
             while writer.current.is_none() {
                 writer.work().unwrap();
             }

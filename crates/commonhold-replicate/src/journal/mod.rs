@@ -189,9 +189,9 @@ impl Journal {
             let text = format!("map '{name}' is a cache, which may forget at any time: no journal");
             return Err(Error::new(ErrorKind::Mismatch, text));
         }
-        let seat = hold.take_journal_seat(name)?;
+        let slot = hold.take_journal_slot(name)?;
         hold.begin_stream(name, options.stream_bytes)?;
-        let writer = JournalWriter::new(hold, map, file, options, seat)?;
+        let writer = JournalWriter::new(hold, map, file, options, slot)?;
         let status = Mutex::new(writer.status.clone());
         let shared = Arc::new(Shared { end: AtomicBool::new(false), status });
         let reporter = Reporter::new(hold, "journal", name).ok();

@@ -59,7 +59,7 @@ pub fn rebuild(
     let path = path.as_ref();
     ensure_whole(path)?;
     // Nobody else rebuilds it, or writes its journal, meanwhile.
-    let _seat = hold.take_journal_seat(map)?;
+    let _slot = hold.take_journal_slot(map)?;
     let mut reader = Reader::open(path)?;
     match hold.open_map(map) {
         // Somebody was killed while rebuilding it; unless it is a replica.

@@ -26,7 +26,7 @@ const APPLYING: &[u8; 8] = b"applying";
 pub(crate) struct StoredPosition {
     positions: Map,
     /// As long as it lives there is no other: a channel has one producer.
-    _seat: Producer,
+    _slot: Producer,
 }
 
 impl StoredPosition {
@@ -35,15 +35,15 @@ impl StoredPosition {
     /// # Errors
     /// `Busy`, naming slot and process, if it is taken.
     pub(crate) fn take(hold: &Hold, map: &str) -> Result<StoredPosition> {
-        let seat = hold.channel(&beside("replica", map), ChannelOptions::new(4 << 10))?;
-        let seat = seat.producer().map_err(|error| match error.kind() {
+        let slot = hold.channel(&beside("replica", map), ChannelOptions::new(4 << 10))?;
+        let slot = slot.producer().map_err(|error| match error.kind() {
             ErrorKind::Busy => {
                 let text = format!("map '{map}' has a replica already: {error}");
                 Error::new(ErrorKind::Busy, text)
             }
             _ => error,
         })?;
-        Ok(StoredPosition { positions: open(hold, map)?, _seat: seat })
+        Ok(StoredPosition { positions: open(hold, map)?, _slot: slot })
     }
 
     /// Up to where everything is applied, if anything is.

@@ -1,13 +1,13 @@
 //! [`Consumer`]: receiving.
 
 use crate::channel::bound::Bound;
+use crate::channel::endpoint_slot::EndpointSlot;
 use crate::channel::frame::{self, HEADER, Header};
 use crate::channel::join;
 use crate::channel::layout::{Mark, Use, Word};
 use crate::channel::options::{Join, Policy, Received, Wait};
 use crate::channel::producer::{Until, deadline};
 use crate::channel::raw_bytes::RawBytes;
-use crate::channel::seat::Seat;
 use crate::error::{Error, ErrorKind, Result};
 use crate::steps::step;
 use crate::sync::unwind::Mend;
@@ -33,7 +33,7 @@ const LONGEST_NAP: Duration = Duration::from_millis(2);
 pub struct Consumer {
     bound: Arc<Bound>,
     /// None for a read-only handle.
-    seat: Option<(Seat, usize)>,
+    slot: Option<(EndpointSlot, usize)>,
     policy: Policy,
     at: Mark,
     published: u64,
@@ -56,22 +56,22 @@ impl fmt::Debug for Consumer {
 
 impl Consumer {
     pub(super) fn new(bound: &Arc<Bound>, from: Join, policy: Policy) -> Result<Consumer> {
-        let (seat, at) = if bound.attachment.is_none() && policy == Policy::Lossy {
+        let (slot, at) = if bound.attachment.is_none() && policy == Policy::Lossy {
             let at = join::without_line(bound, from)?;
             (None, at)
         } else {
-            let (seat, (line, at)) = Seat::take(bound, |seat| {
-                let line = join::claim_line(bound, seat.owner, policy)?;
+            let (slot, (line, at)) = EndpointSlot::take(bound, |slot| {
+                let line = join::claim_line(bound, slot.owner, policy)?;
                 let left = Mend::new(|| {
-                    join::leave(bound.line(line), seat.owner);
+                    join::leave(bound.line(line), slot.owner);
                     // A producer may have begun to wait for it.
                     bound.head().room.wake();
                 });
-                let at = join::with_line(bound, line, seat.owner, from, policy)?;
+                let at = join::with_line(bound, line, slot.owner, from, policy)?;
                 left.done();
                 Ok((line, at))
             })?;
-            (Some((seat, line)), at)
+            (Some((slot, line)), at)
         };
         let publish_bytes = match policy {
             Policy::Patient(_) => 0,
@@ -79,7 +79,7 @@ impl Consumer {
         };
         Ok(Consumer {
             bound: Arc::clone(bound),
-            seat,
+            slot,
             policy,
             at,
             published: at.position,
@@ -295,10 +295,10 @@ impl Consumer {
     /// `Closed`; `Damaged`.
     pub fn rejoin(&mut self, from: Join) -> Result<()> {
         self.ensure()?;
-        self.at = match &self.seat {
+        self.at = match &self.slot {
             None => join::without_line(&self.bound, from)?,
-            Some((seat, line)) => {
-                join::with_line(&self.bound, *line, seat.owner, from, self.policy)?
+            Some((slot, line)) => {
+                join::with_line(&self.bound, *line, slot.owner, from, self.policy)?
             }
         };
         self.published = self.at.position;
@@ -307,8 +307,8 @@ impl Consumer {
 
     #[inline]
     fn ensure(&self) -> Result<()> {
-        match &self.seat {
-            Some((seat, _)) => seat.ensure(),
+        match &self.slot {
+            Some((slot, _)) => slot.ensure(),
             None if self.bound.is_current() => self.bound.arena.ensure_open(),
             None => {
                 let what = "was dropped; open it again by name";
@@ -353,7 +353,7 @@ impl Consumer {
     fn is_overtaken(&self) -> Result<bool> {
         // The reads before the look; pairs with the fence behind the limit, or with the word's change.
         fence(Ordering::Acquire);
-        match (self.policy, &self.seat) {
+        match (self.policy, &self.slot) {
             (Policy::Lossless, _) => Ok(false),
             (Policy::Patient(_), Some((_, line))) => {
                 // Relaxed: ordered by the fence.
@@ -362,7 +362,7 @@ impl Consumer {
             }
             _ => {
                 let limit = self.bound.head().limit.load(Ordering::Relaxed);
-                if self.seat.is_none() && limit <= self.at.position + self.bound.ring.size() {
+                if self.slot.is_none() && limit <= self.at.position + self.bound.ring.size() {
                     // Nobody knows of a read-only consumer: the channel may be gone, and its memory another's.
                     self.ensure()?;
                 }
@@ -391,7 +391,7 @@ impl Consumer {
         let more = |count: u64| count.saturating_add(missed);
         self.missed = (more(self.missed.0), more(self.missed.1));
         self.at = mark;
-        if let Some((_, line)) = &self.seat {
+        if let Some((_, line)) = &self.slot {
             // Relaxed: for display.
             self.bound.line(*line).missed.store(self.missed.1, Ordering::Relaxed);
         }
@@ -426,7 +426,7 @@ impl Consumer {
 
     /// Tells the producer how far it has read.
     fn publish(&mut self) {
-        let Some((_, line)) = &self.seat else {
+        let Some((_, line)) = &self.slot else {
             self.published = self.at.position;
             return;
         };
@@ -454,13 +454,13 @@ impl Consumer {
             Until::Forever => None,
         };
         step!("channel.idle");
-        if self.wait == Wait::Sleep && self.seat.is_some() {
+        if self.wait == Wait::Sleep && self.slot.is_some() {
             let bound = Arc::clone(&self.bound);
             let mut look = || -> Result<Option<u64>> {
                 self.ensure()?;
                 self.poll()
             };
-            // A seat needs no operation.
+            // An endpoint slot needs no operation.
             return bound.head().messages.wait(deadline, || Ok(()), |(), _| look());
         }
         let mut nap = FIRST_NAP;
@@ -505,8 +505,8 @@ impl Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        if let Some((seat, line)) = &self.seat
-            && !seat.is_inherited()
+        if let Some((slot, line)) = &self.slot
+            && !slot.is_inherited()
         {
             // Inside an operation: once the line is free, another thread may drop the channel, and the wake would go
             // into somebody else's memory. (The handle being closed, this process drops nothing through it.) Where no
@@ -520,7 +520,7 @@ impl Drop for Consumer {
                     room.wake();
                 }
             });
-            join::leave(self.bound.line(*line), seat.owner);
+            join::leave(self.bound.line(*line), slot.owner);
             drop(woken);
         }
     }

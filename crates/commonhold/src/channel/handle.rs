@@ -155,11 +155,11 @@ fn open_read_only(arena: &Arc<Arena>, name: &str) -> Result<Option<Bound>> {
 /// # Errors
 /// `Busy`, naming slot and process, while another participant has it open, or this one has a producer or consumer.
 pub(crate) fn drop_named(arena: &Arena, name: &str) -> Result<bool> {
-    block::drop_named(arena, StructureKind::Channel, name, &no_own_seat)
+    block::drop_named(arena, StructureKind::Channel, name, &no_own_endpoint)
 }
 
-/// Its seats store into the block without an operation: there must be none.
-fn no_own_seat(space: &Space, block: &Block, lane: &LaneGuard<'_>) -> Result<()> {
+/// Its endpoint slots store into the block without an operation: there must be none.
+fn no_own_endpoint(space: &Space, block: &Block, lane: &LaneGuard<'_>) -> Result<()> {
     let Some(head) = bound::head(space, block) else { return Ok(()) };
     let own = |word: u64| Word(word).owner() == Some(lane.me());
     let lines = (0..head.lines_used()).map(|number| bound::line(space, block, number));

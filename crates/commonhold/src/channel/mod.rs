@@ -13,12 +13,13 @@
 //! | [`takeover`] | becoming the producer, where the one before stopped |
 //! | [`consumer`] | `Consumer`: receiving |
 //! | [`join`] | becoming a consumer, from now or the oldest message kept |
-//! | [`seat`] | the tie of both to their participant: closed handles, forks, death |
+//! | [`endpoint_slot`] | what ties both to their participant: closed handles, forks, death |
 //! | [`status`] | who sends, who receives, who is behind |
 //! | [`bound`], [`layout`], [`frame`], [`raw_bytes`] | where the channel lies, its words, its headers, its bytes |
 
 mod bound;
 pub(crate) mod consumer;
+mod endpoint_slot;
 mod frame;
 pub(crate) mod handle;
 mod join;
@@ -29,6 +30,5 @@ pub(crate) mod raw_bytes;
 pub(crate) mod recover;
 pub(crate) mod reserve;
 mod room;
-mod seat;
 pub(crate) mod status;
 mod takeover;

@@ -1,12 +1,12 @@
 //! [`Producer`]: sending.
 
 use crate::channel::bound::Bound;
+use crate::channel::endpoint_slot::EndpointSlot;
 use crate::channel::frame::{self, HEADER};
 use crate::channel::layout::Mark;
 use crate::channel::options::{Peer, Wait};
 use crate::channel::reserve::Reservation;
 use crate::channel::room::Room;
-use crate::channel::seat::Seat;
 use crate::channel::takeover;
 use crate::error::{Error, ErrorKind, Result};
 use crate::steps::step;
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 /// overwritten; it does not wait for the dead. After the hold's handle was closed, or in a forked child, every
 /// call is the error `Closed`.
 pub struct Producer {
-    pub(super) seat: Seat,
+    pub(super) slot: EndpointSlot,
     at: Mark,
     room: Room,
     wait: Wait,
@@ -52,8 +52,9 @@ impl fmt::Debug for Producer {
 
 impl Producer {
     pub(super) fn new(bound: &Arc<Bound>) -> Result<Producer> {
-        let (seat, begin) = Seat::take(bound, |seat| takeover::take(&seat.bound, seat.owner))?;
-        Ok(Producer { seat, at: begin.end, room: Room::new(begin), wait: Wait::Sleep })
+        let (slot, begin) =
+            EndpointSlot::take(bound, |slot| takeover::take(&slot.bound, slot.owner))?;
+        Ok(Producer { slot, at: begin.end, room: Room::new(begin), wait: Wait::Sleep })
     }
 
     /// How it waits for room; at first [`Wait::Sleep`].
@@ -189,7 +190,7 @@ impl Producer {
 
     #[inline]
     pub(super) fn bound(&self) -> &Bound {
-        &self.seat.bound
+        &self.slot.bound
     }
 
     /// Where the message begins for which there is room.
@@ -200,7 +201,7 @@ impl Producer {
     /// Makes room for a message of `len` bytes at the position; false if there is none in time.
     #[inline]
     fn place(&mut self, len: u64, until: Until) -> Result<bool> {
-        self.seat.ensure()?;
+        self.slot.ensure()?;
         let frame = frame::bytes(len);
         // A message that is too long fails here, too: stop and rest are small then, or it is refused below.
         if len <= self.bound().most()
@@ -274,7 +275,7 @@ impl Producer {
 
     /// Makes room up to `end` and the header behind it.
     fn make_room(&mut self, end: u64, until: Until) -> Result<bool> {
-        let bound = Arc::clone(&self.seat.bound);
+        let bound = Arc::clone(&self.slot.bound);
         if end + HEADER <= self.room.stop || self.room.make(&bound, self.at, end) {
             return Ok(true);
         }
@@ -300,13 +301,13 @@ impl Producer {
     }
 
     fn wait_for_room(&mut self, bound: &Bound, end: u64, until: Option<Instant>) -> Result<bool> {
-        let (seat, room, at) = (&self.seat, &mut self.room, self.at);
+        let (slot, room, at) = (&self.slot, &mut self.room, self.at);
         let mut look = || -> Result<Option<()>> {
-            seat.ensure()?;
+            slot.ensure()?;
             Ok(room.make(bound, at, end).then_some(()))
         };
         if self.wait == Wait::Sleep {
-            // A seat needs no operation.
+            // An endpoint slot needs no operation.
             let found = bound.head().room.wait(until, || Ok(()), |(), _| look());
             return Ok(found?.is_some());
         }
@@ -345,8 +346,8 @@ pub(super) fn deadline(timeout: Duration) -> Until {
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        if !self.seat.is_inherited() {
-            let left = Mend::new(|| takeover::release(self.bound(), self.seat.owner));
+        if !self.slot.is_inherited() {
+            let left = Mend::new(|| takeover::release(self.bound(), self.slot.owner));
             self.bound().head().set_mark(self.at);
             step!("channel.leaving");
             drop(left);

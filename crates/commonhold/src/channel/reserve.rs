@@ -73,7 +73,7 @@ impl<'a> Reservation<'a> {
     /// # Errors
     /// `TooLarge` if more than were reserved; `Closed`.
     pub fn commit_first(self, len: usize) -> Result<u64> {
-        self.producer.seat.ensure()?;
+        self.producer.slot.ensure()?;
         if len > self.len {
             let text = format!("{len} bytes cannot be sent of {} reserved", self.len);
             return Err(self.producer.bound().error(ErrorKind::TooLarge, &text));

@@ -12,7 +12,7 @@
 //! | copies | [`backup`], [`restore`] |
 //! | building one where nobody sees it | [`aside`] |
 //! | after a crash of the system | [`salvage`], [`unreadable`] |
-//! | what is safe in a journal: [`Map::sync`](crate::Map::sync) | [`durable`] |
+//! | what is safe in a journal: [`Map::sync`](crate::Map::sync) | [`journal_slot`] |
 //! | holds as files | [`files`] |
 
 mod aside;
@@ -20,11 +20,11 @@ pub(crate) mod backup;
 #[cfg(test)]
 mod block_tests;
 pub(crate) mod check;
-pub(crate) mod durable;
 pub(crate) mod files;
 pub(crate) mod frames;
 pub(crate) mod freeze;
 pub(crate) mod handle;
+pub(crate) mod journal_slot;
 pub(crate) mod open;
 mod open_byte;
 pub(crate) mod options;

@@ -1,6 +1,6 @@
 //! [`Log`]: the public handle.
 //!
-//! The way of a line: a look at the level, the thread's seat, the clock, a copy, one store. No lock, no system call but
+//! The way of a line: a look at the level, the thread's slot, the clock, a copy, one store. No lock, no system call but
 //! the clock, no allocation; all that may take longer (a thread's first line, a fork, a full ring) is beside the way.
 
 use crate::error::{Error, ErrorKind, Result};
@@ -11,7 +11,7 @@ use crate::log::merge;
 use crate::log::options::{LogLevel, LogOptions, Written};
 use crate::log::reader::LogReader;
 use crate::log::ring::{Kind, Place, Record, Ring};
-use crate::log::seat::{self, Entered, Seats, Sitting};
+use crate::log::ring_slot::{self, Entered, RingSlotId, RingSlots};
 use crate::log::stat::{self, LogStat};
 use crate::memory::arena::Arena;
 use crate::memory::attach::Attachment;
@@ -76,7 +76,7 @@ pub(crate) struct Inner {
     itself: Weak<Inner>,
     tie: Tie,
     pub(crate) layout: Layout,
-    pub(crate) seats: Arc<Seats>,
+    pub(crate) slots: Arc<RingSlots>,
     direct: bool,
     /// When this handle last looked in vain for the rings of dead threads, in monotonic milliseconds.
     in_vain_ms: AtomicU64,
@@ -89,9 +89,9 @@ enum Tie {
     Reader(Arc<Arena>, Block),
 }
 
-/// What a thread without a seat found.
+/// What a thread without a slot found.
 enum Found {
-    Seat(Sitting),
+    Slot(RingSlotId),
     /// The thread is ending: a ring for each line. Its number.
     Once(u32),
 }
@@ -209,7 +209,7 @@ impl Log {
     /// # Errors
     /// As [`write`](Log::write).
     pub fn prepare(&self) -> Result<bool> {
-        Ok(self.inner.take_seat()?.is_some())
+        Ok(self.inner.take_slot()?.is_some())
     }
 
     /// The least important level that is wanted.
@@ -272,8 +272,8 @@ impl Inner {
     fn tied(tie: Tie, direct: bool) -> Result<Log> {
         let (arena, block) = tie.ends();
         let layout = Layout::read(&arena.space, block)?;
-        let seats = Arc::new(Seats::new(block.id, layout.rings));
-        let guests: Weak<dyn Guests> = Arc::downgrade(&(Arc::clone(&seats) as Arc<dyn Guests>));
+        let slots = Arc::new(RingSlots::new(block.id, layout.rings));
+        let guests: Weak<dyn Guests> = Arc::downgrade(&(Arc::clone(&slots) as Arc<dyn Guests>));
         arena.guests.add(guests);
         let number = HANDLES.fetch_add(1, Ordering::Relaxed);
         let in_vain_ms = AtomicU64::new(0);
@@ -282,7 +282,7 @@ impl Inner {
             itself: Weak::clone(itself),
             tie,
             layout,
-            seats,
+            slots,
             direct,
             in_vain_ms,
         });
@@ -338,9 +338,9 @@ impl Inner {
             return Err(self.too_large(bytes.len()));
         }
         let record = Record { kind: Kind::Line, level, time_ns: 0, thread: 0, bytes };
-        let sitting = seat::last();
-        let written = match sitting.log == self.number {
-            true => self.write_at(sitting, &record),
+        let slot_id = ring_slot::last();
+        let written = match slot_id.log == self.number {
+            true => self.write_at(slot_id, &record),
             false => None,
         };
         let written = match written {
@@ -353,31 +353,31 @@ impl Inner {
         Ok(written)
     }
 
-    /// `None` if that is not (or no longer) the thread's seat.
+    /// `None` if that is not (or no longer) the thread's slot.
     #[inline]
-    fn write_at(&self, sitting: Sitting, record: &Record<'_>) -> Option<Written> {
+    fn write_at(&self, slot_id: RingSlotId, record: &Record<'_>) -> Option<Written> {
         let Tie::Writer(attachment) = &self.tie else { return None };
         let me = attachment.arena.current_owner()?;
-        match self.seats.enter(sitting, me) {
+        match self.slots.enter(slot_id, me) {
             Entered::Inside(inside) => {
                 if self.arena().is_closed() || !attachment.is_current() {
                     return None;
                 }
-                let ring = Ring::new(self.space(), &self.layout, sitting.ring);
-                Some(put(&ring, inside.place(), record, sitting.thread))
+                let ring = Ring::new(self.space(), &self.layout, slot_id.ring);
+                Some(put(&ring, inside.place(), record, slot_id.thread))
             }
             Entered::Nested if self.arena().is_closed() || !attachment.is_current() => None,
             // What was interrupted keeps the log where it is.
-            Entered::Nested => Some(self.write_once(record, me, sitting.thread)),
+            Entered::Nested => Some(self.write_once(record, me, slot_id.thread)),
             Entered::Stranger => None,
         }
     }
 
     #[cold]
     fn write_slowly(&self, record: &Record<'_>) -> Result<Written> {
-        match self.take_seat()? {
-            Some(Found::Seat(sitting)) => {
-                Ok(self.write_at(sitting, record).unwrap_or(Written::Dropped))
+        match self.take_slot()? {
+            Some(Found::Slot(slot_id)) => {
+                Ok(self.write_at(slot_id, record).unwrap_or(Written::Dropped))
             }
             Some(Found::Once(thread)) => {
                 let lane = self.attachment()?.enter()?;
@@ -398,7 +398,7 @@ impl Inner {
     #[cold]
     fn write_once(&self, record: &Record<'_>, me: Owner, thread: u32) -> Written {
         let (space, layout) = (self.space(), &self.layout);
-        let claimed = self.seats.claim(space, layout, false, || tenant(me, thread));
+        let claimed = self.slots.claim(space, layout, false, || tenant(me, thread));
         let Some((number, _)) = claimed else {
             self.header().refused.fetch_add(1, Ordering::Relaxed);
             return Written::Dropped;
@@ -406,19 +406,19 @@ impl Inner {
         let (ring, place) = (Ring::new(space, layout, number), Place::default());
         // Release: as in `hand_back`. Nobody but this thread has changed it.
         let returned = Mend::new(|| ring.header.tenant.store(0, Ordering::Release));
-        ring.settle_in(&place);
+        ring.catch_up(&place);
         let written = put(&ring, &place, record, thread);
         drop(returned);
         written
     }
 
-    /// The thread's seat, claimed if it has none. `None` if no ring is free.
+    /// The thread's slot, claimed if it has none. `None` if no ring is free.
     #[cold]
-    fn take_seat(&self) -> Result<Option<Found>> {
+    fn take_slot(&self) -> Result<Option<Found>> {
         let lane = self.attachment()?.enter()?;
         let me = lane.me();
-        let seat = seat::find(self, me).map(Found::Seat);
-        Ok(seat.or_else(|| self.claim(me)))
+        let slot = ring_slot::find(self, me).map(Found::Slot);
+        Ok(slot.or_else(|| self.claim(me)))
     }
 
     fn claim(&self, me: Owner) -> Option<Found> {
@@ -426,23 +426,23 @@ impl Inner {
         // Relaxed: a counter.
         let number = || self.header().threads.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let word = || tenant(me, number());
-        let claimed = self.seats.claim(space, layout, false, word);
+        let claimed = self.slots.claim(space, layout, false, word);
         let (ring, word) = claimed.or_else(|| self.claim_of_the_dead(word))?;
         let thread = (word >> 32) as u32;
-        let sitting = Sitting { log: self.number, ring, thread };
-        let returned = Mend::new(|| self.seats.hand_back(space, layout, ring, word));
+        let slot_id = RingSlotId { log: self.number, ring, thread };
+        let returned = Mend::new(|| self.slots.hand_back(space, layout, ring, word));
         let bytes = layout.ring(space, ring).introduce();
-        self.seats.settle_in(space, layout, ring, word);
+        self.slots.catch_up(space, layout, ring, word);
         let (level, time_ns) = (LogLevel::Error, 0);
         let record = Record { kind: Kind::Thread, level, time_ns, thread, bytes: &bytes };
-        let _ = self.write_at(sitting, &record);
-        if !seat::remember(&self.itself, sitting) {
+        let _ = self.write_at(slot_id, &record);
+        if !ring_slot::remember(&self.itself, slot_id) {
             // The thread is ending and would not hand it back.
             drop(returned);
             return Some(Found::Once(thread));
         }
         returned.done();
-        Some(Found::Seat(sitting))
+        Some(Found::Slot(slot_id))
     }
 
     /// Asking for the dead costs system calls: if it was in vain, not again for 10 ms.
@@ -453,20 +453,20 @@ impl Inner {
         if before != 0 && now.saturating_sub(before) < 10 {
             return None;
         }
-        let claimed = self.seats.claim(self.space(), &self.layout, true, word);
+        let claimed = self.slots.claim(self.space(), &self.layout, true, word);
         self.in_vain_ms.store(if claimed.is_some() { 0 } else { now }, Ordering::Relaxed);
         claimed
     }
 
     /// A thread ends.
-    pub(crate) fn leave(&self, sitting: Sitting) {
+    pub(crate) fn leave(&self, slot_id: RingSlotId) {
         let Tie::Writer(attachment) = &self.tie else { return };
         let Some(me) = attachment.arena.current_owner() else { return };
-        if let Entered::Inside(inside) = self.seats.enter(sitting, me)
+        if let Entered::Inside(inside) = self.slots.enter(slot_id, me)
             && !self.arena().is_closed()
             && attachment.is_current()
         {
-            self.seats.leave(self.space(), &self.layout, sitting, inside, me);
+            self.slots.leave(self.space(), &self.layout, slot_id, inside, me);
         }
     }
 
@@ -486,7 +486,7 @@ impl Inner {
         let collector = self.header().collector.load(Ordering::Relaxed);
         if Owner::from_bits(collector).is_none() {
             let mut short = line::Short::new();
-            line::direct(&mut short, clock::realtime_ns(), level, seat::last().thread, bytes);
+            line::direct(&mut short, clock::realtime_ns(), level, ring_slot::last().thread, bytes);
             complain(short.bytes());
         }
     }
@@ -517,8 +517,8 @@ impl Drop for Inner {
         }
         // No thread has it any more. Closed or dropped, there is nothing to hand back.
         let Some(lane) = attachment.enter_to_leave() else { return };
-        for (ring, word) in self.seats.taken(lane.me()).collect::<Vec<_>>() {
-            self.seats.hand_back(self.space(), &self.layout, ring, word);
+        for (ring, word) in self.slots.taken(lane.me()).collect::<Vec<_>>() {
+            self.slots.hand_back(self.space(), &self.layout, ring, word);
         }
     }
 }

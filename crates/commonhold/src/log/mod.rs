@@ -9,7 +9,7 @@
 //! | what lies in the block | [`layout`] |
 //! | options, levels, what became of a line | [`options`] |
 //! | one ring: writing and reading lines | [`ring`] |
-//! | which thread writes into which ring | [`seat`] |
+//! | which thread writes into which ring | [`ring_slot`] |
 //! | the public handle | [`handle`] |
 //! | numbers for people | [`stat`] |
 //! | reading all rings in the order of time | [`merge`] |
@@ -32,8 +32,8 @@ pub(crate) mod merge;
 pub(crate) mod options;
 pub(crate) mod reader;
 pub(crate) mod ring;
+pub(crate) mod ring_slot;
 pub(crate) mod rotate;
 pub(crate) mod rounds;
-pub(crate) mod seat;
 pub(crate) mod settle;
 pub(crate) mod stat;

@@ -117,7 +117,7 @@ impl<'a> Ring<'a> {
     // ---- writing -----------------------------------------------------------------------------
 
     /// Takes the ring's state over from whoever wrote before. For its tenant.
-    pub(crate) fn settle_in(&self, place: &Place) {
+    pub(crate) fn catch_up(&self, place: &Place) {
         let (head, floor) = self.extent();
         // Relaxed: private to the thread; see `Place`.
         place.head.store(head, Ordering::Relaxed);

@@ -41,7 +41,7 @@ pub(crate) struct Participant {
     pub(crate) reserved: AtomicU64,
     next: AtomicUsize,
     /// Producers and consumers that go on signing with the registration after the handle was closed.
-    seats: AtomicUsize,
+    endpoint_slots: AtomicUsize,
     /// Threads that recover somebody in its name, which it outlives.
     recovering: AtomicUsize,
     /// Nobody else may begin to recover somebody in its name.
@@ -61,7 +61,7 @@ impl Participant {
             lanes: std::array::from_fn(|_| Lane::new(start)),
             reserved: AtomicU64::new(start),
             next: AtomicUsize::new(0),
-            seats: AtomicUsize::new(0),
+            endpoint_slots: AtomicUsize::new(0),
             recovering: AtomicUsize::new(0),
             is_leaving: AtomicBool::new(false),
             slot_offset,
@@ -410,37 +410,37 @@ impl Arena {
         }
     }
 
-    /// Keeps the registration beyond [`Arena::close`], until [`Arena::leave_seat`]; inside an operation.
+    /// Keeps the registration beyond [`Arena::close`], until [`Arena::release_endpoint_slot`]; inside an operation.
     ///
     /// # Errors
     /// `Closed` if the handle is closed meanwhile.
-    pub(crate) fn take_seat(&self) -> Result<()> {
+    pub(crate) fn take_endpoint_slot(&self) -> Result<()> {
         // SeqCst, as in `close`: one of the two sees the other.
-        self.participant().map(|p| p.seats.fetch_add(1, Ordering::SeqCst));
+        self.participant().map(|p| p.endpoint_slots.fetch_add(1, Ordering::SeqCst));
         if self.closed.load(Ordering::SeqCst) {
             // Should `close` have seen it, the registration ends with the arena.
-            self.participant().map(|p| p.seats.fetch_sub(1, Ordering::SeqCst));
+            self.participant().map(|p| p.endpoint_slots.fetch_sub(1, Ordering::SeqCst));
             return Err(self.closed_error());
         }
         Ok(())
     }
 
-    /// Gives a seat back, outside of any operation. In the process that took it.
-    pub(crate) fn leave_seat(&self) {
-        let left = self.participant().map(|p| p.seats.fetch_sub(1, Ordering::SeqCst));
+    /// Gives an endpoint slot back, outside of any operation. In the process that took it.
+    pub(crate) fn release_endpoint_slot(&self) {
+        let left = self.participant().map(|p| p.endpoint_slots.fetch_sub(1, Ordering::SeqCst));
         if left == Some(1) && self.closed.load(Ordering::SeqCst) {
             self.end();
         }
     }
 
     /// Refuses further operations, waits for those that run, and ends the registration, or leaves that to the last
-    /// seat.
+    /// endpoint slot.
     pub(crate) fn close(&self) {
         self.finish_drops();
         if self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
-        if self.participant().is_none_or(|p| p.seats.load(Ordering::SeqCst) == 0) {
+        if self.participant().is_none_or(|p| p.endpoint_slots.load(Ordering::SeqCst) == 0) {
             self.end();
         }
     }

@@ -1,10 +1,10 @@
-//! Seats: which thread of this process writes into which ring.
+//! [`RingSlots`]: which thread of this process writes into which ring.
 //!
 //! A ring is claimed by an exchange of its tenant word, from nobody or from somebody dead, and is handed back at the
 //! thread's end. It need not be empty then: lines say who wrote them, and the next tenant goes on where the last one
 //! ended. So nothing is lost by a claim, and nobody waits for one.
 //!
-//! For each ring there is a seat in private memory, with what its thread knows. A thread remembers which seat it has
+//! For each ring there is a slot in private memory, with what its thread knows. A thread remembers which slot it has
 //! by number: no pointers, nothing to free. Everything names the participant, so a forked child finds that none of it
 //! is its own. A signal handler that finds its own thread inside writes its line into another ring, which it claims for that
 //! line alone: it needs nothing of what it interrupted.
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A thread's side of a ring; private memory, a cache line of its own.
 #[repr(align(64))]
 #[derive(Default)]
-pub(crate) struct Seat {
+pub(crate) struct RingSlot {
     /// The tenant word by which this process has the ring, 0 if it has not.
     tenant: AtomicU64,
     /// The tenant word as which a thread is inside, 0 if none is.
@@ -34,97 +34,97 @@ pub(crate) struct Seat {
     pub(crate) place: Place,
 }
 
-/// The seats of one handle.
-pub(crate) struct Seats {
+/// The slots of one handle.
+pub(crate) struct RingSlots {
     root: u32,
-    all: Box<[Seat]>,
+    all: Box<[RingSlot]>,
 }
 
-impl Guests for Seats {
+impl Guests for RingSlots {
     fn root(&self) -> u32 {
         self.root
     }
 
     fn is_anybody_inside(&self, me: Owner) -> bool {
         // SeqCst pairs with the exchange in `enter`.
-        self.all.iter().any(|seat| tenant_owner(seat.inside.load(Ordering::SeqCst)) == Some(me))
+        self.all.iter().any(|slot| tenant_owner(slot.inside.load(Ordering::SeqCst)) == Some(me))
     }
 }
 
 /// How a thread got in.
 pub(crate) enum Entered<'a> {
-    /// It is inside its seat.
+    /// It is inside its slot.
     Inside(Inside<'a>),
     /// It was inside already: this is a signal handler.
     Nested,
-    /// The seat is not its own.
+    /// The slot is not its own.
     Stranger,
 }
 
-/// A thread in its seat, which holds up closing and dropping. It has yet to look whether that has happened.
-pub(crate) struct Inside<'a>(&'a Seat);
+/// A thread in its slot, which holds up closing and dropping. It has yet to look whether that has happened.
+pub(crate) struct Inside<'a>(&'a RingSlot);
 
 impl Inside<'_> {
     pub(crate) fn place(&self) -> &Place {
         &self.0.place
     }
 
-    /// Leaves a seat whose ring was handed back: the next tenant may be inside already, as another
+    /// Leaves a slot whose ring was handed back: the next tenant may be inside already, as another
     /// word.
     fn leave_as(self, word: u64) {
-        let seat = ManuallyDrop::new(self).0;
+        let slot = ManuallyDrop::new(self).0;
         // Release: as in `drop`.
-        let _ = seat.inside.compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed);
+        let _ = slot.inside.compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed);
     }
 }
 
 impl Drop for Inside<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release: who finds the seat left sees what was stored into the ring.
+        // Release: who finds the slot left sees what was stored into the ring.
         self.0.inside.store(0, Ordering::Release);
     }
 }
 
-impl Seats {
-    pub(crate) fn new(root: u32, rings: u32) -> Seats {
-        Seats { root, all: (0..rings).map(|_| Seat::default()).collect() }
+impl RingSlots {
+    pub(crate) fn new(root: u32, rings: u32) -> RingSlots {
+        RingSlots { root, all: (0..rings).map(|_| RingSlot::default()).collect() }
     }
 
     #[inline]
-    pub(crate) fn enter(&self, sitting: Sitting, me: Owner) -> Entered<'_> {
-        let Some(seat) = self.all.get(sitting.ring as usize) else { return Entered::Stranger };
-        let word = tenant(me, sitting.thread);
+    pub(crate) fn enter(&self, slot_id: RingSlotId, me: Owner) -> Entered<'_> {
+        let Some(slot) = self.all.get(slot_id.ring as usize) else { return Entered::Stranger };
+        let word = tenant(me, slot_id.thread);
         // Relaxed: a word that names this very thread was stored by it.
-        if seat.tenant.load(Ordering::Relaxed) != word {
+        if slot.tenant.load(Ordering::Relaxed) != word {
             return Entered::Stranger;
         }
         // SeqCst: next it looks whether the handle is closed or the log dropped (memory/guests.rs).
-        match seat.inside.swap(word, Ordering::SeqCst) == word {
+        match slot.inside.swap(word, Ordering::SeqCst) == word {
             true => Entered::Nested,
-            false => Entered::Inside(Inside(seat)),
+            false => Entered::Inside(Inside(slot)),
         }
     }
 
-    fn sit(&self, ring: u32, word: u64) -> Option<&Seat> {
-        let seat = self.all.get(ring as usize)?;
+    fn occupy(&self, ring: u32, word: u64) -> Option<&RingSlot> {
+        let slot = self.all.get(ring as usize)?;
         // A predecessor that has yet to leave has handed the ring back: it touches nothing of it
         // any more.
-        seat.inside.store(0, Ordering::Relaxed);
-        seat.tenant.store(word, Ordering::Relaxed);
-        Some(seat)
+        slot.inside.store(0, Ordering::Relaxed);
+        slot.tenant.store(word, Ordering::Relaxed);
+        Some(slot)
     }
 
     /// The rings that this process has as `me`.
     pub(crate) fn taken(&self, me: Owner) -> impl Iterator<Item = (u32, u64)> {
-        let words = self.all.iter().map(|seat| seat.tenant.load(Ordering::Relaxed));
+        let words = self.all.iter().map(|slot| slot.tenant.load(Ordering::Relaxed));
         (0..).zip(words).filter(move |(_, word)| tenant_owner(*word) == Some(me))
     }
 }
 
-/// Which seat a thread has in which handle's log.
+/// Which slot a thread has in which handle's log.
 #[derive(Clone, Copy)]
-pub(crate) struct Sitting {
+pub(crate) struct RingSlotId {
     /// Unique number of the handle in this process; 0 is none.
     pub(crate) log: u64,
     pub(crate) ring: u32,
@@ -132,63 +132,63 @@ pub(crate) struct Sitting {
     pub(crate) thread: u32,
 }
 
-/// All sittings of a thread; given up at its end.
-struct Sittings(RefCell<Vec<(Weak<Inner>, Sitting)>>);
+/// All ring slots of a thread; released at its end.
+struct RingSlotIds(RefCell<Vec<(Weak<Inner>, RingSlotId)>>);
 
 thread_local! {
-    /// The seat used last. Has no destructor and needs none to be set: a signal handler may look.
-    static LAST: Cell<Sitting> = const { Cell::new(Sitting { log: 0, ring: 0, thread: 0 }) };
+    /// The slot used last. Has no destructor and needs none to be set: a signal handler may look.
+    static LAST: Cell<RingSlotId> = const { Cell::new(RingSlotId { log: 0, ring: 0, thread: 0 }) };
     /// Only looked at and changed inside an operation, which a signal handler cannot be in besides.
-    static SITTINGS: Sittings = const { Sittings(RefCell::new(Vec::new())) };
+    static RING_SLOTS: RingSlotIds = const { RingSlotIds(RefCell::new(Vec::new())) };
 }
 
-impl Drop for Sittings {
+impl Drop for RingSlotIds {
     fn drop(&mut self) {
-        for (inner, sitting) in self.0.get_mut().drain(..) {
+        for (inner, slot_id) in self.0.get_mut().drain(..) {
             if let Some(inner) = inner.upgrade() {
-                inner.leave(sitting);
+                inner.leave(slot_id);
             }
         }
     }
 }
 
-/// The seat that the thread used last.
+/// The slot that the thread used last.
 #[inline]
-pub(crate) fn last() -> Sitting {
+pub(crate) fn last() -> RingSlotId {
     LAST.with(Cell::get)
 }
 
-/// The seat that the thread has in this log, of all its seats. Inside an operation.
-pub(crate) fn find(inner: &Inner, me: Owner) -> Option<Sitting> {
-    let find = |sittings: &Sittings| {
-        let all = sittings.0.borrow();
-        let mine = |s: &Sitting| s.log == inner.number && inner.seats.has(*s, me);
-        all.iter().map(|(_, sitting)| *sitting).find(mine)
+/// The slot that the thread has in this log, of all its slots. Inside an operation.
+pub(crate) fn find(inner: &Inner, me: Owner) -> Option<RingSlotId> {
+    let find = |ids: &RingSlotIds| {
+        let all = ids.0.borrow();
+        let mine = |s: &RingSlotId| s.log == inner.number && inner.slots.has(*s, me);
+        all.iter().map(|(_, slot_id)| *slot_id).find(mine)
     };
-    let found = SITTINGS.try_with(find).ok().flatten()?;
+    let found = RING_SLOTS.try_with(find).ok().flatten()?;
     LAST.with(|last| last.set(found));
     Some(found)
 }
 
-/// Remembers a seat until the thread ends; false if it is ending. Inside an operation.
-pub(crate) fn remember(inner: &Weak<Inner>, sitting: Sitting) -> bool {
-    let push = |sittings: &Sittings| {
-        let mut all = sittings.0.borrow_mut();
+/// Remembers a slot until the thread ends; false if it is ending. Inside an operation.
+pub(crate) fn remember(inner: &Weak<Inner>, slot_id: RingSlotId) -> bool {
+    let push = |ids: &RingSlotIds| {
+        let mut all = ids.0.borrow_mut();
         // Those of handles that are gone; and an older one of this, from before a fork.
-        all.retain(|(log, other)| log.strong_count() != 0 && other.log != sitting.log);
-        all.push((Weak::clone(inner), sitting));
+        all.retain(|(log, other)| log.strong_count() != 0 && other.log != slot_id.log);
+        all.push((Weak::clone(inner), slot_id));
     };
-    let remembered = SITTINGS.try_with(push).is_ok();
+    let remembered = RING_SLOTS.try_with(push).is_ok();
     if remembered {
-        LAST.with(|last| last.set(sitting));
+        LAST.with(|last| last.set(slot_id));
     }
     remembered
 }
 
-impl Seats {
-    fn has(&self, sitting: Sitting, me: Owner) -> bool {
-        let word = self.all.get(sitting.ring as usize).map(|s| s.tenant.load(Ordering::Relaxed));
-        word == Some(tenant(me, sitting.thread))
+impl RingSlots {
+    fn has(&self, slot_id: RingSlotId, me: Owner) -> bool {
+        let word = self.all.get(slot_id.ring as usize).map(|s| s.tenant.load(Ordering::Relaxed));
+        word == Some(tenant(me, slot_id.thread))
     }
 
     /// Claims a ring for the tenant word that `make` gives once one is found: an empty one if there is one, else the one with most room. With `thorough`, those of
@@ -218,32 +218,32 @@ impl Seats {
         None
     }
 
-    /// Takes the seat of a ring that was claimed for `word`.
-    pub(crate) fn settle_in(&self, space: &Space, layout: &Layout, ring: u32, word: u64) {
-        if let Some(seat) = self.sit(ring, word) {
-            Ring::new(space, layout, ring).settle_in(&seat.place);
+    /// Takes the slot of a ring that was claimed for `word`.
+    pub(crate) fn catch_up(&self, space: &Space, layout: &Layout, ring: u32, word: u64) {
+        if let Some(slot) = self.occupy(ring, word) {
+            Ring::new(space, layout, ring).catch_up(&slot.place);
         }
     }
 
-    /// Hands the ring of a thread that ends back, from inside its seat. The seat is left
+    /// Hands the ring of a thread that ends back, from inside its slot. The slot is left
     /// afterwards, because the thread keeps the log where it is until the ring is free.
     pub(crate) fn leave(
         &self,
         space: &Space,
         layout: &Layout,
-        sitting: Sitting,
+        slot_id: RingSlotId,
         inside: Inside<'_>,
         me: Owner,
     ) {
-        let word = tenant(me, sitting.thread);
-        self.hand_back(space, layout, sitting.ring, word);
+        let word = tenant(me, slot_id.thread);
+        self.hand_back(space, layout, slot_id.ring, word);
         inside.leave_as(word);
     }
 
     /// Hands a ring back.
     pub(crate) fn hand_back(&self, space: &Space, layout: &Layout, ring: u32, word: u64) {
-        if let Some(seat) = self.all.get(ring as usize) {
-            seat.tenant.store(0, Ordering::Relaxed);
+        if let Some(slot) = self.all.get(ring as usize) {
+            slot.tenant.store(0, Ordering::Relaxed);
         }
         // Release: the next tenant sees the ring as it was left.
         let tenant = &layout.ring(space, ring).tenant;

@@ -1,9 +1,9 @@
-//! A seat: the tie of a producer or consumer to its participant.
+//! [`EndpointSlot`]: what ties a producer or consumer to its participant.
 //!
 //! Sending and receiving enter no lane: it would cost as much as the message. What a lane does for other operations, a
-//! seat does here. The participant's generation does not end while it has seats, even when the handle was closed, so
-//! nobody else's line is ever stored into; a channel is not dropped while the dropper's own process has seats at it;
-//! and a forked child is told that the seat is its parent's.
+//! slot does here. The participant's generation does not end while it has slots, even when the handle was closed, so
+//! nobody else's line is ever stored into; a channel is not dropped while the dropper's own process has slots at it;
+//! and a forked child gets an error, because the slot is its parent's.
 
 use crate::channel::bound::Bound;
 use crate::error::{ErrorKind, Result};
@@ -12,22 +12,22 @@ use crate::sync::owner::Owner;
 use crate::sync::robust_lock::Peers;
 use std::sync::Arc;
 
-/// A producer's or consumer's seat.
-pub(super) struct Seat {
+/// A producer's or consumer's slot.
+pub(super) struct EndpointSlot {
     pub(super) bound: Arc<Bound>,
     pub(super) owner: Owner,
     mark: ForkMark,
 }
 
-impl Seat {
-    /// Takes a seat; `sit` claims what goes with it, inside an operation on the channel.
+impl EndpointSlot {
+    /// Takes a slot; `claim` claims what goes with it, inside an operation on the channel.
     ///
     /// # Errors
-    /// Those of `sit`; `ReadOnly`; `NotFound` if the channel was dropped.
+    /// Those of `claim`; `ReadOnly`; `NotFound` if the channel was dropped.
     pub(super) fn take<T>(
         bound: &Arc<Bound>,
-        sit: impl FnOnce(&Seat) -> Result<T>,
-    ) -> Result<(Seat, T)> {
+        claim: impl FnOnce(&EndpointSlot) -> Result<T>,
+    ) -> Result<(EndpointSlot, T)> {
         let Some(attachment) = &bound.attachment else {
             let what = "this handle was opened read-only; open the hold for writing, or join as a \
                         lossy consumer";
@@ -36,18 +36,18 @@ impl Seat {
         let mark = ForkMark::new().map_err(|e| {
             crate::error::Error::os(format!("channel '{}': detecting forks", bound.block.name), &e)
         })?;
-        // Declared before the lane, and so dropped after it, also behind a panic: the last seat of a
+        // Declared before the lane, and so dropped after it, also behind a panic: the last slot of a
         // closed handle ends the registration, which waits for lanes.
-        let seat;
+        let slot;
         let lane = attachment.enter()?;
-        bound.arena.take_seat()?;
-        seat = Seat { bound: Arc::clone(bound), owner: lane.me(), mark };
-        let found = sit(&seat)?;
+        bound.arena.take_endpoint_slot()?;
+        slot = EndpointSlot { bound: Arc::clone(bound), owner: lane.me(), mark };
+        let found = claim(&slot)?;
         drop(lane);
-        Ok((seat, found))
+        Ok((slot, found))
     }
 
-    /// True in a child that was forked after the seat was taken.
+    /// True in a child that was forked after the slot was taken.
     #[inline]
     pub(super) fn is_inherited(&self) -> bool {
         self.mark.inherited()
@@ -70,10 +70,10 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for EndpointSlot {
     fn drop(&mut self) {
         if !self.is_inherited() {
-            self.bound.arena.leave_seat();
+            self.bound.arena.release_endpoint_slot();
         }
     }
 }

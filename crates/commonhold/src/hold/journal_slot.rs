@@ -24,15 +24,15 @@ fn said_name(map: &str) -> String {
     format!(".journal/{map}")
 }
 
-fn seat_name(map: &str) -> String {
+fn slot_name(map: &str) -> String {
     format!(".durable/{map}")
 }
 
 /// The place of a map's journal: as long as it lives there is no other.
 #[derive(Debug)]
-pub struct JournalSeat {
+pub struct JournalSlot {
     said: Map,
-    seat: Producer,
+    slot: Producer,
 }
 
 impl Hold {
@@ -40,10 +40,10 @@ impl Hold {
     ///
     /// # Errors
     /// `Busy`, naming slot and process, if it is taken; those of making a map and a channel.
-    pub fn take_journal_seat(&self, map: &str) -> Result<JournalSeat> {
+    pub fn take_journal_slot(&self, map: &str) -> Result<JournalSlot> {
         let said = self.map(&said_name(map), MapOptions::general())?;
-        let seat = self.channel(&seat_name(map), ChannelOptions::new(4 << 10))?.producer();
-        let mut seat = seat.map_err(|error| match error.kind() {
+        let slot = self.channel(&slot_name(map), ChannelOptions::new(4 << 10))?.producer();
+        let mut slot = slot.map_err(|error| match error.kind() {
             ErrorKind::Busy => {
                 Error::new(ErrorKind::Busy, format!("map '{map}' has a journal already: {error}"))
             }
@@ -52,12 +52,12 @@ impl Hold {
         // What the one before said, was about its file.
         said.delete(DURABLE)?;
         said.delete(FAILED)?;
-        seat.try_send(&[])?;
-        Ok(JournalSeat { said, seat })
+        slot.try_send(&[])?;
+        Ok(JournalSlot { said, slot })
     }
 }
 
-impl JournalSeat {
+impl JournalSlot {
     /// The map of what the journal announces, where it may keep notes of its own under other keys.
     #[must_use]
     pub fn notes(&self) -> Map {
@@ -85,7 +85,7 @@ impl JournalSeat {
 
     /// Whoever waits looks again. The lossy do not hold it up.
     fn tell(&mut self) -> Result<()> {
-        self.seat.try_send(&[]).map(drop)
+        self.slot.try_send(&[]).map(drop)
     }
 }
 
@@ -142,12 +142,12 @@ impl Map {
 
     fn join_journal(&self, hold: &Hold) -> Result<Consumer> {
         self.ensure_journal_lives(hold)?;
-        hold.open_channel(&seat_name(self.name()))?.consumer(Join::Now, Policy::Lossy)
+        hold.open_channel(&slot_name(self.name()))?.consumer(Join::Now, Policy::Lossy)
     }
 
     fn ensure_journal_lives(&self, hold: &Hold) -> Result<()> {
-        let seat = hold.open_channel(&seat_name(self.name()));
-        match seat.and_then(|seat| seat.stat()) {
+        let slot = hold.open_channel(&slot_name(self.name()));
+        match slot.and_then(|slot| slot.stat()) {
             Ok(stat) if stat.producer.is_some() => Ok(()),
             Err(error) if !error.is_not_found() => Err(error),
             _ => {
