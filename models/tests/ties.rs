@@ -29,7 +29,7 @@ channel At
   Mark channel.mark-written channel.marked
   Word reads
   Cursor reads
-  Limit channel.limited
+  WriteLimit channel.limited
   Verdict channel.scanned
   Wait channel.waits channel.dropped
   Body channel.written

@@ -33,7 +33,7 @@ impl Channel {
             At::Again => {
                 let against = match self.breaks(Break::ComparesMark) {
                     true => state.mark.0,
-                    false => state.limit,
+                    false => state.write_limit,
                 };
                 if against > proc.position + RING { At::Begin } else { At::Poll }
             }
@@ -70,12 +70,12 @@ impl Channel {
         Some(At::Begin)
     }
 
-    /// From the mark it walks to the end; the oldest message kept begins where the limit was one ring ago.
+    /// From the mark it walks to the end; the oldest message kept begins where the write limit was one ring ago.
     fn begin_reading(&self, state: &mut State, process: usize, oldest: bool) {
         let proc = &mut state.procs[process];
         match oldest {
             true => {
-                proc.position = state.limit.saturating_sub(RING);
+                proc.position = state.write_limit.saturating_sub(RING);
                 proc.message = UNKNOWN;
             }
             false => {
@@ -158,7 +158,9 @@ impl Channel {
         let proc = &state.procs[process];
         match policy {
             Policy::Lossless => false,
-            Policy::Lossy => !self.breaks(Break::LossyTrusts) && state.limit > proc.position + RING,
+            Policy::Lossy => {
+                !self.breaks(Break::LossyTrusts) && state.write_limit > proc.position + RING
+            }
             Policy::Patient => {
                 let dropped = state.lines[usize::from(proc.least)].word.0 == Use::Dropped;
                 !self.breaks(Break::PatientTrusts) && dropped

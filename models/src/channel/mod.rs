@@ -3,7 +3,7 @@
 //! Messages are numbered; each takes a header and as many cells as the scenario says, and none straddles the end of the
 //! ring (a filler does). Each step is one access to shared memory. Memory is sequentially consistent here; the full
 //! fences of joiner and producer are modelled in `weak`. The product keeps one word where the protocol has two:
-//! its *limit* is the claim as well, and what is checked here is that.
+//! its *write limit* is the claim as well, and what is checked here is that.
 //!
 //! Invariant: who stays gets every message after its join once, in order, intact; nobody takes a part of a message for a
 //! header; when nobody can move, all is sent and received.
@@ -54,25 +54,25 @@ pub enum Break {
     ZeroAfterRelease,
     /// The next header is not counted in the room that is needed.
     RoomWithoutHeader,
-    /// The limit is stored after the bytes.
-    LimitAfterBytes,
-    /// A cancelled reservation takes the limit back.
+    /// The write limit is stored after the bytes.
+    WriteLimitAfterBytes,
+    /// A cancelled reservation takes the write limit back.
     CancelLowers,
     /// The mark stays where it was.
     NoMark,
-    /// The producer does not look at the cursors again after it stored the limit.
+    /// The producer does not look at the cursors again after it stored the write limit.
     NoSecondScan,
-    /// A successor believes the limit that it finds, without looking at the cursors.
+    /// A successor believes the write limit that it finds, without looking at the cursors.
     SuccessorTrusts,
     /// The dead count.
     DeadCount,
     /// The producer clears the lines of the dead.
     ProducerClears,
-    /// A joiner does not read the limit again.
+    /// A joiner does not read the write limit again.
     NoReread,
-    /// A joiner compares with the mark instead of the limit.
+    /// A joiner compares with the mark instead of the write limit.
     ComparesMark,
-    /// A lossy consumer does not look at the limit after it copied.
+    /// A lossy consumer does not look at the write limit after it copied.
     LossyTrusts,
     /// A patient consumer that was dropped does not notice.
     PatientTrusts,
@@ -136,7 +136,7 @@ impl Model for Channel {
         State {
             ring: [Cell::Zero; RING as usize],
             mark: (0, 0),
-            limit: 0,
+            write_limit: 0,
             lines: [Line { word: (Use::Free, 0), cursor: 0 }; LINES],
             procs: std::array::from_fn(proc),
             dead: [false; PROCESSES],

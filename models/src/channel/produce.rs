@@ -36,7 +36,7 @@ impl Channel {
             At::TakeOver if self.may_take_over(state, process) => {
                 (state.procs[process].position, state.procs[process].message) = state.mark;
                 if self.breaks(Break::SuccessorTrusts) {
-                    state.procs[process].allowance = state.limit;
+                    state.procs[process].allowance = state.write_limit;
                 }
                 Some(if self.breaks(Break::NoWalk) { At::Next } else { At::Walk })
             }
@@ -61,9 +61,9 @@ impl Channel {
                 state.procs[process].least = proc.least.min(cursor);
                 Some(self.next_line(state, line, second))
             }
-            At::Limit => {
+            At::WriteLimit => {
                 // Never lowered.
-                state.limit = state.limit.max(proc.least + RING);
+                state.write_limit = state.write_limit.max(proc.least + RING);
                 if self.breaks(Break::NoSecondScan) {
                     return Some(At::Verdict);
                 }
@@ -72,9 +72,9 @@ impl Channel {
             }
             At::Verdict => {
                 let allowance = proc.least + RING;
-                let late = self.breaks(Break::LimitAfterBytes);
+                let late = self.breaks(Break::WriteLimitAfterBytes);
                 state.procs[process].allowance =
-                    if late { allowance } else { allowance.min(state.limit) };
+                    if late { allowance } else { allowance.min(state.write_limit) };
                 let enough = self.needed(state, process) <= state.procs[process].allowance;
                 Some(if enough { At::Body(0) } else { At::Wait })
             }
@@ -131,15 +131,15 @@ impl Channel {
         }
         match second {
             true => At::Verdict,
-            false if self.breaks(Break::LimitAfterBytes) => At::Verdict,
+            false if self.breaks(Break::WriteLimitAfterBytes) => At::Verdict,
             false if self.breaks(Break::ProducerClears) => {
                 // As if the word had been found dead a while ago.
                 if state.dead.iter().any(|dead| *dead) {
                     state.lines[0].word = (Use::Free, 0);
                 }
-                At::Limit
+                At::WriteLimit
             }
-            false => At::Limit,
+            false => At::WriteLimit,
         }
     }
 
@@ -177,7 +177,7 @@ impl Channel {
                 if self.breaks(Break::CancelLowers) { At::TakeBack } else { At::Next }
             }
             At::TakeBack => {
-                state.limit = proc.position;
+                state.write_limit = proc.position;
                 state.procs[process].allowance = proc.position;
                 At::Next
             }
@@ -198,7 +198,7 @@ impl Channel {
                 }
                 match self.broken {
                     Some(Break::ZeroAfterRelease) => At::LateZero,
-                    Some(Break::LimitAfterBytes) => At::LateLimit,
+                    Some(Break::WriteLimitAfterBytes) => At::LateWriteLimit,
                     _ => self.advance(state, process),
                 }
             }
@@ -207,7 +207,7 @@ impl Channel {
                 self.advance(state, process)
             }
             _ => {
-                state.limit = state.limit.max(proc.allowance);
+                state.write_limit = state.write_limit.max(proc.allowance);
                 self.advance(state, process)
             }
         }

@@ -72,7 +72,7 @@ pub fn breaks() -> Vec<(Break, Channel, u8)> {
         (Break::NoZeroing, wrap(), 0),
         (Break::ZeroAfterRelease, wrap(), 1),
         (Break::RoomWithoutHeader, wrap(), 0),
-        (Break::LimitAfterBytes, lossy(), 0),
+        (Break::WriteLimitAfterBytes, lossy(), 0),
         (Break::CancelLowers, cancel(), 0),
         (Break::NoMark, wrap(), 1),
         (Break::NoSecondScan, join(), 0),

@@ -62,14 +62,14 @@ pub enum At {
     WalkEnd,
     /// Decide what is written next.
     Next,
-    /// Store mark, then limit.
+    /// Store mark, then write limit.
     Mark,
-    /// Look at a line's word; the scan before the limit is stored (false) or after it (true).
+    /// Look at a line's word; the scan before the write limit is stored (false) or after it (true).
     Word(u8, bool),
     /// Look at a line's cursor.
     Cursor(u8, bool),
-    /// Store the limit.
-    Limit,
+    /// Store the write limit.
+    WriteLimit,
     /// Decide by what the second scan found.
     Verdict,
     /// No room: wait, or drop a patient consumer.
@@ -82,19 +82,19 @@ pub enum At {
     Head,
     /// (broken) Zero the header after it, too late.
     LateZero,
-    /// (broken) Store the limit after the bytes.
-    LateLimit,
-    /// (broken) Take the limit of a cancelled reservation back.
+    /// (broken) Store the write limit after the bytes.
+    LateWriteLimit,
+    /// (broken) Take the write limit of a cancelled reservation back.
     TakeBack,
     /// Consumer: claim a line.
     Claim,
-    /// Read the mark or the limit to begin from.
+    /// Read the mark or the write limit to begin from.
     Begin,
     /// Store the cursor.
     Store,
     /// Let the line count.
     Count,
-    /// Read the limit again.
+    /// Read the write limit again.
     Again,
     /// Read the header.
     Poll,
@@ -133,7 +133,7 @@ pub struct State {
     /// A header with its message, stored now and then: where a successor begins.
     pub mark: (u8, u8),
     /// Nobody writes at or behind it without looking at the cursors again.
-    pub limit: u8,
+    pub write_limit: u8,
     /// Cursor lines.
     pub lines: [Line; LINES],
     /// Processes.

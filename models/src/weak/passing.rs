@@ -1,7 +1,7 @@
 //! Protocol 6: the orderings of a channel.
 //!
 //! Each scenario is two or three threads and the few words that they order by: a message and the header behind it; a
-//! lossy copy beside the limit; a joiner beside a producer that raises the limit; the mark with its two places. That a
+//! lossy copy beside the write limit; a joiner beside a producer that raises the write limit; the mark with its two places. That a
 //! cursor is published with release is not shown: loom lets no load see a later store.
 
 use super::explore;
@@ -18,13 +18,13 @@ pub enum Break {
     HeaderReadRelaxed,
     /// The next header is zeroed after this one is released.
     LateZero,
-    /// Bytes are overwritten without a fence behind the limit.
-    NoLimitFence,
-    /// A lossy consumer looks at the limit without a fence behind its copy.
+    /// Bytes are overwritten without a fence behind the write limit.
+    NoWriteLimitFence,
+    /// A lossy consumer looks at the write limit without a fence behind its copy.
     NoCopyFence,
-    /// The producer does not fence between limit and cursors.
+    /// The producer does not fence between write limit and cursors.
     NoProducerFence,
-    /// The joiner does not fence between cursor and limit.
+    /// The joiner does not fence between cursor and write limit.
     NoJoinerFence,
     /// The mark is written over without a fence behind the move before.
     NoMarkFence,
@@ -32,8 +32,8 @@ pub enum Break {
     MarkRelaxed,
     /// The mark is looked at again without a fence.
     NoMarkReadFence,
-    /// The limit is stored before the mark that goes with it is ordered.
-    LimitRelaxed,
+    /// The write limit is stored before the mark that goes with it is ordered.
+    WriteLimitRelaxed,
 }
 
 /// Every break.
@@ -41,14 +41,14 @@ pub const BREAKS: [Break; 11] = [
     Break::HeaderRelaxed,
     Break::HeaderReadRelaxed,
     Break::LateZero,
-    Break::NoLimitFence,
+    Break::NoWriteLimitFence,
     Break::NoCopyFence,
     Break::NoProducerFence,
     Break::NoJoinerFence,
     Break::NoMarkFence,
     Break::MarkRelaxed,
     Break::NoMarkReadFence,
-    Break::LimitRelaxed,
+    Break::WriteLimitRelaxed,
 ];
 
 #[derive(Clone, Copy)]
@@ -119,17 +119,17 @@ fn overwriting(rules: Rules) {
     let shared = words([1, 0]);
     let theirs = Arc::clone(&shared);
     let consumer = loom::thread::spawn(move || {
-        let [body, limit] = &*theirs;
+        let [body, write_limit] = &*theirs;
         let copied = body.load(Relaxed);
         rules.fence(Break::NoCopyFence, Acquire);
-        (copied, limit.load(Relaxed))
+        (copied, write_limit.load(Relaxed))
     });
-    let [body, limit] = &*shared;
-    limit.store(1, Relaxed);
-    rules.fence(Break::NoLimitFence, Release);
+    let [body, write_limit] = &*shared;
+    write_limit.store(1, Relaxed);
+    rules.fence(Break::NoWriteLimitFence, Release);
     body.store(2, Relaxed);
-    let (copied, limit) = consumer.join().expect("the consumer does not panic");
-    assert!(limit == 1 || copied == 1, "overwritten bytes were taken for a message");
+    let (copied, write_limit) = consumer.join().expect("the consumer does not panic");
+    assert!(write_limit == 1 || copied == 1, "overwritten bytes were taken for a message");
 }
 
 /// The cursor is 0 where nobody has joined; a producer that sees none overwrites what the joiner would read.
@@ -137,10 +137,10 @@ fn joining(rules: Rules) {
     let shared = words([0, 0, 1]);
     let theirs = Arc::clone(&shared);
     let joiner = loom::thread::spawn(move || {
-        let [cursor, limit, body] = &*theirs;
+        let [cursor, write_limit, body] = &*theirs;
         cursor.store(1, Relaxed);
         rules.fence(Break::NoJoinerFence, SeqCst);
-        if limit.load(Acquire) == 1 {
+        if write_limit.load(Acquire) == 1 {
             return None; // It begins elsewhere.
         }
         let read = body.load(Relaxed);
@@ -148,8 +148,8 @@ fn joining(rules: Rules) {
         cursor.store(2, Release);
         Some(read)
     });
-    let [cursor, limit, body] = &*shared;
-    limit.store(1, Release);
+    let [cursor, write_limit, body] = &*shared;
+    write_limit.store(1, Release);
     rules.fence(Break::NoProducerFence, SeqCst);
     if cursor.load(Acquire) != 1 {
         body.store(2, Relaxed);
@@ -158,18 +158,18 @@ fn joining(rules: Rules) {
     assert!(read != Some(2), "what a joiner was promised was overwritten");
 }
 
-/// Three marks in two places; a reader finds one that is whole, and none older than the limit allows.
+/// Three marks in two places; a reader finds one that is whole, and none older than the write limit allows.
 fn marking(rules: Rules) {
-    // moves, two places of two words, limit
+    // moves, two places of two words, write limit
     let shared = words([0, 0, 0, 0, 0, 0]);
     let theirs = Arc::clone(&shared);
     let reader = loom::thread::spawn(move || {
-        let limit = theirs[5].load(Acquire);
+        let write_limit = theirs[5].load(Acquire);
         let moves = theirs[0].load(Acquire);
         let place = 1 + moves % 2 * 2;
         let read = (theirs[place].load(Relaxed), theirs[place + 1].load(Relaxed));
         rules.fence(Break::NoMarkReadFence, Acquire);
-        (theirs[0].load(Relaxed) == moves).then_some((limit, read))
+        (theirs[0].load(Relaxed) == moves).then_some((write_limit, read))
     });
     for moves in 1..=2 {
         let place = 1 + moves % 2 * 2;
@@ -177,10 +177,10 @@ fn marking(rules: Rules) {
         shared[place].store(moves, Relaxed);
         shared[place + 1].store(moves, Relaxed);
         shared[0].store(moves, rules.order(Break::MarkRelaxed, Release));
-        shared[5].store(moves, rules.order(Break::LimitRelaxed, Release));
+        shared[5].store(moves, rules.order(Break::WriteLimitRelaxed, Release));
     }
-    if let Some((limit, (one, other))) = reader.join().expect("the reader does not panic") {
+    if let Some((write_limit, (one, other))) = reader.join().expect("the reader does not panic") {
         assert_eq!(one, other, "two halves of different marks");
-        assert!(one >= limit, "a limit without its mark");
+        assert!(one >= write_limit, "a write limit without its mark");
     }
 }

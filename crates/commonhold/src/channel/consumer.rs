@@ -351,7 +351,7 @@ impl Consumer {
 
     /// Whether what was read at the position may have been overwritten before: then it counts for nothing.
     fn is_overtaken(&self) -> Result<bool> {
-        // The reads before the look; pairs with the fence behind the limit, or with the word's change.
+        // The reads before the look; pairs with the fence behind the write limit, or with the word's change.
         fence(Ordering::Acquire);
         match (self.policy, &self.slot) {
             (Policy::Lossless, _) => Ok(false),
@@ -361,12 +361,12 @@ impl Consumer {
                 if word.kind() == Use::Dropped { Err(self.was_dropped()) } else { Ok(false) }
             }
             _ => {
-                let limit = self.bound.head().limit.load(Ordering::Relaxed);
-                if self.slot.is_none() && limit <= self.at.position + self.bound.ring.size() {
+                let write_limit = self.bound.head().write_limit.load(Ordering::Relaxed);
+                if self.slot.is_none() && write_limit <= self.at.position + self.bound.ring.size() {
                     // Nobody knows of a read-only consumer: the channel may be gone, and its memory another's.
                     self.ensure()?;
                 }
-                Ok(limit > self.at.position + self.bound.ring.size())
+                Ok(write_limit > self.at.position + self.bound.ring.size())
             }
         }
     }
@@ -376,16 +376,16 @@ impl Consumer {
     fn catch_up(&mut self) -> Result<()> {
         self.ensure()?;
         let (head, size) = (self.bound.head(), self.bound.ring.size());
-        // Acquire: the mark that goes with the limit, or a later one.
-        let limit = head.limit.load(Ordering::Acquire);
+        // Acquire: the mark that goes with the write limit, or a later one.
+        let write_limit = head.write_limit.load(Ordering::Acquire);
         let mark = head.mark().filter(|mark| {
-            limit <= mark.position + size
+            write_limit <= mark.position + size
                 && mark.position >= self.at.position
                 && mark.sequence >= self.at.sequence
         });
         let Some(mark) = mark else {
             self.ensure()?;
-            return Err(self.bound.damaged("its mark makes no sense", limit));
+            return Err(self.bound.damaged("its mark makes no sense", write_limit));
         };
         let missed = mark.sequence - self.at.sequence;
         let more = |count: u64| count.saturating_add(missed);

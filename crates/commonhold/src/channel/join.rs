@@ -1,9 +1,9 @@
 //! Becoming a consumer: a cursor line, and where to begin.
 //!
-//! The joiner stores its cursor, and after a full fence reads the limit again: if that has moved too far, the producer
+//! The joiner stores its cursor, and after a full fence reads the write limit again: if that has moved too far, the producer
 //! may not have seen the cursor, and the joiner begins afresh. From then on nothing behind the cursor is
 //! overwritten, so it walks to the end, or finds out the number of the oldest message, at leisure. Whoever holds nobody
-//! back does the same without that promise, and compares with the limit instead.
+//! back does the same without that promise, and compares with the write limit instead.
 
 use crate::channel::bound::Bound;
 use crate::channel::frame::{self, Header};
@@ -16,7 +16,7 @@ use crate::sync::participant;
 use crate::sync::unwind::Mend;
 use std::sync::atomic::{Ordering, fence};
 
-/// A producer moves the limit by an eighth of the ring: so often it cannot while a joiner reads three words.
+/// A producer moves the write limit by an eighth of the ring: so often it cannot while a joiner reads three words.
 const TRIES: u32 = 1 << 20;
 
 pub(super) fn kind(policy: Policy) -> Use {
@@ -98,10 +98,10 @@ pub(super) fn with_line(
         step!("channel.cursor-stored");
         // Release: the cursor comes before the word that makes it count; pairs with the producer's acquire.
         line.word.store(Word::new(kind(policy), me).0, Ordering::Release);
-        // The cursor before the look at the limit; pairs with the producer's fence.
+        // The cursor before the look at the write limit; pairs with the producer's fence.
         fence(Ordering::SeqCst);
         step!("channel.joining");
-        if bound.head().limit.load(Ordering::Acquire) <= start + bound.ring.size() {
+        if bound.head().write_limit.load(Ordering::Acquire) <= start + bound.ring.size() {
             let at = settle(bound, from, start, mark, &|| true)?;
             let at = at.ok_or_else(|| bound.damaged("no message begins", start))?;
             publish(line, at);
@@ -111,7 +111,7 @@ pub(super) fn with_line(
             return Ok(at);
         }
     }
-    Err(bound.damaged("its limit makes no sense", 0))
+    Err(bound.damaged("its write limit makes no sense", 0))
 }
 
 /// Joins without holding anybody back.
@@ -122,9 +122,9 @@ pub(super) fn without_line(bound: &Bound, from: Join) -> Result<Mark> {
     for _ in 0..TRIES {
         let (start, mark) = start(bound, from)?;
         let kept = |position: u64| {
-            // Pairs with the producer's fence behind the limit.
+            // Pairs with the producer's fence behind the write limit.
             fence(Ordering::Acquire);
-            bound.head().limit.load(Ordering::Relaxed) <= position + bound.ring.size()
+            bound.head().write_limit.load(Ordering::Relaxed) <= position + bound.ring.size()
         };
         if let Some(at) = settle(bound, from, start, mark, &|| kept(start))?
             && kept(at.position)
@@ -132,19 +132,22 @@ pub(super) fn without_line(bound: &Bound, from: Join) -> Result<Mark> {
             return Ok(at);
         }
     }
-    Err(bound.damaged("its limit makes no sense", 0))
+    Err(bound.damaged("its write limit makes no sense", 0))
 }
 
 /// Where to begin, and a mark that is not before it.
 fn start(bound: &Bound, from: Join) -> Result<(u64, Mark)> {
     let (head, size) = (bound.head(), bound.ring.size());
-    // Acquire: the mark that goes with the limit, or a later one; pairs with the release in `Room::widen`.
-    let limit = head.limit.load(Ordering::Acquire);
-    let mark = head.mark().filter(|mark| limit <= mark.position + size && limit % 8 == 0);
-    let Some(mark) = mark else { return Err(bound.damaged("its mark makes no sense", limit)) };
+    // Acquire: the mark that goes with the write limit, or a later one; pairs with the release in `WriteLimit::raise`.
+    let write_limit = head.write_limit.load(Ordering::Acquire);
+    let mark =
+        head.mark().filter(|mark| write_limit <= mark.position + size && write_limit % 8 == 0);
+    let Some(mark) = mark else {
+        return Err(bound.damaged("its mark makes no sense", write_limit));
+    };
     let start = match from {
         Join::Now => mark.position,
-        Join::Oldest => limit.saturating_sub(size),
+        Join::Oldest => write_limit.saturating_sub(size),
     };
     Ok((start, mark))
 }

@@ -33,7 +33,7 @@ pub(super) struct Head {
     moves: AtomicU64,
     marks: [MarkWords; 2],
     /// The producer does not write at or behind it without looking at the cursors again; never decreases.
-    pub(super) limit: AtomicU64,
+    pub(super) write_limit: AtomicU64,
     spare3: [AtomicU64; 10],
     /// Consumers wait for messages.
     pub(super) messages: Event,

@@ -2,14 +2,14 @@
 //!
 //! A byte ring. The producer writes a message, zeroes the header behind it, and releases its own header; consumers poll
 //! the header that comes next, so one line of memory travels per message. Each consumer has a line of its own with a
-//! cursor; the producer looks at them only when it comes to its *limit*, and moves that by an eighth of the ring.
+//! cursor; the producer looks at them only when it comes to its *write limit*, and moves that by an eighth of the ring.
 //!
 //! | module | idea |
 //! |---|---|
 //! | [`handle`] | `Channel`: opening, status, its producer and consumers |
 //! | [`options`] | what one says when opening, joining, waiting |
 //! | [`producer`], [`reserve`] | `Producer`: sending; a message written where it lies |
-//! | [`room`] | how far the producer may write, whom it waits for, who is dropped |
+//! | [`write_limit`] | how far the producer may write, whom it waits for, who is dropped |
 //! | [`takeover`] | becoming the producer, where the one before stopped |
 //! | [`consumer`] | `Consumer`: receiving |
 //! | [`join`] | becoming a consumer, from now or the oldest message kept |
@@ -29,6 +29,6 @@ pub(crate) mod producer;
 pub(crate) mod raw_bytes;
 pub(crate) mod recover;
 pub(crate) mod reserve;
-mod room;
 pub(crate) mod status;
 mod takeover;
+mod write_limit;

@@ -6,8 +6,8 @@ use crate::channel::frame::{self, HEADER};
 use crate::channel::layout::Mark;
 use crate::channel::options::{Peer, Wait};
 use crate::channel::reserve::Reservation;
-use crate::channel::room::Room;
 use crate::channel::takeover;
+use crate::channel::write_limit::WriteLimit;
 use crate::error::{Error, ErrorKind, Result};
 use crate::steps::step;
 use crate::sync::unwind::Mend;
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 pub struct Producer {
     pub(super) slot: EndpointSlot,
     at: Mark,
-    room: Room,
+    write_limit: WriteLimit,
     wait: Wait,
 }
 
@@ -54,7 +54,7 @@ impl Producer {
     pub(super) fn new(bound: &Arc<Bound>) -> Result<Producer> {
         let (slot, begin) =
             EndpointSlot::take(bound, |slot| takeover::take(&slot.bound, slot.owner))?;
-        Ok(Producer { slot, at: begin.end, room: Room::new(begin), wait: Wait::Sleep })
+        Ok(Producer { slot, at: begin.end, write_limit: WriteLimit::new(begin), wait: Wait::Sleep })
     }
 
     /// How it waits for room; at first [`Wait::Sleep`].
@@ -75,7 +75,7 @@ impl Producer {
     /// Who was in the way when the last `try_send`, `send_timeout` or `try_reserve` had no room; the first of
     /// them, if there are several.
     pub fn waits_for(&self) -> Option<Peer> {
-        self.room.waits_for
+        self.write_limit.waits_for
     }
 
     /// Sends a message; returns its number. Waits for room as long as it takes.
@@ -206,7 +206,7 @@ impl Producer {
         // A message that is too long fails here, too: stop and rest are small then, or it is refused below.
         if len <= self.bound().most()
             && frame <= self.bound().ring.rest(self.at.position)
-            && self.at.position + frame + HEADER <= self.room.stop
+            && self.at.position + frame + HEADER <= self.write_limit.stop
         {
             return Ok(true);
         }
@@ -276,7 +276,7 @@ impl Producer {
     /// Makes room up to `end` and the header behind it.
     fn make_room(&mut self, end: u64, until: Until) -> Result<bool> {
         let bound = Arc::clone(&self.slot.bound);
-        if end + HEADER <= self.room.stop || self.room.make(&bound, self.at, end) {
+        if end + HEADER <= self.write_limit.stop || self.write_limit.make(&bound, self.at, end) {
             return Ok(true);
         }
         // What was sent in this batch is announced before anybody is waited for.
@@ -289,7 +289,7 @@ impl Producer {
                 Until::Forever => None,
             };
             // Not beyond the moment when a patient consumer has to be dropped.
-            let patience = self.room.patience_left().map(|left| Instant::now() + left);
+            let patience = self.write_limit.patience_left().map(|left| Instant::now() + left);
             let until = deadline.into_iter().chain(patience).min();
             if self.wait_for_room(&bound, end, until)? {
                 return Ok(true);
@@ -301,10 +301,10 @@ impl Producer {
     }
 
     fn wait_for_room(&mut self, bound: &Bound, end: u64, until: Option<Instant>) -> Result<bool> {
-        let (slot, room, at) = (&self.slot, &mut self.room, self.at);
+        let (slot, write_limit, at) = (&self.slot, &mut self.write_limit, self.at);
         let mut look = || -> Result<Option<()>> {
             slot.ensure()?;
-            Ok(room.make(bound, at, end).then_some(()))
+            Ok(write_limit.make(bound, at, end).then_some(()))
         };
         if self.wait == Wait::Sleep {
             // An endpoint slot needs no operation.

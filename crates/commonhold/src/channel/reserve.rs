@@ -1,6 +1,6 @@
 //! [`Reservation`]: a message that is written where it lies.
 //!
-//! The limit covers it already, and stays when it is cancelled: what lay there may be half overwritten, and
+//! The write limit covers it already, and stays when it is cancelled: what lay there may be half overwritten, and
 //! nobody believes it.
 
 use crate::channel::frame::HEADER;

@@ -70,7 +70,7 @@ pub enum ConsumerState {
 pub(super) fn stat(bound: &Bound) -> Result<ChannelStat> {
     let (head, size) = (bound.head(), bound.ring.size());
     let end = join::without_line(bound, Join::Now)?;
-    let oldest = head.limit.load(Ordering::Acquire).saturating_sub(size);
+    let oldest = head.write_limit.load(Ordering::Acquire).saturating_sub(size);
     let living = |owner: &Owner| !participant::has_died(bound.space(), *owner);
     let producer = Owner::from_bits(head.producer.load(Ordering::Acquire) as u32).filter(living);
     let mut consumers = Vec::new();

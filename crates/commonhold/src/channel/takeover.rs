@@ -8,7 +8,7 @@
 use crate::channel::bound::Bound;
 use crate::channel::frame::{self, Header};
 use crate::channel::layout::{LAST, Mark};
-use crate::channel::room::KEPT;
+use crate::channel::write_limit::KEPT;
 use crate::error::{Error, ErrorKind, Result};
 use crate::steps::step;
 use crate::sync::owner::Owner;
@@ -102,9 +102,9 @@ fn find_end(bound: &Bound) -> Result<Mark> {
 fn kept(bound: &Bound, end: Mark) -> VecDeque<u64> {
     let (ring, mut kept) = (&bound.ring, VecDeque::new());
     // Relaxed: only producers store it, and the one before is gone.
-    let limit = bound.head().limit.load(Ordering::Relaxed);
-    let mut position = limit.saturating_sub(ring.size());
-    if !limit.is_multiple_of(8) || limit > end.position + ring.size() {
+    let write_limit = bound.head().write_limit.load(Ordering::Relaxed);
+    let mut position = write_limit.saturating_sub(ring.size());
+    if !write_limit.is_multiple_of(8) || write_limit > end.position + ring.size() {
         return kept;
     }
     // The sequences are those up to the end's; of each header only the lower half is known.

@@ -1,13 +1,13 @@
 //! How far the producer may write.
 //!
-//! The **limit** in the hold is the furthest that the producer may write without looking at the cursors again: a
-//! boundary of frames, one ring ahead. Before it writes beyond, it moves the mark to its own position, stores
-//! a larger limit, and after a full fence looks at all cursors *again*: a joiner stores its cursor and after a full
-//! fence reads the limit, so one of the two sees the other. A smaller cursor found then means to wait. The limit never
+//! The **write limit** in the hold is the furthest that the producer may write without looking at the cursors again: a
+//! frame boundary, one ring ahead. Before it writes beyond, it moves the mark to its own position, stores
+//! a larger write limit, and after a full fence looks at all cursors *again*: a joiner stores its cursor and after a full
+//! fence reads the write limit, so one of the two sees the other. A smaller cursor found then means to wait. The write limit never
 //! decreases, and it is stored before any byte that it allows: so it is also the claim that lossy consumers compare
 //! with after they copied, and the oldest message kept begins one ring before it.
 //!
-//! The limit moves by an eighth of the ring at most, where nobody holds it back: so what was sent stays for joiners
+//! The write limit moves by an eighth of the ring at most, where nobody holds it back: so what was sent stays for joiners
 //! that want it. Dead consumers are skipped; their lines are never written here, but that a patient one that lives
 //! is dropped, by a compare-and-swap of its word.
 
@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-/// So many boundaries of frames are known in each lap.
+/// How many frame boundaries are known in each lap.
 pub(super) const KEPT: u64 = 8;
 /// The mark is at most so far behind.
 const MARK_BYTES: u64 = 64 << 10;
@@ -42,12 +42,12 @@ struct Doubt {
 }
 
 /// How far the producer may write; private memory.
-pub(super) struct Room {
+pub(super) struct WriteLimit {
     /// The next place where something has to be done first.
     pub(super) stop: u64,
     allowance: u64,
     marked: u64,
-    /// Boundaries of frames behind us, an eighth of a ring apart.
+    /// Frame boundaries behind us, an eighth of a ring apart.
     kept: VecDeque<u64>,
     doubts: [Doubt; LINES],
     /// Who was in the way last.
@@ -56,11 +56,11 @@ pub(super) struct Room {
     patience_ends_ns: Option<u64>,
 }
 
-impl Room {
+impl WriteLimit {
     /// Of a producer that has just moved the mark to its position.
-    pub(super) fn new(Begin { end, kept }: Begin) -> Room {
+    pub(super) fn new(Begin { end, kept }: Begin) -> WriteLimit {
         let position = end.position;
-        Room {
+        WriteLimit {
             stop: position,
             allowance: position,
             marked: position,
@@ -83,7 +83,7 @@ impl Room {
             self.kept.push_back(now.position);
         }
         while need > self.allowance {
-            self.widen(bound, now.position, need);
+            self.raise(bound, now.position, need);
             if need > self.allowance && !self.clear_the_way(bound, need) {
                 return false;
             }
@@ -95,19 +95,19 @@ impl Room {
         true
     }
 
-    /// Looks at the cursors, moves the limit, looks again.
-    fn widen(&mut self, bound: &Bound, position: u64, need: u64) {
+    /// Looks at the cursors, moves the write limit, looks again.
+    fn raise(&mut self, bound: &Bound, position: u64, need: u64) {
         let (head, size) = (bound.head(), bound.ring.size());
         let least = self.least_cursor(bound, position);
         // Relaxed: only the producer stores it.
-        let limit = head.limit.load(Ordering::Relaxed);
-        let wanted = limit.max(self.boundary(least, position, need, size) + size);
-        if wanted > limit {
-            // Release: the mark comes before the limit that needs it; pairs with the acquire of joiners.
-            head.limit.store(wanted, Ordering::Release);
+        let write_limit = head.write_limit.load(Ordering::Relaxed);
+        let wanted = write_limit.max(self.frame_boundary(least, position, need, size) + size);
+        if wanted > write_limit {
+            // Release: the mark comes before the write limit that needs it; pairs with the acquire of joiners.
+            head.write_limit.store(wanted, Ordering::Release);
             step!("channel.limited");
         }
-        // The limit before the cursors; pairs with the fence of joiners. It also comes before every byte that
+        // The write limit before the cursors; pairs with the fence of joiners. It also comes before every byte that
         // it allows; pairs with the acquire fence of lossy consumers.
         fence(Ordering::SeqCst);
         let least = self.least_cursor(bound, position);
@@ -118,8 +118,8 @@ impl Room {
         }
     }
 
-    /// The boundary that the limit is to be one ring ahead of: as far back as `need` permits, and some more.
-    fn boundary(&self, least: u64, position: u64, need: u64, size: u64) -> u64 {
+    /// The frame boundary that the write limit is to be one ring ahead of: as far back as `need` permits, and some more.
+    fn frame_boundary(&self, least: u64, position: u64, need: u64, size: u64) -> u64 {
         let wanted = (need + size / KEPT).min(position + size);
         let kept = self.kept.iter().find(|kept| **kept + size >= wanted);
         kept.map_or(least, |kept| least.min(*kept))
