@@ -82,7 +82,7 @@ impl Delivery {
     /// What is to be sent next; of the stream nothing beyond `limit`. `None` if there is nothing now.
     ///
     /// # Errors
-    /// `Lapped`, `NotFound` if the map was dropped or has a successor: what was sent is worth nothing more; those of reading the map.
+    /// `Lapped`, `NotFound` if the map was dropped or replaced by its shadow map: what was sent is worth nothing more; those of reading the map.
     pub(crate) fn next(
         &mut self,
         limit: Option<StreamPosition>,

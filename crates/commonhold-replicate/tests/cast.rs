@@ -361,7 +361,7 @@ pub const STOP_BEFORE_SHOWING: u64 = 1;
 
 fn stop_before_showing() {
     #[cfg(feature = "steps")]
-    commonhold::steps::arm("succeed.claimed:stop").unwrap();
+    commonhold::steps::arm("shadow.claimed:stop").unwrap();
 }
 
 /// The same for the same pairs, in whatever order they are found.

@@ -201,7 +201,7 @@ fn replicas_killed_at_every_step_of_showing_a_new_map() {
     let reader = play.reader(READER, REPLICA);
     let writer = patient_writer(&play);
     let mut missed = Vec::new();
-    for step in steps::ALL.iter().filter(|s| s.starts_with("succeed.") || s.starts_with("drop.")) {
+    for step in steps::ALL.iter().filter(|s| s.starts_with("shadow.") || s.starts_with("drop.")) {
         // What it leaves half built, the next one drops.
         let mut first = play.replica_armed(REPLICA, &play.address, "write.locked:kill:300");
         assert_eq!(first.wait(), End::By(Signal::SIGKILL));

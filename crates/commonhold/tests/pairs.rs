@@ -118,7 +118,7 @@ fn may_have_all(step: &str) -> bool {
         "drop.",
         "block.",
         "free.",
-        "succeed.",
+        "shadow.",
         "stream.linked",
         "stream.begun",
         "freeze.",

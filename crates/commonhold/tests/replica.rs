@@ -31,11 +31,11 @@ fn version(value: &[u8]) -> u32 {
 
 /// Builds a version of `len` pairs beside the map and lets it take its place.
 fn renew(hold: &Hold, name: &str, number: u64, len: u32) -> Result<()> {
-    let next = hold.begin_successor("next", name)?;
+    let next = hold.create_shadow_map("next", name)?;
     for id in 0..len {
         next.set(key(id), value(&next, number))?;
     }
-    hold.succeed_map("next", name)
+    hold.swap_in_shadow_map("next", name)
 }
 
 #[test]
@@ -65,13 +65,13 @@ fn only_the_replica_writes() {
     hold.map("plain", MapOptions::general()).unwrap();
     let plain = |result: Result<()>| refused(result, ErrorKind::Mismatch, "'plain' is no replica");
     plain(hold.replica_map("plain", MapOptions::general()).map(drop));
-    plain(hold.begin_successor("next", "plain").map(drop));
-    plain(hold.begin_successor("plain", "it").map(drop));
-    plain(hold.succeed_map("it", "plain"));
-    plain(hold.succeed_map("plain", "it"));
-    refused(hold.succeed_map("next", "it"), ErrorKind::NotFound, "no map 'next'");
+    plain(hold.create_shadow_map("next", "plain").map(drop));
+    plain(hold.create_shadow_map("plain", "it").map(drop));
+    plain(hold.swap_in_shadow_map("it", "plain"));
+    plain(hold.swap_in_shadow_map("plain", "it"));
+    refused(hold.swap_in_shadow_map("next", "it"), ErrorKind::NotFound, "no map 'next'");
     hold.replica_map("other", MapOptions::fixed(4, 4)).unwrap();
-    refused(hold.succeed_map("other", "it"), ErrorKind::Mismatch, "different modes");
+    refused(hold.swap_in_shadow_map("other", "it"), ErrorKind::Mismatch, "different modes");
     refused(hold.replica_map("other", MapOptions::general()), ErrorKind::Mismatch, "exists as");
     assert!(hold.check().unwrap().ok);
 }
@@ -117,7 +117,7 @@ fn frames_are_applied_and_told_on() {
 
 /// What both maps have comes once, wherever the walk was when the one took the other's place.
 #[test]
-fn a_walk_under_way_goes_on_in_the_successor() {
+fn an_iteration_continues_in_the_shadow_map() {
     for options in SHAPES {
         let ground = Ground::memory();
         let hold = Hold::create(ground.path("it.hold")).unwrap();
@@ -144,7 +144,7 @@ fn a_walk_under_way_goes_on_in_the_successor() {
 }
 
 #[test]
-fn handles_go_on_with_the_successor() {
+fn handles_continue_with_the_shadow_map() {
     for options in SHAPES {
         let ground = Ground::memory();
         let hold = Hold::create(ground.path("it.hold")).unwrap();
@@ -176,7 +176,7 @@ fn handles_go_on_with_the_successor() {
                 assert_eq!(walk.map(Result::unwrap).count(), 9);
             }
         }
-        // Whoever writes knows which map it means: the replica goes on with its handle on the successor.
+        // Whoever writes knows which map it means: the replica goes on with its handle on the shadow map.
         refused(first_to_write.set(key(1), value(&first, 9)), ErrorKind::NotFound, "was dropped");
         assert_eq!(first.get(key(8)).unwrap().map(|v| version(&v)), Some(3));
         assert!(hold.check().unwrap().ok);
@@ -226,15 +226,15 @@ fn readers_see_one_after_the_other() {
     }
 }
 
-/// Where a succession is stopped, the name leads to the old map or the new one, for all alike.
+/// Where a swap is stopped, the name leads to the old map or the new one, for all alike.
 #[cfg(feature = "steps")]
 #[test]
-fn a_stopped_succession_hides_neither() {
+fn a_stopped_swap_hides_neither() {
     for (step, expected) in [
-        ("succeed.claimed", 1),
-        ("succeed.committed", 2),
-        ("succeed.renamed", 2),
-        ("succeed.named", 2),
+        ("shadow.claimed", 1),
+        ("shadow.committed", 2),
+        ("shadow.renamed", 2),
+        ("shadow.named", 2),
         ("drop.segment-emptied", 2),
     ] {
         let ground = Ground::memory();
@@ -245,12 +245,12 @@ fn a_stopped_succession_hides_neither() {
         let old = hold.open_map("it").unwrap();
         let mut victim = Child::run("victim", || {
             let hold = Hold::open(&path).unwrap();
-            let next = hold.begin_successor("next", "it").unwrap();
+            let next = hold.create_shadow_map("next", "it").unwrap();
             for id in 0..9 {
                 next.set(key(id), value(&next, 2)).unwrap();
             }
             commonhold::steps::arm(&format!("{step}:stop")).unwrap();
-            hold.succeed_map("next", "it").unwrap();
+            hold.swap_in_shadow_map("next", "it").unwrap();
         });
         assert!(victim.wait_stopped(), "{step}");
         let done = AtomicBool::new(false);

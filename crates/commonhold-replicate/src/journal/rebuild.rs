@@ -115,7 +115,7 @@ fn is_followed(hold: &Hold, map: &str) -> Result<bool> {
 }
 
 fn fill(hold: &Hold, name: &str, reader: &mut Reader) -> Result<Rebuilt> {
-    let next = hold.begin_successor(&next_name(name), name)?;
+    let next = hold.create_shadow_map(&next_name(name), name)?;
     let (pairs, changes) = apply_all(&next, reader)?;
     if !reader.is_complete() {
         let text = format!(
@@ -124,7 +124,7 @@ fn fill(hold: &Hold, name: &str, reader: &mut Reader) -> Result<Rebuilt> {
         );
         return Err(Error::new(ErrorKind::Damaged, text));
     }
-    hold.succeed_map(&next_name(name), name)?;
+    hold.swap_in_shadow_map(&next_name(name), name)?;
     let (position, cut_off_bytes) = (reader.position, reader.cut_off());
     Ok(Rebuilt { position, pairs, changes, cut_off_bytes })
 }

@@ -132,7 +132,7 @@ impl Intake {
             self.hold.replica_map(&next, options)?
         } else {
             self.map = Some(self.hold.replica_map(&self.name, options)?);
-            self.hold.begin_successor(&next, &self.name)?
+            self.hold.create_shadow_map(&next, &self.name)?
         };
         self.building = Some(map);
         Ok(())
@@ -298,13 +298,13 @@ impl Intake {
             self.hold.drop_map(&self.name)?;
             self.map = Some(self.hold.replica_map(&self.name, MapOptions::from(mode))?);
         }
-        self.hold.succeed_map(&next, &self.name)?;
+        self.hold.swap_in_shadow_map(&next, &self.name)?;
         self.map = self.building.take();
         self.place.applying(position)?;
         self.place.reached(position)
     }
 
-    /// What the stream of the map that is read keeps, if it has one: its successor keeps as much.
+    /// What the stream of the map that is read keeps, if it has one: the shadow map keeps as much.
     fn stream_bytes(&self) -> Result<Option<u64>> {
         match self.hold.open_map(&self.name)?.follow() {
             Ok(follower) => Ok(Some(follower.lag_bytes()?.1)),

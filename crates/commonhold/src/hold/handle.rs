@@ -20,7 +20,7 @@ use crate::map::dropping;
 use crate::map::handle::Map;
 use crate::map::lifecycle;
 use crate::map::options::MapOptions;
-use crate::map::succession;
+use crate::map::shadow_map;
 use crate::memory::arena::Arena;
 use crate::memory::lane::LaneGuard;
 use crate::memory::roots::{self, StructureKind};
@@ -163,22 +163,23 @@ impl Hold {
     /// `Mismatch` if it exists as a map that everybody may write, or with other options; those of [`map`](Self::map).
     pub fn replica_map(&self, name: &str, options: MapOptions) -> Result<Map> {
         let map = self.map(name, MapOptions { replica: true, ..options })?;
-        if map.is_replica() { Ok(map.for_replica()) } else { Err(succession::not_a_replica(name)) }
+        if map.is_replica() { Ok(map.for_replica()) } else { Err(shadow_map::not_a_replica(name)) }
     }
 
-    /// An empty replica's map called `next`, with the options of the one called `name`, to be filled and then to
-    /// [take its place](Self::succeed_map). One that is there already is dropped.
+    /// Creates an empty replica's map called `next`, with the options of the map called `name`. The
+    /// replica fills it and then lets it [take the place](Self::swap_in_shadow_map) of that map. An
+    /// existing map `next` is dropped first.
     ///
     /// # Errors
     /// `NotFound` if there is no map `name`; `Mismatch` if one of them is no replica's; those of [`replica_map`](Self::replica_map).
-    pub fn begin_successor(&self, next: &str, name: &str) -> Result<Map> {
+    pub fn create_shadow_map(&self, next: &str, name: &str) -> Result<Map> {
         let map = self.open_map(name)?;
         if !map.is_replica() {
-            return Err(succession::not_a_replica(name));
+            return Err(shadow_map::not_a_replica(name));
         }
         match self.open_map(next) {
             Ok(old) if old.is_replica() => drop(self.drop_map(next)?),
-            Ok(_) => return Err(succession::not_a_replica(next)),
+            Ok(_) => return Err(shadow_map::not_a_replica(next)),
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),
         }
@@ -186,16 +187,17 @@ impl Hold {
         self.replica_map(next, MapOptions { seed, ..map.options().clone() })
     }
 
-    /// Gives the replica's map `next` the name of the replica's map `name`, in one step; what was called so is dropped. Handles on it
-    /// go on with the new map from their next reading operation on (writing is the error `NotFound`: the replica has a handle on the new
-    /// one): whoever reads sees all of the old or all of the new, and a walk ([`Map::iter`])
-    /// that was under way goes on in the new one. Followers of the old one's stream get `NotFound`. If the process dies
-    /// meanwhile, it has happened or it has not.
+    /// Gives the replica's map `next` the name of the replica's map `name`, in one step, and drops
+    /// the old map of that name. Handles on the old map continue with the new one from their next
+    /// reading operation on; a write through them fails with `NotFound`, because the replica has a
+    /// handle on the new map. A reader sees all of the old map or all of the new one, and an
+    /// iteration ([`Map::iter`]) under way continues in the new one. Followers of the old map's stream
+    /// get `NotFound`. If the process dies meanwhile, the swap has happened or it has not.
     ///
     /// # Errors
     /// `NotFound`; `Mismatch` if one of them is no replica's or if they have different modes; those of [`drop_map`](Self::drop_map).
-    pub fn succeed_map(&self, next: &str, name: &str) -> Result<()> {
-        succession::succeed(&self.arena, next, name)
+    pub fn swap_in_shadow_map(&self, next: &str, name: &str) -> Result<()> {
+        shadow_map::swap_in(&self.arena, next, name)
     }
 
     /// Makes a replica's map one that everybody may write from now on: its origin is gone for good, or what it was to be rebuilt from is
@@ -204,7 +206,7 @@ impl Hold {
     /// # Errors
     /// `NotFound`; those of [`drop_map`](Self::drop_map).
     pub fn promote_map(&self, name: &str) -> Result<bool> {
-        succession::promote(&self.arena, name)
+        shadow_map::promote(&self.arena, name)
     }
 
     /// Opens the channel of this name, or makes it.

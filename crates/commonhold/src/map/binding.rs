@@ -1,7 +1,7 @@
 //! Which map a handle means: the one it was opened for or, if that is a replica's, the one that has taken its place.
 //!
-//! A replica that starts anew builds its map beside the old one, and the new one then takes the name over
-//! ([`crate::map::succession`]). Handles on the old one go on with the new: the first operation that finds its map gone
+//! A replica that starts again fills a shadow map, which then takes over the name of the old map
+//! ([`crate::map::shadow_map`]). Handles on the old one continue with the new one: the first operation that finds its map gone
 //! looks the name up again.
 //!
 //! # Safety
@@ -24,7 +24,7 @@ pub(crate) struct Binding {
     owned: PhantomData<Bound>,
 }
 
-/// Some hundred bytes for each time that a replica has begun anew.
+/// Some hundred bytes for each time that a replica has started again.
 struct Link {
     bound: Bound,
     before: *mut Link,
@@ -49,15 +49,15 @@ impl Binding {
         loop {
             let bound: &Bound = self;
             match read(bound) {
-                Err(error) if self.goes_on(space, bound, &error)? => {}
+                Err(error) if self.was_replaced(space, bound, &error)? => {}
                 result => return result,
             }
         }
     }
 
-    /// True if the map that `error` tells is gone has a successor, which is the current one now.
+    /// True if the map that `error` reports as dropped was replaced by its shadow map, which is current now.
     #[cold]
-    fn goes_on(&self, space: &Space, gone: &Bound, error: &Error) -> Result<bool> {
+    fn was_replaced(&self, space: &Space, gone: &Bound, error: &Error) -> Result<bool> {
         if error.kind() != ErrorKind::NotFound || !gone.replica || gone.is_current(space) {
             return Ok(false);
         }

@@ -7,7 +7,7 @@
 //! | where things are in memory | [`root`], [`directory`], [`segment`], [`record`], [`hash`] |
 //! | reading | [`read`], [`many`], [`iterate`] |
 //! | writing | [`change`] (what is asked), [`write`], [`batch`]es of it, [`locked`] (the commit), [`split`], [`lifecycle`] |
-//! | maps that only a replica writes | [`replica`], [`succession`] (one takes the place of another) |
+//! | maps that only a replica writes | [`replica`], [`shadow_map`] (one takes the place of another) |
 //! | memory and copies | [`compact`] (sparse extents), [`image`] (segments for backups) |
 //! | other modes | [`inline`] (fixed-length pairs in the index: [`words`], [`cells`]), [`cache`] (what it is charged with: [`charge`], lookups of it: [`lookups`]), [`lease`], [`expire`] |
 //! | after a death; proving it | [`recover`], [`check`] |
@@ -42,8 +42,8 @@ pub(crate) mod recover;
 pub(crate) mod replica;
 pub(crate) mod root;
 pub(crate) mod segment;
+pub(crate) mod shadow_map;
 pub(crate) mod split;
-pub(crate) mod succession;
 pub(crate) mod typed;
 pub(crate) mod walk;
 pub(crate) mod words;

@@ -1,8 +1,9 @@
 //! Maps that only a replica writes: they hold what is so at an origin, and everybody else may read them.
 //!
-//! A replica applies what an origin's stream tells to a map of its own, through the one handle that may
-//! ([`Hold::replica_map`](crate::Hold::replica_map)). To begin anew it builds a second map and lets it take the first one's
-//! place ([`Hold::succeed_map`](crate::Hold::succeed_map)).
+//! A replica applies the changes of an origin's stream to a map of its own, through the one handle
+//! that may write it ([`Hold::replica_map`](crate::Hold::replica_map)). To start again it fills a
+//! shadow map and lets it take the first one's place
+//! ([`Hold::swap_in_shadow_map`](crate::Hold::swap_in_shadow_map)).
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::change::{Act, Change, Rule};

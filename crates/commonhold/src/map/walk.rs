@@ -23,7 +23,7 @@ pub struct Iter {
     begin: Cursor,
     next: Cursor,
     noted: Vec<Noted>,
-    /// Of which map that was noted: a replica's handle may go on with a successor.
+    /// Of which map that was noted: a replica's handle may continue with the shadow map.
     noted_of: u64,
     with_values: bool,
     failed: bool,
@@ -88,7 +88,7 @@ impl Iter {
         }
     }
 
-    /// In a successor, where keys have other positions: notes what was still to be given, and what lies behind it in the last segment.
+    /// In a shadow map, where keys have other positions: notes what was still to be given, and what lies behind it in the last segment.
     #[cold]
     fn note_again(&mut self) -> Result<()> {
         let left: HashSet<u32> = self.noted.iter().map(|noted| noted.directory).collect();

@@ -292,7 +292,7 @@ pub(crate) fn settle_claims(space: &Space) {
         let gone = claimed(space, root).filter(|old| live && old.status() != Status::Live);
         if let Some(old) = gone {
             write_name(&root.name, &root.name_len, &old.name());
-            step!("succeed.renamed");
+            step!("shadow.renamed");
         }
         // Release: the name is there before the claim is gone.
         root.claims.store(0, Ordering::Release);

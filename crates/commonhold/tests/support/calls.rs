@@ -266,12 +266,12 @@ impl Third<'_> {
         }
         let name = "a replica of the third";
         if self.briefly(|| hold.replica_map(name, MapOptions::general())).is_some() {
-            if self.briefly(|| hold.begin_successor("its successor", name)).is_some() {
-                self.briefly(|| hold.succeed_map("its successor", name));
+            if self.briefly(|| hold.create_shadow_map("its shadow", name)).is_some() {
+                self.briefly(|| hold.swap_in_shadow_map("its shadow", name));
             }
             self.briefly(|| hold.promote_map(name));
         }
-        for name in ["made by the third", name, "its successor"] {
+        for name in ["made by the third", name, "its shadow"] {
             self.briefly(|| hold.drop_map(name));
         }
         let options = QueueOptions::new(4, 8).queues(["free"]);

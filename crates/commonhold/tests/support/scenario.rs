@@ -73,7 +73,7 @@ pub const ALL: &[Scenario] = &[
     streamed("streamed pairs", Shape::Fixed(16, 16), mixing),
     streamed("streamed cache", Shape::Evicting(300), growing),
     whole("maps", make_and_drop_maps, maps_are_whole_or_gone),
-    whole("succession", succeed_one_another, one_of_them_is_whole),
+    whole("shadow-map", swap_in_shadow_maps, one_of_them_is_whole),
     whole("visits", open_and_close, visits_add_up),
     whole("care", care_for_the_hold, |_, _, _| ()),
     whole("empty", fill_and_empty, whatever_is_left_is_right),
@@ -348,17 +348,17 @@ const FOLLOWED: &str = "a map with a name longer than a word";
 const NEXT: &str = ".next/a map with a name longer than a word";
 
 /// A replica's map is built anew beside the old one and takes its place.
-fn succeed_one_another(path: &Path, board: &Board, at: usize) -> Result<()> {
+fn swap_in_shadow_maps(path: &Path, board: &Board, at: usize) -> Result<()> {
     let hold = visit(path)?;
     let (name, next_name) = (own(FOLLOWED, at), own(NEXT, at));
     hold.replica_map(&name, MapOptions::general())?;
     for n in 1..=MAPS {
-        let next = hold.begin_successor(&next_name, &name)?;
+        let next = hold.create_shadow_map(&next_name, &name)?;
         for id in 0..KEYS {
             next.set(Shape::General.key(id), Shape::General.value(id, n))?;
         }
         board.put(at, n);
-        hold.succeed_map(&next_name, &name)?;
+        hold.swap_in_shadow_map(&next_name, &name)?;
         board.put(at + 1, n);
     }
     Ok(())
@@ -382,7 +382,7 @@ fn one_of_them_is_whole(hold: &Hold, board: &Board, at: usize) {
     let version = versions.first().copied().unwrap_or(0);
     assert!((done..=begun).contains(&version), "{done} <= {version} <= {begun}");
     // Whoever comes next can begin anew.
-    hold.begin_successor(&next, &name).unwrap().set("a", "b").unwrap();
+    hold.create_shadow_map(&next, &name).unwrap().set("a", "b").unwrap();
     assert!(hold.drop_map(&next).unwrap() && hold.drop_map(&name).unwrap());
     let left: Vec<_> = hold.maps().unwrap().into_iter().map(|map| map.name).collect();
     let is_left = |name: &String| name.contains(FOLLOWED) && is_own(name, at);

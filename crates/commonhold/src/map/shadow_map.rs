@@ -1,4 +1,4 @@
-//! One map takes the place of another: a replica's map that was built beside the one that is read.
+//! A shadow map: a replica's map that is filled while readers use the old one, then takes its place.
 //!
 //! Both are ordinary live maps until the one store that begins the old one's end. Under the names lock, the new one
 //! *claims* the old one's name, by number; the old one becomes DROPPING, the commit point: who looks the name up from
@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 /// # Errors
 /// `NotFound` if one of them is missing; `Mismatch` if one is no replica's or their modes differ; those of dropping a map.
 /// After an error of dropping, `next` has the name.
-pub(crate) fn succeed(arena: &Arena, next: &str, name: &str) -> Result<()> {
+pub(crate) fn swap_in(arena: &Arena, next: &str, name: &str) -> Result<()> {
     let old = arena.operate(|lane| replace(lane, next, name))?;
     dropping::finish_own(arena, old)
 }
@@ -42,12 +42,12 @@ fn replace(lane: &LaneGuard<'_>, next: &str, name: &str) -> Result<u32> {
     // Release: the claim is there before the old one is seen to go.
     next_root.claims.store(u64::from(id) + 1, Ordering::Release);
     let named = Mend::new(|| roots::settle_claims(lane.space()));
-    step!("succeed.claimed");
+    step!("shadow.claimed");
     // The commit point.
     dropping::end(lane.space(), old);
-    step!("succeed.committed");
+    step!("shadow.committed");
     drop(named);
-    step!("succeed.named");
+    step!("shadow.named");
     Ok(id)
 }
 
