@@ -58,7 +58,7 @@ impl Trust {
     /// Those of reading and writing a map: the note is as it was.
     pub(crate) fn note(&self, file: Identity, len: u64) -> Result<()> {
         let mut entries = self.entries()?;
-        let unchanged = entries.iter().any(|entry| *entry == Entry { file, len });
+        let unchanged = entries.contains(&Entry { file, len });
         if unchanged {
             return Ok(());
         }
