@@ -12,7 +12,7 @@ const KIND: &str = "COMMONHOLD_EVENT_LOOP";
 fn run(child: &str) {
     for kind in LoopKind::ALL {
         let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", &format!("event::tests::processes::{child}")])
+            .args(["--exact", &format!("sockets::tests::processes::{child}")])
             .args(["--ignored", "--nocapture", "--test-threads=1"])
             .env(KIND, kind.to_string())
             .output()
