@@ -18,25 +18,29 @@ fn a_worker_that_is_killed_is_started_again() {
             let before = serving.workers();
             assert_eq!(before.len(), 2);
             let (port, over) = (serving.port, AtomicBool::new(false));
+            let answered = AtomicU64::new(0);
             thread::scope(|scope| {
                 let visitor = scope.spawn(|| {
-                    let (mut whole, mut broken) = (0, 0);
+                    let mut broken = 0;
                     while !over.load(Ordering::Relaxed) {
                         for (name, contents) in files() {
                             // It may be the one who dies that is asked; what he sends whole is right.
                             match try_get(port, &format!("/{name}")) {
                                 Ok(answer) => {
                                     assert!((answer.status, answer.body) == (200, contents));
-                                    whole += 1;
+                                    answered.fetch_add(1, Ordering::Relaxed);
                                 }
                                 Err(_) => broken += 1,
                             }
                         }
                     }
-                    (whole, broken)
+                    broken
                 });
                 let letting_go = Over(&over);
                 let victim = before[round % 2];
+                until("the visitor is answered", || {
+                    answered.load(Ordering::Relaxed) > 0 || visitor.is_finished()
+                });
                 kill(victim);
                 until("it is gone", || is_gone(victim));
                 until("there is another", || {
@@ -44,7 +48,8 @@ fn a_worker_that_is_killed_is_started_again() {
                     now.len() == 2 && !now.contains(&victim)
                 });
                 drop(letting_go);
-                let (whole, broken) = visitor.join().expect("a visitor");
+                let (broken, whole) =
+                    (visitor.join().expect("a visitor"), answered.load(Ordering::Relaxed));
                 assert!(broken <= 1 && whole > 0, "{broken} of {whole} were not answered");
             });
             assert!(serving.workers().contains(&before[1 - round % 2]), "the other has gone, too");
