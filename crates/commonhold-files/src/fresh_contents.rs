@@ -374,14 +374,14 @@ mod tests {
 
     type Memory = Bounded<Private<HashbrownTable<()>>, NoEviction>;
 
-    fn shelf(len: u64) -> FreshContents<Memory, Flipping> {
+    fn contents(len: u64) -> FreshContents<Memory, Flipping> {
         let store = Arc::new(Bounded::new(Private::default(), 1 << 20));
         FreshContents::new(store, Flipping::of(len), BOUND, MOST_KEPT)
     }
 
     /// Which file the contents are of.
-    fn found(shelf: &mut FreshContents<Memory, Flipping>, now: Instant) -> u8 {
-        match shelf.find(b"it", now, |_| Coding::Plain).unwrap().unwrap().0 {
+    fn found(contents: &mut FreshContents<Memory, Flipping>, now: Instant) -> u8 {
+        match contents.find(b"it", now, |_| Coding::Plain).unwrap().unwrap().0 {
             Stock::Packed(contents) => *contents.as_ref().last().unwrap(),
             Stock::Open(file) => file.handle,
         }
@@ -390,67 +390,67 @@ mod tests {
     #[test]
     fn another_file_than_was_seen_is_kept_under_no_version() {
         for len in [MOST_KEPT, MOST_KEPT + 1] {
-            let mut shelf = shelf(len);
+            let mut contents = contents(len);
             let now = Instant::now();
-            (shelf.source.seen, shelf.source.opened) = (1.into(), 2.into());
-            assert_eq!(found(&mut shelf, now), 2, "it is what there is by now");
-            assert_eq!(shelf.source.looks.get(), TRIES);
-            shelf.source.opened.set(1);
-            assert_eq!(found(&mut shelf, now), 1);
-            assert_eq!(found(&mut shelf, now), 1);
+            (contents.source.seen, contents.source.opened) = (1.into(), 2.into());
+            assert_eq!(found(&mut contents, now), 2, "it is what there is by now");
+            assert_eq!(contents.source.looks.get(), TRIES);
+            contents.source.opened.set(1);
+            assert_eq!(found(&mut contents, now), 1);
+            assert_eq!(found(&mut contents, now), 1);
             // What was seen is believed; what is opened shows that it has to be looked at again.
-            let mut shelf = self::shelf(len);
-            assert!(shelf.look(b"it", now).unwrap().is_some());
-            (shelf.source.seen, shelf.source.opened) = (3.into(), 3.into());
-            assert_eq!(found(&mut shelf, now), 3);
-            assert_eq!(shelf.source.looks.get(), 2);
-            assert_eq!(found(&mut shelf, now), 3);
-            assert_eq!(shelf.source.looks.get(), 2, "it is kept under its own version");
+            let mut contents = self::contents(len);
+            assert!(contents.look(b"it", now).unwrap().is_some());
+            (contents.source.seen, contents.source.opened) = (3.into(), 3.into());
+            assert_eq!(found(&mut contents, now), 3);
+            assert_eq!(contents.source.looks.get(), 2);
+            assert_eq!(found(&mut contents, now), 3);
+            assert_eq!(contents.source.looks.get(), 2, "it is kept under its own version");
         }
     }
 
     #[test]
     fn what_is_written_to_while_it_is_read_is_not_kept() {
-        let mut shelf = shelf(MOST_KEPT);
+        let mut contents = contents(MOST_KEPT);
         let now = Instant::now();
-        shelf.source.by_now.set(Some(9));
-        assert_eq!(found(&mut shelf, now), 0);
-        assert_eq!(shelf.store.stat().entries, 0);
-        shelf.source.by_now.set(None);
-        assert_eq!(found(&mut shelf, now), 0);
-        assert_eq!(shelf.store.stat().entries, 1);
+        contents.source.by_now.set(Some(9));
+        assert_eq!(found(&mut contents, now), 0);
+        assert_eq!(contents.store.stat().entries, 0);
+        contents.source.by_now.set(None);
+        assert_eq!(found(&mut contents, now), 0);
+        assert_eq!(contents.store.stat().entries, 1);
     }
 
     #[test]
     fn an_open_file_that_was_written_to_is_opened_anew() {
-        let mut shelf = shelf(MOST_KEPT + 1);
+        let mut contents = contents(MOST_KEPT + 1);
         let now = Instant::now();
-        assert_eq!(found(&mut shelf, now), 0);
-        assert_eq!(shelf.source.looks.get(), 1);
-        (shelf.source.seen, shelf.source.opened) = (1.into(), 1.into());
-        assert_eq!(found(&mut shelf, now), 0, "it is believed to be what it was");
-        shelf.source.by_now.set(Some(1));
-        assert_eq!(found(&mut shelf, now), 1);
-        assert_eq!(shelf.source.looks.get(), 2);
+        assert_eq!(found(&mut contents, now), 0);
+        assert_eq!(contents.source.looks.get(), 1);
+        (contents.source.seen, contents.source.opened) = (1.into(), 1.into());
+        assert_eq!(found(&mut contents, now), 0, "it is believed to be what it was");
+        contents.source.by_now.set(Some(1));
+        assert_eq!(found(&mut contents, now), 1);
+        assert_eq!(contents.source.looks.get(), 2);
     }
 
     #[test]
     fn nothing_counts_that_was_seen_in_another_place() {
         for len in [MOST_KEPT, MOST_KEPT + 1] {
-            let mut shelf = shelf(len);
+            let mut contents = contents(len);
             let now = Instant::now();
-            assert_eq!(found(&mut shelf, now), 0);
-            (shelf.source.seen, shelf.source.opened) = (1.into(), 1.into());
-            shelf.source.moved.set(true);
-            assert_eq!(found(&mut shelf, now), 0, "it was looked at just now");
+            assert_eq!(found(&mut contents, now), 0);
+            (contents.source.seen, contents.source.opened) = (1.into(), 1.into());
+            contents.source.moved.set(true);
+            assert_eq!(found(&mut contents, now), 0, "it was looked at just now");
             // Whoever is to be believed for longer was seen in the old place.
-            shelf.looks.note(
+            contents.looks.note(
                 b"it",
                 now + BOUND * 2,
-                Seen::of(&Found::alone(shelf.source.stamp_of(0))),
+                Seen::of(&Found::alone(contents.source.stamp_of(0))),
             );
-            assert_eq!(found(&mut shelf, now + BOUND * 2), 1);
-            assert!(!shelf.source.moved.get());
+            assert_eq!(found(&mut contents, now + BOUND * 2), 1);
+            assert!(!contents.source.moved.get());
         }
     }
 }

@@ -59,8 +59,8 @@ impl<H> Reply<H> {
     }
 }
 
-/// What replies are made with, beside the shelf.
-pub(crate) struct Desk {
+/// What replies are made with, beside the contents.
+pub(crate) struct Responder {
     pub(crate) layout: Arc<dyn Layout>,
     dates: Dates,
     /// The time, as of the events that are being dealt with.
@@ -70,10 +70,10 @@ pub(crate) struct Desk {
     pub(crate) closing: bool,
 }
 
-impl Desk {
-    pub(crate) fn new(layout: Arc<dyn Layout>) -> Desk {
+impl Responder {
+    pub(crate) fn new(layout: Arc<dyn Layout>) -> Responder {
         let (dates, now, wall) = (Dates::default(), Instant::now(), SystemTime::now());
-        Desk { layout, dates, now, wall, closing: false }
+        Responder { layout, dates, now, wall, closing: false }
     }
 
     /// The head up to what the contents say of themselves.
@@ -122,7 +122,7 @@ impl Desk {
     /// Answers a request of HTTP.
     pub(crate) fn http<S: Store, F: Source>(
         &mut self,
-        shelf: &mut FreshContents<S, F>,
+        contents: &mut FreshContents<S, F>,
         head: &Head<'_>,
     ) -> Reply<F::Handle> {
         // A body would have to be received first; nothing that is served here takes one.
@@ -131,7 +131,7 @@ impl Desk {
         if head.method == Method::Other {
             return self.plain(405, keep, false, "Allow: GET, HEAD\r\n");
         }
-        match self.found(shelf, head, keep) {
+        match self.found(contents, head, keep) {
             Ok(reply) => reply,
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 self.plain(403, keep, is_head, "")
@@ -145,15 +145,15 @@ impl Desk {
     /// Answers with what is there: contents, the place of a directory, or that there is nothing.
     fn found<S: Store, F: Source>(
         &mut self,
-        shelf: &mut FreshContents<S, F>,
+        contents: &mut FreshContents<S, F>,
         head: &Head<'_>,
         keep: bool,
     ) -> io::Result<Reply<F::Handle>> {
         let is_head = head.method == Method::Head;
-        if let Some(reply) = self.contents(shelf, head, keep)? {
+        if let Some(reply) = self.contents(contents, head, keep)? {
             return Ok(reply);
         }
-        Ok(match self.location(shelf, head)? {
+        Ok(match self.location(contents, head)? {
             Some(location) => self.plain(301, keep, is_head, &location),
             None => self.plain(404, keep, is_head, ""),
         })
@@ -162,12 +162,12 @@ impl Desk {
     /// Where a directory is that was asked for without the slash at the end.
     fn location<S: Store, F: Source>(
         &self,
-        shelf: &FreshContents<S, F>,
+        contents: &FreshContents<S, F>,
         head: &Head<'_>,
     ) -> io::Result<Option<String>> {
         let Some(id) = self.layout.id(&head.path) else { return Ok(None) };
         let has_index = self.layout.id(&[&head.path[..], b"/"].concat()).is_some();
-        if head.path.ends_with(b"/") || !has_index || !shelf.source().is_directory(&id)? {
+        if head.path.ends_with(b"/") || !has_index || !contents.source().is_directory(&id)? {
             return Ok(None);
         }
         let (path, query) = match head.target.find('?') {
@@ -180,16 +180,16 @@ impl Desk {
 
     fn contents<S: Store, F: Source>(
         &mut self,
-        shelf: &mut FreshContents<S, F>,
+        contents: &mut FreshContents<S, F>,
         head: &Head<'_>,
         keep: bool,
     ) -> io::Result<Option<Reply<F::Handle>>> {
         let Some(id) = self.layout.id(&head.path) else { return Ok(None) };
         let choose = |seen: &Seen| seen.coding(|coding| head.accepts(coding));
-        let Some((stock, origin)) = shelf.find(&id, self.now, choose)? else { return Ok(None) };
+        let Some((stock, origin)) = contents.find(&id, self.now, choose)? else { return Ok(None) };
         let mut reply = match stock {
             Stock::Packed(contents) => self.packed(head, keep, contents),
-            Stock::Open(file) => self.open(head, keep, &file, shelf.source())?,
+            Stock::Open(file) => self.open(head, keep, &file, contents.source())?,
         };
         reply.origin = Some(origin);
         Ok(Some(reply))
@@ -336,11 +336,11 @@ impl Desk {
     /// Answers a request of the simple protocol: contents, or one zero byte; then the connection ends.
     pub(crate) fn simple<S: Store, F: Source>(
         &mut self,
-        shelf: &mut FreshContents<S, F>,
+        contents: &mut FreshContents<S, F>,
         id: &[u8],
     ) -> Reply<F::Handle> {
         // What it cannot read it does not have, as far as this protocol can tell.
-        match self.simple_contents(shelf, id) {
+        match self.simple_contents(contents, id) {
             Ok(Some(reply)) => reply,
             Ok(None) | Err(_) => Reply::of(404, false).with(Payload::words(UNKNOWN.to_vec())),
         }
@@ -348,12 +348,12 @@ impl Desk {
 
     fn simple_contents<S: Store, F: Source>(
         &mut self,
-        shelf: &mut FreshContents<S, F>,
+        contents: &mut FreshContents<S, F>,
         id: &[u8],
     ) -> io::Result<Option<Reply<F::Handle>>> {
         let Some(id) = self.layout.id(id) else { return Ok(None) };
         let plain = |_: &Seen| Coding::Plain;
-        let Some((stock, origin)) = shelf.find(&id, self.now, plain)? else { return Ok(None) };
+        let Some((stock, origin)) = contents.find(&id, self.now, plain)? else { return Ok(None) };
         let mut reply = Reply::of(200, false);
         match stock {
             Stock::Packed(contents) => {
@@ -362,7 +362,7 @@ impl Desk {
                 reply = reply.with(Payload::contents(Vec::new(), contents, range));
             }
             Stock::Open(file) => {
-                push(&mut reply, Vec::new(), &file, 0..file.stamp.len, shelf.source())?;
+                push(&mut reply, Vec::new(), &file, 0..file.stamp.len, contents.source())?;
             }
         }
         reply.origin = Some(origin);

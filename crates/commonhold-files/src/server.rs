@@ -9,7 +9,7 @@ use super::fresh_contents::FreshContents;
 use super::layout::{Layout, LayoutKind};
 use super::payload::Payload;
 use super::protocol::ProtocolKind;
-use super::reply::Desk;
+use super::reply::Responder;
 use super::requests::{Hashbrown, Requests, RequestsKind, Slab, Std};
 #[cfg(feature = "sqlite")]
 use super::source::Database;
@@ -354,13 +354,13 @@ fn serve_from<S: Store, F: Source>(
         CacheKind::None => 0,
         _ => options.most_kept,
     };
-    let shelf = FreshContents::new(store, source, options.fresh, most_kept);
-    choose(options.kind, &Options::default(), OnDriver { plan, shelf, listeners, tell })?
+    let contents = FreshContents::new(store, source, options.fresh, most_kept);
+    choose(options.kind, &Options::default(), OnDriver { plan, contents, listeners, tell })?
 }
 
 struct OnDriver<'a, S, F: Source> {
     plan: &'a Plan,
-    shelf: FreshContents<S, F>,
+    contents: FreshContents<S, F>,
     listeners: Vec<OwnedFd>,
     tell: &'a Sender<(Waker, Chosen)>,
 }
@@ -383,7 +383,7 @@ impl<S: Store, F: Source> OnDriver<'_, S, F> {
         D: Driver<Payload>,
         R: Requests<Connection<F::Handle>>,
     {
-        let OnDriver { plan, shelf, listeners, tell } = self;
+        let OnDriver { plan, contents, listeners, tell } = self;
         let options = &plan.options;
         let rules = Rules {
             spoken: options.spoken,
@@ -392,9 +392,9 @@ impl<S: Store, F: Source> OnDriver<'_, S, F> {
             log: options.log.clone(),
         };
         let waker = driver.waker();
-        let desk = Desk::new(Arc::clone(&plan.layout));
+        let responder = Responder::new(Arc::clone(&plan.layout));
         let signal = Arc::clone(&plan.signal);
-        let mut worker = Worker::<D, R, S, F>::new(driver, shelf, desk, rules, signal);
+        let mut worker = Worker::<D, R, S, F>::new(driver, contents, responder, rules, signal);
         for listener in listeners {
             worker.listen(listener)?;
         }

@@ -17,7 +17,7 @@ use super::fresh_contents::{FreshContents, Origin};
 use super::http::head;
 use super::payload::Payload;
 use super::protocol::{Beginning, ProtocolKind, begin};
-use super::reply::{Desk, Piece, Reply, next};
+use super::reply::{Piece, Reply, Responder, next};
 use super::requests::Requests;
 use super::source::Source;
 use super::store::Store;
@@ -84,8 +84,8 @@ pub(crate) type Reports<'a> = dyn FnMut(&dyn Fn() -> ServerReport) + 'a;
 pub(crate) struct Worker<D, R, S, F: Source> {
     driver: D,
     connections: R,
-    shelf: FreshContents<S, F>,
-    desk: Desk,
+    contents: FreshContents<S, F>,
+    responder: Responder,
     rules: Rules,
     signal: Arc<Signal>,
     listeners: Vec<SocketId>,
@@ -106,16 +106,16 @@ where
 {
     pub(crate) fn new(
         driver: D,
-        shelf: FreshContents<S, F>,
-        desk: Desk,
+        contents: FreshContents<S, F>,
+        responder: Responder,
         rules: Rules,
         signal: Arc<Signal>,
     ) -> Worker<D, R, S, F> {
         Worker {
             driver,
             connections: R::default(),
-            shelf,
-            desk,
+            contents,
+            responder,
             rules,
             signal,
             listeners: Vec::new(),
@@ -145,15 +145,15 @@ where
                 Ok(()) => self.backoff.succeeded(),
                 Err(error) => self.cope(&error),
             }
-            (self.desk.now, self.desk.wall) = (Instant::now(), SystemTime::now());
+            (self.responder.now, self.responder.wall) = (Instant::now(), SystemTime::now());
             for event in done.drain(..) {
                 self.settle(event);
             }
-            if self.signal.is_draining() && !self.desk.closing {
+            if self.signal.is_draining() && !self.responder.closing {
                 self.drain();
             }
-            if self.desk.now >= due {
-                due = self.desk.now + TICK;
+            if self.responder.now >= due {
+                due = self.responder.now + TICK;
                 self.tick();
                 report(&|| self.report());
             }
@@ -174,7 +174,7 @@ where
 
     fn is_over(&self) -> bool {
         let is_idle = self.listeners.is_empty() && self.connections.count() == 0;
-        self.signal.is_over() || (self.desk.closing && is_idle)
+        self.signal.is_over() || (self.responder.closing && is_idle)
     }
 
     fn report(&self) -> ServerReport {
@@ -182,7 +182,7 @@ where
             pid: std::process::id(),
             running_ms: self.began.elapsed().as_millis() as u64,
             counts: Counts { open: self.connections.count() as u64, ..self.counts },
-            store: self.shelf.store().stat(),
+            store: self.contents.store().stat(),
             latency_us: self.latency.occurred(),
             ..ServerReport::default()
         }
@@ -192,7 +192,7 @@ where
         match event {
             Done::Accepted { result: Ok(socket), .. } => self.accepted(socket),
             // It was the last of this one.
-            Done::Accepted { listener, result: Err(_) } if self.desk.closing => {
+            Done::Accepted { listener, result: Err(_) } if self.responder.closing => {
                 self.listeners.retain(|&other| other != listener);
             }
             // Descriptors have run out, or memory: the next tick tries again.
@@ -210,10 +210,10 @@ where
         };
         let Ok(id) = self.driver.add(socket) else { return };
         self.counts.accepted += 1;
-        let mut connection = Connection::new(self.desk.now, &self.rules.patience);
+        let mut connection = Connection::new(self.responder.now, &self.rules.patience);
         connection.peer = peer;
-        if self.desk.closing {
-            connection.deadline = self.desk.now + LAST_MOMENT;
+        if self.responder.closing {
+            connection.deadline = self.responder.now + LAST_MOMENT;
         }
         self.connections.insert(id, connection);
         self.receive(id);
@@ -230,13 +230,13 @@ where
     /// Takes no new connections, and soon ends those that wait for nothing. Not at once: they may have asked for something that
     /// was not received yet, those above all that were accepted just now, or are being accepted.
     fn drain(&mut self) {
-        self.desk.closing = true;
+        self.responder.closing = true;
         self.listeners.iter().for_each(|&listener| self.driver.shut(listener));
         // Those that accept say when they have ended.
         if !self.accepting {
             self.listeners.clear();
         }
-        let end = self.desk.now + LAST_MOMENT;
+        let end = self.responder.now + LAST_MOMENT;
         self.connections.each(|_, connection| {
             if connection.phase == Phase::Idle {
                 connection.deadline = connection.deadline.min(end);
@@ -245,8 +245,8 @@ where
     }
 
     fn tick(&mut self) {
-        let now = self.desk.now;
-        self.shelf.tidy(now);
+        let now = self.responder.now;
+        self.contents.tidy(now);
         let mut late = Vec::new();
         self.connections.each(|socket, connection| {
             if connection.deadline <= now {
@@ -268,7 +268,7 @@ where
     /// Accepts, if it did not for want of room, and there is some.
     fn accept_again(&mut self) {
         let has_room = self.connections.count() < self.rules.most_connections;
-        if !self.accepting && has_room && !self.desk.closing {
+        if !self.accepting && has_room && !self.responder.closing {
             self.accepting = true;
             self.listeners.iter().for_each(|&listener| self.driver.accept(listener));
         }
@@ -277,7 +277,7 @@ where
     /// Tells a peer that its request took too long. What is being received of it is forgotten.
     fn give_up(&mut self, socket: SocketId) {
         self.counts.timed_out += 1;
-        let reply = self.desk.give_up();
+        let reply = self.responder.give_up();
         self.answer(socket, reply);
     }
 
@@ -299,7 +299,7 @@ where
             Phase::Idle | Phase::Receiving => {
                 if connection.phase == Phase::Idle && !buffer.is_empty() {
                     connection.phase = Phase::Receiving;
-                    connection.deadline = self.desk.now + self.rules.patience.head;
+                    connection.deadline = self.responder.now + self.rules.patience.head;
                 }
                 connection.input = buffer;
                 self.advance(socket);
@@ -320,7 +320,7 @@ where
 
     /// Deals with what was received: answers the next request, or receives more.
     fn advance(&mut self, socket: SocketId) {
-        let Worker { connections, desk, shelf, rules, .. } = self;
+        let Worker { connections, responder, contents, rules, .. } = self;
         let Some(connection) = connections.get(socket) else { return };
         let input = connection.rest();
         if input.is_empty() && connection.ended {
@@ -328,21 +328,21 @@ where
         }
         let beginning = match connection.is_http {
             true => Beginning::Http,
-            false => begin(rules.spoken, &*desk.layout, input, connection.ended),
+            false => begin(rules.spoken, &*responder.layout, input, connection.ended),
         };
         let has_log = rules.log.is_some();
         let (reply, len) = match beginning {
             Beginning::Unknown => return self.receive(socket),
             Beginning::Simple(id) => {
                 let asked = log_of(has_log, || String::from_utf8_lossy(&input[id.clone()]).into());
-                let reply = desk.simple(shelf, &input[id.clone()]);
+                let reply = responder.simple(contents, &input[id.clone()]);
                 connection.asked = asked;
                 (reply, id.end)
             }
             Beginning::Http => match head::read(input) {
                 Ok(Some((head, len))) => {
                     let asked = log_of(has_log, || line_of(&head));
-                    let reply = desk.http(shelf, &head);
+                    let reply = responder.http(contents, &head);
                     (connection.is_http, connection.asked) = (true, asked);
                     (reply, len)
                 }
@@ -353,7 +353,7 @@ where
                 }
                 Err(wrong) => {
                     let len = input.len();
-                    (desk.refuse(wrong), len)
+                    (responder.refuse(wrong), len)
                 }
             },
         };
@@ -386,16 +386,16 @@ where
                 None => {}
             },
         }
-        connection.begin(reply, self.desk.now);
+        connection.begin(reply, self.responder.now);
         self.send_next(socket);
     }
 
     /// Sends the next piece of the answer, or ends it.
     fn send_next(&mut self, socket: SocketId) {
         let Some(connection) = self.connections.get(socket) else { return };
-        match payload(connection, self.shelf.source()) {
+        match payload(connection, self.contents.source()) {
             Ok(Some(payload)) => {
-                connection.deadline = self.desk.now + self.rules.patience.send;
+                connection.deadline = self.responder.now + self.rules.patience.send;
                 self.driver.send(socket, payload);
             }
             Ok(None) => self.answered(socket),
@@ -414,11 +414,11 @@ where
             return self.broken(socket);
         }
         if payload.advance(len) > 0 {
-            connection.deadline = self.desk.now + self.rules.patience.send;
+            connection.deadline = self.responder.now + self.rules.patience.send;
             return self.driver.send(socket, payload);
         }
         if let Some(contents) = payload.into_contents() {
-            self.shelf.recycle(contents);
+            self.contents.recycle(contents);
         }
         self.send_next(socket);
     }
@@ -444,13 +444,13 @@ where
     fn answered(&mut self, socket: SocketId) {
         self.note(socket, "");
         let Some(connection) = self.connections.get(socket) else { return };
-        self.latency.record(self.desk.now.saturating_duration_since(connection.answer.began));
+        self.latency.record(self.responder.now.saturating_duration_since(connection.answer.began));
         let patience = &self.rules.patience;
-        if connection.answer.keep && !self.desk.closing {
+        if connection.answer.keep && !self.responder.closing {
             let is_idle = connection.rest().is_empty();
             (connection.phase, connection.deadline) = match is_idle {
-                true => (Phase::Idle, self.desk.now + patience.idle),
-                false => (Phase::Receiving, self.desk.now + patience.head),
+                true => (Phase::Idle, self.responder.now + patience.idle),
+                false => (Phase::Receiving, self.responder.now + patience.head),
             };
             return match is_idle && !connection.ended {
                 true => self.receive(socket),
@@ -460,7 +460,8 @@ where
         if connection.ended {
             return self.close(socket);
         }
-        (connection.phase, connection.deadline) = (Phase::Closing, self.desk.now + patience.close);
+        (connection.phase, connection.deadline) =
+            (Phase::Closing, self.responder.now + patience.close);
         self.driver.finish(socket);
         self.receive(socket);
     }
@@ -468,7 +469,7 @@ where
     /// Notes an answer in the log.
     fn note(&mut self, socket: SocketId, how: &str) {
         if let (Some(log), Some(connection)) = (&self.rules.log, self.connections.get(socket)) {
-            print(log, connection, self.desk.now, how);
+            print(log, connection, self.responder.now, how);
         }
     }
 }

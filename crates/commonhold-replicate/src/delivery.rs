@@ -1,13 +1,13 @@
-//! What one replica is sent: the map as it is walked, if it has nothing, and the stream from where the walk began.
+//! What one replica is sent: a full sync of the map, if it has nothing, and the stream from where that began.
 //!
 //! The stream's bytes go out as they lie in its memory. Whatever else is said goes between two frames, so the stream is always
-//! sent up to a *boundary*, an offset that was its end at some moment; there, the next piece of the walk is said, and the boundary
-//! moves to the present end. So a walk never falls behind the stream however long it takes, and how much of either is in
+//! sent up to a *frame boundary*, an offset that was its end at some moment; there, the next piece of the full sync is said, and the boundary
+//! moves to the present end. So a full sync never falls behind the stream however long it takes, and how much of either is in
 //! flight is limited by what the replica's socket takes.
 //!
-//! Why the replica ends up with the map: every change after the walk's beginning is sent after it was made, and says what is so
-//! then. A key that nobody changes meanwhile was seen by the walk; of any other, the last frame says what is so. The end is read
-//! when the walk is over, under the stream's lock: all that the walk has seen lies before it.
+//! Why the replica ends up with the map: every change after the full sync's beginning is sent after it was made, and says what is so
+//! then. A key that nobody changes meanwhile was seen by the full sync; of any other, the last frame says what is so. The end is read
+//! when the full sync is over, under the stream's lock: all that the full sync has seen lies before it.
 
 use crate::protocol::payload::Payload;
 use crate::protocol::wire::{self, code};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes per send at most: more does not make it faster, and others wait for their turn.
 const MOST: usize = 256 << 10;
-/// Bytes of the walk that are said at a time, and one pair.
+/// Bytes of the full sync that are said at a time, and one pair.
 const PIECE: usize = 64 << 10;
 /// How often a replica is told what time it is and where the stream ends.
 const TIME_EVERY: Duration = Duration::from_millis(500);
@@ -25,8 +25,8 @@ const TIME_EVERY: Duration = Duration::from_millis(500);
 /// See the module.
 pub(crate) struct Delivery {
     feed: Feed,
-    /// The walk, until it is over.
-    walk: Option<Iter>,
+    /// The full sync, until it is over.
+    pairs: Option<Iter>,
     /// It is not said yet from where on the replica is the map.
     end_due: bool,
     boundary: u64,
@@ -35,20 +35,20 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    /// From a position on, if the stream has it still; else from the beginning of a walk.
+    /// From a position on, if the stream has it still; else from the beginning of a full sync.
     ///
     /// # Errors
     /// Those of following.
     pub(crate) fn begin(map: &Map, position: Option<StreamPosition>) -> Result<Delivery> {
         let resumed = position.and_then(|position| map.follow_from(position).ok());
-        let (follower, walk) = match resumed {
+        let (follower, pairs) = match resumed {
             Some(follower) => (follower, None),
             None => (map.follow()?, Some(map.iter())),
         };
         let feed = follower.into_feed();
         let boundary = feed.position().offset;
         let time_due = Some(Instant::now());
-        Ok(Delivery { feed, walk, end_due: true, boundary, time_due })
+        Ok(Delivery { feed, pairs, end_due: true, boundary, time_due })
     }
 
     /// The same, for whom the time is of no interest.
@@ -69,9 +69,9 @@ impl Delivery {
         self.feed.position()
     }
 
-    /// True as long as it walks over the map.
-    pub(crate) fn is_walking(&self) -> bool {
-        self.walk.is_some()
+    /// True until the full sync is over.
+    pub(crate) fn is_syncing(&self) -> bool {
+        self.pairs.is_some()
     }
 
     /// True until it is said from where on the replica is the map.
@@ -102,7 +102,7 @@ impl Delivery {
             let before = self.boundary;
             self.boundary = self.feed.tail().min(limit).max(before);
             let mut words = Vec::new();
-            self.walk_on(&mut words)?;
+            self.continue_sync(&mut words)?;
             if self.time_due.is_some_and(|due| now >= due) {
                 wire::put_time(&mut words, before, self.feed.tail(), wire::now_ms());
                 self.time_due = Some(now + TIME_EVERY);
@@ -116,12 +116,12 @@ impl Delivery {
         }
     }
 
-    /// Says the next piece of the walk, and behind it from where on the replica is the map.
-    fn walk_on(&mut self, words: &mut Vec<u8>) -> Result<()> {
+    /// Says the next piece of the full sync, and behind it from where on the replica is the map.
+    fn continue_sync(&mut self, words: &mut Vec<u8>) -> Result<()> {
         let offset = self.feed.position().offset;
-        while let Some(walk) = self.walk.as_mut().filter(|_| words.len() < PIECE) {
-            let Some(pair) = walk.next() else {
-                self.walk = None;
+        while let Some(pairs) = self.pairs.as_mut().filter(|_| words.len() < PIECE) {
+            let Some(pair) = pairs.next() else {
+                self.pairs = None;
                 break;
             };
             let (key, value) = pair?;
@@ -129,7 +129,7 @@ impl Delivery {
                 RawFrame { code: code::PAIR, key: &key, value: &value, expires_ms: 0, offset };
             frame.encode_into(words)?;
         }
-        if self.walk.is_none() && self.end_due {
+        if self.pairs.is_none() && self.end_due {
             // While a change is being made nobody knows the end: the next time.
             if let Some(end) = self.feed.try_end()? {
                 wire::put_complete(words, offset, end);

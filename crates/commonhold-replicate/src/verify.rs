@@ -23,7 +23,7 @@ const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(5);
 /// A replica that is nowhere for so long is not ready.
 const NOWHERE: Duration = Duration::from_secs(2);
-/// A pair that has expired is at once absent to all who read the origin's map, and to who walks over it; its replicas are told
+/// A pair that has expired is at once absent to all who read the origin's map, and to every iteration; its replicas are told
 /// a little later (`expiry`). Within this they are, and this for each pair longer.
 const TOLD_LATE: Duration = Duration::from_secs(3);
 const TOLD_LATE_EACH: Duration = Duration::from_micros(10);

@@ -292,9 +292,9 @@ impl Row {
 
     fn show_origin(&self, origin: &Origin) {
         let replicas = origin.replicas();
-        let walking = replicas.iter().filter(|r| r.state == ReplicaState::Walking).count();
+        let syncing = replicas.iter().filter(|r| r.state == ReplicaState::Syncing).count();
         self.put(SYNCS, replicas.len() as u64);
-        self.put(CONNECTIONS, walking as u64);
+        self.put(CONNECTIONS, syncing as u64);
     }
 
     /// Shows how a replica is, until all is over so far. Arms the step that it is ordered to.

@@ -49,7 +49,7 @@ fn private_bytes(pid: i32) -> u64 {
     (resident - shared) * 4096
 }
 
-/// What an origin may need for each replica: a piece of the walk on its way, and what it keeps of the connection.
+/// What an origin may need for each replica: a piece of the full sync on its way, and what it keeps of the connection.
 const PER_REPLICA: u64 = 256 << 10;
 const THOUSAND: usize = 1024;
 /// What the crowd is told when writers run.
@@ -210,8 +210,8 @@ fn writers_go_on_while_the_whole_map_is_sent() {
     let writes = play.row(WRITER);
     let mut replica = play.replica_armed(REPLICA, &play.address, "write.locked:stop:300");
     assert!(replica.wait_stopped(), "it builds its map");
-    let walking = || play.row(ORIGIN).get(word::CONNECTIONS) == 1;
-    until("the origin knows that it sends the whole map", walking);
+    let syncing = || play.row(ORIGIN).get(word::CONNECTIONS) == 1;
+    until("the origin knows that it sends the whole map", syncing);
     writes.goes_on("the writer goes on", 1000, &writer);
     assert_eq!(play.row(REPLICA).get(word::READY), 0);
     replica.signal(Signal::SIGCONT);

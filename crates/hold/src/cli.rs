@@ -259,7 +259,7 @@ pub enum Subcommand {
     /// Print the completions of a shell
     #[command(after_help = flowing(completions::EXAMPLES))]
     Completions(completions::Args),
-    /// Print the man page, or write the pages of all verbs
+    /// Print the man page, or write the pages of all subcommands
     #[command(after_help = flowing(man::EXAMPLES))]
     Man(man::Args),
 }
@@ -273,7 +273,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// The command and all verbs, those within verbs too.
+    /// The command and all subcommands, those within subcommands too.
     fn all(command: &clap::Command) -> Vec<clap::Command> {
         let within = command.get_subcommands().flat_map(all);
         std::iter::once(command.clone()).chain(within).collect()
@@ -281,25 +281,27 @@ mod tests {
 
     #[test]
     fn no_line_that_stays_as_it_is_is_too_long_for_the_help() {
-        for verb in all(&Cli::command()) {
-            let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+        for subcommand in all(&Cli::command()) {
+            let help = subcommand.get_after_help().map(ToString::to_string).unwrap_or_default();
             let long = help.lines().find(|l| l.starts_with(' ') && l.chars().count() > 98);
-            assert_eq!(long, None, "{}", verb.get_name());
+            assert_eq!(long, None, "{}", subcommand.get_name());
         }
     }
 
     #[test]
-    fn every_verb_has_a_description_and_examples() {
-        // The runs of many processes show their examples in the verbs below them, or need none.
+    fn every_subcommand_has_a_description_and_examples() {
+        // The runs of many processes show their examples in the subcommands below them, or need none.
         let plain = ["demo", "bench", "crashtest"];
         let all = Cli::command();
-        let within = |verb: &clap::Command| verb.get_subcommands().cloned().collect::<Vec<_>>();
+        let within =
+            |subcommand: &clap::Command| subcommand.get_subcommands().cloned().collect::<Vec<_>>();
         let groups =
             all.get_subcommands().filter(|v| ["queue", "channel", "log"].contains(&v.get_name()));
-        for verb in all.get_subcommands().cloned().chain(groups.flat_map(within)) {
-            let name = verb.get_name();
-            assert!(verb.get_about().is_some(), "hold {name} has no description");
-            let examples = verb.get_after_help().is_some_and(|h| h.to_string().contains("hold "));
+        for subcommand in all.get_subcommands().cloned().chain(groups.flat_map(within)) {
+            let name = subcommand.get_name();
+            assert!(subcommand.get_about().is_some(), "hold {name} has no description");
+            let examples =
+                subcommand.get_after_help().is_some_and(|h| h.to_string().contains("hold "));
             assert!(examples || plain.contains(&name), "hold {name} has no examples");
         }
     }

@@ -1,7 +1,7 @@
 //! How what is not there yet is made: the hold, and the map or other structure in it.
 //!
-//! Invariant: what can be known to be wrong is found before anything is made, so a verb that fails
-//! because of it leaves no new hold and no new map behind; nothing is made unless the verb stores
+//! Invariant: what can be known to be wrong is found before anything is made, so a subcommand that fails
+//! because of it leaves no new hold and no new map behind; nothing is made unless the subcommand stores
 //! something.
 
 use crate::target::{Directory, MapName, StructureName};

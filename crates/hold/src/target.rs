@@ -1,6 +1,6 @@
-//! What a verb is about: the hold, the map or another structure, keys given as arguments.
+//! What a subcommand is about: the hold, the map or another structure, keys given as arguments.
 //!
-//! Invariant: verbs that only look open the hold read-only, so they take no slot in it and write
+//! Invariant: subcommands that only look open the hold read-only, so they take no slot in it and write
 //! nothing.
 
 use commonhold::{
@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The hold that a verb is about.
+/// The hold that a subcommand is about.
 #[derive(clap::Args, Debug, Clone)]
 pub struct HoldName {
     /// The hold: a bare name (in memory), or a path if it has a slash or ends in .hold
@@ -23,7 +23,7 @@ pub struct HoldName {
     pub hold: PathBuf,
 }
 
-/// The map that a verb is about.
+/// The map that a subcommand is about.
 #[derive(clap::Args, Debug, Clone)]
 pub struct MapName {
     /// The hold: a bare name (in memory), or a path if it has a slash or ends in .hold
@@ -47,7 +47,7 @@ pub fn is_own(name: &str) -> bool {
     name.starts_with('.')
 }
 
-/// The queue, channel or log that a verb is about.
+/// The queue, channel or log that a subcommand is about.
 #[derive(clap::Args, Debug, Clone)]
 pub struct StructureName {
     /// The hold: a bare name (in memory), or a path if it has a slash or ends in .hold

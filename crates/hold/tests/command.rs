@@ -4,7 +4,7 @@ use crate::support::Ground;
 use std::io::Read;
 use std::process::Stdio;
 
-const VERBS: &[&str] = &[
+const SUBCOMMANDS: &[&str] = &[
     "set",
     "get",
     "del",
@@ -35,22 +35,25 @@ const VERBS: &[&str] = &[
 ];
 
 #[test]
-fn every_verb_has_help_with_examples() {
+fn every_subcommand_has_help_with_examples() {
     let ground = Ground::new();
     let help = ground.ok(&["--help"]);
     assert!(help.contains("Exit codes:") && help.contains("Examples:"), "{help}");
-    for verb in VERBS {
-        assert!(help.contains(&format!("\n  {verb} ")), "{verb} is not in the help");
-        let help = ground.ok(&[verb, "--help"]);
-        assert!(help.contains(&format!("Usage: hold {verb}")), "{help}");
-        assert!(help.lines().all(|l| l.chars().count() <= 100), "{verb} has long lines: {help}");
+    for subcommand in SUBCOMMANDS {
+        assert!(help.contains(&format!("\n  {subcommand} ")), "{subcommand} is not in the help");
+        let help = ground.ok(&[subcommand, "--help"]);
+        assert!(help.contains(&format!("Usage: hold {subcommand}")), "{help}");
+        assert!(
+            help.lines().all(|l| l.chars().count() <= 100),
+            "{subcommand} has long lines: {help}"
+        );
         // Text is broken to the width: no line of it ends early, for the next one's first word would fit.
         let lines: Vec<_> = help.lines().collect();
         let text = |line: &str| !line.is_empty() && !line.starts_with(' ') && !line.ends_with(':');
         for pair in lines.windows(2).filter(|pair| text(pair[0]) && text(pair[1])) {
             let word = pair[1].split(' ').next().unwrap_or_default();
             let both = pair[0].chars().count() + 1 + word.chars().count();
-            assert!(both > 80, "{verb}: {pair:?}");
+            assert!(both > 80, "{subcommand}: {pair:?}");
         }
     }
     assert!(ground.ok(&["--version"]).starts_with("hold 0."));
@@ -196,8 +199,8 @@ fn a_reader_that_goes_away_is_no_error() {
     for number in 0..2000u32 {
         map.set(number.to_string(), &value).unwrap();
     }
-    for verb in [&["scan"][..], &["keys"], &["dump"], &["dump", "--frozen"]] {
-        let args = [verb, &["shop", "numbers", "--format", "json"]].concat();
+    for subcommand in [&["scan"][..], &["keys"], &["dump"], &["dump", "--frozen"]] {
+        let args = [subcommand, &["shop", "numbers", "--format", "json"]].concat();
         let mut command = ground.command(&args);
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a start");
@@ -231,8 +234,8 @@ fn completions_know_the_verbs() {
     let ground = Ground::new();
     for shell in ["bash", "zsh", "fish"] {
         let script = ground.ok(&["completions", shell]);
-        for verb in VERBS {
-            assert!(script.contains(verb), "{shell} does not know {verb}");
+        for subcommand in SUBCOMMANDS {
+            assert!(script.contains(subcommand), "{shell} does not know {subcommand}");
         }
     }
     ground.fails(2, &["completions", "cmd"]);
@@ -244,9 +247,9 @@ fn man_pages_are_made_for_every_verb() {
     let page = ground.ok(&["man"]);
     assert!(page.contains(".TH hold 1") && page.contains("COMMONHOLD_DIR"), "{page}");
     ground.ok(&["man", "man/man1"]);
-    for verb in VERBS {
-        let page = ground.read(&format!("man/man1/hold-{verb}.1"));
-        assert!(page.starts_with(b".ie") || page.starts_with(b".TH"), "{verb}");
+    for subcommand in SUBCOMMANDS {
+        let page = ground.read(&format!("man/man1/hold-{subcommand}.1"));
+        assert!(page.starts_with(b".ie") || page.starts_with(b".TH"), "{subcommand}");
     }
     assert!(ground.path("man/man1/hold.1").exists());
     let page = String::from_utf8(ground.read("man/man1/hold-load.1")).expect("text");

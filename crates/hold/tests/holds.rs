@@ -103,10 +103,10 @@ fn what_is_no_hold_is_named() {
     let ground = Ground::new();
     ground.file("broken.hold", "no hold at all");
     std::fs::create_dir(ground.path("folder.hold")).expect("a directory");
-    for verb in ["stat", "check", "repair"] {
-        assert!(ground.fails(3, &[verb, "broken"]).contains("broken.hold"), "{verb}");
-        assert!(ground.fails(3, &[verb, "folder"]).contains("folder.hold"), "{verb}");
-        assert!(ground.fails(3, &[verb, "none"]).contains("none.hold"), "{verb}");
+    for subcommand in ["stat", "check", "repair"] {
+        assert!(ground.fails(3, &[subcommand, "broken"]).contains("broken.hold"), "{subcommand}");
+        assert!(ground.fails(3, &[subcommand, "folder"]).contains("folder.hold"), "{subcommand}");
+        assert!(ground.fails(3, &[subcommand, "none"]).contains("none.hold"), "{subcommand}");
     }
 }
 

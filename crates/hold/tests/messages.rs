@@ -1,4 +1,4 @@
-//! What holds for the verbs of all kinds of messages; lists as values.
+//! What holds for the subcommands of all kinds of messages; lists as values.
 
 use crate::support::Ground;
 use crate::support::beside::{nasty, objects};
@@ -7,7 +7,7 @@ use serde_json::json;
 #[test]
 fn names_that_are_absent_or_of_another_kind_are_told_with_the_way_out() {
     let ground = Ground::new();
-    let verbs: [(&str, &[&str], &[&str]); 10] = [
+    let subcommands: [(&str, &[&str], &[&str]); 10] = [
         ("queue", &["push"], &["full", "x"]),
         ("queue", &["pull"], &["full"]),
         ("queue", &["list"], &[]),
@@ -20,10 +20,10 @@ fn names_that_are_absent_or_of_another_kind_are_told_with_the_way_out() {
         ("log", &["tail"], &[]),
     ];
     let every = |name: &str, wanted: &dyn Fn(&str) -> Vec<String>| {
-        for (kind, verb, more) in verbs {
-            let err = ground.fails(3, &[&[kind], verb, &["shop", name], more].concat());
+        for (kind, subcommand, more) in subcommands {
+            let err = ground.fails(3, &[&[kind], subcommand, &["shop", name], more].concat());
             let all = wanted(kind).iter().all(|word| err.contains(word));
-            assert!(all, "{kind} {verb:?} {name}: {err}");
+            assert!(all, "{kind} {subcommand:?} {name}: {err}");
         }
     };
     let create = |kind: &str| vec![format!("'hold {kind} create shop none'"), "shop".to_owned()];
@@ -47,7 +47,8 @@ fn names_that_are_absent_or_of_another_kind_are_told_with_the_way_out() {
 fn lists_are_changed_at_both_ends() {
     let ground = Ground::new();
     let key = ["shop", "lists", "fruit"];
-    let with = |verb: &str, more: &[&str]| ground.run(&[&[verb], &key[..], more].concat());
+    let with =
+        |subcommand: &str, more: &[&str]| ground.run(&[&[subcommand], &key[..], more].concat());
     let pushed = with("push", &["c", "-4", "--format", "json"]);
     assert_eq!(objects(&pushed.out), [json!({"added": 2, "length": 2})]);
     assert_eq!(with("unshift", &["a", "b"]).code, 0);

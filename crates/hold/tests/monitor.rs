@@ -375,14 +375,14 @@ fn odd_names_are_only_names() {
             .and_then(|map| map.set("a", "b"))
             .expect("a map");
     }
-    for (verb, more) in [
+    for (subcommand, more) in [
         ("queue", &["--elements", "8", "--element-bytes", "8"][..]),
         ("channel", &[]),
         ("log", &[]),
     ] {
         for name in names {
-            let name = format!("{verb} {name}");
-            let args = [&[verb, "create"][..], more, &["--"]].concat();
+            let name = format!("{subcommand} {name}");
+            let args = [&[subcommand, "create"][..], more, &["--"]].concat();
             let args: Vec<_> = args.into_iter().map(OsStr::new).collect();
             ground.ok(&[&args[..], &[path.as_os_str(), OsStr::new(&name)]].concat());
         }

@@ -242,8 +242,8 @@ fn maps_are_made_as_told() {
 #[test]
 fn nothing_is_made_that_was_not_asked_for() {
     let ground = Ground::new();
-    for verb in [&["get", "shop", "prices", "apple"][..], &["keys", "shop", "prices"]] {
-        assert!(ground.fails(3, verb).contains("shop"), "{verb:?}");
+    for subcommand in [&["get", "shop", "prices", "apple"][..], &["keys", "shop", "prices"]] {
+        assert!(ground.fails(3, subcommand).contains("shop"), "{subcommand:?}");
     }
     ground.fails(3, &["set", "--no-create", "shop", "prices", "apple", "3"]);
     assert_eq!(ground.leftovers(&[]), Vec::<String>::new());

@@ -159,11 +159,11 @@ fn names_of_its_own_are_listed_only_when_asked_for() {
     let (first, _) = origin(&ground, &["--listen", "unix:./sock"]);
     let mut replica = follow(&ground, "unix:./sock", "copy", &[]);
     hears(&mut replica, "ready");
-    for verb in ["list", "stat"] {
-        let text = ground.ok(&[verb, "copy"]);
+    for subcommand in ["list", "stat"] {
+        let text = ground.ok(&[subcommand, "copy"]);
         assert!(text.contains("prices") && !text.contains(" .") && !text.contains("\n."), "{text}");
-        assert!(!ground.json(&[verb, "copy"]).to_string().contains("\".re"));
-        let text = ground.ok(&[verb, "copy", "--all"]);
+        assert!(!ground.json(&[subcommand, "copy"]).to_string().contains("\".re"));
+        let text = ground.ok(&[subcommand, "copy", "--all"]);
         for name in [".reports", ".applied/prices", ".replica/prices"] {
             assert!(text.contains(name), "no {name} in {text}");
         }

@@ -21,7 +21,7 @@ pub const FAILED: u8 = 3;
 /// Why a subcommand ended early.
 #[derive(Debug)]
 pub enum Failure {
-    /// The arguments contradict each other or the verb.
+    /// The arguments contradict each other or the subcommand.
     Usage(String),
     /// It could not be done; the text names the thing, what is wrong and the way out.
     Failed(String),
@@ -31,7 +31,7 @@ pub enum Failure {
     Interrupted,
 }
 
-/// The result of everything a verb does.
+/// The result of everything a subcommand does.
 pub type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {

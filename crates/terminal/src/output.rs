@@ -1,7 +1,7 @@
-//! Standard output: what a verb answers, in the format that was asked for.
+//! Standard output: what a subcommand answers, in the format that was asked for.
 //!
 //! Invariant: answers go to standard output, everything else (progress, counts of a dump,
-//! messages) to standard error; a reader that goes away ends the verb quietly.
+//! messages) to standard error; a reader that goes away ends the subcommand quietly.
 
 use crate::failure::{Failure, Result};
 use crate::text::printable_lines;
@@ -25,7 +25,7 @@ pub enum Format {
     Nul,
 }
 
-/// Where and how a verb answers.
+/// Where and how a subcommand answers.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     format: Option<Format>,
@@ -53,15 +53,15 @@ impl Output {
         self.quiet
     }
 
-    /// The output of a verb that answers as text or JSON only.
+    /// The output of a subcommand that answers as text or JSON only.
     ///
     /// # Errors
     /// Usage, if another format was asked for.
-    pub fn text_or_json(self, verb: &str) -> Result<Output> {
+    pub fn text_or_json(self, subcommand: &str) -> Result<Output> {
         match self.format {
             None | Some(Format::Text | Format::Json) => Ok(self),
             Some(other) => Err(Failure::usage(format!(
-                "'hold {verb}' answers as text or json, not {}: those formats are for pairs \
+                "'hold {subcommand}' answers as text or json, not {}: those formats are for pairs \
                  (get, scan, dump, load)",
                 other.name()
             ))),

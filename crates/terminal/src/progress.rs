@@ -1,4 +1,4 @@
-//! Progress on a terminal, for verbs that may take long. Without a terminal there is none.
+//! Progress on a terminal, for subcommands that may take long. Without a terminal there is none.
 //!
 //! Invariant: progress goes to standard error only, and nothing of it stays there.
 

@@ -7,8 +7,8 @@
 use super::cache::{Cache, Inserted};
 use super::contract::{Store, StoreStat};
 use super::eviction::Eviction;
+use super::striped_counters::{Event, StripedCounters};
 use super::tag::Tag;
-use super::tally::{Event, Tally};
 use crate::payload::Contents;
 use std::sync::Arc;
 
@@ -30,13 +30,18 @@ pub struct Bounded<C, E> {
     cache: C,
     eviction: E,
     limit_bytes: u64,
-    tally: Tally,
+    tally: StripedCounters,
 }
 
 impl<E: Eviction, C: Cache<E::Mark>> Bounded<C, E> {
     /// Keeps entries in `cache`.
     pub fn new(cache: C, limit_bytes: u64) -> Bounded<C, E> {
-        Bounded { cache, eviction: E::new(limit_bytes), limit_bytes, tally: Tally::default() }
+        Bounded {
+            cache,
+            eviction: E::new(limit_bytes),
+            limit_bytes,
+            tally: StripedCounters::default(),
+        }
     }
 
     /// Reserves so many bytes, evicting for them; false if there is no room.

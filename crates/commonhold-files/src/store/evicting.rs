@@ -4,7 +4,7 @@
 use super::bounded::bytes_of;
 use super::cache::{SharedMap, shared_map};
 use super::contract::{Store, StoreStat};
-use super::tally::{Event, Tally};
+use super::striped_counters::{Event, StripedCounters};
 use crate::payload::Contents;
 use commonhold::{Hold, MapOptions, Result};
 
@@ -12,7 +12,7 @@ use commonhold::{Hold, MapOptions, Result};
 pub struct Evicting {
     shared: SharedMap,
     limit_bytes: u64,
-    tally: Tally,
+    tally: StripedCounters,
 }
 
 impl Evicting {
@@ -26,7 +26,7 @@ impl Evicting {
         let options = MapOptions::cache().max_bytes(limit_bytes.max(1));
         let impatient = shared_map::impatient(hold)?;
         let shared = SharedMap::new(shared_map::open(hold, &impatient, name, options)?);
-        Ok(Evicting { shared, limit_bytes, tally: Tally::default() })
+        Ok(Evicting { shared, limit_bytes, tally: StripedCounters::default() })
     }
 
     fn forget(&self, key: &[u8]) {

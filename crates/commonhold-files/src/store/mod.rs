@@ -23,7 +23,7 @@
 //! | `cache` | where entries are kept |
 //! | `eviction` | which of them go |
 //! | `evicting` | a map in cache mode, which evicts by itself: the store of `hold` and `lockfree` |
-//! | `tag`, `tally` | a key with what an eviction notes about it; counters that threads do not fight for |
+//! | `tag`, `striped_counters` | a key with what an eviction notes about it; counters that threads do not fight for |
 //! | `choose` | from two words to a store |
 //!
 //! Common to all: a store never fails a request. What it cannot keep, it does not keep; whatever the reason, an older value of
@@ -54,8 +54,8 @@ mod choose;
 mod contract;
 mod evicting;
 pub mod eviction;
+mod striped_counters;
 mod tag;
-mod tally;
 
 pub use bounded::{Bounded, ENTRY_BYTES};
 pub use cache::Cache;

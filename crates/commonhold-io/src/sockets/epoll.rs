@@ -31,7 +31,7 @@ impl<P: Outgoing> Calls<P> for Here {
 
     fn finished(&mut self, _: &mut Vec<Job<P>>) {}
 
-    fn bell(&self) -> Option<&Waker> {
+    fn waker(&self) -> Option<&Waker> {
         None
     }
 }

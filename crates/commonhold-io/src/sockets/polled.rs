@@ -8,7 +8,7 @@
 //! thread, sets it again. A call that moved fewer bytes than it could have has met the limit, and the next edge is to come;
 //! save after the end of a stream, of which there is one edge only.
 //!
-//! `wait` sleeps whenever nothing is due: level-triggered are only the waker, which is cleared on sight, and the bell of the
+//! `wait` sleeps whenever nothing is due: level-triggered are only the waker, which is cleared on sight, and the waker of the
 //! calls, which is too.
 
 use super::calls::{Job, Work, is_passed_over};
@@ -42,7 +42,7 @@ pub trait Calls<P> {
     fn finished(&mut self, jobs: &mut Vec<Job<P>>);
 
     /// What is rung when jobs are done beside.
-    fn bell(&self) -> Option<&Waker>;
+    fn waker(&self) -> Option<&Waker>;
 }
 
 /// A driver over epoll; [`Epoll`](super::Epoll) and [`Pool`](super::Pool) are what it is used as.
@@ -64,8 +64,8 @@ impl<P: Outgoing, C: Calls<P>> Polled<P, C> {
         let (poll, waker) = (epoll::create(CreateFlags::CLOEXEC)?, Waker::new()?);
         fault!("event.epoll-add")?;
         epoll::add(&poll, &waker, WAKER, EventFlags::IN)?;
-        if let Some(bell) = calls.bell() {
-            epoll::add(&poll, bell, BELL, EventFlags::IN)?;
+        if let Some(waker) = calls.waker() {
+            epoll::add(&poll, waker, BELL, EventFlags::IN)?;
         }
         let (table, events) = (Table::default(), Vec::with_capacity(EVENTS));
         Ok(Polled { calls, table, poll, waker, turn: Vec::new(), events, jobs: Vec::new() })
@@ -103,7 +103,7 @@ impl<P: Outgoing, C: Calls<P>> Polled<P, C> {
                 self.waker.clear();
                 done.push(Done::Woken);
             } else if data == BELL {
-                self.calls.bell().inspect(|bell| bell.clear());
+                self.calls.waker().inspect(|waker| waker.clear());
             } else {
                 self.note(SocketId::from_bits(data.u64()), flags);
             }

@@ -1,9 +1,9 @@
 //! The driver in which one thread waits and others make the calls.
 //!
 //! Two queues: jobs on their way to the threads, and done ones on their way back. A thread takes its share of the first at once,
-//! so that a batch costs it one lock, and rings the bell only when it is the first to put something into the second.
+//! so that a batch costs it one lock, and wakes the waiting thread only when it is the first to put something into the second.
 //!
-//! Invariant: while there are done jobs that nobody took, the bell was rung since the first of them, or is about to be.
+//! Invariant: while there are done jobs that nobody took, the waker was used since the first of them, or is about to be.
 
 use super::calls::Job;
 use super::choose::Options;
@@ -35,7 +35,7 @@ struct Shared<P> {
     /// There is something in the queue, or it is over.
     filled: Condvar,
     done: Mutex<Vec<Job<P>>>,
-    bell: Waker,
+    waker: Waker,
     threads: usize,
 }
 
@@ -57,8 +57,8 @@ impl<P: Outgoing> Pool<P> {
 impl<P: Outgoing> Workers<P> {
     fn start(threads: usize) -> io::Result<Workers<P>> {
         let queue = Mutex::new(Queue { jobs: VecDeque::new(), over: false });
-        let (filled, done, bell) = (Condvar::new(), Mutex::default(), Waker::new()?);
-        let shared = Arc::new(Shared { queue, filled, done, bell, threads });
+        let (filled, done, waker) = (Condvar::new(), Mutex::default(), Waker::new()?);
+        let shared = Arc::new(Shared { queue, filled, done, waker, threads });
         // If one does not start, dropping this ends the others.
         let mut workers = Workers { shared, threads: OwnedThreads::default() };
         for _ in 0..threads {
@@ -81,7 +81,7 @@ fn work<P: Outgoing>(shared: &Shared<P>) {
         done.append(&mut jobs);
         drop(done);
         if first {
-            shared.bell.wake();
+            shared.waker.wake();
         }
     }
 }
@@ -117,8 +117,8 @@ impl<P: Outgoing> Calls<P> for Workers<P> {
         jobs.append(&mut locked(&self.shared.done));
     }
 
-    fn bell(&self) -> Option<&Waker> {
-        Some(&self.shared.bell)
+    fn waker(&self) -> Option<&Waker> {
+        Some(&self.shared.waker)
     }
 }
 

@@ -62,7 +62,7 @@ impl FileWriter {
         FileWriter { delivery, buffer: Vec::new(), file, progress, synced: None }
     }
 
-    /// A new file that begins with a walk.
+    /// A new file that begins with a full sync.
     pub(super) fn begin(map: &Map, path: &Path) -> Result<FileWriter> {
         let delivery = Delivery::begin(map, None)?.without_time();
         let welcome = Welcome {
@@ -81,7 +81,7 @@ impl FileWriter {
     pub(super) fn resume(map: &Map, reader: Reader, trust: &Trust) -> Result<Option<FileWriter>> {
         let (position, identity) = (reader.position, reader.identity);
         let delivery = Delivery::begin(map, Some(position))?.without_time();
-        if delivery.is_walking() || !reader.is_complete() {
+        if delivery.is_syncing() || !reader.is_complete() {
             return Ok(None);
         }
         if trust.len_of(identity)?.is_none_or(|len| len == ALL) {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const RETRY: Duration = Duration::from_secs(1);
 /// Nobody means to wait longer for a sync.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// The pause while the end of a walk is not known.
+/// The pause while the end of a full sync is not known.
 const SHORT: Duration = Duration::from_millis(1);
 
 /// See the module.
@@ -236,7 +236,7 @@ impl JournalWriter {
             Err(WriteFailure::Write(error) | WriteFailure::Lost(error)) => return Err(error),
         };
         if next.progress.gap {
-            // The walk may have missed that change: another one.
+            // The full sync may have missed that change: another one.
             self.next = None;
         }
         self.switch()?;
@@ -442,7 +442,7 @@ mod tests {
             writer
         }
 
-        /// So much that a walk over it takes more than one turn.
+        /// So much that a full sync over it takes more than one turn.
         fn fill(&self) {
             for number in 0..3 * BATCH / (64 << 10) {
                 self.map.set(number.to_le_bytes(), vec![7; 64 << 10]).unwrap();

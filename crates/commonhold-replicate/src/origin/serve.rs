@@ -4,7 +4,7 @@
 //! whom there was nothing to say, are looked at when the stream has gone on (`watch`), and a few times a second.
 
 use crate::origin::session::{Session, Subscriber};
-use crate::origin::subscriber_table::{Order, Post, SubscriberTable};
+use crate::origin::subscriber_table::{Order, ServingThread, SubscriberTable};
 use crate::protocol::payload::Payload;
 use crate::protocol::wire::{Broken, broken};
 use commonhold::fault;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const RECEIVE: usize = 1 << 10;
 /// How often everybody is looked at.
 const TICK: Duration = Duration::from_millis(100);
-/// The same, while the end of a walk is not known because a change is being made.
+/// The same, while the end of a full sync is not known because a change is being made.
 const SHORT_TICK: Duration = Duration::from_millis(2);
 /// One connection is taken in each round, and telling a thousand replicas of a change takes so long
 /// that those at the door would give up. So they come first, so many of them in a row.
@@ -76,7 +76,7 @@ impl WithDriver<Payload> for Serving {
         if chosen.instead.is_some() && self.number == 0 {
             self.table.note(&format!("serves by {chosen}"));
         }
-        self.table.open_post(Post { orders: self.orders, waker: driver.waker() });
+        self.table.add_thread(ServingThread { orders: self.orders, waker: driver.waker() });
         let _ = self.made.send(Ok(()));
         let server = Server {
             driver,

@@ -1,7 +1,7 @@
 //! One replica as its origin sees it: who it says it is, then what it is sent and how far it has come.
 //!
 //! Does no I/O itself: the bytes come and go through a driver (`serve`). Memory per replica: what it sends before it is known, at most a
-//! kilobyte, what it says later, at most the same, and one piece of the walk on its way ([`crate::delivery`]).
+//! kilobyte, what it says later, at most the same, and one piece of the full sync on its way ([`crate::delivery`]).
 
 use crate::delivery::Delivery;
 use crate::protocol::inbox::Inbox;
@@ -23,7 +23,7 @@ pub enum ReplicaState {
     /// It has not said yet who it is.
     Joining = 0,
     /// It is sent the whole map, and what changes meanwhile.
-    Walking = 1,
+    Syncing = 1,
     /// It is sent what changes.
     Following = 2,
 }
@@ -46,7 +46,7 @@ impl Subscriber {
     pub(crate) fn state(&self) -> ReplicaState {
         match self.state.load(Ordering::Relaxed) {
             0 => ReplicaState::Joining,
-            1 => ReplicaState::Walking,
+            1 => ReplicaState::Syncing,
             _ => ReplicaState::Following,
         }
     }
@@ -197,7 +197,7 @@ impl Session {
         let welcome = Welcome {
             proof: proof.unwrap_or_default(),
             position: delivery.position(),
-            whole: delivery.is_walking(),
+            whole: delivery.is_syncing(),
             mode,
             name: map.name().to_owned(),
         };
@@ -271,8 +271,8 @@ impl Session {
 
     fn publish(&self, subscriber: &Subscriber) {
         if let Stage::Known(delivery) = &self.stage {
-            let state = match delivery.is_walking() {
-                true => ReplicaState::Walking,
+            let state = match delivery.is_syncing() {
+                true => ReplicaState::Syncing,
                 false => ReplicaState::Following,
             };
             subscriber.state.store(state as u8, Ordering::Relaxed);

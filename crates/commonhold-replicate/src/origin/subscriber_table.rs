@@ -26,7 +26,7 @@ pub(crate) enum Order {
 }
 
 /// One serving thread, as the others see it.
-pub(crate) struct Post {
+pub(crate) struct ServingThread {
     pub(crate) orders: Sender<Order>,
     pub(crate) waker: Waker,
 }
@@ -72,7 +72,7 @@ pub(crate) struct SubscriberTable {
     limit: Mutex<Option<StreamPosition>>,
     served: Mutex<BTreeMap<u64, Arc<Subscriber>>>,
     next_id: AtomicU64,
-    posts: Mutex<Vec<Post>>,
+    serving_threads: Mutex<Vec<ServingThread>>,
     pub(crate) addresses: Mutex<Vec<Address>>,
     /// Sockets in the file system that are to be removed in the end.
     pub(crate) files: Mutex<Vec<SocketFile>>,
@@ -109,7 +109,7 @@ impl SubscriberTable {
             limit: Mutex::new(limit),
             served: Mutex::default(),
             next_id: AtomicU64::new(1),
-            posts: Mutex::default(),
+            serving_threads: Mutex::default(),
             addresses: Mutex::default(),
             files: Mutex::default(),
             waiting: Mutex::default(),
@@ -149,28 +149,28 @@ impl SubscriberTable {
         self.wake_all();
     }
 
-    pub(crate) fn open_post(&self, post: Post) {
-        lock(&self.posts).push(post);
+    pub(crate) fn add_thread(&self, thread: ServingThread) {
+        lock(&self.serving_threads).push(thread);
         lock(&self.waiting).beyond.push(None);
     }
 
     /// Gives an order to one thread; to another one with each number.
     pub(crate) fn order(&self, number: u64, order: Order) {
-        let posts = lock(&self.posts);
-        if let Some(post) = posts.get(number as usize % posts.len().max(1)) {
+        let serving_threads = lock(&self.serving_threads);
+        if let Some(thread) = serving_threads.get(number as usize % serving_threads.len().max(1)) {
             // If the thread has ended, there is nobody to serve.
-            let _ = post.orders.send(order);
-            post.waker.wake();
+            let _ = thread.orders.send(order);
+            thread.waker.wake();
         }
     }
 
     pub(crate) fn order_all(&self, order: impl Fn() -> Order) {
-        let posts = lock(&self.posts).len() as u64;
-        (0..posts).for_each(|number| self.order(number, order()));
+        let serving_threads = lock(&self.serving_threads).len() as u64;
+        (0..serving_threads).for_each(|number| self.order(number, order()));
     }
 
     fn wake_all(&self) {
-        lock(&self.posts).iter().for_each(|post| post.waker.wake());
+        lock(&self.serving_threads).iter().for_each(|thread| thread.waker.wake());
     }
 
     /// Registers a replica, unless there are as many as there may be.
@@ -260,11 +260,11 @@ impl SubscriberTable {
     /// Wakes those who wait for the stream to get there; all of them, if it is another stream.
     pub(crate) fn reached(&self, tail: Option<u64>) {
         let mut waiting = lock(&self.waiting);
-        let posts = lock(&self.posts);
-        for (beyond, post) in waiting.beyond.iter_mut().zip(posts.iter()) {
+        let serving_threads = lock(&self.serving_threads);
+        for (beyond, thread) in waiting.beyond.iter_mut().zip(serving_threads.iter()) {
             if beyond.is_some_and(|beyond| tail.is_none_or(|tail| tail > beyond)) {
                 *beyond = None;
-                post.waker.wake();
+                thread.waker.wake();
             }
         }
     }

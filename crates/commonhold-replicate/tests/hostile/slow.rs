@@ -11,7 +11,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Bytes of a value; with them a walk is longer than what sockets take.
+/// Bytes of a value; with them a full sync is longer than what sockets take.
 const VALUE: usize = 400;
 const KEYS: u32 = 3000;
 /// Changes that the stream keeps all of.

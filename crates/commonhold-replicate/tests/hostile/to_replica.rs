@@ -123,7 +123,7 @@ fn a_map_of_another_mode_takes_its_place_when_it_is_whole() {
 }
 
 #[test]
-fn walks_that_go_wrong_are_never_seen() {
+fn full_syncs_that_go_wrong_are_never_seen() {
     let mut replica = Deceived::new(MapOptions::general());
     let at = 4096u64;
     let end = |end: u64| end.to_le_bytes();

@@ -21,7 +21,7 @@ Examples:
   hold list --format json | jq -r '.[].name'
 
 Names that begin with a dot are Commonhold's own: what origins and replicas tell of themselves ('.reports'), where a
-replica stands. They are listed with --all only; other verbs take them as any name.";
+replica stands. They are listed with --all only; other subcommands take them as any name.";
 
 /// Options of `hold list`.
 #[derive(clap::Args, Debug)]

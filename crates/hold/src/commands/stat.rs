@@ -3,7 +3,7 @@
 
 use super::{channel, log, queue};
 use crate::commands::shared::structure_kind::{kind_of, nothing_called};
-use crate::report::parties::Parties;
+use crate::report::replication::Replication;
 use crate::report::servers::Servers;
 use crate::report::{self, map, others};
 use crate::target::{Directory, StructureName, is_own};
@@ -73,14 +73,14 @@ fn show_one(
         Some(StructureKind::Log) => log::stat::show(&named, directory, output),
         Some(_) => {
             let stat = hold.open_map(name)?.stat()?;
-            let parties = Parties::of_map(hold, name)?;
+            let replication = Replication::of_map(hold, name)?;
             if output.is_json() {
                 let mut json = map::json(&stat);
-                parties.put(&mut json);
+                replication.put(&mut json);
                 return output.json(&json);
             }
             output.text(&map::text(&stat))?;
-            parties.show(output)
+            replication.show(output)
         }
     }
 }
@@ -98,7 +98,7 @@ fn show_hold(hold: &Hold, all: bool, output: &Output) -> Result<()> {
         }
     }
     let others: Vec<_> = hold.others()?.into_iter().filter(|other| shown(&other.name)).collect();
-    let parties = Parties::of_hold(hold)?;
+    let replication = Replication::of_hold(hold)?;
     let servers = Servers::of_hold(hold)?;
     if output.is_json() {
         let mut json = json!({
@@ -107,7 +107,7 @@ fn show_hold(hold: &Hold, all: bool, output: &Output) -> Result<()> {
             "others": others.iter().map(others::json).collect::<Vec<_>>(),
             "participants": participants.iter().map(report::hold::participant_json).collect::<Vec<_>>(),
         });
-        parties.put(&mut json);
+        replication.put(&mut json);
         servers.put(&mut json);
         return output.json(&json);
     }
@@ -119,7 +119,7 @@ fn show_hold(hold: &Hold, all: bool, output: &Output) -> Result<()> {
         output.text(&format!("\n{}", others::table(&others).text()))?;
     }
     servers.show(output)?;
-    parties.show(output)?;
+    replication.show(output)?;
     if !participants.is_empty() {
         output.text(&format!("\n{}", report::hold::participants_table(&participants).text()))?;
     }

@@ -15,20 +15,20 @@
 //! | [`history`] | the last minutes |
 //! | [`inventory`] | everything else in the hold at one moment |
 //! | [`observer`] | the three together, looked at once a second |
-//! | [`server`], [`visit`], [`answers`] | the address, one connection, what is answered |
+//! | [`server`], [`connection`], [`responses`] | the address, one connection, what is answered |
 //! | [`page`], [`status`], [`metrics`] | how figures look to people, to programs, to Prometheus |
 //!
 //! Invariant: the hold is read and never changed; what others named (maps, files, peers) is escaped wherever it is written.
 
-mod answers;
+mod connection;
 pub mod history;
 mod inventory;
 mod metrics;
 mod observer;
 mod page;
+mod responses;
 mod server;
 mod status;
-mod visit;
 mod workers;
 
 pub use server::Monitor;

@@ -4,8 +4,8 @@
 //! are few of these, and each has little time: whoever is slow, or too many, cannot keep others from what is served here, and
 //! nobody can disturb file servers, which are other processes.
 
+use super::connection::visit;
 use super::observer::Observer;
-use super::visit::visit;
 use commonhold::Hold;
 use commonhold_io::address::{Address, Listener};
 use commonhold_terminal::failure::{Failure, Result};

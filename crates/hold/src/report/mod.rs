@@ -2,7 +2,7 @@
 //!
 //! - [`hold`], [`map`], [`queue`], [`channel`], [`log`], [`others`]: one structure each
 //! - [`mode`]: the mode of a map
-//! - [`parties`]: origins, replicas and journals; [`servers`]: workers of file servers
+//! - [`replication`]: origins, replicas and journals; [`servers`]: workers of file servers
 //! - [`table`]: columns that line up; [`latency_buckets`]: latencies of several workers in one
 //!
 //! Commands and the monitor use this; nothing here knows of them.
@@ -14,7 +14,7 @@ pub mod log;
 pub mod map;
 pub mod mode;
 pub mod others;
-pub mod parties;
 pub mod queue;
+pub mod replication;
 pub mod servers;
 pub mod table;

@@ -96,7 +96,7 @@ impl Drop for Beside {
     }
 }
 
-/// Waits until the verb's JSON is as wanted.
+/// Waits until the subcommand's JSON is as wanted.
 pub fn until(ground: &Ground, args: &[&str], wanted: impl Fn(&Value) -> bool) -> Value {
     let end = Instant::now() + Duration::from_secs(120);
     loop {

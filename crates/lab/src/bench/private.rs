@@ -6,7 +6,7 @@
 use super::{goals, table};
 use crate::workload::{
     Result, Trouble,
-    chance::Permutation,
+    random::Permutation,
     results::{COMMONHOLD, Results, median},
     temporary::TemporaryHold,
 };

@@ -2,13 +2,13 @@
 //! must be as the ledger says.
 
 use super::caretaker::BACKUP;
+use super::compare::settle;
 use super::messages::Messages;
 use super::plan::{
     COUNTERS, GROWING, INCARNATION, KEYS, Maps, counted, counter_key, growing_key, growing_value,
     grown, updated, updated_key,
 };
 use super::reader::counter_value;
-use super::settle::settle;
 use super::supervisor::Supervisor;
 use super::value::Kind;
 use crate::workload::{Result, Trouble};

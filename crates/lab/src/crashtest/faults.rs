@@ -93,7 +93,7 @@ pub fn without_room(hold: &Hold, meanwhile: impl FnOnce() -> Result<()>) -> Resu
 /// Arms one named fault of the library after another in this process, each for a moment.
 #[cfg(feature = "steps")]
 pub fn harass(order: &Order) {
-    use crate::workload::chance::log_uniform;
+    use crate::workload::random::log_uniform;
     use commonhold::steps::{FAULTS, arm_fault};
     use std::time::Duration;
 

@@ -4,11 +4,11 @@
 //! Invariant: a change is acknowledged in the ledger after the map has taken it, and the next one
 //! begins after that.
 
+use super::compare::settle;
 use super::plan::{
     BATCH, GROWN, IN_BATCH, INCARNATION, KEPT_EVERY, KEYS, Known, Ledger, Maps, growing_key,
     growing_value, grown, own_key,
 };
-use super::settle::settle;
 use super::value::{Kind, Stamp};
 use crate::workload::{Result, Trouble};
 use commonhold::{Hold, Map};

@@ -9,7 +9,7 @@
 //! - `messages`: a queue, a channel and a log beside the maps
 //! - `writer` with `lane` and `shared`, `reader`, `caretaker`: the processes
 //! - `faults`: calls that fail, and what a worker does then
-//! - `supervisor` with `crew`: the blows; `settle`, `audit`: the comparisons
+//! - `supervisor` with `crew`: the blows; `compare`, `audit`: the comparisons
 //! - `steps` with `tasks`: the same at every named step of the library (cargo feature `steps`)
 //! - `report`: what was done and found
 //!
@@ -17,6 +17,7 @@
 
 mod audit;
 mod caretaker;
+mod compare;
 mod crew;
 mod faults;
 mod lane;
@@ -24,7 +25,6 @@ mod messages;
 mod plan;
 mod reader;
 mod report;
-mod settle;
 mod shared;
 #[cfg(feature = "steps")]
 mod steps;

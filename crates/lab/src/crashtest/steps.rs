@@ -6,12 +6,12 @@
 //! stands still at a step, everything must be readable. A case that takes a minute hangs.
 
 use super::audit::check;
+use super::compare::settle;
 use super::faults;
 use super::messages::Messages;
 use super::plan::{GROWING, Ledger, Maps, Order, Role, grown};
 use super::reader::Reader;
 use super::report::Report;
-use super::settle::settle;
 use super::tasks::{self, Task};
 use crate::workload::{
     Result, Trouble, say,

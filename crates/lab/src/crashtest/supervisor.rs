@@ -10,7 +10,7 @@ use super::crew::{Crew, Member, PATIENCE, Paths};
 use super::faults;
 use super::plan::{GROWING, Ledger, Maps, grown};
 use super::report::Report;
-use crate::workload::{Result, Trouble, chance::log_uniform, clock::now_ns};
+use crate::workload::{Result, Trouble, clock::now_ns, random::log_uniform};
 use commonhold::Hold;
 use commonhold_terminal::interrupt::Interrupt;
 use std::time::{Duration, Instant};

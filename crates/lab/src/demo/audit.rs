@@ -3,10 +3,10 @@
 //! Each acknowledged edit must be there, exactly. The killed writer may have had one more edit
 //! that was committed but not yet acknowledged to it: one, on one character, and nothing else.
 
-use super::cast::WRITERS;
 use super::entry;
 use super::names::Character;
-use super::play::KILLED;
+use super::processes::WRITERS;
+use super::schedule::KILLED;
 use super::work::{ACKNOWLEDGED, COUNTED, COUNTS, EDITS, NAMES};
 use crate::workload::{Result, board::Board};
 use commonhold::{CheckReport, Hold};

@@ -3,30 +3,30 @@
 //!
 //! - `names`: the data set; `entry`: what is kept under each key
 //! - `work`, `reader`, `writer`: the processes
-//! - `cast`, `play`: starting them, and what happens to them when
+//! - `processes`, `schedule`: starting them, and what happens to them when
 //! - `screen`, `summary`: what the audience sees
 //! - `audit`: every record compared with what its writer was told
 //!
 //! Invariant: the exit code tells the truth, and nothing is left behind unless it was asked for.
 
 mod audit;
-mod cast;
 mod entry;
 mod names;
-mod play;
+mod processes;
 mod reader;
+mod schedule;
 mod screen;
 mod summary;
 mod work;
 mod writer;
 
 use crate::workload::{Result, Trouble, board::Board, say, temporary::TemporaryHold};
-use cast::{Cast, READERS, WRITERS};
 use commonhold::MapOptions;
 use commonhold_terminal::failure::{Failure, NO, complain};
 use commonhold_terminal::interrupt::{self, Interrupt};
 use indicatif::HumanCount;
 use names::Character;
+use processes::{Processes, READERS, WRITERS};
 use screen::Screen;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 10.0)]
     seconds: f64,
 
-    /// Keep the hold afterwards, to look at it with the other verbs
+    /// Keep the hold afterwards, to look at it with the other subcommands
     #[arg(long)]
     keep: bool,
 
@@ -92,11 +92,12 @@ fn show(args: &Args, json: bool, interrupt: &Interrupt) -> Result<ExitCode> {
     let memory_bytes = temporary.hold().stat()?.memory_bytes;
 
     let mut screen = Screen::new(json, &title(characters.len()))?;
-    let mut cast = Cast::start(temporary.path(), &board)?;
-    let outcome = play::perform(&mut cast, &board, &mut screen, interrupt, args.seconds)?;
+    let mut processes = Processes::start(temporary.path(), &board)?;
+    let outcome = schedule::perform(&mut processes, &board, &mut screen, interrupt, args.seconds)?;
     let audit = audit::audit(temporary.hold(), &board, &characters)?;
     let kept = args.keep.then_some(name);
-    let summary = Summary { cast: &cast, outcome, audit: &audit, memory_bytes, load_seconds, kept };
+    let summary =
+        Summary { processes: &processes, outcome, audit: &audit, memory_bytes, load_seconds, kept };
     if json {
         say(&format!("{:#}", summary.json()))?;
     } else {

@@ -1,7 +1,7 @@
 //! What the audience sees while the show is on: a table that stays in place on a terminal, plain
 //! lines when piped, nothing when only the result is asked for.
 
-use super::cast::{Cast, Member, Seen, State};
+use super::processes::{Member, Processes, Seen, State};
 use super::work::{Part, Role};
 use crate::workload::{
     Result,
@@ -19,7 +19,7 @@ pub struct Frame<'a> {
     /// Seconds of the whole show.
     pub seconds: f64,
     /// The processes.
-    pub cast: &'a Cast,
+    pub processes: &'a Processes,
 }
 
 /// Where the show is seen.
@@ -103,7 +103,7 @@ impl Live {
                 .dim()
                 .to_string(),
         );
-        for (member, settled) in frame.cast.members.iter().zip(&mut self.settled) {
+        for (member, settled) in frame.processes.members.iter().zip(&mut self.settled) {
             // A little inertia, so that figures can be read.
             *settled =
                 if *settled == 0.0 { member.rate } else { 0.7 * *settled + 0.3 * member.rate };
@@ -112,7 +112,7 @@ impl Live {
             lines.push(row(member, rate));
         }
         lines.push(String::new());
-        lines.extend(latency_table(&frame.cast.seen, true));
+        lines.extend(latency_table(&frame.processes.seen, true));
         lines.push(String::new());
         lines.extend(self.happened.iter().cloned());
         self.put(&lines);
@@ -178,18 +178,18 @@ fn latency_row(label: &str, latencies: &Latencies) -> String {
 /// One line that says what goes on.
 fn plain(frame: &Frame) -> String {
     let rate = |wanted: fn(&Role) -> bool| {
-        let members = frame.cast.members.iter();
+        let members = frame.processes.members.iter();
         let rates = members.filter(|m| wanted(&m.role) && m.state == State::Working);
         HumanCount(rates.map(|m| m.rate).sum::<f64>() as u64).to_string()
     };
     let reads = rate(|role| *role == Role::Reader);
     let writes = rate(|role| *role != Role::Reader);
-    let part = match frame.cast.seen.latencies.each_ref().map(Latencies::count) {
+    let part = match frame.processes.seen.latencies.each_ref().map(Latencies::count) {
         [_, 0, 0] => Part::Before,
         [_, _, 0] => Part::During,
         _ => Part::After,
     };
-    let median = show(frame.cast.seen.latencies[part as usize].at(0.5));
+    let median = show(frame.processes.seen.latencies[part as usize].at(0.5));
     format!(
         "{:5.1} s  {reads:>11} reads/s  {writes:>11} writes/s  median read {median}",
         frame.elapsed

@@ -1,8 +1,8 @@
 //! What was shown, at the end: the table, one paragraph, or one JSON object.
 
 use super::audit::Audit;
-use super::cast::{Cast, READERS, Seen, WRITERS};
-use super::play::{KILLED, Outcome, SPARED, STOPPED};
+use super::processes::{Processes, READERS, Seen, WRITERS};
+use super::schedule::{KILLED, Outcome, SPARED, STOPPED};
 use super::screen::latency_table;
 use super::work::Role;
 use crate::workload::latency::show;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// All that is known at the end.
 pub struct Summary<'a> {
     /// The processes and what the readers saw.
-    pub cast: &'a Cast,
+    pub processes: &'a Processes,
     /// What the signals did.
     pub outcome: Outcome,
     /// What the audit found.
@@ -35,7 +35,7 @@ impl Summary<'_> {
     /// The table and the paragraph for people.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![String::new()];
-        lines.extend(latency_table(&self.cast.seen, false));
+        lines.extend(latency_table(&self.processes.seen, false));
         let cores = Machine::here().cores;
         let processes = (READERS + WRITERS) as usize;
         if processes > cores {
@@ -58,7 +58,7 @@ impl Summary<'_> {
     /// Everything as JSON.
     pub fn json(&self) -> Value {
         let Audit { records, edits, unheard, recovered, check, .. } = self.audit;
-        let latencies = ["before", "during", "after"].iter().zip(&self.cast.seen.latencies);
+        let latencies = ["before", "during", "after"].iter().zip(&self.processes.seen.latencies);
         let latencies = latencies.map(|(part, l)| {
             let of = |q| l.at(q);
             let numbers = json!({"reads": l.count(), "p50_ns": of(0.5), "p99_ns": of(0.99),
@@ -112,7 +112,7 @@ impl Summary<'_> {
     }
 
     fn readers_sentence(&self) -> String {
-        let median = |part: usize| show(self.cast.seen.latencies[part].at(0.5));
+        let median = |part: usize| show(self.processes.seen.latencies[part].at(0.5));
         format!(
             "the readers read on (median {} before, {} meanwhile, {} after).",
             median(0),
@@ -144,17 +144,17 @@ impl Summary<'_> {
     }
 
     fn problems(&self) -> Vec<String> {
-        let wrong = self.cast.seen.first_wrong.iter().cloned();
+        let wrong = self.processes.seen.first_wrong.iter().cloned();
         wrong.chain(self.audit.problems.iter().cloned()).collect()
     }
 
     fn reads(&self) -> u64 {
-        let readers = self.cast.members.iter().filter(|m| m.role == Role::Reader);
+        let readers = self.processes.members.iter().filter(|m| m.role == Role::Reader);
         readers.map(|m| m.done).sum()
     }
 
     fn wrong_reads(&self) -> u64 {
-        let Seen { wrong, .. } = &self.cast.seen;
+        let Seen { wrong, .. } = &self.processes.seen;
         wrong.iter().sum()
     }
 

@@ -4,7 +4,7 @@
 //! - [`worker`]: one child process of this same program, its signals and its lines
 //! - [`board`]: words that every process of a run can read and write, outside of any hold
 //! - [`temporary`]: a hold of the run's own, which goes away however the run ends
-//! - [`chance`]: seeded choices and cheap permutations
+//! - [`random`]: seeded choices and cheap permutations
 //! - [`latency`]: recorded durations that travel between processes
 //! - [`clock`], [`results`]: time, what came out
 //! - [`pin`]: which processor a process runs on
@@ -14,12 +14,12 @@
 //! no name in any file system, and the hold deletes itself when its last user is gone.
 
 pub mod board;
-pub mod chance;
 pub mod clock;
 pub mod latency;
 pub mod machine;
 pub mod memory;
 pub mod pin;
+pub mod random;
 pub mod results;
 pub mod temporary;
 pub mod worker;

@@ -1,4 +1,4 @@
-//! `hold channel`: the verbs for channels, one file each: [`create`], [`send`], [`recv`], [`stat`].
+//! `hold channel`: the subcommands for channels, one file each: [`create`], [`send`], [`recv`], [`stat`].
 
 mod create;
 mod recv;
@@ -6,7 +6,6 @@ mod send;
 pub mod stat;
 
 use crate::target::Directory;
-use clap::Subcommand;
 use commonhold_terminal::failure::Result;
 use commonhold_terminal::help::flowing;
 use commonhold_terminal::output::Output;
@@ -28,12 +27,12 @@ A channel has one producer at a time and up to 64 consumers, of which each recei
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct Args {
     #[command(subcommand)]
-    verb: Verb,
+    subcommand: Subcommand,
 }
 
 /// What `hold channel` can do.
-#[derive(Subcommand, Debug)]
-enum Verb {
+#[derive(clap::Subcommand, Debug)]
+enum Subcommand {
     /// Make a channel
     #[command(after_help = flowing(create::EXAMPLES))]
     Create(create::Args),
@@ -48,12 +47,12 @@ enum Verb {
     Stat(stat::Args),
 }
 
-/// Does what the verb says.
+/// Runs the subcommand.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
-    match &args.verb {
-        Verb::Create(args) => create::run(args, directory, output),
-        Verb::Send(args) => send::run(args, directory, output),
-        Verb::Recv(args) => recv::run(args, directory, output),
-        Verb::Stat(args) => stat::run(args, directory, output),
+    match &args.subcommand {
+        Subcommand::Create(args) => create::run(args, directory, output),
+        Subcommand::Send(args) => send::run(args, directory, output),
+        Subcommand::Recv(args) => recv::run(args, directory, output),
+        Subcommand::Stat(args) => stat::run(args, directory, output),
     }
 }

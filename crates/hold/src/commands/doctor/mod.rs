@@ -1,7 +1,7 @@
 //! `hold doctor`: looks at what in a machine decides whether holds do well on it.
 //!
 //! - [`finding`]: what a check found, what it means, what to do
-//! - [`place`], [`mounts`]: the directory or file system a hold would live in, and a trial of it
+//! - [`location`], [`mounts`]: the directory or file system a hold would live in, and a trial of it
 //! - [`memory`], [`limits`], [`kernel`], [`login`]: the machine and the session
 //!
 //! Invariant: nothing is changed; the trial hold deletes itself, whatever happens to the doctor.
@@ -11,10 +11,10 @@
 mod finding;
 mod kernel;
 mod limits;
+mod location;
 mod login;
 mod memory;
 mod mounts;
-mod place;
 
 use crate::commands::shared::answer;
 use crate::target::Directory;
@@ -72,9 +72,9 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 
 fn examine(home: &Path, path: Option<&Path>) -> Vec<Finding> {
     let mut findings = vec![kernel::version(), kernel::futex(), kernel::boot_id()];
-    findings.extend(place::look("bare names", home));
+    findings.extend(location::look("bare names", home));
     if let Some(path) = path {
-        findings.extend(place::look("path", path));
+        findings.extend(location::look("path", path));
     }
     findings.extend([
         memory::cgroup(),

@@ -1,4 +1,4 @@
-//! `hold log`: the verbs for logs, one file each.
+//! `hold log`: the subcommands for logs, one file each.
 //!
 //! - [`create`], [`write`], [`collect`], [`mod@dump`], [`tail`], [`mod@level`], [`stat`]
 //! - [`line`]: a line of a log, for people and in JSON
@@ -13,7 +13,6 @@ mod tail;
 mod write;
 
 use crate::target::Directory;
-use clap::Subcommand;
 use commonhold_terminal::failure::Result;
 use commonhold_terminal::help::flowing;
 use commonhold_terminal::output::Output;
@@ -36,12 +35,12 @@ time takes the lines out, merged by time; until then they stay in the hold, whoe
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct Args {
     #[command(subcommand)]
-    verb: Verb,
+    subcommand: Subcommand,
 }
 
 /// What `hold log` can do.
-#[derive(Subcommand, Debug)]
-enum Verb {
+#[derive(clap::Subcommand, Debug)]
+enum Subcommand {
     /// Make a log
     #[command(after_help = flowing(create::EXAMPLES))]
     Create(create::Args),
@@ -65,15 +64,15 @@ enum Verb {
     Stat(stat::Args),
 }
 
-/// Does what the verb says.
+/// Runs the subcommand.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
-    match &args.verb {
-        Verb::Create(args) => create::run(args, directory, output),
-        Verb::Write(args) => write::run(args, directory, output),
-        Verb::Collect(args) => collect::run(args, directory, output),
-        Verb::Dump(args) => dump::run(args, directory, output),
-        Verb::Tail(args) => tail::run(args, directory, output),
-        Verb::Level(args) => level::run(args, directory, output),
-        Verb::Stat(args) => stat::run(args, directory, output),
+    match &args.subcommand {
+        Subcommand::Create(args) => create::run(args, directory, output),
+        Subcommand::Write(args) => write::run(args, directory, output),
+        Subcommand::Collect(args) => collect::run(args, directory, output),
+        Subcommand::Dump(args) => dump::run(args, directory, output),
+        Subcommand::Tail(args) => tail::run(args, directory, output),
+        Subcommand::Level(args) => level::run(args, directory, output),
+        Subcommand::Stat(args) => stat::run(args, directory, output),
     }
 }

@@ -17,7 +17,7 @@ Examples:
 /// Options of `hold man`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The directory to write the pages of all verbs to; it is made if it is not there
+    /// The directory to write the pages of all subcommands to; it is made if it is not there
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
 }
@@ -38,10 +38,10 @@ pub fn run(args: &Args, command: Command, output: &Output) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the page of the command and those of its verbs.
+/// Writes the page of the command and those of its subcommands.
 fn write_all(command: &Command, directory: &Path) -> std::io::Result<()> {
     let name = format!("{}.1", page::name(command));
     std::fs::write(directory.join(name), page::render(command)?)?;
-    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
-    verbs.into_iter().try_for_each(|verb| write_all(verb, directory))
+    let subcommands = command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set());
+    subcommands.into_iter().try_for_each(|subcommand| write_all(subcommand, directory))
 }

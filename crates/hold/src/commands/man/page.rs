@@ -48,7 +48,7 @@ fn synopsis(command: &Command) -> Roff {
         line.push(roman(close));
     }
     if command.has_subcommands() {
-        line.extend([roman(" "), italic("VERB"), roman(" ...")]);
+        line.extend([roman(" "), italic("SUBCOMMAND"), roman(" ...")]);
     }
     roff.text(line);
     roff

@@ -1,4 +1,4 @@
-//! `hold queue`: the verbs for queues, one file each.
+//! `hold queue`: the subcommands for queues, one file each.
 //!
 //! - [`create`], [`push`], [`pull`], [`list`], [`stat`]
 //! - [`packing`]: how a message lies in an element
@@ -11,7 +11,6 @@ mod push;
 pub mod stat;
 
 use crate::target::Directory;
-use clap::Subcommand;
 use commonhold::{NamedQueue, Queue};
 use commonhold_terminal::failure::{Failure, Result};
 use commonhold_terminal::help::flowing;
@@ -35,12 +34,12 @@ fills it and puts it into another queue; whoever pulls takes it from there and g
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct Args {
     #[command(subcommand)]
-    verb: Verb,
+    subcommand: Subcommand,
 }
 
 /// What `hold queue` can do.
-#[derive(Subcommand, Debug)]
-enum Verb {
+#[derive(clap::Subcommand, Debug)]
+enum Subcommand {
     /// Make a queue: elements of one size, and the named queues they move between
     #[command(after_help = flowing(create::EXAMPLES))]
     Create(create::Args),
@@ -58,14 +57,14 @@ enum Verb {
     Stat(stat::Args),
 }
 
-/// Does what the verb says.
+/// Runs the subcommand.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
-    match &args.verb {
-        Verb::Create(args) => create::run(args, directory, output),
-        Verb::Push(args) => push::run(args, directory, output),
-        Verb::Pull(args) => pull::run(args, directory, output),
-        Verb::List(args) => list::run(args, directory, output),
-        Verb::Stat(args) => stat::run(args, directory, output),
+    match &args.subcommand {
+        Subcommand::Create(args) => create::run(args, directory, output),
+        Subcommand::Push(args) => push::run(args, directory, output),
+        Subcommand::Pull(args) => pull::run(args, directory, output),
+        Subcommand::List(args) => list::run(args, directory, output),
+        Subcommand::Stat(args) => stat::run(args, directory, output),
     }
 }
 

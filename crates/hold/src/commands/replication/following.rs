@@ -69,14 +69,19 @@ impl Follow {
     }
 
     /// Begins to follow.
-    pub fn begin(&self, verb: &'static str, dir: &Directory, out: &Output) -> Result<Following> {
+    pub fn begin(
+        &self,
+        subcommand: &'static str,
+        dir: &Directory,
+        out: &Output,
+    ) -> Result<Following> {
         let secret = self.secret.read()?;
         let hold = self.hold.open_or_create_for_map(dir, &self.name)?;
         // Before anybody hears that it is ready, and ends it.
         let service = Service::begin(&hold)?;
         let shared = Arc::default();
         let voice = Voice {
-            verb,
+            subcommand,
             origin: self.origin.to_string(),
             output: *out,
             shared: Arc::clone(&shared),
@@ -120,7 +125,7 @@ impl Drop for Following {
 
 /// Says what happens to a replica.
 struct Voice {
-    verb: &'static str,
+    subcommand: &'static str,
     origin: String,
     output: Output,
     shared: Arc<Shared>,
@@ -134,7 +139,7 @@ impl Voice {
             // Who no longer reads the events may still want the map.
             let _ = self.output.json_line(event);
         } else if !self.output.is_quiet() {
-            note(&format!("hold {}: {text}", self.verb));
+            note(&format!("hold {}: {text}", self.subcommand));
         }
     }
 }

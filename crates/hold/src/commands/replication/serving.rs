@@ -90,11 +90,11 @@ impl Serve {
     ///
     /// # Errors
     /// Usage, if that is nowhere; if what was handed over are no stream sockets.
-    pub fn places(&self, verb: &str) -> Result<Places> {
+    pub fn places(&self, subcommand: &str) -> Result<Places> {
         let sockets = inherited_sockets()?;
         if sockets.is_empty() && self.listen.is_empty() {
             return Err(Failure::usage(format!(
-                "'hold {verb}' has nowhere to listen: add --listen unix:/path/of/socket or --listen tcp:PORT \
+                "'hold {subcommand}' has nowhere to listen: add --listen unix:/path/of/socket or --listen tcp:PORT \
                  (this machine), --listen tcp:ADDRESS:PORT (others, too), or start it by a systemd socket"
             )));
         }
@@ -104,14 +104,14 @@ impl Serve {
     /// Begins to serve; nobody can connect yet.
     pub fn begin(
         &self,
-        verb: &'static str,
+        subcommand: &'static str,
         hold: &Hold,
         map: &str,
         secret: Option<Secret>,
         output: &Output,
     ) -> Result<Serving> {
         descriptors::allow(u64::from(self.max_replicas) + OTHER_DESCRIPTORS);
-        let voice = Voice { verb, quiet: output.is_quiet() };
+        let voice = Voice { subcommand, quiet: output.is_quiet() };
         let has_secret = secret.is_some();
         let options = OriginOptions {
             stream_bytes: self.stream_size,
@@ -184,14 +184,14 @@ impl Serving {
 /// Says what happens to an origin.
 #[derive(Clone, Copy)]
 struct Voice {
-    verb: &'static str,
+    subcommand: &'static str,
     quiet: bool,
 }
 
 impl Voice {
     fn say(self, text: &str) {
         if !self.quiet {
-            note(&format!("hold {}: {text}", self.verb));
+            note(&format!("hold {}: {text}", self.subcommand));
         }
     }
 

@@ -174,8 +174,8 @@ impl Recruiter<'_> {
         // The path, also when another version of the program has taken it by the time of SIGHUP.
         let mut arguments: Vec<_> = std::env::args_os().skip(1).collect();
         // In front of anything that ends options.
-        let verb = arguments.iter().position(|word| word == "serve").map_or(0, |at| at + 1);
-        arguments.insert(verb, "--as-worker".into());
+        let subcommand = arguments.iter().position(|word| word == "serve").map_or(0, |at| at + 1);
+        arguments.insert(subcommand, "--as-worker".into());
         Ok(Recruiter { program, arguments, listeners })
     }
 

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::io::{IsTerminal, stdin};
 use std::os::unix::ffi::OsStrExt;
 
-/// What a verb was given to push, send or write.
+/// What a subcommand was given to push, send or write.
 pub struct MessageSource<'a> {
     /// The arguments.
     pub arguments: &'a [OsString],

@@ -4,15 +4,15 @@
 //! - [`text`]: the format
 //! - [`servers`]: file servers
 //! - [`structures`]: the hold, maps, queues, channels, logs
-//! - [`parties`]: origins, replicas, journals
+//! - [`replication`]: origins, replicas, journals
 
-mod parties;
+mod replication;
 mod servers;
 mod structures;
 mod text;
 
 use super::observer::Observer;
-pub use parties::lag_of_journal;
+pub use replication::lag_of_journal;
 use text::Text;
 
 /// All figures.
@@ -27,6 +27,6 @@ pub fn text(observer: &Observer) -> commonhold::Result<String> {
         servers::write(&mut text, &live.workers);
     }
     structures::write(&mut text, &inventory);
-    parties::write(&mut text, &inventory);
+    replication::write(&mut text, &inventory);
     Ok(text.finish())
 }

@@ -1,7 +1,7 @@
 //! What is in the hold.
 
-use super::figures::{bytes, share, span};
 use super::markup::Table;
+use super::numbers::{bytes, share, span};
 use crate::monitor::inventory::Inventory;
 use crate::report::mode;
 use crate::target::is_own;

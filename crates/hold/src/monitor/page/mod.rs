@@ -2,14 +2,14 @@
 //! changed.
 //!
 //! - [`markup`]: text in HTML, tables
-//! - [`figures`]: numbers for people
+//! - [`numbers`]: numbers for people
 //! - [`chart`]: the last minutes
 //! - [`servers`]: file servers; [`contents`]: what is in the hold
 
 mod chart;
 mod contents;
-mod figures;
 mod markup;
+mod numbers;
 mod servers;
 
 use super::observer::Observer;

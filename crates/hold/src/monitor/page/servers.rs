@@ -1,8 +1,8 @@
 //! File servers: what they do now, the last minutes, each worker, what is kept.
 
 use super::chart::{Chart, Curve, Scale};
-use super::figures::{byte_rate, bytes, maybe_time, power, rate, share, span};
 use super::markup::{Table, escaped};
+use super::numbers::{byte_rate, bytes, maybe_time, power, rate, share, span};
 use crate::monitor::history::{RECENT, Sample};
 use crate::monitor::inventory::Inventory;
 use crate::monitor::observer::Live;
@@ -103,7 +103,7 @@ fn charts(live: &Live) -> String {
             curve("p50", "one", |sample| sample.p50_us.map(|us| us as f64)),
             curve("p99", "two", |sample| sample.p99_us.map(|us| us as f64)),
         ],
-        shown: |us| super::figures::time(us as u64),
+        shown: |us| super::numbers::time(us as u64),
     };
     format!("<div class=\"pair\">\n{}{}</div>\n", requests.html(), latency.html())
 }

@@ -5,7 +5,7 @@ use super::http;
 use super::layout::{Found, Layout};
 use super::protocol::Protocol;
 use super::zipf::Zipf;
-use crate::workload::{Result, Trouble, chance::Permutation};
+use crate::workload::{Result, Trouble, random::Permutation};
 use commonhold_terminal::bytes::escaped;
 use commonhold_terminal::interrupt::Interrupt;
 use indicatif::ProgressBar;

@@ -1,7 +1,7 @@
 //! A directory to try: files of given sizes with contents that depend on a seed alone.
 
 use super::layout::{Layout, ZOTERO_BYTES, ZOTERO_DIGITS};
-use crate::workload::{Result, Trouble, chance::Permutation};
+use crate::workload::{Result, Trouble, random::Permutation};
 use indicatif::ProgressBar;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};

@@ -3,9 +3,9 @@
 //! A combination that fails is no reason to lose the others: it stands below the table with what was wrong, and the run
 //! as a whole fails once everything is shown.
 
-use super::choices::{Combination, DIMENSIONS, Dimension};
 use super::load::Measured;
 use super::report;
+use super::server_choices::{Combination, DIMENSIONS, Dimension};
 use super::{Args, Ground};
 use crate::bench::{
     plot::{

@@ -5,13 +5,12 @@
 //! - [`ask`], [`zipf`]: what is asked for; [`load`], [`schedule`], [`pause`], [`timer`]: when
 //! - [`protocol`], [`http`], [`incoming`]: what is said, and the check of what comes
 //! - [`target`], [`connection`], [`requestor`]: sockets, and the thread that has many of them
-//! - [`server`], [`choices`], [`database`], [`cpu`]: the server, what it can be told to use, what it costs
+//! - [`server`], [`server_choices`], [`database`], [`cpu`]: the server, what it can be told to use, what it costs
 //! - [`matrix`]: every combination of choices; [`report`]: results, tables and curves
 //!
 //! Invariant: one wrong body, one unknown id that is not refused, one answer that does not come, and there is no figure.
 
 mod ask;
-mod choices;
 mod connection;
 mod content;
 mod cpu;
@@ -28,6 +27,7 @@ mod report;
 mod requestor;
 mod schedule;
 mod server;
+mod server_choices;
 mod target;
 mod timer;
 mod zipf;
@@ -35,7 +35,6 @@ mod zipf;
 use super::plot::page;
 use crate::workload::{Result, results::Results, say};
 use ask::{Asking, Requests};
-use choices::{Combination, DIMENSIONS, Dimension};
 use commonhold_terminal::interrupt::Interrupt;
 use commonhold_terminal::output::Output;
 use commonhold_terminal::progress;
@@ -43,6 +42,7 @@ use commonhold_terminal::sizes;
 use database::Database;
 use load::{Load, Measured};
 use server::Serving;
+use server_choices::{Combination, DIMENSIONS, Dimension};
 use std::path::{Path, PathBuf};
 
 /// Shown after `hold bench files --help`.
@@ -79,7 +79,7 @@ pub struct Args {
     load: Load,
 
     /// Measure every combination of these choices: loop, requests, eviction, cache, files [default: all]
-    #[arg(long, value_name = "CHOICE,...", num_args = 0..=1, value_delimiter = ',', value_parser = choices::names(),
+    #[arg(long, value_name = "CHOICE,...", num_args = 0..=1, value_delimiter = ',', value_parser = server_choices::names(),
         default_missing_value = "loop,requests,eviction,cache,files", help_heading = "What is measured")]
     matrix: Option<Vec<String>>,
 

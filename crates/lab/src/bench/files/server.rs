@@ -3,9 +3,9 @@
 //! Invariant: a server that was started here ends with the run, however that ends.
 
 use super::ask::Asking;
-use super::choices::{Choices, Combination};
 use super::cpu::Family;
 use super::database::Database;
+use super::server_choices::{Choices, Combination};
 use crate::workload::{
     Result, Trouble,
     pin::{self, Cpus},

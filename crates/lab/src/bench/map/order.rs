@@ -1,7 +1,7 @@
 //! The keys of the workload: numbers in little-endian bytes, and the order in which a process
 //! goes through its range.
 
-use crate::workload::chance::Permutation;
+use crate::workload::random::Permutation;
 use serde::{Deserialize, Serialize};
 
 /// In which order keys are read and changed.

@@ -25,9 +25,9 @@ struct Stripe([AtomicU64; EVENTS]);
 
 /// How often everything happened.
 #[derive(Default)]
-pub(super) struct Tally([Stripe; STRIPES]);
+pub(super) struct StripedCounters([Stripe; STRIPES]);
 
-impl Tally {
+impl StripedCounters {
     /// Once more.
     pub(super) fn count(&self, event: Event) {
         self.add(event, 1);

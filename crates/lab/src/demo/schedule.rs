@@ -10,7 +10,7 @@
 //! The signals come at whatever instruction the processes are: in the middle of a write, holding
 //! a lock, or between two operations.
 
-use super::cast::Cast;
+use super::processes::Processes;
 use super::screen::{Frame, Screen};
 use super::work::{PART, Part};
 use crate::workload::{Result, Trouble, board::Board, clock};
@@ -48,7 +48,7 @@ pub struct Outcome {
 /// The show while it is on.
 pub struct Play<'a> {
     board: &'a Board,
-    cast: &'a mut Cast,
+    processes: &'a mut Processes,
     outcome: Outcome,
     part: Part,
     stopped_at_ns: u64,
@@ -61,23 +61,23 @@ pub struct Play<'a> {
 /// Every part lasts until its readers have told of it, however slow the machine is: a part that
 /// nobody saw would show nothing.
 pub fn perform(
-    cast: &mut Cast,
+    processes: &mut Processes,
     board: &Board,
     screen: &mut Screen,
     interrupt: &Interrupt,
     seconds: f64,
 ) -> Result<Outcome> {
     let begin_ns = clock::now_ns();
-    let mut play = Play::new(cast, board);
+    let mut play = Play::new(processes, board);
     let mut acts = ACTS.iter().peekable();
     loop {
         let elapsed = (clock::now_ns() - begin_ns) as f64 / 1e9;
         if interrupt.came() {
             return Err(Trouble::new("interrupted; the hold is gone with the show"));
         }
-        play.cast.listen(board)?;
+        play.processes.listen(board)?;
         play.watch_the_spared();
-        screen.show(&Frame { elapsed, seconds, cast: play.cast })?;
+        screen.show(&Frame { elapsed, seconds, processes: play.processes })?;
         let due = acts.peek().map_or(1.0, |(share, _)| *share) * seconds;
         if elapsed < due || !play.was_seen() {
             play.pause(elapsed, due)?;
@@ -89,15 +89,15 @@ pub fn perform(
         }
     }
     let outcome = play.end()?;
-    screen.show(&Frame { elapsed: seconds, seconds, cast })?;
+    screen.show(&Frame { elapsed: seconds, seconds, processes })?;
     Ok(outcome)
 }
 
 impl<'a> Play<'a> {
-    fn new(cast: &'a mut Cast, board: &'a Board) -> Play<'a> {
+    fn new(processes: &'a mut Processes, board: &'a Board) -> Play<'a> {
         Play {
             board,
-            cast,
+            processes,
             outcome: Outcome::default(),
             part: Part::Before,
             stopped_at_ns: 0,
@@ -113,7 +113,7 @@ impl<'a> Play<'a> {
 
     /// Whether the readers have told of the part that is on.
     fn was_seen(&self) -> bool {
-        self.cast.seen.latencies[self.part as usize].count() > 0
+        self.processes.seen.latencies[self.part as usize].count() > 0
     }
 
     /// Waits a little; trouble if the readers have told nothing for long after the part was due
@@ -131,24 +131,24 @@ impl<'a> Play<'a> {
     /// Notes since when the writer that nothing happens to has stood without an edit: it waits if
     /// it needs a segment in which the stopped one was writing.
     fn watch_the_spared(&mut self) {
-        let done = self.cast.writer(SPARED).done;
+        let done = self.processes.writer(SPARED).done;
         if done != self.spared_last.0 {
             self.spared_last = (done, clock::now_ns());
         }
     }
 
     fn end(mut self) -> Result<Outcome> {
-        self.cast.listen(self.board)?;
+        self.processes.listen(self.board)?;
         self.begin_part(Part::Over)?;
-        self.cast.finish()?;
+        self.processes.finish()?;
         Ok(self.outcome)
     }
 }
 
 fn stop(play: &mut Play) -> Result<String> {
-    play.cast.listen(play.board)?;
-    play.spared_at_stop = play.cast.writer(SPARED).done;
-    let writer = play.cast.writer(STOPPED);
+    play.processes.listen(play.board)?;
+    play.spared_at_stop = play.processes.writer(SPARED).done;
+    let writer = play.processes.writer(STOPPED);
     writer.stop()?;
     let pid = writer.worker.pid();
     play.stopped_at_ns = clock::now_ns();
@@ -157,21 +157,21 @@ fn stop(play: &mut Play) -> Result<String> {
 }
 
 fn kill(play: &mut Play) -> Result<String> {
-    let writer = play.cast.writer(KILLED);
+    let writer = play.processes.writer(KILLED);
     writer.kill()?;
     let pid = writer.worker.pid();
     Ok(format!("writer {KILLED} (pid {pid}) is killed in the middle of its work: SIGKILL"))
 }
 
 fn go_on(play: &mut Play) -> Result<String> {
-    play.cast.listen(play.board)?;
+    play.processes.listen(play.board)?;
     play.watch_the_spared();
     // Only a wait that the stop can be the cause of: one that lasted until its end.
     let since_ns = play.spared_last.1.max(play.stopped_at_ns);
     play.outcome.spared_waited_ns = clock::now_ns().saturating_sub(since_ns);
-    play.outcome.spared_edits = play.cast.writer(SPARED).done - play.spared_at_stop;
+    play.outcome.spared_edits = play.processes.writer(SPARED).done - play.spared_at_stop;
     play.outcome.stopped_ns = clock::now_ns() - play.stopped_at_ns;
     play.begin_part(Part::After)?;
-    play.cast.writer(STOPPED).go_on()?;
+    play.processes.writer(STOPPED).go_on()?;
     Ok(format!("writer {STOPPED} goes on where it stood: SIGCONT"))
 }

@@ -17,35 +17,35 @@ use std::time::Duration;
 const MOST_SHOWN: usize = 20;
 
 /// Origins, replicas and journals of a hold.
-pub struct Parties {
+pub struct Replication {
     origins: Vec<Value>,
     replicas: Vec<Value>,
     journals: Vec<Value>,
 }
 
-impl Parties {
+impl Replication {
     /// Those of all maps of a hold.
-    pub fn of_hold(hold: &Hold) -> Result<Parties> {
-        Parties::of(hold, |_| true)
+    pub fn of_hold(hold: &Hold) -> Result<Replication> {
+        Replication::of(hold, |_| true)
     }
 
     /// Those of one map.
-    pub fn of_map(hold: &Hold, map: &str) -> Result<Parties> {
-        Parties::of(hold, |report| report.map == map)
+    pub fn of_map(hold: &Hold, map: &str) -> Result<Replication> {
+        Replication::of(hold, |report| report.map == map)
     }
 
-    fn of(hold: &Hold, wanted: impl Fn(&Report) -> bool) -> Result<Parties> {
-        let mut parties =
-            Parties { origins: Vec::new(), replicas: Vec::new(), journals: Vec::new() };
+    fn of(hold: &Hold, wanted: impl Fn(&Report) -> bool) -> Result<Replication> {
+        let mut replication =
+            Replication { origins: Vec::new(), replicas: Vec::new(), journals: Vec::new() };
         for report in reports(hold)?.into_iter().filter(wanted) {
             match report.what.as_str() {
-                "origin" => parties.origins.push(origin(report)),
-                "replica" => parties.replicas.push(named(report)),
-                "journal" => parties.journals.push(named(report)),
+                "origin" => replication.origins.push(origin(report)),
+                "replica" => replication.replicas.push(named(report)),
+                "journal" => replication.journals.push(named(report)),
                 _ => {}
             }
         }
-        Ok(parties)
+        Ok(replication)
     }
 
     /// Puts them into a JSON object, under `origins`, `replicas` and `journals`.

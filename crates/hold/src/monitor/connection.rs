@@ -3,8 +3,8 @@
 //! Limits: a head within [`HEAD`], an answer taken within [`SEND`], a pause of [`IDLE`] between requests, and
 //! [`MOST_REQUESTS`] in all.
 
-use super::answers::{Answer, answer};
 use super::observer::Observer;
+use super::responses::{Answer, answer};
 use super::server::is_own_name;
 use commonhold_files::http::{Head, Method, Wrong, read, status_line};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

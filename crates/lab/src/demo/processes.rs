@@ -55,7 +55,7 @@ pub struct Seen {
 }
 
 /// All processes of the show.
-pub struct Cast {
+pub struct Processes {
     /// Readers first, then writers.
     pub members: Vec<Member>,
     /// What the readers told.
@@ -63,9 +63,9 @@ pub struct Cast {
     sampled_ns: u64,
 }
 
-impl Cast {
+impl Processes {
     /// Starts every process on `hold`.
-    pub fn start(hold: &Path, board: &Board) -> Result<Cast> {
+    pub fn start(hold: &Path, board: &Board) -> Result<Processes> {
         let readers = (0..READERS).map(|i| (format!("reader {}", i + 1), Role::Reader));
         let writers =
             (0..WRITERS).map(|i| (format!("writer {}", i + 1), Role::Writer { share: i }));
@@ -85,7 +85,7 @@ impl Cast {
         }
         let latencies = std::array::from_fn(|_| Latencies::new());
         let seen = Seen { latencies, wrong: [0; READERS as usize], first_wrong: None };
-        Ok(Cast { members, seen, sampled_ns: clock::now_ns() })
+        Ok(Processes { members, seen, sampled_ns: clock::now_ns() })
     }
 
     /// Writer `number`, from 1.
