@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 /// How long peers may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// From the first byte of a request, or from the connection's beginning, to the end of the request's head.
+    /// From the first byte of a request, or from the connection's beginning, to the end of the
+    /// request's head.
     pub head: Duration,
     /// Between requests.
     pub idle: Duration,

@@ -68,8 +68,8 @@ pub struct ServerReport {
     pub listens: Vec<String>,
     /// What it serves, and how, in words.
     pub serves: String,
-    /// Where its contents are kept, and what goes first: the words of [`CacheKind`](super::store::CacheKind) and
-    /// [`EvictionKind`](super::store::EvictionKind).
+    /// Where its contents are kept, and what goes first: the words of
+    /// [`CacheKind`](super::store::CacheKind) and [`EvictionKind`](super::store::EvictionKind).
     pub cache: String,
     /// See `cache`.
     pub eviction: String,

@@ -1,10 +1,11 @@
 //! A directory from which nothing leads out: every path is resolved by the kernel below it.
 //!
-//! `openat2` with `RESOLVE_BENEATH` (Linux 5.6) refuses `..` above the directory, absolute symlinks and those that lead out,
-//! whatever is renamed meanwhile. Where it is missing each part of a path is opened by itself and no symlink is followed.
+//! `openat2` with `RESOLVE_BENEATH` (Linux 5.6) refuses `..` above the directory, absolute symlinks
+//! and those that lead out, whatever is renamed meanwhile. Where it is missing each part of a path
+//! is opened by itself and no symlink is followed.
 //!
-//! Only regular files are opened: whether something is one is found out without opening it for reading, because that alone does
-//! something to devices and FIFOs.
+//! Only regular files are opened: whether something is one is found out without opening it for
+//! reading, because that alone does something to devices and FIFOs.
 
 use crate::stamp::Stamp;
 use commonhold::fault;
@@ -63,7 +64,8 @@ impl Directory {
         Ok(Directory { path: path.to_owned(), fd, walk })
     }
 
-    /// The directory that is under its path by now, if that is another one. `None` also if there is none, for the moment.
+    /// The directory that is under its path by now, if that is another one. `None` also if there is
+    /// none, for the moment.
     ///
     /// # Errors
     /// `PermissionDenied`; those of the system that say nothing about the path.
@@ -81,7 +83,8 @@ impl Directory {
     /// The version of a regular file; `None` if there is none.
     ///
     /// # Errors
-    /// `PermissionDenied`; those of the system that say nothing about the file, such as too many open files.
+    /// `PermissionDenied`; those of the system that say nothing about the file, such as too many
+    /// open files.
     pub fn look(&self, path: &Path) -> io::Result<Option<Stamp>> {
         let Some(file) = absent(self.resolve(path, OFlags::PATH))? else { return Ok(None) };
         let stat = stat_of(&file)?;
@@ -226,7 +229,8 @@ fn is_regular(stat: &Stat) -> bool {
 fn absent<T>(resolved: Result<T, Errno>) -> io::Result<Option<T>> {
     match resolved {
         Ok(found) => Ok(Some(found)),
-        // XDEV and LOOP: it would lead out. NXIO: a FIFO or a device that nobody is behind. INVAL: no name for this file system.
+        // XDEV and LOOP: it would lead out. NXIO: a FIFO or a device that nobody is behind. INVAL:
+        // no name for this file system.
         Err(
             Errno::NOENT
             | Errno::NOTDIR
@@ -241,7 +245,8 @@ fn absent<T>(resolved: Result<T, Errno>) -> io::Result<Option<T>> {
     }
 }
 
-/// The stamp of whatever a path names, followed; for files that are no part of a directory that is served.
+/// The stamp of whatever a path names, followed; for files that are no part of a directory that is
+/// served.
 #[cfg_attr(not(feature = "sqlite"), allow(dead_code))] // Databases ask.
 pub(crate) fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fault!("files.stat-database")?;

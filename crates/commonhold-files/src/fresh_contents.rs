@@ -1,16 +1,19 @@
-//! Where a worker takes contents from: what is kept, as long as it is known to be fresh, or the source.
+//! Where a worker takes contents from: what is kept, as long as it is known to be fresh, or the
+//! source.
 //!
-//! Freshness is the worker's own affair: it remembers for each id which version the source had when it last looked
-//! ([`FreshnessChecks`]), and looks again when that is longer ago than the bound. Kept contents, and files that are open, are used only if
-//! they are of that version. So no worker serves anything that was replaced or removed longer ago than the bound, whoever
-//! keeps it, and for whomever it was kept.
+//! Freshness is the worker's own affair: it remembers for each id which version the source had when
+//! it last looked ([`FreshnessChecks`]), and looks again when that is longer ago than the bound.
+//! Kept contents, and files that are open, are used only if they are of that version. So no worker
+//! serves anything that was replaced or removed longer ago than the bound, whoever keeps it, and
+//! for whomever it was kept.
 //!
-//! The source's own place is looked at as often. If another directory, or database, is there by now, nothing that was seen in the
-//! old one counts.
+//! The source's own place is looked at as often. If another directory, or database, is there by
+//! now, nothing that was seen in the old one counts.
 //!
-//! Contents are kept only if what was opened is what was looked at, did not change while it was read, and had been quiet by then
-//! ([`Stamp::is_settled`](super::Stamp)): kept contents are those of the version they are kept under. What is opened may be
-//! another file, because names above it change between a look and the opening; then it is looked at again.
+//! Contents are kept only if what was opened is what was looked at, did not change while it was
+//! read, and had been quiet by then ([`Stamp::is_settled`](super::Stamp)): kept contents are those
+//! of the version they are kept under. What is opened may be another file, because names above it
+//! change between a look and the opening; then it is looked at again.
 
 use super::freshness_checks::{FreshnessChecks, OpenFile, Seen};
 use super::http::answer::{Facts, Lines};
@@ -25,7 +28,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Of contents of at most so many bytes the entity tag is made from the contents, even if they are not kept.
+/// Of contents of at most so many bytes the entity tag is made from the contents, even if they are
+/// not kept.
 const MOST_READ: u64 = 1 << 20;
 
 /// What the key of a description begins with, before what that of the contents does.
@@ -41,7 +45,7 @@ pub(crate) struct FreshContents<S, F: Source> {
     /// When the source's place was looked at last.
     refreshed: Option<Instant>,
     looks: FreshnessChecks<F::Handle>,
-    /// FreshnessChecks are believed so long.
+    /// What a check found is believed for this long.
     bound: Duration,
     /// Contents of more bytes are never kept.
     most_kept: u64,
@@ -111,7 +115,8 @@ impl<S: Store, F: Source> FreshContents<S, F> {
         self.looks.close_unused(now);
     }
 
-    /// The contents under an id, in the coding that is chosen, and where they come from; `None` if there are none.
+    /// The contents under an id, in the coding that is chosen, and where they come from; `None` if
+    /// there are none.
     pub(crate) fn find(
         &mut self,
         id: &[u8],
@@ -120,7 +125,8 @@ impl<S: Store, F: Source> FreshContents<S, F> {
     ) -> io::Result<Option<(Stock<F::Handle>, Origin)>> {
         self.refresh(now)?;
         let mut taken = None;
-        // What was seen a while ago may be gone, or another by now; if it was a coded one, the plain one is there.
+        // What was seen a while ago may be gone, or another by now; if it was a coded one, the
+        // plain one is there.
         for _ in 0..TRIES {
             let Some(seen) = self.look(id, now)? else { return Ok(None) };
             taken = self.take(id, &seen, choose(&seen))?;
@@ -133,7 +139,8 @@ impl<S: Store, F: Source> FreshContents<S, F> {
         Ok(taken.map(|taken| (taken.stock, taken.origin)))
     }
 
-    /// FreshnessChecks whether the source's place is still the same, if that is longer ago than the bound.
+    /// Checks whether the source's place is still the same, if that is longer ago than the
+    /// bound.
     fn refresh(&mut self, now: Instant) -> io::Result<()> {
         let is_recent = |at: Instant| now.saturating_duration_since(at) < self.bound;
         if self.refreshed.is_some_and(is_recent) {
@@ -152,7 +159,8 @@ impl<S: Store, F: Source> FreshContents<S, F> {
         if let Some(seen) = self.looks.recall(id, now, self.bound) {
             return Ok(Some(seen));
         }
-        // The time before the look: what changes after it may go unnoticed until `bound` after that.
+        // The time before the look: what changes after it may go unnoticed until `bound` after
+        // that.
         let at = Instant::now();
         let found = self.source.look(id)?;
         match &found {
@@ -243,7 +251,8 @@ impl<S: Store, F: Source> FreshContents<S, F> {
         Ok(Taken { stock: Stock::Packed(packed.into()), origin: Origin::Read, is_as_seen })
     }
 
-    /// Describes contents that are sent from the source. The description is kept, because making it may mean to read them.
+    /// Describes contents that are sent from the source. The description is kept, because making it
+    /// may mean to read them.
     fn open(
         &mut self,
         id: &[u8],
@@ -314,8 +323,8 @@ mod tests {
     const BOUND: Duration = Duration::from_secs(3600);
     const MOST_KEPT: u64 = 100;
 
-    /// One file after the other under one name, each full of its number. A name that changes between a look and the opening is
-    /// one that names two files at once.
+    /// One file after the other under one name, each full of its number. A name that changes
+    /// between a look and the opening is one that names two files at once.
     #[derive(Default)]
     struct Flipping {
         seen: Cell<u8>,

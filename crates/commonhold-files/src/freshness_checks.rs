@@ -1,9 +1,11 @@
-//! What a worker remembers of files: which version it saw when it last looked, and files that it has open.
+//! What a worker remembers of files: which version it saw when it last looked, and files that it
+//! has open.
 //!
-//! A table by the hash of the id: two ids for one place push each other out. Files are kept open only as long as somebody asks for
-//! them: an open file takes its room on the disk also when its name is gone. Contents that a store gave as a copy for the second time
-//! are at hand until the next look; then the store is asked again, and so knows what is used. Where there is too much of either, a
-//! hand goes round and takes from whom it meets.
+//! A table by the hash of the id: two ids for one place push each other out. Files are kept open
+//! only as long as somebody asks for them: an open file takes its room on the disk also when its
+//! name is gone. Contents that a store gave as a copy for the second time are at hand until the
+//! next look; then the store is asked again, and so knows what is used. Where there is too much of
+//! either, a hand goes round and takes from whom it meets.
 
 use super::http::answer::Lines;
 use super::payload::Contents;

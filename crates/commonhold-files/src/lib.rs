@@ -1,5 +1,5 @@
-//! A file server: a directory of files, over HTTP/1.1 and over a protocol as simple as can be, from one cache that all its
-//! workers share.
+//! A file server: a directory of files, over HTTP/1.1 and over a protocol as simple as can be, from
+//! one cache that all its workers share.
 //!
 //! ```
 //! use commonhold_files::{Server, ServerOptions};

@@ -1,4 +1,5 @@
-//! Contents of a file as a cache keeps them: one run of bytes, of which a response is a part as it stands.
+//! Contents of a file as a cache keeps them: one run of bytes, of which a response is a part as it
+//! stands.
 //!
 //! | offset | bytes | |
 //! |---|---|---|
@@ -10,7 +11,8 @@
 //! | 32 | | the lines of a response's head, with the empty line that ends them |
 //! | | | the contents |
 //!
-//! A hold may be damaged, or hold another program's values: what is not as said here is as good as absent.
+//! A hold may be damaged, or hold another program's values: what is not as said here is as good as
+//! absent.
 
 use super::http::answer::Lines;
 use std::ops::Range;

@@ -1,7 +1,9 @@
-//! What a file server sends: a head that it made, contents of a file that are kept, or a part of a file itself.
+//! What a file server sends: a head that it made, contents of a file that are kept, or a part of a
+//! file itself.
 //!
 //! # Safety
-//! The bytes belong to the value: they are on the heap, are never changed, and stay where they are when it is moved.
+//! The bytes belong to the value: they are on the heap, are never changed, and stay where they are
+//! when it is moved.
 #![allow(unsafe_code)]
 
 use super::stamp::Stamp;
@@ -98,7 +100,8 @@ impl Payload {
         payload
     }
 
-    /// Whether it is of a file that was written to since: what was sent of it may be of several versions.
+    /// Whether it is of a file that was written to since: what was sent of it may be of several
+    /// versions.
     pub(crate) fn is_mixed(&self) -> bool {
         let has_changed = |part: &Part| {
             !Stamp::of_open(&part.file).is_ok_and(|now| now.has_contents_of(&part.stamp))
@@ -141,8 +144,9 @@ fn part(bytes: &[u8], sent: usize) -> libc::iovec {
     }
 }
 
-// SAFETY: both ranges are of vectors and `Arc`s that the value owns and never changes while it is lent; moving it leaves them
-// where they are on the heap. They may be read from any thread, for nobody writes them.
+// SAFETY: both ranges are of vectors and `Arc`s that the value owns and never changes while it is
+// lent; moving it leaves them where they are on the heap. They may be read from any thread, for
+// nobody writes them.
 unsafe impl Outgoing for Payload {
     fn parts(&self) -> [libc::iovec; 2] {
         let body = self.contents.as_ref().map_or(&[][..], |c| &c.as_ref()[self.range.clone()]);

@@ -1,10 +1,12 @@
 //! Which protocol a client speaks, and where its next request ends.
 //!
-//! The simple protocol (after the forerunner's): the client connects and sends an id; it gets the file's bytes, or one zero byte
-//! if nothing is under the id, and the connection closes. An id ends with a newline, with the client's end of sending, or where
-//! all ids of the layout end that have a fixed length.
+//! The simple protocol (after the forerunner's): the client connects and sends an id; it gets the
+//! file's bytes, or one zero byte if nothing is under the id, and the connection closes. An id ends
+//! with a newline, with the client's end of sending, or where all ids of the layout end that have a
+//! fixed length.
 //!
-//! Where both are spoken, a first line that ends with ` HTTP/` and a version begins HTTP; everything else is an id.
+//! Where both are spoken, a first line that ends with ` HTTP/` and a version begins HTTP;
+//! everything else is an id.
 
 use super::http::head::MOST_BYTES;
 use super::layout::Layout;

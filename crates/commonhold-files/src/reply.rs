@@ -20,7 +20,8 @@ use std::time::{Instant, SystemTime};
 
 /// What the simple protocol answers to an id that nothing is under.
 const UNKNOWN: [u8; 1] = [0];
-/// Between the parts of an answer with several ranges. Contents that have it would have to be made for it.
+/// Between the parts of an answer with several ranges. Contents that have it would have to be made
+/// for it.
 const BOUNDARY: &str = "commonhold-7d1c0a8e5b3f4296";
 /// Bytes of a file that are read at once, where the kernel cannot send from it.
 const AT_ONCE: usize = 256 << 10;
@@ -195,7 +196,8 @@ impl Responder {
         Ok(Some(reply))
     }
 
-    /// Answers with contents in memory. The ordinary case, all of them, is one payload of which they are a part as they stand.
+    /// Answers with contents in memory. The ordinary case, all of them, is one payload of which
+    /// they are a part as they stand.
     fn packed<H>(&mut self, head: &Head<'_>, keep: bool, contents: Contents) -> Reply<H> {
         let Some(packed) = Packed::of(contents.as_ref()) else {
             return self.plain(500, keep, false, "");
@@ -333,7 +335,8 @@ impl Responder {
         Parts { heads, end }
     }
 
-    /// Answers a request of the simple protocol: contents, or one zero byte; then the connection ends.
+    /// Answers a request of the simple protocol: contents, or one zero byte; then the connection
+    /// ends.
     pub(crate) fn simple<S: Store, F: Source>(
         &mut self,
         contents: &mut FreshContents<S, F>,
@@ -390,8 +393,9 @@ fn is_old(head: &Head<'_>, keep: bool) -> bool {
     keep && head.is_old
 }
 
-/// Appends words and a range of a file of the source. Where the kernel cannot send from it, what the answer begins with is read at
-/// once, so that it is known whether there is an answer; what follows is read when it is its turn.
+/// Appends words and a range of a file of the source. Where the kernel cannot send from it, what
+/// the answer begins with is read at once, so that it is known whether there is an answer; what
+/// follows is read when it is its turn.
 ///
 /// # Errors
 /// Those of reading it; if it has ended before the range.

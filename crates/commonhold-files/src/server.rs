@@ -1,7 +1,8 @@
 //! A server: worker threads that serve the same files from the same sockets, with one store.
 //!
-//! Five choices make a worker: the loop, the request map, the cache, the eviction and the source. Each is a type; a worker is
-//! compiled for every combination, and which one runs is decided here, once.
+//! Five choices make a worker: the loop, the request map, the cache, the eviction and the source.
+//! Each is a type; a worker is compiled for every combination, and which one runs is decided here,
+//! once.
 
 use super::connection::{Connection, Patience};
 use super::counts::ServerReport;
@@ -110,8 +111,8 @@ impl ServerOptions {
     }
 }
 
-/// Contents of so many bytes are better kept than taken from the source, as measured: see `docs/performance.md`. Of a directory,
-/// larger ones are sent by the kernel without a copy.
+/// Contents of so many bytes are better kept than taken from the source, as measured: see
+/// `docs/performance.md`. Of a directory, larger ones are sent by the kernel without a copy.
 #[must_use]
 pub fn worth_keeping(source: SourceKind) -> u64 {
     match source {
@@ -120,7 +121,8 @@ pub fn worth_keeping(source: SourceKind) -> u64 {
     }
 }
 
-/// A server that runs. Dropping it ends it at once; [`finish`](Self::finish) lets answers be sent first.
+/// A server that runs. Dropping it ends it at once; [`finish`](Self::finish) lets answers be sent
+/// first.
 pub struct Server {
     signal: Arc<Signal>,
     threads: Vec<Thread>,
@@ -144,8 +146,8 @@ impl Server {
     /// Serves on sockets that listen.
     ///
     /// # Errors
-    /// `NotFound`, `Permission`, `Invalid`, `Io` of the directory or the database; those of a hold's map; `Io` if threads or
-    /// descriptors have run out.
+    /// `NotFound`, `Permission`, `Invalid`, `Io` of the directory or the database; those of a
+    /// hold's map; `Io` if threads or descriptors have run out.
     pub fn start(options: ServerOptions, listeners: &[OwnedFd]) -> Result<Server> {
         let place = options.place.clone();
         let layout: Arc<dyn Layout> = options.layout.layout(options.index.as_deref()).into();
@@ -176,8 +178,9 @@ impl Server {
         &self.chosen
     }
 
-    /// Accepts nothing more from now on, and closes connections once they have the answers to what they asked for, however long
-    /// their peers take within what [`Patience`] allows. When it [has ended](Self::has_ended) all are closed.
+    /// Accepts nothing more from now on, and closes connections once they have the answers to what
+    /// they asked for, however long their peers take within what [`Patience`] allows. When it [has
+    /// ended](Self::has_ended) all are closed.
     pub fn drain(&self) {
         self.signal.drain();
         self.wake();
@@ -189,7 +192,8 @@ impl Server {
         self.threads.iter().all(|thread| thread.handle.is_finished())
     }
 
-    /// [Drains](Self::drain). Returns whether all connections were closed within this time; those that were not are closed then.
+    /// [Drains](Self::drain). Returns whether all connections were closed within this time; those
+    /// that were not are closed then.
     pub fn finish(mut self, patience: Duration) -> bool {
         self.drain();
         let end = Instant::now() + patience;

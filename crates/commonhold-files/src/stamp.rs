@@ -1,8 +1,9 @@
 //! Which version of a file: what a file system says of it that changes when its contents do.
 //!
-//! Two versions that are written within one tick of the file system's clock, with the same length, have the same stamp. So a
-//! file that changed just now is not kept ([`Stamp::is_settled`]): it is read anew until it has been quiet for a moment. Some
-//! file systems know times to the second only, FAT to two; there a moment is longer.
+//! Two versions that are written within one tick of the file system's clock, with the same length,
+//! have the same stamp. So a file that changed just now is not kept ([`Stamp::is_settled`]): it is
+//! read anew until it has been quiet for a moment. Some file systems know times to the second only,
+//! FAT to two; there a moment is longer.
 
 use commonhold::fault;
 use rapidhash::v3::{DEFAULT_RAPID_SECRETS, rapidhash_v3_seeded};
@@ -11,7 +12,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A tick of the coarsest clock that a file system takes fractions of a second from, ten milliseconds, and much more.
+/// A tick of the coarsest clock that a file system takes fractions of a second from, ten
+/// milliseconds, and much more.
 const QUIET_NS: i128 = 100_000_000;
 /// The tick of FAT, which is the longest of all, and as much as above.
 const QUIET_COARSE_NS: i128 = 2 * SECOND_NS + QUIET_NS;
@@ -48,8 +50,8 @@ impl Stamp {
         Ok(Stamp::of(&rustix::fs::fstat(file)?))
     }
 
-    /// Whether a version of the same file has the same contents. When anything else changed does not count: a file that is
-    /// renamed, or whose name goes to another, stays as it is.
+    /// Whether a version of the same file has the same contents. When anything else changed does
+    /// not count: a file that is renamed, or whose name goes to another, stays as it is.
     pub(crate) fn has_contents_of(&self, other: &Stamp) -> bool {
         (self.len, self.modified_ns) == (other.len, other.modified_ns)
     }

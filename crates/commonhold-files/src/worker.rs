@@ -7,9 +7,9 @@
 //! | a piece is sent | the next one; after the last the next request, which may be there already, or the end |
 //! | a second has passed | who took too long is let go; who listens accepts again |
 //!
-//! Requests of one connection are answered one after the other, in order. After the last answer the peer is told that nothing
-//! more comes, and what it still sends is read and forgotten until it closes: closing at once would have the system throw away
-//! what the peer has not read yet.
+//! Requests of one connection are answered one after the other, in order. After the last answer the
+//! peer is told that nothing more comes, and what it still sends is read and forgotten until it
+//! closes: closing at once would have the system throw away what the peer has not read yet.
 
 use super::connection::{Connection, Made, Patience, Phase};
 use super::counts::{Counts, Latency, ServerReport};
@@ -136,7 +136,8 @@ where
         Ok(())
     }
 
-    /// Serves until it is told to end. `report` is called about twice a second, with what makes a report.
+    /// Serves until it is told to end. `report` is called about twice a second, with what makes a
+    /// report.
     pub(crate) fn run(mut self, report: &mut Reports<'_>) {
         let (mut done, mut due) = (Vec::new(), Instant::now() + TICK);
         while !self.is_over() {
@@ -227,8 +228,9 @@ where
         self.listeners.iter().for_each(|&listener| self.driver.pause(listener));
     }
 
-    /// Takes no new connections, and soon ends those that wait for nothing. Not at once: they may have asked for something that
-    /// was not received yet, those above all that were accepted just now, or are being accepted.
+    /// Takes no new connections, and soon ends those that wait for nothing. Not at once: they may
+    /// have asked for something that was not received yet, those above all that were accepted just
+    /// now, or are being accepted.
     fn drain(&mut self) {
         self.responder.closing = true;
         self.listeners.iter().for_each(|&listener| self.driver.shut(listener));
@@ -423,8 +425,8 @@ where
         self.send_next(socket);
     }
 
-    /// Ends a connection whose answer cannot be sent to its end, so that the client notices: the end of a stream would be the end
-    /// of the contents in the simple protocol.
+    /// Ends a connection whose answer cannot be sent to its end, so that the client notices: the
+    /// end of a stream would be the end of the contents in the simple protocol.
     fn broken(&mut self, socket: SocketId) {
         self.counts.broken += 1;
         self.note(socket, " broken");
@@ -434,7 +436,8 @@ where
     /// Closes a connection in such a way that its peer takes the end for no end of contents.
     fn reset(&mut self, socket: SocketId) {
         if let Some(connection) = self.driver.release(socket) {
-            // It can only fail because the peer is gone. What was sent and not received is thrown away when it is closed.
+            // It can only fail because the peer is gone. What was sent and not received is thrown
+            // away when it is closed.
             let _ = set_socket_linger(&connection, Some(Duration::ZERO));
         }
         self.close(socket);

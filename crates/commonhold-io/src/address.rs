@@ -145,7 +145,8 @@ fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     fault!("listen.socket")?;
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    // The file is made with the socket's own mode: there is no moment at which others could connect.
+    // The file is made with the socket's own mode: there is no moment at which others could
+    // connect.
     fault!("listen.mode")?;
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     fault!("listen.bind")?;
@@ -234,7 +235,8 @@ impl Listener {
         &self.address
     }
 
-    /// Removes its file, if it has one and that is still its own. It can go on listening; nobody finds it.
+    /// Removes its file, if it has one and that is still its own. It can go on listening; nobody
+    /// finds it.
     pub fn remove_file(&self) {
         self.file.iter().for_each(SocketFile::remove);
     }

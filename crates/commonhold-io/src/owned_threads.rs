@@ -1,4 +1,5 @@
-//! The threads of a handle, and the process that they run in: a forked child has the handle, and not the threads.
+//! The threads of a handle, and the process that they run in: a forked child has the handle, and
+//! not the threads.
 //!
 //! Invariant: nobody waits for a thread that another process has, or tells it anything.
 

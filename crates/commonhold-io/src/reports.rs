@@ -1,5 +1,6 @@
-//! What origins, replicas, journals and servers of files tell of themselves to everybody who has the hold open (`hold stat`): one line of JSON each, in a map of the
-//! hold that forgets who has not said anything for a while.
+//! What origins, replicas, journals and servers of files tell of themselves to everybody who has
+//! the hold open (`hold stat`): one line of JSON each, in a map of the hold that forgets who has
+//! not said anything for a while.
 
 use commonhold::{Hold, Map, MapOptions, Result};
 use serde::Serialize;
@@ -67,7 +68,8 @@ pub struct Report {
     pub says: serde_json::Value,
 }
 
-/// What origins, replicas, journals and servers of a hold have said of themselves in the last seconds, by kind, then map.
+/// What origins, replicas, journals and servers of a hold have said of themselves in the last
+/// seconds, by kind, then map.
 ///
 /// # Errors
 /// Those of reading a map.

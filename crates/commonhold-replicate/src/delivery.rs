@@ -1,13 +1,16 @@
-//! What one replica is sent: a full sync of the map, if it has nothing, and the stream from where that began.
+//! What one replica is sent: a full sync of the map, if it has nothing, and the stream from where
+//! that began.
 //!
-//! The stream's bytes go out as they lie in its memory. Whatever else is said goes between two frames, so the stream is always
-//! sent up to a *frame boundary*, an offset that was its end at some moment; there, the next piece of the full sync is said, and the boundary
-//! moves to the present end. So a full sync never falls behind the stream however long it takes, and how much of either is in
-//! flight is limited by what the replica's socket takes.
+//! The stream's bytes go out as they lie in its memory. Whatever else is said goes between two
+//! frames, so the stream is always sent up to a *frame boundary*, an offset that was its end at
+//! some moment; there, the next piece of the full sync is said, and the boundary moves to the
+//! present end. So a full sync never falls behind the stream however long it takes, and how much of
+//! either is in flight is limited by what the replica's socket takes.
 //!
-//! Why the replica ends up with the map: every change after the full sync's beginning is sent after it was made, and says what is so
-//! then. A key that nobody changes meanwhile was seen by the full sync; of any other, the last frame says what is so. The end is read
-//! when the full sync is over, under the stream's lock: all that the full sync has seen lies before it.
+//! Why the replica ends up with the map: every change after the full sync's beginning is sent after
+//! it was made, and says what is so then. A key that nobody changes meanwhile was seen by the full
+//! sync; of any other, the last frame says what is so. The end is read when the full sync is over,
+//! under the stream's lock: all that the full sync has seen lies before it.
 
 use crate::protocol::payload::Payload;
 use crate::protocol::wire::{self, code};
@@ -79,16 +82,19 @@ impl Delivery {
         self.end_due
     }
 
-    /// What is to be sent next; of the stream nothing beyond `limit`. `None` if there is nothing now.
+    /// What is to be sent next; of the stream nothing beyond `limit`. `None` if there is nothing
+    /// now.
     ///
     /// # Errors
-    /// `Lapped`, `NotFound` if the map was dropped or replaced by its shadow map: what was sent is worth nothing more; those of reading the map.
+    /// `Lapped`, `NotFound` if the map was dropped or replaced by its shadow map: what was sent is
+    /// worth nothing more; those of reading the map.
     pub(crate) fn next(
         &mut self,
         limit: Option<StreamPosition>,
         now: Instant,
     ) -> Result<Option<Payload>> {
-        // One of another stream lies anywhere in this one, also inside a frame: then nothing goes out.
+        // One of another stream lies anywhere in this one, also inside a frame: then nothing goes
+        // out.
         let own = self.feed.position().stream;
         let limit = limit.map_or(u64::MAX, |limit| match limit.stream == own {
             true => limit.offset,

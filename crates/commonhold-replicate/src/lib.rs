@@ -2,8 +2,8 @@
 //!
 //! An [`Origin`] serves the changes of a map to any number of replicas. A [`Replica`] applies them
 //! to a map of its own, which its machine reads at memory speed. A replica that itself serves
-//! replicas is a relay. A [`journal::Journal`] writes the same changes to a file. The map is rebuilt
-//! from it after a crash of the system.
+//! replicas is a relay. A [`journal::Journal`] writes the same changes to a file. The map is
+//! rebuilt from it after a crash of the system.
 //!
 //! ```
 //! # let dir = std::env::temp_dir().join(format!("commonhold-replicate-{}", std::process::id()));

@@ -1,10 +1,12 @@
-//! Whether a replica is what its origin is: pair by pair, at one position of the origin's stream, while both go on.
+//! Whether a replica is what its origin is: pair by pair, at one position of the origin's stream,
+//! while both go on.
 //!
-//! Whoever verifies follows the origin too, with a copy of its own, and notes which keys change where. Then it reads the keys in question from
-//! both, the copy and the replica, and knows between which positions both were meanwhile: a key that differs and was not
-//! changed between them is different for certain; one that was changed is looked at again. What is left becomes less with
-//! every round, because fewer keys take less time. Positions of another stream cannot be compared, and who was sent the whole map
-//! has not noted what changed: then all begins anew.
+//! Whoever verifies follows the origin too, with a copy of its own, and notes which keys change
+//! where. Then it reads the keys in question from both, the copy and the replica, and knows between
+//! which positions both were meanwhile: a key that differs and was not changed between them is
+//! different for certain; one that was changed is looked at again. What is left becomes less with
+//! every round, because fewer keys take less time. Positions of another stream cannot be compared,
+//! and who was sent the whole map has not noted what changed: then all begins anew.
 
 use crate::replica::position;
 use crate::replica::{Replica, ReplicaEvents, ReplicaOptions};
@@ -23,15 +25,17 @@ const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(5);
 /// A replica that is nowhere for so long is not ready.
 const NOWHERE: Duration = Duration::from_secs(2);
-/// A pair that has expired is at once absent to all who read the origin's map, and to every iteration; its replicas are told
-/// a little later (`expiry`). Within this they are, and this for each pair longer.
+/// A pair that has expired is at once absent to all who read the origin's map, and to every
+/// iteration; its replicas are told a little later (`expiry`). Within this they are, and this for
+/// each pair longer.
 const TOLD_LATE: Duration = Duration::from_secs(3);
 const TOLD_LATE_EACH: Duration = Duration::from_micros(10);
 
 /// What was found.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Verified {
-    /// The position of the origin's stream at which they were compared; keys that changed meanwhile, a little later.
+    /// The position of the origin's stream at which they were compared; keys that changed
+    /// meanwhile, a little later.
     pub position: StreamPosition,
     /// Pairs that the replica has.
     pub pairs: u64,
@@ -56,8 +60,9 @@ impl Verified {
     }
 }
 
-/// The digest of a set of pairs, in whatever order: the sum, modulo 2^128, of the first 16 bytes of each pair's SHA-256 (of the
-/// key's length as 8 bytes, the key, the value). Two maps with the same pairs have the same digest, also on different machines.
+/// The digest of a set of pairs, in whatever order: the sum, modulo 2^128, of the first 16 bytes of
+/// each pair's SHA-256 (of the key's length as 8 bytes, the key, the value). Two maps with the same
+/// pairs have the same digest, also on different machines.
 ///
 /// # Errors
 /// Those of reading the map.
@@ -115,15 +120,17 @@ impl Changes {
     }
 }
 
-/// Compares the replica `name` in `hold` with the origin at an address. Needs memory for a copy of the map, in the directory of holds with bare
-/// names. Takes as long as a first synchronisation, and a few seconds longer if the replica has pairs that the origin has not: they may
-/// have expired there, which is told late. For keys that change all the time it tries up to `time`. If the replica, or the copy, is
-/// sent the whole map meanwhile, it starts over, a few times. Names at most `most` keys that differ.
+/// Compares the replica `name` in `hold` with the origin at an address. Needs memory for a copy of
+/// the map, in the directory of holds with bare names. Takes as long as a first synchronisation,
+/// and a few seconds longer if the replica has pairs that the origin has not: they may have expired
+/// there, which is told late. For keys that change all the time it tries up to `time`. If the
+/// replica, or the copy, is sent the whole map meanwhile, it starts over, a few times. Names at
+/// most `most` keys that differ.
 ///
 /// # Errors
-/// `NotFound` if there is no replica of this name, or it is not ready; `Mismatch` if it follows another stream than this origin has;
-/// `TimedOut` if the origin cannot be reached, if the replica does not come to where the copy is, or if maps are sent anew all the
-/// time.
+/// `NotFound` if there is no replica of this name, or it is not ready; `Mismatch` if it follows
+/// another stream than this origin has; `TimedOut` if the origin cannot be reached, if the replica
+/// does not come to where the copy is, or if maps are sent anew all the time.
 pub fn verify(
     hold: &Hold,
     name: &str,
@@ -144,7 +151,8 @@ pub fn verify(
     Err(Error::new(ErrorKind::TimedOut, text))
 }
 
-/// Compares with a copy that is made for it; `None` if either side was sent the whole map meanwhile, so that nothing is certain.
+/// Compares with a copy that is made for it; `None` if either side was sent the whole map
+/// meanwhile, so that nothing is certain.
 fn attempt_at(
     checked: Side,
     origin: &Address,
@@ -292,8 +300,8 @@ impl Comparison<'_> {
         Ok(Some(Found { verified, different }))
     }
 
-    /// Waits until the replica has come to where the copy has begun to note changes; false if either was sent the whole map
-    /// meanwhile.
+    /// Waits until the replica has come to where the copy has begun to note changes; false if
+    /// either was sent the whole map meanwhile.
     fn catch_up(&self) -> Result<bool> {
         let Some((begin, _)) = self.copy.bounds()? else { return Ok(false) };
         let begun = Instant::now();
@@ -342,7 +350,8 @@ impl Comparison<'_> {
         Ok(if self.is_sound()? { same.map(<[_; 2]>::from) } else { None })
     }
 
-    /// Looks at some keys on both sides, and decides which differ; `None` if either was sent the whole map meanwhile.
+    /// Looks at some keys on both sides, and decides which differ; `None` if either was sent the
+    /// whole map meanwhile.
     fn look(
         &mut self,
         origin: &Map,

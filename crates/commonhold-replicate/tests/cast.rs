@@ -1,8 +1,9 @@
-//! The cast of the tests with many processes: origins, replicas, relays, writers and readers, each a real process that can be
-//! stopped and killed.
+//! The cast of the tests with many processes: origins, replicas, relays, writers and readers, each
+//! a real process that can be stopped and killed.
 //!
-//! They share a board: what each has done and is told to do stands in words of its own ([`word`]), a row for each actor. When
-//! everything is written, [`Play::curtain`] says so with what there is then, and whoever keeps a copy compares and ends.
+//! They share a board: what each has done and is told to do stands in words of its own ([`word`]),
+//! a row for each actor. When everything is written, [`Play::curtain`] says so with what there is
+//! then, and whoever keeps a copy compares and ends.
 #![cfg_attr(not(feature = "steps"), allow(dead_code))]
 
 use crate::party::{eager, pairs};
@@ -194,7 +195,8 @@ impl Play {
         Address::Unix(self.ground.path(&format!("relay{actor}")))
     }
 
-    /// Looks at the stairs in a replica's hold until all is over, through a handle that may only read.
+    /// Looks at the stairs in a replica's hold until all is over, through a handle that may only
+    /// read.
     pub fn reader(&self, actor: usize, of: usize) -> Child {
         let (row, path) = (self.row(actor), self.copy_path(of));
         cast(format!("reader {actor} of replica {of}"), || {
@@ -315,8 +317,8 @@ impl Row {
         }
     }
 
-    /// Compares a copy with what the board says there is, once it has come so far. The copy of a relay's copy does not know
-    /// how far that is: its positions are those of the relay's stream.
+    /// Compares a copy with what the board says there is, once it has come so far. The copy of a
+    /// relay's copy does not know how far that is: its positions are those of the relay's stream.
     fn compare(&self, hold: &Hold, replica: &Replica) {
         let board = self.board;
         let [stream, offset, expected] = [STREAM, OFFSET, DIGEST].map(|word| board.get(word));

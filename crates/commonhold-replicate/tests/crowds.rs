@@ -12,8 +12,8 @@ use commonhold_testing::support::process::{Child, until};
 use std::time::Duration;
 
 const KEYS: u64 = 500;
-/// Small: what writers at full speed say, many replicas on few processors cannot all follow. They are lapped and begin anew,
-/// until the writers end.
+/// Small: what writers at full speed say, many replicas on few processors cannot all follow. They
+/// are lapped and begin anew, until the writers end.
 const STREAM: u64 = 1 << 20;
 const ORIGIN: usize = 0;
 const CROWD: usize = 1;
@@ -49,7 +49,8 @@ fn private_bytes(pid: i32) -> u64 {
     (resident - shared) * 4096
 }
 
-/// What an origin may need for each replica: a piece of the full sync on its way, and what it keeps of the connection.
+/// What an origin may need for each replica: a piece of the full sync on its way, and what it keeps
+/// of the connection.
 const PER_REPLICA: u64 = 256 << 10;
 const THOUSAND: usize = 1024;
 /// What the crowd is told when writers run.

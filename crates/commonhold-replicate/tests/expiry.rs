@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(200);
-/// Within this it is told (docs/guide/replication.md), with much to spare for a machine that has other things to do.
+/// Within this it is told (docs/guide/replication.md), with much to spare for a machine that has
+/// other things to do.
 const TOLD: Duration = Duration::from_secs(20);
 
 /// How, and which key.

@@ -1,5 +1,5 @@
-//! Programs that fork while they are an origin, a replica, or keep a journal: the child may drop what it has inherited, or keep
-//! it, and disturbs nobody.
+//! Programs that fork while they are an origin, a replica, or keep a journal: the child may drop
+//! what it has inherited, or keep it, and disturbs nobody.
 
 use crate::party::{Copy, LONG, Source};
 use commonhold::{Hold, MapOptions};

@@ -1,5 +1,5 @@
-//! What comes over the wire may be anything. Whoever sends it hurts nobody but himself: he is sent away, a line says why, and those
-//! who are honest are served as before.
+//! What comes over the wire may be anything. Whoever sends it hurts nobody but himself: he is sent
+//! away, a line says why, and those who are honest are served as before.
 //!
 //! | module | idea |
 //! |---|---|
@@ -81,7 +81,8 @@ impl Besieged {
         self.seen += lines;
     }
 
-    /// The honest replica is served as before: what is written now comes to it, by the connection that it always had.
+    /// The honest replica is served as before: what is written now comes to it, by the connection
+    /// that it always had.
     #[track_caller]
     fn holds(&mut self) {
         self.round += 1;

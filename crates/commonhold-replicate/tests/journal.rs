@@ -1,4 +1,5 @@
-//! Journals: what is durable comes back, exactly as it was at some moment, whatever part of the file is lost.
+//! Journals: what is durable comes back, exactly as it was at some moment, whatever part of the
+//! file is lost.
 
 use commonhold::{ErrorKind, Hold, Map, MapOptions, StreamPosition};
 use commonhold_replicate::journal::{Journal, JournalOptions, Rebuilt, SyncPolicy, rebuild};

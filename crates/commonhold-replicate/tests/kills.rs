@@ -1,5 +1,5 @@
-//! Killed anywhere, at named steps and at random: what is left agrees, readers have always seen a state that was, and whoever comes
-//! after goes on from there.
+//! Killed anywhere, at named steps and at random: what is left agrees, readers have always seen a
+//! state that was, and whoever comes after goes on from there.
 #![cfg(feature = "steps")]
 
 use crate::cast::{Play, STOP_BEFORE_SHOWING, scribble, word};

@@ -1,5 +1,5 @@
-//! The same stream over every kind of connection: local ones, one that delays, cuts and breaks what it carries, and a network that
-//! delays and loses.
+//! The same stream over every kind of connection: local ones, one that delays, cuts and breaks what
+//! it carries, and a network that delays and loses.
 //!
 //! | connection | made of |
 //! |---|---|

@@ -353,7 +353,8 @@ fn relays_pass_on_what_they_are_told() {
     stir(&source, &mut dice, 500);
     let expected = pairs(&source.map);
     until("the leaf to agree", || leaf.pairs() == expected);
-    // The one in the middle begins anew: what follows it does, too, and shows the old map meanwhile.
+    // The one in the middle begins anew: what follows it does, too, and shows the old map
+    // meanwhile.
     assert_eq!(leaf.replica.status().synchronisations, 1);
     source.map.set("large", vec![1; 3 << 20]).unwrap();
     let expected = pairs(&source.map);
@@ -429,7 +430,8 @@ fn an_origin_that_finishes_over_tcp_loses_nothing() {
         let address = source.origin().listen(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
         let copies = ["one", "two"].map(|name| Copy::at(&source, name, &address));
         copies.iter().for_each(|copy| copy.agrees(&source));
-        // What a replica says at the same time must not make the system destroy what is on its way to it.
+        // What a replica says at the same time must not make the system destroy what is on its way
+        // to it.
         stir(&source, &mut Dice::new(4), 20_000);
         source.origin.take().unwrap().finish(LONG);
         let end = source.end();

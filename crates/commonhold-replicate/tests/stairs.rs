@@ -1,7 +1,8 @@
 //! A workload in which every state that a map has had can be told from one that it never had.
 //!
-//! One writer sets the keys in order to a version, then again in order to the next. So in any state the keys up to some one have
-//! a version, and those behind it the one before: stairs with one step, which goes up.
+//! One writer sets the keys in order to a version, then again in order to the next. So in any state
+//! the keys up to some one have a version, and those behind it the one before: stairs with one
+//! step, which goes up.
 #![cfg_attr(not(feature = "steps"), allow(dead_code))]
 
 use commonhold::Map;
@@ -56,8 +57,8 @@ pub fn check(map: &Map) -> Result<(), String> {
     if one_step { Ok(()) } else { Err(format!("no state that ever was: {versions:?}")) }
 }
 
-/// Looks at a map that is changed meanwhile. From the last stair to the first, so that each is at least as new as the one that was read
-/// before it.
+/// Looks at a map that is changed meanwhile. From the last stair to the first, so that each is at
+/// least as new as the one that was read before it.
 #[derive(Default)]
 pub struct Eye {
     seen: bool,
@@ -69,8 +70,8 @@ impl Eye {
         self.seen
     }
 
-    /// Looks once. A map that was there is never gone or half there. Nothing is older than it was before, and no stair older than
-    /// the next.
+    /// Looks once. A map that was there is never gone or half there. Nothing is older than it was
+    /// before, and no stair older than the next.
     pub fn look(&mut self, map: &Map) {
         let mut found = [0; STAIRS];
         for stair in (0..STAIRS).rev() {

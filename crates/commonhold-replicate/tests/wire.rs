@@ -1,5 +1,5 @@
-//! The protocol as `docs/reference/wire.md` has it: `reader.py` was written from that page alone, and has to end with the map that the
-//! origin's was at the position that it has come to.
+//! The protocol as `docs/reference/wire.md` has it: `reader.py` was written from that page alone,
+//! and has to end with the map that the origin's was at the position that it has come to.
 
 use crate::party::{SMALL_STREAM, Source, pairs};
 use commonhold::{ChangeKind, Follower, MapMode, MapOptions, StreamPosition};
@@ -76,7 +76,8 @@ fn start(address: &Address, secret: &str, state: Option<&Path>, changes: u64) ->
         .unwrap()
 }
 
-/// False if there is no Python to read with, which is said aloud; in the project's CI that is a failure.
+/// False if there is no Python to read with, which is said aloud; in the project's CI that is a
+/// failure.
 fn can_read() -> bool {
     let found = Command::new("python3").arg("--version").output();
     if found.is_ok_and(|output| output.status.success()) {
@@ -105,7 +106,8 @@ fn stir(source: &Source, dice: &mut Dice, changes: u64) {
     }
 }
 
-/// Makes of a map what it was at a position, from an earlier state of it and what has happened since then.
+/// Makes of a map what it was at a position, from an earlier state of it and what has happened
+/// since then.
 fn advance(map: &mut Pairs, since: &mut Follower, to: StreamPosition) {
     assert_eq!(since.position().stream, to.stream);
     while since.position().offset < to.offset {

@@ -290,7 +290,8 @@ mod tests {
 
     #[test]
     fn every_subcommand_has_a_description_and_examples() {
-        // The runs of many processes show their examples in the subcommands below them, or need none.
+        // The runs of many processes show their examples in the subcommands below them, or need
+        // none.
         let plain = ["demo", "bench", "crashtest"];
         let all = Cli::command();
         let within =

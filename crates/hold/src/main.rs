@@ -4,8 +4,8 @@
 //! - [`commands`]: one file per subcommand; what several use in `commands/shared`
 //! - [`monitor`]: a hold in the browser and in Prometheus
 //! - [`report`]: the statistics of a hold and of what is in it, as text, tables and JSON
-//! - [`target`]: which hold and which map a subcommand is about; [`making`]: how it is made if it is
-//!   not there
+//! - [`target`]: which hold and which map a subcommand is about; [`making`]: how it is made if it
+//!   is not there
 //! - [`formats`]: how keys and values look in files
 //!
 //! Arrows point down: `cli`, `commands`, `monitor`, `report`, then the others. What is printed, the

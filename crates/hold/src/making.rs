@@ -1,8 +1,8 @@
 //! How what is not there yet is made: the hold, and the map or other structure in it.
 //!
-//! Invariant: what can be known to be wrong is found before anything is made, so a subcommand that fails
-//! because of it leaves no new hold and no new map behind; nothing is made unless the subcommand stores
-//! something.
+//! Invariant: what can be known to be wrong is found before anything is made, so a subcommand that
+//! fails because of it leaves no new hold and no new map behind; nothing is made unless the
+//! subcommand stores something.
 
 use crate::target::{Directory, MapName, StructureName};
 use commonhold::{ErrorKind, Hold, HoldOptions, Map, MapOptions, StructureKind};
@@ -212,7 +212,8 @@ impl Making {
         let options = self.map_options();
         let made = hold.map(&name.map, options.clone().unwrap_or_else(MapOptions::general));
         match (made, options) {
-            // Somebody else has made it meanwhile, in another mode, which is as good if none was asked for.
+            // Somebody else has made it meanwhile, in another mode, which is as good if none was
+            // asked for.
             (Err(error), None) if error.kind() == ErrorKind::Mismatch => {
                 Ok(hold.open_map(&name.map)?)
             }

@@ -1,7 +1,7 @@
 //! What a subcommand is about: the hold, the map or another structure, keys given as arguments.
 //!
-//! Invariant: subcommands that only look open the hold read-only, so they take no slot in it and write
-//! nothing.
+//! Invariant: subcommands that only look open the hold read-only, so they take no slot in it and
+//! write nothing.
 
 use commonhold::{
     Channel, ErrorKind, Hold, HoldOptions, Log, Map, Queue, QueueStat, StructureKind,
@@ -42,7 +42,8 @@ impl MapName {
     }
 }
 
-/// Whether this is a name of Commonhold's own (`.reports`, `.applied/prices`), which lists leave out.
+/// Whether this is a name of Commonhold's own (`.reports`, `.applied/prices`), which lists leave
+/// out.
 pub fn is_own(name: &str) -> bool {
     name.starts_with('.')
 }
@@ -66,7 +67,8 @@ pub struct Directory {
     #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
     pub directory: Option<PathBuf>,
 
-    /// How long to wait for a lock whose holder stands still (stopped, not dead) [default: as long as it takes]
+    /// How long to wait for a lock whose holder stands still (stopped, not dead) [default: as long
+    /// as it takes]
     #[arg(long, global = true, value_name = "TIME", help_heading = "Global options")]
     #[arg(value_parser = sizes::wait)]
     pub lock_timeout: Option<Duration>,
@@ -132,8 +134,8 @@ impl Directory {
             .map_err(|e| or_make(e, StructureKind::Channel, name))
     }
 
-    /// Opens a channel to receive from it: read-only if the hold may not be written to and `lossy` says that this is
-    /// enough.
+    /// Opens a channel to receive from it: read-only if the hold may not be written to and `lossy`
+    /// says that this is enough.
     pub fn channel_to_receive(&self, name: &StructureName, lossy: bool) -> Result<Channel> {
         let refused = |kind| matches!(kind, ErrorKind::Permission | ErrorKind::ReadOnly);
         match self.options().open(self.resolve(&name.hold)?) {

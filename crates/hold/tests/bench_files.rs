@@ -1,4 +1,5 @@
-//! `hold bench files` beside a small server of the test's own: what is right is measured, what is wrong is found and named.
+//! `hold bench files` beside a small server of the test's own: what is right is measured, what is
+//! wrong is found and named.
 
 use super::support::file_server::{FileServer, Manner};
 use super::support::{Ground, Run, beside::Beside};
@@ -237,8 +238,8 @@ fn what_makes_no_sense_says_why() {
     assert!(err.contains("worker processes"), "{err}");
 }
 
-/// A program that is started as `hold serve`: it notes what it was told, says that it listens where `server` does, and
-/// burns time until it is ended.
+/// A program that is started as `hold serve`: it notes what it was told, says that it listens where
+/// `server` does, and burns time until it is ended.
 fn stand_in(ground: &Ground, server: &FileServer, more: &str) -> String {
     let port = server.port;
     let script = format!(

@@ -89,8 +89,8 @@ fn a_lossy_consumer_is_told_what_it_missed() {
     until(&ground, &["channel", "stat", "shop", "ticks"], |s| s["consumers"][0]["pid"] == pid);
     let text = format!("{}\n", "x".repeat(1000)).repeat(400);
     assert_eq!(ground.run_with(&["channel", "send", "shop", "ticks"], text.as_bytes()).code, 0);
-    // Its pipe has room for fewer than 400 messages, and the ring for three: some are missed. That is told with the
-    // next message, which is sent when it has caught up.
+    // Its pipe has room for fewer than 400 messages, and the ring for three: some are missed. That
+    // is told with the next message, which is sent when it has caught up.
     let (mut seen, mut missed) = (0, 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {

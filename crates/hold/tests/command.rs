@@ -47,7 +47,8 @@ fn every_subcommand_has_help_with_examples() {
             help.lines().all(|l| l.chars().count() <= 100),
             "{subcommand} has long lines: {help}"
         );
-        // Text is broken to the width: no line of it ends early, for the next one's first word would fit.
+        // Text is broken to the width: no line of it ends early, for the next one's first word
+        // would fit.
         let lines: Vec<_> = help.lines().collect();
         let text = |line: &str| !line.is_empty() && !line.starts_with(' ') && !line.ends_with(':');
         for pair in lines.windows(2).filter(|pair| text(pair[0]) && text(pair[1])) {

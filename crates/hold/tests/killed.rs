@@ -1,7 +1,7 @@
 //! Commands that a signal ends leave nothing behind, and end as the signal says.
 //!
-//! A command is signalled at an instant that is drawn; whether that was in the middle shows by how it
-//! ended. Every named step of the library is covered there.
+//! A command is signalled at an instant that is drawn; whether that was in the middle shows by how
+//! it ended. Every named step of the library is covered there.
 
 use crate::support::Ground;
 use rustix::process::{Pid, Signal, kill_process};

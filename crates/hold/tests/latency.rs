@@ -1,4 +1,5 @@
-//! The benchmarks of channels, queues and logs, as a user starts them, for fractions of a second each.
+//! The benchmarks of channels, queues and logs, as a user starts them, for fractions of a second
+//! each.
 //!
 //! Each must leave nothing behind, however it ends. How fast anything is, is never asserted.
 

@@ -1,4 +1,5 @@
-//! The status page and Prometheus' metrics: of file servers while they work and are killed, of holds full of odd names, in a browser.
+//! The status page and Prometheus' metrics: of file servers while they work and are killed, of
+//! holds full of odd names, in a browser.
 
 mod between;
 mod exposition;

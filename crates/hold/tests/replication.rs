@@ -1,5 +1,5 @@
-//! Maps over the network, as a user has them: real origins, replicas and relays, each a process that says when it is there and is
-//! ended by a signal.
+//! Maps over the network, as a user has them: real origins, replicas and relays, each a process
+//! that says when it is there and is ended by a signal.
 
 use crate::support::Ground;
 use crate::support::beside::{Beside, until};

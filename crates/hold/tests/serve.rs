@@ -1,4 +1,5 @@
-//! `hold serve` as a user has it: a supervisor and its workers, real processes that are killed, replaced and ended.
+//! `hold serve` as a user has it: a supervisor and its workers, real processes that are killed,
+//! replaced and ended.
 //!
 //! | module | idea |
 //! |---|---|
@@ -91,7 +92,8 @@ impl Serving {
     }
 }
 
-/// The state and the parent of a process; `None` if it is gone or nobody has to wait for more than its number.
+/// The state and the parent of a process; `None` if it is gone or nobody has to wait for more than
+/// its number.
 fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut words = stat.rsplit_once(')')?.1.split_whitespace();

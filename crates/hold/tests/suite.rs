@@ -1,4 +1,5 @@
-//! The tests of the command, as a user types it. One binary for all of them: see the library's `tests/suite.rs`.
+//! The tests of the command, as a user types it. One binary for all of them: see the library's
+//! `tests/suite.rs`.
 
 mod support;
 

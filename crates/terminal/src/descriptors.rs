@@ -2,7 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Lets this process have so many descriptors, or as many as it may have; how many it may have open from now on.
+/// Lets this process have so many descriptors, or as many as it may have; how many it may have open
+/// from now on.
 pub fn allow(wanted: u64) -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.unwrap_or(u64::MAX).min(wanted);

@@ -65,8 +65,8 @@ impl Failure {
     }
 }
 
-/// Puts a line on standard error, in which names of others may stand as they are. A standard error that is closed
-/// must not end the program.
+/// Puts a line on standard error, in which names of others may stand as they are. A standard error
+/// that is closed must not end the program.
 pub fn note(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{}", printable_lines(text));

@@ -1,9 +1,10 @@
 //! Ctrl-C and its kin: the run ends early and still cleans up.
 //!
-//! Signals only set a flag, which the loops of a run look at. A second one, more than a moment after the first,
-//! ends the process at once; the hold's own deletion at last exit then does most of the cleaning. (Not
-//! simply the second signal: `timeout` sends two together, one to its child and one to the group.) Who may be
-//! stuck where no loop goes round, writing to a reader that does not read, says after what time one signal is enough.
+//! Signals only set a flag, which the loops of a run look at. A second one, more than a moment
+//! after the first, ends the process at once; the hold's own deletion at last exit then does most
+//! of the cleaning. (Not simply the second signal: `timeout` sends two together, one to its child
+//! and one to the group.) Who may be stuck where no loop goes round, writing to a reader that does
+//! not read, says after what time one signal is enough.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -43,7 +44,8 @@ impl Asked {
 }
 
 impl Interrupt {
-    /// Begins to watch for Ctrl-C, termination and hang-up; not for hang-up where it is ignored (`nohup`).
+    /// Begins to watch for Ctrl-C, termination and hang-up; not for hang-up where it is ignored
+    /// (`nohup`).
     ///
     /// # Errors
     /// Those of setting up signal handlers.

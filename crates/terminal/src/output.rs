@@ -92,8 +92,8 @@ impl Output {
         out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| failed("standard output", &e))
     }
 
-    /// A report of what was done: JSON if asked for, else `text`, in which names of others may stand as they are, unless
-    /// it is to be quiet.
+    /// A report of what was done: JSON if asked for, else `text`, in which names of others may
+    /// stand as they are, unless it is to be quiet.
     pub fn report(&self, json: &Value, text: &str) -> Result<()> {
         match (self.is_json(), self.quiet) {
             (true, _) => self.json(json),

@@ -25,7 +25,8 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
-/// A message of several lines whose parts may be of others: as [`printable`], but for the line ends.
+/// A message of several lines whose parts may be of others: as [`printable`], but for the line
+/// ends.
 pub fn printable_lines(text: &str) -> String {
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }

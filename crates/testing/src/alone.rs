@@ -7,7 +7,8 @@ use std::time::Duration;
 /// Longer than anything takes here, unless it hangs.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// Runs a part of the test of this name in a process of its own, which nobody else's memory, threads and descriptors are in.
+/// Runs a part of the test of this name in a process of its own, which nobody else's memory,
+/// threads and descriptors are in.
 #[track_caller]
 pub fn alone(test: &str, body: impl FnOnce()) {
     const ALONE: &str = "COMMONHOLD_TEST_ALONE";
@@ -22,7 +23,8 @@ pub fn alone(test: &str, body: impl FnOnce()) {
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
 
-/// A child that keeps nothing of what other tests of this process have open: a connection would not end before it.
+/// A child that keeps nothing of what other tests of this process have open: a connection would not
+/// end before it.
 pub fn cast(name: impl Into<String>, body: impl FnOnce()) -> Child {
     Child::run(name, || {
         close_sockets();

@@ -65,7 +65,8 @@ fn names_a_version(input: &[u8]) -> bool {
     input.split(|&byte| byte == b' ').nth(2).is_some_and(|word| word.starts_with(b"HTTP/"))
 }
 
-/// Reads the head that `input` begins with, and says how long it is; `None` if it is not complete yet.
+/// Reads the head that `input` begins with, and says how long it is; `None` if it is not complete
+/// yet.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -120,7 +121,8 @@ pub fn read(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, Wrong> {
     Ok(Some((head, len)))
 }
 
-/// Notes a field. Most requests have fields that do not matter here, so their length is looked at first.
+/// Notes a field. Most requests have fields that do not matter here, so their length is looked at
+/// first.
 fn note<'a>(head: &mut Head<'a>, field: &Header<'a>, hosts: &mut u32) -> Result<(), Wrong> {
     let (name, value) = (field.name, field.value);
     let is = |wanted: &str| name.eq_ignore_ascii_case(wanted);
@@ -187,7 +189,8 @@ fn path_of(target: &str) -> Option<Cow<'_, [u8]>> {
     match path.contains(&b'%') {
         false => Some(Cow::Borrowed(path)),
         true => {
-            // An escape that is none would be taken as it stands: then two names would mean one file.
+            // An escape that is none would be taken as it stands: then two names would mean one
+            // file.
             let mut escapes = path.split(|&byte| byte == b'%').skip(1);
             let hex = |rest: &[u8]| rest.len() >= 2 && rest[..2].iter().all(u8::is_ascii_hexdigit);
             escapes.all(hex).then(|| Cow::from(percent_encoding::percent_decode(path)))

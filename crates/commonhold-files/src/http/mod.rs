@@ -1,4 +1,5 @@
-//! HTTP/1.1 as far as serving files needs it (RFC 9110, 9112): what is asked for, and the head of what is answered.
+//! HTTP/1.1 as far as serving files needs it (RFC 9110, 9112): what is asked for, and the head of
+//! what is answered.
 //!
 //! | module | idea |
 //! |---|---|
@@ -8,7 +9,8 @@
 //! | `answer` | the head of a response |
 //! | `types` | what a file's contents are, by its name |
 //!
-//! Who serves other things over HTTP reads heads with [`read`] and begins answers with [`status_line`].
+//! Who serves other things over HTTP reads heads with [`read`] and begins answers with
+//! [`status_line`].
 //!
 //! Invariant: nothing here knows sockets, caches or files.
 

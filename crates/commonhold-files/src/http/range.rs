@@ -1,5 +1,5 @@
-//! Which part of contents is asked for (RFC 9110, 14). What is no valid range is as good as none; what lies beyond the end of the
-//! contents cannot be satisfied.
+//! Which part of contents is asked for (RFC 9110, 14). What is no valid range is as good as none;
+//! what lies beyond the end of the contents cannot be satisfied.
 
 use http_range_header::{EndPosition, RangeUnsatisfiableError, StartPosition, parse_range_header};
 use std::ops::Range;

@@ -16,11 +16,12 @@ pub trait Layout: Send + Sync {
     /// How long ids are, in bytes, if all are as long: then a client need not say where one ends.
     fn id_len(&self) -> Option<usize>;
 
-    /// The id that is meant, if it can be one at all: no look at the directory is made for others. It is the name of the
-    /// contents in caches, so two ids for one file should be one.
+    /// The id that is meant, if it can be one at all: no look at the directory is made for others.
+    /// It is the name of the contents in caches, so two ids for one file should be one.
     fn id<'a>(&self, id: &'a [u8]) -> Option<Cow<'a, [u8]>>;
 
-    /// Where the file is, as a path below the directory; `None` if there is none. It need not exist: who opens it finds out.
+    /// Where the file is, as a path below the directory; `None` if there is none. It need not
+    /// exist: who opens it finds out.
     ///
     /// # Errors
     /// Those of reading directories.
@@ -48,7 +49,8 @@ pub enum LayoutKind {
 }
 
 impl LayoutKind {
-    /// The layout; `index` is the file that a directory is answered with, where the layout has directories.
+    /// The layout; `index` is the file that a directory is answered with, where the layout has
+    /// directories.
     #[must_use]
     pub fn layout(self, index: Option<&str>) -> Box<dyn Layout> {
         match self {

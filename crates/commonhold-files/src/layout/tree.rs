@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 /// Directories within directories are followed so deep; a loop of mounts ends here.
 const DEEPEST: usize = 64;
 
-/// Ids are paths below the directory, without a slash in front. One that ends with a slash, or is empty, is a directory's: its
-/// index file is meant, if there is to be one.
+/// Ids are paths below the directory, without a slash in front. One that ends with a slash, or is
+/// empty, is a directory's: its index file is meant, if there is to be one.
 #[derive(Debug)]
 pub struct Tree {
     index: Option<Vec<u8>>,

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 /// How long an id is.
 const LEN: usize = 8;
 
-/// Ids are the names of folders, eight characters of A-Z and 0-9; the file is the one `.pdf` in the folder, the first by name if
-/// there are several.
+/// Ids are the names of folders, eight characters of A-Z and 0-9; the file is the one `.pdf` in the
+/// folder, the first by name if there are several.
 #[derive(Debug)]
 pub struct Zotero;
 

@@ -20,7 +20,8 @@ use std::sync::Arc;
 pub struct Found {
     /// The file's version.
     pub plain: Stamp,
-    /// Those of the files beside it that are coded and not older, in the order of [`Coding::BESIDE`].
+    /// Those of the files beside it that are coded and not older, in the order of
+    /// [`Coding::BESIDE`].
     pub beside: [Option<Stamp>; 2],
 }
 
@@ -63,8 +64,8 @@ pub trait Source {
     /// An open file: its contents stay readable while it lives, also if its name is gone.
     type Handle: Clone;
 
-    /// Goes on with another directory or database, if there is one under the path by now. Whether there was: then nothing that
-    /// was seen before counts.
+    /// Goes on with another directory or database, if there is one under the path by now. Whether
+    /// there was: then nothing that was seen before counts.
     ///
     /// # Errors
     /// Those of opening it; then the old one stays.
@@ -94,7 +95,8 @@ pub trait Source {
     /// As [`look`](Self::look).
     fn is_directory(&self, id: &[u8]) -> io::Result<bool>;
 
-    /// Reads at most `most` bytes from `offset` on; none if the file ends before. May give fewer before the end.
+    /// Reads at most `most` bytes from `offset` on; none if the file ends before. May give fewer
+    /// before the end.
     ///
     /// # Errors
     /// Those of the system.

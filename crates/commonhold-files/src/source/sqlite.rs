@@ -6,9 +6,9 @@
 //! CREATE TABLE chunks(place INTEGER PRIMARY KEY, bytes BLOB NOT NULL);
 //! ```
 //!
-//! A file's n-th chunk, 256 KiB of it, is at the place `number * 2^24 + n`. An import makes another database and renames it over
-//! the old one; who serves notices that when it looks at the path again. The old one stays open, and is sent from, as long as somebody has a file
-//! of it.
+//! A file's n-th chunk, 256 KiB of it, is at the place `number * 2^24 + n`. An import makes another
+//! database and renames it over the old one; who serves notices that when it looks at the path
+//! again. The old one stays open, and is sent from, as long as somebody has a file of it.
 
 use super::{Coding, Found, Opened, Source};
 use crate::directory::{Directory, identity, last_name};
@@ -199,8 +199,8 @@ impl Source for Database {
 /// What is imported, as it goes on: how many files, and bytes.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
-/// Makes a database of all files of a directory, beside its place at first; then it takes the place at once, also of an older one.
-/// Returns how many files it has, and how many bytes these have.
+/// Makes a database of all files of a directory, beside its place at first; then it takes the place
+/// at once, also of an older one. Returns how many files it has, and how many bytes these have.
 ///
 /// # Errors
 /// Those of reading the directory and of writing the database; then nothing has changed.

@@ -1,8 +1,8 @@
 //! [`Bounded`]: a cache and an eviction make a store.
 //!
-//! Invariant: room is reserved before a value is kept, and reserved bytes never exceed the limit; so entries never do. An entry
-//! that is in the cache is known to the eviction, or is about to be. What the eviction names and the cache has not is no entry, but the
-//! rest of one.
+//! Invariant: room is reserved before a value is kept, and reserved bytes never exceed the limit;
+//! so entries never do. An entry that is in the cache is known to the eviction, or is about to be.
+//! What the eviction names and the cache has not is no entry, but the rest of one.
 
 use super::cache::{Cache, Inserted};
 use super::contract::{Store, StoreStat};
@@ -12,12 +12,12 @@ use super::tag::Tag;
 use crate::payload::Contents;
 use std::sync::Arc;
 
-/// What an entry counts besides the bytes of its key and of its value: its places in tables and queues, and what the allocator
-/// adds to each piece.
+/// What an entry counts besides the bytes of its key and of its value: its places in tables and
+/// queues, and what the allocator adds to each piece.
 pub const ENTRY_BYTES: u64 = 160;
 
-/// A value gives up when so many victims in succession were no entries any more. Where others evict too, all that this process
-/// knows may be long gone.
+/// A value gives up when so many victims in succession were no entries any more. Where others evict
+/// too, all that this process knows may be long gone.
 const FRUITLESS: u32 = 64;
 
 /// What an entry counts.
@@ -65,7 +65,8 @@ impl<E: Eviction, C: Cache<E::Mark>> Bounded<C, E> {
         true
     }
 
-    /// Which entry goes next. Where others have entries too, what is not known here goes as often as it is met.
+    /// Which entry goes next. Where others have entries too, what is not known here goes as often
+    /// as it is met.
     fn victim(&self) -> Option<Arc<Tag<E::Mark>>> {
         if !E::EVICTS {
             return None;

@@ -1,7 +1,8 @@
 //! Which maps of a hold are caches of files.
 //!
-//! Servers that let other entries go or keep another number of bytes cannot share a map. So its name says both: each finds its own,
-//! whoever else serves from the hold, and nobody drops what another one uses.
+//! Servers that let other entries go or keep another number of bytes cannot share a map. So its
+//! name says both: each finds its own, whoever else serves from the hold, and nobody drops what
+//! another one uses.
 
 use super::EvictionKind;
 use commonhold::{Hold, Result};
@@ -30,7 +31,8 @@ pub fn is_one(name: &str) -> bool {
     choices.is_some_and(|choices| choices.is_empty() || is_choices(choices))
 }
 
-/// Drops caches of other choices than these, unless another process has the hold open: it may serve from them.
+/// Drops caches of other choices than these, unless another process has the hold open: it may serve
+/// from them.
 ///
 /// # Errors
 /// Those of dropping maps.

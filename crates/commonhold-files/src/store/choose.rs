@@ -1,6 +1,7 @@
 //! The edge: from two words on the command line to a store.
 //!
-//! What serves files from a store is generic; it is compiled once for each here, and nowhere is a store behind a pointer to functions.
+//! What serves files from a store is generic; it is compiled once for each here, and nowhere is a
+//! store behind a pointer to functions.
 
 use super::bounded::Bounded;
 use super::cache::{Cache, HashbrownTable, HoldCache, NoCache, Private, StdTable};
@@ -47,12 +48,14 @@ pub trait WithStore {
     fn run<S: Store>(self, store: Arc<S>) -> Self::Output;
 }
 
-/// Makes the wanted store, of at most `limit_bytes`, and runs `with` on it. Only [`CacheKind::Hold`] needs `hold`, in which the map
-/// `map_name` belongs to the store, and so does `map_name` with `.bytes`: what is there under these names and was made with other
-/// options, another limit too, is dropped.
+/// Makes the wanted store, of at most `limit_bytes`, and runs `with` on it. Only
+/// [`CacheKind::Hold`] needs `hold`, in which the map `map_name` belongs to the store, and so does
+/// `map_name` with `.bytes`: what is there under these names and was made with other options,
+/// another limit too, is dropped.
 ///
 /// # Errors
-/// `Invalid` if a hold is needed and none is given; those of opening it once more and of making maps. Then nothing has run.
+/// `Invalid` if a hold is needed and none is given; those of opening it once more and of making
+/// maps. Then nothing has run.
 pub fn choose_store<W: WithStore>(
     cache: CacheKind,
     eviction: EvictionKind,

@@ -1,5 +1,6 @@
-//! [`Evicting`]: a map of a hold in cache mode, as a store. The map evicts by itself, by visited bits that all processes set
-//! (`crates/commonhold/src/map/cache.rs`), and counts its bytes by itself, so nothing is joined to it here.
+//! [`Evicting`]: a map of a hold in cache mode, as a store. The map evicts by itself, by visited
+//! bits that all processes set (`crates/commonhold/src/map/cache.rs`), and counts its bytes by
+//! itself, so nothing is joined to it here.
 
 use super::bounded::bytes_of;
 use super::cache::{SharedMap, shared_map};
@@ -8,7 +9,8 @@ use super::striped_counters::{Event, StripedCounters};
 use crate::payload::Contents;
 use commonhold::{Hold, MapOptions, Result};
 
-/// A store of all processes that open it. Writers that arrive together may exceed the limit by one entry each.
+/// A store of all processes that open it. Writers that arrive together may exceed the limit by one
+/// entry each.
 pub struct Evicting {
     shared: SharedMap,
     limit_bytes: u64,
@@ -16,11 +18,12 @@ pub struct Evicting {
 }
 
 impl Evicting {
-    /// The map of this name, which is made if it is not there. One that was made otherwise, with another limit too, is dropped. A limit
-    /// of 0 keeps nothing.
+    /// The map of this name, which is made if it is not there. One that was made otherwise, with
+    /// another limit too, is dropped. A limit of 0 keeps nothing.
     ///
     /// # Errors
-    /// Those of opening a hold once more and of making a map; `Mismatch` if the name is that of another kind of structure.
+    /// Those of opening a hold once more and of making a map; `Mismatch` if the name is that of
+    /// another kind of structure.
     pub fn open(hold: &Hold, name: &str, limit_bytes: u64) -> Result<Evicting> {
         // To the map 0 is no limit.
         let options = MapOptions::cache().max_bytes(limit_bytes.max(1));

@@ -1,8 +1,9 @@
 //! Contents of files, kept in memory up to a number of bytes.
 //!
-//! [`Store`] is the one interface. Two choices make a store: where entries are kept ([`Cache`]), and which of them go when there
-//! is no room ([`Eviction`]). [`Bounded`] joins any two of them and counts the bytes; it is compiled for each pair, and nothing is
-//! called through a table of functions. [`choose_store`] makes one from two words of a command line.
+//! [`Store`] is the one interface. Two choices make a store: where entries are kept ([`Cache`]),
+//! and which of them go when there is no room ([`Eviction`]). [`Bounded`] joins any two of them and
+//! counts the bytes; it is compiled for each pair, and nothing is called through a table of
+//! functions. [`choose_store`] makes one from two words of a command line.
 //!
 //! | cache | where entries are | what a look-up gives |
 //! |---|---|---|
@@ -26,8 +27,8 @@
 //! | `tag`, `striped_counters` | a key with what an eviction notes about it; counters that threads do not fight for |
 //! | `choose` | from two words to a store |
 //!
-//! Common to all: a store never fails a request. What it cannot keep, it does not keep; whatever the reason, an older value of
-//! the same key is not given out any more.
+//! Common to all: a store never fails a request. What it cannot keep, it does not keep; whatever
+//! the reason, an older value of the same key is not given out any more.
 //!
 //! ```
 //! use commonhold_files::store::{CacheKind, EvictionKind, Store, WithStore, choose_store};

@@ -1,4 +1,5 @@
-//! Counters of a store. A look-up that writes nothing shared should not begin to by being counted: threads count in stripes.
+//! Counters of a store. A look-up that writes nothing shared should not begin to by being counted:
+//! threads count in stripes.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,15 +1,17 @@
-//! [`Tag`]: the key of an entry, with what an eviction notes about it. A cache and an eviction share it, so that a note costs no
-//! look-up.
+//! [`Tag`]: the key of an entry, with what an eviction notes about it. A cache and an eviction
+//! share it, so that a note costs no look-up.
 
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The key of one entry. An entry that is removed and added again has another tag; one whose value is replaced keeps it.
+/// The key of one entry. An entry that is removed and added again has another tag; one whose value
+/// is replaced keeps it.
 pub struct Tag<M> {
     key: Box<[u8]>,
-    /// What the entry counts. For evictions that divide the room; whoever replaces the value stores the new one.
+    /// What the entry counts. For evictions that divide the room; whoever replaces the value stores
+    /// the new one.
     bytes: AtomicU64,
     /// The eviction's own.
     pub mark: M,

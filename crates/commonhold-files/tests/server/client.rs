@@ -151,7 +151,8 @@ impl Client {
         std::mem::take(&mut self.heard)
     }
 
-    /// Everything up to the end of the stream, which has to come in such a way that it is none of what was said.
+    /// Everything up to the end of the stream, which has to come in such a way that it is none of
+    /// what was said.
     #[track_caller]
     pub fn rest_of_reset(&mut self) -> Vec<u8> {
         let rest = self.rest();

@@ -193,7 +193,8 @@ fn servers_that_share_a_cache_see_every_change() {
     }
 }
 
-/// Puts a file of this version into a directory that takes the place of the one that is served, in one way after the other.
+/// Puts a file of this version into a directory that takes the place of the one that is served, in
+/// one way after the other.
 fn replace_directory(changing: &Changing, version: u32) {
     let path = |name| changing.ground.path(name);
     let (root, new, newer) = (path("root"), path("new"), path("newer"));

@@ -1,4 +1,5 @@
-//! Requests that are none: each is answered with what is wrong, or not at all, and nobody else is harmed.
+//! Requests that are none: each is answered with what is wrong, or not at all, and nobody else is
+//! harmed.
 
 use super::client::{Answer, Client, get, simple};
 use super::site::{BESIDE, FILES, Site, bytes};

@@ -105,7 +105,8 @@ fn a_file_of_a_gibibyte() {
     }
 }
 
-/// A database has all bytes, zeros too, in chunks that are read one after the other whatever their number: 64 MiB are 256.
+/// A database has all bytes, zeros too, in chunks that are read one after the other whatever their
+/// number: 64 MiB are 256.
 #[test]
 fn a_large_file_of_a_database() {
     let (ground, len) = (Ground::memory(), 64 << 20);
@@ -142,7 +143,8 @@ fn what_shrinks_while_it_is_sent_ends_the_connection() {
     }
 }
 
-/// A file that is written to while it is being sent, and has other contents of the same length then.
+/// A file that is written to while it is being sent, and has other contents of the same length
+/// then.
 #[test]
 fn what_is_rewritten_while_it_is_sent_ends_the_connection() {
     for choices in Choices::of_directories() {
@@ -193,8 +195,8 @@ impl Changed {
         Changed { ground, served, before, _naming: naming }
     }
 
-    /// Clients while whose answers are on their way the file is changed to `after`, then its database; what they have heard of
-    /// the file is put back.
+    /// Clients while whose answers are on their way the file is changed to `after`, then its
+    /// database; what they have heard of the file is put back.
     fn while_sent(&self, after: &[u8], change: impl FnOnce(&Path, &Path)) -> Vec<Client> {
         let mut clients: Vec<_> = (0..6).map(|_| Client::narrow(self.served.address)).collect();
         let (some, others) = clients.split_at_mut(3);

@@ -106,7 +106,8 @@ fn nobody_waits_for_a_process_that_is_stopped_while_it_puts() {
                 store.look(7).is_some()
             });
             assert_eq!(version(7, &store.look(7).unwrap()), 4, "{kinds:?}");
-            // What else had to go goes with the next that is put; on a busy machine with one after that.
+            // What else had to go goes with the next that is put; on a busy machine with one after
+            // that.
             commonhold_testing::support::process::until("all that had to go is gone", || {
                 store.remove(7);
                 let is_empty = (store.stat().entries, store.look(7)) == (0, None);

@@ -154,7 +154,8 @@ const THREADS: u64 = 8;
 const OPERATIONS: u64 = 3000;
 const KEYS: u64 = 200;
 
-/// One of many: looks, puts what is missing, as a server does, and now and then replaces or removes. How often it looked.
+/// One of many: looks, puts what is missing, as a server does, and now and then replaces or
+/// removes. How often it looked.
 fn hammer<S: Store>(store: &S, thread: u64) -> u64 {
     let mut dice = Dice::new(thread);
     let mut looks = 0;
@@ -193,13 +194,15 @@ every_store! {
         let stat = store.stat();
         assert_eq!(stat.hits + stat.misses, looks, "{kinds:?}");
         assert_eq!(stat.hits > 0, kinds.keeps(), "{kinds:?}");
-        // One that is evicted between two steps of replacing it is there anew, and not counted as added.
+        // One that is evicted between two steps of replacing it is there anew, and not counted as
+        // added.
         let replaced = if kinds.evicts_itself() { stat.entries } else { 0 };
         let left = stat.added - stat.evicted - stat.removed;
         assert!(left <= stat.entries && stat.entries <= left + replaced, "{kinds:?}: {stat:?}");
         let over = if kinds.evicts_itself() { THREADS * 4096 } else { 0 };
         assert!(stat.bytes <= SMALL + over, "{kinds:?}: {stat:?}");
-        // A map that was left alone for a moment, as somebody had been waited for too long, is emptied after.
+        // A map that was left alone for a moment, as somebody had been waited for too long, is
+        // emptied after.
         until("all is removed, and so are its bytes", || {
             (0..KEYS).for_each(|key| store.remove(&key.to_le_bytes()));
             (store.stat().entries, store.stat().bytes) == (0, 0)

@@ -1,6 +1,8 @@
-//! How good the evictions are: hits among the requests of traces. What is lock-free must not be worse than exact LRU.
+//! How good the evictions are: hits among the requests of traces. What is lock-free must not be
+//! worse than exact LRU.
 //!
-//! The test `figure` is ignored: it measures more, and writes the figure and the table of docs/guide/serving-files.md.
+//! The test `figure` is ignored: it measures more, and writes the figure and the table of
+//! docs/guide/serving-files.md.
 
 mod figure;
 

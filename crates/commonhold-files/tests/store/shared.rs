@@ -1,4 +1,5 @@
-//! Stores in a hold: what one process keeps all have, also after the last one ended; a hold without room is no error.
+//! Stores in a hold: what one process keeps all have, also after the last one ended; a hold without
+//! room is no error.
 
 use super::{FILES, Kinds, look, value, version};
 use commonhold::{ErrorKind, Hold, MapOptions, QueueOptions};

@@ -1,5 +1,6 @@
-//! Traces of requests as servers of files see them: some files are wanted much more often than others (Zipf), and now and then somebody
-//! fetches everything once (a scan). The same seed makes the same trace.
+//! Traces of requests as servers of files see them: some files are wanted much more often than
+//! others (Zipf), and now and then somebody fetches everything once (a scan). The same seed makes
+//! the same trace.
 
 use commonhold_testing::support::{Dice, mix};
 
@@ -70,7 +71,8 @@ impl Iterator for Requests {
 /// Bytes of the longest file.
 pub const LONGEST: usize = 1600;
 
-/// Bytes of a file: between 100 and 1,600, small ones more often, and no matter how much it is wanted.
+/// Bytes of a file: between 100 and 1,600, small ones more often, and no matter how much it is
+/// wanted.
 pub fn len(file: u64) -> usize {
     let [one, other] = [mix(file) % 1500, mix(file + 1) % 1500];
     100 + one.min(other) as usize

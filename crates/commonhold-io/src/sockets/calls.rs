@@ -1,11 +1,12 @@
 //! One system call on one socket, as a job that any thread can do.
 //!
-//! Invariant: no call here waits for a peer, or moves more than [`MOST`] bytes; a file that is sent may have to be read from a
-//! disk first. None raises a signal, where [`block_broken_pipes`] was called if files are sent.
+//! Invariant: no call here waits for a peer, or moves more than [`MOST`] bytes; a file that is sent
+//! may have to be read from a disk first. None raises a signal, where [`block_broken_pipes`] was
+//! called if files are sent.
 //!
 //! # Safety
-//! Unsafe to receive into memory that is not initialized, to send from addresses, and to use a descriptor that the table of
-//! sockets keeps open.
+//! Unsafe to receive into memory that is not initialized, to send from addresses, and to use a
+//! descriptor that the table of sockets keeps open.
 #![allow(unsafe_code)]
 
 use super::driver::SocketId;
@@ -19,12 +20,14 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 
-/// Bytes that one call moves at most: less than the kernel's own limit, which is not one that a full buffer has set.
+/// Bytes that one call moves at most: less than the kernel's own limit, which is not one that a
+/// full buffer has set.
 pub(super) const MOST: usize = 1 << 30;
 
 /// A buffer to receive into, at most `at_most` bytes behind what it contains.
 ///
-/// Invariant: `buffer` has that much capacity to spare. Only [`received`](Self::received) changes it.
+/// Invariant: `buffer` has that much capacity to spare. Only [`received`](Self::received) changes
+/// it.
 #[derive(Debug)]
 pub struct Receive {
     buffer: Vec<u8>,
@@ -48,7 +51,8 @@ impl Receive {
         }
     }
 
-    /// Where to receive, and how much: writable as long as this value lives, wherever it is moved to.
+    /// Where to receive, and how much: writable as long as this value lives, wherever it is moved
+    /// to.
     pub(super) fn space(&mut self) -> (*mut u8, usize) {
         (self.buffer.spare_capacity_mut().as_mut_ptr().cast(), self.at_most)
     }
@@ -56,7 +60,8 @@ impl Receive {
     /// # Safety
     /// `len` bytes, at most those of [`space`](Self::space), were written there.
     pub(super) unsafe fn received(&mut self, len: usize) {
-        // SAFETY: within the capacity by the type's invariant, and initialized by the caller's word.
+        // SAFETY: within the capacity by the type's invariant, and initialized by the caller's
+        // word.
         unsafe { self.buffer.set_len(self.buffer.len() + len) };
         self.at_most -= len;
     }
@@ -127,7 +132,8 @@ fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     })?)
 }
 
-/// Whether an accept met a connection that its peer gave up before it was taken: the next is as good.
+/// Whether an accept met a connection that its peer gave up before it was taken: the next is as
+/// good.
 pub(super) fn is_passed_over(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ECONNABORTED | libc::EPROTO | libc::EINTR))
 }
@@ -180,10 +186,11 @@ pub(super) fn send_file(socket: BorrowedFd<'_>, part: FilePart<'_>) -> io::Resul
     Ok(sent?)
 }
 
-/// Keeps SIGPIPE from this thread and those that it starts. `sendfile` has no flag for that: a thread that sends files to a
-/// peer who is gone must have called this.
+/// Keeps SIGPIPE from this thread and those that it starts. `sendfile` has no flag for that: a
+/// thread that sends files to a peer who is gone must have called this.
 pub fn block_broken_pipes() {
-    // SAFETY: the set is this function's own, and initialized by `sigemptyset`; both calls cannot fail on valid arguments.
+    // SAFETY: the set is this function's own, and initialized by `sigemptyset`; both calls cannot
+    // fail on valid arguments.
     unsafe {
         let mut set: libc::sigset_t = mem::zeroed();
         libc::sigemptyset(&mut set);
@@ -223,12 +230,13 @@ fn checked(returned: isize) -> io::Result<usize> {
     usize::try_from(returned).map_err(|_| io::Error::last_os_error())
 }
 
-/// Process and user at the other end of a unix socket, as they were when it connected; the process is 0 if it is of another
-/// namespace. `None` if the system does not know.
+/// Process and user at the other end of a unix socket, as they were when it connected; the process
+/// is 0 if it is of another namespace. `None` if the system does not know.
 pub(crate) fn peer_of_unix(socket: BorrowedFd<'_>) -> Option<(i32, u32)> {
     let mut found = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to `found`, which has so many and outlives the call; any bytes are a `ucred`.
+    // SAFETY: the kernel writes at most `len` bytes to `found`, which has so many and outlives the
+    // call; any bytes are a `ucred`.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

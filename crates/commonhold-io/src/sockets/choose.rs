@@ -1,6 +1,7 @@
 //! The edge: from a word on the command line to a driver that runs, and what to say about it.
 //!
-//! The loop over a driver is generic; it is compiled once for each here, and nowhere is a driver behind a pointer.
+//! The loop over a driver is generic; it is compiled once for each here, and nowhere is a driver
+//! behind a pointer.
 
 use super::driver::Driver;
 use super::epoll::Epoll;
@@ -30,8 +31,8 @@ crate::named_choice!(LoopKind { Epoll => "epoll", Pool => "pool", Uring => "urin
 pub struct Options {
     /// Threads of a [`Pool`]; `None` for as many as there are cores to run on.
     pub threads: Option<NonZeroUsize>,
-    /// Operations that a [`Uring`] gives the kernel with one call, 1 to 32,768, rounded up to a power of two; more take more
-    /// calls. Each costs about 300 bytes.
+    /// Operations that a [`Uring`] gives the kernel with one call, 1 to 32,768, rounded up to a
+    /// power of two; more take more calls. Each costs about 300 bytes.
     pub ring_entries: u32,
 }
 
@@ -74,7 +75,8 @@ pub trait WithDriver<P: Outgoing> {
     fn run<D: Driver<P>>(self, driver: D, chosen: Chosen) -> Self::Output;
 }
 
-/// Makes the wanted driver and runs `with` on it. If io_uring is wanted and there is none, takes [`Epoll`].
+/// Makes the wanted driver and runs `with` on it. If io_uring is wanted and there is none, takes
+/// [`Epoll`].
 ///
 /// # Errors
 /// Those of making [`Epoll`] or [`Pool`]; then nothing has run.

@@ -1,8 +1,9 @@
 //! A thread's socket I/O: operations are given to a driver, completions come back.
 //!
-//! [`Driver`] is the one interface, in proactor style: the driver owns what it sends and what it receives into until it is done
-//! with it. Three drivers implement it; who writes a protocol writes it once, generic over the driver, and it is compiled for
-//! each. Which one runs is chosen at the edge ([`choose`]); nothing is called through a table of functions.
+//! [`Driver`] is the one interface, in proactor style: the driver owns what it sends and what it
+//! receives into until it is done with it. Three drivers implement it; who writes a protocol writes
+//! it once, generic over the driver, and it is compiled for each. Which one runs is chosen at the
+//! edge ([`choose`]); nothing is called through a table of functions.
 //!
 //! | driver | who waits | who makes the system calls | per turn of 1,000 sends |
 //! |---|---|---|---|
@@ -23,9 +24,10 @@
 //! | `waker`, `deadline` | how `wait` ends when no socket has anything to say |
 //! | `error_backoff` | an error of `wait` that comes again and again |
 //!
-//! Common to all: a driver belongs to the thread that made it. Every receive and every send that was given comes back exactly
-//! once, from [`Driver::wait`], whatever happens to its socket. No peer can starve another: an operation gets one system call
-//! per turn, then the others have theirs. Unsafe are only `outgoing`, `calls`, `ring` and the three calls that `uring` makes of
+//! Common to all: a driver belongs to the thread that made it. Every receive and every send that
+//! was given comes back exactly once, from [`Driver::wait`], whatever happens to its socket. No
+//! peer can starve another: an operation gets one system call per turn, then the others have
+//! theirs. Unsafe are only `outgoing`, `calls`, `ring` and the three calls that `uring` makes of
 //! `ring`.
 //!
 //! ```

@@ -1,15 +1,17 @@
 //! Drivers over epoll: readiness, turns, completions. Who makes the calls is left open ([`Calls`]).
 //!
-//! Each socket is registered once, edge-triggered, for both directions. A side of it is *ready* until a call says that it would
-//! have to wait, and again when epoll says so; it is *due* if it is ready and an operation was given. In each round of `wait`
-//! all that are due have their turn: one call each. Who is still due then is in the next round, behind the events of all others.
+//! Each socket is registered once, edge-triggered, for both directions. A side of it is *ready*
+//! until a call says that it would have to wait, and again when epoll says so; it is *due* if it is
+//! ready and an operation was given. In each round of `wait` all that are due have their turn: one
+//! call each. Who is still due then is in the next round, behind the events of all others.
 //!
-//! Invariant: no edge is lost. Readiness is cleared before the call, so that an edge that comes while it runs, in whatever
-//! thread, sets it again. A call that moved fewer bytes than it could have has met the limit, and the next edge is to come;
-//! save after the end of a stream, of which there is one edge only.
+//! Invariant: no edge is lost. Readiness is cleared before the call, so that an edge that comes
+//! while it runs, in whatever thread, sets it again. A call that moved fewer bytes than it could
+//! have has met the limit, and the next edge is to come; save after the end of a stream, of which
+//! there is one edge only.
 //!
-//! `wait` sleeps whenever nothing is due: level-triggered are only the waker, which is cleared on sight, and the waker of the
-//! calls, which is too.
+//! `wait` sleeps whenever nothing is due: level-triggered are only the waker, which is cleared on
+//! sight, and the waker of the calls, which is too.
 
 use super::calls::{Job, Work, is_passed_over};
 use super::deadline::Deadline;
@@ -41,7 +43,7 @@ pub trait Calls<P> {
     /// Appends the jobs that were done beside since it was last asked.
     fn finished(&mut self, jobs: &mut Vec<Job<P>>);
 
-    /// What is rung when jobs are done beside.
+    /// What is woken when other threads have done jobs.
     fn waker(&self) -> Option<&Waker>;
 }
 
@@ -283,7 +285,8 @@ impl<P: Outgoing, C: Calls<P>> Driver<P> for Polled<P, C> {
 
     fn shut(&mut self, id: SocketId) {
         let Some(socket) = self.table.open(id) else { return };
-        // By hand: a duplicate in another process would keep it registered. It can only fail because it is not.
+        // By hand: a duplicate in another process would keep it registered. It can only fail
+        // because it is not.
         let _ = epoll::delete(&self.poll, &socket.fd);
         socket.shut = true;
         self.table.cancel(id);

@@ -1,9 +1,11 @@
 //! The driver in which one thread waits and others make the calls.
 //!
-//! Two queues: jobs on their way to the threads, and done ones on their way back. A thread takes its share of the first at once,
-//! so that a batch costs it one lock, and wakes the waiting thread only when it is the first to put something into the second.
+//! Two queues: jobs on their way to the threads, and done ones on their way back. A thread takes
+//! its share of the first at once, so that a batch costs it one lock, and wakes the waiting thread
+//! only when it is the first to put something into the second.
 //!
-//! Invariant: while there are done jobs that nobody took, the waker was used since the first of them, or is about to be.
+//! Invariant: while there are done jobs that nobody took, the waker was used since the first of
+//! them, or is about to be.
 
 use super::calls::Job;
 use super::choose::Options;
@@ -24,7 +26,8 @@ const SHARE: usize = 32;
 /// Epoll, with threads that make the system calls on sockets.
 pub type Pool<P> = Polled<P, Workers<P>>;
 
-/// Threads that do jobs; they end when this is dropped, after the call that each is at. In a forked child there are none.
+/// Threads that do jobs; they end when this is dropped, after the call that each is at. In a forked
+/// child there are none.
 pub struct Workers<P> {
     shared: Arc<Shared<P>>,
     threads: OwnedThreads,
@@ -48,7 +51,8 @@ impl<P: Outgoing> Pool<P> {
     /// A driver without sockets, on three descriptors, with its threads started.
     ///
     /// # Errors
-    /// Those of `epoll_create`, `eventfd` and of starting threads: no descriptors, no memory, too many threads.
+    /// Those of `epoll_create`, `eventfd` and of starting threads: no descriptors, no memory, too
+    /// many threads.
     pub fn new(options: &Options) -> io::Result<Pool<P>> {
         Polled::with(Workers::start(options.threads())?)
     }

@@ -1,14 +1,17 @@
-//! The two queues between a thread and the kernel: operations go in as entries, completions come out.
+//! The two queues between a thread and the kernel: operations go in as entries, completions come
+//! out.
 //!
-//! Each entry carries its [`Task`], which names the socket by its place: a place is not taken again while anything of it is on
-//! the way. An operation is *on the way* from its entry until the completion that says that there will be no more.
+//! Each entry carries its [`Task`], which names the socket by its place: a place is not taken again
+//! while anything of it is on the way. An operation is *on the way* from its entry until the
+//! completion that says that there will be no more.
 //!
-//! A send's message (which says where the bytes are) is needed only until the kernel has taken the entry: it says so
-//! (`IORING_FEAT_SUBMIT_STABLE`). So there are as many messages as entries, and they go round as the entries do.
+//! A send's message (which says where the bytes are) is needed only until the kernel has taken the
+//! entry: it says so (`IORING_FEAT_SUBMIT_STABLE`). So there are as many messages as entries, and
+//! they go round as the entries do.
 //!
 //! # Safety
-//! Unsafe to tell the kernel of memory. Who does has to keep it until the operation is no longer on the way, also when the
-//! socket is shut and when everything is dropped ([`Ring::drain`]).
+//! Unsafe to tell the kernel of memory. Who does has to keep it until the operation is no longer on
+//! the way, also when the socket is shut and when everything is dropped ([`Ring::drain`]).
 #![allow(unsafe_code)]
 
 use super::calls::{MOST, clipped, message};
@@ -100,7 +103,8 @@ pub(super) struct Ring {
 
 impl Ring {
     /// # Errors
-    /// Those of `io_uring_setup`; `Unsupported` if the kernel's io_uring lacks something. The message says what to do.
+    /// Those of `io_uring_setup`; `Unsupported` if the kernel's io_uring lacks something. The
+    /// message says what to do.
     pub(super) fn new(entries: u32) -> io::Result<Ring> {
         let ring = build(entries.clamp(1, 32_768)).and_then(checked).map_err(|error| {
             io::Error::new(error.kind(), format!("io_uring is not available: {}", cause(&error)))
@@ -126,7 +130,8 @@ impl Ring {
         if self.ring.submission().is_full() { Err(failed(libc::EBUSY)) } else { Ok(()) }
     }
 
-    /// Completes once when `fd` is readable. As with all operations here there is room, by [`make_room`](Self::make_room).
+    /// Completes once when `fd` is readable. As with all operations here there is room, by
+    /// [`make_room`](Self::make_room).
     pub(super) fn watch(&mut self, fd: BorrowedFd<'_>) {
         let entry = opcode::PollAdd::new(Fd(fd.as_raw_fd()), libc::POLLIN as u32).build();
         // SAFETY: no memory.
@@ -167,8 +172,9 @@ impl Ring {
     ) {
         let at = self.entries_ever % self.messages.len();
         let most = shortened!("ring.send-bytes", MOST);
-        // SAFETY: within the vector. The entry that had this message was taken: there were as many since as the queue holds.
-        // No reference to it: the kernel has the addresses of others beside it.
+        // SAFETY: within the vector. The entry that had this message was taken: there were as many
+        // since as the queue holds. No reference to it: the kernel has the addresses of others
+        // beside it.
         let header = unsafe {
             let slot = self.messages.as_mut_ptr().add(at);
             (&raw mut (*slot).parts).write(clipped(parts, most));
@@ -214,7 +220,8 @@ impl Ring {
         self.on_the_way += 1;
     }
 
-    /// Gives the kernel the entries and waits for a completion, for `timeout` at most; signals end it earlier.
+    /// Gives the kernel the entries and waits for a completion, for `timeout` at most; signals end
+    /// it earlier.
     ///
     /// # Errors
     /// Those of `io_uring_enter`, for want of memory. What was not taken stays in the queue.
@@ -243,7 +250,8 @@ impl Ring {
         self.on_the_way -= last;
     }
 
-    /// Cancels all operations and waits until none is on the way. `false` if some are still: their memory must stay forever.
+    /// Cancels all operations and waits until none is on the way. `false` if some are still: their
+    /// memory must stay forever.
     #[must_use]
     pub(super) fn drain(&mut self) -> bool {
         let (rounds, patience) = DRAINS;
@@ -295,7 +303,8 @@ fn struck(task: Task) -> io::Result<()> {
     }
 }
 
-/// Prefers completions that are worked on in `enter` alone (Linux 6.1); without, at the end of any system call.
+/// Prefers completions that are worked on in `enter` alone (Linux 6.1); without, at the end of any
+/// system call.
 fn build(entries: u32) -> io::Result<IoUring> {
     fault!("ring.setup")?;
     let completions = entries * COMPLETIONS;
@@ -326,7 +335,8 @@ fn checked(ring: IoUring) -> io::Result<IoUring> {
         opcode::SendMsg::CODE,
         opcode::AcceptMulti::CODE,
         opcode::AsyncCancel2::CODE,
-        // Not used: it came with accepting more than once and cancelling by descriptor, which cannot be asked for.
+        // Not used: it came with accepting more than once and cancelling by descriptor, which
+        // cannot be asked for.
         opcode::Socket::CODE,
     ];
     match features && codes.iter().all(|&code| probe.is_supported(code)) {

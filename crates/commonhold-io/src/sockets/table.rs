@@ -1,8 +1,8 @@
 //! The sockets of a driver: who they are, and what is outstanding on each.
 //!
 //! Invariants:
-//! - a socket's place is taken again only when nothing is outstanding on it any more, and under the next generation; a place
-//!   whose generations are used up is left alone;
+//! - a socket's place is taken again only when nothing is outstanding on it any more, and under the
+//!   next generation; a place whose generations are used up is left alone;
 //! - an operation is refused or stored, and one that is refused has a completion in `early`;
 //! - a descriptor is closed or given back only while no side of its socket is running.
 
@@ -31,7 +31,8 @@ pub(super) struct Side<T> {
     pub(super) given: Option<T>,
     /// The kernel or a job is at it.
     pub(super) running: bool,
-    /// Polled drivers: it is not known that a call would have to wait. Cleared when one begins, set by what epoll says.
+    /// Polled drivers: it is not known that a call would have to wait. Cleared when one begins, set
+    /// by what epoll says.
     pub(super) ready: bool,
     /// Polled drivers: it is in the turn to come.
     pub(super) queued: bool,
@@ -58,8 +59,8 @@ impl<T> Side<T> {
         (self.running, self.ready) = (true, false);
     }
 
-    /// The end of a call on a polled socket: what was given and what it came to, if that completes it. If not, it is given
-    /// again. `more`: as far as is known the next call need not wait.
+    /// The end of a call on a polled socket: what was given and what it came to, if that completes
+    /// it. If not, it is given again. `more`: as far as is known the next call need not wait.
     pub(super) fn stop(
         &mut self,
         given: T,
@@ -242,7 +243,8 @@ impl<P> Table<P> {
         }
     }
 
-    /// Cancels what was given and is not running, of a socket that was shut; closes it if nothing is left.
+    /// Cancels what was given and is not running, of a socket that was shut; closes it if nothing
+    /// is left.
     pub(super) fn cancel(&mut self, id: SocketId) {
         let Some(socket) = self.places.get_mut(id.index as usize).and_then(|at| at.socket.as_mut())
         else {

@@ -1,16 +1,19 @@
 //! The driver over io_uring: the kernel waits and makes the calls.
 //!
-//! What is given is noted as a task; `wait` makes entries of all tasks and gives them to the kernel with the same call that
-//! waits. A receive's buffer and a send's payload stay in the table meanwhile.
+//! What is given is noted as a task; `wait` makes entries of all tasks and gives them to the kernel
+//! with the same call that waits. A receive's buffer and a send's payload stay in the table
+//! meanwhile.
 //!
-//! Invariant: a side is `running` from its task until the last completion of it, and what was given to it stays where it is as
-//! long: also when the socket was shut, for the kernel answers a cancelled operation too. Dropping waits for all of them.
+//! Invariant: a side is `running` from its task until the last completion of it, and what was given
+//! to it stays where it is as long: also when the socket was shut, for the kernel answers a
+//! cancelled operation too. Dropping waits for all of them.
 //!
-//! Tasks are carried out in order. So a cancellation finds what was given before it, and because the descriptor stays open until
-//! the cancellation has completed, it finds nothing else.
+//! Tasks are carried out in order. So a cancellation finds what was given before it, and because
+//! the descriptor stays open until the cancellation has completed, it finds nothing else.
 //!
 //! # Safety
-//! Unsafe to lend the kernel a buffer and a payload, and to believe it how much it received; the invariant is the reason.
+//! Unsafe to lend the kernel a buffer and a payload, and to believe it how much it received; the
+//! invariant is the reason.
 #![allow(unsafe_code)]
 
 use super::calls::{flags, is_passed_over, send_file};
@@ -29,8 +32,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process;
 use std::time::Duration;
 
-/// io_uring, one call per turn. It stays in the thread that made it: the kernel takes entries from no other. A forked child
-/// shares the queues and must not use it; dropping it there closes the child's copies of the descriptors and nothing else.
+/// io_uring, one call per turn. It stays in the thread that made it: the kernel takes entries from
+/// no other. A forked child shares the queues and must not use it; dropping it there closes the
+/// child's copies of the descriptors and nothing else.
 pub struct Uring<P: Outgoing> {
     ring: Ring,
     table: Table<P>,
@@ -48,8 +52,9 @@ impl<P: Outgoing> Uring<P> {
     /// A driver without sockets, on two descriptors.
     ///
     /// # Errors
-    /// Those of `eventfd` and `io_uring_setup`. If io_uring is not available the message says why: the kernel was built without
-    /// it or is older than 5.19, or a sysctl or a seccomp filter forbids it.
+    /// Those of `eventfd` and `io_uring_setup`. If io_uring is not available the message says why:
+    /// the kernel was built without it or is older than 5.19, or a sysctl or a seccomp filter
+    /// forbids it.
     pub fn new(options: &Options) -> io::Result<Uring<P>> {
         let (ring, waker) = (Ring::new(options.ring_entries)?, Waker::new()?);
         let (table, tasks) = (Table::default(), VecDeque::from([Task::Wake]));
@@ -77,7 +82,8 @@ impl<P: Outgoing> Uring<P> {
             Task::Receive(place) => {
                 let Some((_, socket)) = at(table, place) else { return };
                 let Some(receive) = &mut socket.receive.given else { return };
-                // SAFETY: the table keeps the buffer while the side is running, and nobody touches it.
+                // SAFETY: the table keeps the buffer while the side is running, and nobody touches
+                // it.
                 unsafe { ring.receive(place, socket.fd.as_raw_fd(), receive.space()) }
             }
             Task::Send(place) => {
@@ -86,7 +92,8 @@ impl<P: Outgoing> Uring<P> {
                 let fd = socket.fd.as_raw_fd();
                 match payload.file() {
                     Some(_) => ring.watch_room(place, fd),
-                    // SAFETY: the table keeps the payload while the side is running, and its parts are readable as long.
+                    // SAFETY: the table keeps the payload while the side is running, and its parts
+                    // are readable as long.
                     None => unsafe { ring.send(place, fd, payload.parts(), flags(payload)) },
                 }
             }

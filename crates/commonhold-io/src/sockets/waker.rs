@@ -1,6 +1,7 @@
 //! Ending another thread's wait: an eventfd that the driver waits for beside its sockets.
 //!
-//! It counts, but only whether it is zero matters; so wakings that come before the driver looks are one.
+//! It counts, but only whether it is zero matters; so wakings that come before the driver looks are
+//! one.
 
 use commonhold::fault;
 use rustix::event::{EventfdFlags, eventfd};
@@ -8,8 +9,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Makes a driver's [`wait`](super::Driver::wait) return [`Done::Woken`](super::Done::Woken), now or when it is next called.
-/// Keeps one descriptor open until its last clone is gone, also if the driver is gone earlier.
+/// Makes a driver's [`wait`](super::Driver::wait) return [`Done::Woken`](super::Done::Woken), now
+/// or when it is next called. Keeps one descriptor open until its last clone is gone, also if the
+/// driver is gone earlier.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<OwnedFd>);
 
@@ -22,7 +24,8 @@ impl Waker {
         Ok(Waker(Arc::new(fd)))
     }
 
-    /// Wakes. Never blocks; does nothing if the driver is gone. What was written before is seen by whom this wakes.
+    /// Wakes. Never blocks; does nothing if the driver is gone. What was written before is seen by
+    /// whom this wakes.
     pub fn wake(&self) {
         // It can only fail because the counter is at its end: then it is not zero.
         let _ = rustix::io::retry_on_intr(|| rustix::io::write(&self.0, &1u64.to_ne_bytes()));

@@ -1,7 +1,9 @@
-//! The file of a journal: 16 bytes that say what it is, then frames as an origin sends them (`docs/operations/journal.md`).
+//! The file of a journal: 16 bytes that say what it is, then frames as an origin sends them
+//! (`docs/operations/journal.md`).
 //!
-//! Invariant: what lies before `written` are whole frames, in order. After a crash of the system any part that was not synced may
-//! be missing or be anything: every frame has a checksum and its position, so the first that is not what it must be is the end.
+//! Invariant: what lies before `written` are whole frames, in order. After a crash of the system
+//! any part that was not synced may be missing or be anything: every frame has a checksum and its
+//! position, so the first that is not what it must be is the end.
 
 use crate::protocol::inbox::Inbox;
 use crate::protocol::wire::{Note, Welcome};
@@ -54,8 +56,8 @@ pub(crate) struct JournalFile {
 }
 
 impl JournalFile {
-    /// A new one, which begins with what an origin would announce, and is going to have this path. Whoever drops it before leaves
-    /// nothing of it, and so does a kill (see [`Draft`]).
+    /// A new one, which begins with what an origin would announce, and is going to have this path.
+    /// Whoever drops it before leaves nothing of it, and so does a kill (see [`Draft`]).
     ///
     /// # Errors
     /// Those of files.
@@ -418,7 +420,8 @@ enum Kind {
     Complete(u64),
 }
 
-/// What a frame is, if it may stand in a journal: where the pairs are complete there are none any more. A gap is an end: behind it nobody knows.
+/// What a frame is, if it may stand in a journal: where the pairs are complete there are none any
+/// more. A gap is an end: behind it nobody knows.
 fn kind_of(frame: &RawFrame<'_>, complete: bool) -> Option<Kind> {
     if let Some(change) = frame.change() {
         return (change.kind != ChangeKind::Gap).then_some(Kind::Change(change.end));

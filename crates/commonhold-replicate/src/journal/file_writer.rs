@@ -116,7 +116,8 @@ impl FileWriter {
         end.is_some_and(|end| position.offset >= end) && !gap
     }
 
-    /// Brings what there is into the file, at most a batch or one frame; true if there was something.
+    /// Brings what there is into the file, at most a batch or one frame; true if there was
+    /// something.
     pub(super) fn pump(&mut self) -> std::result::Result<bool, WriteFailure> {
         if self.next_frame(0).map_err(WriteFailure::Lost)?.is_none() {
             self.fetch().map_err(WriteFailure::Lost)?;

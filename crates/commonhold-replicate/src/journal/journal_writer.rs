@@ -1,8 +1,11 @@
-//! The thread that keeps a journal: brings what the stream tells into the file, and writes the file anew when it has grown.
+//! The thread that keeps a journal: brings what the stream tells into the file, and writes the file
+//! anew when it has grown.
 //!
-//! There is always at most one *current* file, which has the journal's path and is a whole map with what changed since, and at most
-//! one *next* one without a name, which is to become that. Only when the next one is whole and durable does it take the path, in one step. So
-//! whenever the system crashes, what has the path is a whole map up to some position, and no earlier one than was said to be durable.
+//! There is always at most one *current* file, which has the journal's path and is a whole map with
+//! what changed since, and at most one *next* one without a name, which is to become that. Only
+//! when the next one is whole and durable does it take the path, in one step. So whenever the
+//! system crashes, what has the path is a whole map up to some position, and no earlier one than
+//! was said to be durable.
 
 use crate::journal::file::Reader;
 use crate::journal::file_writer::{FileWriter, WriteFailure};
@@ -94,7 +97,8 @@ impl JournalWriter {
             };
         }
         while reader.next()?.is_some() {}
-        // Old contents of a file hold that were put back keep the stream's number, and notes of then.
+        // Old contents of a file hold that were put back keep the stream's number, and notes of
+        // then.
         let is_ahead = reader.position.offset > self.map.follow()?.end()?.offset;
         if is_ahead && !self.options.replace {
             return Err(self.of_another_life());
@@ -144,7 +148,8 @@ impl JournalWriter {
         commonhold::Error::new(ErrorKind::Mismatch, text)
     }
 
-    /// When the file is written anew: when it has twice the bytes that it had when it became the journal.
+    /// When the file is written anew: when it has twice the bytes that it had when it became the
+    /// journal.
     fn plan(&mut self, then: u64) {
         self.compact_at = then.saturating_mul(2).max(self.options.compact_bytes);
     }
@@ -287,7 +292,8 @@ impl JournalWriter {
             return Ok(());
         }
         if let Err(error) = current.sync() {
-            // What was written since the last time may be gone, and another sync would not say so: only a new file helps.
+            // What was written since the last time may be gone, and another sync would not say so:
+            // only a new file helps.
             self.current = None;
             return Err(error);
         }
@@ -355,7 +361,8 @@ impl JournalWriter {
         }
     }
 
-    /// Says what is wrong, and does what helps: a new file if the stream has gone on without it, else another try later.
+    /// Says what is wrong, and does what helps: a new file if the stream has gone on without it,
+    /// else another try later.
     fn cope(&mut self, error: Error) -> Result<()> {
         if error.kind() == ErrorKind::Lapped {
             self.current = None;
@@ -450,7 +457,8 @@ mod tests {
         }
     }
 
-    /// The next file does not take the path before it is as far as what was said to be durable, also if the present one is lost.
+    /// The next file does not take the path before it is as far as what was said to be durable,
+    /// also if the present one is lost.
     #[test]
     fn what_was_said_to_be_durable_is_in_whatever_takes_the_path() {
         let kept = Kept::new();

@@ -8,8 +8,8 @@
 //! | how much of a file a later writer may believe | `trust` |
 //! | a map from a journal | `rebuild` |
 //!
-//! What survives what is said in `docs/operations/durability.md`. Whoever has changed a map and must know that it is safe calls
-//! [`Map::sync`](commonhold::Map::sync).
+//! What survives what is said in `docs/operations/durability.md`. Whoever has changed a map and
+//! must know that it is safe calls [`Map::sync`](commonhold::Map::sync).
 
 mod file;
 mod file_writer;
@@ -41,7 +41,8 @@ pub enum SyncPolicy {
     Always,
     /// At most so long after something was written.
     Every(Duration),
-    /// When the system finds time. A crash of the system may then lose any part of the end; [`Map::sync`](commonhold::Map::sync) is an error.
+    /// When the system finds time. A crash of the system may then lose any part of the end;
+    /// [`Map::sync`](commonhold::Map::sync) is an error.
     Never,
 }
 
@@ -82,12 +83,14 @@ impl FromStr for SyncPolicy {
 pub struct JournalOptions {
     /// When what was written is made durable.
     pub sync: SyncPolicy,
-    /// Bytes of changes that the map's stream keeps, if it has none yet: how far the journal may fall behind before it has to
-    /// begin anew.
+    /// Bytes of changes that the map's stream keeps, if it has none yet: how far the journal may
+    /// fall behind before it has to begin anew.
     pub stream_bytes: u64,
-    /// The file is written anew when it has twice the bytes that it had after the last time, but not below so many.
+    /// The file is written anew when it has twice the bytes that it had after the last time, but
+    /// not below so many.
     pub compact_bytes: u64,
-    /// A file that is of another map, or of this one's earlier life, is replaced instead of refused.
+    /// A file that is of another map, or of this one's earlier life, is replaced instead of
+    /// refused.
     pub replace: bool,
 }
 
@@ -140,12 +143,14 @@ impl JournalStatus {
 
 /// Keeps the journal of a map, in a thread of its own.
 ///
-/// Any process may write the map, and wait for what it wrote to be durable ([`Map::sync`](commonhold::Map::sync)). If the journal's process
-/// is killed, the next one goes on with the file. A disk that is full, or fails, is told by `sync` and by
-/// [`status`](Self::status); the journal goes on as soon as it can.
+/// Any process may write the map, and wait for what it wrote to be durable
+/// ([`Map::sync`](commonhold::Map::sync)). If the journal's process is killed, the next one goes on
+/// with the file. A disk that is full, or fails, is told by `sync` and by [`status`](Self::status);
+/// the journal goes on as soon as it can.
 ///
-/// Dropping it writes what there is, makes it durable, and ends; [`finish`](Self::finish) also says whether that could be done. A
-/// forked child may drop it, which does nothing: the thread is the parent's. It must not do anything else with it.
+/// Dropping it writes what there is, makes it durable, and ends; [`finish`](Self::finish) also says
+/// whether that could be done. A forked child may drop it, which does nothing: the thread is the
+/// parent's. It must not do anything else with it.
 pub struct Journal {
     shared: Arc<Shared>,
     threads: OwnedThreads,
@@ -163,13 +168,13 @@ impl fmt::Debug for Journal {
 }
 
 impl Journal {
-    /// Begins to keep the journal of a map, which gets a stream if it has none. A journal that is there is gone on with, if it
-    /// is of this map as it is now, or this map was rebuilt from it.
+    /// Begins to keep the journal of a map, which gets a stream if it has none. A journal that is
+    /// there is gone on with, if it is of this map as it is now, or this map was rebuilt from it.
     ///
     /// # Errors
-    /// `NotFound` if there is no such map; `Mismatch` if it is a cache, or if the file is another map's or of this one's
-    /// earlier life: [`rebuild`] from it first, or move it away; `Busy` if the map, or the file, has a journal already; those of
-    /// files and of [`Hold::begin_stream`].
+    /// `NotFound` if there is no such map; `Mismatch` if it is a cache, or if the file is another
+    /// map's or of this one's earlier life: [`rebuild`] from it first, or move it away; `Busy` if
+    /// the map, or the file, has a journal already; those of files and of [`Hold::begin_stream`].
     pub fn start(
         hold: &Hold,
         map: &str,

@@ -1,7 +1,8 @@
-//! A map from its journal, after the system has crashed: exactly what it was at some position of its stream, no earlier one than was
-//! said to be durable.
+//! A map from its journal, after the system has crashed: exactly what it was at some position of
+//! its stream, no earlier one than was said to be durable.
 //!
-//! It is built beside, as a replica's is, and can be written only when it is whole: killed on the way, one begins again.
+//! It is built beside, as a replica's is, and can be written only when it is whole: killed on the
+//! way, one begins again.
 
 use crate::journal::JournalOptions;
 use crate::journal::file::{Entry, Reader};
@@ -32,7 +33,8 @@ fn note(hold: &Hold, map: &str, from: u64) -> Result<()> {
     notes.set(map, [stream.to_le_bytes(), from.to_le_bytes()].concat()).map(drop)
 }
 
-/// Whether the map whose stream is `stream` was rebuilt from a journal of the stream `from`: then it has all that is in that.
+/// Whether the map whose stream is `stream` was rebuilt from a journal of the stream `from`: then
+/// it has all that is in that.
 pub(crate) fn was_rebuilt_from(hold: &Hold, map: &str, stream: u64, from: u64) -> Result<bool> {
     match hold.open_map(REBUILT) {
         Ok(notes) => {
@@ -44,12 +46,12 @@ pub(crate) fn was_rebuilt_from(hold: &Hold, map: &str, stream: u64, from: u64) -
     }
 }
 
-/// Rebuilds a map that is not there from its journal. The map gets a stream, and a journal may go on from then on
-/// with the same file, which it writes anew.
+/// Rebuilds a map that is not there from its journal. The map gets a stream, and a journal may go
+/// on from then on with the same file, which it writes anew.
 ///
 /// # Errors
-/// `Exists` if there is a map of this name; `Damaged` if the file is no journal, or too much of it is lost for it to be a whole map;
-/// `Full`; those of files.
+/// `Exists` if there is a map of this name; `Damaged` if the file is no journal, or too much of it
+/// is lost for it to be a whole map; `Full`; those of files.
 pub fn rebuild(
     hold: &Hold,
     map: &str,

@@ -7,9 +7,9 @@
 //! writer that finds its file noted shortens it to that length first.
 //!
 //! Invariant: a file with the journal's path that this crate has synced in the life of this hold is
-//! noted, with no more bytes than are durable, or with [`ALL`] if nothing was synced since. The hold is
-//! memory and needs no disk. After a crash of the system the note may be gone; then so is what the
-//! system showed, and a reader gets what the disk has.
+//! noted, with no more bytes than are durable, or with [`ALL`] if nothing was synced since. The
+//! hold is memory and needs no disk. After a crash of the system the note may be gone; then so is
+//! what the system showed, and a reader gets what the disk has.
 //!
 //! Notes of other files are kept: a journal may move to another path, and back.
 

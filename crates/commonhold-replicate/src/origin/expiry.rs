@@ -1,13 +1,16 @@
-//! What has expired at the origin is removed there, so that those who follow are told: nobody else may need its room for long.
+//! What has expired at the origin is removed there, so that those who follow are told: nobody else
+//! may need its room for long.
 //!
-//! Done by the thread that waits for the stream, a few pairs at a time, and only while somebody is served. It waits for no
-//! writer. A pair that has expired is told within [`ROUND`], [`TICK`] and as many times [`TICK`] as the map has [`PLACES`].
+//! Done by the thread that waits for the stream, a few pairs at a time, and only while somebody is
+//! served. It waits for no writer. A pair that has expired is told within [`ROUND`], [`TICK`] and
+//! as many times [`TICK`] as the map has [`PLACES`].
 
 use crate::origin::subscriber_table::SubscriberTable;
 use commonhold::Cursor;
 use std::time::{Duration, Instant};
 
-/// Places for pairs that are looked at at a time: one or two milliseconds if there is a pair in each and none is in a cache of the processor.
+/// Places for pairs that are looked at at a time: one or two milliseconds if there is a pair in
+/// each and none is in a cache of the processor.
 const PLACES: u64 = 16 << 10;
 /// How often so many are looked at.
 const TICK: Duration = Duration::from_millis(100);

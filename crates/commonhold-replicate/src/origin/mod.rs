@@ -20,7 +20,8 @@ use std::time::Duration;
 /// When changes are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmission {
-    /// As they happen; but while less than `watermark` bytes wait, up to `delay` later. With 0, at once.
+    /// As they happen; but while less than `watermark` bytes wait, up to `delay` later. With 0, at
+    /// once.
     Automatic {
         /// Bytes of the stream.
         watermark: u64,
@@ -31,13 +32,15 @@ pub enum Transmission {
     Explicit,
 }
 
-/// Who is told what happens: one line of text at a time, from any thread. It must not call the origin.
+/// Who is told what happens: one line of text at a time, from any thread. It must not call the
+/// origin.
 pub type Notice = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// How an origin serves.
 #[derive(Clone)]
 pub struct OriginOptions {
-    /// Bytes of changes that the map's stream keeps, if it has none yet. A replica that was away for longer is sent the whole map.
+    /// Bytes of changes that the map's stream keeps, if it has none yet. A replica that was away
+    /// for longer is sent the whole map.
     pub stream_bytes: u64,
     /// Threads that serve; 1 to 64.
     pub io_threads: usize,
@@ -47,7 +50,8 @@ pub struct OriginOptions {
     pub transmission: Transmission,
     /// Replicas have to know it; so does the origin.
     pub secret: Option<Secret>,
-    /// Whose processes may connect over unix sockets that [`Origin::listen`] made; `None` for whoever can open the socket.
+    /// Whose processes may connect over unix sockets that [`Origin::listen`] made; `None` for
+    /// whoever can open the socket.
     pub allowed_uids: Option<Vec<u32>>,
     /// Connections at most; more are closed at once.
     pub most_replicas: usize,
@@ -82,14 +86,17 @@ impl fmt::Debug for OriginOptions {
 
 /// Serves one map to replicas: over addresses where it listens, and over sockets that are attached.
 ///
-/// Writers of the map do not know of it: any process may write, before, while and after an origin runs, and an origin that is killed
-/// and started again serves replicas on from where they are. A replica that is slow, stopped or malicious costs one
-/// socket's memory and holds up nobody; one that falls behind by more than the stream keeps is disconnected, and sent the whole
-/// map when it comes again. Several origins may serve one map.
+/// Writers of the map do not know of it: any process may write, before, while and after an origin
+/// runs, and an origin that is killed and started again serves replicas on from where they are. A
+/// replica that is slow, stopped or malicious costs one socket's memory and holds up nobody; one
+/// that falls behind by more than the stream keeps is disconnected, and sent the whole map when it
+/// comes again. Several origins may serve one map.
 ///
-/// Dropping it ends its threads and closes the connections, between two system calls; [`finish`](Self::finish) sends first
-/// what there is. A forked child may drop it, which does nothing: the threads and the connections are the parent's, and the
-/// child's copies of the descriptors are closed when it ends or executes another program. It must not do anything else with it.
+/// Dropping it ends its threads and closes the connections, between two system calls;
+/// [`finish`](Self::finish) sends first what there is. A forked child may drop it, which does
+/// nothing: the threads and the connections are the parent's, and the child's copies of the
+/// descriptors are closed when it ends or executes another program. It must not do anything else
+/// with it.
 pub struct Origin {
     table: Arc<SubscriberTable>,
     /// Those that serve.
@@ -107,8 +114,8 @@ impl Origin {
     /// Begins to serve a map, which gets a stream if it has none.
     ///
     /// # Errors
-    /// `NotFound` if there is no such map; those of [`Hold::begin_stream`]; `Invalid` for a number of threads that cannot be; `Io` if
-    /// threads or loops cannot be made.
+    /// `NotFound` if there is no such map; those of [`Hold::begin_stream`]; `Invalid` for a number
+    /// of threads that cannot be; `Io` if threads or loops cannot be made.
     pub fn start(hold: &Hold, map: &str, options: OriginOptions) -> Result<Origin> {
         let threads = options.io_threads;
         if !(1..=64).contains(&threads) {
@@ -134,8 +141,8 @@ impl Origin {
         Ok(origin)
     }
 
-    /// Listens at an address; returns it, with the port that the system chose if it was 0. The socket of a unix address has the mode 0600,
-    /// and is removed when the origin ends.
+    /// Listens at an address; returns it, with the port that the system chose if it was 0. The
+    /// socket of a unix address has the mode 0600, and is removed when the origin ends.
     ///
     /// # Errors
     /// `Busy` if somebody else listens there; `Permission`; `Io`.
@@ -157,7 +164,8 @@ impl Origin {
         Ok(address)
     }
 
-    /// Accepts from a socket that listens already, as systemd hands them over; returns its address. Its file is not removed.
+    /// Accepts from a socket that listens already, as systemd hands them over; returns its address.
+    /// Its file is not removed.
     ///
     /// # Errors
     /// `Invalid` if it is neither TCP nor unix; `Io`.
@@ -178,8 +186,9 @@ impl Origin {
         })
     }
 
-    /// Serves the replica at the other end of a connected stream socket, also one of a pair. Returns a number for
-    /// [`detach`](Self::detach). The socket is made nonblocking, and TCP sends without delay.
+    /// Serves the replica at the other end of a connected stream socket, also one of a pair.
+    /// Returns a number for [`detach`](Self::detach). The socket is made nonblocking, and TCP sends
+    /// without delay.
     ///
     /// # Errors
     /// `Full` if there are as many as there may be.
@@ -201,7 +210,8 @@ impl Origin {
         known
     }
 
-    /// With [`Transmission::Explicit`]: sends every change that was made before this call. Does not wait for it.
+    /// With [`Transmission::Explicit`]: sends every change that was made before this call. Does not
+    /// wait for it.
     ///
     /// # Errors
     /// `NotFound` if the map was dropped; those of a writing operation.
@@ -216,7 +226,8 @@ impl Origin {
         self.table.replicas()
     }
 
-    /// The offset of the stream that all replicas were sent everything up to; `None` if there are none that are served.
+    /// The offset of the stream that all replicas were sent everything up to; `None` if there are
+    /// none that are served.
     pub fn sent_to_all(&self) -> Option<u64> {
         self.table.sent_to_all()
     }
@@ -226,8 +237,9 @@ impl Origin {
         lock(&self.table.addresses).clone()
     }
 
-    /// Accepts nobody any more, sends everybody what there is, waits until they have taken it and closed the connection, for so long
-    /// at most, and ends. What a replica has not taken by then it is sent when there is an origin again.
+    /// Accepts nobody any more, sends everybody what there is, waits until they have taken it and
+    /// closed the connection, for so long at most, and ends. What a replica has not taken by then
+    /// it is sent when there is an origin again.
     pub fn finish(mut self, time: Duration) {
         self.end(time);
     }

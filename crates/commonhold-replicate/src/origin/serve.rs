@@ -1,7 +1,8 @@
 //! A thread of an origin: its driver, and the replicas that it serves.
 //!
-//! Each replica has at most one send and one receive outstanding. Whoever has taken what it was sent gets more at once; the others, to
-//! whom there was nothing to say, are looked at when the stream has gone on (`watch`), and a few times a second.
+//! Each replica has at most one send and one receive outstanding. Whoever has taken what it was
+//! sent gets more at once; the others, to whom there was nothing to say, are looked at when the
+//! stream has gone on (`watch`), and a few times a second.
 
 use crate::origin::session::{Session, Subscriber};
 use crate::origin::subscriber_table::{Order, ServingThread, SubscriberTable};
@@ -113,7 +114,8 @@ struct Server<D> {
     /// How many of these wait to be told from where on they are the map.
     waiting: usize,
     accept_again: Option<Instant>,
-    /// When it ends at the latest. Until then whoever was sent everything is told that this was all.
+    /// When it ends at the latest. Until then whoever was sent everything is told that this was
+    /// all.
     finish_by: Option<Instant>,
     /// What is wrong with the driver.
     backoff: ErrorBackoff,
@@ -227,7 +229,8 @@ impl<D: Driver<Payload>> Server<D> {
     /// Somebody has connected to where the origin listens.
     fn admit(&mut self, socket: OwnedFd) {
         let (peer, uid) = address::peer(socket.as_fd());
-        // Over TCP nobody knows whose a process is; over a unix socket, who is not known is refused.
+        // Over TCP nobody knows whose a process is; over a unix socket, who is not known is
+        // refused.
         let wrong = |uids: &Vec<u32>| uid.is_none_or(|uid| !uids.contains(&uid));
         let is_unix = !peer.starts_with("tcp:");
         if is_unix && self.table.options.allowed_uids.as_ref().is_some_and(wrong) {
@@ -322,7 +325,8 @@ impl<D: Driver<Payload>> Server<D> {
     fn let_go(&mut self, socket: SocketId) {
         match self.sessions.get_mut(&socket).map(|served| &mut served.session) {
             Some(session) if session.offset().is_some() => {
-                // It closes the connection when it has read this far; who closed it here might destroy what is on its way.
+                // It closes the connection when it has read this far; who closed it here might
+                // destroy what is on its way.
                 session.finished = true;
                 self.driver.finish(socket);
             }

@@ -1,7 +1,9 @@
-//! One replica as its origin sees it: who it says it is, then what it is sent and how far it has come.
+//! One replica as its origin sees it: who it says it is, then what it is sent and how far it has
+//! come.
 //!
-//! Does no I/O itself: the bytes come and go through a driver (`serve`). Memory per replica: what it sends before it is known, at most a
-//! kilobyte, what it says later, at most the same, and one piece of the full sync on its way ([`crate::delivery`]).
+//! Does no I/O itself: the bytes come and go through a driver (`serve`). Memory per replica: what
+//! it sends before it is known, at most a kilobyte, what it says later, at most the same, and one
+//! piece of the full sync on its way ([`crate::delivery`]).
 
 use crate::delivery::Delivery;
 use crate::protocol::inbox::Inbox;
@@ -212,7 +214,8 @@ impl Session {
         Ok(())
     }
 
-    /// What is to be sent next, and of the stream nothing beyond `limit`; `None` if there is nothing now.
+    /// What is to be sent next, and of the stream nothing beyond `limit`; `None` if there is
+    /// nothing now.
     ///
     /// # Errors
     /// The replica has to begin anew.
@@ -241,7 +244,8 @@ impl Session {
         }
     }
 
-    /// Takes back what was sent, of which the system took so many bytes; what is still to be sent of it.
+    /// Takes back what was sent, of which the system took so many bytes; what is still to be sent
+    /// of it.
     ///
     /// # Errors
     /// The replica has to begin anew.

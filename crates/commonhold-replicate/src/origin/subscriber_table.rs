@@ -121,7 +121,8 @@ impl SubscriberTable {
         lock(&self.map).clone()
     }
 
-    /// If the map is gone, goes on with what is called so now: a relay's, whose origin has another one.
+    /// If the map is gone, goes on with what is called so now: a relay's, whose origin has another
+    /// one.
     pub(crate) fn renew(&self) {
         if self.map().follow().is_ok() {
             return;
@@ -244,7 +245,8 @@ impl SubscriberTable {
         }
     }
 
-    /// The offset that somebody waits for; waits so long for somebody to ask. `None` when all is over.
+    /// The offset that somebody waits for; waits so long for somebody to ask. `None` when all is
+    /// over.
     pub(crate) fn asked(&self, time: Duration) -> Option<Option<u64>> {
         let waiting = lock(&self.waiting);
         let none = |waiting: &mut Waiting| {

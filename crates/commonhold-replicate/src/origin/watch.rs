@@ -1,7 +1,9 @@
-//! The thread that waits for the stream to go on, on behalf of those who serve replicas: they sleep in their drivers, where only
-//! descriptors wake them. Beside that it removes what has expired (`expiry`).
+//! The thread that waits for the stream to go on, on behalf of those who serve replicas: they sleep
+//! in their drivers, where only descriptors wake them. Beside that it removes what has expired
+//! (`expiry`).
 //!
-//! It waits only while somebody asks it to, so that writers pay for waking it only when all that there was has been sent.
+//! It waits only while somebody asks it to, so that writers pay for waking it only when all that
+//! there was has been sent.
 
 use crate::origin::Transmission;
 use crate::origin::expiry::Expiry;

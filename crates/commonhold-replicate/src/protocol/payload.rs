@@ -1,8 +1,8 @@
 //! What an origin sends: words of its own, or bytes straight from the memory of a stream.
 //!
 //! # Safety
-//! [`RingBytes`] keeps the memory mapped that it points to, and points nowhere else as long as it lives; [`Bytes`] makes the same
-//! promise itself.
+//! [`RingBytes`] keeps the memory mapped that it points to, and points nowhere else as long as it
+//! lives; [`Bytes`] makes the same promise itself.
 #![allow(unsafe_code)]
 
 use commonhold::RingBytes;
@@ -16,7 +16,8 @@ pub(crate) enum Payload {
     Stream(RingBytes),
 }
 
-// SAFETY: the ranges are those of the two kinds, which stay readable as long as the values in them live, from any thread.
+// SAFETY: the ranges are those of the two kinds, which stay readable as long as the values in them
+// live, from any thread.
 unsafe impl Outgoing for Payload {
     fn parts(&self) -> [libc::iovec; 2] {
         match self {

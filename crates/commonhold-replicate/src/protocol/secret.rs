@@ -1,8 +1,8 @@
 //! A secret that origin and replica share, and how each proves to the other that it knows it.
 //!
-//! Challenge and response by HMAC-SHA-256 (RFC 2104; FIPS 180-4): each side draws a random number, and proves with the numbers of
-//! both, so that no proof is good twice. The bytes that follow are neither encrypted nor authenticated: for that there are
-//! tunnels (`docs/guide/replication.md`).
+//! Challenge and response by HMAC-SHA-256 (RFC 2104; FIPS 180-4): each side draws a random number,
+//! and proves with the numbers of both, so that no proof is good twice. The bytes that follow are
+//! neither encrypted nor authenticated: for that there are tunnels (`docs/guide/replication.md`).
 
 use crate::protocol::wire::{Hello, NONCE};
 use commonhold::{fault, shortened};

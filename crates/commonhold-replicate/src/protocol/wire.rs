@@ -1,10 +1,11 @@
 //! What an origin and a replica say to each other; `docs/reference/wire.md` has it byte for byte.
 //!
-//! Both begin with a preface that names protocol and version. All else are frames as a stream has them
-//! ([`RawFrame`]): changes are the stream's own bytes, and what else is to be said has codes from 256 on.
+//! Both begin with a preface that names protocol and version. All else are frames as a stream has
+//! them ([`RawFrame`]): changes are the stream's own bytes, and what else is to be said has codes
+//! from 256 on.
 //!
-//! Invariant: what is decoded here is hostile. Every length is checked before it is believed, nothing is allocated for bytes that
-//! have not come, nothing panics.
+//! Invariant: what is decoded here is hostile. Every length is checked before it is believed,
+//! nothing is allocated for bytes that have not come, nothing panics.
 
 use commonhold::{MapMode, MapOptions, RawFrame, StreamPosition};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,6 +1,8 @@
-//! One connection of a replica to its origin: who both are, then what the origin says, until the end.
+//! One connection of a replica to its origin: who both are, then what the origin says, until the
+//! end.
 //!
-//! Invariant: who has not said in time who it is is no origin; and an origin that does not listen holds up nobody.
+//! Invariant: who has not said in time who it is is no origin; and an origin that does not listen
+//! holds up nobody.
 
 use crate::protocol::inbox::Inbox;
 use crate::protocol::secret::{self, Side};
@@ -37,7 +39,8 @@ pub(super) struct Conversation<'a, E> {
 
 impl<E> Drop for Conversation<'_, E> {
     fn drop(&mut self) {
-        // A forked child may have the socket, too: the connection ends all the same. It can only fail because it has.
+        // A forked child may have the socket, too: the connection ends all the same. It can only
+        // fail because it has.
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
     }
 }

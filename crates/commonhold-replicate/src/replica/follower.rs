@@ -1,6 +1,8 @@
-//! The thread of a replica: connects, has a conversation with the origin until that ends, and tries again after a pause.
+//! The thread of a replica: connects, has a conversation with the origin until that ends, and tries
+//! again after a pause.
 //!
-//! Invariant: between two conversations nothing is half applied, and what is known of the position is stored.
+//! Invariant: between two conversations nothing is half applied, and what is known of the position
+//! is stored.
 
 use crate::protocol::wire::now_ms;
 use crate::protocol::wire::{Broken, broken};

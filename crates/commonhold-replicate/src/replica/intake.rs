@@ -1,7 +1,8 @@
-//! What a replica does with what it is sent: applies changes to its map, or builds a new one beside it and lets that take its place.
+//! What a replica does with what it is sent: applies changes to its map, or builds a new one beside
+//! it and lets that take its place.
 //!
-//! Invariant: the map that is read is always one that existed at the origin, or lies between two such by changes applied in their
-//! order. A map that is being built is not read.
+//! Invariant: the map that is read is always one that existed at the origin, or lies between two
+//! such by changes applied in their order. A map that is being built is not read.
 
 use crate::protocol::wire::{Broken, Note, Welcome, broken};
 use crate::replica::position::{self, StoredPosition};
@@ -37,7 +38,8 @@ pub(crate) struct Intake {
     position: Option<StreamPosition>,
     /// What is stored of that.
     settled: Option<StreamPosition>,
-    /// Where in the stream it is what the origin's map was after the connection was made, once the origin has said so.
+    /// Where in the stream it is what the origin's map was after the connection was made, once the
+    /// origin has said so.
     end: Option<u64>,
     /// It has come there.
     arrived: bool,
@@ -99,7 +101,8 @@ impl Intake {
         }
     }
 
-    /// How far the map that is read has come; `None` before it is ready, and while a new one is built.
+    /// How far the map that is read has come; `None` before it is ready, and while a new one is
+    /// built.
     pub(crate) fn position(&self) -> Option<StreamPosition> {
         self.position.filter(|_| self.building.is_none())
     }
@@ -246,7 +249,8 @@ impl Intake {
         }
     }
 
-    /// All that it may have applied when it was killed is collected: finds out what it had, and applies the rest.
+    /// All that it may have applied when it was killed is collected: finds out what it had, and
+    /// applies the rest.
     fn regained<'a>(&mut self) -> Result<Effect<'a>> {
         let (Some(regain), Some(map)) = (self.regain.take(), &self.map) else {
             return Ok(Effect::None);
@@ -257,7 +261,8 @@ impl Intake {
         }
     }
 
-    /// True if changes go into the map that is read, so that it has to be said before how far they may go.
+    /// True if changes go into the map that is read, so that it has to be said before how far they
+    /// may go.
     pub(crate) fn is_visible(&self) -> bool {
         self.building.is_none() && self.regain.is_none()
     }
@@ -267,8 +272,8 @@ impl Intake {
         self.arrived
     }
 
-    /// True once for each connection: when the map is what the origin's was after the connection was made. One that was built takes
-    /// its place then.
+    /// True once for each connection: when the map is what the origin's was after the connection
+    /// was made. One that was built takes its place then.
     ///
     /// # Errors
     /// Those of the hold.
@@ -290,7 +295,8 @@ impl Intake {
         if let Some(bytes) = self.stream_bytes()? {
             self.hold.begin_stream(&next, bytes)?;
         }
-        // Killed behind this, the replica begins anew: better than with a position that its map is ahead of.
+        // Killed behind this, the replica begins anew: better than with a position that its map is
+        // ahead of.
         self.place.forget()?;
         let mode = self.building.as_ref().map(|map| map.options().mode());
         if let Some(mode) = mode.filter(|mode| self.has_another_mode(*mode)) {

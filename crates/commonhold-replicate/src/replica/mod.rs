@@ -24,13 +24,14 @@ use std::time::{Duration, Instant};
 /// An origin that has said nothing for so long is silent: it says what time it is twice a second.
 const SILENT: Duration = Duration::from_secs(1);
 
-/// What happens to a replica. Called by its thread: what takes long holds up the replica. Must not wait for the replica.
+/// What happens to a replica. Called by its thread: what takes long holds up the replica. Must not
+/// wait for the replica.
 pub trait ReplicaEvents: Send {
-    /// A change was applied. Not called for what a first or new synchronisation brings: that is one step, see
-    /// [`ready`](Self::ready).
+    /// A change was applied. Not called for what a first or new synchronisation brings: that is one
+    /// step, see [`ready`](Self::ready).
     fn changed(&mut self, _change: &StreamFrame<'_>) {}
-    /// The map is what the origin's was at some moment after the connection was made: for the first time, or again after it was
-    /// lost.
+    /// The map is what the origin's was at some moment after the connection was made: for the first
+    /// time, or again after it was lost.
     fn ready(&mut self, _position: StreamPosition) {}
     /// The connection is lost, or could not be made; the replica tries again.
     fn lost(&mut self, _why: &str) {}
@@ -44,8 +45,9 @@ impl ReplicaEvents for () {}
 pub struct ReplicaOptions {
     /// What the origin wants to be proved, and has to prove.
     pub secret: Option<Secret>,
-    /// The pause after the first failed connection; each next one is twice as long, up to `longest_pause`, and up to half longer or
-    /// shorter, so that a thousand replicas do not come at the same time.
+    /// The pause after the first failed connection; each next one is twice as long, up to
+    /// `longest_pause`, and up to half longer or shorter, so that a thousand replicas do not come
+    /// at the same time.
     pub first_pause: Duration,
     /// See `first_pause`.
     pub longest_pause: Duration,
@@ -71,13 +73,15 @@ pub struct ReplicaStatus {
     pub ready: bool,
     /// How far its map has come.
     pub position: Option<StreamPosition>,
-    /// How many bytes of the stream it has not applied, by what the origin said last: it knows of no more while the connection is lost.
+    /// How many bytes of the stream it has not applied, by what the origin said last: it knows of
+    /// no more while the connection is lost.
     pub lag_bytes: u64,
     /// About how many changes that is, by the mean size of those that came.
     pub lag_messages: u64,
-    /// How old what the replica has is: from when the origin said where its stream ended to when all before that was applied, by the
-    /// clocks of both machines; or since when it has said nothing, if that is longer. It grows while the connection is lost; if there
-    /// was none yet, from when the replica began.
+    /// How old what the replica has is: from when the origin said where its stream ended to when
+    /// all before that was applied, by the clocks of both machines; or since when it has said
+    /// nothing, if that is longer. It grows while the connection is lost; if there was none yet,
+    /// from when the replica began.
     pub lag_ms: u64,
     /// Changes applied.
     pub changes: u64,
@@ -96,13 +100,14 @@ pub struct ReplicaStatus {
 
 /// Keeps a map in a hold what an origin's map is.
 ///
-/// Every process that has the hold open reads it as any map; writing it is the error `ReadOnly`. Readers see
-/// changes in each key's order; a first or a new synchronisation is built beside, and shown as a whole. If the connection is lost the
-/// map stays as it is, and the replica tries to connect again; it goes on from where it was if the origin's stream still has
-/// that, also after its own process was killed and started again.
+/// Every process that has the hold open reads it as any map; writing it is the error `ReadOnly`.
+/// Readers see changes in each key's order; a first or a new synchronisation is built beside, and
+/// shown as a whole. If the connection is lost the map stays as it is, and the replica tries to
+/// connect again; it goes on from where it was if the origin's stream still has that, also after
+/// its own process was killed and started again.
 ///
-/// Dropping it ends it; the map stays. A forked child may drop it, which does nothing: the thread is the parent's. It must not do
-/// anything else with it.
+/// Dropping it ends it; the map stays. A forked child may drop it, which does nothing: the thread
+/// is the parent's. It must not do anything else with it.
 pub struct Replica {
     shared: Arc<Shared>,
     threads: OwnedThreads,
@@ -139,7 +144,8 @@ struct State {
 }
 
 impl State {
-    /// The status as of now: what the replica has gets older while the origin is silent, and while there is no connection.
+    /// The status as of now: what the replica has gets older while the origin is silent, and while
+    /// there is no connection.
     fn now(&self) -> ReplicaStatus {
         let mut status = self.status.clone();
         let silence = self.heard.elapsed();
@@ -203,11 +209,12 @@ impl fmt::Debug for Replica {
 }
 
 impl Replica {
-    /// Follows the origin at an address, with the map `name` of `hold`, which is made if it is not there. Returns at once.
+    /// Follows the origin at an address, with the map `name` of `hold`, which is made if it is not
+    /// there. Returns at once.
     ///
     /// # Errors
-    /// `Mismatch` if there is a map of this name that is no replica's; `Busy` if it has a replica already; `ReadOnly`; `Io` if there is no
-    /// thread to be had.
+    /// `Mismatch` if there is a map of this name that is no replica's; `Busy` if it has a replica
+    /// already; `ReadOnly`; `Io` if there is no thread to be had.
     pub fn connect(
         hold: &Hold,
         name: &str,
@@ -218,7 +225,8 @@ impl Replica {
         start(hold, name, Source::Address(origin.clone()), options, events)
     }
 
-    /// Follows the origin at the other end of a connected stream socket. When that ends, the replica stays as it is.
+    /// Follows the origin at the other end of a connected stream socket. When that ends, the
+    /// replica stays as it is.
     ///
     /// # Errors
     /// As for [`connect`](Self::connect).
@@ -242,7 +250,8 @@ impl Replica {
         self.wait(time, |status| status.ready)
     }
 
-    /// Waits until the map has come to a position of the origin's stream; false if it has not within the time.
+    /// Waits until the map has come to a position of the origin's stream; false if it has not
+    /// within the time.
     pub fn wait_for(&self, position: StreamPosition, time: Duration) -> bool {
         let there =
             |at: StreamPosition| at.stream == position.stream && at.offset >= position.offset;

@@ -1,8 +1,10 @@
-//! Where a replica stands, kept in the hold beside its data: how far it has come, and that there is only one of it.
+//! Where a replica stands, kept in the hold beside its data: how far it has come, and that there is
+//! only one of it.
 //!
-//! The position is stored behind the data: after a kill the replica may have applied more than it says, which does no harm, because to apply
-//! a frame again leaves the same. What it is about to apply is said before: so whoever compares the replica with its origin
-//! knows between which two positions it is, and so does the replica itself when it comes back (`regain`).
+//! The position is stored behind the data: after a kill the replica may have applied more than it
+//! says, which does no harm, because to apply a frame again leaves the same. What it is about to
+//! apply is said before: so whoever compares the replica with its origin knows between which two
+//! positions it is, and so does the replica itself when it comes back (`regain`).
 
 use commonhold::{
     ChannelOptions, Error, ErrorKind, Hold, Map, MapOptions, Producer, Result, StreamPosition,

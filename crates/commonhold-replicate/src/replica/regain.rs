@@ -1,9 +1,12 @@
 //! Where a replica was when it was killed in the middle of applying.
 //!
-//! A replica stores its position once for many changes: it had applied at least up to where it said, and at most up to where it said that it would. To apply all in
-//! between again would take its readers back to what was before. So the changes in between are collected first, and compared with the map: every state that the map went through was
-//! the one behind one of them, and the map still is what it was when the replica was killed, because nobody else writes it. The last of them
-//! behind which the map would be what it is, is where it goes on; if there are several, they differ in nothing.
+//! A replica stores its position once for many changes: it had applied at least up to where it
+//! said, and at most up to where it said that it would. To apply all in between again would take
+//! its readers back to what was before. So the changes in between are collected first, and compared
+//! with the map: every state that the map went through was the one behind one of them, and the map
+//! still is what it was when the replica was killed, because nobody else writes it. The last of
+//! them behind which the map would be what it is, is where it goes on; if there are several, they
+//! differ in nothing.
 
 use commonhold::{ChangeKind, Map, Result, StreamFrame, StreamPosition};
 use std::collections::HashMap;
@@ -39,7 +42,8 @@ pub(crate) struct Regain {
 }
 
 impl Regain {
-    /// What lies between what was applied for certain and what may have been; `None` if that is nothing.
+    /// What lies between what was applied for certain and what may have been; `None` if that is
+    /// nothing.
     pub(crate) fn new(applied: StreamPosition, applying: StreamPosition) -> Option<Regain> {
         let open = applied.stream == applying.stream && applied.offset < applying.offset;
         open.then(|| Regain { until: applying.offset, changes: Vec::new() })
@@ -98,7 +102,8 @@ mod tests {
     use super::*;
     use commonhold::{Hold, MapOptions};
 
-    /// Killed behind any of the changes, the map goes on as if it had not been, and never goes back.
+    /// Killed behind any of the changes, the map goes on as if it had not been, and never goes
+    /// back.
     #[test]
     fn wherever_it_was_it_goes_on_from_there() {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();

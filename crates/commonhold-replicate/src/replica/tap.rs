@@ -1,6 +1,8 @@
-//! A replica that only reads: it takes what an origin sends as fast as it comes, and does nothing with it.
+//! A replica that only reads: it takes what an origin sends as fast as it comes, and does nothing
+//! with it.
 //!
-//! For benchmarks of origins, which a thousand real replicas on the same machine would hide. Speaks version 1 without a secret.
+//! For benchmarks of origins, which a thousand real replicas on the same machine would hide. Speaks
+//! version 1 without a secret.
 
 use crate::protocol::inbox::Inbox;
 use crate::protocol::secret;
@@ -13,7 +15,8 @@ use std::time::Duration;
 
 /// Of what was read, so much of the end is kept.
 const KEPT: usize = 4 << 10;
-/// Bytes that are received at a time while saying hello: what belongs to the stream is hardly ever among them.
+/// Bytes that are received at a time while saying hello: what belongs to the stream is hardly ever
+/// among them.
 const GREETING: usize = 256;
 
 /// See the module.
@@ -62,7 +65,8 @@ impl Tap {
         self.socket.as_fd()
     }
 
-    /// Takes what is there, up to the buffer's length; how much, 0 at the end, `None` if there is nothing now.
+    /// Takes what is there, up to the buffer's length; how much, 0 at the end, `None` if there is
+    /// nothing now.
     ///
     /// # Errors
     /// Those of the system.
@@ -92,9 +96,11 @@ impl Tap {
         self.bytes
     }
 
-    /// Where the last change ends that was read, if there is one among the last bytes: what was read is whole up to there.
+    /// Where the last change ends that was read, if there is one among the last bytes: what was
+    /// read is whole up to there.
     pub fn offset(&self) -> Option<u64> {
-        // Frames begin at multiples of 8 of the connection's bytes, and so does nothing else that has the checksum.
+        // Frames begin at multiples of 8 of the connection's bytes, and so does nothing else that
+        // has the checksum.
         let mut last = None;
         let mut at = (self.last.len() as u64).wrapping_sub(self.bytes) as usize % 8;
         while let Some(rest) = self.last.get(at..) {

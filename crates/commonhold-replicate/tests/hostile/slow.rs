@@ -48,7 +48,8 @@ fn who_reads_slowly_or_never_holds_up_nobody() {
             hasty.say(&greeting(None));
             hasty.hear(5001);
         }
-        // The hasty ones, the one who had ended one half of the connection, and those whom the stream has gone on without.
+        // The hasty ones, the one who had ended one half of the connection, and those whom the
+        // stream has gone on without.
         origin.is_told_often(16);
         let said = origin.source.said.lock().unwrap().clone();
         let lapped = said.iter().filter(|line| line.contains("its stream keeps")).count();
@@ -74,7 +75,8 @@ fn what_is_on_its_way_is_not_lost_to_who_talks_all_the_while() {
         let words = TcpStream::from(tap.socket().try_clone_to_owned().unwrap());
         words.set_write_timeout(Some(Duration::from_millis(10))).unwrap();
         std::thread::scope(|scope| {
-            // More than the origin reads: were it to close the connection, the system would reset it.
+            // More than the origin reads: were it to close the connection, the system would reset
+            // it.
             let talker = scope.spawn(|| {
                 let said = frame(APPLIED, 0, &[], &[]);
                 let (many, mut at) = (said.repeat(100), 0);

@@ -1,5 +1,5 @@
-//! Origins that lie. What they send is refused, the replica says why and tries again, and its map stays what it was; or it becomes
-//! another whole one.
+//! Origins that lie. What they send is refused, the replica says why and tries again, and its map
+//! stays what it was; or it becomes another whole one.
 
 use super::deceived::{Deceived, Pairs, key};
 use super::words::{

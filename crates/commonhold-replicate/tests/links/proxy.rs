@@ -1,5 +1,6 @@
-//! A process between a replica and its origin that has bad manners: it passes on what comes in random pieces, some of them late, and
-//! breaks connections off at random bytes, in the middle of whatever. It reorders nothing.
+//! A process between a replica and its origin that has bad manners: it passes on what comes in
+//! random pieces, some of them late, and breaks connections off at random bytes, in the middle of
+//! whatever. It reorders nothing.
 
 use commonhold_io::address::Address;
 use commonhold_testing::alone::cast;

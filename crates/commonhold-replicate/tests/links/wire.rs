@@ -1,8 +1,10 @@
-//! A network that delays and loses: two network namespaces, and between them a tunnel whose packets pass through this code.
+//! A network that delays and loses: two network namespaces, and between them a tunnel whose packets
+//! pass through this code.
 //!
-//! The kernel's `netem` would do the same where it is built in; this needs only tunnels (`/dev/net/tun`), root and `ip`. Each
-//! process that lives at an end has a namespace of its own, without a name: it is gone with the process. Packets go from
-//! end to end as datagrams between unix sockets, whose files namespaces do not separate.
+//! The kernel's `netem` would do the same where it is built in; this needs only tunnels
+//! (`/dev/net/tun`), root and `ip`. Each process that lives at an end has a namespace of its own,
+//! without a name: it is gone with the process. Packets go from end to end as datagrams between
+//! unix sockets, whose files namespaces do not separate.
 //!
 //! # Safety
 //! One `ioctl`, on a descriptor and a request of our own.
@@ -79,7 +81,8 @@ impl End {
         &self.address
     }
 
-    /// From now on this process reaches the other end, once somebody is there. It has left its network before.
+    /// From now on this process reaches the other end, once somebody is there. It has left its
+    /// network before.
     pub fn enter(&self) {
         let mut from_tunnel = self.tunnel().unwrap();
         let mut to_tunnel = from_tunnel.try_clone().unwrap();
@@ -119,7 +122,8 @@ impl End {
         request[..self.name.len()].copy_from_slice(self.name.as_bytes());
         let flags = (libc::IFF_TUN | libc::IFF_NO_PI) as u16;
         request[16..18].copy_from_slice(&flags.to_ne_bytes());
-        // SAFETY: the request has the size that the call reads and writes, and lives until it returns.
+        // SAFETY: the request has the size that the call reads and writes, and lives until it
+        // returns.
         if unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETIFF, request.as_mut_ptr()) } < 0 {
             return Err(failed("TUNSETIFF", std::io::Error::last_os_error()));
         }

@@ -1,8 +1,8 @@
-//! `hold push`, `hold unshift`, `hold pop`, `hold shift`: lists as values, to which they add and from
-//! which they take at either end.
+//! `hold push`, `hold unshift`, `hold pop`, `hold shift`: lists as values, to which they add and
+//! from which they take at either end.
 //!
-//! Invariant: each value added or taken is one atomic step; a value that could not be printed is put
-//! back.
+//! Invariant: each value added or taken is one atomic step; a value that could not be printed is
+//! put back.
 
 use crate::commands::shared::answer;
 use crate::commands::shared::message_source::MessageSource;
@@ -117,7 +117,8 @@ pub struct Taking {
     hex: Hex,
 }
 
-/// Adds values at an end; several in front come to stand there in the order in which they were given.
+/// Adds values at an end; several in front come to stand there in the order in which they were
+/// given.
 pub fn add(args: &Adding, end: End, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("push and unshift")?;
     args.making.ensure_not_fixed()?;

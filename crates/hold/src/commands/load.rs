@@ -272,8 +272,8 @@ impl Loading<'_> {
                 self.stored += pairs.len() as u64;
                 return Ok(());
             }
-            // It stores in order: what comes before the first pair that is not there is done, and which
-            // pair it failed for is found by the next one.
+            // It stores in order: what comes before the first pair that is not there is done, and
+            // which pair it failed for is found by the next one.
             while first_is_stored(map, rest) {
                 self.stored += 1;
                 rest = &rest[1..];

@@ -5,7 +5,8 @@
 //! - files: [`load`], [`dump`], [`backup`], [`restore`]
 //! - messages: [`queue`], [`channel`], [`log`], with subcommands of their own
 //! - changes as they happen: [`watch`]
-//! - maps over the network: [`replication`], with `origin`, `replica`, `relay`, `verify`, `journal` and `sync`
+//! - maps over the network: [`replication`], with `origin`, `replica`, `relay`, `verify`, `journal`
+//!   and `sync`
 //! - files over the network: [`serve`]; a hold in the browser: [`monitor`]
 //! - the hold as a whole: [`stat`], [`check`], [`repair`], [`mod@drop`], [`list`]
 //! - around it: [`doctor`], [`completions`], [`man`]

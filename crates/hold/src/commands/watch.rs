@@ -130,7 +130,8 @@ struct Changes<'a> {
 }
 
 impl Changes<'_> {
-    /// The next that is wanted, waited for at most so long. Now and then none though there are: what was found meanwhile is to be shown.
+    /// The next that is wanted, waited for at most so long. Now and then none though there are:
+    /// what was found meanwhile is to be shown.
     fn next(&mut self, time: Duration) -> Result<Option<Change>> {
         let end = Instant::now() + time;
         for _ in 0..MOST_PASSED_OVER {

@@ -1,5 +1,5 @@
-//! Tab-separated values: one pair a line, escaped as [`bytes`](commonhold_terminal::bytes) says; exact for any
-//! bytes, and what people see on a terminal.
+//! Tab-separated values: one pair a line, escaped as [`bytes`](commonhold_terminal::bytes) says;
+//! exact for any bytes, and what people see on a terminal.
 //!
 //! Files of others may have backslashes that are no escapes; those are read without escapes.
 

@@ -1,7 +1,7 @@
 //! One connection: requests, one after the other, and their answers.
 //!
-//! Limits: a head within [`HEAD`], an answer taken within [`SEND`], a pause of [`IDLE`] between requests, and
-//! [`MOST_REQUESTS`] in all.
+//! Limits: a head within [`HEAD`], an answer taken within [`SEND`], a pause of [`IDLE`] between
+//! requests, and [`MOST_REQUESTS`] in all.
 
 use super::observer::Observer;
 use super::responses::{Answer, answer};
@@ -73,7 +73,8 @@ fn respond(head: &Head<'_>, observer: &Observer, is_local: bool) -> Answer {
         // Nothing here takes one, and where it ends the next request would begin.
         return Answer::plain(400).keep_if(false);
     }
-    // A page of somebody else may have a name that leads to this machine; it is not to read what is here.
+    // A page of somebody else may have a name that leads to this machine; it is not to read what is
+    // here.
     if is_local && !head.host.is_none_or(is_own_name) {
         return Answer::plain(403).because("Ask by address, or as localhost.");
     }
@@ -134,7 +135,8 @@ fn send(socket: &OwnedFd, answer: &Answer, is_head: bool) -> bool {
     true
 }
 
-/// The head of an answer. Nothing of it may be kept, run or framed by others, and nothing from elsewhere is loaded.
+/// The head of an answer. Nothing of it may be kept, run or framed by others, and nothing from
+/// elsewhere is loaded.
 fn head_of(answer: &Answer) -> String {
     let mut head = status_line(answer.status).to_owned();
     let _ = write!(
@@ -157,7 +159,8 @@ fn head_of(answer: &Answer) -> String {
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Closes once the peer has read everything: the system would throw away what it has not read if there were something from it.
+/// Closes once the peer has read everything: the system would throw away what it has not read if
+/// there were something from it.
 fn linger(socket: &OwnedFd) {
     let _ = rustix::net::shutdown(socket, Shutdown::Write);
     let (mut rest, end) = (Vec::new(), Instant::now() + CLOSE);

@@ -1,5 +1,5 @@
-//! Everything in a hold at one moment, but file servers: sizes, maps, queues, channels, logs, and what origins, replicas and journals
-//! report.
+//! Everything in a hold at one moment, but file servers: sizes, maps, queues, channels, logs, and
+//! what origins, replicas and journals report.
 
 use commonhold::{
     ChannelStat, Error, Hold, HoldStat, LogStat, MapStat, QueueStat, Result, StructureKind,
@@ -20,7 +20,8 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// Looks at everything. What is dropped meanwhile is left out, and so is what is damaged: `hold check` tells of that.
+    /// Looks at everything. What is dropped meanwhile is left out, and so is what is damaged: `hold
+    /// check` tells of that.
     ///
     /// # Errors
     /// Those of the hold itself.

@@ -1,5 +1,5 @@
-//! A hold in the browser, and in Prometheus: a small server of pages at an address of its own, for `hold serve --admin` and
-//! `hold monitor`.
+//! A hold in the browser, and in Prometheus: a small server of pages at an address of its own, for
+//! `hold serve --admin` and `hold monitor`.
 //!
 //! | path | what |
 //! |---|---|
@@ -18,7 +18,8 @@
 //! | [`server`], [`connection`], [`responses`] | the address, one connection, what is answered |
 //! | [`page`], [`status`], [`metrics`] | how figures look to people, to programs, to Prometheus |
 //!
-//! Invariant: the hold is read and never changed; what others named (maps, files, peers) is escaped wherever it is written.
+//! Invariant: the hold is read and never changed; what others named (maps, files, peers) is escaped
+//! wherever it is written.
 
 mod connection;
 pub mod history;

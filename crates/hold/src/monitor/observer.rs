@@ -1,7 +1,8 @@
 //! Looks at a hold once a second, for all who ask.
 //!
-//! Workers are listened to all the time, so that their last minutes are there for whoever opens the page. Everything else is looked
-//! at when somebody asks, and then not again for a while: a second, or longer where looking takes long.
+//! Workers are listened to all the time, so that their last minutes are there for whoever opens the
+//! page. Everything else is looked at when somebody asks, and then not again for a while: a second,
+//! or longer where looking takes long.
 
 use super::history::History;
 use super::inventory::Inventory;

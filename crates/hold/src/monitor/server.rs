@@ -1,8 +1,10 @@
-//! The address at which pages are asked for: a thread that accepts, one for each connection, one that looks at the hold.
+//! The address at which pages are asked for: a thread that accepts, one for each connection, one
+//! that looks at the hold.
 //!
-//! Few people and programs ask, and what they are told is small, so connections are served one by one by threads that wait. There
-//! are few of these, and each has little time: whoever is slow, or too many, cannot keep others from what is served here, and
-//! nobody can disturb file servers, which are other processes.
+//! Few people and programs ask, and what they are told is small, so connections are served one by
+//! one by threads that wait. There are few of these, and each has little time: whoever is slow, or
+//! too many, cannot keep others from what is served here, and nobody can disturb file servers,
+//! which are other processes.
 
 use super::connection::visit;
 use super::observer::Observer;
@@ -159,8 +161,8 @@ fn receive(socket: OwnedFd, observer: &Arc<Observer>, open: &Arc<AtomicUsize>, i
     let _ = thread::Builder::new().name("monitor-visit".to_owned()).spawn(run);
 }
 
-/// Whether a name of a server is an address, or this machine's own name: what a page of somebody else, whose name was made to lead
-/// here, cannot call us.
+/// Whether a name of a server is an address, or this machine's own name: what a page of somebody
+/// else, whose name was made to lead here, cannot call us.
 pub fn is_own_name(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else { return false };
     let name = match host.rsplit_once(':') {

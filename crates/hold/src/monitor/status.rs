@@ -1,4 +1,5 @@
-//! All figures as JSON, for programs: what is in the hold as `hold stat --format json` tells it. Times are in microseconds where a name says so, else in milliseconds.
+//! All figures as JSON, for programs: what is in the hold as `hold stat --format json` tells it.
+//! Times are in microseconds where a name says so, else in milliseconds.
 
 use super::history::RECENT;
 use super::observer::{Live, Observer, now_ms};

@@ -1,7 +1,8 @@
 //! Workers of file servers, as they report themselves.
 //!
-//! A worker counts from its own beginning, and its report is gone soon after it. So what was reported last stays here and is part
-//! of the sums: they never decrease. One that was silent (stopped, say) and reports again is the same one, by its id.
+//! A worker counts from its own beginning, and its report is gone soon after it. So what was
+//! reported last stays here and is part of the sums: they never decrease. One that was silent
+//! (stopped, say) and reports again is the same one, by its id.
 
 use crate::report::latency_buckets::Buckets;
 use commonhold_files::{Counts, ServerReport};
@@ -11,7 +12,8 @@ use std::time::Duration;
 
 /// So many workers that are gone are known one by one; older ones only as a sum.
 const MOST_GONE: usize = 1000;
-/// A worker that is seen for the first time, and is younger, has done recently all that it has done.
+/// A worker that is seen for the first time, and is younger, has done recently all that it has
+/// done.
 const YOUNG: Duration = Duration::from_secs(3);
 
 /// One worker.
@@ -223,7 +225,8 @@ impl CacheSum {
     }
 }
 
-/// What caches have: one in a hold is the same to all workers; of others each process has its own, which its threads share.
+/// What caches have: one in a hold is the same to all workers; of others each process has its own,
+/// which its threads share.
 fn cache_of(workers: &[&Worker], before: CacheSum) -> CacheSum {
     let mut by_process: BTreeMap<u32, CacheSum> = BTreeMap::new();
     let mut shared = CacheSum::default();

@@ -1,6 +1,7 @@
 //! How long answers took: how often each time occurred, of one worker or of many together.
 //!
-//! Workers count in buckets that are the same everywhere, so those of several are added one by one; a time is told to 1 %.
+//! Workers count in buckets that are the same everywhere, so those of several are added one by one;
+//! a time is told to 1 %.
 
 use std::collections::BTreeMap;
 

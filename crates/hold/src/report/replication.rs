@@ -1,7 +1,7 @@
 //! What origins, replicas and journals tell of themselves, as `hold stat` shows it.
 //!
-//! The reports are JSON of other processes, perhaps of another version: what is missing or strange is shown as a dash or as
-//! nothing.
+//! The reports are JSON of other processes, perhaps of another version: what is missing or strange
+//! is shown as a dash or as nothing.
 
 use super::table::Table;
 use commonhold::Hold;

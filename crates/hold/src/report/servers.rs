@@ -15,7 +15,8 @@ use std::time::Duration;
 pub struct Servers(Vec<(String, ServerReport)>);
 
 impl Servers {
-    /// Those of a hold. The reports are of other processes, perhaps of another version: what makes no sense is left out.
+    /// Those of a hold. The reports are of other processes, perhaps of another version: what makes
+    /// no sense is left out.
     pub fn of_hold(hold: &Hold) -> Result<Servers> {
         let reports = reports(hold)?.into_iter().filter(|report| report.what == "server");
         let servers = reports.filter_map(|report| {

@@ -1,4 +1,5 @@
-//! The text format of Prometheus (0.0.4), read strictly: what Prometheus would forgive is an error here.
+//! The text format of Prometheus (0.0.4), read strictly: what Prometheus would forgive is an error
+//! here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;

@@ -24,7 +24,8 @@ fn a_worker_that_is_killed_is_started_again() {
                     let mut broken = 0;
                     while !over.load(Ordering::Relaxed) {
                         for (name, contents) in files() {
-                            // It may be the one who dies that is asked; what he sends whole is right.
+                            // It may be the one who dies that is asked; what he sends whole is
+                            // right.
                             match try_get(port, &format!("/{name}")) {
                                 Ok(answer) => {
                                     assert!((answer.status, answer.body) == (200, contents));
@@ -71,8 +72,9 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Asks again and again over one connection, as long as the server keeps it. A connection that ends before an answer has begun
-/// was not kept: the request is made again on a new one, where it must be answered.
+/// Asks again and again over one connection, as long as the server keeps it. A connection that ends
+/// before an answer has begun was not kept: the request is made again on a new one, where it must
+/// be answered.
 fn ask_on(port: u16, over: &AtomicBool, asked: &AtomicU64) -> io::Result<()> {
     let files = files();
     let mut kept = None;

@@ -58,7 +58,8 @@ impl Beside {
         line
     }
 
-    /// Reads standard error until a line has such a part; what follows is read from where this leaves it.
+    /// Reads standard error until a line has such a part; what follows is read from where this
+    /// leaves it.
     pub fn until_error(&mut self, part: &str) {
         let err = self.child.stderr.as_mut().expect("nobody else reads it");
         let (mut line, mut byte) = (Vec::new(), [0]);

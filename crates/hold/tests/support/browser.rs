@@ -4,7 +4,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The browser's program, if it is installed. Missing in CI is a failure; elsewhere it is said aloud that nothing was tested.
+/// The browser's program, if it is installed. Missing in CI is a failure; elsewhere it is said
+/// aloud that nothing was tested.
 pub fn program() -> Option<&'static str> {
     let runs = |program: &&str| {
         let mut command = Command::new(program);
@@ -22,7 +23,8 @@ pub fn program() -> Option<&'static str> {
     found
 }
 
-/// The document at `url`, as it is after some seconds of the browser's own clock, which stands still while it waits for answers.
+/// The document at `url`, as it is after some seconds of the browser's own clock, which stands
+/// still while it waits for answers.
 pub fn document(program: &str, profile: &Path, url: &str) -> String {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", "120", program, "--headless", "--no-sandbox", "--disable-gpu"]);

@@ -119,7 +119,8 @@ impl Serving {
             }
             if ends || self.manner == Manner::ClosesSilently || self.manner == Manner::Truncated {
                 stream.shutdown(Shutdown::Write)?;
-                // What is thrown away unread would make a reset of the end, and that may overtake the answer.
+                // What is thrown away unread would make a reset of the end, and that may overtake
+                // the answer.
                 return std::io::copy(&mut reader, &mut std::io::sink()).map(drop);
             }
         }

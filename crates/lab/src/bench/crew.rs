@@ -1,8 +1,9 @@
-//! The processes of one benchmark: all begin at one instant, each reports once, and nobody is waited for in vain.
+//! The processes of one benchmark: all begin at one instant, each reports once, and nobody is
+//! waited for in vain.
 //!
-//! A process waits for lines on its standard input until there are no more, so it never ends by itself.
-//! Invariant: while a report is awaited, the end of *any* of the processes and Ctrl-C end the run, and all
-//! processes with it.
+//! A process waits for lines on its standard input until there are no more, so it never ends by
+//! itself. Invariant: while a report is awaited, the end of *any* of the processes and Ctrl-C end
+//! the run, and all processes with it.
 
 use crate::workload::{
     Result, Trouble,
@@ -45,7 +46,8 @@ impl Crew {
         Ok(Crew { benchmark, interrupt: Interrupt::watch()?, workers: Vec::new() })
     }
 
-    /// Starts a process for each of `jobs`, on the processors if some are named, and waits until all are ready.
+    /// Starts a process for each of `jobs`, on the processors if some are named, and waits until
+    /// all are ready.
     pub fn enlist<J: Serialize>(&mut self, cpus: &Cpus, jobs: Vec<(String, J)>) -> Result<()> {
         for (number, (name, job)) in jobs.into_iter().enumerate() {
             let order = Order { starter: std::process::id(), cpu: cpus.of(number), job };
@@ -121,7 +123,8 @@ fn ended(worker: &Worker, status: ExitStatus) -> Trouble {
     Trouble::new(format!("{} ended in the middle of its work: {status}", worker.name))
 }
 
-/// The process's side: its job, once it has made sure that it dies with its starter and runs where it should.
+/// The process's side: its job, once it has made sure that it dies with its starter and runs where
+/// it should.
 pub fn job<J: DeserializeOwned>(order: &str) -> Result<J> {
     let Order { starter, cpu, job } = serde_json::from_str(order)?;
     worker::die_with(starter)?;
@@ -139,7 +142,8 @@ pub fn perform<R: Serialize>(work: impl FnOnce(u64) -> Result<R>) -> Result<()> 
     spin_until(start_ns);
     let report = work(start_ns)?;
     say(&serde_json::to_string(&report)?)?;
-    // What it has open stays open until all have reported: nobody sees a peer leave while it measures.
+    // What it has open stays open until all have reported: nobody sees a peer leave while it
+    // measures.
     while worker::command()?.is_some() {}
     Ok(())
 }

@@ -58,12 +58,14 @@ pub const PING_PONG_RATIO: f64 = 1.2;
 /// Olive's messages per second: 32 bytes, one consumer, as fast as possible.
 pub const OLIVE: Goal = Goal { theirs: 9.3e6, ratio: 5.0 };
 
-/// SharedHashFile's queue elements per second in each of 2 processes, in batches of 1,000, untouched.
+/// SharedHashFile's queue elements per second in each of 2 processes, in batches of 1,000,
+/// untouched.
 pub const QUEUE: Goal = Goal { theirs: 90e6, ratio: 5.0 };
 /// The same in one process alone.
 pub const QUEUE_ALONE: Goal = Goal { theirs: 132e6, ratio: 5.0 };
 
-/// libworld's sets per second without replicas, or its bytes per second with so many that only read: 16-byte keys, 64-byte data.
+/// libworld's sets per second without replicas, or its bytes per second with so many that only
+/// read: 16-byte keys, 64-byte data.
 pub fn replication(replicas: usize) -> Option<Goal> {
     match replicas {
         0 => Some(Goal { theirs: 3.25e6, ratio: 3.0 }),

@@ -7,10 +7,12 @@
 //! - `queue`: elements that two processes move, SharedHashFile's own definition
 //! - `log`: lines of many processes, collected by one
 //! - `replicate`: a map's changes, sent to many replicas; libworld's own benchmark
-//! - `files`: the client of a file server: requests, every answer checked; all combinations of a server's choices
+//! - `files`: the client of a file server: requests, every answer checked; all combinations of a
+//!   server's choices
 //! - `goals`: the forerunners' figures and the goals; `table`: how results are shown
 //! - `crew`: the processes of a run, and that none is waited for in vain
-//! - `pace`, `timeline`, `percentiles`: a rate, what happened when, how latency is told; `plot`: curves of it
+//! - `pace`, `timeline`, `percentiles`: a rate, what happened when, how latency is told; `plot`:
+//!   curves of it
 //!
 //! Rivals that need servers or heavy libraries are in the `bench/` folder of the project.
 //! Invariant: nothing is measured that was not also checked to be right.

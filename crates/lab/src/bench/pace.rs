@@ -1,9 +1,9 @@
 //! A constant rate without coordinated omission.
 //!
-//! Turn `n` is due at the start plus `n` periods, whether or not the one before was on time, and its latency
-//! counts from then. Whoever is held up is so charged for everything that should have happened meanwhile. (The
-//! term is Gil Tene's, "How NOT to Measure Latency".) Invariant: the instants depend on the start and the rate
-//! alone.
+//! Turn `n` is due at the start plus `n` periods, whether or not the one before was on time, and
+//! its latency counts from then. Whoever is held up is so charged for everything that should have
+//! happened meanwhile. (The term is Gil Tene's, "How NOT to Measure Latency".) Invariant: the
+//! instants depend on the start and the rate alone.
 
 use crate::workload::clock::{now_ns, spin_until};
 use clap::ValueEnum;
@@ -11,7 +11,8 @@ use commonhold::Wait;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What was due before the end is done for so long after it: to leave out the latest of all would be an omission, too.
+/// What was due before the end is done for so long after it: to leave out the latest of all would
+/// be an omission, too.
 pub const GRACE_NS: u64 = 1_000_000_000;
 
 const SECOND: u64 = 1_000_000_000;

@@ -1,4 +1,5 @@
-//! The latencies that are reported, under which metric, and how they are shown: the percentiles of Olive's own tool.
+//! The latencies that are reported, under which metric, and how they are shown: the percentiles of
+//! Olive's own tool.
 
 use crate::workload::{
     latency::{Latencies, show},

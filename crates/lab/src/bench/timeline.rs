@@ -1,7 +1,8 @@
-//! What happened when: counts and latencies of equal intervals, recorded by one process, merged from several.
+//! What happened when: counts and latencies of equal intervals, recorded by one process, merged
+//! from several.
 //!
-//! All memory is touched before the first interval. What arrives before it is the warm-up, which counts for nothing;
-//! what arrives after the last one counts for that.
+//! All memory is touched before the first interval. What arrives before it is the warm-up, which
+//! counts for nothing; what arrives after the last one counts for that.
 
 use crate::workload::{
     Result, Trouble,

@@ -32,8 +32,8 @@ pub fn explains(trouble: &Trouble) -> bool {
     let Trouble::Hold(error) = trouble else { return false };
     match error.kind() {
         Busy | Full | Io | Permission | TimedOut => true,
-        // A named fault may be any error of its call, and none that blames the hold. Only the system
-        // can have lost a file; a map that is lost is a finding.
+        // A named fault may be any error of its call, and none that blames the hold. Only the
+        // system can have lost a file; a map that is lost is a finding.
         NotFound => cfg!(feature = "steps") && error.to_string().contains("(os error 2)"),
         Damaged | Mismatch | Reentrant => false,
         _ => cfg!(feature = "steps"),

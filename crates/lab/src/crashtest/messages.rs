@@ -1,8 +1,9 @@
 //! Messages under the blows: a queue, a channel and a log beside the maps.
 //!
-//! Their contents prove themselves, so nobody needs to know what others did: an element of the two queues at work says
-//! which one it is; a message is made from its number, and numbers leave no gap; a line names its writer and
-//! counts. Elements come to the queue for orphans as the dead left them, half written perhaps.
+//! Their contents prove themselves, so nobody needs to know what others did: an element of the two
+//! queues at work says which one it is; a message is made from its number, and numbers leave no
+//! gap; a line names its writer and counts. Elements come to the queue for orphans as the dead left
+//! them, half written perhaps.
 //!
 //! Invariant: every element is in one queue, or in flight in a live process.
 

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 const PAUSE_US: std::ops::Range<u64> = 50..40_000;
 /// How long a stopped process stands still at most, in microseconds.
 const STILL_US: std::ops::Range<u64> = 20..8_000;
-/// How long one stands still, in microseconds, while another one dies and the others' patience ends.
+/// How long one stands still, in microseconds, while another one dies and the others' patience
+/// ends.
 const LONG_US: std::ops::Range<u64> = 1_000..400_000;
 /// How long calls fail, in microseconds.
 const FAULT_US: std::ops::Range<u64> = 500..60_000;
@@ -130,7 +131,8 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Makes calls fail for a while: no room in the hold, no descriptors for one process, or a lock
-    /// that its owner keeps, because it stands still; meanwhile there may be a blow for another one.
+    /// that its owner keeps, because it stands still; meanwhile there may be a blow for another
+    /// one.
     fn let_fail(&mut self, crew: &mut Crew) -> Result<()> {
         let victim = self.rng.usize(..crew.members.len());
         match self.rng.u8(..8) {

@@ -1,7 +1,9 @@
-//! What the memory of the machine does at the moment of a run: the ceiling of every figure beside it.
+//! What the memory of the machine does at the moment of a run: the ceiling of every figure beside
+//! it.
 //!
-//! A virtual machine's memory can be ten times slower than another's, and than itself an hour ago: the host may
-//! back it only at the first touch, and each page that misses the TLB may cost two walks of page tables.
+//! A virtual machine's memory can be ten times slower than another's, and than itself an hour ago:
+//! the host may back it only at the first touch, and each page that misses the TLB may cost two
+//! walks of page tables.
 
 use serde::Serialize;
 use std::hint::black_box;

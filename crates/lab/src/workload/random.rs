@@ -13,9 +13,9 @@ pub fn log_uniform(rng: &mut fastrand::Rng, range: Range<u64>) -> u64 {
 
 /// A permutation of `0..count`, computed element by element.
 ///
-/// Numbers of just enough bits are mixed by steps that can each be undone (odd multiplication,
-/// xor with the upper half), and mixed again while they fall outside: "cycle walking" after Black
-/// and Rogaway, "Ciphers with Arbitrary Finite Domains". Fewer than two mixes are needed on average.
+/// Numbers of just enough bits are mixed by steps that can each be undone (odd multiplication, xor
+/// with the upper half), and mixed again while they fall outside: "cycle walking" after Black and
+/// Rogaway, "Ciphers with Arbitrary Finite Domains". Fewer than two mixes are needed on average.
 #[derive(Clone, Copy)]
 pub struct Permutation {
     count: u64,

@@ -30,8 +30,8 @@ pub struct Worker {
     ended: Option<ExitStatus>,
 }
 
-/// What it means that a worker has ended as it should not. It has a process group of its own; but who tells the whole
-/// group of a run to end may do so just before a new worker has got its own.
+/// What it means that a worker has ended as it should not. It has a process group of its own; but
+/// who tells the whole group of a run to end may do so just before a new worker has got its own.
 pub fn ended(what: &str, status: ExitStatus) -> Trouble {
     match status.signal() {
         Some(SIGHUP | SIGINT | SIGTERM) => Trouble::Interrupted,

@@ -1,4 +1,5 @@
-//! [`HashbrownTable`]: the same table as the standard library's, by the crate itself: with foldhash, which is faster for short keys.
+//! [`HashbrownTable`]: the same table as the standard library's, by the crate itself: with
+//! foldhash, which is faster for short keys.
 
 use super::private::{Content, Table};
 use crate::store::tag::{ByKey, Tag};

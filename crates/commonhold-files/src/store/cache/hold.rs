@@ -1,11 +1,13 @@
 //! [`HoldCache`]: a map of a hold, for evictions that are not its own.
 //!
-//! The bytes of all entries stand in a number in the hold, beside the map; whoever adds an entry reserves its bytes before, in one
-//! atomic step, and whoever takes one out releases them after. So they are right across processes, but for one that is killed in
-//! between: then they are too many by one entry at most. The next process that finds itself alone counts anew, and so does one that
+//! The bytes of all entries stand in a number in the hold, beside the map; whoever adds an entry
+//! reserves its bytes before, in one atomic step, and whoever takes one out releases them after. So
+//! they are right across processes, but for one that is killed in between: then they are too many
+//! by one entry at most. The next process that finds itself alone counts anew, and so does one that
 //! finds the map empty.
 //!
-//! What each process notes about the use of entries is its own: an entry of another process is learnt when it is used here.
+//! What each process notes about the use of entries is its own: an entry of another process is
+//! learnt when it is used here.
 
 use super::interface::{Cache, Inserted, Old, Taken};
 use super::shared_map::{self, SharedMap};
@@ -32,11 +34,12 @@ pub struct HoldCache {
 }
 
 impl HoldCache {
-    /// The map of this name, which is made if it is not there; beside it `NAME.bytes`. Maps of these names that were made otherwise
-    /// are dropped.
+    /// The map of this name, which is made if it is not there; beside it `NAME.bytes`. Maps of
+    /// these names that were made otherwise are dropped.
     ///
     /// # Errors
-    /// Those of opening a hold once more and of making maps; `Mismatch` if a name is that of another kind of structure.
+    /// Those of opening a hold once more and of making maps; `Mismatch` if a name is that of
+    /// another kind of structure.
     pub fn open(hold: &Hold, name: &str) -> Result<HoldCache> {
         let impatient = shared_map::impatient(hold)?;
         let open = |name: &str, options| shared_map::open(hold, &impatient, name, options);
@@ -108,7 +111,8 @@ impl HoldCache {
         })
     }
 
-    /// Takes an older value out, which is counted in `old`, and adds the new one; false if another process was quicker.
+    /// Takes an older value out, which is counted in `old`, and adds the new one; false if another
+    /// process was quicker.
     fn exchange(&self, key: &[u8], value: &[u8], old: &mut Old) -> Result<bool> {
         for _ in 0..2 {
             if let Some(bytes) = self.try_take(key)? {

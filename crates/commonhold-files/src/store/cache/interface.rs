@@ -27,7 +27,8 @@ pub trait Cache<M>: Send + Sync + 'static {
     /// Takes an entry out, whose bytes are to be released.
     fn take(&self, key: &[u8]) -> Option<Taken<M>>;
 
-    /// The same, if it is the one of this tag. Returns its bytes. Where other processes have entries, the key decides.
+    /// The same, if it is the one of this tag. Returns its bytes. Where other processes have
+    /// entries, the key decides.
     fn take_tagged(&self, tag: &Arc<Tag<M>>) -> Option<u64>;
 
     /// Some entry, any of them, where an eviction may not know of all.

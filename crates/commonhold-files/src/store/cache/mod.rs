@@ -1,4 +1,5 @@
-//! Where entries are kept. A cache knows nothing of which ones go; it has them, and counts what they take.
+//! Where entries are kept. A cache knows nothing of which ones go; it has them, and counts what
+//! they take.
 //!
 //! | module | idea |
 //! |---|---|

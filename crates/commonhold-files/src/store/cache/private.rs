@@ -1,5 +1,5 @@
-//! [`Private`]: a table of this process, behind a lock that many readers share. A look-up shares the value instead of copying it, so an entry
-//! that goes stays with those who are sending it.
+//! [`Private`]: a table of this process, behind a lock that many readers share. A look-up shares
+//! the value instead of copying it, so an entry that goes stays with those who are sending it.
 
 use super::interface::{Cache, Inserted, Old, Taken};
 use crate::payload::Contents;

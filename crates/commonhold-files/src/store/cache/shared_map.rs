@@ -1,9 +1,11 @@
-//! [`SharedMap`]: a map of a hold as a cache uses it. Its errors are never a request's: what cannot be done now is not done, and
-//! for a moment nothing is tried, so that nobody waits again and again.
+//! [`SharedMap`]: a map of a hold as a cache uses it. Its errors are never a request's: what cannot
+//! be done now is not done, and for a moment nothing is tried, so that nobody waits again and
+//! again.
 //!
-//! Readers of a hold never wait. Writers wait for each other, for a stopped process too; so the map is written through a handle
-//! of its own that soon gives up. Invariant: a key whose value had to go and could not is *doomed*. It is not found by this
-//! process any more, and before anything new is put the doomed ones are removed.
+//! Readers of a hold never wait. Writers wait for each other, for a stopped process too; so the map
+//! is written through a handle of its own that soon gives up. Invariant: a key whose value had to
+//! go and could not is *doomed*. It is not found by this process any more, and before anything new
+//! is put the doomed ones are removed.
 
 use super::buffers::Buffers;
 use commonhold::{ErrorKind, Hold, Map, MapOptions, Result};
@@ -37,8 +39,9 @@ pub(in crate::store) fn impatient(hold: &Hold) -> Result<Hold> {
     Hold::options().lock_timeout(PATIENCE).open(hold.path())
 }
 
-/// The map of this name, of the [`impatient`] handle; made through the other one, as who begins may have to wait for others that do. One
-/// that was made with other options is dropped: what it has was for another limit, and everything in it can be had again.
+/// The map of this name, of the [`impatient`] handle; made through the other one, as who begins may
+/// have to wait for others that do. One that was made with other options is dropped: what it has
+/// was for another limit, and everything in it can be had again.
 ///
 /// # Errors
 /// `Mismatch` if the name is that of another kind of structure; those of making maps.
@@ -108,7 +111,8 @@ impl SharedMap {
         result.ok()
     }
 
-    /// Removes with `remove`, which says whether there was something. If it cannot, the key is doomed.
+    /// Removes with `remove`, which says whether there was something. If it cannot, the key is
+    /// doomed.
     pub(in crate::store) fn remove<R>(
         &self,
         key: &[u8],
@@ -136,7 +140,8 @@ impl SharedMap {
     }
 
     fn is_doomed(&self, key: &[u8]) -> bool {
-        // Acquire pairs with the release in `doomed`: who learns that a key had to go does not find it.
+        // Acquire pairs with the release in `doomed`: who learns that a key had to go does not find
+        // it.
         self.doomed_len.load(Ordering::Acquire) > 0 && self.lock().contains(key)
     }
 

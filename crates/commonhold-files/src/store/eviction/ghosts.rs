@@ -1,7 +1,9 @@
-//! Which keys went lately. A table of fingerprints with the time of each, as the paper on S3-FIFO proposes: whether a ghost is
-//! still one is a matter of its age, so there is no queue and nothing is ever removed for being old.
+//! Which keys went lately. A table of fingerprints with the time of each, as the paper on S3-FIFO
+//! proposes: whether a ghost is still one is a matter of its age, so there is no queue and nothing
+//! is ever removed for being old.
 //!
-//! Threads that write to one bucket at once may lose a ghost. Then an entry begins where every new one does.
+//! Threads that write to one bucket at once may lose a ghost. Then an entry begins where every new
+//! one does.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -13,7 +15,8 @@ const BUCKETS: (u64, u64) = (64, 1 << 19);
 /// One ghost for so many bytes of the cache: of smaller entries fewer are remembered.
 const BYTES_EACH: u64 = 1024;
 
-/// A word is a fingerprint in the upper half and the time in the lower; 0 is empty. Time counts ghosts, modulo 2^32.
+/// A word is a fingerprint in the upper half and the time in the lower; 0 is empty. Time counts
+/// ghosts, modulo 2^32.
 pub(super) struct Ghosts {
     words: Box<[AtomicU64]>,
     now: AtomicU32,

@@ -3,8 +3,8 @@
 use crate::store::tag::Tag;
 use std::sync::Arc;
 
-/// Decides which entries go. From any thread; in what order threads arrive is for it to bear: an entry may be removed before it
-/// was told that it was added.
+/// Decides which entries go. From any thread; in what order threads arrive is for it to bear: an
+/// entry may be removed before it was told that it was added.
 pub trait Eviction: Send + Sync + 'static {
     /// What it notes in an entry's tag.
     type Mark: Default + Send + Sync + 'static;
@@ -18,7 +18,8 @@ pub trait Eviction: Send + Sync + 'static {
     /// A look-up has found the entry. False if it is not known here.
     fn used(&self, key: &[u8], mark: &Self::Mark) -> bool;
 
-    /// Whether the entry of a key is known here. Asked only where other processes have entries, too.
+    /// Whether the entry of a key is known here. Asked only where other processes have entries,
+    /// too.
     fn knows(&self, _key: &[u8]) -> bool {
         true
     }

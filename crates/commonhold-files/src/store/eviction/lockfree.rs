@@ -1,16 +1,20 @@
 //! [`S3Fifo`]: a small queue on probation, a main queue, and ghosts, without a lock.
 //!
-//! After Yang, Zhang, Qiu, Yue and Rashmi, "FIFO queues are all you need for cache eviction", SOSP 2023
-//! (<https://doi.org/10.1145/3600006.3613147>). A new entry begins in the small queue, which has a tenth of the room. At its end an entry that was used meanwhile
-//! moves to the main queue; another goes, and its key is a ghost for as long as it takes so many to go as the main queue has
-//! entries. What comes back while it is a ghost begins in the main queue. At the end of that one an entry that was used begins again, with one use less.
-//! So what is asked for once (a scan) passes through a tenth of the room and leaves the rest alone.
+//! After Yang, Zhang, Qiu, Yue and Rashmi, "FIFO queues are all you need for cache eviction", SOSP
+//! 2023 (<https://doi.org/10.1145/3600006.3613147>). A new entry begins in the small queue, which
+//! has a tenth of the room. At its end an entry that was used meanwhile moves to the main queue;
+//! another goes, and its key is a ghost for as long as it takes so many to go as the main queue has
+//! entries. What comes back while it is a ghost begins in the main queue. At the end of that one an
+//! entry that was used begins again, with one use less. So what is asked for once (a scan) passes
+//! through a tenth of the room and leaves the rest alone.
 //!
-//! A use is one store to the entry's mark, and none at all if it was used three times already. Room is counted in bytes, and where two
-//! threads count at once a queue may be a little longer than its share.
+//! A use is one store to the entry's mark, and none at all if it was used three times already. Room
+//! is counted in bytes, and where two threads count at once a queue may be a little longer than its
+//! share.
 //!
-//! Invariant: a tag is in one queue at most. One that is popped and not pushed again is [`TAKEN`]; an entry that is removed while
-//! its tag is in a queue leaves it there as [`GONE`]. Those are counted, and when they are more than half, each removal looks for some.
+//! Invariant: a tag is in one queue at most. One that is popped and not pushed again is [`TAKEN`];
+//! an entry that is removed while its tag is in a queue leaves it there as [`GONE`]. Those are
+//! counted, and when they are more than half, each removal looks for some.
 
 use super::ghosts::Ghosts;
 use super::interface::Eviction;
@@ -40,7 +44,8 @@ pub struct Mark(AtomicU8);
 
 impl Mark {
     fn use_once(&self) {
-        // Relaxed, in all of this: a hint on its own, but for the two bits that are only ever set, in one order for all.
+        // Relaxed, in all of this: a hint on its own, but for the two bits that are only ever set,
+        // in one order for all.
         let now = self.0.load(Ordering::Relaxed);
         if now & USES < MOST_USES {
             // If another thread was quicker, one use of two is counted.
@@ -115,7 +120,8 @@ impl S3Fifo {
         Some(Fate::Goes(tag))
     }
 
-    /// If there are many tags of removed entries: looks at the first two of each queue. Those of entries go to its end.
+    /// If there are many tags of removed entries: looks at the first two of each queue. Those of
+    /// entries go to its end.
     fn tidy(&self) {
         let all = (self.probation.len() + self.main.len()) as u64;
         if self.gone.load(Ordering::Relaxed) <= 64 + all / 2 {
@@ -158,7 +164,8 @@ impl Eviction for S3Fifo {
 
     fn removed(&self, _: &[u8], tag: Option<&Arc<Tag<Mark>>>) {
         let Some(tag) = tag else { return };
-        // Who takes it next sees that it is gone, or has taken it before; so it is counted if it will be dropped.
+        // Who takes it next sees that it is gone, or has taken it before; so it is counted if it
+        // will be dropped.
         if tag.mark.set(GONE) & (GONE | TAKEN) == 0 {
             self.gone.fetch_add(1, Ordering::Relaxed);
             self.tidy();
@@ -198,7 +205,8 @@ mod tests {
         (0..5).for_each(|_| _ = fifo.used(&[], &tags[1].mark));
         fifo.used(&[], &tags[3].mark);
         assert_eq!(tags[1].mark.uses(), MOST_USES);
-        // 8 pass, two of them to the main queue; then that one goes on, and the rest of the small one is last.
+        // 8 pass, two of them to the main queue; then that one goes on, and the rest of the small
+        // one is last.
         assert_eq!(victims(&fifo), [0, 2, 4, 5, 6, 7, 1, 3, 8, 9]);
     }
 

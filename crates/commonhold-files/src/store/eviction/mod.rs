@@ -1,4 +1,5 @@
-//! Which entries go when there is no room. An eviction knows entries by their tags, and never touches their values.
+//! Which entries go when there is no room. An eviction knows entries by their tags, and never
+//! touches their values.
 //!
 //! | module | idea |
 //! |---|---|

@@ -1,8 +1,8 @@
-//! [`Lru`]: the entry that was not used for the longest time goes, exactly. Every use moves an entry to the front of one list, so
-//! all threads meet at its mutex.
+//! [`Lru`]: the entry that was not used for the longest time goes, exactly. Every use moves an
+//! entry to the front of one list, so all threads meet at its mutex.
 //!
-//! The list is linked by indices in a vector; a table finds the node of a key. Both are small: what is done under the mutex takes
-//! a look-up and a few stores.
+//! The list is linked by indices in a vector; a table finds the node of a key. Both are small: what
+//! is done under the mutex takes a look-up and a few stores.
 
 use super::interface::Eviction;
 use crate::store::tag::{ByKey, Tag};

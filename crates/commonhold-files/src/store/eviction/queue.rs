@@ -1,5 +1,5 @@
-//! A queue of tags that knows how much is in it. Lock-free: `crossbeam_queue::SegQueue`, after Michael and Scott's queue, with blocks of
-//! elements.
+//! A queue of tags that knows how much is in it. Lock-free: `crossbeam_queue::SegQueue`, after
+//! Michael and Scott's queue, with blocks of elements.
 
 use crate::store::tag::Tag;
 use crossbeam_queue::SegQueue;
@@ -20,7 +20,8 @@ impl<M> Queue<M> {
 
     pub(super) fn push(&self, tag: Arc<Tag<M>>) {
         let bytes = tag.bytes();
-        // Relaxed, here and below: a number on its own. Before the push, so that it never falls below 0.
+        // Relaxed, here and below: a number on its own. Before the push, so that it never falls
+        // below 0.
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.tags.push((tag, bytes));
     }

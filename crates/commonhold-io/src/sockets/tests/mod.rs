@@ -1,7 +1,7 @@
 //! One suite, run against every driver.
 //!
-//! A test is a function over a driver; [`suite`] makes three of it. What needs a process of its own (counting descriptors,
-//! running out of them) starts this binary again.
+//! A test is a function over a driver; [`suite`] makes three of it. What needs a process of its own
+//! (counting descriptors, running out of them) starts this binary again.
 //!
 //! # Safety
 //! Unsafe to be a payload, and to forbid a thread a system call.

@@ -1,4 +1,5 @@
-//! What needs a process of its own: its descriptors and threads are counted, or run out; its signals are as they come.
+//! What needs a process of its own: its descriptors and threads are counted, or run out; its
+//! signals are as they come.
 //!
 //! The ignored tests are the children; a parent starts each, for every driver.
 

@@ -81,7 +81,8 @@ fn echoes_over_tcp<D: Driver<Parts>>(mut driver: D) {
 
 fn echoes_over_a_unix_listener<D: Driver<Parts>>(mut driver: D) {
     use std::os::linux::net::SocketAddrExt;
-    // An abstract name, which needs no file: the listener's own address in memory tells tests apart.
+    // An abstract name, which needs no file: the listener's own address in memory tells tests
+    // apart.
     let name = format!("commonhold-{}-{:?}", std::process::id(), thread::current().id());
     let address = std::os::unix::net::SocketAddr::from_abstract_name(name).unwrap();
     let listener = driver.add(UnixListener::bind_addr(&address).unwrap().into()).unwrap();

@@ -1,4 +1,5 @@
-//! `hold channel`: the subcommands for channels, one file each: [`create`], [`send`], [`recv`], [`stat`].
+//! `hold channel`: the subcommands for channels, one file each: [`create`], [`send`], [`recv`],
+//! [`stat`].
 
 mod create;
 mod recv;

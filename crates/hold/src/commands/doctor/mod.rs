@@ -5,8 +5,8 @@
 //! - [`memory`], [`limits`], [`kernel`], [`login`]: the machine and the session
 //!
 //! Invariant: nothing is changed; the trial hold deletes itself, whatever happens to the doctor.
-//! Each check names what it read, so that its word can be verified. `docs/operations/environment.md` has the
-//! reasons.
+//! Each check names what it read, so that its word can be verified.
+//! `docs/operations/environment.md` has the reasons.
 
 mod finding;
 mod kernel;

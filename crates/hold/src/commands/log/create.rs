@@ -43,7 +43,8 @@ pub struct Args {
         value_parser = clap::value_parser!(u32).range(1..=4096))]
     rings: u32,
 
-    /// Bytes of each ring, from 4K to 1G, rounded up to a power of two; a line has at most a quarter of it
+    /// Bytes of each ring, from 4K to 1G, rounded up to a power of two; a line has at most a
+    /// quarter of it
     #[arg(long, value_name = "SIZE", default_value = "256K", value_parser = ring_bytes)]
     ring_bytes: u64,
 

@@ -41,7 +41,8 @@ fn json(line: &LogLine) -> Value {
     let text = line.text.strip_suffix(b"\n").unwrap_or(&line.text);
     let announces = line.announces.as_ref();
     json!({
-        // A string: nanoseconds since 1970 have more bits than numbers have in many readers of JSON.
+        // A string: nanoseconds since 1970 have more bits than numbers have in many readers of
+        // JSON.
         "time": humantime::format_rfc3339_nanos(time).to_string(),
         "level": line.level.map(LogLevel::name),
         "thread": line.thread.to_string(),

@@ -1,4 +1,5 @@
-//! `hold log write`: writes lines, as a program would; those of a pipe as fast as they are collected.
+//! `hold log write`: writes lines, as a program would; those of a pipe as fast as they are
+//! collected.
 //!
 //! Invariant: the report counts every line, and a line is waited for before it is written: one that
 //! the log drops is counted there, too, so it is not tried again.
@@ -47,7 +48,8 @@ pub struct Args {
     #[arg(long, short, value_name = "LEVEL", default_value = "info", value_parser = level_parser())]
     level: LogLevel,
 
-    /// Drop lines of standard input for which there is no room, instead of waiting for the collector
+    /// Drop lines of standard input for which there is no room, instead of waiting for the
+    /// collector
     #[arg(long)]
     drop: bool,
 }
@@ -121,8 +123,8 @@ impl Space<'_> {
     }
 }
 
-/// The bytes that are free in this process's ring, as soon as they are as many as wanted, or nobody can be waited for;
-/// `None` if that was not so for all the time.
+/// The bytes that are free in this process's ring, as soon as they are as many as wanted, or nobody
+/// can be waited for; `None` if that was not so for all the time.
 fn look(log: &Log, wanted: u64, time: Duration) -> Result<Option<u64>> {
     let begin = Instant::now();
     let [mut pause, longest] = PAUSES;
@@ -139,7 +141,8 @@ fn look(log: &Log, wanted: u64, time: Duration) -> Result<Option<u64>> {
     }
 }
 
-/// The bytes that are free in this process's ring and become more while somebody collects; `None` if nobody does.
+/// The bytes that are free in this process's ring and become more while somebody collects; `None`
+/// if nobody does.
 fn free_bytes(stat: &LogStat) -> Option<u64> {
     let own = |ring: &&RingStat| ring.alive && ring.who.pid == std::process::id();
     let waiting = stat.used.iter().filter(own).map(|ring| ring.waiting_bytes).max();

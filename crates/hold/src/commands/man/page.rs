@@ -1,6 +1,6 @@
-//! A man page. Name, description and options are rendered by `clap_mangen`; synopsis and what stands
-//! after the help (examples, exit codes, ...) here: it would leave out values and repetition in the
-//! one, and run the lines of the other together.
+//! A man page. Name, description and options are rendered by `clap_mangen`; synopsis and what
+//! stands after the help (examples, exit codes, ...) here: it would leave out values and repetition
+//! in the one, and run the lines of the other together.
 
 use clap::{Arg, Command};
 use clap_mangen::Man;

@@ -2,7 +2,8 @@
 //!
 //! - plain: the message from byte 0 on, then zeros to the end. Read back, the zeros at the end are
 //!   left out: right for text, and for any bytes that do not end with zeros.
-//! - sized: the length of the message (4 bytes, little-endian), the message, zeros. Right for any bytes.
+//! - sized: the length of the message (4 bytes, little-endian), the message, zeros. Right for any
+//!   bytes.
 //!
 //! Invariant: every byte of an element is written, so nothing of an earlier message stays in it.
 

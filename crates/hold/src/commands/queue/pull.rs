@@ -1,8 +1,8 @@
 //! `hold queue pull`: takes messages from a queue, prints them, and gives the elements back.
 //!
-//! Invariant: an element is given back after its message was written out. Before that it is in flight:
-//! if the process is killed it goes to the queue for orphans, if nobody takes the output any more to
-//! the end of the queue that it came from.
+//! Invariant: an element is given back after its message was written out. Before that it is in
+//! flight: if the process is killed it goes to the queue for orphans, if nobody takes the output
+//! any more to the end of the queue that it came from.
 
 use super::packing::Packing;
 use super::push::pull;

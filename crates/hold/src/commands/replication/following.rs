@@ -101,8 +101,8 @@ impl Following {
         self.shared.ready.load(Ordering::Relaxed)
     }
 
-    /// Fails if the map was dropped under the replica, which then cannot go on. Missing once it may be because the
-    /// replica makes it anew, with the mode of another origin's map.
+    /// Fails if the map was dropped under the replica, which then cannot go on. Missing once it may
+    /// be because the replica makes it anew, with the mode of another origin's map.
     pub fn ensure_map(&self) -> Result<()> {
         let missing = self.is_ready()
             && self.hold.open_map(&self.map).is_err_and(|error| error.is_not_found());

@@ -1,4 +1,5 @@
-//! `hold journal`: keeps a file from which a map is rebuilt after a crash of the system; rebuilds it.
+//! `hold journal`: keeps a file from which a map is rebuilt after a crash of the system; rebuilds
+//! it.
 
 use super::service::Service;
 use crate::making::NewHold;

@@ -1,5 +1,6 @@
-//! Maps over the network: [`origin`] serves one, [`replica`] keeps a copy of one, [`relay`] does both, [`verify`] compares them;
-//! [`journal`] keeps a copy that is a file, and [`sync`] waits until that has everything.
+//! Maps over the network: [`origin`] serves one, [`replica`] keeps a copy of one, [`relay`] does
+//! both, [`verify`] compares them; [`journal`] keeps a copy that is a file, and [`sync`] waits
+//! until that has everything.
 //!
 //! - [`serving`]: where and how is listened, for `origin` and `relay`
 //! - [`following`]: what is followed, and what is said of it, for `replica` and `relay`
@@ -7,8 +8,8 @@
 //! - [`service`]: running until a signal comes, or until there is nothing left to serve
 //! - [`reports`]: what they tell of themselves, for `hold stat`
 //!
-//! Invariant: what happens is told on standard error, a line each; only `--format json` writes to standard output,
-//! one object a line, for scripts that wait for it.
+//! Invariant: what happens is told on standard error, a line each; only `--format json` writes to
+//! standard output, one object a line, for scripts that wait for it.
 
 mod following;
 pub mod journal;

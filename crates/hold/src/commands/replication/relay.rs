@@ -1,4 +1,5 @@
-//! `hold relay`: a replica and an origin over the same map, so that one connection brings what many want.
+//! `hold relay`: a replica and an origin over the same map, so that one connection brings what many
+//! want.
 
 use super::following::Follow;
 use super::serving::Serve;

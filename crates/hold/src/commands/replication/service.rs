@@ -1,7 +1,8 @@
 //! What runs until a signal comes: it looks now and then whether there is still something to serve.
 //!
-//! A hold may be deleted under a program that has it open (`hold drop --force`, logind's RemoveIPC): the program would go
-//! on with what nobody else can see. So would an origin whose map was dropped. Both end instead, and say so.
+//! A hold may be deleted under a program that has it open (`hold drop --force`, logind's
+//! RemoveIPC): the program would go on with what nobody else can see. So would an origin whose map
+//! was dropped. Both end instead, and say so.
 
 use commonhold::Hold;
 use commonhold_terminal::failure::{Failure, Result};
@@ -43,8 +44,8 @@ impl Service {
         Ok(())
     }
 
-    /// Waits with `wait`, which is told how long and says whether it has come about; false if a signal came before, or if the time
-    /// ran out.
+    /// Waits with `wait`, which is told how long and says whether it has come about; false if a
+    /// signal came before, or if the time ran out.
     ///
     /// # Errors
     /// If the hold is gone.

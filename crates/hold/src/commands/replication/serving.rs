@@ -23,7 +23,8 @@ const OTHER_DESCRIPTORS: u64 = 64;
 /// Where and how is listened.
 #[derive(clap::Args, Debug)]
 pub struct Serve {
-    /// Where replicas connect: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any. More than once if need be
+    /// Where replicas connect: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any.
+    /// More than once if need be
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<Address>,
 
@@ -48,7 +49,8 @@ pub struct Serve {
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, requires = "watermark")]
     delay: Option<Duration>,
 
-    /// Only processes of these users may connect to unix sockets, as far as the sockets' files let them
+    /// Only processes of these users may connect to unix sockets, as far as the sockets' files let
+    /// them
     #[arg(long, value_name = "UID", value_delimiter = ',')]
     allow_uid: Vec<u32>,
 

@@ -1,5 +1,6 @@
-//! How many connections a worker may have: those for which there are descriptors. A look at a file takes one, too; if connections had
-//! them all nothing could be answered any more, while one that waits to be accepted only waits.
+//! How many connections a worker may have: those for which there are descriptors. A look at a file
+//! takes one, too; if connections had them all nothing could be answered any more, while one that
+//! waits to be accepted only waits.
 
 use commonhold_files::MOST_OPEN;
 use commonhold_terminal::descriptors;

@@ -1,7 +1,9 @@
-//! What a supervisor and a worker say to each other, over a socket that is the worker's standard input.
+//! What a supervisor and a worker say to each other, over a socket that is the worker's standard
+//! input.
 //!
-//! The supervisor sends the sockets that listen; the worker sends a byte once it serves. At last the supervisor sends a [`Word`]. When
-//! its end is gone that is a word, too: the worker finishes and ends, and none is left behind, whatever happens to its supervisor.
+//! The supervisor sends the sockets that listen; the worker sends a byte once it serves. At last
+//! the supervisor sends a [`Word`]. When its end is gone that is a word, too: the worker finishes
+//! and ends, and none is left behind, whatever happens to its supervisor.
 
 use commonhold_terminal::failure::{Failure, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -22,7 +24,8 @@ pub const MOST_SOCKETS: usize = 64;
 /// What a worker is told to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// Send what was asked for, however long clients take, then end: others serve now, or nobody does.
+    /// Send what was asked for, however long clients take, then end: others serve now, or nobody
+    /// does.
     Finish = 1,
     /// The same within the time that the end may take.
     End = 2,
@@ -100,7 +103,8 @@ impl Supervisor {
     }
 }
 
-/// Whether the other side says something, or is gone, within so long. A signal does not end it: one comes whenever a worker ends.
+/// Whether the other side says something, or is gone, within so long. A signal does not end it: one
+/// comes whenever a worker ends.
 pub fn is_readable(end: &OwnedFd, time: Duration) -> bool {
     let late = Instant::now() + time;
     loop {

@@ -1,15 +1,17 @@
 //! `hold serve`: serves a directory of files, by workers that share one cache.
 //!
 //! - [`options`]: what is served and how, as it stands on the command line
-//! - [`supervisor`]: the process that was started: it listens, starts the workers and starts them again
+//! - [`supervisor`]: the process that was started: it listens, starts the workers and starts them
+//!   again
 //! - [`worker`]: what a worker process does
 //! - [`control`]: what the two say to each other
 //! - [`connections`]: how many a worker may have
 //! - [`reports`]: workers, as 'hold stat' shows them
 //! - [`import`]: makes a database of a directory
 //!
-//! Invariant: the sockets that listen belong to the supervisor as well as to the workers, so a worker that dies takes no waiting
-//! connection with it, and new workers accept before old ones stop.
+//! Invariant: the sockets that listen belong to the supervisor as well as to the workers, so a
+//! worker that dies takes no waiting connection with it, and new workers accept before old ones
+//! stop.
 
 mod connections;
 mod control;

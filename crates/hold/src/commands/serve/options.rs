@@ -16,7 +16,8 @@ use commonhold_terminal::sizes;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a hold needs beside the cache: its own structures, the index, room for what is being replaced.
+/// What a hold needs beside the cache: its own structures, the index, room for what is being
+/// replaced.
 const BESIDE_CACHE: u64 = 64 << 20;
 
 /// Options of `hold serve`.
@@ -26,8 +27,8 @@ pub struct Args {
     #[arg(value_name = "DIR")]
     pub place: PathBuf,
 
-    /// Where is listened: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any. More than once if need be
-    /// [default: tcp:8080]
+    /// Where is listened: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any. More
+    /// than once if need be [default: tcp:8080]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<Address>,
 
@@ -55,8 +56,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     access_log: Option<String>,
 
-    /// Where a page with live figures (/_hold/) and Prometheus' /metrics are: unix:PATH, tcp:HOST:PORT, tcp:PORT on this
-    /// machine [default: nowhere]
+    /// Where a page with live figures (/_hold/) and Prometheus' /metrics are: unix:PATH,
+    /// tcp:HOST:PORT, tcp:PORT on this machine [default: nowhere]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<Address>,
 
@@ -87,7 +88,8 @@ struct Cache {
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "256MiB")]
     cache_bytes: u64,
 
-    /// Larger files are not kept, but sent from where they are [default: 32KiB; of a database 256KiB]
+    /// Larger files are not kept, but sent from where they are [default: 32KiB; of a database
+    /// 256KiB]
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
     keep_up_to: Option<u64>,
 

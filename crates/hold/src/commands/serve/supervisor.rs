@@ -26,7 +26,8 @@ use std::time::{Duration, Instant};
 const DEFAULT_PORT: u16 = 8080;
 /// How long a worker may take until it serves.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a worker that died at once is waited with, the first time; twice as long each time after, up to the last.
+/// How long a worker that died at once is waited with, the first time; twice as long each time
+/// after, up to the last.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LAST_WAIT: Duration = Duration::from_secs(5);
 /// A worker that lived so long was well.
@@ -290,8 +291,8 @@ fn reap(number: usize, post: &mut Post, output: &Output) {
     post.vacate();
 }
 
-/// Starts a worker at a post that has none. If it cannot be, for want of processes or memory, or while the program is being replaced, it
-/// is as if one had died at once: the others go on.
+/// Starts a worker at a post that has none. If it cannot be, for want of processes or memory, or
+/// while the program is being replaced, it is as if one had died at once: the others go on.
 fn fill(number: usize, post: &mut Post, recruiter: &Recruiter<'_>, output: &Output) {
     match recruiter.start() {
         Ok(worker) => {

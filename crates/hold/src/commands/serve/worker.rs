@@ -22,7 +22,8 @@ pub fn run(args: &Args, directory: &Directory) -> Result<ExitCode> {
     let supervisor = Supervisor::at_stdin()?;
     let sockets = supervisor.sockets()?;
     let listens = sockets.iter().map(address).collect();
-    // Ctrl-C goes to the whole group of processes: it is for the supervisor to say when the workers end.
+    // Ctrl-C goes to the whole group of processes: it is for the supervisor to say when the workers
+    // end.
     let interrupt = Interrupt::watch().map_err(Failure::failed)?;
     let hold = args.open_hold(directory)?;
     let mut options = args.server(&hold, listens)?;

@@ -16,8 +16,8 @@ pub struct WaitForSpace<'a> {
 }
 
 impl WaitForSpace<'_> {
-    /// What `attempt` gets, which waits at most as long as it is told; `None` if the time ran out, which is told with
-    /// what `in_the_way` says.
+    /// What `attempt` gets, which waits at most as long as it is told; `None` if the time ran out,
+    /// which is told with what `in_the_way` says.
     pub fn wait<T>(
         &self,
         mut attempt: impl FnMut(Duration) -> Result<Option<T>>,

@@ -1,5 +1,5 @@
-//! Figures for Prometheus: text of the format 0.0.4. Base units: seconds and bytes; what ends with `_total` never decreases while
-//! what it is about lives.
+//! Figures for Prometheus: text of the format 0.0.4. Base units: seconds and bytes; what ends with
+//! `_total` never decreases while what it is about lives.
 //!
 //! - [`text`]: the format
 //! - [`servers`]: file servers

@@ -1,5 +1,5 @@
-//! Origins, replicas and journals in Prometheus' format, by what they report. The reports are JSON of other processes, perhaps of
-//! another version: what is missing is left out.
+//! Origins, replicas and journals in Prometheus' format, by what they report. The reports are JSON
+//! of other processes, perhaps of another version: what is missing is left out.
 
 use super::text::{Kind, Labels, Text};
 use crate::monitor::inventory::Inventory;
@@ -132,7 +132,8 @@ fn origins<'a>(text: &mut Text, origins: impl Iterator<Item = &'a Report>) {
     }
 }
 
-/// What the map's stream has and the journal has not made durable; all, if it has made nothing durable yet.
+/// What the map's stream has and the journal has not made durable; all, if it has made nothing
+/// durable yet.
 pub fn lag_of_journal(inventory: &Inventory, report: &Report) -> Option<f64> {
     let end = inventory.map(&report.map)?.stream?.end;
     let durable: Option<StreamPosition> =

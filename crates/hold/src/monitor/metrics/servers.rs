@@ -1,4 +1,5 @@
-//! File servers in Prometheus' format: sums of all workers of a place, also of those that are gone, and a few figures of each worker.
+//! File servers in Prometheus' format: sums of all workers of a place, also of those that are gone,
+//! and a few figures of each worker.
 
 use super::text::{Kind, Text};
 use crate::monitor::workers::{Sum, Worker, Workers};

@@ -5,7 +5,8 @@
 //! # TYPE name counter
 //! name{label="value"} 1
 //! ```
-//! In help `\` and line ends are escaped, in values of labels quotes, too. All samples of a name stand together.
+//! In help `\` and line ends are escaped, in values of labels quotes, too. All samples of a name
+//! stand together.
 
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
 //! Curves of the last minutes, as SVG that is drawn by hand.
 //!
-//! The curves are in a picture that is stretched to the place there is; the words beside them are not stretched. The newest second is
-//! at the right edge, and what was not measured is a gap.
+//! The curves are in a picture that is stretched to the place there is; the words beside them are
+//! not stretched. The newest second is at the right edge, and what was not measured is a gap.
 
 use super::markup::escaped;
 use crate::monitor::history::SECONDS;

@@ -1,6 +1,7 @@
 //! Text in HTML, and tables.
 //!
-//! Invariant: whatever stands between tags or in an attribute came through [`escaped`], or is a number.
+//! Invariant: whatever stands between tags or in an attribute came through [`escaped`], or is a
+//! number.
 
 use commonhold_terminal::text::printable;
 

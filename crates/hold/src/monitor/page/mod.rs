@@ -1,5 +1,5 @@
-//! The page, as it is sent: all of it is there without a script. The script fetches it again every second and changes what has
-//! changed.
+//! The page, as it is sent: all of it is there without a script. The script fetches it again every
+//! second and changes what has changed.
 //!
 //! - [`markup`]: text in HTML, tables
 //! - [`numbers`]: numbers for people

@@ -1,6 +1,7 @@
 //! A process that receives: verifies every message, and says when they came and how late.
 //!
-//! Only timed messages cost it a look at the clock; what came since the one before is counted for the same interval.
+//! Only timed messages cost it a look at the clock; what came since the one before is counted for
+//! the same interval.
 
 use super::super::{
     crew,
@@ -147,7 +148,8 @@ impl Receiver {
         }
     }
 
-    /// Whether it is the next message, intact; what is missing before it must be what the library says.
+    /// Whether it is the next message, intact; what is missing before it must be what the library
+    /// says.
     #[inline]
     fn verify(&mut self, received: Received, bytes: &[u8]) -> Result<Message> {
         let expected = self.received + self.missed;

@@ -1,4 +1,5 @@
-//! A message that proves itself: its number, when it was due, and a filling that is a function of both.
+//! A message that proves itself: its number, when it was due, and a filling that is a function of
+//! both.
 //!
 //! | bytes | what |
 //! |---|---|

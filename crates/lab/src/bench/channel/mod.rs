@@ -1,8 +1,9 @@
-//! `hold bench channel`: throughput and latency of a channel between processes, one producer and many consumers.
+//! `hold bench channel`: throughput and latency of a channel between processes, one producer and
+//! many consumers.
 //!
-//! What Olive's own tools show, and a little more: every message is verified, a constant rate is free of coordinated
-//! omission, and all of it can be seen as curves. With `--ping-pong`, round trips between two processes beside
-//! those of a bare cache line.
+//! What Olive's own tools show, and a little more: every message is verified, a constant rate is
+//! free of coordinated omission, and all of it can be seen as curves. With `--ping-pong`, round
+//! trips between two processes beside those of a bare cache line.
 //!
 //! - [`message`]: a message that proves itself
 //! - [`producer`], [`consumer`]: the two kinds of processes

@@ -1,9 +1,10 @@
-//! Round trips between two processes: over two channels, and over two bare cache lines, taking turns in one run.
+//! Round trips between two processes: over two channels, and over two bare cache lines, taking
+//! turns in one run.
 //!
-//! The bare lines are what the machine can do at best: one stores a number, the other sees it and stores it
-//! back. Both processes poll, so `--wait` is not looked at. Untimed rounds give the mean round trip, without a
-//! look at the clock in it; timed ones the percentiles. The ratio is the median over pairs of neighbouring
-//! untimed rounds.
+//! The bare lines are what the machine can do at best: one stores a number, the other sees it and
+//! stores it back. Both processes poll, so `--wait` is not looked at. Untimed rounds give the mean
+//! round trip, without a look at the clock in it; timed ones the percentiles. The ratio is the
+//! median over pairs of neighbouring untimed rounds.
 
 use super::super::{
     crew::{self, Crew},

@@ -1,4 +1,5 @@
-//! The curves of `hold bench channel`: latency by percentile, latency over time, throughput over time.
+//! The curves of `hold bench channel`: latency by percentile, latency over time, throughput over
+//! time.
 
 use super::super::{
     plot::{

@@ -1,7 +1,8 @@
 //! The process that sends.
 //!
-//! At a rate it charges each message from the instant at which it was due ([`Pace`]); as fast as possible, from the
-//! instant before it is sent, waiting for room included. The last message says that it is the last.
+//! At a rate it charges each message from the instant at which it was due ([`Pace`]); as fast as
+//! possible, from the instant before it is sent, waiting for room included. The last message says
+//! that it is the last.
 
 use super::super::{
     crew,

@@ -1,4 +1,5 @@
-//! What is asked for: a request for each id, in memory before measuring begins, and which of them comes next.
+//! What is asked for: a request for each id, in memory before measuring begins, and which of them
+//! comes next.
 
 use super::content::Content;
 use super::http;

@@ -1,7 +1,8 @@
 //! One connection: requests that go out, answers that come in, in the same order.
 //!
-//! Invariant: a request that was given to a connection is answered once, or the run ends with what is wrong. Only where
-//! a server may end a kept connection (it said so, or nothing of the answer has come) is it asked again, on a new one.
+//! Invariant: a request that was given to a connection is answered once, or the run ends with what
+//! is wrong. Only where a server may end a kept connection (it said so, or nothing of the answer
+//! has come) is it asked again, on a new one.
 
 use super::ask::{Request, Requests};
 use super::incoming::{Complete, Incoming};
@@ -63,7 +64,8 @@ pub struct Connection {
     /// Sent, or to be sent, and not answered.
     waiting: VecDeque<Asked>,
     incoming: Incoming,
-    /// The last request over this socket, which was answered; only the end of the connection has not come.
+    /// The last request over this socket, which was answered; only the end of the connection has
+    /// not come.
     ends: Option<Asked>,
     /// Answers that came over this socket, and to which request the last one was.
     answered: u64,
@@ -217,7 +219,8 @@ impl Connection {
         if self.ends.is_none()
             && let Some(asked) = self.waiting.front().copied()
         {
-            // Open for long enough, in the server's opinion: nobody is to blame, and it is asked again.
+            // Open for long enough, in the server's opinion: nobody is to blame, and it is asked
+            // again.
             let may_close = around.keeps_alive && self.answered > 0 && self.incoming.is_untouched();
             if !may_close {
                 self.end_answer(around, asked, reset, news)?;

@@ -1,6 +1,8 @@
-//! What must come back: of each file its length and the hash of its bytes, and the check of a body against them.
+//! What must come back: of each file its length and the hash of its bytes, and the check of a body
+//! against them.
 //!
-//! The hash is rapidhash, 64 bits: made to find mistakes at the speed of memory, not to withstand forgers.
+//! The hash is rapidhash, 64 bits: made to find mistakes at the speed of memory, not to withstand
+//! forgers.
 
 use crate::workload::{Result, Trouble};
 use rapidhash::v3::{RapidSecrets, RapidStreamHasherV3};

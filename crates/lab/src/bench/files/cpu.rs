@@ -1,6 +1,8 @@
-//! Processor time of a process and all that descend from it, as `/proc` tells it: in ticks of mostly 10 ms.
+//! Processor time of a process and all that descend from it, as `/proc` tells it: in ticks of
+//! mostly 10 ms.
 //!
-//! A child that has ended and was waited for counts for its parent, so nothing is lost as long as the first process lives.
+//! A child that has ended and was waited for counts for its parent, so nothing is lost as long as
+//! the first process lives.
 
 use crate::workload::{Result, Trouble};
 use rustix::param::clock_ticks_per_second;
@@ -41,7 +43,8 @@ impl Family {
 
     fn has(&self, pid: u32, all: &HashMap<u32, Stat>) -> bool {
         let mut pid = pid;
-        // As many generations as there are processes: a number may be another's meanwhile, and make a circle.
+        // As many generations as there are processes: a number may be another's meanwhile, and make
+        // a circle.
         for _ in 0..=all.len() {
             if pid == self.first {
                 return true;
@@ -69,7 +72,8 @@ fn everybody() -> Result<HashMap<u32, Stat>> {
     Ok(all)
 }
 
-/// `PID (NAME) STATE PARENT ...`; the name may have anything in it, so what counts comes after its last bracket.
+/// `PID (NAME) STATE PARENT ...`; the name may have anything in it, so what counts comes after its
+/// last bracket.
 fn parse(text: &str) -> Option<Stat> {
     let (_, rest) = text.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();

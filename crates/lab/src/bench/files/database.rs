@@ -1,6 +1,8 @@
-//! The files of the directory as one database, for a server that reads from there (`--files sqlite`).
+//! The files of the directory as one database, for a server that reads from there (`--files
+//! sqlite`).
 //!
-//! It is made by `hold serve-import` when the first server needs it, shared by those after it, and goes with the run.
+//! It is made by `hold serve-import` when the first server needs it, shared by those after it, and
+//! goes with the run.
 
 use super::layout::Layout;
 use crate::workload::{Result, Trouble};

@@ -1,4 +1,5 @@
-//! What a client says in HTTP/1.1, and how it reads the head of an answer; bodies by Content-Length only.
+//! What a client says in HTTP/1.1, and how it reads the head of an answer; bodies by Content-Length
+//! only.
 
 use httparse::{EMPTY_HEADER, Response, Status};
 

@@ -1,6 +1,7 @@
 //! The answer to one request as its bytes come in, in either protocol, checked while they do.
 //!
-//! Invariant: an answer is complete only if it is right. What is wrong is told as a text that follows the id.
+//! Invariant: an answer is complete only if it is right. What is wrong is told as a text that
+//! follows the id.
 
 use super::ask::Request;
 use super::content::Body;
@@ -55,7 +56,8 @@ impl Incoming {
         self.body.clear();
     }
 
-    /// Takes what belongs to the answer to `request`: how many bytes, and the answer if it is complete.
+    /// Takes what belongs to the answer to `request`: how many bytes, and the answer if it is
+    /// complete.
     pub fn take(
         &mut self,
         bytes: &[u8],

@@ -1,7 +1,7 @@
 //! Which ids a directory has, and which file each of them names.
 //!
-//! Only regular files count, and nothing that a symbolic link leads to: a server refuses those by default. Invariant:
-//! ids come in one order, whatever order the file system has.
+//! Only regular files count, and nothing that a symbolic link leads to: a server refuses those by
+//! default. Invariant: ids come in one order, whatever order the file system has.
 
 use crate::workload::{Result, Trouble};
 use clap::ValueEnum;

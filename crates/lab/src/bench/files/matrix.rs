@@ -1,7 +1,8 @@
-//! All combinations of a server's choices, one server after the other, in rounds; a table, the best first.
+//! All combinations of a server's choices, one server after the other, in rounds; a table, the best
+//! first.
 //!
-//! A combination that fails is no reason to lose the others: it stands below the table with what was wrong, and the run
-//! as a whole fails once everything is shown.
+//! A combination that fails is no reason to lose the others: it stands below the table with what
+//! was wrong, and the run as a whole fails once everything is shown.
 
 use super::load::Measured;
 use super::report;
@@ -183,8 +184,8 @@ fn words_of(case: &Case, varied: &[&Dimension]) -> String {
     words.join(" ")
 }
 
-/// For each value of a choice, what the combinations with it reach, the best first: a curve above the others is the
-/// better value whatever else is chosen.
+/// For each value of a choice, what the combinations with it reach, the best first: a curve above
+/// the others is the better value whatever else is chosen.
 fn spread(dimension: &Dimension, cases: &[Case]) -> Chart {
     let curve = |value: &&str| {
         let with = cases.iter().filter(|c| c.combination.word(dimension.name) == Some(value));

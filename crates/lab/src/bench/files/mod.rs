@@ -1,14 +1,18 @@
-//! `hold bench files`: the client of a file server. It requests files of a directory, over many connections of few
-//! threads, and verifies every body by its hash; the server is one that runs already, or `hold serve`, started for it.
+//! `hold bench files`: the client of a file server. It requests files of a directory, over many
+//! connections of few threads, and verifies every body by its hash; the server is one that runs
+//! already, or `hold serve`, started for it.
 //!
-//! - [`layout`], [`content`]: which ids a directory has, and what must come back; [`make`]: a directory to try
+//! - [`layout`], [`content`]: which ids a directory has, and what must come back; [`make`]: a
+//!   directory to try
 //! - [`ask`], [`zipf`]: what is asked for; [`load`], [`schedule`], [`pause`], [`timer`]: when
 //! - [`protocol`], [`http`], [`incoming`]: what is said, and the check of what comes
 //! - [`target`], [`connection`], [`requestor`]: sockets, and the thread that has many of them
-//! - [`server`], [`server_choices`], [`database`], [`cpu`]: the server, what it can be told to use, what it costs
+//! - [`server`], [`server_choices`], [`database`], [`cpu`]: the server, what it can be told to use,
+//!   what it costs
 //! - [`matrix`]: every combination of choices; [`report`]: results, tables and curves
 //!
-//! Invariant: one wrong body, one unknown id that is not refused, one answer that does not come, and there is no figure.
+//! Invariant: one wrong body, one unknown id that is not refused, one answer that does not come,
+//! and there is no figure.
 
 mod ask;
 mod connection;
@@ -78,7 +82,8 @@ pub struct Args {
     #[command(flatten)]
     load: Load,
 
-    /// Measure every combination of these choices: loop, requests, eviction, cache, files [default: all]
+    /// Measure every combination of these choices: loop, requests, eviction, cache, files [default:
+    /// all]
     #[arg(long, value_name = "CHOICE,...", num_args = 0..=1, value_delimiter = ',', value_parser = server_choices::names(),
         default_missing_value = "loop,requests,eviction,cache,files", help_heading = "What is measured")]
     matrix: Option<Vec<String>>,

@@ -1,4 +1,5 @@
-//! The sleep between requests: a normal distribution, of which what would be less than nothing is nothing.
+//! The sleep between requests: a normal distribution, of which what would be less than nothing is
+//! nothing.
 
 use std::time::Duration;
 

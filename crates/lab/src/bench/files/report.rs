@@ -26,7 +26,8 @@ impl Measured {
         self.bytes as f64 / self.seconds
     }
 
-    /// Requests per second of the server's processor time; `None` if that is unknown, or too little to be seen.
+    /// Requests per second of the server's processor time; `None` if that is unknown, or too little
+    /// to be seen.
     pub fn per_server_second(&self) -> Option<f64> {
         let seconds = self.server_seconds.filter(|seconds| *seconds > 0.0)?;
         Some(self.answered as f64 / seconds)

@@ -1,8 +1,9 @@
 //! A thread that requests: many connections, one event loop, every answer checked.
 //!
-//! A connection has room for as many requests as are pipelined. Room that is free takes the next request that is due;
-//! room that is not free, or that sleeps, does not. So a closed loop has as many requests on their way as there is room,
-//! and at a rate those that find no room wait, and count from when they were due.
+//! A connection has room for as many requests as are pipelined. Room that is free takes the next
+//! request that is due; room that is not free, or that sleeps, does not. So a closed loop has as
+//! many requests on their way as there is room, and at a rate those that find no room wait, and
+//! count from when they were due.
 
 use super::ask::Requests;
 use super::connection::{Around, Asked, Connection, Fault, News};

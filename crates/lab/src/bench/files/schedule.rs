@@ -1,7 +1,8 @@
 //! When a thread's next request is due: as soon as one was answered (closed loop), or at a rate.
 //!
-//! At a rate the threads take turns: turn `n` belongs to thread `n` modulo their number. Instants depend on nothing
-//! but the start, so a server that stalls is charged for every request that was due meanwhile ([`pace`]).
+//! At a rate the threads take turns: turn `n` belongs to thread `n` modulo their number. Instants
+//! depend on nothing but the start, so a server that stalls is charged for every request that was
+//! due meanwhile ([`pace`]).
 //!
 //! [`pace`]: super::super::pace
 

@@ -1,4 +1,5 @@
-//! The server that is measured: one that runs already, or this program as `hold serve`, started for the run.
+//! The server that is measured: one that runs already, or this program as `hold serve`, started for
+//! the run.
 //!
 //! Invariant: a server that was started here ends with the run, however that ends.
 

@@ -1,6 +1,8 @@
-//! What a server can be told to use, as words that are passed on to it: the loop, the map of requests, the cache.
+//! What a server can be told to use, as words that are passed on to it: the loop, the map of
+//! requests, the cache.
 //!
-//! A choice means nothing here; `hold serve` knows what it is. So a matrix is nothing but all combinations of words.
+//! A choice means nothing here; `hold serve` knows what it is. So a matrix is nothing but all
+//! combinations of words.
 
 use clap::builder::PossibleValuesParser;
 

@@ -1,8 +1,8 @@
 //! Numbers of which few are drawn often: rank `k` with a probability in proportion to `1 / k^s`.
 //!
-//! Rejection-inversion after Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete
-//! distributions" (ACM TOMACS 6, 1996): no table, for any number of ranks and any exponent, in little more than one
-//! attempt.
+//! Rejection-inversion after Hörmann and Derflinger, "Rejection-inversion to generate variates from
+//! monotone discrete distributions" (ACM TOMACS 6, 1996): no table, for any number of ranks and any
+//! exponent, in little more than one attempt.
 
 /// A Zipf distribution of ranks from 0 on.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,8 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// The distribution of so many ranks; `None` for an exponent of 0, with which all are equally likely.
+    /// The distribution of so many ranks; `None` for an exponent of 0, with which all are equally
+    /// likely.
     pub fn new(count: usize, exponent: f64) -> Option<Zipf> {
         if exponent <= 0.0 {
             return None;

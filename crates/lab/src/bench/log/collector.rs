@@ -51,7 +51,8 @@ struct Source {
     next: u64,
 }
 
-/// Looks at every line; what it has seen it sends when it is dropped, with the collector that owns it.
+/// Looks at every line; what it has seen it sends when it is dropped, with the collector that owns
+/// it.
 struct Audit {
     sources: Vec<Source>,
     late: u64,

@@ -1,11 +1,12 @@
-//! A line that proves itself, and a tally of lines that proves that two processes mean the same ones.
+//! A line that proves itself, and a tally of lines that proves that two processes mean the same
+//! ones.
 //!
 //! ```text
 //! 0001 0000000004d2 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 000004d2
 //! ```
 //!
-//! Writer, number (hexadecimal), filling, the number's last digits again: of two lines that were mixed up,
-//! begin and end do not fit.
+//! Writer, number (hexadecimal), filling, the number's last digits again: of two lines that were
+//! mixed up, begin and end do not fit.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
 //! `hold bench log`: many processes write into one log, one process collects it.
 //!
-//! What it costs a writer to log a line, how many lines a second are accepted, how many are delivered, and how
-//! many are dropped because a ring was full. In the end each accepted line must have been delivered once, in
-//! its writer's order.
+//! What it costs a writer to log a line, how many lines a second are accepted, how many are
+//! delivered, and how many are dropped because a ring was full. In the end each accepted line must
+//! have been delivered once, in its writer's order.
 //!
 //! - [`line`]: a line that proves itself
 //! - [`writer`], [`collector`]: the two kinds of processes
@@ -185,7 +185,8 @@ fn jobs(args: &Args, temporary: &TemporaryHold, board: &Board) -> Vec<(String, P
 }
 
 impl Measured {
-    /// What was accepted must have been delivered, once; what the log says that it dropped, the writers must know.
+    /// What was accepted must have been delivered, once; what the log says that it dropped, the
+    /// writers must know.
     fn check(&self, dropped: u64) -> Result<()> {
         for (number, (wrote, delivered)) in (1..).zip(self.wrote.iter().zip(&self.delivered.each)) {
             if wrote.tally != *delivered {

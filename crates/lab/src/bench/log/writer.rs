@@ -1,7 +1,8 @@
 //! A process that writes lines.
 //!
-//! Some lines are timed one by one, two looks at the clock around one write. At a rate, lines are written when
-//! they are due ([`Pace`]); what is timed is the write alone, because a writer does not wait for anybody.
+//! Some lines are timed one by one, two looks at the clock around one write. At a rate, lines are
+//! written when they are due ([`Pace`]); what is timed is the write alone, because a writer does
+//! not wait for anybody.
 
 use super::super::{
     crew,

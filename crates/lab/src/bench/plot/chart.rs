@@ -1,7 +1,7 @@
 //! One chart: a title, two axes, curves with their names.
 //!
-//! The axis of percentiles is that of hdrhistogram's own plotter (Gil Tene): from 0 % to 90 % is as far as from
-//! 90 % to 99 %, and from there to 99.9 %; so a tail is as visible as the middle.
+//! The axis of percentiles is that of hdrhistogram's own plotter (Gil Tene): from 0 % to 90 % is as
+//! far as from 90 % to 99 %, and from there to 99.9 %; so a tail is as visible as the middle.
 
 use crate::workload::latency::show;
 use plotters::coord::Shift;

@@ -1,4 +1,5 @@
-//! Where charts go: one SVG with all of them one below the other, or a page of HTML with the SVG in it.
+//! Where charts go: one SVG with all of them one below the other, or a page of HTML with the SVG in
+//! it.
 //!
 //! Invariant: a file that exists is whole. It is written beside its place and then renamed.
 

@@ -1,8 +1,10 @@
-//! `hold bench queue`: two processes move elements between two queues, as SharedHashFile's own benchmark does.
+//! `hold bench queue`: two processes move elements between two queues, as SharedHashFile's own
+//! benchmark does.
 //!
-//! One pulls from `b2a` and pushes to `a2b`, the other the other way round; all elements begin in `b2a`. With
-//! `--alone` one process moves them to and fro. An element that was pulled and pushed counts as one. At the end
-//! all elements must be there, each once, and if they were touched, each as often as it was moved.
+//! One pulls from `b2a` and pushes to `a2b`, the other the other way round; all elements begin in
+//! `b2a`. With `--alone` one process moves them to and fro. An element that was pulled and pushed
+//! counts as one. At the end all elements must be there, each once, and if they were touched, each
+//! as often as it was moved.
 //!
 //! - [`mover`]: a process; [`stock`]: the elements before and after
 

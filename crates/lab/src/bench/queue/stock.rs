@@ -13,8 +13,8 @@ pub fn prepare(queue: &Queue) -> Result<()> {
 }
 
 /// # Errors
-/// Trouble unless every element is in one of the queues, once, and, if they were touched, their counts are
-/// `moved` in all.
+/// Trouble unless every element is in one of the queues, once, and, if they were touched, their
+/// counts are `moved` in all.
 pub fn audit(queue: &Queue, moved: u64, touched: bool) -> Result<()> {
     let elements = queue.stat()?.elements as usize;
     let mut seen = vec![false; elements];

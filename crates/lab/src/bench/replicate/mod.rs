@@ -1,9 +1,10 @@
-//! `hold bench replicate`: one writer sets keys of a map, an origin sends the changes to many replicas; what libworld's own
-//! benchmark measures.
+//! `hold bench replicate`: one writer sets keys of a map, an origin sends the changes to many
+//! replicas; what libworld's own benchmark measures.
 //!
-//! Writer and origin are in one process, the replicas in another, where one thread reads all of them, or with `--apply` each has a
-//! thread and a hold of its own. The writer waits while the slowest replica has not been sent what is more than a watermark of changes
-//! old, as libworld's does. In the end every replica must have been sent the stream to its end.
+//! Writer and origin are in one process, the replicas in another, where one thread reads all of
+//! them, or with `--apply` each has a thread and a hold of its own. The writer waits while the
+//! slowest replica has not been sent what is more than a watermark of changes old, as libworld's
+//! does. In the end every replica must have been sent the stream to its end.
 //!
 //! - [`writer`]: sets keys; [`readers`]: the process of the replicas
 

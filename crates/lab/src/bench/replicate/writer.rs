@@ -21,8 +21,8 @@ pub struct Wrote {
     pub seconds: f64,
 }
 
-/// Sets keys for as long as is wanted, at most a watermark ahead of the slowest replica. Each value begins with the instant at which it
-/// was set.
+/// Sets keys for as long as is wanted, at most a watermark ahead of the slowest replica. Each value
+/// begins with the instant at which it was set.
 pub fn write(args: &Args, map: &Map, origin: &Origin, replicas: usize) -> Result<Wrote> {
     let mut key = vec![b'k'; args.key_size as usize];
     let mut value = vec![b'v'; args.data_size as usize];
