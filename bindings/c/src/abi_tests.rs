@@ -49,9 +49,9 @@ fn structures_have_the_sizes_that_c_gives_them() {
         ($($name:literal = $type:ty,)*) => { [$(($name, size_of::<$type>())),*] };
     }
     let known = pairs! {
-        "ch_error" = crate::border::call::CError,
-        "ch_slice" = crate::border::View,
-        "ch_bytes" = crate::border::Buffer,
+        "ch_error" = crate::ffi::call::CError,
+        "ch_slice" = crate::ffi::View,
+        "ch_bytes" = crate::ffi::Buffer,
         "ch_position" = crate::basics::Position,
         "ch_hold_options" = crate::hold::open::Options,
         "ch_hold_stat_t" = crate::hold::look::Stat,

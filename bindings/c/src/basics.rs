@@ -1,8 +1,8 @@
 //! What has no other place: versions, codes, buffers, positions.
 
-use crate::border::call::export;
-use crate::border::take::Plain;
-use crate::border::{Give, In, Name, OutBytes, Take, invalid, yes};
+use crate::ffi::call::export;
+use crate::ffi::take::Plain;
+use crate::ffi::{Give, In, Name, OutBytes, Take, invalid, yes};
 use commonhold::StreamPosition;
 use serde::Serialize;
 use std::ffi::{c_char, c_int};
@@ -43,7 +43,7 @@ pub(crate) fn time(ns: u64) -> Duration {
 ///
 /// # Errors
 /// `Invalid` if there is nowhere to put it.
-pub(crate) fn json(out: &OutBytes, value: &impl Serialize) -> crate::border::Answer {
+pub(crate) fn json(out: &OutBytes, value: &impl Serialize) -> crate::ffi::Answer {
     let text = serde_json::to_vec(value).map_err(|error| invalid(error.to_string()))?;
     out.put(text)?;
     Ok(yes(true))

@@ -2,7 +2,7 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | the border: what C gives becomes safe Rust, errors become codes, no panic leaves | [`border`]: all unsafe code is there |
+//! | the FFI boundary: what C gives becomes safe Rust, errors become codes, no panic leaves | [`ffi`]: all unsafe code is there |
 //! | the hold as a whole | [`hold`] |
 //! | maps, lists, following | [`map`] |
 //! | queues | [`queue`] |
@@ -15,7 +15,7 @@
 //! has and this crate has not is a gap; `tests/header.rs` proves that header and exports are the same.
 
 #[macro_use]
-mod border;
+mod ffi;
 mod basics;
 mod channel;
 mod hold;

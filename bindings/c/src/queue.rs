@@ -1,9 +1,9 @@
 //! Queues. An element in flight is a small structure of the caller's: its number, its owner, and where its bytes lie.
 
 use crate::basics::{json, time};
-use crate::border::call::export;
-use crate::border::take::{Growing, Plain};
-use crate::border::{
+use crate::ffi::call::export;
+use crate::ffi::take::{Growing, Plain};
+use crate::ffi::{
     Answer, Asked, Give, Many, Name, NewHandle, OutBytes, Owned, Ref, Take, View, invalid, yes,
 };
 use commonhold::{Batch, Element, Error, Hold, NamedQueue, Notifier, Queue, QueueOptions, Result};
@@ -74,7 +74,7 @@ impl Plain for InFlight {
     const ZERO: InFlight = InFlight { data: std::ptr::null_mut(), len: 0, id: 0, owner: 0 };
 }
 
-crate::border::handle::kinds! {
+crate::ffi::handle::kinds! {
     Queue = b"ch-queue", "queue";
     Notifier = b"ch-noti\0", "notifier";
 }

@@ -1,8 +1,8 @@
 //! `Consumer`: receiving.
 
-use crate::border::window::{self, Held, Window};
 use crate::convert::{bytes, invalid};
 use crate::errors::Answer;
+use crate::ffi::window::{self, Held, Window};
 use crate::producer::Channel;
 use crate::turn::{Turn, Used, closed};
 use crate::waiting::{in_time, patiently, seconds};

@@ -1,8 +1,8 @@
 //! `Hold`: the file, and what concerns all of it.
 
-use crate::border::frozen::Frozen;
 use crate::convert::json;
 use crate::errors::Answer;
+use crate::ffi::frozen::Frozen;
 use crate::tie::Tie;
 use crate::waiting::{patiently, seconds};
 use commonhold::HoldOptions;

@@ -6,16 +6,16 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `border/` | all that is unsafe: bytes from Python (`input`), memory shown to Python (`window`), calls without tuples (`fast`) |
+//! | `ffi/` | all that is unsafe: bytes from Python (`input`), memory shown to Python (`window`), calls without tuples (`fast`) |
 //! | `tie` | one open hold, shared by all that was made from it; closing it, also while somebody looks at its memory |
 //! | `turn` | what one thread at a time may use and anybody may close: a consumer, a producer |
 //! | `errors`, `waiting`, `convert` | exceptions; waiting that Ctrl-C ends; small conversions |
 //! | `hold`, `map`, `walk`, `follow`, `queue`, `producer`, `consumer`, `log`, `net` | a class or two each |
 
-mod border;
 mod consumer;
 mod convert;
 mod errors;
+mod ffi;
 mod follow;
 mod hold;
 mod log;
@@ -55,7 +55,7 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        module.add("Buffer", crate::border::window::class(module.py())?)?;
-        crate::border::fast::install(module.py())
+        module.add("Buffer", crate::ffi::window::class(module.py())?)?;
+        crate::ffi::fast::install(module.py())
     }
 }

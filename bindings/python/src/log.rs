@@ -1,8 +1,8 @@
 //! `Log`, `LogReader`, `Collector`.
 
-use crate::border::input::Input;
 use crate::convert::{bytes, invalid, json};
 use crate::errors::{Answer, error};
+use crate::ffi::input::Input;
 use crate::hold::Hold;
 use crate::tie::Tie;
 use crate::waiting::{patiently, seconds};

@@ -1,9 +1,9 @@
 //! `Map`: a map of bytes. The package's class derives from it and from `MutableMapping`.
 
-use crate::border::input::Input;
-use crate::border::scratch::Scratch;
 use crate::convert::{bytes, invalid, json, pair, uid};
 use crate::errors::{Answer, Failure};
+use crate::ffi::input::Input;
+use crate::ffi::scratch::Scratch;
 use crate::follow::Follower;
 use crate::hold::Hold;
 use crate::tie::Tie;

@@ -92,7 +92,7 @@ fn closed(what: &str) -> crate::errors::Failure {
 
 /// A descriptor of the library's own, made from one that stays Python's.
 fn socket(fd: &Bound<'_, PyAny>) -> Answer<OwnedFd> {
-    crate::border::descriptor::copy(fd)
+    crate::ffi::descriptor::copy(fd)
 }
 
 type Slot<T> = Mutex<Option<T>>;

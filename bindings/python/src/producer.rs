@@ -1,9 +1,9 @@
 //! `Channel` and `Producer`.
 
-use crate::border::input::Input;
-use crate::border::window::{self, Held, Window};
 use crate::convert::{invalid, json};
 use crate::errors::Answer;
+use crate::ffi::input::Input;
+use crate::ffi::window::{self, Held, Window};
 use crate::hold::Hold;
 use crate::tie::Tie;
 use crate::turn::{Turn, Used, closed};

@@ -1,8 +1,8 @@
 //! `Queue`, `NamedQueue`, `Notifier`, and what an element in flight holds.
 
-use crate::border::window::{self, Held, Window};
 use crate::convert::{invalid, json};
 use crate::errors::{Answer, Failure};
+use crate::ffi::window::{self, Held, Window};
 use crate::hold::Hold;
 use crate::tie::Tie;
 use crate::waiting::{Patience, in_time, patiently, wait};

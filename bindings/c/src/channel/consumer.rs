@@ -1,11 +1,9 @@
 //! Receiving.
 
 use crate::basics::time;
-use crate::border::call::export;
-use crate::border::{
-    Alone, Answer, Give, NewHandle, OutBytes, Owned, Ref, User, View, invalid, yes,
-};
 use crate::channel::wait;
+use crate::ffi::call::export;
+use crate::ffi::{Alone, Answer, Give, NewHandle, OutBytes, Owned, Ref, User, View, invalid, yes};
 use commonhold::{Channel, Consumer, Join, Policy, RawBytes, Received, Result};
 use std::time::Duration;
 
@@ -26,7 +24,7 @@ impl From<Received> for CReceived {
 /// `ch_message_fn`.
 pub type EachMessage = Option<extern "C" fn(User, View, CReceived)>;
 
-crate::border::handle::kinds! {
+crate::ffi::handle::kinds! {
     Alone<Consumer> = b"ch-consu", "consumer";
 }
 

@@ -1,12 +1,12 @@
 //! Making and opening channels; their figures.
 
 use crate::basics::json;
-use crate::border::call::export;
-use crate::border::{Give, Name, NewHandle, OutBytes, Owned, Ref, View, yes};
 use crate::channel::CPeer;
+use crate::ffi::call::export;
+use crate::ffi::{Give, Name, NewHandle, OutBytes, Owned, Ref, View, yes};
 use commonhold::{Channel, ChannelOptions, Hold};
 
-crate::border::handle::kinds! {
+crate::ffi::handle::kinds! {
     Channel = b"ch-chann", "channel";
 }
 

@@ -1,12 +1,10 @@
 //! Sending.
 
 use crate::basics::time;
-use crate::border::call::export;
-use crate::border::take::Plain;
-use crate::border::{
-    Alone, Answer, Give, In, Many, NewHandle, Owned, Ref, Take, View, invalid, yes,
-};
 use crate::channel::{CPeer, wait};
+use crate::ffi::call::export;
+use crate::ffi::take::Plain;
+use crate::ffi::{Alone, Answer, Give, In, Many, NewHandle, Owned, Ref, Take, View, invalid, yes};
 use commonhold::{Channel, Error, Producer, Reservation, Result};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,7 +39,7 @@ impl Plain for CReservation {
 /// Numbers of reservations, of all producers: one is never another's.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-crate::border::handle::kinds! {
+crate::ffi::handle::kinds! {
     Alone<Sending> = b"ch-produ", "producer";
 }
 

@@ -1,7 +1,7 @@
 //! Copies of a hold: backup, restore, salvage.
 
-use crate::border::call::export;
-use crate::border::{Give, Name, OutBytes, Ref, yes};
+use crate::ffi::call::export;
+use crate::ffi::{Give, Name, OutBytes, Ref, yes};
 use commonhold::Hold;
 
 /// `ch_backup_report`.

@@ -1,8 +1,8 @@
 //! A hold's figures and lists; proving it whole; memory; a moment in which nobody writes.
 
 use crate::basics::json;
-use crate::border::call::export;
-use crate::border::{Give, OutBytes, Ref, User, View, invalid, yes};
+use crate::ffi::call::export;
+use crate::ffi::{Give, OutBytes, Ref, User, View, invalid, yes};
 use commonhold::{Hold, HoldKind};
 use std::ffi::c_int;
 use std::os::unix::ffi::OsStrExt;

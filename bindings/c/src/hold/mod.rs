@@ -14,6 +14,6 @@ pub(crate) mod open;
 
 use commonhold::Hold;
 
-crate::border::handle::kinds! {
+crate::ffi::handle::kinds! {
     Hold = b"ch-hold\0", "hold";
 }

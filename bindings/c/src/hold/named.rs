@@ -1,7 +1,7 @@
 //! What is done to a structure by its name: dropping it, giving it a stream, making a replica an ordinary map.
 
-use crate::border::call::export;
-use crate::border::{Name, Ref, yes};
+use crate::ffi::call::export;
+use crate::ffi::{Name, Ref, yes};
 use commonhold::Hold;
 
 export! {

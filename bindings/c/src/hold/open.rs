@@ -1,9 +1,9 @@
 //! Opening, creating and closing a hold; names and files.
 
 use crate::basics::{json, time};
-use crate::border::call::export;
-use crate::border::take::{Growing, Plain};
-use crate::border::{Answer, Asked, Name, NewHandle, OutBytes, Owned, Ref, yes};
+use crate::ffi::call::export;
+use crate::ffi::take::{Growing, Plain};
+use crate::ffi::{Answer, Asked, Name, NewHandle, OutBytes, Owned, Ref, yes};
 use commonhold::{Hold, HoldOptions};
 use std::path::Path;
 

@@ -1,9 +1,9 @@
 //! Collecting: one at a time merges what all threads write, into a file, a descriptor or a callback.
 
-use crate::border::call::export;
-use crate::border::fd;
-use crate::border::take::{Growing, Plain};
-use crate::border::{
+use crate::ffi::call::export;
+use crate::ffi::fd;
+use crate::ffi::take::{Growing, Plain};
+use crate::ffi::{
     Alone, Asked, Buffer, Give, Name, NewHandle, OutBytes, Owned, Ref, User, View, invalid, yes,
 };
 use crate::log::level;
@@ -100,7 +100,7 @@ pub struct Collecting {
     target: Target,
 }
 
-crate::border::handle::kinds! {
+crate::ffi::handle::kinds! {
     Alone<Collecting> = b"ch-colle", "collector";
 }
 

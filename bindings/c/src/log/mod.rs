@@ -10,7 +10,7 @@ pub(crate) mod collect;
 pub(crate) mod read;
 pub(crate) mod write;
 
-use crate::border::invalid;
+use crate::ffi::invalid;
 use commonhold::{LogLevel, Result};
 
 /// The level of a code.

@@ -1,7 +1,7 @@
 //! Lines as they are read; dumps and readers.
 
-use crate::border::call::export;
-use crate::border::{Alone, Answer, Give, NewHandle, Owned, Ref, User, View, invalid, yes};
+use crate::ffi::call::export;
+use crate::ffi::{Alone, Answer, Give, NewHandle, Owned, Ref, User, View, invalid, yes};
 use commonhold::{Log, LogLine, LogReader};
 use std::ffi::c_int;
 
@@ -46,7 +46,7 @@ impl Line {
 /// `ch_line_fn`.
 pub type EachLine = Option<extern "C" fn(User, *const Line) -> c_int>;
 
-crate::border::handle::kinds! {
+crate::ffi::handle::kinds! {
     Alone<LogReader> = b"ch-reade", "reader";
 }
 

@@ -1,9 +1,9 @@
 //! Making and opening logs, their figures; writing lines.
 
 use crate::basics::json;
-use crate::border::call::export;
-use crate::border::take::{Growing, Plain};
-use crate::border::{Asked, Give, In, Name, NewHandle, OutBytes, Owned, Ref, View, invalid, yes};
+use crate::ffi::call::export;
+use crate::ffi::take::{Growing, Plain};
+use crate::ffi::{Asked, Give, In, Name, NewHandle, OutBytes, Owned, Ref, View, invalid, yes};
 use crate::log::level;
 use commonhold::{Hold, Log, LogOptions, Overflow, Result, Written};
 
@@ -65,7 +65,7 @@ pub struct Stat {
     collector_pid: u32,
 }
 
-crate::border::handle::kinds! {
+crate::ffi::handle::kinds! {
     Log = b"ch-log\0\0", "log";
 }
 

@@ -1,8 +1,8 @@
 //! Following a map's changes.
 
 use crate::basics::{Position, time};
-use crate::border::call::export;
-use crate::border::{Alone, Give, NewHandle, Owned, Ref, Take, View, yes};
+use crate::ffi::call::export;
+use crate::ffi::{Alone, Give, NewHandle, Owned, Ref, Take, View, yes};
 use commonhold::{Follower, Map, StreamFrame};
 
 /// `ch_change`.
@@ -30,12 +30,12 @@ impl Change {
     }
 }
 
-crate::border::handle::kinds! {
+crate::ffi::handle::kinds! {
     Alone<Follower> = b"ch-follo", "follower";
 }
 
 /// Gives a change, if there is one.
-fn give(change: &Give<Change>, frame: Option<StreamFrame<'_>>) -> crate::border::Said {
+fn give(change: &Give<Change>, frame: Option<StreamFrame<'_>>) -> crate::ffi::Said {
     if let Some(frame) = &frame {
         change.set(Change::of(frame));
     }

@@ -1,7 +1,7 @@
 //! Lists as values.
 
-use crate::border::call::export;
-use crate::border::{Give, In, OutBytes, Ref, User, View, invalid, yes};
+use crate::ffi::call::export;
+use crate::ffi::{Give, In, OutBytes, Ref, User, View, invalid, yes};
 use commonhold::Map;
 use std::ffi::c_int;
 

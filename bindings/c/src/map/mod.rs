@@ -22,6 +22,6 @@ mod write;
 
 use commonhold::Map;
 
-crate::border::handle::kinds! {
+crate::ffi::handle::kinds! {
     Map = b"ch-map\0\0", "map";
 }

@@ -1,9 +1,9 @@
 //! Making and opening maps; what they are.
 
 use crate::basics::{Position, json, time};
-use crate::border::call::export;
-use crate::border::take::{Growing, Plain};
-use crate::border::{
+use crate::ffi::call::export;
+use crate::ffi::take::{Growing, Plain};
+use crate::ffi::{
     Asked, Give, GiveOptions, Name, NewHandle, OutBytes, Owned, Ref, View, invalid, yes,
 };
 use commonhold::{Hold, Map, MapMode, MapOptions, Result};

@@ -1,11 +1,11 @@
 //! Reading by key, one and many.
 
-use crate::border::bytes::Room;
-use crate::border::call::export;
-use crate::border::{Alone, Give, In, Many, NewHandle, OutBytes, Owned, Ref, View, yes};
+use crate::ffi::bytes::Room;
+use crate::ffi::call::export;
+use crate::ffi::{Alone, Give, In, Many, NewHandle, OutBytes, Owned, Ref, View, yes};
 use commonhold::{Map, Values};
 
-crate::border::handle::kinds! {
+crate::ffi::handle::kinds! {
     Alone<Values> = b"ch-value", "batch of values";
 }
 

@@ -1,7 +1,7 @@
 //! By uid: reading gives the key, writing asks for it.
 
-use crate::border::call::export;
-use crate::border::{Give, In, Many, OutBytes, Ref, View, invalid, yes};
+use crate::ffi::call::export;
+use crate::ffi::{Give, In, Many, OutBytes, Ref, View, invalid, yes};
 use commonhold::{Map, Uid};
 
 export! {

@@ -1,7 +1,7 @@
 //! Callbacks that decide on a new value. They run under no lock, and may use the map.
 
-use crate::border::call::export;
-use crate::border::{Answer, Buffer, Give, In, OutBytes, Ref, User, View, invalid, yes};
+use crate::ffi::call::export;
+use crate::ffi::{Answer, Buffer, Give, In, OutBytes, Ref, User, View, invalid, yes};
 use commonhold::{Error, ErrorKind, Map, Result, Uid};
 use std::ffi::c_int;
 

@@ -1,7 +1,7 @@
 //! Walking all pairs, or all keys.
 
-use crate::border::call::export;
-use crate::border::{Alone, Give, NewHandle, Owned, Ref, View, yes};
+use crate::ffi::call::export;
+use crate::ffi::{Alone, Give, NewHandle, Owned, Ref, View, yes};
 use commonhold::{Cursor, Iter, Keys, Map};
 
 /// Pairs, or keys alone.
@@ -17,7 +17,7 @@ pub struct Walking {
     pair: (Vec<u8>, Vec<u8>),
 }
 
-crate::border::handle::kinds! {
+crate::ffi::handle::kinds! {
     Alone<Walking> = b"ch-iter\0", "iterator";
 }
 
@@ -62,7 +62,7 @@ export! {
                 cursor.set(pairs.cursor().0);
                 Ok(yes(pairs.at_cursor()))
             }
-            Walk::Keys(_) => Err(crate::border::invalid("a walk over keys alone has no cursor; walk over pairs")),
+            Walk::Keys(_) => Err(crate::ffi::invalid("a walk over keys alone has no cursor; walk over pairs")),
         }
     }
 }

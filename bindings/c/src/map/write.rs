@@ -1,7 +1,7 @@
 //! Writing by key.
 
-use crate::border::call::export;
-use crate::border::{Give, In, Many, OutBytes, Ref, View, yes};
+use crate::ffi::call::export;
+use crate::ffi::{Give, In, Many, OutBytes, Ref, View, yes};
 use commonhold::Map;
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! A map's changes in a file.
 
 use crate::basics::json;
-use crate::border::call::export;
-use crate::border::take::{Growing, Plain};
-use crate::border::{Asked, Name, NewHandle, OutBytes, Owned, Ref, invalid, yes};
+use crate::ffi::call::export;
+use crate::ffi::take::{Growing, Plain};
+use crate::ffi::{Asked, Name, NewHandle, OutBytes, Owned, Ref, invalid, yes};
 use crate::net::Native;
 use commonhold::{Hold, Result};
 use commonhold_replicate::journal::{self, Journal, JournalOptions, SyncPolicy};
@@ -49,7 +49,7 @@ impl Options {
     }
 }
 
-crate::border::handle::kinds! {
+crate::ffi::handle::kinds! {
     Native<Journal> = b"ch-journ", "journal";
 }
 

@@ -13,7 +13,7 @@ pub(crate) mod journal;
 pub(crate) mod origin;
 pub(crate) mod replica;
 
-use crate::border::invalid;
+use crate::ffi::invalid;
 use commonhold::Result;
 use std::mem::ManuallyDrop;
 

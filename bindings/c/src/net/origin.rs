@@ -1,10 +1,10 @@
 //! The writable side.
 
 use crate::basics::{json, time};
-use crate::border::call::export;
-use crate::border::fd;
-use crate::border::take::{Growing, Plain};
-use crate::border::{
+use crate::ffi::call::export;
+use crate::ffi::fd;
+use crate::ffi::take::{Growing, Plain};
+use crate::ffi::{
     Asked, Give, In, Many, Name, NewHandle, OutBytes, Owned, Ref, User, invalid, yes,
 };
 use crate::net::Native;
@@ -118,7 +118,7 @@ pub(super) fn address(text: Name) -> Result<Address> {
     text.text("the address")?.parse()
 }
 
-crate::border::handle::kinds! {
+crate::ffi::handle::kinds! {
     Native<Origin> = b"ch-origi", "origin";
 }
 

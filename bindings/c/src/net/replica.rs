@@ -1,10 +1,10 @@
 //! The reading side, and comparing the two.
 
 use crate::basics::{Position, json, time};
-use crate::border::call::export;
-use crate::border::fd;
-use crate::border::take::{Growing, Plain};
-use crate::border::{Asked, Give, In, Name, NewHandle, OutBytes, Owned, Ref, Take, User, yes};
+use crate::ffi::call::export;
+use crate::ffi::fd;
+use crate::ffi::take::{Growing, Plain};
+use crate::ffi::{Asked, Give, In, Name, NewHandle, OutBytes, Owned, Ref, Take, User, yes};
 use crate::map::follow::Change;
 use crate::net::Native;
 use crate::net::origin::{address, secret, tell};
@@ -109,7 +109,7 @@ pub struct Status {
     has_position: u32,
 }
 
-crate::border::handle::kinds! {
+crate::ffi::handle::kinds! {
     Native<Replica> = b"ch-repli", "replica";
 }
 

@@ -7,7 +7,7 @@
 //! begin with the word, so it may be read of each; the rest is only touched if the word is right.
 #![allow(unsafe_code)]
 
-use crate::border::invalid;
+use crate::ffi::invalid;
 use commonhold::Result;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,7 +22,7 @@ pub(crate) trait Kind: Send + Sync + 'static {
 /// Gives kinds their words and names.
 macro_rules! kinds {
     ($($type:ty = $tag:literal, $name:literal;)*) => {
-        $(impl $crate::border::Kind for $type {
+        $(impl $crate::ffi::Kind for $type {
             const TAG: u64 = u64::from_le_bytes(*$tag);
             const NAME: &'static str = $name;
         })*

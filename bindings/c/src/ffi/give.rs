@@ -4,7 +4,7 @@
 //! A place is NULL or points to so many values of its type, writable for the time of the call: the header says so.
 #![allow(unsafe_code)]
 
-use crate::border::invalid;
+use crate::ffi::invalid;
 use commonhold::Result;
 
 /// A place for a result; NULL if nobody wants it.

@@ -9,7 +9,7 @@
 //! checks are in `abi_tests`), so that each of their bytes is a member's.
 #![allow(unsafe_code)]
 
-use crate::border::invalid;
+use crate::ffi::invalid;
 use commonhold::{Error, Result};
 use std::mem::MaybeUninit;
 

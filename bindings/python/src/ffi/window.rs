@@ -10,7 +10,7 @@
 //! window is set before anybody else sees the instance, and freed with it. No panic leaves a function that Python calls.
 #![allow(unsafe_code)]
 
-use crate::border::input::View;
+use crate::ffi::input::View;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;

@@ -1,4 +1,4 @@
-//! A call over the border: no panic leaves it, and every error becomes a code and a message.
+//! A call across the FFI boundary: no panic leaves it, and every error becomes a code and a message.
 //!
 //! # Safety
 //! `ErrorOut` is NULL or points to a `ch_error` of the caller's, as every declaration in the header says. The
@@ -23,7 +23,7 @@ pub(crate) enum Said {
     None = -1,
 }
 
-/// What a function of the border answers.
+/// What a function of the C interface returns.
 pub(crate) type Answer = Result<Said>;
 
 /// [`Said::Done`] if `it` is so.
@@ -92,7 +92,7 @@ pub(crate) fn quietly<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
 /// parameter, and `fn name(parameters) -> type, or value_after_a_panic { that type }`, which do not.
 macro_rules! export {
     ($($(#[$about:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $out:ty, or $otherwise:expr,)? $body:block)*) => {
-        $($crate::border::call::export_one! { [$(#[$about])*] $name ($($arg: $type),*) [$($out, $otherwise)?] $body })*
+        $($crate::ffi::call::export_one! { [$(#[$about])*] $name ($($arg: $type),*) [$($out, $otherwise)?] $body })*
     };
 }
 
@@ -101,8 +101,8 @@ macro_rules! export_one {
         $($about)*
         #[allow(unsafe_code)]
         #[unsafe(no_mangle)]
-        pub extern "C" fn $name($($arg: $type,)* error: $crate::border::ErrorOut) -> std::ffi::c_int {
-            $crate::border::call::run(error, move || $body)
+        pub extern "C" fn $name($($arg: $type,)* error: $crate::ffi::ErrorOut) -> std::ffi::c_int {
+            $crate::ffi::call::run(error, move || $body)
         }
     };
     ([$($about:tt)*] $name:ident ($($arg:ident: $type:ty),*) [$out:ty, $otherwise:expr] $body:block) => {
@@ -110,7 +110,7 @@ macro_rules! export_one {
         #[allow(unsafe_code)]
         #[unsafe(no_mangle)]
         pub extern "C" fn $name($($arg: $type),*) -> $out {
-            $crate::border::call::quietly($otherwise, move || $body)
+            $crate::ffi::call::quietly($otherwise, move || $body)
         }
     };
 }

@@ -6,7 +6,7 @@
 //! it: then its memory is that of a `Vec<u8>` of the same length and capacity. NULL and lengths that nothing has are refused.
 #![allow(unsafe_code)]
 
-use crate::border::invalid;
+use crate::ffi::invalid;
 use commonhold::{Error, ErrorKind, Result};
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::mem::{ManuallyDrop, MaybeUninit};

@@ -9,9 +9,9 @@
 //! the interpreter. Panics do not leave it.
 #![allow(unsafe_code)]
 
-use crate::border::input::Input;
 use crate::consumer::Consumer;
 use crate::errors::{Answer, Failure, error};
+use crate::ffi::input::Input;
 use crate::map::Map;
 use crate::producer::Producer;
 use commonhold::ErrorKind;

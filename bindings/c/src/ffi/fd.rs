@@ -5,7 +5,7 @@
 //! not close it; taking one over means that the caller does not use it any more. The header says so.
 #![allow(unsafe_code)]
 
-use crate::border::invalid;
+use crate::ffi::invalid;
 use commonhold::{Error, ErrorKind, Result};
 use std::ffi::c_int;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
