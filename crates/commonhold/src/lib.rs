@@ -98,7 +98,7 @@ pub use stream::follow::Follower;
 pub use stream::frame::{ChangeKind, RawFrame, StreamFrame};
 pub use stream::position::StreamPosition;
 pub use stream::words::StreamStat;
-pub use sync::haste::limit_thread_patience;
+pub use sync::thread_patience::limit_thread_patience;
 
 /// The programs in the documents, so that one that no longer compiles fails.
 #[cfg(doctest)]

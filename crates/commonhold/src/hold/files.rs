@@ -7,7 +7,7 @@ use crate::hold::superblock::MAGIC;
 use crate::os::byte_lock::{self, HeldBytes};
 use crate::os::draft;
 use crate::os::file::HoldFile;
-use crate::os::place;
+use crate::os::location;
 use crate::steps::{fault, shortened};
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -32,7 +32,7 @@ pub struct Listed {
 }
 
 pub(crate) fn list(directory: Option<&Path>) -> Result<Vec<Listed>> {
-    let directory = directory.map_or_else(place::default_directory, Path::to_owned);
+    let directory = directory.map_or_else(location::default_directory, Path::to_owned);
     let failed = |e: std::io::Error| Error::os(directory.display(), &e);
     let mut holds = Vec::new();
     fault!("list.directory").map_err(failed)?;
@@ -66,11 +66,11 @@ fn describe(path: &Path) -> Option<Listed> {
 }
 
 fn open_file(path: &Path) -> std::io::Result<HoldFile> {
-    HoldFile::new(place::open_existing(path, false)?, path.to_owned(), false)
+    HoldFile::new(location::open_existing(path, false)?, path.to_owned(), false)
 }
 
 pub(crate) fn drop_hold(name: &Path, force: bool) -> Result<()> {
-    let path = place::resolve(name, None)?;
+    let path = location::resolve(name, None)?;
     let failed = |e: std::io::Error| Error::os(path.display(), &e);
     let (file, writable) = open_to_drop(&path).map_err(failed)?;
     check_magic(&file, &path)?;
@@ -88,7 +88,7 @@ pub(crate) fn drop_hold(name: &Path, force: bool) -> Result<()> {
 
 /// For writing if that is allowed: deleting needs a permission of the directory only.
 fn open_to_drop(path: &Path) -> std::io::Result<(File, bool)> {
-    let open = |writable| Ok((place::open_existing(path, writable)?, writable));
+    let open = |writable| Ok((location::open_existing(path, writable)?, writable));
     open(true).or_else(|_| open(false))
 }
 

@@ -25,7 +25,7 @@ use crate::memory::arena::Arena;
 use crate::memory::lane::LaneGuard;
 use crate::memory::roots::{self, StructureKind};
 use crate::memory::trim;
-use crate::os::place;
+use crate::os::location;
 use crate::queue::handle::{self as queue, Queue};
 use crate::queue::options::QueueOptions;
 use crate::queue::stat::{self as queue_stat, QueueStat};
@@ -465,7 +465,7 @@ impl Hold {
     /// # Errors
     /// `Invalid` for a name that no hold can have.
     pub fn resolve(name: impl AsRef<Path>, directory: Option<&Path>) -> Result<PathBuf> {
-        place::resolve(name.as_ref(), directory)
+        location::resolve(name.as_ref(), directory)
     }
 
     /// The holds where bare names live, sorted by name; also those that cannot be opened, with the reason.

@@ -11,7 +11,7 @@ use crate::hold::handle::Hold;
 use crate::map::handle::Map;
 use crate::map::options::MapOptions;
 use crate::stream::position::StreamPosition;
-use crate::sync::haste::with_patience;
+use crate::sync::thread_patience::with_patience;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -17,8 +17,8 @@ use crate::os::byte_lock::HeldBytes;
 use crate::os::clock;
 use crate::os::draft::Draft;
 use crate::os::file::HoldFile;
+use crate::os::location::{self, FileSystem};
 use crate::os::mapping::Mapping;
-use crate::os::place::{self, FileSystem};
 use crate::os::reaper;
 use crate::steps::{fault, shortened, step};
 use crate::stream::own;
@@ -46,7 +46,7 @@ const HOOKS: Hooks =
     Hooks { recover: recover::recover, opened, finish_drops: dropping::finish_all, closed };
 
 pub(crate) fn open(name: &Path, options: &HoldOptions) -> Result<Hold> {
-    let path = place::resolve(name, options.directory.as_deref())?;
+    let path = location::resolve(name, options.directory.as_deref())?;
     // A hold that is deleted while it is being opened is not there: look again.
     for _ in 0..100 {
         if let Some(hold) = try_open(&path, options)? {
@@ -68,7 +68,7 @@ pub(crate) fn open_or_create(name: &Path, options: &HoldOptions) -> Result<Hold>
             other => return other,
         }
     }
-    Err(deleted_again_and_again(&place::resolve(name, options.directory.as_deref())?))
+    Err(deleted_again_and_again(&location::resolve(name, options.directory.as_deref())?))
 }
 
 fn deleted_again_and_again(path: &Path) -> Error {
@@ -76,7 +76,7 @@ fn deleted_again_and_again(path: &Path) -> Error {
 }
 
 pub(crate) fn create(name: &Path, options: &HoldOptions) -> Result<Hold> {
-    let path = place::resolve(name, options.directory.as_deref())?;
+    let path = location::resolve(name, options.directory.as_deref())?;
     if !(LEAST_BYTES..=MOST_BYTES).contains(&options.max_bytes) {
         let text = format!("max_bytes {}: want 1 MiB to 256 GiB", options.max_bytes);
         return Err(Error::new(ErrorKind::Invalid, text));
@@ -166,7 +166,7 @@ fn write_first_extents(file: HoldFile, options: &HoldOptions) -> Result<()> {
 
 fn is_in_memory(file: &HoldFile) -> Result<bool> {
     let path = file.path().display();
-    match place::file_system(file).map_err(|e| Error::os(&path, &e))? {
+    match location::file_system(file).map_err(|e| Error::os(&path, &e))? {
         FileSystem::Memory => Ok(true),
         FileSystem::Disk => Ok(false),
         FileSystem::Unsupported(kind) => {
@@ -188,7 +188,7 @@ fn as_it_was_made(space: Space) -> Space {
 fn try_open(path: &Path, options: &HoldOptions) -> Result<Option<Hold>> {
     let writable = !options.read_only;
     let failed = |e: std::io::Error| open_error(path, writable, &e);
-    let file = place::open_existing(path, writable).map_err(failed)?;
+    let file = location::open_existing(path, writable).map_err(failed)?;
     let max_bytes = first_look(path, &file)?;
     let file = HoldFile::new(file, path.to_owned(), writable).map_err(failed)?;
     let Some(open_lock) = open_byte::share(&file, path)? else { return Ok(None) };
@@ -478,7 +478,7 @@ pub(crate) struct Damaged {
 /// Maps a file hold for salvage, alone: nothing in it is checked but that it is a hold.
 pub(crate) fn open_for_salvage(path: &Path) -> Result<Damaged> {
     let failed = |e: std::io::Error| open_error(path, true, &e);
-    let file = place::open_existing(path, true).map_err(failed)?;
+    let file = location::open_existing(path, true).map_err(failed)?;
     match first_look(path, &file) {
         Err(error) if error.kind() == ErrorKind::NotAHold => return Err(error),
         _ => {}
@@ -512,7 +512,7 @@ pub(crate) fn open_for_salvage(path: &Path) -> Result<Damaged> {
 fn lengthened_copy(path: &Path, file: &HoldFile) -> Result<HoldFile> {
     let failed = |e: std::io::Error| Error::os(format!("copying {}", path.display()), &e);
     let draft = Draft::new(path, file.mode().map_err(failed)? | 0o600).map_err(failed)?;
-    let mut from = place::open_existing(path, false).map_err(failed)?;
+    let mut from = location::open_existing(path, false).map_err(failed)?;
     let copied = fault!("salvage.copy").and_then(|()| std::io::copy(&mut from, &mut draft.file()));
     copied.and_then(|_| draft.file().set_len(space::LEAST)).map_err(failed)?;
     file_of(&draft, path)

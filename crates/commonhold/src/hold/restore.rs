@@ -11,7 +11,7 @@ use crate::hold::options::HoldOptions;
 use crate::map::handle::Map;
 use crate::map::image::ImagePair;
 use crate::os::clock;
-use crate::os::place;
+use crate::os::location;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::BufReader;
@@ -41,7 +41,7 @@ struct Plan {
 }
 
 pub(crate) fn restore(backup: &Path, name: &Path) -> Result<RestoreReport> {
-    let target = place::resolve(name, None)?;
+    let target = location::resolve(name, None)?;
     let plan = plan(backup)?;
     if target.symlink_metadata().is_ok() {
         return Err(exists(&target));

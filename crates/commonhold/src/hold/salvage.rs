@@ -20,7 +20,7 @@ use crate::memory::extents::{Kind, growth, header};
 use crate::memory::roots::{self, StructureKind};
 use crate::memory::slab;
 use crate::os::clock;
-use crate::os::place;
+use crate::os::location;
 use crate::steps::{fault, step};
 use crate::sync::hold_clock;
 use crate::sync::space::Space;
@@ -81,7 +81,7 @@ enum Find {
 
 pub(crate) fn salvage(name: &Path) -> Result<SalvageReport> {
     // Its own name, not one that leads to it: that is what the new file replaces.
-    let path = place::resolve(name, None)?;
+    let path = location::resolve(name, None)?;
     let path = path.canonicalize().unwrap_or(path);
     let failed = |e: std::io::Error| Error::os(path.display(), &e);
     let damaged = open_for_salvage(&path)?;

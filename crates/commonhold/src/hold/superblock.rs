@@ -5,7 +5,7 @@
 //! (`sync::participant`), and a word that is always zero at 4032 (`sync::space`).
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::os::place;
+use crate::os::location;
 use crate::sync::space::{Shared, Space};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -48,7 +48,7 @@ pub(crate) fn superblock(space: &Space) -> &Superblock {
 }
 
 fn this_boot() -> Result<[u64; 2]> {
-    place::boot_id().map(words).map_err(|e| Error::os("/proc/sys/kernel/random/boot_id", &e))
+    location::boot_id().map(words).map_err(|e| Error::os("/proc/sys/kernel/random/boot_id", &e))
 }
 
 /// Two words from 16 bytes.
@@ -65,7 +65,7 @@ impl Superblock {
 
     /// Everything but the magic, which commits a creation.
     pub(crate) fn fill(&self, inode: u64, in_memory: bool, flags: u32) -> Result<()> {
-        let uuid = place::random_bytes::<16>().map_err(|e| Error::os("random uuid", &e))?;
+        let uuid = location::random_bytes::<16>().map_err(|e| Error::os("random uuid", &e))?;
         for (word, value) in self.uuid.iter().zip(words(uuid)) {
             word.store(value, Ordering::Relaxed);
         }

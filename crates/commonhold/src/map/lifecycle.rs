@@ -19,7 +19,7 @@ use crate::memory::freeze_lock;
 use crate::memory::lane::LaneGuard;
 use crate::memory::roots::{self, StructureKind};
 use crate::memory::slab;
-use crate::os::place;
+use crate::os::location;
 use crate::steps::step;
 use crate::stream::frame::ChangeKind;
 use crate::stream::own;
@@ -125,7 +125,7 @@ impl Drop for Making<'_, '_> {
 /// Fills the root; without the names lock, as memory may have to be waited for.
 fn build(lane: &LaneGuard<'_>, making: &Making<'_, '_>, options: &MapOptions) -> Result<()> {
     let (space, id, root) = (lane.space(), making.id, making.root);
-    let random = || place::random_bytes::<8>().map(u64::from_le_bytes);
+    let random = || location::random_bytes::<8>().map(u64::from_le_bytes);
     let seed = options.seed.map_or_else(random, Ok);
     let seed = seed.map_err(|e| Error::os("random seed", &e))?;
     root.seed.store(seed, Ordering::Relaxed);

@@ -15,13 +15,13 @@ use crate::memory::guests::Guestbook;
 use crate::memory::lane::{self, Lane, LaneGuard};
 use crate::memory::slab;
 use crate::os::byte_lock::HeldBytes;
-use crate::sync::haste;
 use crate::sync::owner::Owner;
 use crate::sync::participant::{self, LANES, LaneList, Registration, Slot};
 use crate::sync::patience::Patience;
 use crate::sync::recovery;
 use crate::sync::robust_lock::{Level, Peers};
 use crate::sync::space::Space;
+use crate::sync::thread_patience;
 use crate::sync::unwind::Mend;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -153,7 +153,7 @@ impl Arena {
     pub(crate) fn lock_timeout(&self) -> Option<Duration> {
         // Relaxed: a setting.
         let time = self.lock_timeout_ns.load(Ordering::Relaxed);
-        haste::limited((time != u64::MAX).then(|| Duration::from_nanos(time)))
+        thread_patience::limited((time != u64::MAX).then(|| Duration::from_nanos(time)))
     }
 
     pub(crate) fn set_lock_timeout(&self, time: Option<Duration>) {
@@ -341,7 +341,7 @@ impl Arena {
     /// # Errors
     /// `TimedOut` if the thread is in too much of a hurry.
     fn ensure_time_to_settle(&self, owner: Owner) -> Result<()> {
-        if haste::may_settle() {
+        if thread_patience::may_settle() {
             return Ok(());
         }
         let text = format!(

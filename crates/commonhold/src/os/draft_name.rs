@@ -14,7 +14,7 @@
 
 use super::draft::open_at;
 use super::file::{c_path, checked, status, uninterrupted};
-use super::place::random_bytes;
+use super::location::random_bytes;
 use crate::steps::fault;
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;

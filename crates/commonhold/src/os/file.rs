@@ -15,7 +15,7 @@
 //! call has just returned.
 #![allow(unsafe_code)]
 
-use super::{fork, heritage};
+use super::{fork, recovery_descriptors};
 use crate::steps::fault;
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -94,8 +94,8 @@ pub(crate) struct HoldFile {
     path: PathBuf,
     c_path: CString,
     writable: bool,
-    /// Where [`heritage`] keeps a description; `usize::MAX` for nowhere.
-    heritage: AtomicUsize,
+    /// Where [`recovery_descriptors`] keeps a description; `usize::MAX` for nowhere.
+    kept_number: AtomicUsize,
 }
 
 impl HoldFile {
@@ -107,8 +107,8 @@ impl HoldFile {
         let status = status(file.as_raw_fd())?;
         let fd = AtomicI32::new(OwnedFd::from(file).into_raw_fd());
         let (dev, ino) = (status.st_dev, status.st_ino);
-        let heritage = AtomicUsize::new(usize::MAX);
-        Ok(HoldFile { fd, dev, ino, path, c_path, writable, heritage })
+        let kept_number = AtomicUsize::new(usize::MAX);
+        Ok(HoldFile { fd, dev, ino, path, c_path, writable, kept_number })
     }
 
     /// Keeps a description for when none can be opened any more, in this process and in its children. Where that cannot be,
@@ -119,26 +119,26 @@ impl HoldFile {
             return;
         }
         let entered = fork::without_fork(|| {
-            heritage::enter(self.fd.load(Ordering::Relaxed), self.dev, self.ino)
+            recovery_descriptors::enter(self.fd.load(Ordering::Relaxed), self.dev, self.ino)
         });
         if let Ok(Some(number)) = entered {
-            self.heritage.store(number, Ordering::Relaxed);
+            self.kept_number.store(number, Ordering::Relaxed);
         }
     }
 
     fn kept(&self) -> Option<usize> {
-        Some(self.heritage.load(Ordering::Relaxed)).filter(|number| *number != usize::MAX)
+        Some(self.kept_number.load(Ordering::Relaxed)).filter(|number| *number != usize::MAX)
     }
 
     /// The description that is kept, for a lock. In [`super::fork::without_fork`].
     pub(super) fn take_kept(&self) -> Option<OwnedFd> {
-        heritage::take(self.kept()?)
+        recovery_descriptors::take(self.kept()?)
     }
 
     /// Keeps it again, as no lock is on it. In [`super::fork::without_fork`].
     pub(super) fn put_back(&self, description: OwnedFd) {
         if let Some(number) = self.kept() {
-            heritage::put_back(number, description);
+            recovery_descriptors::put_back(number, description);
         }
     }
 
@@ -383,7 +383,7 @@ impl HoldFile {
         match self.fd.compare_exchange(stray, number, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => {
                 if let Some(kept) = self.kept() {
-                    heritage::is_known_by(kept, number);
+                    recovery_descriptors::is_known_by(kept, number);
                 }
                 fresh.into_raw_fd()
             }
@@ -399,7 +399,7 @@ impl Drop for HoldFile {
     fn drop(&mut self) {
         if let Some(number) = self.kept() {
             // Without the handlers nothing would have been kept, so they are there.
-            let _ = fork::without_fork(|| heritage::leave(number));
+            let _ = fork::without_fork(|| recovery_descriptors::leave(number));
         }
         let fd = *self.fd.get_mut();
         if self.is_ours(fd) {

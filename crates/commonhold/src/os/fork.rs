@@ -9,7 +9,7 @@
 #![allow(unsafe_code)]
 
 use super::file::checked;
-use super::{futex, heritage, mapping};
+use super::{futex, mapping, recovery_descriptors};
 use crate::steps::fault;
 use std::io;
 use std::mem::MaybeUninit;
@@ -93,7 +93,7 @@ pub(super) fn with_fork_lock<T>(work: impl FnOnce() -> T) -> T {
 
 extern "C" fn before() {
     enter();
-    heritage::prepare();
+    recovery_descriptors::prepare();
 }
 
 extern "C" fn in_parent() {
@@ -101,14 +101,14 @@ extern "C" fn in_parent() {
     let error = unsafe { libc::__errno_location() };
     // SAFETY: as above; a fork that failed says why there.
     let why = unsafe { *error };
-    heritage::went_to_child();
+    recovery_descriptors::went_to_child();
     leave();
     // SAFETY: as above.
     unsafe { *error = why };
 }
 
 extern "C" fn in_child() {
-    heritage::come_from_parent();
+    recovery_descriptors::come_from_parent();
     leave();
 }
 

@@ -10,11 +10,11 @@
 //! | [`byte_lock`] | locks beyond the data that the kernel drops when a process dies |
 //! | [`fork`] | noticing that one is a forked child, however it was forked |
 //! | [`fork_cell`] | a value that no forked child finds half replaced or locked |
-//! | [`heritage`] | what a process keeps open for itself and its children, should it be able to open nothing later |
+//! | [`recovery_descriptors`] | what a process keeps open for itself and its children, should it be able to open nothing later |
 //! | [`futex`] | sleeping on, and waking, a word in shared memory |
 //! | [`barrier`] | a full fence of which the frequent side pays nothing |
 //! | [`clock`] | the two clocks |
-//! | [`place`] | where a hold lives: names, file systems, opening an existing file |
+//! | [`location`] | where a hold lives: names, file systems, opening an existing file |
 //! | [`eventfd`] | a counter of the kernel's that `poll` waits for |
 //! | [`draft`] | creating a file atomically |
 //! | [`draft_name`] | the temporary names of drafts, and removing those that were left |
@@ -25,7 +25,7 @@
 //! Opening a hold file and taking a place in it looks like this:
 //!
 //! ```text
-//! let file = HoldFile::new(place::open_existing(&path, true)?, path, true)?;
+//! let file = HoldFile::new(location::open_existing(&path, true)?, path, true)?;
 //! let wanted = [(OPEN_BYTE, LockKind::Shared), (participant_byte(3), LockKind::Exclusive)];
 //! let held = HeldBytes::try_lock(&file, &wanted)?;          // None: somebody has slot 3
 //! let memory = Mapping::reserve(&file, 64 << 30, 64 << 20, true)?;
@@ -44,11 +44,11 @@ pub(crate) mod file;
 pub(crate) mod fork;
 pub(crate) mod fork_cell;
 pub(crate) mod futex;
-pub(crate) mod heritage;
 pub(crate) mod lines;
+pub(crate) mod location;
 pub(crate) mod mapping;
-pub(crate) mod place;
 pub(crate) mod reaper;
+pub(crate) mod recovery_descriptors;
 pub(crate) mod thread;
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, Kind, State, header};
 use crate::memory::lane::LaneGuard;
 use crate::memory::runs;
-use crate::os::place;
+use crate::os::location;
 use crate::steps::step;
 use crate::stream::words::{Link, RING, Stream};
 use crate::sync::owner::Owner;
@@ -108,7 +108,7 @@ pub(crate) fn adopt(space: &Space, link: &Link, owner: Owner) {
 /// # Errors
 /// Those of drawing random numbers.
 pub(crate) fn renumber(link: &Link) -> Result<()> {
-    let random = place::random_bytes::<8>().map_err(|e| Error::os("random number", &e))?;
+    let random = location::random_bytes::<8>().map_err(|e| Error::os("random number", &e))?;
     link.number.store(u64::from_le_bytes(random), Ordering::Relaxed);
     Ok(())
 }

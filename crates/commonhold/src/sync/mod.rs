@@ -7,13 +7,12 @@
 //! - [`hold_clock`]: the time by which pairs of caches expire.
 //! - [`patience`]: how long one call waits for others.
 //! - [`event`]: waiting for something, and waking who waits.
-//! - [`haste`]: a thread that waits less than its handles would.
+//! - [`thread_patience`]: a thread that waits less than its handles would.
 //! - [`participant`]: the table of slots, claiming one, asking whether its owner lives.
 //! - [`recovery`]: who may act as a dead participant.
 //! - [`unwind`]: what has to be mended when a panic unwinds.
 
 pub(crate) mod event;
-pub(crate) mod haste;
 pub(crate) mod hold_clock;
 pub(crate) mod owner;
 pub(crate) mod participant;
@@ -21,4 +20,5 @@ pub(crate) mod patience;
 pub(crate) mod recovery;
 pub(crate) mod robust_lock;
 pub(crate) mod space;
+pub(crate) mod thread_patience;
 pub(crate) mod unwind;

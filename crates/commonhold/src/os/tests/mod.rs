@@ -9,13 +9,13 @@
 
 mod files;
 mod forks;
+mod locations;
 mod locks;
-mod places;
 mod reapers;
 
 use super::file::HoldFile;
 use super::futex;
-use super::place::open_existing;
+use super::location::open_existing;
 use std::fs::OpenOptions;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};

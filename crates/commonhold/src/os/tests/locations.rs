@@ -1,7 +1,7 @@
 //! Names, existing files, drafts.
 
 use super::super::draft::{self, Draft};
-use super::super::place::*;
+use super::super::location::*;
 use super::*;
 use crate::error::ErrorKind;
 use std::ffi::{CString, OsStr};
