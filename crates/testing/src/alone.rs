@@ -13,7 +13,7 @@ pub const LONG: Duration = Duration::from_secs(60);
 pub fn alone(test: &str, body: impl FnOnce()) {
     const ALONE: &str = "COMMONHOLD_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
-        let _watchdog = Watchdog::new("a test alone", 2 * LONG);
+        let _watchdog = Watchdog::new("a test alone", 10 * LONG);
         return body();
     }
     // Not forked: what other tests have open and locked would live on in it.
