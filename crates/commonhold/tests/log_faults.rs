@@ -221,3 +221,25 @@ fn a_file_that_could_not_be_begun_again_is_begun_the_next_time() {
         .finish();
     }
 }
+
+/// The old file is gone by then: what went there would be lost.
+#[test]
+#[cfg(feature = "steps")]
+fn nothing_is_written_to_a_file_that_was_rotated_away() {
+    use std::io::Write;
+    for keep in [0, 2] {
+        let ground = Ground::memory();
+        let path = ground.path("a.log");
+        let mut rotating = Child::run(format!("rotating, keeping {keep}"), || {
+            let mut file = RotatedFile::open(&path, 10, keep).unwrap();
+            file.write_all(b"first\n").unwrap();
+            commonhold::steps::arm_fault("rotate.open:EMFILE:once").unwrap();
+            let error = file.write_all(b"too long\n").unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
+            // It would have had room in the old one.
+            file.write_all(b"2nd\n").unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "2nd\n", "keeping {keep}");
+        });
+        assert_eq!(rotating.wait(), End::Well);
+    }
+}

@@ -30,6 +30,9 @@ pub struct RotatedFile {
     bytes: u64,
     max_bytes: u64,
     keep: u32,
+    /// The open file was removed or renamed, and the next one could not be made yet: nothing more
+    /// goes there.
+    is_put_away: bool,
 }
 
 /// A place in a file.
@@ -65,7 +68,7 @@ impl RotatedFile {
         }
         let opened = append(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
         let (bytes, file) = opened.map_err(|e| Error::os(path.display(), &e))?;
-        Ok(RotatedFile { path, file, bytes, max_bytes, keep })
+        Ok(RotatedFile { path, file, bytes, max_bytes, keep, is_put_away: false })
     }
 
     /// Where the next text goes.
@@ -123,27 +126,39 @@ impl RotatedFile {
         name.into()
     }
 
-    /// The oldest first: killed in between, a number is missing and nothing else.
+    /// Begins a new file in place of the one that is full.
     fn rotate(&mut self) -> io::Result<()> {
+        if !self.is_put_away {
+            self.put_away()?;
+            self.is_put_away = true;
+        }
+        self.file = append(&self.path)?;
+        (self.bytes, self.is_put_away) = (0, false);
+        Ok(())
+    }
+
+    /// The oldest first: killed in between, a number is missing and nothing else.
+    fn put_away(&self) -> io::Result<()> {
         if self.keep == 0 {
             // Another file: which one it is tells whether a round began in it.
             let removed = fault!("rotate.remove");
-            match removed.and_then(|()| std::fs::remove_file(&self.path)) {
-                // It was removed before, and could not be made again then.
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            return unless_gone(removed.and_then(|()| std::fs::remove_file(&self.path)));
         }
         for age in (0..self.keep).rev() {
             let renamed = fault!("rotate.rename");
-            match renamed.and_then(|()| std::fs::rename(self.aged(age), self.aged(age + 1))) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            unless_gone(
+                renamed.and_then(|()| std::fs::rename(self.aged(age), self.aged(age + 1))),
+            )?;
         }
-        self.file = append(&self.path)?;
-        self.bytes = 0;
         Ok(())
+    }
+}
+
+/// A file that somebody else has removed needs no putting away.
+fn unless_gone(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -166,7 +181,7 @@ impl Write for RotatedFile {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         let room = usize::try_from(self.max_bytes.saturating_sub(self.bytes)).unwrap_or(usize::MAX);
         let count = if text.len() <= room { text.len() } else { whole_lines(text, room) };
-        if count == 0 && self.bytes > 0 {
+        if self.is_put_away || (count == 0 && self.bytes > 0) {
             self.rotate()?;
             return self.write(text);
         }
