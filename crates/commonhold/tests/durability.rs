@@ -537,7 +537,7 @@ fn closer_that_syncs(path: &Path, version: u64) -> Child {
     let mut closer = Child::run(format!("closer of version {version}"), || {
         let hold = Hold::open_or_create(path).unwrap();
         fill(&hold, version);
-        commonhold::steps::arm("close.syncing:stop").unwrap();
+        commonhold::steps::arm("close.begun:stop").unwrap();
         hold.close().unwrap();
     });
     assert!(closer.wait_stopped());

@@ -10,6 +10,7 @@ mod channel;
 mod channel_crash;
 mod channel_faults;
 mod charges;
+mod clean_mark;
 mod crash;
 mod drafts;
 mod durability;

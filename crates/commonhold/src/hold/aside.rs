@@ -4,6 +4,7 @@
 //! and nothing is left in the directory (but see [`Draft`]).
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::hold::clean::CLEAN;
 use crate::hold::handle::Hold;
 use crate::hold::open;
 use crate::hold::options::HoldOptions;
@@ -45,7 +46,7 @@ fn ensure_clean(draft: &Draft, target: &Path) -> Result<()> {
     let read =
         fault!("aside.read").and_then(|()| draft.file().read_exact_at(&mut clean, CLEAN_OFFSET));
     read.map_err(|e| failed(target, "cannot be read back", &e))?;
-    if u32::from_le_bytes(clean) == 1 {
+    if u32::from_le_bytes(clean) == CLEAN {
         return Ok(());
     }
     let text = format!(

@@ -5,6 +5,7 @@
 //! | the public handle and its options | [`handle`], [`options`], [`stat`] |
 //! | the first page | [`superblock`] |
 //! | opening and creating | [`open`] |
+//! | whether everything is on the disk | [`clean`] |
 //! | who has it open | [`open_byte`] |
 //! | recovering a dead participant as a whole | [`recover`] |
 //! | keeping writers out for a moment | [`freeze`] |
@@ -20,6 +21,7 @@ pub(crate) mod backup;
 #[cfg(test)]
 mod block_tests;
 pub(crate) mod check;
+mod clean;
 pub(crate) mod files;
 pub(crate) mod frames;
 pub(crate) mod freeze;

@@ -1,6 +1,7 @@
 //! Opening and creating holds: nothing in the file is believed before it was checked.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::hold::clean;
 use crate::hold::files;
 use crate::hold::handle::Hold;
 use crate::hold::open_byte;
@@ -42,8 +43,12 @@ pub(crate) const LEAST_BYTES: u64 = 1 << 20;
 pub(crate) const MOST_BYTES: u64 = 256 << 30;
 const HUGE: u64 = 2 << 20;
 
-const HOOKS: Hooks =
-    Hooks { recover: recover::recover, opened, finish_drops: dropping::finish_all, closed };
+const HOOKS: Hooks = Hooks {
+    recover: recover::recover,
+    opened,
+    finish_drops: dropping::finish_all,
+    closed: clean::closed,
+};
 
 pub(crate) fn open(name: &Path, options: &HoldOptions) -> Result<Hold> {
     let path = location::resolve(name, options.directory.as_deref())?;
@@ -159,7 +164,7 @@ fn write_first_extents(file: HoldFile, options: &HoldOptions) -> Result<()> {
     }
     table(&space).extents[0].store(EXTENT, Ordering::Relaxed);
     let flags = if options.delete_on_last_exit { DELETE_ON_LAST_EXIT } else { 0 };
-    superblock(&space).clean.store(1, Ordering::Relaxed);
+    clean::begin(&space);
     hold_clock::begin(&space);
     superblock(&space).fill(inode, in_memory, flags)
 }
@@ -191,7 +196,9 @@ fn try_open(path: &Path, options: &HoldOptions) -> Result<Option<Hold>> {
     let file = location::open_existing(path, writable).map_err(failed)?;
     let max_bytes = first_look(path, &file)?;
     let file = HoldFile::new(file, path.to_owned(), writable).map_err(failed)?;
-    let Some(open_lock) = open_byte::share(&file, path)? else { return Ok(None) };
+    let Some(open_lock) = open_byte::share(&file, path, options.lock_timeout)? else {
+        return Ok(None);
+    };
     open_locked(file, path, max_bytes, open_lock, options).map(Some)
 }
 
@@ -320,7 +327,7 @@ fn check_sizes(space: &Space, path: &Path) -> Result<()> {
 /// open from now on, and its clock goes on.
 fn check_boot(space: Space, path: &Path, alone: bool, writable: bool) -> Result<Space> {
     let own = superblock(&space);
-    let clean = own.clean.load(Ordering::Acquire) == 1;
+    let clean = clean::is_clean(&space);
     let shown = path.display();
     let unclean = |what: &str| -> Result<Space> {
         let text = format!(
@@ -374,19 +381,13 @@ fn renumber_streams(space: &Space) -> Result<()> {
 /// Somebody may write from now on: a file hold says so on the disk before anything else gets there.
 fn opened(arena: &Arena) -> Result<()> {
     let space = &arena.space;
-    let own = superblock(space);
     // A forked child may have another.
     clock::learn_namespace();
-    if own.clean.load(Ordering::Acquire) == 1 {
+    if clean::is_clean(space) {
         // Readers may have come first: who opened it for writing was not alone then.
         take_over(space)?;
     }
-    if own.clean.swap(0, Ordering::AcqRel) == 1 && !space.in_memory() {
-        let path = space.file().path().display();
-        let synced = space.mapping().sync(0, 4096);
-        synced.map_err(|e| Error::os(format!("marking {path} as open"), &e))?;
-    }
-    Ok(())
+    clean::remove_mark(space)
 }
 
 /// True if no participant is registered.
@@ -419,45 +420,6 @@ fn extend_table(arena: &Arena) -> Result<()> {
     }
     step!("table.linked");
     Ok(())
-}
-
-/// After a handle was closed: the last one leaves the hold clean.
-///
-/// What was written is synced first, however long that takes, with nothing locked: who opens the
-/// hold meanwhile does not wait. Alone on the hold for a moment, the closer then finds that nobody
-/// had a slot when it began nor has claimed one since, so nothing was written since: a claim and an
-/// end of it leave another generation.
-fn closed(arena: &Arena) {
-    let space = &arena.space;
-    let before = generations(space);
-    step!("close.syncing");
-    let Some(before) = before.filter(|_| space.in_memory() || sync_all(space)) else { return };
-    let Ok(Some(alone)) = open_byte::alone(space.file()) else { return };
-    if generations(space).as_ref() != Some(&before) {
-        return;
-    }
-    // A file that is closed goes on from here when the system has restarted.
-    hold_clock::note(space);
-    superblock(space).clean.store(1, Ordering::Release);
-    drop(alone);
-    if !space.in_memory() {
-        // Who came since has stored 0 again, and this writes that. Should it fail, the hold merely
-        // counts as unclean.
-        let _ = space.mapping().sync(0, 4096);
-    }
-}
-
-fn sync_all(space: &Space) -> bool {
-    space.mapping().sync(0, extents::committed(space) * EXTENT).is_ok()
-        && space.file().sync_data().is_ok()
-}
-
-/// The generation of every slot; `None` if one is in use.
-fn generations(space: &Space) -> Option<Vec<u32>> {
-    let unused = |(number, slot): (u32, &participant::Slot)| {
-        slot.user(number).is_none().then(|| slot.tag.load(Ordering::Acquire))
-    };
-    participant::slots(space).map(unused).collect()
 }
 
 /// A hold in which nothing is believed.

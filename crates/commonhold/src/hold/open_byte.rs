@@ -5,11 +5,18 @@
 //! another hold could get the name in between, and lose it.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::os::byte_lock::{HeldBytes, LockKind, NAME_BYTE, OPEN_BYTE};
+use crate::os::byte_lock::{self, HeldBytes, LockKind, NAME_BYTE, OPEN_BYTE};
 use crate::os::file::HoldFile;
+use crate::steps::step;
+use crate::sync::patience::Patience;
+use crate::sync::thread_patience;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
+
+/// So often it asks without a pause: most of those who are alone are so for a moment.
+const BUSY_ATTEMPTS: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(10);
 
 const EXCLUSIVE: [(u64, LockKind); 1] = [(OPEN_BYTE, LockKind::Exclusive)];
 const SHARED: [(u64, LockKind); 1] = [(OPEN_BYTE, LockKind::Shared)];
@@ -23,14 +30,19 @@ pub(super) struct Shared {
     pub(super) was_alone: bool,
 }
 
-/// Locks it as a user; waits a while for one who is alone. `None` if the name does not lead to the file any more.
-pub(super) fn share(file: &HoldFile, path: &Path) -> Result<Option<Shared>> {
-    share_as(file, path, &SHARED)
+/// Locks it as a user; waits for one who is alone as long as the caller does, and not for ever.
+/// `None` if the name does not lead to the file any more.
+pub(super) fn share(
+    file: &HoldFile,
+    path: &Path,
+    timeout: Option<Duration>,
+) -> Result<Option<Shared>> {
+    share_as(file, path, &SHARED, timeout)
 }
 
 /// The same, and as the only one who is about to take the name away; who may not write the file cannot keep others from that.
 pub(super) fn share_to_remove(file: &HoldFile, path: &Path) -> Result<Option<Shared>> {
-    share_as(file, path, if file.writable() { &LEAVING } else { &SHARED })
+    share_as(file, path, if file.writable() { &LEAVING } else { &SHARED }, None)
 }
 
 /// The same for a file that nobody else can open yet.
@@ -42,19 +54,33 @@ pub(super) fn share_unnamed(file: &HoldFile) -> Result<Shared> {
     Ok(Shared { held, was_alone: true })
 }
 
-fn share_as(file: &HoldFile, path: &Path, how: &[(u64, LockKind)]) -> Result<Option<Shared>> {
+fn share_as(
+    file: &HoldFile,
+    path: &Path,
+    how: &[(u64, LockKind)],
+    timeout: Option<Duration>,
+) -> Result<Option<Shared>> {
+    let patience = Patience::for_one_alone(thread_patience::limited(timeout));
     let mut was_alone = false;
-    for attempt in 0..500 {
-        was_alone = was_alone || (file.writable() && alone(file)?.is_some());
+    for attempt in 0.. {
+        was_alone = was_alone || (file.writable() && !in_use(file)?);
+        step!("open.asked");
         if let Some(held) = lock(file, how)? {
             return Ok(leads_to(path, file).then_some(Shared { held, was_alone }));
         }
-        if attempt > 10 {
-            std::thread::sleep(Duration::from_millis(10));
+        if attempt > BUSY_ATTEMPTS {
+            let Some(pause) = patience.shorten(PAUSE) else { break };
+            std::thread::sleep(pause);
         }
     }
     let text = format!("{}: somebody uses it alone (salvage?); try again later", path.display());
     Err(Error::new(ErrorKind::Busy, text))
+}
+
+/// Whether anybody has the hold open. A question and no lock: one who asks and then stands still is
+/// in nobody's way.
+fn in_use(file: &HoldFile) -> Result<bool> {
+    byte_lock::in_use(file).map_err(|e| Error::os(file.path().display(), &e))
 }
 
 /// Locks it alone, for which the file must be open for writing. `None` if anybody has the hold open.

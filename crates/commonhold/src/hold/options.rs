@@ -70,8 +70,9 @@ impl HoldOptions {
     /// as it takes. It waits where a process has locked what the call needs and does not let go,
     /// because it is stopped (SIGSTOP, a debugger), say. Then it is the error `TimedOut`, which names
     /// slot and process, and what waited is not done (of several keys or elements, those before are).
-    /// The holder's death ends the wait at once in any case. Reads never wait; nor do opening and
-    /// closing a hold wait for other processes.
+    /// The holder's death ends the wait at once in any case. Reads never wait, nor does
+    /// closing a hold wait for other processes. Opening one waits for a salvage or a deletion of it
+    /// only, for 5 seconds at most, and is the error `Busy` then.
     pub fn lock_timeout(mut self, time: Duration) -> HoldOptions {
         self.lock_timeout = Some(time);
         self

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// "COMMHOLD", little-endian.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"COMMHOLD");
 /// The format this version reads and writes.
-pub(crate) const FORMAT: u32 = 5;
+pub(crate) const FORMAT: u32 = 6;
 /// Flag: delete the file when its last user ends.
 pub(crate) const DELETE_ON_LAST_EXIT: u32 = 1;
 
@@ -28,7 +28,7 @@ pub(crate) struct Superblock {
     pub(crate) inode: AtomicU64,
     /// The boot during which the file was last opened for writing.
     pub(crate) boot: [AtomicU64; 2],
-    /// 1 if the file was closed cleanly and everything reached the disk.
+    /// 1 if the file was closed cleanly and everything reached the disk; see [`clean`](super::clean).
     pub(crate) clean: AtomicU32,
     /// 1 for a file hold (records carry checksums), 0 for a memory hold.
     pub(crate) on_disk: AtomicU32,

@@ -175,7 +175,8 @@ impl Arena {
             self.ensure_time_to_settle(owner)?;
             self.recover_held(owner, Level::Whole, Patience::moment())
         };
-        let registration = participant::claim(&self.space, &recover)?;
+        let patience = Patience::for_one_alone(self.lock_timeout());
+        let registration = participant::claim(&self.space, &recover, patience)?;
         self.hooks.get().map_or(Ok(()), |hooks| (hooks.opened)(self))?;
         Ok(Box::new(Participant::new(&self.space, registration)))
     }

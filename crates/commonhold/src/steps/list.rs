@@ -74,7 +74,12 @@ pub const ALL: &[&str] = &[
     "slot.locked",
     "slot.claimed",
     "slot.released",
+    "open.asked",
+    "open.marking",
     "close.syncing",
+    "close.begun",
+    "close.synced",
+    "close.marked",
     // Recovery.
     "recover.named",
     "recover.locked",

@@ -15,6 +15,7 @@ use crate::os::byte_lock::{self, HeldBytes, LockKind, OPEN_BYTE, participant_byt
 use crate::os::fork::ForkMark;
 use crate::steps::step;
 use crate::sync::owner::Owner;
+use crate::sync::patience::Patience;
 use crate::sync::recovery::{self, RecoveryWord};
 use crate::sync::space::{COMMITTED, Shared, Space};
 use crate::sync::unwind::Mend;
@@ -30,8 +31,8 @@ pub(crate) const LANES: usize = 16;
 pub(crate) const SLOTS_PER_EXTENT: u32 = 60;
 /// Extents the table may have.
 pub(crate) const TABLE_EXTENTS: usize = 17;
-/// Looks for a slot while somebody has the hold alone; and the pause between two.
-const ALONE_ATTEMPTS: u32 = 500;
+/// So often it looks for a slot without a pause while somebody has the hold alone; then the pause.
+const ALONE_ATTEMPTS: u32 = 10;
 const ALONE_PAUSE: Duration = Duration::from_millis(10);
 /// Where the table's extents are written down, in the superblock page.
 pub(crate) const TABLE_OFFSET: u64 = 2048;
@@ -236,19 +237,26 @@ impl Registration {
 /// `TooManyParticipants` if every slot of the table is taken by a living process; `Busy` if somebody
 /// has the hold alone for long, as salvage has. (Who opens the hold has made sure that nobody has; a
 /// forked child that claims later has not.)
-pub(crate) fn claim(space: &Space, recover: &dyn Fn(Owner) -> Result<()>) -> Result<Registration> {
+pub(crate) fn claim(
+    space: &Space,
+    recover: &dyn Fn(Owner) -> Result<()>,
+    patience: Patience,
+) -> Result<Registration> {
     barrier::register();
     let path = space.file().path().display();
     let fork = ForkMark::new().map_err(|e| Error::os(format!("{path}: detecting forks"), &e))?;
-    for attempt in 0..ALONE_ATTEMPTS {
+    for attempt in 0.. {
         match claim_once(space, recover)? {
             Some((owner, bytes)) => {
                 return Ok(Registration { owner, bytes: Mutex::new(Some(bytes)), fork });
             }
-            // Who is alone on the hold for a moment (closing, salvage) keeps every slot from all others.
+            // Who is alone on the hold (salvage) keeps every slot from all others.
             None if !is_alone(space)? => return Err(no_slot(space)),
-            None if attempt > 10 => std::thread::sleep(ALONE_PAUSE),
-            None => {}
+            None if attempt <= ALONE_ATTEMPTS => {}
+            None => match patience.shorten(ALONE_PAUSE) {
+                Some(pause) => std::thread::sleep(pause),
+                None => break,
+            },
         }
     }
     let text = format!("{path}: somebody uses it alone (salvage?); try again later");

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// after others waits so long at most, then leaves the rest to the next one.
 const MOMENT: Duration = Duration::from_millis(50);
 
+/// One that is alone on the hold, as salvage is, may be so for longer than anybody waits.
+const MOST_ALONE: Duration = Duration::from_secs(5);
+
 /// When a call stops waiting, and how long that is from its first wait; `None`: never.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience(Option<(Instant, Duration)>);
@@ -38,6 +41,11 @@ impl Patience {
     /// That of those who tidy.
     pub(crate) fn moment() -> Patience {
         Patience::new(Some(MOMENT))
+    }
+
+    /// That of a call that finds one alone on the hold: so long, but not for ever.
+    pub(crate) fn for_one_alone(time: Option<Duration>) -> Patience {
+        Patience::new(time).until(Instant::now().checked_add(MOST_ALONE))
     }
 
     /// The same, or a moment if that is shorter.
@@ -83,6 +91,8 @@ mod tests {
         assert!(long.but_a_moment().length() <= Some(MOMENT));
         assert!(long.until(None).length() == long.length());
         assert!(Patience::new(None).until(Some(Instant::now())).shorten(second).is_none());
+        assert_eq!(Patience::for_one_alone(None).length(), Some(MOST_ALONE));
+        assert_eq!(Patience::for_one_alone(Some(MOMENT)).length(), Some(MOMENT));
         assert_eq!(Patience::none().but_a_moment().length(), Some(Duration::ZERO));
         // Longer than any clock goes: as long as it takes.
         assert_eq!(Patience::new(Some(Duration::MAX)).shorten(second), Some(second));

@@ -1,0 +1,212 @@
+//! The clean mark: whether everything in the hold is on the disk.
+//!
+//! Invariants:
+//!
+//! - In [`CLEAN`] and [`OPENING`] the disk may call the hold clean, and nothing has been written
+//!   since it was. In every other state the disk does not call it clean, whatever happens.
+//! - A sync whose outcome nobody knows leaves its owner in the word: its process was killed in it.
+//!   The system reports an error to the processes that have the file open, once, and then takes the
+//!   pages for written. So whoever syncs next writes every page again.
+//! - [`FAILED`] is for good: pages may be lost that nobody can write again.
+//!
+//! After a restart every state but [`CLEAN`] means unclean. In a hold in memory the states pass in
+//! the same order, and nothing is synced.
+
+use crate::error::{Error, Result};
+use crate::hold::superblock::superblock;
+use crate::memory::arena::Arena;
+use crate::memory::classes::EXTENT;
+use crate::memory::extents;
+use crate::os::mapping;
+use crate::steps::step;
+use crate::sync::hold_clock;
+use crate::sync::owner::Owner;
+use crate::sync::participant;
+use crate::sync::space::Space;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+/// In use, and the disk does not call it clean. A sync under way has the bits of its owner in place
+/// of this, which are greater than all these numbers.
+const IN_USE: u32 = 0;
+/// Closed by its last user; everything is on the disk.
+pub(super) const CLEAN: u32 = 1;
+/// Somebody opens it; the disk may still call it clean.
+const OPENING: u32 = 2;
+/// A sync has failed.
+const FAILED: u32 = 3;
+/// With the bits of an owner: somebody has opened the hold since the sync began.
+const DISTURBED: u32 = 1 << 31;
+
+const PAGE: u64 = 4096;
+
+const _: () = assert!(FAILED < 1 << 10, "an owner's generation is in the bits from 10 on, never 0");
+
+fn word(space: &Space) -> &AtomicU32 {
+    &superblock(space).clean
+}
+
+/// That of a new file, which nobody else sees yet.
+pub(super) fn begin(space: &Space) {
+    word(space).store(CLEAN, Ordering::Relaxed);
+}
+
+pub(super) fn is_clean(space: &Space) -> bool {
+    // Acquire: pairs with the mark of the last close, after which nobody has written.
+    word(space).load(Ordering::Acquire) == CLEAN
+}
+
+/// A participant with a slot is about to write: the disk stops calling the hold clean first.
+///
+/// # Errors
+/// Those of the disk; the next one that opens the hold tries again.
+pub(super) fn remove_mark(space: &Space) -> Result<()> {
+    let word = word(space);
+    // Pairs with the fence in `begin_sync`: a sync sees our slot, or we see the sync.
+    fence(Ordering::SeqCst);
+    loop {
+        let found = word.load(Ordering::Acquire);
+        let wanted = match found {
+            // A store even if nothing changes: it makes a page dirty whose sync has failed.
+            CLEAN | OPENING => OPENING,
+            IN_USE | FAILED => return Ok(()),
+            syncing => syncing | DISTURBED,
+        };
+        if word.compare_exchange(found, wanted, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            continue;
+        }
+        if wanted == OPENING {
+            sync_opening(space)?;
+        }
+        return Ok(());
+    }
+}
+
+fn sync_opening(space: &Space) -> Result<()> {
+    step!("open.marking");
+    if !space.in_memory() {
+        let path = space.file().path().display();
+        let synced = space.mapping().sync(0, PAGE);
+        synced.map_err(|e| Error::os(format!("marking {path} as open"), &e))?;
+    }
+    // Should it fail, another one that opens the hold has done so.
+    replace(space, OPENING, IN_USE);
+    Ok(())
+}
+
+/// After a handle was closed: the last one leaves the hold clean.
+///
+/// What was written is synced first, however long that takes, with nothing locked: who opens the
+/// hold meanwhile does not wait, but disturbs the sync, which then marks nothing.
+pub(super) fn closed(arena: &Arena) {
+    let Some(me) = arena.participant().map(|participant| participant.registration.owner) else {
+        return;
+    };
+    let space = &arena.space;
+    if !is_unused(space) {
+        return;
+    }
+    step!("close.syncing");
+    let Some(is_in_doubt) = begin_sync(space, me) else { return };
+    if is_unused(space) {
+        step!("close.begun");
+        match sync_all(space, me, is_in_doubt) {
+            Ok(true) => mark(space, me),
+            Err(error) if mapping::is_of_the_disk(&error) => fail(space),
+            // The next sync writes every page again.
+            _ => {}
+        }
+    } else if !is_in_doubt {
+        put_back(space, me);
+    }
+}
+
+/// True if every participant has ended, none was killed, and this handle can see them all.
+fn is_unused(space: &Space) -> bool {
+    participant::sees_all(space)
+        && participant::slots(space).all(|(number, slot)| slot.user(number).is_none())
+}
+
+/// Enters a sync; true if the one before it has no known outcome. `None` if there is no point in a
+/// sync: it is over, or in vain.
+fn begin_sync(space: &Space, me: Owner) -> Option<bool> {
+    let entered = word(space).fetch_update(Ordering::AcqRel, Ordering::Acquire, |found| {
+        (!matches!(found, CLEAN | OPENING | FAILED)).then_some(me.bits())
+    });
+    // Pairs with the fence in `remove_mark`.
+    fence(Ordering::SeqCst);
+    entered.ok().map(|found| found != IN_USE)
+}
+
+/// Brings everything to the disk; false if it was given up, because somebody has come.
+fn sync_all(space: &Space, me: Owner, is_in_doubt: bool) -> io::Result<bool> {
+    if space.in_memory() {
+        return Ok(true);
+    }
+    if is_in_doubt && !write_again(space, me)? {
+        return Ok(false);
+    }
+    space.mapping().sync(0, extents::committed(space) * EXTENT)?;
+    space.file().sync_data()?;
+    Ok(true)
+}
+
+/// Makes every page dirty that the file has, and changes nothing; false if somebody has come, who
+/// may give pages back to the system.
+fn write_again(space: &Space, me: Owner) -> io::Result<bool> {
+    let end = extents::committed(space) * EXTENT;
+    let mut next = 0;
+    while let Some(found) = space.file().next_data(next)?.filter(|found| *found < end) {
+        if word(space).load(Ordering::Relaxed) != me.bits() {
+            return Ok(false);
+        }
+        let start = found / EXTENT * EXTENT;
+        next = start + EXTENT;
+        // An error where a touch would be a signal.
+        space.mapping().populate(start, EXTENT)?;
+        (start..next).step_by(PAGE as usize).for_each(|page| write_word_again(space, page));
+    }
+    Ok(true)
+}
+
+/// Not `fetch_or(0)`, which compilers make a load of.
+fn write_word_again(space: &Space, at: u64) {
+    let word = space.word(at);
+    let mut found = word.load(Ordering::Relaxed);
+    while let Err(now) = word.compare_exchange(found, found, Ordering::Relaxed, Ordering::Relaxed) {
+        found = now;
+    }
+}
+
+/// Everything was on the disk; marks the hold unless somebody has come.
+fn mark(space: &Space, me: Owner) {
+    step!("close.synced");
+    // A file that is closed goes on from here when the system has restarted.
+    hold_clock::note(space);
+    if !replace(space, me.bits(), CLEAN) {
+        return put_back(space, me);
+    }
+    step!("close.marked");
+    if !space.in_memory() {
+        // Who came since has stored another state, and this writes that. Should it fail, the hold
+        // merely counts as unclean.
+        let _ = space.mapping().sync(0, PAGE);
+    }
+}
+
+/// Leaves a sync that leaves no doubt, unless another one has begun.
+fn put_back(space: &Space, me: Owner) {
+    let _ = replace(space, me.bits(), IN_USE) || replace(space, me.bits() | DISTURBED, IN_USE);
+}
+
+/// Not over a mark: what came before that is on the disk, and the disk may know it.
+fn fail(space: &Space) {
+    let _ = word(space).fetch_update(Ordering::AcqRel, Ordering::Acquire, |found| {
+        (!matches!(found, CLEAN | OPENING)).then_some(FAILED)
+    });
+}
+
+/// Release: what was synced, or stored before, precedes the state; Acquire: and the other way round.
+fn replace(space: &Space, from: u32, to: u32) -> bool {
+    word(space).compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+}

@@ -1,0 +1,214 @@
+//! The clean mark of a file hold, when a sync fails or its process is killed or stopped in it; and
+//! that nobody waits for one who opens or closes.
+#![cfg(feature = "steps")]
+
+use crate::support::boot::reboot;
+use crate::support::ground::Ground;
+use crate::support::process::{Child, End};
+use crate::support::standstill::{PATIENCE, go_on, killed, stopped, third};
+use commonhold::{ErrorKind, Hold, MapOptions, limit_thread_patience, steps};
+use std::path::Path;
+use std::time::Duration;
+
+/// Opens the hold and sets a pair.
+fn written(path: &Path, value: &str) -> Hold {
+    let hold = Hold::open_or_create(path).unwrap();
+    hold.map("it", MapOptions::general()).unwrap().set("key", value).unwrap();
+    hold
+}
+
+#[track_caller]
+fn has(path: &Path, value: &str) {
+    let hold = Hold::open(path).unwrap();
+    let found = hold.open_map("it").unwrap().get("key").unwrap();
+    assert_eq!(found.as_deref(), Some(value.as_bytes()));
+    let report = hold.check().unwrap();
+    assert!(report.ok, "{:?}", report.problems);
+}
+
+/// The hold opens in this boot, and not in the next one.
+#[track_caller]
+fn stays_unclean(path: &Path, value: &str) {
+    has(path, value);
+    reboot(path);
+    let error = Hold::open(path).expect_err("pages may be lost");
+    assert_eq!(error.kind(), ErrorKind::Unclean, "{error}");
+    assert!(error.to_string().contains("hold repair --salvage"), "{error}");
+}
+
+#[track_caller]
+fn is_clean(path: &Path, value: &str) {
+    reboot(path);
+    has(path, value);
+}
+
+/// A child does this with a fault that is armed by `arm`.
+fn with_faults(name: &str, does: impl FnOnce()) {
+    assert_eq!(Child::run(name, does).wait(), End::Well, "{name}");
+}
+
+/// The pages that the disk refused count as written from then on: no later sync reports them.
+#[test]
+fn a_hold_that_could_not_be_synced_is_not_marked_by_a_later_close() {
+    for fault in ["os.msync:EIO:once", "os.fdatasync:EIO:once", "os.msync:ENOSPC:once"] {
+        let ground = Ground::file();
+        let path = ground.path("it.hold");
+        with_faults(fault, || {
+            let hold = written(&path, "1");
+            steps::arm_fault(fault).unwrap();
+            hold.close().unwrap();
+        });
+        for value in ["2", "3"] {
+            written(&path, value).close().unwrap();
+        }
+        stays_unclean(&path, "3");
+        Hold::salvage(&path).unwrap();
+        is_clean(&path, "3");
+    }
+}
+
+/// A call that was interrupted is made again, and has lost nothing.
+#[test]
+fn an_interrupted_sync_is_repeated() {
+    let ground = Ground::file();
+    let path = ground.path("it.hold");
+    with_faults("interrupted", || {
+        let hold = written(&path, "1");
+        steps::arm_fault("os.msync:EINTR:once,os.fdatasync:EINTR:once").unwrap();
+        hold.close().unwrap();
+    });
+    is_clean(&path, "1");
+}
+
+/// A sync that its process did not survive may have failed. So the next close writes every page
+/// again, for which it asks for their memory first.
+#[test]
+fn after_a_kill_in_the_sync_every_page_is_written_again() {
+    for step in ["close.begun", "close.synced"] {
+        for is_refused in [true, false] {
+            let ground = Ground::file();
+            let path = ground.path("it.hold");
+            killed(step, || written(&path, "1").close().unwrap());
+            // Whoever is killed in between passes the doubt on.
+            killed("record.marked", || drop(written(&path, "2")));
+            with_faults(step, || {
+                let hold = written(&path, "3");
+                if is_refused {
+                    steps::arm_fault("os.populate:EIO:always").unwrap();
+                }
+                hold.close().unwrap();
+            });
+            match is_refused {
+                true => stays_unclean(&path, "3"),
+                false => is_clean(&path, "3"),
+            }
+        }
+    }
+}
+
+/// What was clean until now is so on the disk until the first page is synced. Whoever finds that
+/// in doubt syncs it.
+#[test]
+fn whoever_opens_a_hold_makes_sure_that_the_disk_does_not_call_it_clean() {
+    let by_fault = |path: &Path| {
+        steps::arm_fault("os.msync:EIO:once").unwrap();
+        assert_eq!(Hold::open(path).expect_err("it is not marked").kind(), ErrorKind::Io);
+    };
+    for is_killed in [true, false] {
+        let ground = Ground::file();
+        let path = ground.path("it.hold");
+        written(&path, "1").close().unwrap();
+        match is_killed {
+            true => killed("open.marking", || drop(Hold::open(&path))),
+            false => with_faults("the first", || by_fault(&path)),
+        }
+        with_faults("the second", || by_fault(&path));
+        written(&path, "2").close().unwrap();
+        is_clean(&path, "2");
+    }
+}
+
+/// One that stands still before it syncs leaves that to the next one.
+#[test]
+fn an_opener_that_is_stopped_before_its_sync_is_not_relied_upon() {
+    let ground = Ground::file();
+    let path = ground.path("it.hold");
+    written(&path, "1").close().unwrap();
+    let still = stopped("open.marking", || has(&path, "2"));
+    with_faults("fails", || {
+        steps::arm_fault("os.msync:EIO:once").unwrap();
+        assert_eq!(Hold::open(&path).expect_err("it is not marked").kind(), ErrorKind::Io);
+    });
+    third("syncs", || written(&path, "2").close().unwrap());
+    go_on(still);
+    is_clean(&path, "2");
+}
+
+/// A close that is stopped, whoever comes meanwhile: what is written then is not taken for synced.
+#[test]
+fn a_stopped_close_marks_nothing_that_was_written_since() {
+    for step in ["close.begun", "close.synced"] {
+        let ground = Ground::file();
+        let path = ground.path("it.hold");
+        let still = stopped(step, || written(&path, "1").close().unwrap());
+        third(step, || written(&path, "2").close().unwrap());
+        killed("slot.released", || written(&path, "3").close().unwrap());
+        go_on(still);
+        reboot(&path);
+        assert_eq!(Hold::open(&path).expect_err("not synced").kind(), ErrorKind::Unclean);
+        Hold::salvage(&path).unwrap();
+        has(&path, "3");
+    }
+}
+
+/// A reader changes nothing, so the last writer marks the hold all the same.
+#[test]
+fn a_reader_does_not_keep_the_last_writer_from_marking() {
+    let ground = Ground::file();
+    let path = ground.path("it.hold");
+    let hold = written(&path, "1");
+    let reader = Hold::options().read_only(true).open(&path).unwrap();
+    hold.close().unwrap();
+    drop(reader);
+    is_clean(&path, "1");
+}
+
+/// Wherever one stands still that opens the hold or closes it, others open it.
+#[test]
+fn opening_waits_for_nobody_who_opens_or_closes() {
+    for ground in [Ground::memory(), Ground::file()] {
+        for step in ["open.asked", "open.marking", "close.begun", "close.synced", "close.marked"] {
+            let path = ground.path("it.hold");
+            written(&path, "1").close().unwrap();
+            let still = stopped(step, || drop(Hold::open(&path).unwrap()));
+            third(format!("opens, {step}"), || {
+                let patient = Hold::options().lock_timeout(PATIENCE).open(&path).unwrap();
+                drop(Hold::options().read_only(true).open(&path).unwrap());
+                patient.close().unwrap();
+            });
+            go_on(still);
+        }
+    }
+}
+
+/// Salvage has the hold alone for as long as it takes. Whoever has no patience hears so at once.
+#[test]
+fn one_without_patience_does_not_wait_for_salvage() {
+    let ground = Ground::file();
+    let path = ground.path("it.hold");
+    written(&path, "1").close().unwrap();
+    let still = stopped("aside.built", || drop(Hold::salvage(&path).unwrap()));
+    third("asks often", || {
+        for round in 0..40 {
+            let mut options = Hold::options().read_only(round % 2 == 0);
+            match round < 20 {
+                true => options = options.lock_timeout(Duration::ZERO),
+                false => drop(limit_thread_patience(Duration::ZERO)),
+            }
+            let error = options.open(&path).expect_err("salvage is alone");
+            assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+        }
+    });
+    go_on(still);
+    has(&path, "1");
+}
