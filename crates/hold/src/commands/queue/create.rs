@@ -14,7 +14,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold queue create shop jobs
   hold queue create shop frames --elements 16 --element-bytes 8M --queues free,raw,done
-  hold queue create shop jobs --orphans full    # what a killed process had in flight is done again
+  hold queue create shop jobs --orphans full    # returns what a killed process had in flight
 
 All elements begin in the first queue. A queue that exists is left as it is, if it was made with
 the same options; else that is an error.
