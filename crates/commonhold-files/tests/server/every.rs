@@ -31,8 +31,8 @@ const SUITE: [fn(&Stage); 13] = [
     people::the_rude_the_slow_and_the_others,
 ];
 
-/// A hundred on a quiet machine, in the mean.
-const MOST: Duration = Duration::from_secs(20);
+/// A combination that takes longer hangs; on a quiet machine it takes a fraction of a second.
+const HANGS: Duration = Duration::from_secs(180);
 
 fn every(kind: LoopKind) {
     let (site, begun) = (Site::new(), Instant::now());
@@ -49,7 +49,7 @@ fn every(kind: LoopKind) {
         SUITE.iter().for_each(|part| part(&stage));
         files.finish();
         storage.finish();
-        assert!(begun.elapsed() < MOST, "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < HANGS, "{:?}", begun.elapsed());
     }
     println!("loop {kind}: {:?}", begun.elapsed());
 }
