@@ -45,7 +45,7 @@ impl Patience {
 
     /// That of a call that finds one alone on the hold: so long, but not for ever.
     pub(crate) fn for_one_alone(time: Option<Duration>) -> Patience {
-        Patience::new(time).until(Instant::now().checked_add(MOST_ALONE))
+        Patience::new(Some(time.map_or(MOST_ALONE, |time| time.min(MOST_ALONE))))
     }
 
     /// The same, or a moment if that is shorter.
