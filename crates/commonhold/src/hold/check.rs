@@ -317,7 +317,11 @@ mod tests {
         let passing = Passing::default();
         let mut memory = Memory { space, alive: &alive, passing, allocated: 0, in_flight: 0 };
         let mut findings = Findings::default();
-        memory.check(owned[0], &mut findings);
+        for (id, root) in root::all(space).filter(|(_, root)| root.status() == Status::Live) {
+            let bound = Bound::new(space, id, root).unwrap();
+            map_check::check(space, &bound, &|_| true, &mut findings);
+        }
+        owned.iter().for_each(|extent| memory.check(*extent, &mut findings));
         assert_eq!(findings.problems, [""; 0]);
         assert!(!alive(owner));
     }
