@@ -9,7 +9,7 @@
 //!
 //! The models of this crate call it; each brings its own recovery.
 
-/// The owner in a lock word, a mark or an extent: a slot and its generation.
+/// The owner in a lock word, a state word or an extent: a slot and its generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Who {
     /// Index into the participant table.
@@ -23,7 +23,7 @@ pub struct Who {
 pub struct Slot {
     /// The process that holds the byte, if any.
     pub byte: Option<u8>,
-    /// Bumped when everything of the previous holder is settled.
+    /// Bumped when everything of the previous holder is recovered.
     pub generation: u8,
     /// Whether the slot's holder may have left something behind.
     pub used: bool,
@@ -74,14 +74,14 @@ impl<const N: usize> Slots<N> {
         slot.generation == who.generation && slot.byte.is_some()
     }
 
-    /// Whether `who` has not been settled yet. Only the holder of the byte may rely on the answer.
+    /// Whether `who` has not been recovered yet. Only the holder of the byte may rely on the answer.
     #[must_use]
-    pub fn unsettled(&self, who: Who) -> bool {
+    pub fn needs_recovery(&self, who: Who) -> bool {
         let slot = &self.0[who.slot as usize];
         slot.generation == who.generation && slot.used
     }
 
-    /// Whether `who` has ended: no lock word, mark or extent may name it any more.
+    /// Whether `who` has ended: no lock word, state word or extent may name it any more.
     #[must_use]
     pub fn ended(&self, who: Who) -> bool {
         self.0[who.slot as usize].generation != who.generation

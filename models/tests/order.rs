@@ -1,4 +1,4 @@
-//! Lock order: a waiter that holds a lock settles only what it waits for and what lies below.
+//! Lock order: a waiter that holds a lock recovers only what it waits for and what lies below.
 
 use commonhold_models::explorer::{Bounds, explore};
 use commonhold_models::order::Break;

@@ -2,7 +2,7 @@
 //!
 //! A model that kills or stops where the code has no step of a name proves something that no test
 //! can repeat; a step that is renamed, or added to a model, must find its counterpart. So every
-//! variant of every enumeration of steps (`...At`, `Settling`) stands in [`TIES`], with the steps of
+//! variant of every enumeration of steps (`...At`, `Recovering`) stands in [`TIES`], with the steps of
 //! the code that are passed right behind it. A variant that is broken on purpose has none.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,7 +60,7 @@ charge At
   Ask recover.begun
   AskTotal reads
   AskAnnouncement reads
-  Settled recover.settled
+  Recovered recover.pending-recovered
   Done ends
 lock At
   Next ends
@@ -79,7 +79,7 @@ lock RecoverAt
   Listed reads
   Owner reads
   Enter recover.segment
-  Leave recover.settled
+  Leave recover.pending-recovered
   Swap recover.unlocked
   Wake kernel
   Unlist recover.lanes
@@ -113,7 +113,7 @@ order At
   Take calls
   Recover calls
   Sweep calls
-  Undo before write.unlocked
+  RollBack before write.unlocked
 order RecoverAt
   Byte recover.locked
   Release recover.locks-released
@@ -123,7 +123,7 @@ order RecoverAt
   Maps recover.blocks
   Empty drop.segment-emptied
   Emptied before drop.emptied
-  Settled before recover.maps
+  Recovered before recover.maps
   MapsDone recover.maps
   Generation before slot.claimed
   Byteless kernel
@@ -139,7 +139,7 @@ queue MoveAt
   Look reads
   Write push.written
   Arm pull.armed push.armed
-  Holder pull.holding push.letting-go
+  Holder pull.holding push.releasing
   Commit pull.committed push.committed
   Unlock queue.unlocked
   Unlist before queue.listed
@@ -147,11 +147,11 @@ queue RecoverAt
   Byte recover.locked
   Check recover.begun
   Lane reads
-  Undo recover.undoing
-  Disarm recover.undone
-  Unlock recover.locks-settled
+  RollBack recover.rolling-back
+  Disarm recover.rolled-back
+  Unlock recover.locks-recovered
   Unlist recover.lanes
-  GiveBack recover.given-back
+  GiveBack recover.requeued
   Generation before slot.claimed
   Release kernel
 record At
@@ -193,7 +193,7 @@ record RecoverAt
   Armed reads
   Compare reads
   Victim reads
-  Disarm recover.settled
+  Disarm recover.pending-recovered
   Unlock recover.unlocked
   Extent reads
   Scan reads
@@ -203,12 +203,12 @@ record RecoverAt
   Used before slot.claimed
   Release kernel
 record RetireAt
-  Mark retire.marked
+  State retire.state-written
   Bit retire.cleared
   Free write.retired
 record SetAt
   Adopt extent.owned
-  Mark record.marked
+  State record.state-written
   Bit record.allocated
   Key before write.prepared
   Value write.prepared
@@ -252,7 +252,7 @@ split WriteAt
   Unlist before write.listed
 split SplitAt
   Adopt extent.owned
-  Mark record.marked
+  State record.state-written
   List split.child-listed
   Lock before split.child-written
   Init split.child-written
@@ -261,10 +261,10 @@ split SplitAt
   Live split.copied
   Directory split.entries-locked
   Publishing split.publishing
-  UndoUnlock before retire.marked
-  UndoMark retire.marked
-  UndoFree retire.cleared
-  UndoPhase before write.unlocked
+  RollBackUnlock before retire.state-written
+  RollBackState retire.state-written
+  RollBackFree retire.cleared
+  RollBackPhase before write.unlocked
   Unlock split.child-unlocked
   Unlist before write.unlocked
   GiveUp extent.released
@@ -282,13 +282,13 @@ split RecoverAt
   Check recover.begun
   Directory recover.locks-released
   Segment recover.segment
-  Phase recover.settled
-  DiscardUnlock before retire.marked
-  DiscardMark retire.marked
-  DiscardFree retire.cleared
-  DiscardPhase recover.split
+  Phase recover.pending-recovered
+  RollBackUnlock before retire.state-written
+  RollBackState retire.state-written
+  RollBackFree retire.cleared
+  RollBackPhase recover.split
   Unlock recover.unlocked
-  Child before recover.locks-settled
+  Child before recover.locks-recovered
   Extent recover.maps
   ExtentFree before recover.extents
   ExtentGive recover.extents
@@ -317,7 +317,7 @@ stream At
   Empty drop.segment-emptied
   Free drop.done
   Done ends
-stream Settling
+stream Recovering
   Tail recover.stream-decided
   Disarm before recover.stream-unlocked
   Stream recover.stream-unlocked
@@ -369,7 +369,7 @@ fn in_models() -> BTreeMap<Steps, BTreeSet<String>> {
         for part in text.split("\npub enum ").skip(1) {
             let (name, body) = part.split_once('{').expect("a body");
             let name = name.trim();
-            if name.ends_with("At") || name == "Settling" {
+            if name.ends_with("At") || name == "Recovering" {
                 let body = body.split("\n}").next().expect("an end");
                 found.insert((model.clone(), name.to_owned()), variants(body));
             }

@@ -104,7 +104,7 @@ fn a_charge_is_exact_after_each_kill() {
 fn a_recoverer_killed_while_it_charges_is_finished_once() {
     for (step, by) in [("write.committed", 1), ("cache.announced", 4), ("cache.charging", 2)] {
         for recovering in
-            ["recover.charging:kill:1", "recover.charging:kill:2", "recover.settled:kill"]
+            ["recover.charging:kill:1", "recover.charging:kill:2", "recover.pending-recovered:kill"]
         {
             let ground = Ground::memory();
             let path = ground.path("it.hold");

@@ -90,7 +90,7 @@ fn after_a_kill_in_the_sync_every_page_is_written_again() {
             let path = ground.path("it.hold");
             killed(step, || written(&path, "1").close().unwrap());
             // Whoever is killed in between passes the doubt on.
-            killed("record.marked", || drop(written(&path, "2")));
+            killed("record.state-written", || drop(written(&path, "2")));
             with_faults(step, || {
                 let hold = written(&path, "3");
                 if is_refused {
@@ -197,7 +197,7 @@ fn one_without_patience_does_not_wait_for_salvage() {
     let ground = Ground::file();
     let path = ground.path("it.hold");
     written(&path, "1").close().unwrap();
-    let still = stopped("aside.built", || drop(Hold::salvage(&path).unwrap()));
+    let still = stopped("draft.hold-built", || drop(Hold::salvage(&path).unwrap()));
     third("asks often", || {
         for round in 0..40 {
             let mut options = Hold::options().read_only(round % 2 == 0);

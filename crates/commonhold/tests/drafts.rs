@@ -313,7 +313,7 @@ fn whatever_fails_leaves_the_old_file_or_the_new_one() {
 
 /// Whether these tests alone pass the step or fault.
 fn is_own(name: &&&str) -> bool {
-    ["draft.", "aside.", "salvage."].iter().any(|area| name.starts_with(area))
+    ["draft.", "salvage."].iter().any(|area| name.starts_with(area))
 }
 
 /// Nobody gets at either file while a salvage holds the old one; the new one is anybody's once it is there.
@@ -435,7 +435,7 @@ fn drafts_that_were_left_are_removed_and_no_others() {
     }
     let mut busy = Child::run("restores", || {
         steps::arm_fault(NAMED).unwrap();
-        steps::arm("aside.built:stop").unwrap();
+        steps::arm("draft.hold-built:stop").unwrap();
         Hold::restore(&materials.backup, &path).unwrap();
     });
     assert!(busy.wait_stopped());

@@ -40,7 +40,7 @@ fn brief(path: &Path) -> Hold {
 }
 
 const QUEUE: Kind = Kind {
-    prefixes: &["queue.", "pull.", "push.", "recover.und", "recover.given"],
+    prefixes: &["queue.", "pull.", "push.", "recover.roll", "recover.requeued"],
     make: |hold| {
         let options = QueueOptions::new(ELEMENTS, 16).queues(["free", "a2b"]);
         let queue = hold.queue("it", options).unwrap();

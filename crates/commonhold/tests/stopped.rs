@@ -192,7 +192,7 @@ fn readers_go_on_while_a_recoverer_is_stopped() {
         ("maps", "drop.emptied"),
         ("maps", "create.segment"),
         ("queue", "pull.armed"),
-        ("queue", "push.let-go"),
+        ("queue", "push.released"),
         ("queue", "push.committed"),
         ("queue", "block.taken"),
     ] {

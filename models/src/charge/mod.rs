@@ -7,7 +7,7 @@
 //! and the announcements is shared. Each step is one access to shared memory. Names have one bit of
 //! an announcement's number, where the code has ten.
 //!
-//! Invariant: when nobody can move, and the dead are settled, each total is the sum of what was
+//! Invariant: when nobody can move, and the dead are recovered, each total is the sum of what was
 //! committed.
 
 pub mod scenarios;
@@ -24,7 +24,7 @@ const MAPS: usize = 2;
 pub enum Role {
     /// Commits changes, each of which adds to the total of a map.
     Writer(Vec<(u8, i8)>),
-    /// Settles who is dead, until everybody else has ended.
+    /// Recovers who is dead, until everybody else has ended.
     Recoverer,
 }
 
@@ -83,7 +83,7 @@ pub enum At {
     /// Look whether the announcement is marked.
     AskAnnouncement,
     /// The end of a recovery.
-    Settled,
+    Recovered,
     /// Nothing is left.
     Done,
 }
@@ -125,7 +125,7 @@ pub struct State {
     armed: [bool; PROCESSES],
     committed: [bool; PROCESSES],
     dead: [bool; PROCESSES],
-    settled: [bool; PROCESSES],
+    recovered: [bool; PROCESSES],
     /// Who recovers whom.
     bytes: [Option<u8>; PROCESSES],
     /// What was committed, for the checks.
@@ -176,7 +176,7 @@ impl Charging {
     /// Behind the change of the total.
     fn added(&self, state: &State, process: usize) -> At {
         match state.procs[process].recovering {
-            Some(_) => At::Settled,
+            Some(_) => At::Recovered,
             None if self.breaks(Break::AddedFirst) => At::Commit,
             None if self.breaks(Break::DisarmedFirst) => self.next_change(state, process),
             None => At::Disarm,
@@ -284,7 +284,7 @@ impl Charging {
     fn step_recovery(&self, state: &mut State, process: usize) -> bool {
         let Some(dead) = state.procs[process].recovering.map(usize::from) else {
             let found = (0..self.roles.len())
-                .find(|&p| state.dead[p] && !state.settled[p] && state.bytes[p].is_none());
+                .find(|&p| state.dead[p] && !state.recovered[p] && state.bytes[p].is_none());
             if let Some(found) = found {
                 state.bytes[found] = Some(process as u8);
                 state.procs[process].recovering = Some(found as u8);
@@ -304,13 +304,13 @@ impl Charging {
             At::Ask => {
                 let committed = state.committed[dead] || self.breaks(Break::Uncommitted);
                 match state.armed[dead] && committed {
-                    false => At::Settled,
+                    false => At::Recovered,
                     true if self.breaks(Break::NotAsked) => At::Load,
                     true if reversed => At::AskAnnouncement,
                     true => At::AskTotal,
                 }
             }
-            At::AskTotal if is_named() => At::Settled,
+            At::AskTotal if is_named() => At::Recovered,
             At::AskTotal => {
                 if reversed {
                     At::Load
@@ -318,7 +318,7 @@ impl Charging {
                     At::AskAnnouncement
                 }
             }
-            At::AskAnnouncement if own.done => At::Settled,
+            At::AskAnnouncement if own.done => At::Recovered,
             At::AskAnnouncement => {
                 if reversed {
                     At::AskTotal
@@ -328,7 +328,7 @@ impl Charging {
             }
             _ => {
                 state.armed[dead] = false;
-                state.settled[dead] = true;
+                state.recovered[dead] = true;
                 state.bytes[dead] = None;
                 state.procs[process].recovering = None;
                 At::Byte
@@ -361,7 +361,7 @@ impl Model for Charging {
             armed: [false; PROCESSES],
             committed: [false; PROCESSES],
             dead: [false; PROCESSES],
-            settled: [false; PROCESSES],
+            recovered: [false; PROCESSES],
             bytes: [None; PROCESSES],
             sums: [0; MAPS],
             procs: std::array::from_fn(proc),
@@ -406,10 +406,10 @@ impl Model for Charging {
 
     fn at_rest(&self, state: &State) -> Result<(), String> {
         let mut state = state.clone();
-        // Somebody comes along and settles who is left.
+        // Somebody comes along and recovers who is left.
         let last = self.roles.len() - 1;
         state.procs[last].at = At::Byte;
-        while (0..self.roles.len()).any(|p| state.dead[p] && !state.settled[p]) {
+        while (0..self.roles.len()).any(|p| state.dead[p] && !state.recovered[p]) {
             self.step(&mut state, last);
         }
         for (total, sum) in state.totals.iter().zip(state.sums) {

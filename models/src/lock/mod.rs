@@ -241,7 +241,7 @@ impl Locks {
         }
     }
 
-    /// Everything can be settled, and is settled then.
+    /// Everything can be recovered, and is recovered then.
     fn sweep_at_rest(&self, mut state: State) -> Result<(), String> {
         let sweeper = PROCESSES - 1;
         state.procs[sweeper].gone = false;

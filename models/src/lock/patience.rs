@@ -3,7 +3,7 @@
 //! Two events may happen, at any moment each: the process that may be stopped is; and patience ends,
 //! so that whoever waits for one that lives gives up. It unlists the lock and has done nothing; a
 //! waiters' bit that it has set may stay. At rest the stopped one goes on to its end, or dies: either
-//! way everything is settled then.
+//! way everything is recovered then.
 
 use super::state::State;
 use super::{At, Break, Locks, PROCESSES};

@@ -13,7 +13,7 @@ use crate::participants::Who;
 pub enum RecoverAt {
     /// Look at the word: is somebody at it who lives?
     Look,
-    /// Is it dead, and not settled? The word was this.
+    /// Is it dead, and not recovered? The word was this.
     Ask(Said),
     /// Swap the word, which was this, for oneself.
     Name(Said),
@@ -81,7 +81,7 @@ impl Locks {
                 _ => R::Enter,
             },
             R::Listed | R::Owner => R::Unlist,
-            R::Enter | R::Leave | R::Swap | R::Wake => self.settle(state, process, who, at),
+            R::Enter | R::Leave | R::Swap | R::Wake => self.recover(state, process, who, at),
             R::Unlist => {
                 state.listed[who.slot as usize] = false;
                 if self.breaks(Break::EndsGenerationFirst) { R::Clear } else { R::End }
@@ -127,7 +127,7 @@ impl Locks {
                 state.said[slot] = own;
                 if self.breaks(Break::AsksFirst) { self.first() } else { R::Check(before) }
             }
-            R::Check(_) if self.claims(state, process) && state.slots.unsettled(who) => {
+            R::Check(_) if self.claims(state, process) && state.slots.needs_recovery(who) => {
                 self.first()
             }
             R::Check(_) if state.left(who) => self.first(),
@@ -148,7 +148,7 @@ impl Locks {
         state.go(process, At::Recover(who, next))
     }
 
-    /// Where settling begins.
+    /// Where recovering begins.
     fn first(&self) -> RecoverAt {
         match self.broken {
             Some(Break::EndsGenerationFirst) => RecoverAt::EndEarly,
@@ -162,7 +162,7 @@ impl Locks {
     }
 
     /// The change of the dead, and then its lock.
-    fn settle(&self, state: &mut State, process: usize, who: Who, at: RecoverAt) -> RecoverAt {
+    fn recover(&self, state: &mut State, process: usize, who: Who, at: RecoverAt) -> RecoverAt {
         let early = self.breaks(Break::UnlocksBeforeSettling);
         match at {
             RecoverAt::Enter => {

@@ -197,10 +197,10 @@ impl State {
         said == Some(who.generation) || !self.slots.alive(who)
     }
 
-    /// Whether nobody has the byte of `who`, and it is not settled.
+    /// Whether nobody has the byte of `who`, and it is not recovered.
     #[must_use]
     pub fn left(&self, who: Who) -> bool {
-        self.slots.unsettled(who) && self.slots.0[who.slot as usize].byte.is_none()
+        self.slots.needs_recovery(who) && self.slots.0[who.slot as usize].byte.is_none()
     }
 
     /// One store: the generation after this one, not in use.

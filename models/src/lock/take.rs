@@ -93,7 +93,9 @@ impl Locks {
                 None => LockAt::Take(state.word),
                 Some(_) => LockAt::AskTag(state.word),
             },
-            LockAt::AskTag(seen) if state.slots.unsettled(owner(seen)) => LockAt::AskByte(seen),
+            LockAt::AskTag(seen) if state.slots.needs_recovery(owner(seen)) => {
+                LockAt::AskByte(seen)
+            }
             LockAt::AskByte(seen) if state.slots.0[owner(seen).slot as usize].byte.is_some() => {
                 LockAt::Flag(seen)
             }

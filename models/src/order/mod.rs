@@ -3,10 +3,10 @@
 //! Names lock, segment locks, directory lock, growth lock are taken in this order. A waiter that meets a
 //! dead owner recovers; but to recover a participant *as a whole* takes locks of every level, also such
 //! as the waiter holds itself, or as somebody holds who waits for it. So a waiter that holds anything
-//! settles only what lies at the level it waits for or below ([`Break::WholeRecovery`] shows why).
+//! recovers only what lies at the level it waits for or below ([`Break::WholeRecovery`] shows why).
 //!
 //! One process may be stopped anywhere, for good. Then nobody else waits for it for ever: the
-//! others' patience ends at some moment, and who waits then gives up. A script undoes what it has
+//! others' patience ends at some moment, and who waits then gives up. A script rolls back what it has
 //! begun; a recovery leaves the rest in the dead one's name.
 //!
 //! Processes run scripts of [`Act`]s; a process can be a thread of another one, so that one kill ends both
@@ -88,8 +88,8 @@ pub enum At {
     Recover(Who, u8, RecoverAt),
     /// Recovering whoever is dead, from this slot on.
     Sweep(u8),
-    /// Undoing its script, whose patience has ended, from this place backwards.
-    Undo(u8),
+    /// Rolling back its script, whose patience has ended, from this place backwards.
+    RollBack(u8),
 }
 
 /// Steps of a recovery.
@@ -111,8 +111,8 @@ pub enum RecoverAt {
     Empty(u8),
     /// Release the segment that was emptied.
     Emptied(u8),
-    /// The maps are settled.
-    Settled,
+    /// The maps are recovered.
+    Recovered,
     /// Release the names lock.
     MapsDone,
     /// End the generation.
@@ -230,12 +230,12 @@ impl Order {
             }
         }
         let next = state.procs[process].next;
-        state.procs[process].stack.push(At::Undo(next));
+        state.procs[process].stack.push(At::RollBack(next));
         true
     }
 
     /// Lets one thing go that the script holds, the last one first.
-    fn step_undo(&self, state: &mut State, process: usize, next: u8) -> bool {
+    fn step_roll_back(&self, state: &mut State, process: usize, next: u8) -> bool {
         let Some(at) = usize::from(next).checked_sub(1) else { return Self::end(state, process) };
         let done = &self.scripts[process][..usize::from(state.procs[process].next)];
         match done[at] {
@@ -245,7 +245,7 @@ impl Order {
             Act::Making(true) if !done.contains(&Act::Making(false)) => state.making = None,
             _ => {}
         }
-        state.procs[process].stack = [At::Undo(next - 1)].into_iter().collect();
+        state.procs[process].stack = [At::RollBack(next - 1)].into_iter().collect();
         true
     }
 
@@ -306,13 +306,13 @@ impl Order {
                 state.procs[process].stack.pop();
                 return true;
             }
-            R::Byte if state.slots.unsettled(who) => R::Release(4),
+            R::Byte if state.slots.needs_recovery(who) => R::Release(4),
             R::Byte => R::Byteless,
             R::Release(_) | R::Segment(_) | R::Finished(_) | R::Unlock(_) => {
-                return self.settle_locks(state, process, who, level, at);
+                return self.recover_locks(state, process, who, level, at);
             }
-            R::Maps | R::Empty(_) | R::Emptied(_) | R::Settled | R::MapsDone => {
-                return self.settle_maps(state, process, who, level, at);
+            R::Maps | R::Empty(_) | R::Emptied(_) | R::Recovered | R::MapsDone => {
+                return self.recover_maps(state, process, who, level, at);
             }
             R::Generation => {
                 state.slots.0[who.slot as usize].generation += 1;
@@ -328,8 +328,8 @@ impl Order {
         Self::go(state, process, who, level, next)
     }
 
-    /// Locks whose protected work is redone anyway are let go; segments are settled one by one.
-    fn settle_locks(
+    /// Locks whose protected work is redone anyway are let go; segments are recovered one by one.
+    fn recover_locks(
         &self,
         state: &mut State,
         process: usize,
@@ -373,7 +373,7 @@ impl Order {
         Self::go(state, process, who, level, next)
     }
 
-    fn settle_maps(
+    fn recover_maps(
         &self,
         state: &mut State,
         process: usize,
@@ -383,16 +383,16 @@ impl Order {
     ) -> bool {
         use RecoverAt as R;
         let (next, lock) = match at {
-            R::Maps if state.making == Some(who) => (R::Settled, Some(Lock::Names)),
+            R::Maps if state.making == Some(who) => (R::Recovered, Some(Lock::Names)),
             R::Maps if state.dropping == Some(who) => (R::Empty(0), Some(Lock::Names)),
             R::Maps => (R::Generation, None),
-            R::Empty(2) => (R::Settled, None),
+            R::Empty(2) => (R::Recovered, None),
             R::Empty(s) => (R::Emptied(s), Some(Lock::Segment(s))),
             R::Emptied(s) => {
                 state.locks[1 + s as usize] = None;
                 (R::Empty(s + 1), None)
             }
-            R::Settled => {
+            R::Recovered => {
                 state.making = state.making.filter(|&owner| owner != who);
                 state.dropping = state.dropping.filter(|&owner| owner != who);
                 (R::MapsDone, None)
@@ -487,7 +487,7 @@ impl Model for Order {
             },
             At::Recover(who, level, at) => self.step_recover(state, process, who, level, at),
             At::Sweep(slot) => Self::step_sweep(state, process, slot),
-            At::Undo(next) => self.step_undo(state, process, next),
+            At::RollBack(next) => self.step_roll_back(state, process, next),
         }
     }
 

@@ -57,11 +57,11 @@ pub enum Break {
     NoByte,
     /// A recoverer ends the generation first.
     EndsGenerationFirst,
-    /// A recoverer releases the lock before it has undone the move.
-    UnlocksBeforeUndo,
-    /// A recoverer undoes nothing.
-    NoUndo,
-    /// A recoverer reads the holders' words before it has settled the locks.
+    /// A recoverer releases the lock before it has rolled back the move.
+    UnlocksBeforeRollBack,
+    /// A recoverer rolls back nothing.
+    NoRollBack,
+    /// A recoverer reads the holders' words before it has recovered the locks.
     GivesBackFirst,
     /// A recoverer waits for the living without a limit.
     EndlessRecovery,

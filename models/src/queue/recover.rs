@@ -16,8 +16,8 @@ pub enum RecoverAt {
     Check,
     /// Look at the list of this lane.
     Lane(u8),
-    /// Undo so many-th entry behind this lock's index.
-    Undo(u8, Lock, u8),
+    /// Roll back the n-th entry behind this lock's index.
+    RollBack(u8, Lock, u8),
     /// The index is the intent again.
     Disarm(u8, Lock),
     /// Release it.
@@ -46,7 +46,7 @@ impl Queues {
         let next = match at {
             R::Byte if self.breaks(Break::NoByte) || state.slots.try_byte(who.slot, me) => R::Check,
             R::Byte => return state.done(thread),
-            R::Check if !state.slots.unsettled(who) => R::Release,
+            R::Check if !state.slots.needs_recovery(who) => R::Release,
             R::Check if self.breaks(Break::EndsGenerationFirst) => R::Generation,
             R::Check => first,
             R::Lane(lane) if usize::from(lane) == THREADS => R::Unlist,
@@ -55,19 +55,19 @@ impl Queues {
                 let own = state.threads[usize::from(lane)].who.slot == who.slot;
                 match state.lists[usize::from(lane)].filter(|_| own) {
                     Some(lock) if state.end(lock).lock == Some(who) => {
-                        if self.breaks(Break::UnlocksBeforeUndo) {
+                        if self.breaks(Break::UnlocksBeforeRollBack) {
                             R::Unlock(lane, lock)
                         } else {
-                            R::Undo(lane, lock, 0)
+                            R::RollBack(lane, lock, 0)
                         }
                     }
                     _ => R::Lane(lane + 1),
                 }
             }
-            R::Undo(lane, lock, n) => {
+            R::RollBack(lane, lock, n) => {
                 let end = *state.end(lock);
                 let at = end.index + n;
-                if self.breaks(Break::NoUndo) || at >= end.intent {
+                if self.breaks(Break::NoRollBack) || at >= end.intent {
                     if self.breaks(Break::ClearsAfterCommit) && lock.1 && n == 0 {
                         self.clear_committed(state, who, lock);
                     }
@@ -79,13 +79,13 @@ impl Queues {
                     if state.holders[id] == from && !after {
                         state.holders[id] = to;
                     }
-                    R::Undo(lane, lock, n + 1)
+                    R::RollBack(lane, lock, n + 1)
                 }
             }
             R::Disarm(lane, lock) => {
                 let end = state.end(lock);
                 end.intent = end.index;
-                match self.breaks(Break::UnlocksBeforeUndo) {
+                match self.breaks(Break::UnlocksBeforeRollBack) {
                     true => R::Lane(lane + 1),
                     false => R::Unlock(lane, lock),
                 }
@@ -94,8 +94,8 @@ impl Queues {
                 if state.end(lock).lock == Some(who) {
                     state.end(lock).lock = None;
                 }
-                match self.breaks(Break::UnlocksBeforeUndo) {
-                    true => R::Undo(lane, lock, 0),
+                match self.breaks(Break::UnlocksBeforeRollBack) {
+                    true => R::RollBack(lane, lock, 0),
                     false => R::Lane(lane + 1),
                 }
             }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the checks read everything at once, which no process can. Called by the record model.
 
-use super::state::{Mark, PER_EXTENT, State};
+use super::state::{PER_EXTENT, State, StateWord};
 use crate::participants::Who;
 
 /// At every state: slots are right, nothing names a generation that ended, readers were right.
@@ -20,7 +20,9 @@ pub fn always(state: &State) -> Result<(), String> {
     }
     for extent in state.records.chunks(PER_EXTENT) {
         // The extent's own filling is the only writer of an alien extent, first record first.
-        if extent[0].mark != Mark::Alien && extent[1..].iter().any(|r| r.mark == Mark::Alien) {
+        if extent[0].state_word != StateWord::Alien
+            && extent[1..].iter().any(|r| r.state_word == StateWord::Alien)
+        {
             return Err("a record's first word was stored in an extent of another class".into());
         }
     }
@@ -37,7 +39,7 @@ fn slot_is_right(state: &State, key: usize, word: u8) -> Result<(), String> {
     }
     let record = &state.records[usize::from(word) - 1];
     let right = record.bit
-        && matches!(record.mark, Mark::Sequence(_))
+        && matches!(record.state_word, StateWord::Sequence(_))
         && usize::from(record.key) == key
         && record.value == committed;
     if right {
@@ -47,11 +49,11 @@ fn slot_is_right(state: &State, key: usize, word: u8) -> Result<(), String> {
 }
 
 fn owners(state: &State) -> impl Iterator<Item = Who> {
-    let marks = state.records.iter().filter_map(|record| match record.mark {
-        Mark::Writing(who) | Mark::Retired(who) => Some(who),
+    let state_words = state.records.iter().filter_map(|record| match record.state_word {
+        StateWord::Writing(who) | StateWord::Retired(who) => Some(who),
         _ => None,
     });
-    marks.chain(state.owners.iter().copied().flatten()).chain(state.lock)
+    state_words.chain(state.owners.iter().copied().flatten()).chain(state.lock)
 }
 
 /// At rest, after a sweep: allocated = reachable, and nobody holds anything.
@@ -67,7 +69,8 @@ pub fn at_rest(state: &State) -> Result<(), String> {
     }
     for (number, record) in state.records.iter().enumerate() {
         let reachable = state.words.iter().any(|&word| usize::from(word) == number + 1);
-        let allocated = record.bit || !matches!(record.mark, Mark::Free | Mark::Alien);
+        let allocated =
+            record.bit || !matches!(record.state_word, StateWord::Free | StateWord::Alien);
         if allocated != reachable {
             let what = if allocated { "allocated and not reachable" } else { "lost" };
             return Err(format!("record {number} is {what}: {record:?}"));

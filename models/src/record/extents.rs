@@ -1,9 +1,9 @@
 //! What a living process does with extents besides allocating: give them up, recycle them, leave.
 //!
-//! Invariant: ownership is taken from "unowned" only and given back by its owner, with no mark of the
+//! Invariant: ownership is taken from "unowned" only and given back by its owner, with no state word of the
 //! owner left in the extent. Called by the record model.
 
-use super::state::{EXTENTS, Mark, PER_EXTENT, State};
+use super::state::{EXTENTS, PER_EXTENT, State, StateWord};
 use super::{At, Break, ExitAt, Records, RecycleAt};
 
 impl Records {
@@ -37,7 +37,8 @@ impl Records {
                 let found = &state.records[record(i)];
                 // FREE implies a clear bit, but a clear bit does not imply FREE: whoever retires
                 // the record may still have to store it.
-                let free = found.mark == Mark::Free || self.breaks(Break::RecycleByBitmap);
+                let free =
+                    found.state_word == StateWord::Free || self.breaks(Break::RecycleByBitmap);
                 if found.bit || !free {
                     give(state, process, extent);
                     return self.finish(state, process);
@@ -49,7 +50,7 @@ impl Records {
                 return self.finish(state, process);
             }
             RecycleAt::Fill(i) => {
-                state.records[record(i)].mark = Mark::Alien;
+                state.records[record(i)].state_word = StateWord::Alien;
                 RecycleAt::Fill(i + 1)
             }
         };

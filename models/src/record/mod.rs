@@ -3,7 +3,7 @@
 //!
 //! Processes run scripts of [`Op`]s over four records in two extents and one segment with two keys.
 //! Each step is one access to shared memory. A killed process drops its bytes; whoever meets its lock,
-//! or sweeps, acts as the dead participant until everything of it is settled.
+//! or sweeps, acts as the dead participant until everything of it is recovered.
 //!
 //! Invariants: a slot names only the published record of its committed value; nothing names a
 //! generation that has ended; readers return a value that their key had while they read; at rest
@@ -47,8 +47,8 @@ pub enum Op {
 /// A way to get the protocol wrong, to be caught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Break {
-    /// The bit is set before the mark is stored.
-    BitBeforeMark,
+    /// The bit is set before the state word is stored.
+    BitBeforeState,
     /// FREE is stored before the bit is cleared.
     FreeBeforeBit,
     /// 0 is stored in the first word while the record is written.
@@ -59,9 +59,9 @@ pub enum Break {
     NoByte,
     /// A process gives its extent up while a record is being written there.
     GiveWhileWriting,
-    /// A recoverer gives the extent up before it finishes the marks.
-    GiveBeforeMarks,
-    /// A recoverer ends the generation before it settles anything.
+    /// A recoverer gives the extent up before it finishes the state words.
+    GiveBeforeStates,
+    /// A recoverer ends the generation before it recovers anything.
     BumpFirst,
     /// A recoverer trusts the byte and does not compare the generation again.
     NoGenerationCheck,

@@ -3,7 +3,7 @@
 //! Invariant: a reader writes nothing but its own private state. Called by the record model for
 //! processes in [`At::Get`](super::At::Get).
 
-use super::state::{Mark, State};
+use super::state::{State, StateWord};
 use super::{At, Break, Records};
 
 /// Steps of get.
@@ -32,8 +32,8 @@ impl Records {
                 0 => return self.answer(state, process, 0),
                 word => GetAt::Sequence(word),
             },
-            GetAt::Sequence(word) => match record(word).mark {
-                Mark::Sequence(sequence) => GetAt::Key(word, sequence),
+            GetAt::Sequence(word) => match record(word).state_word {
+                StateWord::Sequence(sequence) => GetAt::Key(word, sequence),
                 _ => GetAt::Slot,
             },
             GetAt::Key(word, sequence) if record(word).key == key => GetAt::Value(word, sequence),
@@ -47,7 +47,7 @@ impl Records {
                 _ => GetAt::SequenceAgain(word, sequence, value),
             },
             GetAt::SequenceAgain(word, sequence, value) => {
-                match (record(word).mark == Mark::Sequence(sequence), self.broken) {
+                match (record(word).state_word == StateWord::Sequence(sequence), self.broken) {
                     (false, _) => GetAt::Slot,
                     (true, Some(Break::SequenceAgainFirst)) => {
                         GetAt::SlotAgain(word, sequence, value)

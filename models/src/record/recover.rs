@@ -4,7 +4,7 @@
 //! Invariant: at most one process acts as a dead participant, and what it does can be done again by
 //! the next one. Called by the record model for waiters, sweepers and claimers.
 
-use super::state::{EXTENTS, Mark, PER_EXTENT, State};
+use super::state::{EXTENTS, PER_EXTENT, State, StateWord};
 use super::{At, Break, ClaimAt, Records};
 use crate::participants::Who;
 
@@ -49,7 +49,7 @@ pub enum RecoverAt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RetireAt {
     /// Store RETIRED.
-    Mark,
+    State,
     /// Clear the bit.
     Bit,
     /// Store FREE.
@@ -68,8 +68,8 @@ impl Records {
         let early = self.breaks(Break::FreeBeforeBit);
         let victim = &mut state.records[record as usize];
         let next = match at {
-            RetireAt::Mark => {
-                victim.mark = Mark::Retired(who);
+            RetireAt::State => {
+                victim.state_word = StateWord::Retired(who);
                 if early { RetireAt::Free } else { RetireAt::Bit }
             }
             RetireAt::Bit => {
@@ -80,7 +80,7 @@ impl Records {
                 RetireAt::Free
             }
             RetireAt::Free => {
-                victim.mark = Mark::Free;
+                victim.state_word = StateWord::Free;
                 if !early {
                     return state.done(process);
                 }
@@ -102,8 +102,8 @@ impl Records {
             R::Byte | R::Check | R::Unlist | R::Generation | R::Used | R::Release => {
                 self.reincarnate(state, process, who, at)
             }
-            R::Extent(_) | R::Scan(_) | R::Give(_) => self.settle_extents(state, process, who, at),
-            _ => self.settle_lock(state, process, who, at),
+            R::Extent(_) | R::Scan(_) | R::Give(_) => self.recover_extents(state, process, who, at),
+            _ => self.recover_lock(state, process, who, at),
         }
     }
 
@@ -114,7 +114,7 @@ impl Records {
             RecoverAt::Byte if self.breaks(Break::NoByte) => RecoverAt::Check,
             RecoverAt::Byte if state.slots.try_byte(who.slot, process) => RecoverAt::Check,
             RecoverAt::Byte => return state.done(process),
-            RecoverAt::Check if state.slots.unsettled(who) => match self.broken {
+            RecoverAt::Check if state.slots.needs_recovery(who) => match self.broken {
                 Some(Break::BumpFirst) => RecoverAt::Generation,
                 _ => RecoverAt::Listed,
             },
@@ -144,7 +144,7 @@ impl Records {
     }
 
     /// The listed segment lock, if the dead holds it.
-    fn settle_lock(&self, state: &mut State, process: usize, who: Who, at: RecoverAt) -> bool {
+    fn recover_lock(&self, state: &mut State, process: usize, who: Who, at: RecoverAt) -> bool {
         let next = match at {
             RecoverAt::Listed if state.listed[who.slot as usize] => RecoverAt::LockWord,
             RecoverAt::LockWord if state.lock == Some(who) => RecoverAt::Armed,
@@ -153,10 +153,10 @@ impl Records {
             RecoverAt::Armed => RecoverAt::Unlock,
             RecoverAt::Compare => self.choose_victim(state),
             RecoverAt::Victim(record, sequence) => {
-                let meant = self.is_meant(state.records[record as usize].mark, who, sequence);
+                let meant = self.is_meant(state.records[record as usize].state_word, who, sequence);
                 state.go(process, At::Recover(who, RecoverAt::Disarm));
                 if meant {
-                    state.call(process, At::Retire(who, record, RetireAt::Mark));
+                    state.call(process, At::Retire(who, record, RetireAt::State));
                 }
                 return true;
             }
@@ -184,21 +184,21 @@ impl Records {
 
     /// A new record is the one meant unless it is free: its extent is still owned by the dead, so
     /// nobody else can have used it again.
-    fn is_meant(&self, mark: Mark, who: Who, sequence: Option<u8>) -> bool {
+    fn is_meant(&self, state_word: StateWord, who: Who, sequence: Option<u8>) -> bool {
         if self.breaks(Break::VictimUnchecked) {
             return true;
         }
-        match mark {
-            Mark::Retired(owner) => owner == who,
-            Mark::Writing(owner) => owner == who && sequence.is_none(),
-            Mark::Sequence(found) => sequence.is_none_or(|sequence| sequence == found),
-            Mark::Free | Mark::Alien => false,
+        match state_word {
+            StateWord::Retired(owner) => owner == who,
+            StateWord::Writing(owner) => owner == who && sequence.is_none(),
+            StateWord::Sequence(found) => sequence.is_none_or(|sequence| sequence == found),
+            StateWord::Free | StateWord::Alien => false,
         }
     }
 
-    /// The extents of the dead: first their marks, then the ownership.
-    fn settle_extents(&self, state: &mut State, process: usize, who: Who, at: RecoverAt) -> bool {
-        let early = self.breaks(Break::GiveBeforeMarks);
+    /// The extents of the dead: first their state words, then the ownership.
+    fn recover_extents(&self, state: &mut State, process: usize, who: Who, at: RecoverAt) -> bool {
+        let early = self.breaks(Break::GiveBeforeStates);
         let next = match at {
             RecoverAt::Extent(e) if usize::from(e) == EXTENTS => RecoverAt::Unlist,
             RecoverAt::Extent(e) if state.owners[e as usize] != Some(who) => {
@@ -207,8 +207,8 @@ impl Records {
             RecoverAt::Extent(e) if early => RecoverAt::Give(e),
             RecoverAt::Extent(e) => RecoverAt::Scan(e * PER_EXTENT as u8),
             RecoverAt::Scan(record) => {
-                let ours = |m| m == Mark::Writing(who) || m == Mark::Retired(who);
-                let left = ours(state.records[record as usize].mark);
+                let ours = |m| m == StateWord::Writing(who) || m == StateWord::Retired(who);
+                let left = ours(state.records[record as usize].state_word);
                 let (extent, last) =
                     (record / PER_EXTENT as u8, (record + 1) % PER_EXTENT as u8 == 0);
                 let next = match (last, early) {
@@ -218,7 +218,7 @@ impl Records {
                 };
                 state.go(process, At::Recover(who, next));
                 if left {
-                    state.call(process, At::Retire(who, record, RetireAt::Mark));
+                    state.call(process, At::Retire(who, record, RetireAt::State));
                 }
                 return true;
             }

@@ -59,13 +59,13 @@ pub fn all() -> Vec<(&'static str, Records, u8)> {
 #[must_use]
 pub fn breaks() -> Vec<(Break, Records, u8)> {
     vec![
-        (Break::BitBeforeMark, two_recoverers(), 1),
+        (Break::BitBeforeState, two_recoverers(), 1),
         (Break::FreeBeforeBit, two_recoverers(), 1),
         (Break::ZeroWhileWriting, two_recoverers(), 1),
         (Break::SharedExtent, two_recoverers(), 0),
         (Break::NoByte, two_recoverers(), 1),
         (Break::GiveWhileWriting, two_recoverers(), 1),
-        (Break::GiveBeforeMarks, two_recoverers(), 2),
+        (Break::GiveBeforeStates, two_recoverers(), 2),
         (Break::BumpFirst, two_recoverers(), 2),
         (Break::NoGenerationCheck, newcomer(), 2),
         (Break::ClaimWithoutRecovery, newcomer(), 1),

@@ -18,7 +18,7 @@ pub const PROCESSES: usize = 4;
 
 /// A record's first word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mark {
+pub enum StateWord {
     /// Nobody's; implies that the bit is clear.
     Free,
     /// Being written by its owner.
@@ -35,7 +35,7 @@ pub enum Mark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
     /// The first word.
-    pub mark: Mark,
+    pub state_word: StateWord,
     /// The bit in the extent's bitmap.
     pub bit: bool,
     /// The key, readable once published.
@@ -44,7 +44,7 @@ pub struct Record {
     pub value: u8,
 }
 
-/// An intent: what a successor must settle.
+/// An intent: what a successor must recover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Pending {
     /// Stored last, cleared first.
@@ -119,9 +119,9 @@ impl State {
     #[must_use]
     pub fn new(live: usize) -> Self {
         let slots = Slots::new(live);
-        let empty = Record { mark: Mark::Free, bit: false, key: 0, value: 0 };
+        let empty = Record { state_word: StateWord::Free, bit: false, key: 0, value: 0 };
         let mut records = [empty; RECORDS];
-        records[0] = Record { mark: Mark::Sequence(1), bit: true, key: 0, value: 1 };
+        records[0] = Record { state_word: StateWord::Sequence(1), bit: true, key: 0, value: 1 };
         let proc = |p: usize| Proc {
             who: slots.who(p.min(2)),
             op: 0,

@@ -3,7 +3,7 @@
 //! Invariant: until the lock is taken only the record being written is touched, and only its owner
 //! touches it. Called by the record model for processes in [`At::Set`](super::At::Set).
 
-use super::state::{Mark, PER_EXTENT, RECORDS, State};
+use super::state::{PER_EXTENT, RECORDS, State, StateWord};
 use super::{At, Break, Op, Records, RecoverAt, RetireAt};
 
 /// Steps of set and delete.
@@ -12,12 +12,12 @@ pub enum SetAt {
     /// Find a free record in an own extent, or take another extent.
     Adopt,
     /// Store WRITING.
-    Mark,
+    State,
     /// Set the bit.
     Bit,
     /// (broken) Give the extent up.
     Give,
-    /// (broken) Store 0 over the mark.
+    /// (broken) Store 0 over the state word.
     Zero,
     /// Write the key.
     Key,
@@ -54,7 +54,7 @@ impl Records {
         use SetAt as S;
         match at {
             S::Adopt => self.adopt(state, process),
-            S::Mark | S::Bit | S::Give | S::Zero | S::Key | S::Value => {
+            S::State | S::Bit | S::Give | S::Zero | S::Key | S::Value => {
                 self.prepare(state, process, at)
             }
             S::List | S::Lock | S::Look | S::Disarm | S::Unlock | S::Unlist => {
@@ -71,13 +71,14 @@ impl Records {
         let me = state.procs[process].who;
         let mine =
             |r: usize| state.owners[r / PER_EXTENT] == Some(me) || self.breaks(Break::SharedExtent);
-        let free = |r: usize| !state.records[r].bit && state.records[r].mark == Mark::Free;
+        let free =
+            |r: usize| !state.records[r].bit && state.records[r].state_word == StateWord::Free;
         if let Some(r) = (0..RECORDS).find(|&r| mine(r) && free(r)) {
             state.procs[process].new = u8::try_from(r + 1).expect("few records");
-            let first = if self.breaks(Break::BitBeforeMark) { SetAt::Bit } else { SetAt::Mark };
+            let first = if self.breaks(Break::BitBeforeState) { SetAt::Bit } else { SetAt::State };
             return state.go(process, first);
         }
-        let alien = |e: usize| state.records[e * PER_EXTENT].mark == Mark::Alien;
+        let alien = |e: usize| state.records[e * PER_EXTENT].state_word == StateWord::Alien;
         match (0..state.owners.len()).find(|&e| state.owners[e].is_none() && !alien(e)) {
             Some(extent) => state.owners[extent] = Some(me),
             // Full: the operation fails and has changed nothing.
@@ -89,16 +90,16 @@ impl Records {
     fn prepare(&self, state: &mut State, process: usize, at: SetAt) -> bool {
         let me = state.procs[process].who;
         let record = usize::from(state.procs[process].new) - 1;
-        let early = self.breaks(Break::BitBeforeMark);
+        let early = self.breaks(Break::BitBeforeState);
         let next = match at {
-            SetAt::Mark => {
-                state.records[record].mark = Mark::Writing(me);
+            SetAt::State => {
+                state.records[record].state_word = StateWord::Writing(me);
                 if early { SetAt::Key } else { SetAt::Bit }
             }
             SetAt::Bit => {
                 state.records[record].bit = true;
                 match self.broken {
-                    Some(Break::BitBeforeMark) => SetAt::Mark,
+                    Some(Break::BitBeforeState) => SetAt::State,
                     Some(Break::GiveWhileWriting) => SetAt::Give,
                     Some(Break::ZeroWhileWriting) => SetAt::Zero,
                     _ => SetAt::Key,
@@ -109,7 +110,7 @@ impl Records {
                 SetAt::Key
             }
             SetAt::Zero => {
-                state.records[record].mark = Mark::Free;
+                state.records[record].state_word = StateWord::Free;
                 SetAt::Key
             }
             SetAt::Key => {
@@ -169,7 +170,7 @@ impl Records {
         let proc = &mut state.procs[process];
         proc.old = old;
         if old != 0
-            && let Mark::Sequence(sequence) = state.records[usize::from(old) - 1].mark
+            && let StateWord::Sequence(sequence) = state.records[usize::from(old) - 1].state_word
         {
             proc.old_sequence = sequence;
         }
@@ -208,7 +209,7 @@ impl Records {
     fn store_sequence(&self, state: &mut State, process: usize) -> SetAt {
         let new = state.procs[process].new;
         if new != 0 {
-            state.records[usize::from(new) - 1].mark = Mark::Sequence(state.sequence);
+            state.records[usize::from(new) - 1].state_word = StateWord::Sequence(state.sequence);
             state.sequence += 1;
         }
         match self.broken {
@@ -253,7 +254,7 @@ impl Records {
         state.go(process, next);
         match old {
             0 => true,
-            old => state.call(process, At::Retire(me, old - 1, RetireAt::Mark)),
+            old => state.call(process, At::Retire(me, old - 1, RetireAt::State)),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the checks read everything at once, which no process can. Called by the split model.
 
-use super::state::{HASHES, KEYS, Mark, Phase, State, index};
+use super::state::{HASHES, KEYS, Phase, State, StateWord, index};
 use crate::participants::Who;
 
 /// At every state: lookups are right, nothing names a generation that ended, readers were right.
@@ -26,11 +26,11 @@ pub fn always(state: &State) -> Result<(), String> {
 
 fn owners(state: &State) -> impl Iterator<Item = Who> {
     let of_segment = |s: &super::Segment| {
-        let mark = match s.mark {
-            Mark::Writing(who) | Mark::Retired(who) => Some(who),
+        let state_word = match s.state_word {
+            StateWord::Writing(who) | StateWord::Retired(who) => Some(who),
             _ => None,
         };
-        [mark, s.owner, s.lock].into_iter().flatten()
+        [state_word, s.owner, s.lock].into_iter().flatten()
     };
     state.segments.iter().flat_map(of_segment).chain(state.directory_lock)
 }
@@ -45,7 +45,7 @@ pub fn at_rest(state: &State) -> Result<(), String> {
     }
     for (number, segment) in state.segments.iter().enumerate().skip(1) {
         let reachable = (0..8).any(|hash| usize::from(state.resolve(hash)) == number);
-        if (segment.mark == Mark::Live) != reachable {
+        if (segment.state_word == StateWord::Live) != reachable {
             return Err(format!("segment {number}: reachable is {reachable}, yet {segment:?}"));
         }
         if reachable {

@@ -1,10 +1,10 @@
 //! Steps of a split: make the child, fill it, publish it in the directory, clear what moved.
 //!
 //! Invariant: from PUBLISHING on a split is only ever finished, by whoever acts as its owner; before
-//! that it is only ever discarded, by its splitter when a wait fails. What a splitter can fail to get, the
+//! that it is only ever rolled back, by its splitter when a wait fails. What a splitter can fail to get, the
 //! directory's lock last, it gets before PUBLISHING. Called by the split model for splitters and recoverers.
 
-use super::state::{HASHES, KEYS, MAX_DEPTH, Mark, Phase, State, index};
+use super::state::{HASHES, KEYS, MAX_DEPTH, Phase, State, StateWord, index};
 use super::{At, Break, Splits, WriteAt};
 use crate::participants::Who;
 
@@ -14,7 +14,7 @@ pub enum SplitAt {
     /// Own an extent with a free segment.
     Adopt,
     /// Store WRITING in the child's first word.
-    Mark,
+    State,
     /// List the child's lock.
     List,
     /// Take the child's lock.
@@ -34,13 +34,13 @@ pub enum SplitAt {
     /// Store phase PUBLISHING.
     Publishing,
     /// A wait failed: release the child.
-    UndoUnlock,
+    RollBackUnlock,
     /// Store RETIRED in the child's first word.
-    UndoMark,
+    RollBackState,
     /// Store FREE.
-    UndoFree,
+    RollBackFree,
     /// Store phase NONE.
-    UndoPhase,
+    RollBackPhase,
     /// Release the child.
     Unlock,
     /// Clear the lane's list of the child.
@@ -82,12 +82,12 @@ impl Splits {
     pub(super) fn step_split(&self, state: &mut State, process: usize, at: SplitAt) -> bool {
         use SplitAt as S;
         match at {
-            S::Adopt | S::Mark | S::List | S::Lock | S::Init => self.make(state, process, at),
+            S::Adopt | S::State | S::List | S::Lock | S::Init => self.make(state, process, at),
             S::Copying | S::Copy(_) | S::Live | S::Give | S::Directory | S::Publishing => {
                 self.fill(state, process, at)
             }
-            S::UndoUnlock | S::UndoMark | S::UndoFree | S::UndoPhase => {
-                self.undo(state, process, at)
+            S::RollBackUnlock | S::RollBackState | S::RollBackFree | S::RollBackPhase => {
+                self.roll_back(state, process, at)
             }
             S::Unlock | S::Unlist | S::GiveUp => self.release(state, process, at),
         }
@@ -98,16 +98,17 @@ impl Splits {
         let (child, lane) = (state.procs[process].child, me.slot as usize);
         let next = match at {
             SplitAt::Adopt => {
-                let free = |s: &&super::Segment| s.owner.is_none() && s.mark == Mark::Free;
+                let free =
+                    |s: &&super::Segment| s.owner.is_none() && s.state_word == StateWord::Free;
                 let Some(found) = state.segments.iter().skip(1).position(|s| free(&s)) else {
                     return state.go(process, WriteAt::Unlock(false));
                 };
                 state.segments[found + 1].owner = Some(me);
                 state.procs[process].child = u8::try_from(found + 1).expect("few segments");
-                SplitAt::Mark
+                SplitAt::State
             }
-            SplitAt::Mark => {
-                state.segment(child).mark = Mark::Writing(me);
+            SplitAt::State => {
+                state.segment(child).state_word = StateWord::Writing(me);
                 if self.breaks(Break::ChildUnlocked) { SplitAt::Init } else { SplitAt::List }
             }
             SplitAt::List => {
@@ -152,7 +153,7 @@ impl Splits {
                 }
             }
             SplitAt::Live => {
-                state.segment(child).mark = Mark::Live;
+                state.segment(child).state_word = StateWord::Live;
                 match self.broken {
                     Some(Break::GiveWhileCopying) => SplitAt::Give,
                     _ if self.locks_late() => SplitAt::Publishing,
@@ -195,21 +196,21 @@ impl Splits {
     }
 
     /// A wait failed before PUBLISHING: the split has not happened. As a recoverer of COPYING does.
-    fn undo(&self, state: &mut State, process: usize, at: SplitAt) -> bool {
+    fn roll_back(&self, state: &mut State, process: usize, at: SplitAt) -> bool {
         let (me, parent) = (state.procs[process].who, state.procs[process].segment);
         let child = state.procs[process].child;
         let next = match at {
-            SplitAt::UndoUnlock => {
+            SplitAt::RollBackUnlock => {
                 state.segment(child).lock = None;
-                SplitAt::UndoMark
+                SplitAt::RollBackState
             }
-            SplitAt::UndoMark => {
-                state.segment(child).mark = Mark::Retired(me);
-                SplitAt::UndoFree
+            SplitAt::RollBackState => {
+                state.segment(child).state_word = StateWord::Retired(me);
+                SplitAt::RollBackFree
             }
-            SplitAt::UndoFree => {
-                state.segment(child).mark = Mark::Free;
-                SplitAt::UndoPhase
+            SplitAt::RollBackFree => {
+                state.segment(child).state_word = StateWord::Free;
+                SplitAt::RollBackPhase
             }
             _ => {
                 if !self.breaks(Break::ErrorLeavesCopying) {

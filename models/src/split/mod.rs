@@ -77,8 +77,8 @@ pub enum Break {
     MissWithoutDepth,
     /// The extent of the child is given up while the child is being filled.
     GiveWhileCopying,
-    /// A recoverer stores phase NONE before it frees the discarded child.
-    DiscardPhaseFirst,
+    /// A recoverer stores phase NONE before it frees the rolled-back child.
+    RollBackPhaseFirst,
     /// A recoverer does not release the directory lock of the dead first.
     DirectoryLockKept,
     /// Recoverers do without the byte.
@@ -196,7 +196,7 @@ impl Splits {
     }
 
     /// The wait failed: recoveries that it was part of end without a further change, and the operation that
-    /// began them is undone.
+    /// began them is rolled back.
     fn fail(&self, state: &mut State, process: usize) -> bool {
         loop {
             match *state.procs[process].stack.last().expect("a process does something") {
@@ -217,8 +217,8 @@ impl Splits {
                 At::Finish(..) => {
                     state.done(process);
                 }
-                At::Split(SplitAt::Lock) => return state.go(process, SplitAt::UndoMark),
-                At::Split(_) => return state.go(process, SplitAt::UndoUnlock),
+                At::Split(SplitAt::Lock) => return state.go(process, SplitAt::RollBackState),
+                At::Split(_) => return state.go(process, SplitAt::RollBackUnlock),
                 At::Write(_) => return state.go(process, WriteAt::Unlist(false)),
                 _ => return self.finish(state, process),
             }

@@ -5,7 +5,7 @@
 //! the next one. While it waits for the directory lock it holds no other lock as itself that the lock's
 //! owner could need. Called by the split model for waiters and sweepers.
 
-use super::state::{Mark, Phase, SEGMENTS, State};
+use super::state::{Phase, SEGMENTS, State, StateWord};
 use super::{At, Break, FinishAt, Splits};
 use crate::participants::Who;
 
@@ -22,19 +22,19 @@ pub enum RecoverAt {
     Segment,
     /// What was it doing? Of this segment.
     Phase(u8),
-    /// Discard: release the child (parent, child).
-    DiscardUnlock(u8, u8),
-    /// Discard: store RETIRED in the child's first word.
-    DiscardMark(u8, u8),
-    /// Discard: store FREE.
-    DiscardFree(u8, u8),
-    /// Discard: store phase NONE.
-    DiscardPhase(u8, u8),
+    /// Roll back: release the child (parent, child).
+    RollBackUnlock(u8, u8),
+    /// Roll back: store RETIRED in the child's first word.
+    RollBackState(u8, u8),
+    /// Roll back: store FREE.
+    RollBackFree(u8, u8),
+    /// Roll back: store phase NONE.
+    RollBackPhase(u8, u8),
     /// Release the segment.
     Unlock(u8),
     /// Does the lane list a child, and does its lock word name the dead? Release it.
     Child,
-    /// Does the dead own this segment's extent? Store RETIRED if it left a mark.
+    /// Does the dead own this segment's extent? Store RETIRED if it left a state word.
     Extent(u8),
     /// Store FREE.
     ExtentFree(u8),
@@ -64,14 +64,14 @@ impl Splits {
                 self.reincarnate(state, process, who, at)
             }
             R::Directory | R::Segment | R::Phase(_) | R::Unlock(_) | R::Child => {
-                self.settle_locks(state, process, who, at)
+                self.recover_locks(state, process, who, at)
             }
-            R::DiscardUnlock(..)
-            | R::DiscardMark(..)
-            | R::DiscardFree(..)
-            | R::DiscardPhase(..) => self.discard(state, process, who, at),
+            R::RollBackUnlock(..)
+            | R::RollBackState(..)
+            | R::RollBackFree(..)
+            | R::RollBackPhase(..) => self.roll_back(state, process, who, at),
             R::Extent(_) | R::ExtentFree(_) | R::ExtentGive(_) => {
-                self.settle_extents(state, process, who, at)
+                self.recover_extents(state, process, who, at)
             }
         }
     }
@@ -83,7 +83,7 @@ impl Splits {
             RecoverAt::Byte if self.breaks(Break::NoByte) => RecoverAt::Check,
             RecoverAt::Byte if state.slots.try_byte(who.slot, process) => RecoverAt::Check,
             RecoverAt::Byte => return state.done(process),
-            RecoverAt::Check if state.slots.unsettled(who) => RecoverAt::Directory,
+            RecoverAt::Check if state.slots.needs_recovery(who) => RecoverAt::Directory,
             RecoverAt::Check => RecoverAt::Release,
             RecoverAt::Unlist => {
                 state.lanes[slot] = super::Lane::default();
@@ -105,7 +105,7 @@ impl Splits {
         state.go(process, At::Recover(who, next))
     }
 
-    fn settle_locks(&self, state: &mut State, process: usize, who: Who, at: RecoverAt) -> bool {
+    fn recover_locks(&self, state: &mut State, process: usize, who: Who, at: RecoverAt) -> bool {
         let lane = state.lanes[who.slot as usize];
         let next = match at {
             RecoverAt::Directory => {
@@ -121,7 +121,7 @@ impl Splits {
                 true => RecoverAt::Phase(lane.segment),
                 false => self.after_segment(),
             },
-            RecoverAt::Phase(parent) => return self.settle_phase(state, process, who, parent),
+            RecoverAt::Phase(parent) => return self.recover_phase(state, process, who, parent),
             RecoverAt::Unlock(parent) => {
                 state.segment(parent).lock = None;
                 self.after_segment()
@@ -147,12 +147,12 @@ impl Splits {
         }
     }
 
-    fn settle_phase(&self, state: &mut State, process: usize, who: Who, parent: u8) -> bool {
+    fn recover_phase(&self, state: &mut State, process: usize, who: Who, parent: u8) -> bool {
         let next = match state.segment(parent).phase {
             Phase::None => RecoverAt::Unlock(parent),
-            Phase::Copying(child) => match self.breaks(Break::DiscardPhaseFirst) {
-                true => RecoverAt::DiscardPhase(parent, child),
-                false => RecoverAt::DiscardUnlock(parent, child),
+            Phase::Copying(child) => match self.breaks(Break::RollBackPhaseFirst) {
+                true => RecoverAt::RollBackPhase(parent, child),
+                false => RecoverAt::RollBackUnlock(parent, child),
             },
             Phase::Publishing(_) => {
                 state.go(process, At::Recover(who, RecoverAt::Unlock(parent)));
@@ -168,55 +168,55 @@ impl Splits {
 
     /// The child's extent is still owned by the dead, so the child cannot be in use for anything else,
     /// however often this is begun.
-    fn discard(&self, state: &mut State, process: usize, who: Who, at: RecoverAt) -> bool {
-        let early = self.breaks(Break::DiscardPhaseFirst);
+    fn roll_back(&self, state: &mut State, process: usize, who: Who, at: RecoverAt) -> bool {
+        let early = self.breaks(Break::RollBackPhaseFirst);
         let next = match at {
-            RecoverAt::DiscardUnlock(parent, child) => {
+            RecoverAt::RollBackUnlock(parent, child) => {
                 if state.segment(child).lock == Some(who) {
                     state.segment(child).lock = None;
                 }
-                match state.segment(child).mark {
-                    Mark::Free if early => RecoverAt::Unlock(parent),
-                    Mark::Free => RecoverAt::DiscardPhase(parent, child),
-                    _ => RecoverAt::DiscardMark(parent, child),
+                match state.segment(child).state_word {
+                    StateWord::Free if early => RecoverAt::Unlock(parent),
+                    StateWord::Free => RecoverAt::RollBackPhase(parent, child),
+                    _ => RecoverAt::RollBackState(parent, child),
                 }
             }
-            RecoverAt::DiscardMark(parent, child) => {
-                state.segment(child).mark = Mark::Retired(who);
-                RecoverAt::DiscardFree(parent, child)
+            RecoverAt::RollBackState(parent, child) => {
+                state.segment(child).state_word = StateWord::Retired(who);
+                RecoverAt::RollBackFree(parent, child)
             }
-            RecoverAt::DiscardFree(parent, child) => {
-                state.segment(child).mark = Mark::Free;
+            RecoverAt::RollBackFree(parent, child) => {
+                state.segment(child).state_word = StateWord::Free;
                 match early {
                     true => RecoverAt::Unlock(parent),
-                    false => RecoverAt::DiscardPhase(parent, child),
+                    false => RecoverAt::RollBackPhase(parent, child),
                 }
             }
-            RecoverAt::DiscardPhase(parent, child) => {
+            RecoverAt::RollBackPhase(parent, child) => {
                 state.segment(parent).phase = Phase::None;
                 match early {
-                    true => RecoverAt::DiscardUnlock(parent, child),
+                    true => RecoverAt::RollBackUnlock(parent, child),
                     false => RecoverAt::Unlock(parent),
                 }
             }
-            _ => unreachable!("{at:?} does not discard"),
+            _ => unreachable!("{at:?} does not roll back"),
         };
         state.go(process, At::Recover(who, next))
     }
 
-    fn settle_extents(&self, state: &mut State, process: usize, who: Who, at: RecoverAt) -> bool {
+    fn recover_extents(&self, state: &mut State, process: usize, who: Who, at: RecoverAt) -> bool {
         let next = match at {
             RecoverAt::Extent(e) if usize::from(e) == SEGMENTS => RecoverAt::Unlist,
             RecoverAt::Extent(e) if state.segment(e).owner != Some(who) => RecoverAt::Extent(e + 1),
-            RecoverAt::Extent(e) => match state.segment(e).mark {
-                Mark::Writing(owner) | Mark::Retired(owner) if owner == who => {
-                    state.segment(e).mark = Mark::Retired(who);
+            RecoverAt::Extent(e) => match state.segment(e).state_word {
+                StateWord::Writing(owner) | StateWord::Retired(owner) if owner == who => {
+                    state.segment(e).state_word = StateWord::Retired(who);
                     RecoverAt::ExtentFree(e)
                 }
                 _ => RecoverAt::ExtentGive(e),
             },
             RecoverAt::ExtentFree(e) => {
-                state.segment(e).mark = Mark::Free;
+                state.segment(e).state_word = StateWord::Free;
                 RecoverAt::ExtentGive(e)
             }
             RecoverAt::ExtentGive(e) => {

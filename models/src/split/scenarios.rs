@@ -48,7 +48,7 @@ pub fn stale_offset_and_a_second_split() -> Splits {
     Splits::new(&[&[Split(0b010)], &[Stale(3), Sweep], &[Split(0b010)]])
 }
 
-/// A second splitter needs memory while the first one's leftovers are being settled.
+/// A second splitter needs memory while the first one's leftovers are being recovered.
 #[must_use]
 pub fn second_splitter() -> Splits {
     Splits::new(&[&[Split(0)], &[Sweep], &[Split(1), Sweep, Set(0, 4)]])
@@ -110,7 +110,7 @@ pub fn breaks() -> Vec<(Break, Splits, u8)> {
         (Break::MissAtOnce, split_under_use(), 0),
         (Break::MissWithoutDepth, split_under_use(), 0),
         (Break::GiveWhileCopying, second_splitter(), 2),
-        (Break::DiscardPhaseFirst, two_recoverers(), 2),
+        (Break::RollBackPhaseFirst, two_recoverers(), 2),
         (Break::DirectoryLockKept, two_recoverers(), 1),
         (Break::NoByte, two_recoverers(), 1),
         (Break::PublishingBeforeLock, a_wait_fails(), 1),

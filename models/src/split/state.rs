@@ -18,7 +18,7 @@ pub const PROCESSES: usize = 4;
 
 /// Who a segment's memory belongs to (the record protocol, shortened).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mark {
+pub enum StateWord {
     /// Nobody's.
     Free,
     /// Being made by its owner.
@@ -34,7 +34,7 @@ pub enum Mark {
 pub enum Phase {
     /// No split.
     None,
-    /// The child is being filled; a successor discards it.
+    /// The child is being filled; a successor rolls it back.
     Copying(u8),
     /// The directory is being changed; a successor goes on.
     Publishing(u8),
@@ -46,7 +46,7 @@ pub struct Segment {
     /// Owner of the extent that the segment is in; one segment an extent here.
     pub owner: Option<Who>,
     /// Its first word.
-    pub mark: Mark,
+    pub state_word: StateWord,
     /// Its lock word.
     pub lock: Option<Who>,
     /// Its phase; one word with `local`.
@@ -129,7 +129,7 @@ impl State {
         let slots = Slots::new(live);
         let free = Segment {
             owner: None,
-            mark: Mark::Free,
+            state_word: StateWord::Free,
             lock: None,
             phase: Phase::None,
             local: 0,
@@ -137,8 +137,8 @@ impl State {
             values: [0; KEYS],
         };
         let mut segments = [free; SEGMENTS];
-        segments[1] = Segment { mark: Mark::Live, local: 1, values: [1, 2, 3], ..free };
-        segments[2] = Segment { mark: Mark::Live, local: 1, prefix: 1, ..free };
+        segments[1] = Segment { state_word: StateWord::Live, local: 1, values: [1, 2, 3], ..free };
+        segments[2] = Segment { state_word: StateWord::Live, local: 1, prefix: 1, ..free };
         let proc = |p: usize| Proc {
             who: slots.who(p.min(2)),
             op: 0,

@@ -6,10 +6,10 @@
 //!
 //! Invariants: frames below the tail are the committed changes, in their order; a segment's position is never behind its
 //! last change; nothing is written into a ring that was freed; whatever was committed before the end was read lies before
-//! it. When nobody can move, and the dead are settled, every change is told.
+//! it. When nobody can move, and the dead are recovered, every change is told.
 
+mod recover;
 pub mod scenarios;
-mod settle;
 
 use crate::explorer::{Model, Status};
 use arrayvec::ArrayVec;
@@ -48,8 +48,8 @@ pub enum Break {
     /// The ring of a dropped map is freed before each segment was locked once.
     FreedEarly,
     /// Who recovers lets the stream go without asking the slot.
-    NotSettled,
-    /// Who recovers lets the segment go before the stream is settled.
+    NotRecovered,
+    /// Who recovers lets the segment go before the stream is recovered.
     SegmentFirst,
     /// Who recovers disarms before the tail moves.
     DisarmedFirst,
@@ -104,7 +104,7 @@ pub enum At {
 
 /// A step of recovering a dead process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Settling {
+pub enum Recovering {
     /// Ask the slot; move the tail if it has changed.
     Tail,
     /// Clear the armed word.
@@ -124,7 +124,7 @@ pub struct Proc {
     /// Which of its changes is next.
     change: u8,
     /// Whom it recovers, what is next there, and whether its segment, too.
-    recovering: Option<(u8, Settling, bool)>,
+    recovering: Option<(u8, Recovering, bool)>,
 }
 
 /// A change: which slot, and what it holds afterwards.
@@ -435,8 +435,8 @@ impl Model for Streaming {
     }
 
     fn step(&self, state: &mut State, process: usize) -> bool {
-        if let Some((dead, settling, whole)) = state.procs[process].recovering {
-            let next = self.settle(state, usize::from(dead), settling, whole);
+        if let Some((dead, recovering, whole)) = state.procs[process].recovering {
+            let next = self.recover(state, usize::from(dead), recovering, whole);
             state.procs[process].recovering = next.map(|next| (dead, next, whole));
             return true;
         }
@@ -493,7 +493,7 @@ impl Model for Streaming {
 
     fn describe(&self, state: &State, process: usize) -> String {
         match state.procs[process].recovering {
-            Some((dead, settling, _)) => format!("recover {dead}: {settling:?}"),
+            Some((dead, recovering, _)) => format!("recover {dead}: {recovering:?}"),
             None => format!("{:?}", state.procs[process].at),
         }
     }

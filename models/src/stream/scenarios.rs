@@ -61,7 +61,7 @@ pub fn breaks() -> Vec<(Break, Streaming, u8)> {
         (Break::AnnouncedFirst, one_slot(), 1),
         (Break::PositionLate, one_slot(), 1),
         (Break::FreedEarly, dropped(), 0),
-        (Break::NotSettled, one_slot(), 1),
+        (Break::NotRecovered, one_slot(), 1),
         (Break::SegmentFirst, moved(), 1),
         (Break::DisarmedFirst, one_slot(), 1),
         (Break::EndUnlocked, followed(), 0),

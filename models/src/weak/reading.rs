@@ -22,7 +22,7 @@ pub enum Break {
     NoSequenceAgain,
     /// No acquire fence between the copy and the second look.
     NoAcquireFence,
-    /// No release fence between the mark and the bytes.
+    /// No release fence between the state word and the bytes.
     NoReleaseFence,
     /// The sequence is first loaded with a relaxed load.
     FirstSequenceRelaxed,
@@ -50,9 +50,9 @@ pub const SPARE: [Break; 1] = [Break::SlotPublishedRelaxed];
 const WRITING: usize = 0;
 const NEVER_COMMITTED: usize = 66;
 
-/// A record; `WRITING` stands for every mark that is not a sequence.
+/// A record; `WRITING` stands for every state word that is not a sequence.
 struct Record {
-    mark: AtomicUsize,
+    state_word: AtomicUsize,
     value: AtomicUsize,
 }
 
@@ -69,7 +69,7 @@ struct Shared {
 pub fn check(broken: Option<Break>, preemptions: Option<usize>) -> Result<usize, String> {
     explore(preemptions, move || {
         let record = |sequence, value| Record {
-            mark: AtomicUsize::new(sequence),
+            state_word: AtomicUsize::new(sequence),
             value: AtomicUsize::new(value),
         };
         let records = [record(1, 11), record(2, 22)];
@@ -103,7 +103,7 @@ impl Shared {
     /// Uses record 1 again.
     fn write(&self, value: usize, sequence: usize) {
         let record = &self.records[0];
-        record.mark.store(WRITING, Relaxed);
+        record.state_word.store(WRITING, Relaxed);
         if !self.is(Break::NoReleaseFence) {
             fence(Release);
         }
@@ -111,14 +111,14 @@ impl Shared {
         if !self.is(Break::SequencePublishedRelaxed) {
             fence(Release);
         }
-        record.mark.store(sequence, self.pick(Break::SequencePublishedRelaxed, Release));
+        record.state_word.store(sequence, self.pick(Break::SequencePublishedRelaxed, Release));
     }
 
     /// One try; `None` stands for "look again".
     fn read(&self) -> Option<usize> {
         let word = self.slot.load(Acquire);
         let record = &self.records[word - 1];
-        let sequence = record.mark.load(self.pick(Break::FirstSequenceRelaxed, Acquire));
+        let sequence = record.state_word.load(self.pick(Break::FirstSequenceRelaxed, Acquire));
         if sequence == WRITING {
             return None;
         }
@@ -126,7 +126,7 @@ impl Shared {
         if !self.is(Break::NoAcquireFence) {
             fence(Acquire);
         }
-        if self.is(Break::SequenceAgainFirst) && record.mark.load(Relaxed) != sequence {
+        if self.is(Break::SequenceAgainFirst) && record.state_word.load(Relaxed) != sequence {
             return None;
         }
         let again = self.pick(Break::SlotAgainRelaxed, Acquire);
@@ -134,7 +134,7 @@ impl Shared {
             return None;
         }
         let skip = self.is(Break::NoSequenceAgain) || self.is(Break::SequenceAgainFirst);
-        if !skip && record.mark.load(Relaxed) != sequence {
+        if !skip && record.state_word.load(Relaxed) != sequence {
             return None;
         }
         Some(value)

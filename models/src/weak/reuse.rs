@@ -2,7 +2,7 @@
 //!
 //! The first thread owns the extent, writes a record, gives the extent up, and retires the record; the other
 //! one adopts the extent and looks for a free record. Invariant: whoever gets the record does so after its
-//! last use, and the new record's mark and bit stay.
+//! last use, and the new record's state word and bit stay.
 
 use super::explore;
 use Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// A way to get the orderings wrong, to be caught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Break {
-    /// A clear bit is enough to allocate the record, whatever its mark says.
+    /// A clear bit is enough to allocate the record, whatever its state word says.
     ByBitOnly,
     /// Neither the clearing of the bit nor the store of FREE releases.
     RetiredUnordered,
@@ -23,10 +23,10 @@ pub enum Break {
     /// Not a break: the clearing of the bit still releases.
     FreeRelaxed,
     /// Not a break: the load of the bits still acquires.
-    MarkRelaxed,
+    StateRelaxed,
     /// Not a break: the store of FREE still releases.
     BitRelaxed,
-    /// Not a break: the release fence behind the record's mark covers the giving up, too.
+    /// Not a break: the release fence behind the record's state word covers the giving up, too.
     GivenUpRelaxed,
 }
 
@@ -34,9 +34,9 @@ pub enum Break {
 pub const BREAKS: [Break; 4] =
     [Break::ByBitOnly, Break::RetiredUnordered, Break::AdoptedRelaxed, Break::NotAdopted];
 
-/// What orders the reuse is there twice, by the bit and by the mark; either of them is enough.
+/// What orders the reuse is there twice, by the bit and by the state word; either of them is enough.
 pub const SPARE: [Break; 4] =
-    [Break::FreeRelaxed, Break::MarkRelaxed, Break::BitRelaxed, Break::GivenUpRelaxed];
+    [Break::FreeRelaxed, Break::StateRelaxed, Break::BitRelaxed, Break::GivenUpRelaxed];
 
 const FREE: usize = 0;
 const FIRST: usize = 1;
@@ -49,7 +49,7 @@ struct Shared {
     /// Owner of the extent; `FREE` is nobody.
     owner: AtomicUsize,
     bits: AtomicUsize,
-    mark: AtomicUsize,
+    state_word: AtomicUsize,
     /// How the record's bytes were used last.
     bytes: AtomicUsize,
     broken: Option<Break>,
@@ -64,7 +64,7 @@ pub fn check(broken: Option<Break>, preemptions: Option<usize>) -> Result<usize,
         let shared = Arc::new(Shared {
             owner: AtomicUsize::new(FIRST),
             bits: AtomicUsize::new(0),
-            mark: AtomicUsize::new(FREE),
+            state_word: AtomicUsize::new(FREE),
             bytes: AtomicUsize::new(FREE),
             broken,
         });
@@ -73,14 +73,18 @@ pub fn check(broken: Option<Break>, preemptions: Option<usize>) -> Result<usize,
             loom::thread::spawn(move || if shared.adopt() { shared.allocate(SECOND) } else { None })
         };
         if shared.allocate(FIRST).is_some() {
-            shared.mark.store(SEQUENCE, Release);
+            shared.state_word.store(SEQUENCE, Release);
             let given_up = shared.pick(Break::GivenUpRelaxed, Release);
             shared.owner.store(FREE, given_up);
             shared.retire();
         }
         if let Some(last) = other.join().expect("the other thread does not panic") {
             assert_eq!(last, LAST_USE, "used again before its last use");
-            assert_eq!(shared.mark.load(Acquire), SECOND, "the new record's mark is gone");
+            assert_eq!(
+                shared.state_word.load(Acquire),
+                SECOND,
+                "the new record's state word is gone"
+            );
             assert_eq!(shared.bits.load(Acquire), 1, "the new record's bit is gone");
         }
     })
@@ -102,11 +106,11 @@ impl Shared {
         if self.bits.load(Acquire) & 1 != 0 {
             return None;
         }
-        let order = self.pick(Break::MarkRelaxed, Acquire);
-        if self.broken != Some(Break::ByBitOnly) && self.mark.load(order) != FREE {
+        let order = self.pick(Break::StateRelaxed, Acquire);
+        if self.broken != Some(Break::ByBitOnly) && self.state_word.load(order) != FREE {
             return None;
         }
-        self.mark.store(me, Relaxed);
+        self.state_word.store(me, Relaxed);
         fence(Release);
         self.bits.fetch_or(1, Release);
         let last = self.bytes.load(Relaxed);
@@ -117,11 +121,11 @@ impl Shared {
     fn retire(&self) {
         // In the product the last use is a read; a store stands for it, because it can be seen from elsewhere.
         self.bytes.store(LAST_USE, Relaxed);
-        self.mark.store(RETIRED, Release);
+        self.state_word.store(RETIRED, Release);
         let unordered = self.broken == Some(Break::RetiredUnordered);
         let bit = if unordered { Relaxed } else { self.pick(Break::BitRelaxed, AcqRel) };
         self.bits.fetch_and(!1, bit);
         let free = if unordered { Relaxed } else { self.pick(Break::FreeRelaxed, Release) };
-        self.mark.store(FREE, free);
+        self.state_word.store(FREE, free);
     }
 }

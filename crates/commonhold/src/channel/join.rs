@@ -102,7 +102,7 @@ pub(super) fn with_line(
         fence(Ordering::SeqCst);
         step!("channel.joining");
         if bound.head().write_limit.load(Ordering::Acquire) <= start + bound.ring.size() {
-            let at = settle(bound, from, start, mark, &|| true)?;
+            let at = find_start(bound, from, start, mark, &|| true)?;
             let at = at.ok_or_else(|| bound.damaged("no message begins", start))?;
             publish(line, at);
             step!("channel.joined");
@@ -126,7 +126,7 @@ pub(super) fn without_line(bound: &Bound, from: Join) -> Result<Mark> {
             fence(Ordering::Acquire);
             bound.head().write_limit.load(Ordering::Relaxed) <= position + bound.ring.size()
         };
-        if let Some(at) = settle(bound, from, start, mark, &|| kept(start))?
+        if let Some(at) = find_start(bound, from, start, mark, &|| kept(start))?
             && kept(at.position)
         {
             return Ok(at);
@@ -153,7 +153,7 @@ fn start(bound: &Bound, from: Join) -> Result<(u64, Mark)> {
 }
 
 /// From where the reading begins to where receiving does. `None` if `kept` does not hold any more.
-fn settle(
+fn find_start(
     bound: &Bound,
     from: Join,
     start: u64,

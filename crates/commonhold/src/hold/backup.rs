@@ -5,7 +5,7 @@
 //! before it in its hash range, so the file as a whole is the state at the freeze.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::hold::aside;
+use crate::hold::draft_hold;
 use crate::hold::frames;
 use crate::hold::freeze;
 use crate::hold::handle::Hold;
@@ -88,7 +88,7 @@ pub(crate) fn backup(hold: &Hold, to: &Path) -> Result<BackupReport> {
     backup.out.flush().map_err(failed)?;
     fault!("backup.sync").and_then(|()| backup.out.get_ref().sync_all()).map_err(failed)?;
     let placed = draft.commit().map_err(failed)?;
-    aside::sync_name(&placed, to)?;
+    draft_hold::sync_name(&placed, to)?;
     Ok(report)
 }
 

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::hold::freeze;
 use crate::hold::handle::Hold;
-use crate::log::settle;
+use crate::log::recover;
 use crate::map::bound::Bound;
 use crate::map::check::{self as map_check, Findings};
 use crate::map::record;
@@ -159,7 +159,7 @@ fn check_block(
         ));
     }
     if block.kind == StructureKind::Log {
-        settle::check(space, &block, alive, &mut |text| findings.problem(text));
+        recover::check(space, &block, alive, &mut |text| findings.problem(text));
     }
 }
 
@@ -203,7 +203,7 @@ impl Memory<'_> {
         let is_passing = self.passing.offsets.contains(&(extent * EXTENT));
         match state.kind() {
             Kind::Records | Kind::Segments => self.check_records(extent, state.class(), findings),
-            Kind::Run => self.check_mark(extent * EXTENT, &|| true, findings),
+            Kind::Run => self.check_state_word(extent * EXTENT, &|| true, findings),
             Kind::Body => {
                 let first = state.first();
                 let inside = first < extent && extent < first + runs::length(self.space, first);
@@ -238,7 +238,7 @@ impl Memory<'_> {
             let index = index as u32;
             let bits = slab::bitmap(self.space, header, extent, geometry, index / 64);
             let bit = || bits.load(Ordering::Acquire) >> (index % 64) & 1 == 1;
-            self.check_mark(offset, &bit, findings);
+            self.check_state_word(offset, &bit, findings);
         }
     }
 
@@ -256,17 +256,17 @@ impl Memory<'_> {
     }
 
     /// FREE implies a clear bit; a sequence implies a set bit and a way to it; another mark implies a registered owner.
-    fn check_mark(&mut self, offset: u64, bit: &dyn Fn() -> bool, findings: &mut Findings) {
-        let mark = self.space.word(offset).load(Ordering::Acquire);
-        let (bit, is_passing) = (bit(), mark != 0 && self.is_passing(offset));
+    fn check_state_word(&mut self, offset: u64, bit: &dyn Fn() -> bool, findings: &mut Findings) {
+        let state_word = self.space.word(offset).load(Ordering::Acquire);
+        let (bit, is_passing) = (bit(), state_word != 0 && self.is_passing(offset));
         let again = self.space.word(offset).load(Ordering::Acquire);
-        if again != mark || is_passing {
+        if again != state_word || is_passing {
             self.in_flight += u64::from(again != 0);
             return;
         }
-        if let Some(owner) = slab::marked_by(mark) {
+        if let Some(owner) = slab::state_owner(state_word) {
             self.in_flight += 1;
-            let again = || slab::marked_by(self.space.word(offset).load(Ordering::Acquire));
+            let again = || slab::state_owner(self.space.word(offset).load(Ordering::Acquire));
             if participant::is_left_behind(owner, self.alive, again) {
                 findings.problem(format!(
                     "record at {offset}: left by slot {}, whose generation has ended",
@@ -275,10 +275,10 @@ impl Memory<'_> {
             }
             return;
         }
-        if bit != (mark != 0) {
-            findings.problem(format!("record at {offset}: its bit and its mark disagree"));
+        if bit != (state_word != 0) {
+            findings.problem(format!("record at {offset}: its bit and its state word disagree"));
         }
-        if mark != 0 {
+        if state_word != 0 {
             self.allocated += 1;
             if !findings.reachable.contains(&offset) {
                 findings.problem(format!("record at {offset}: allocated, but nothing leads to it"));

@@ -84,8 +84,9 @@ fn let_past(lane: &LaneGuard<'_>, root: &Root, segment: Segment<'_>) -> Result<(
     let header = segment.header();
     // Relaxed: one process's threads may pass the lock on among themselves; the counter tells that
     // they do.
-    let before = header.mark.load(Ordering::Relaxed);
-    let moved = || header.mark.load(Ordering::Relaxed) != before || root.status() != Status::Live;
+    let before = header.state_word.load(Ordering::Relaxed);
+    let moved =
+        || header.state_word.load(Ordering::Relaxed) != before || root.status() != Status::Live;
     robust_lock::await_release(&header.lock, lane, Level::Whole, moved)
 }
 

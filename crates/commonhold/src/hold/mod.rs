@@ -11,17 +11,17 @@
 //! | keeping writers out for a moment | [`freeze`] |
 //! | proving it whole | [`check`] |
 //! | copies | [`backup`], [`restore`] |
-//! | building one where nobody sees it | [`aside`] |
+//! | building one where nobody sees it | [`draft_hold`] |
 //! | after a crash of the system | [`salvage`], [`unreadable`] |
 //! | what is safe in a journal: [`Map::sync`](crate::Map::sync) | [`journal_slot`] |
 //! | holds as files | [`files`] |
 
-mod aside;
 pub(crate) mod backup;
 #[cfg(test)]
 mod block_tests;
 pub(crate) mod check;
 mod clean;
+mod draft_hold;
 pub(crate) mod files;
 pub(crate) mod frames;
 pub(crate) mod freeze;

@@ -13,7 +13,7 @@
 
 use crate::channel::recover as channel;
 use crate::error::Result;
-use crate::log::settle;
+use crate::log::recover as log_recover;
 use crate::map::directory::is_linked;
 use crate::map::recover as segments;
 use crate::map::root::{self, Status};
@@ -21,7 +21,7 @@ use crate::map::segment::{Segment, Step};
 use crate::map::{directory, dropping, lifecycle};
 use crate::memory::arena::{Acting, Arena};
 use crate::memory::block::{self, Block};
-use crate::memory::recover::settle_extents;
+use crate::memory::recover::recover_extents;
 use crate::memory::roots::{StructureKind, all as all_roots, roots};
 use crate::memory::{attach, extents, freeze_lock};
 use crate::queue::recover as queue;
@@ -48,27 +48,27 @@ pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level, patience: Patie
         return Ok(());
     }
     let acting = Acting { arena, owner, list: &slot.lanes[0], patience };
-    let segments = settle_segments(&acting, &slot.lanes);
+    let segments = recover_segments(&acting, &slot.lanes);
     if level > Level::Whole {
         return segments;
     }
     let blocks = attached(&acting);
     for offset in slot.lanes.iter().map(|lane| lane.segment.load(Ordering::Acquire)) {
-        settle_lock(&acting, &blocks, offset);
+        recover_lock(&acting, &blocks, offset);
     }
-    step!("recover.locks-settled");
+    step!("recover.locks-recovered");
     let free = clear_lists(&acting, &slot.lanes);
     step!("recover.lanes");
     // In the dead one's name a lock is listed where nothing else is.
     let acting = Acting { list: free.unwrap_or(acting.list), ..acting };
-    let blocks_settled = match free {
+    let blocks_recovered = match free {
         Some(_) => blocks.iter().map(|block| give_back(&acting, block)).fold(Ok(()), Result::and),
         None => Ok(()),
     };
     step!("recover.blocks");
     // Nothing that is left may lose what it rests on.
-    segments.and(blocks_settled)?;
-    freeze_lock::settle_claims_of(space, owner);
+    segments.and(blocks_recovered)?;
+    freeze_lock::recover_claims_of(space, owner);
     lifecycle::recover(&acting);
     step!("recover.maps");
     block::recover(&acting);
@@ -83,7 +83,7 @@ pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level, patience: Patie
         root::all(space).any(|(_, root)| root.status() != Status::Free && is_linked(root, offset))
             || block::is_linked(space, offset)
     };
-    settle_extents(space, owner, &linked);
+    recover_extents(space, owner, &linked);
     step!("recover.extents");
     dropping::hand_over(space, owner);
     step!("recover.finished");
@@ -92,17 +92,17 @@ pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level, patience: Patie
 
 /// Settles the listed segments. One whose split cannot be finished now stays locked with its child, and keeps nobody from
 /// the others.
-fn settle_segments(acting: &Acting<'_>, lanes: &[LaneList]) -> Result<()> {
+fn recover_segments(acting: &Acting<'_>, lanes: &[LaneList]) -> Result<()> {
     let (mut failed, mut kept) = (Ok(()), Vec::new());
     for offset in in_order(acting.arena, lanes) {
         let segment = Segment { space: &acting.arena.space, offset };
         // Its parent comes before it.
         let is_kept = kept.contains(&offset);
-        let settled = if is_kept { Ok(()) } else { segments::segment(acting, offset) };
-        if (is_kept || settled.is_err()) && directory::is_segment(segment.space, offset) {
+        let recovered = if is_kept { Ok(()) } else { segments::segment(acting, offset) };
+        if (is_kept || recovered.is_err()) && directory::is_segment(segment.space, offset) {
             kept.push(segment.phase().child);
         }
-        failed = failed.and(settled);
+        failed = failed.and(recovered);
     }
     failed
 }
@@ -138,11 +138,11 @@ fn attached(acting: &Acting<'_>) -> Vec<Block> {
 }
 
 /// Settles what stands behind the listed lock at `offset`, if it is one of a block and the dead one's.
-fn settle_lock(acting: &Acting<'_>, blocks: &[Block], offset: u64) {
+fn recover_lock(acting: &Acting<'_>, blocks: &[Block], offset: u64) {
     let of = |block: &&Block| (block.own()..block.offset + block.bytes).contains(&offset);
     let found = blocks.iter().find(of).map(|block| (block.kind, block));
     if let Some((StructureKind::Queue, block)) = found {
-        queue::settle(acting, block, offset);
+        queue::recover_end(acting, block, offset);
     }
 }
 
@@ -155,7 +155,7 @@ fn give_back(acting: &Acting<'_>, block: &Block) -> Result<()> {
             Ok(())
         }
         StructureKind::Log => {
-            settle::give_back(&acting.arena.space, block, acting.owner);
+            log_recover::give_back(&acting.arena.space, block, acting.owner);
             Ok(())
         }
         _ => Ok(()),
@@ -171,7 +171,7 @@ fn release_locks(arena: &Arena, owner: Owner, level: Level) {
         }
     };
     for offset in all_roots(space).filter_map(|(id, _)| root::root_offset(space, id)) {
-        words::settle(space, offset, owner);
+        words::recover(space, offset, owner);
     }
     release(&extents::growth(space).lock, Level::Growth);
     for (_, root) in root::all(space) {

@@ -4,7 +4,7 @@
 //! remain. The hold is built without a name and gets the wanted one when it is whole.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::hold::aside;
+use crate::hold::draft_hold;
 use crate::hold::frames::{Frame, Reader};
 use crate::hold::handle::Hold;
 use crate::hold::options::HoldOptions;
@@ -46,12 +46,13 @@ pub(crate) fn restore(backup: &Path, name: &Path) -> Result<RestoreReport> {
     if target.symlink_metadata().is_ok() {
         return Err(exists(&target));
     }
-    let (draft, report) = aside::build(&target, &plan.options, |hold| fill(hold, backup, &plan))?;
+    let (draft, report) =
+        draft_hold::build(&target, &plan.options, |hold| fill(hold, backup, &plan))?;
     let placed = draft.commit().map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => exists(&target),
-        _ => aside::failed(&target, "cannot be named", &error),
+        _ => draft_hold::failed(&target, "cannot be named", &error),
     })?;
-    aside::sync_name(&placed, &target)?;
+    draft_hold::sync_name(&placed, &target)?;
     Ok(report)
 }
 

@@ -6,7 +6,7 @@
 //! returns if the page that said so was lost. The guarantee comes from `backup`.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::hold::aside;
+use crate::hold::draft_hold;
 use crate::hold::handle::Hold;
 use crate::hold::open::{Damaged, LEAST_BYTES, MOST_BYTES, open_for_salvage};
 use crate::map::bound::Bound;
@@ -98,7 +98,7 @@ pub(crate) fn salvage(name: &Path) -> Result<SalvageReport> {
     if (LEAST_BYTES..=MOST_BYTES).contains(&limit) {
         options = options.max_bytes(limit);
     }
-    let (draft, ()) = aside::build(&path, &options, |hold| salvage.write(hold))?;
+    let (draft, ()) = draft_hold::build(&path, &options, |hold| salvage.write(hold))?;
     // Whoever takes the name away has the hold alone, as we have, unless by hand.
     if identity_of(&path) != Some(identity) {
         let text = format!("{}: was replaced meanwhile, and is left alone", path.display());
@@ -106,10 +106,11 @@ pub(crate) fn salvage(name: &Path) -> Result<SalvageReport> {
     }
     let kept = Kept::of(&path, identity)?;
     step!("salvage.kept");
-    let placed = draft.replace().map_err(|e| aside::failed(&path, "cannot be replaced", &e))?;
+    let placed =
+        draft.replace().map_err(|e| draft_hold::failed(&path, "cannot be replaced", &e))?;
     drop(alone);
     let kept_old_as = kept.stays();
-    aside::sync_name(&placed, &path)?;
+    draft_hold::sync_name(&placed, &path)?;
     Ok(SalvageReport { kept_old_as, ..salvage.report })
 }
 
@@ -121,7 +122,8 @@ struct Kept(Option<PathBuf>);
 
 impl Kept {
     fn of(path: &Path, identity: (u64, u64)) -> Result<Kept> {
-        let failed = |e: std::io::Error| aside::failed(path, "cannot be kept by another name", &e);
+        let failed =
+            |e: std::io::Error| draft_hold::failed(path, "cannot be kept by another name", &e);
         if let Some(left) = second_name(path, identity) {
             return Ok(Kept(Some(left)));
         }
@@ -253,7 +255,7 @@ impl<'a> Salvage<'a> {
         for at in 0..EXTENT / SEGMENT_BYTES {
             let segment =
                 Segment { space: self.space, offset: extent * EXTENT + at * SEGMENT_BYTES };
-            let live = slab::is_sequence(segment.header().mark.load(Ordering::Relaxed));
+            let live = slab::is_sequence(segment.header().state_word.load(Ordering::Relaxed));
             let phase: Phase = segment.phase();
             let Some(bound) = live.then(|| self.maps.get(&segment.map())).flatten() else {
                 continue;
@@ -264,7 +266,7 @@ impl<'a> Salvage<'a> {
                 self.report.missing += missing as u64;
                 continue;
             };
-            let sequence = segment.header().mark.load(Ordering::Relaxed);
+            let sequence = segment.header().state_word.load(Ordering::Relaxed);
             let mut pairs = Vec::new();
             for position in 0..bound.positions() {
                 let Some((key, value)) = inline.pair(segment, position) else { continue };

@@ -122,7 +122,7 @@ impl Collector {
         let released = Mend::new(|| release(word, me));
         step!("collect.claimed");
         let (space, layout) = (lane.space(), &log.inner.layout);
-        let left = rounds::settle(space, layout);
+        let left = rounds::recover(space, layout);
         let begin = |number| {
             let ring = Ring::new(space, layout, number);
             let seen = ring.header.seen.load(Ordering::Acquire) as u32;
@@ -265,7 +265,7 @@ impl Collector {
     }
 
     fn round(&mut self, now_ns: u64, until_ns: u64, out: &mut impl Target) -> Result<Round> {
-        self.settle()?;
+        self.recover_round()?;
         self.left_at = LeftAt::Gathering;
         let mut round = self.gather(now_ns, until_ns)?;
         if !self.text.is_empty()
@@ -283,7 +283,7 @@ impl Collector {
 
     /// Settles a round that an error or a panic has ended: one that was not written out begins
     /// again, one that was is marked.
-    fn settle(&mut self) -> Result<()> {
+    fn recover_round(&mut self) -> Result<()> {
         match self.left_at {
             LeftAt::End => {}
             LeftAt::Gathering => self.merge.go_back(&self.marked),

@@ -18,7 +18,7 @@
 //! | a line, its text, short thread ids | [`line`] |
 //! | files that begin anew when they are full | [`rotate`] |
 //! | front ends of the crates `log` and `tracing` | `facade`, `layer` |
-//! | after a death; proving it sound | [`settle`] |
+//! | after a death; proving it sound | [`recover`] |
 
 pub(crate) mod collect;
 #[cfg(feature = "log")]
@@ -31,9 +31,9 @@ pub(crate) mod line;
 pub(crate) mod merge;
 pub(crate) mod options;
 pub(crate) mod reader;
+pub(crate) mod recover;
 pub(crate) mod ring;
 pub(crate) mod ring_slot;
 pub(crate) mod rotate;
 pub(crate) mod rounds;
-pub(crate) mod settle;
 pub(crate) mod stat;

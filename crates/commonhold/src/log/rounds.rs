@@ -70,7 +70,7 @@ fn mark(space: &Space, layout: &Layout) {
 
 /// What a predecessor has left: a round that is to be marked is marked; for one that is not written out, where it
 /// began. By the collector alone.
-pub(crate) fn settle(space: &Space, layout: &Layout) -> Option<Place> {
+pub(crate) fn recover(space: &Space, layout: &Layout) -> Option<Place> {
     let header = layout.header(space);
     match header.round.load(Ordering::Acquire) {
         WRITTEN => {

@@ -189,7 +189,7 @@ fn advance_hand(
     }
     move_to(bound.positions());
     if let Some(owner) = robust_lock::holder(&segment.header().lock).filter(|&o| lane.is_dead(o)) {
-        lane.try_settle(owner)?;
+        lane.try_recover(owner)?;
     }
     Ok(())
 }

@@ -136,7 +136,7 @@ fn next_turn(charge: &Charge, total: &AtomicU64, signer: u64, map: u32) -> u64 {
 
 impl Due {
     /// Does what was announced: after the commit, before the pending record is disarmed.
-    pub(crate) fn settle(self, writer: &impl Writer, bound: &Bound) {
+    pub(crate) fn commit(self, writer: &impl Writer, bound: &Bound) {
         let space = &writer.arena().space;
         let charges = &writer.list().charges;
         for (which, total) in totals(bound.root(space)).into_iter().enumerate() {

@@ -185,7 +185,7 @@ fn check_record(
     if !record.is_of(bound.id, hash) || crate::map::record::tag_of(word) != hash.tag() {
         return Err(format!("the record at {} belongs elsewhere", record.offset));
     }
-    if record.sequence > segment.header().mark.load(Ordering::Acquire) {
+    if record.sequence > segment.header().state_word.load(Ordering::Acquire) {
         return Err(format!("the record at {} is newer than its segment", record.offset));
     }
     if !record.is_intact(&key, &value) {

@@ -18,7 +18,7 @@ use crate::map::segment::Segment;
 use crate::memory::arena::Arena;
 use crate::memory::freeze_lock;
 use crate::memory::lane::LaneGuard;
-use crate::memory::recover::settle_record;
+use crate::memory::recover::recover_record;
 use crate::memory::roots::{self, StructureKind};
 use crate::memory::slab;
 use crate::steps::step;
@@ -157,7 +157,7 @@ fn demolish(lane: &LaneGuard<'_>, id: u32, root: &Root, claim: Claim<'_>) -> Res
         }
     }
     step!("drop.emptied");
-    lifecycle::undo(lane, id, root, None);
+    lifecycle::roll_back(lane, id, root, None);
     claim.end();
     step!("drop.done");
     Ok(())
@@ -172,7 +172,7 @@ pub(crate) fn hand_over(space: &Space, owner: Owner) {
             continue;
         }
         for index in 0..1u32 << directory::depth(root) {
-            settle_segment(space, root, index, owner);
+            recover_segment(space, root, index, owner);
         }
         let nobodys = Status::Dropping(None).bits();
         let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
@@ -182,13 +182,13 @@ pub(crate) fn hand_over(space: &Space, owner: Owner) {
 }
 
 /// A segment that the dead one was about to free is free.
-fn settle_segment(space: &Space, root: &Root, index: u32, owner: Owner) {
+fn recover_segment(space: &Space, root: &Root, index: u32, owner: Owner) {
     let Some(entry) = directory::raw_entry(space, root, index) else { return };
     let offset = u64::from(entry.load(Ordering::Acquire)) * 64;
     let segment = Segment { space, offset };
     if is_segment(space, offset)
-        && slab::marked_by(segment.header().mark.load(Ordering::Acquire)) == Some(owner)
+        && slab::state_owner(segment.header().state_word.load(Ordering::Acquire)) == Some(owner)
     {
-        settle_record(space, offset, owner);
+        recover_record(space, offset, owner);
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct ImagePair {
 }
 
 fn stamp(segment: Segment<'_>, frozen: bool) -> Option<(Stamp, Phase)> {
-    let counter = segment.header().mark.load(Ordering::Acquire);
+    let counter = segment.header().state_word.load(Ordering::Acquire);
     let phase = segment.phase();
     // While the hold is frozen, locks are taken only to find the freeze lock taken.
     let free = frozen || robust_lock::holder(&segment.header().lock).is_none();
@@ -44,7 +44,7 @@ pub(crate) fn stamp_at(space: &Space, bound: &Bound, cursor: Cursor) -> Result<(
     let bits = (cursor.0 as u32).reverse_bits() >> (32 - MAX_DEPTH);
     let segment = directory::lookup_checked(space, bound, bits)?;
     let phase = segment.phase();
-    let counter = segment.header().mark.load(Ordering::Acquire);
+    let counter = segment.header().state_word.load(Ordering::Acquire);
     Ok((Stamp { prefix: phase.prefix, depth: phase.depth, counter }, behind(cursor, phase.depth)))
 }
 

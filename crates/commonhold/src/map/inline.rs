@@ -20,7 +20,7 @@ use crate::map::write::not_a_number;
 use crate::memory::arena::{Arena, Writer};
 use crate::memory::lane::LaneGuard;
 use crate::steps::step;
-use crate::stream::append::{self, Turn};
+use crate::stream::append::{self, StreamLock};
 use crate::stream::frame::ChangeKind;
 use crate::sync::space::Space;
 use crate::sync::unwind::Mend;
@@ -314,26 +314,26 @@ fn apply_packed<P: Packing>(
             old.extend_from_slice(before);
         }
         let (pair, number) = result_of(packing, change, before);
-        let turn = match (&pair, &found) {
+        let stream_lock = match (&pair, &found) {
             (Some(pair), _) => begin_frame(lane, bound, packing, *segment, ChangeKind::Set, pair),
             (None, Some((_, pair))) => {
                 begin_frame(lane, bound, packing, *segment, change.removal, pair)
             }
             (None, None) => Ok(None),
         };
-        let turn = turn?;
+        let stream_lock = stream_lock?;
         let counted = Mend::new(|| recount(bound, *segment));
         begin(lane, *segment);
-        if let Some(turn) = &turn {
-            turn.arm(segment.slot_offset(packing.commits(position)));
+        if let Some(stream_lock) = &stream_lock {
+            stream_lock.arm(segment.slot_offset(packing.commits(position)));
         }
         match &pair {
             Some(pair) => packing.put(*segment, position, hash, pair),
             None => packing.clear(*segment, position),
         }
         step!("inline.committed");
-        if let Some(turn) = turn {
-            turn.finish();
+        if let Some(stream_lock) = stream_lock {
+            stream_lock.finish();
         }
         locked::count(bound, *segment, found.is_some(), pair.is_some());
         counted.done();
@@ -373,9 +373,9 @@ fn result_of<P: Packing>(
 /// Counts a change of a locked segment that is about to be made.
 fn begin(writer: &impl Writer, segment: Segment<'_>) {
     let header = segment.header();
-    let counter = writer.next_sequence(header.mark.load(Ordering::Relaxed));
+    let counter = writer.next_sequence(header.state_word.load(Ordering::Relaxed));
     // Release: who reads the counter and then finds the lock free, sees the slot as well (backup).
-    header.mark.store(counter, Ordering::Release);
+    header.state_word.store(counter, Ordering::Release);
 }
 
 /// Writes the frame of a change of a pair that is going to be committed: `pair` is the new one, or the one that goes.
@@ -387,7 +387,7 @@ fn begin_frame<'a, P: Packing>(
     segment: Segment<'a>,
     kind: ChangeKind,
     pair: &P::Pair,
-) -> Result<Option<Turn<'a>>> {
+) -> Result<Option<StreamLock<'a>>> {
     let (stream, position) = (bound.stream(segment.space), &segment.header().stream_position);
     let (key, value) = parts(packing, pair);
     let value = if kind == ChangeKind::Set { value } else { &[] };
@@ -415,19 +415,19 @@ pub(crate) fn remove_at(
 ) -> Result<bool> {
     packed!(inline, packing => {
         let Some(pair) = packing.at(segment, position) else { return Ok(false) };
-        let turn = match kind {
+        let stream_lock = match kind {
             Some(kind) => begin_frame(writer, bound, packing, segment, kind, &pair)?,
             None => None,
         };
         let counted = Mend::new(|| recount(bound, segment));
         begin(writer, segment);
-        if let Some(turn) = &turn {
-            turn.arm(segment.slot_offset(packing.commits(position)));
+        if let Some(stream_lock) = &stream_lock {
+            stream_lock.arm(segment.slot_offset(packing.commits(position)));
         }
         packing.clear(segment, position);
         step!("inline.committed");
-        if let Some(turn) = turn {
-            turn.finish();
+        if let Some(stream_lock) = stream_lock {
+            stream_lock.finish();
         }
         locked::count(bound, segment, true, false);
         counted.done();

@@ -142,7 +142,7 @@ fn directory_at(
     let slot = segment.slot(position);
     if seen.depth < 8 {
         // By itself, not with the whole segment: writers may change it faster than it is read.
-        return read::settled(space, bound, slot, |_, record| record.directory());
+        return read::unchanging(space, bound, slot, |_, record| record.directory());
     }
     let word = slot.load(Ordering::Acquire);
     let directory = (tag_of(word) << 8) as u32 & 0xff_ff00 | seen.prefix & 0xff;

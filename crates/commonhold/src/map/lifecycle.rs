@@ -68,13 +68,13 @@ fn begin<'l, 'a>(lane: &'l LaneGuard<'a>, name: &str) -> Result<Begun<'l, 'a>> {
         let both = |id| Some((id, roots::root(space, id)?, root::root(space, id)?));
         if let Some((id, common, root)) = free.and_then(both) {
             // Before it is CREATING there is nothing to undo.
-            let undone = Mend::new(|| {
+            let rolled_back = Mend::new(|| {
                 if root.status() == Status::Creating(Some(lane.me())) {
-                    undo(lane, id, root, Some(lane.me()));
+                    roll_back(lane, id, root, Some(lane.me()));
                 }
             });
             common.begin(StructureKind::Map, name, lane.me());
-            undone.done();
+            rolled_back.done();
             return Ok(Begun::Made(Making { lane, id, root }));
         }
         drop(names);
@@ -118,7 +118,7 @@ impl Making<'_, '_> {
 
 impl Drop for Making<'_, '_> {
     fn drop(&mut self) {
-        undo(self.lane, self.id, self.root, Some(self.lane.me()));
+        roll_back(self.lane, self.id, self.root, Some(self.lane.me()));
     }
 }
 
@@ -154,7 +154,7 @@ fn build(lane: &LaneGuard<'_>, making: &Making<'_, '_>, options: &MapOptions) ->
             entry.store((segment.offset / 64) as u32, Ordering::Release);
         }
         step!("create.segment");
-        segment.header().mark.store(lane.next_sequence(0), Ordering::Release);
+        segment.header().state_word.store(lane.next_sequence(0), Ordering::Release);
     }
     Ok(())
 }
@@ -199,16 +199,16 @@ pub(crate) fn empty(
 }
 
 /// Frees the (empty) segments and the directory of a root, then the root; for who alone may, as its
-/// state says. May be repeated. `marked_by` is the dead participant whose segments may still bear
+/// state says. May be repeated. `state_owner` is the dead participant whose segments may still bear
 /// its mark, as they were never published or it was about to free them.
-pub(crate) fn undo(writer: &impl Writer, id: u32, root: &Root, marked_by: Option<Owner>) {
+pub(crate) fn roll_back(writer: &impl Writer, id: u32, root: &Root, state_owner: Option<Owner>) {
     let space = &writer.arena().space;
     for index in 0..1u32 << directory::depth(root) {
         let Some(entry) = directory::raw_entry(space, root, index) else { continue };
         let offset = u64::from(entry.load(Ordering::Acquire)) * 64;
         let segment = Segment { space, offset };
         if offset != 0 && is_segment(space, offset) && segment.phase().prefix == index {
-            free_segment(writer, id, segment, marked_by);
+            free_segment(writer, id, segment, state_owner);
             entry.store(0, Ordering::Release);
         }
         step!("drop.segment-freed");
@@ -223,10 +223,10 @@ pub(crate) fn undo(writer: &impl Writer, id: u32, root: &Root, marked_by: Option
 
 /// A predecessor may have freed it already, and another map may use it since: the mark and the map id
 /// tell, because this root's id is not given out again before the root is FREE.
-fn free_segment(writer: &impl Writer, id: u32, segment: Segment<'_>, marked_by: Option<Owner>) {
-    let mark = segment.header().mark.load(Ordering::Acquire);
-    let by_it = marked_by.is_some() && slab::marked_by(mark) == marked_by;
-    if (slab::is_sequence(mark) || by_it) && segment.map() == id {
+fn free_segment(writer: &impl Writer, id: u32, segment: Segment<'_>, state_owner: Option<Owner>) {
+    let state_word = segment.header().state_word.load(Ordering::Acquire);
+    let by_it = state_owner.is_some() && slab::state_owner(state_word) == state_owner;
+    if (slab::is_sequence(state_word) || by_it) && segment.map() == id {
         writer.retire(segment.offset);
     }
 }
@@ -245,7 +245,7 @@ pub(crate) fn keep_memory_if_bounded(space: &Space) {
 pub(crate) fn recover(acting: &Acting<'_>) {
     for (id, root) in root::all(&acting.arena.space) {
         if root.status() == Status::Creating(Some(acting.owner)) {
-            undo(acting, id, root, Some(acting.owner));
+            roll_back(acting, id, root, Some(acting.owner));
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::memory::arena::Writer;
 use crate::memory::freeze_lock::{is_frozen, wait_while_frozen};
 use crate::memory::lane::LaneGuard;
 use crate::steps::step;
-use crate::stream::append::{self, Turn};
+use crate::stream::append::{self, StreamLock};
 use crate::stream::frame::ChangeKind;
 use crate::sync::hold_clock;
 use crate::sync::robust_lock::{self, Level};
@@ -166,7 +166,7 @@ pub(crate) fn free_position(segment: Segment<'_>, buckets: [u32; 2]) -> Option<u
     if second.0 > first.0 { second.1 } else { first.1 }
 }
 
-/// Commits one change of a slot: `old` is what it holds now, `new` what it is to hold. With a `turn`, the change is in the
+/// Commits one change of a slot: `old` is what it holds now, `new` what it is to hold. With a `stream_lock`, the change is in the
 /// stream in the same instant. Returns the sequence of the change.
 pub(crate) fn commit(
     writer: &impl Writer,
@@ -175,12 +175,13 @@ pub(crate) fn commit(
     position: u32,
     old: Option<&Found<'_>>,
     new: Option<New<'_, '_>>,
-    turn: Option<Turn<'_>>,
+    stream_lock: Option<StreamLock<'_>>,
 ) -> u64 {
     let header = segment.header();
     let (old_word, old_sequence) = old.map_or((0, 0), |f| (f.word, f.record.sequence));
     let new_word = new.as_ref().map_or(0, |new| new.word);
-    let settled = Mend::new(|| settle(writer, bound, segment, position, (old, new_word)));
+    let recovered =
+        Mend::new(|| recover_pending(writer, bound, segment, position, (old, new_word)));
     let charge = match bound.is_cache() {
         true => {
             let new = new.as_ref().map(|new| new.record.offset);
@@ -196,26 +197,26 @@ pub(crate) fn commit(
     header.armed.store(u64::from(position) + 1, Ordering::Release);
     step!("write.armed");
 
-    let floor = header.mark.load(Ordering::Relaxed).max(old_sequence);
+    let floor = header.state_word.load(Ordering::Relaxed).max(old_sequence);
     let sequence = writer.next_sequence(floor);
     // Release: what follows a death finds the pending record armed before anything else of the change.
-    header.mark.store(sequence, Ordering::Release);
+    header.state_word.store(sequence, Ordering::Release);
     if let Some(new) = &new {
         new.record.seal(sequence);
         fence(Ordering::Release);
         // Pairs with the acquire of readers: the bytes are whole.
-        new.record.mark().store(sequence, Ordering::Release);
+        new.record.state_word().store(sequence, Ordering::Release);
         step!("write.sequenced");
     }
-    if let Some(turn) = &turn {
-        turn.arm(segment.slot_offset(position));
+    if let Some(stream_lock) = &stream_lock {
+        stream_lock.arm(segment.slot_offset(position));
     }
     // The commit point. Pairs with the acquire of readers.
     segment.slot(position).store(new_word, Ordering::Release);
     let is_new = new.map(|new| new.is_public.set(true)).is_some();
     step!("write.committed");
-    if let Some(turn) = turn {
-        turn.finish();
+    if let Some(stream_lock) = stream_lock {
+        stream_lock.finish();
     }
     count(bound, segment, old.is_some(), is_new);
     if old.is_some() {
@@ -223,11 +224,11 @@ pub(crate) fn commit(
         step!("write.retired");
     }
     if let Some(charge) = charge {
-        charge.settle(writer, bound);
+        charge.commit(writer, bound);
     }
     // Release: disarmed only when the old record is gone, and the charge is right.
     header.armed.store(0, Ordering::Release);
-    settled.done();
+    recovered.done();
     step!("write.disarmed");
     sequence
 }
@@ -236,7 +237,7 @@ pub(crate) fn commit(
 /// change alone: other lanes go on under the same name. A new record that is not public is its
 /// maker's; one that is being retired is retired whatever happens.
 #[cold]
-fn settle(
+fn recover_pending(
     writer: &impl Writer,
     bound: &Bound,
     segment: Segment<'_>,
@@ -248,8 +249,9 @@ fn settle(
     let is_armed = header.armed.load(Ordering::Relaxed) == u64::from(position) + 1;
     if is_armed && segment.slot(position).load(Ordering::Relaxed) == new_word {
         // Sequences are unique: with another mark it was retired.
-        let left =
-            |old: &&Found<'_>| old.record.mark().load(Ordering::Relaxed) == old.record.sequence;
+        let left = |old: &&Found<'_>| {
+            old.record.state_word().load(Ordering::Relaxed) == old.record.sequence
+        };
         if let Some(old) = old.filter(left) {
             writer.retire(old.record.offset);
         }
@@ -274,7 +276,7 @@ pub(crate) fn begin_frame<'a>(
     segment: Segment<'a>,
     kind: ChangeKind,
     record: &Record<'_>,
-) -> Result<Option<Turn<'a>>> {
+) -> Result<Option<StreamLock<'a>>> {
     // Relaxed: only whether there is a stream. One that begins waits for all who have a segment locked.
     if bound.root(segment.space).stream.ring.load(Ordering::Relaxed) == 0 {
         return Ok(None);

@@ -160,11 +160,12 @@ pub(crate) fn unchanged(slot: &AtomicU64, word: u64, record: &Record<'_>) -> boo
     // Pairs with the release fence after WRITING: new bytes seen implies a new mark seen.
     fence(Ordering::Acquire);
     // Acquire: the sequence is read after the slot. It is the last load (Relaxed is enough).
-    slot.load(Ordering::Acquire) == word && record.mark().load(Ordering::Relaxed) == record.sequence
+    slot.load(Ordering::Acquire) == word
+        && record.state_word().load(Ordering::Relaxed) == record.sequence
 }
 
 /// Looks at a slot until it is empty or holds one record throughout; `None` if that never happens.
-pub(crate) fn settled<R>(
+pub(crate) fn unchanging<R>(
     space: &Space,
     bound: &Bound,
     slot: &AtomicU64,
@@ -204,7 +205,7 @@ pub(crate) fn at_position<R>(
     for _ in 0..TRIES {
         let Some(segment) = directory::lookup(space, root, directory) else { break };
         let slot = segment.slot(position);
-        let seen = settled(space, bound, slot, |_, &record| {
+        let seen = unchanging(space, bound, slot, |_, &record| {
             let hit = Hit { record, position, segment };
             let is = hit.record.map() == bound.id && hit.record.directory() == directory;
             is.then(|| copy(&hit))

@@ -211,7 +211,7 @@ impl Record<'_> {
 
     /// Its mark: the sequence, as long as it is published.
     #[inline]
-    pub(crate) fn mark(&self) -> &AtomicU64 {
+    pub(crate) fn state_word(&self) -> &AtomicU64 {
         self.before(self.body)
     }
 
@@ -264,7 +264,7 @@ impl Record<'_> {
         let is_there = move || {
             !self.may_go
                 || (header.state().is(Kind::Run)
-                    && self.mark().load(Ordering::Relaxed) == self.sequence)
+                    && self.state_word().load(Ordering::Relaxed) == self.sequence)
         };
         Large { space: self.space, offset, is_there }
     }

@@ -13,7 +13,7 @@ use crate::map::split;
 use crate::memory::arena::{Acting, Writer};
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{committed, header};
-use crate::memory::recover::settle_record;
+use crate::memory::recover::recover_record;
 use crate::memory::slab;
 use crate::steps::step;
 use crate::sync::{participant, robust_lock};
@@ -31,11 +31,11 @@ pub(crate) fn segment(acting: &Acting<'_>, offset: u64) -> Result<()> {
     }
     step!("recover.segment");
     // A child still marked as being written is nobody's yet: discarded with its parent or as a record.
-    let live = slab::is_sequence(segment.header().mark.load(Ordering::Acquire));
+    let live = slab::is_sequence(segment.header().state_word.load(Ordering::Acquire));
     if let Some(bound) = live.then(|| bind_any(space, segment.map())).flatten() {
-        settle(acting, &bound, segment);
-        step!("recover.settled");
-        settle_split(acting, &bound, segment)?;
+        recover_pending(acting, &bound, segment);
+        step!("recover.pending-recovered");
+        recover_split(acting, &bound, segment)?;
         step!("recover.split");
         recount(&bound, segment);
     }
@@ -45,7 +45,7 @@ pub(crate) fn segment(acting: &Acting<'_>, offset: u64) -> Result<()> {
 }
 
 /// Decides the pending change by what the slot holds.
-fn settle(acting: &Acting<'_>, bound: &Bound, segment: Segment<'_>) {
+fn recover_pending(acting: &Acting<'_>, bound: &Bound, segment: Segment<'_>) {
     let header = segment.header();
     let armed = header.armed.load(Ordering::Acquire);
     if armed != 0 && armed <= u64::from(bound.positions()) && bound.inline.is_none() {
@@ -67,7 +67,8 @@ fn settle(acting: &Acting<'_>, bound: &Bound, segment: Segment<'_>) {
 /// The segment's mark is the sequence of the committed change, which names the lane that made it.
 fn complete_charge(acting: &Acting<'_>, bound: &Bound, segment: Segment<'_>) {
     let space = &acting.arena.space;
-    let (slot, lane) = (acting.owner.slot(), segment.header().mark.load(Ordering::Relaxed) & 15);
+    let (slot, lane) =
+        (acting.owner.slot(), segment.header().state_word.load(Ordering::Relaxed) & 15);
     if let Some(lanes) = participant::slot(space, slot).map(|slot| &slot.lanes) {
         charge::complete(space, bound, (slot, lane as u32), &lanes[lane as usize]);
     }
@@ -82,7 +83,7 @@ fn retire_old(acting: &Acting<'_>, offset: u64, sequence: u64) {
     if space.word(offset).load(Ordering::Acquire) == sequence {
         acting.retire(offset);
     } else {
-        settle_record(space, offset, acting.owner);
+        recover_record(space, offset, acting.owner);
     }
 }
 
@@ -101,7 +102,7 @@ fn retire_new(acting: &Acting<'_>, offset: u64) {
 /// # Errors
 /// Those of waiting for the directory's lock. The caller then leaves parent and child locked in the dead one's name, for
 /// the next recoverer.
-fn settle_split(acting: &Acting<'_>, bound: &Bound, parent: Segment<'_>) -> Result<()> {
+fn recover_split(acting: &Acting<'_>, bound: &Bound, parent: Segment<'_>) -> Result<()> {
     let (space, phase) = (&acting.arena.space, parent.phase());
     match phase.step {
         Step::None => {}
@@ -113,7 +114,7 @@ fn settle_split(acting: &Acting<'_>, bound: &Bound, parent: Segment<'_>) -> Resu
             if is_segment(space, phase.child) {
                 let child = Segment { space, offset: phase.child };
                 let is_locked = robust_lock::holder(&child.header().lock) == Some(acting.owner);
-                split::discard(acting, child, is_locked);
+                split::roll_back(acting, child, is_locked);
             }
             parent.set_phase(Phase::still(phase.depth, phase.prefix));
         }

@@ -26,7 +26,7 @@ pub(crate) const CACHE_BUCKETS: u32 = 27;
 #[repr(C)]
 pub(crate) struct Header {
     /// Mark; of a live segment the largest sequence published in it.
-    pub(crate) mark: AtomicU64,
+    pub(crate) state_word: AtomicU64,
     /// Robust lock over the segment.
     pub(crate) lock: AtomicU32,
     /// pairs (16 bits) | map id << 16.

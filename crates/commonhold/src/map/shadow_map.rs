@@ -41,7 +41,7 @@ fn replace(lane: &LaneGuard<'_>, next: &str, name: &str) -> Result<u32> {
     }
     // Release: the claim is there before the old one is seen to go.
     next_root.claims.store(u64::from(id) + 1, Ordering::Release);
-    let named = Mend::new(|| roots::settle_claims(lane.space()));
+    let named = Mend::new(|| roots::recover_claims(lane.space()));
     step!("shadow.claimed");
     // The commit point.
     dropping::end(lane.space(), old);

@@ -53,7 +53,10 @@ pub(crate) fn split<'a>(
     step!("split.copying");
     copy(bound, parent, child, phase.depth);
     // Release: the child is whole before it counts as live.
-    child.header().mark.store(parent.header().mark.load(Ordering::Relaxed), Ordering::Release);
+    child
+        .header()
+        .state_word
+        .store(parent.header().state_word.load(Ordering::Relaxed), Ordering::Release);
     step!("split.copied");
     // Waiting for this lock may fail. Up to here an error undoes the split, from here on nothing can fail.
     let entries = Entries::lock(lane, root, parent.space, phase)?;
@@ -132,7 +135,7 @@ impl Drop for Draft<'_, '_> {
     fn drop(&mut self) {
         if !self.is_public {
             // As a successor of COPYING does, in its order: killed in between, the next one does it again.
-            discard(self.lane, self.child, self.is_locked);
+            roll_back(self.lane, self.child, self.is_locked);
             let phase = self.parent.phase();
             self.parent.set_phase(Phase::still(phase.depth, phase.prefix));
         }
@@ -142,11 +145,11 @@ impl Drop for Draft<'_, '_> {
 }
 
 /// Frees a child that was being filled; unlocks it first if the writer has it locked.
-pub(crate) fn discard(writer: &impl Writer, child: Segment<'_>, is_locked: bool) {
+pub(crate) fn roll_back(writer: &impl Writer, child: Segment<'_>, is_locked: bool) {
     if is_locked {
         robust_lock::unlock(&child.header().lock);
     }
-    if child.header().mark.load(Ordering::Acquire) != 0 {
+    if child.header().state_word.load(Ordering::Acquire) != 0 {
         writer.retire(child.offset);
     }
 }

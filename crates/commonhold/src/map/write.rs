@@ -167,14 +167,14 @@ fn publish(
             (None, Some(found)) => Some((change.removal, &found.record)),
             _ => None,
         };
-        let turn = match told {
+        let stream_lock = match told {
             Some((kind, record)) => locked::begin_frame(lane, bound, *segment, kind, record)?,
             None => None,
         };
         cache::count_expired(bound, segment.space, found.is_some() && fresh.is_none());
         let new =
             draft.map(|d| New { word: d.word, record: &d.record, is_public: &d.memory.is_public });
-        locked::commit(lane, bound, *segment, position, found.as_ref(), new, turn);
+        locked::commit(lane, bound, *segment, position, found.as_ref(), new, stream_lock);
         if draft.is_some() && bound.is_cache() {
             cache::begin_unvisited(*segment, position, found.is_some());
         }
@@ -285,10 +285,10 @@ pub(crate) fn remove_at(
         return Err(bound.damaged("a slot names no record"));
     };
     let found = Found { position, word, record };
-    let turn = match kind {
+    let stream_lock = match kind {
         Some(kind) => locked::begin_frame(writer, bound, segment, kind, &found.record)?,
         None => None,
     };
-    locked::commit(writer, bound, segment, position, Some(&found), None, turn);
+    locked::commit(writer, bound, segment, position, Some(&found), None, stream_lock);
     Ok(true)
 }

@@ -172,7 +172,7 @@ impl Arena {
 
     fn claim(&self) -> Result<Box<Participant>> {
         let recover = |owner| {
-            self.ensure_time_to_settle(owner)?;
+            self.ensure_time_to_recover(owner)?;
             self.recover_held(owner, Level::Whole, Patience::moment())
         };
         let patience = Patience::for_one_alone(self.lock_timeout());
@@ -313,14 +313,14 @@ impl Arena {
     /// `TimedOut` if somebody who lives holds what that needs: what could be settled is, the rest
     /// stays in the dead one's name.
     pub(crate) fn recover(&self, owner: Owner, level: Level, patience: Patience) -> Result<()> {
-        self.settle(owner, level, patience).map(|_| ())
+        self.try_recover(owner, level, patience).map(|_| ())
     }
 
     /// The same; true if it was done here and now.
-    fn settle(&self, owner: Owner, level: Level, patience: Patience) -> Result<bool> {
+    fn try_recover(&self, owner: Owner, level: Level, patience: Patience) -> Result<bool> {
         // Deeper in the order of locks there is little to settle, and nothing to go back to.
         if level == Level::Whole {
-            self.ensure_time_to_settle(owner)?;
+            self.ensure_time_to_recover(owner)?;
         }
         let participant = self.participant().filter(|p| !p.registration.inherited());
         let stay = participant.map(Participant::stay);
@@ -341,8 +341,8 @@ impl Arena {
 
     /// # Errors
     /// `TimedOut` if the thread is in too much of a hurry.
-    fn ensure_time_to_settle(&self, owner: Owner) -> Result<()> {
-        if thread_patience::may_settle() {
+    fn ensure_time_to_recover(&self, owner: Owner) -> Result<()> {
+        if thread_patience::may_recover() {
             return Ok(());
         }
         let text = format!(
@@ -395,7 +395,7 @@ impl Arena {
         let mut swept = Swept { settled: 0, left: None };
         let users = participant::slots(&self.space).filter_map(|(n, slot)| slot.user(n));
         for owner in users.filter(|&owner| participant::is_dead(&self.space, owner)) {
-            match self.settle(owner, Level::Whole, patience) {
+            match self.try_recover(owner, Level::Whole, patience) {
                 Ok(settled) => swept.settled += usize::from(settled),
                 Err(error) => swept.left = swept.left.or(Some(error)),
             }

@@ -50,9 +50,9 @@ pub(crate) fn attach(space: &Space, block: &Block, me: Owner) {
     };
     // AcqRel: the names lock orders it against a dropper; this orders it against a handle that goes.
     let _ = entry.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more);
-    let undone = Mend::new(|| detach(space, block, me));
+    let rolled_back = Mend::new(|| detach(space, block, me));
     step!("block.attached");
-    undone.done();
+    rolled_back.done();
 }
 
 /// Takes a handle of `me` away; inside an operation on the block.
@@ -158,7 +158,7 @@ impl Attachment {
             if self.is_entered(&lane) {
                 return Ok(lane);
             }
-            self.settle(lane)?;
+            self.resolve(lane)?;
         }
     }
 
@@ -169,7 +169,7 @@ impl Attachment {
     }
 
     /// Runs an operation on the structure, again from its beginning each time that it gave up for a
-    /// lock (memory/aside.rs).
+    /// lock (memory/lock_retry.rs).
     ///
     /// # Errors
     /// Those of [`enter`](Self::enter) and of the operation; `TimedOut` when the patience of the
@@ -195,7 +195,7 @@ impl Attachment {
         if self.is_entered(&lane) {
             return Ok(lane);
         }
-        self.settle(lane)?;
+        self.resolve(lane)?;
         Ok(self.enter()?.stepping_aside())
     }
 
@@ -227,7 +227,7 @@ impl Attachment {
 
     /// Not attached, or being dropped, or gone.
     #[cold]
-    fn settle(&self, lane: LaneGuard<'_>) -> Result<()> {
+    fn resolve(&self, lane: LaneGuard<'_>) -> Result<()> {
         if self.is_current() {
             return self.attach_again(lane);
         }

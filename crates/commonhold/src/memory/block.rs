@@ -195,11 +195,11 @@ impl<'l, 'a> Draft<'l, 'a> {
     fn link(mut self, id: u32, root: &Root, wanted: &Wanted<'_>, fill: Fill<'_>) -> Block {
         let (lane, space) = (self.lane, self.lane.space());
         let first = self.first.take().unwrap_or(0);
-        let undone = Mend::new(|| {
+        let rolled_back = Mend::new(|| {
             if root.block.load(Ordering::Relaxed) != first * EXTENT {
                 runs::free_claimed(space, first);
             }
-            undo(lane, root);
+            roll_back(lane, root);
         });
         root.begin(wanted.kind, wanted.name, lane.me());
         header(space, first).set(State::owned(Kind::Block, 0, lane.lane(), lane.me()));
@@ -222,7 +222,7 @@ impl<'l, 'a> Draft<'l, 'a> {
         step!("block.filled");
         // The commit point.
         Status::Live.store(&root.state);
-        undone.done();
+        rolled_back.done();
         step!("create.live");
         block
     }
@@ -344,15 +344,15 @@ fn await_others(lane: &LaneGuard<'_>, id: u32) -> Result<()> {
 fn demolish(writer: &impl Writer, root: &Root) {
     // Before anything is freed, whoever does it: a predecessor may have died before its own bump.
     root.incarnation.fetch_add(1, Ordering::AcqRel);
-    let rest = Mend::new(|| undo(writer, root));
+    let rest = Mend::new(|| roll_back(writer, root));
     step!("drop.begun");
-    undo(writer, root);
+    roll_back(writer, root);
     rest.done();
     step!("drop.done");
 }
 
 /// Frees the block, then the root. May be repeated.
-fn undo(writer: &impl Writer, root: &Root) {
+fn roll_back(writer: &impl Writer, root: &Root) {
     free_linked(writer, &root.block, 0);
     Status::Free.store(&root.state);
 }
@@ -401,7 +401,7 @@ pub(crate) fn recover(acting: &Acting<'_>) {
     let space = &acting.arena.space;
     for (_, _, root) in all(space).filter(|(_, _, r)| r.status().is_unfinished_by(acting.owner)) {
         match root.status() {
-            Status::Creating(_) => undo(acting, root),
+            Status::Creating(_) => roll_back(acting, root),
             _ => demolish(acting, root),
         }
     }

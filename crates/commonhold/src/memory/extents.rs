@@ -321,9 +321,9 @@ pub(crate) fn take(space: &Space, extent: u64, me: Owner, lane: u32) -> bool {
     let claimable = matches!(state.kind(), Kind::Empty | Kind::Free);
     let class = state.kind() as u8;
     if claimable && header.change(state, State::owned(Kind::Claimed, class, lane, me)) {
-        let undone = Mend::new(|| let_go(space, extent));
+        let rolled_back = Mend::new(|| let_go(space, extent));
         step!("extent.claimed");
-        undone.done();
+        rolled_back.done();
         unhint(space, extent);
         return true;
     }
@@ -347,9 +347,9 @@ pub(crate) fn prepare(space: &Space, extent: u64, from: u64, len: u64) -> Result
         let_go(space, extent);
         return Err(not_had(space, "more memory", error));
     }
-    let undone = Mend::new(|| let_go(space, extent));
+    let rolled_back = Mend::new(|| let_go(space, extent));
     step!("extent.populated");
-    undone.done();
+    rolled_back.done();
     if was_free(space, extent) {
         zero(space, extent, from, len);
     }

@@ -33,16 +33,16 @@ pub(crate) fn lock_names<'a>(lane: &LaneGuard<'a>) -> Result<Held<'a>> {
     let word = &roots(lane.space()).names_lock;
     refuse_own_freeze(lane, word)?;
     let names = robust_lock::hold(word, lane, Level::Whole)?;
-    roots::settle_claims(lane.space());
+    roots::recover_claims(lane.space());
     Ok(names)
 }
 
 /// Settles the names that a dead participant was about to take over, in its name, if that needs no
 /// waiting; else whoever takes the lock next does.
-pub(crate) fn settle_claims_of(space: &Space, owner: Owner) {
+pub(crate) fn recover_claims_of(space: &Space, owner: Owner) {
     let word = &roots(space).names_lock;
     if let Some(_names) = robust_lock::try_hold(word, owner) {
-        roots::settle_claims(space);
+        roots::recover_claims(space);
     }
 }
 

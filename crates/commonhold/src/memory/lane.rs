@@ -132,7 +132,7 @@ pub(crate) struct LaneGuard<'a> {
 pub(super) enum Manner {
     /// It waits where it is.
     Waits,
-    /// It ends after a moment, to wait without a lane and begin again (memory/aside.rs).
+    /// It ends after a moment, to wait without a lane and begin again (memory/lock_retry.rs).
     StepsAside,
     /// It does not wait.
     Impatient,
@@ -403,7 +403,7 @@ impl<'a> LaneGuard<'a> {
     ///
     /// # Errors
     /// Those of the system; damage.
-    pub(crate) fn try_settle(&self, owner: Owner) -> Result<()> {
+    pub(crate) fn try_recover(&self, owner: Owner) -> Result<()> {
         match self.arena.recover(owner, Level::Whole, Patience::none()) {
             Err(error) if error.kind() == ErrorKind::TimedOut => Ok(()),
             result => result,

@@ -7,7 +7,7 @@
 //! - [`trim`]: giving free memory back to the system.
 //! - [`slab`]: marks and bitmaps: allocating and retiring records inside an extent.
 //! - [`lane`]: a writing thread's place: its sequence numbers, its lists, and its [`supply`] of memory.
-//! - [`aside`]: waiting for a lock without a lane, and beginning again.
+//! - [`lock_retry`]: waiting for a lock without a lane, and beginning again.
 //! - [`roots`]: the table of structures by name; [`freeze_lock`]: the locks over the hold as a whole.
 //! - [`block`]: one contiguous block of memory for a structure that is not a map; [`attach`]: who uses it.
 //! - [`ring`]: bytes that go round.
@@ -16,7 +16,6 @@
 //! - [`recover`]: settling the extents of a dead participant.
 
 pub(crate) mod arena;
-pub(crate) mod aside;
 pub(crate) mod attach;
 pub(crate) mod block;
 pub(crate) mod classes;
@@ -26,6 +25,7 @@ pub(crate) mod fetch;
 pub(crate) mod freeze_lock;
 pub(crate) mod guests;
 pub(crate) mod lane;
+pub(crate) mod lock_retry;
 pub(crate) mod recover;
 pub(crate) mod ring;
 pub(crate) mod roots;

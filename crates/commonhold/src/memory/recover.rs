@@ -13,27 +13,33 @@ use std::sync::atomic::Ordering;
 
 /// Settles every extent that the dead `owner` owned. `linked` says whether a directory chunk or
 /// block that begins at an offset is in use by a structure.
-pub(crate) fn settle_extents(space: &Space, owner: Owner, linked: &dyn Fn(u64) -> bool) {
+pub(crate) fn recover_extents(space: &Space, owner: Owner, linked: &dyn Fn(u64) -> bool) {
     for extent in 0..committed(space) {
         let state = header(space, extent).state();
         if state.owner() == Some(owner) {
-            settle(space, extent, state, owner, linked);
+            recover_extent(space, extent, state, owner, linked);
         }
     }
     extents::rebuild_hints(space);
 }
 
-fn settle(space: &Space, extent: u64, state: State, owner: Owner, linked: &dyn Fn(u64) -> bool) {
+fn recover_extent(
+    space: &Space,
+    extent: u64,
+    state: State,
+    owner: Owner,
+    linked: &dyn Fn(u64) -> bool,
+) {
     match state.kind() {
         Kind::Records | Kind::Segments => {
             for offset in slab::offsets(extent, state.class()) {
-                settle_record(space, offset, owner);
+                recover_record(space, offset, owner);
             }
             supply::release(space, extent, state.class());
         }
         Kind::Run => {
-            let mark = space.word(extent * EXTENT).load(Ordering::Acquire);
-            if mark == slab::writing(owner) || mark == slab::retired(owner) {
+            let state_word = space.word(extent * EXTENT).load(Ordering::Acquire);
+            if state_word == slab::writing(owner) || state_word == slab::retired(owner) {
                 runs::free_claimed(space, extent);
             } else {
                 // Published: another may be replacing it this very moment, then it is no longer ours.
@@ -54,14 +60,14 @@ fn settle(space: &Space, extent: u64, state: State, owner: Owner, linked: &dyn F
 }
 
 /// Frees the record at `offset` if the dead `owner` was writing or retiring it.
-pub(crate) fn settle_record(space: &Space, offset: u64, owner: Owner) {
+pub(crate) fn recover_record(space: &Space, offset: u64, owner: Owner) {
     // The state first: a run found in use and then still marked by the dead one is the dead one's. The other
     // way round it might have been freed and claimed again in between.
     let extent = offset / EXTENT;
     let in_use = |kind| matches!(kind, Kind::Records | Kind::Segments | Kind::Run);
     if extent < committed(space) && in_use(header(space, extent).state().kind()) {
-        let mark = space.word(offset).load(Ordering::Acquire);
-        if mark == slab::writing(owner) || mark == slab::retired(owner) {
+        let state_word = space.word(offset).load(Ordering::Acquire);
+        if state_word == slab::writing(owner) || state_word == slab::retired(owner) {
             slab::retire(space, offset, owner);
         }
     }

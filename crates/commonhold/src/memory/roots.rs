@@ -286,7 +286,7 @@ fn claimed<'a>(space: &'a Space, of: &Root) -> Option<&'a Root> {
 
 /// Gives the names that were taken over, and withdraws claims on maps that live. Under the names lock, before anything else;
 /// may be repeated.
-pub(crate) fn settle_claims(space: &Space) {
+pub(crate) fn recover_claims(space: &Space) {
     for (_, root) in all(space).filter(|(_, root)| root.claims.load(Ordering::Relaxed) != 0) {
         let live = root.status() == Status::Live && root.kind() == Some(StructureKind::Map);
         let gone = claimed(space, root).filter(|old| live && old.status() != Status::Live);

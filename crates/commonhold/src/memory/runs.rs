@@ -180,7 +180,7 @@ fn take(space: &Space, me: Owner, lane: u32, first: u64, count: u64) -> bool {
     let head = header(space, first);
     // Release: the length is there before the first body.
     head.bits.store(count, Ordering::Release);
-    let undone = Mend::new(|| free_claimed(space, first));
+    let rolled_back = Mend::new(|| free_claimed(space, first));
     step!("run.head-claimed");
     for extent in first + 1..first + count {
         let body = header(space, extent);
@@ -193,7 +193,7 @@ fn take(space: &Space, me: Owner, lane: u32, first: u64, count: u64) -> bool {
         step!("run.body-claimed");
     }
     step!("run.claimed");
-    undone.done();
+    rolled_back.done();
     true
 }
 

@@ -15,30 +15,30 @@ use crate::sync::space::Space;
 use crate::sync::unwind::Mend;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-const MARK: u64 = 1 << 63;
+const NOT_SEQUENCE: u64 = 1 << 63;
 /// All bits that a sequence can have.
-pub(crate) const SEQUENCE_BITS: u64 = MARK - 1;
+pub(crate) const SEQUENCE_BITS: u64 = NOT_SEQUENCE - 1;
 const RETIRED: u64 = 1 << 62;
 
 /// The mark of a record that `owner` is writing.
 pub(crate) fn writing(owner: Owner) -> u64 {
-    MARK | u64::from(owner.bits())
+    NOT_SEQUENCE | u64::from(owner.bits())
 }
 
 /// The mark of a record that `owner` is freeing.
 pub(crate) fn retired(owner: Owner) -> u64 {
-    MARK | RETIRED | u64::from(owner.bits())
+    NOT_SEQUENCE | RETIRED | u64::from(owner.bits())
 }
 
 /// True if a mark is the sequence of a published record.
 #[inline]
-pub(crate) fn is_sequence(mark: u64) -> bool {
-    mark != 0 && mark & MARK == 0
+pub(crate) fn is_sequence(state_word: u64) -> bool {
+    state_word != 0 && state_word & NOT_SEQUENCE == 0
 }
 
 /// Who is writing or retiring, if anybody.
-pub(crate) fn marked_by(mark: u64) -> Option<Owner> {
-    if mark & MARK == 0 { None } else { Owner::from_bits(mark as u32) }
+pub(crate) fn state_owner(state_word: u64) -> Option<Owner> {
+    if state_word & NOT_SEQUENCE == 0 { None } else { Owner::from_bits(state_word as u32) }
 }
 
 /// The bitmap word `word` of an extent.
@@ -75,21 +75,21 @@ pub(crate) fn allocate(
             let bit = free.trailing_zeros();
             free &= free - 1;
             let offset = extent * EXTENT + geometry.within(word * 64 + bit);
-            let mark = space.word(offset);
+            let state_word = space.word(offset);
             // Acquire pairs with the release of FREE: the last user is done with the record.
-            if mark.load(Ordering::Acquire) != 0 {
+            if state_word.load(Ordering::Acquire) != 0 {
                 continue;
             }
             let bit = 1 << bit;
-            let undone = Mend::new(|| give_back(bits, bit, mark));
-            mark.store(writing(me), Ordering::Relaxed);
+            let rolled_back = Mend::new(|| give_back(bits, bit, state_word));
+            state_word.store(writing(me), Ordering::Relaxed);
             // A reader that sees new bytes also sees that the mark is no longer its sequence:
             // pairs with the acquire fence after its copy.
             fence(Ordering::Release);
-            step!("record.marked");
+            step!("record.state-written");
             bits.fetch_or(bit, Ordering::Release);
             step!("record.allocated");
-            undone.done();
+            rolled_back.done();
             return Some((offset, word));
         }
     }
@@ -97,10 +97,10 @@ pub(crate) fn allocate(
 }
 
 /// Frees a record whose mark is the caller's, however far it has been allocated or retired.
-fn give_back(bits: &AtomicU64, bit: u64, mark: &AtomicU64) {
+fn give_back(bits: &AtomicU64, bit: u64, state_word: &AtomicU64) {
     // As in `retire`.
     bits.fetch_and(!bit, Ordering::AcqRel);
-    mark.store(0, Ordering::Release);
+    state_word.store(0, Ordering::Release);
 }
 
 /// What retiring a record did to its extent.
@@ -124,28 +124,28 @@ pub(crate) fn retire(space: &Space, offset: u64, me: Owner) -> Retired {
     }
     let header = header(space, extent);
     let state = header.state();
-    let mark = space.word(offset);
+    let state_word = space.word(offset);
     match state.kind() {
         Kind::Records | Kind::Segments => {
             let geometry = geometry(state.class());
             let Some(index) = geometry.index(offset % EXTENT) else { return Retired::Nothing };
             let bits = bitmap(space, header, extent, geometry, index / 64);
             let bit = 1 << (index % 64);
-            let rest = Mend::new(|| give_back(bits, bit, mark));
+            let rest = Mend::new(|| give_back(bits, bit, state_word));
             // Release: the store that unlinked the record becomes visible first.
-            mark.store(retired(me), Ordering::Release);
-            step!("retire.marked");
+            state_word.store(retired(me), Ordering::Release);
+            step!("retire.state-written");
             // Release: RETIRED is visible before the bit is clear; acquire: FREE is not stored early.
             let before = bits.fetch_and(!bit, Ordering::AcqRel);
             step!("retire.cleared");
-            mark.store(0, Ordering::Release);
+            state_word.store(0, Ordering::Release);
             rest.done();
             if before == bit { Retired::PerhapsEmpty(extent) } else { Retired::Room(extent) }
         }
         Kind::Run if offset.is_multiple_of(EXTENT) => {
-            mark.store(retired(me), Ordering::Release);
+            state_word.store(retired(me), Ordering::Release);
             let rest = Mend::new(|| runs::free_claimed(space, extent));
-            step!("retire.marked");
+            step!("retire.state-written");
             rest.done();
             runs::free_claimed(space, extent);
             Retired::Run(extent)

@@ -382,7 +382,7 @@ impl Queue {
         let mut result = Ok(());
         for owner in attach::attached(self.space(), block).filter(|owner| *owner != lane.me()) {
             if lane.is_dead(owner) {
-                result = result.and(lane.try_settle(owner));
+                result = result.and(lane.try_recover(owner));
             }
         }
         self.bring_back(lane);

@@ -213,18 +213,18 @@ impl<'a> Ring<'a> {
         step!("push.written");
         // Release, pairs with the acquire of a recoverer: the entries are there.
         tail.intent.store(end, Ordering::Release);
-        let undone =
-            Mend::new(|| recover::undo(self.space, self.layout, self.queue, tail, (0, me)));
+        let rolled_back =
+            Mend::new(|| recover::roll_back(self.space, self.layout, self.queue, tail, (0, me)));
         step!("push.armed");
         for holder in ids.iter().filter_map(|id| holders.get(*id as usize)) {
             // Release: after the intent.
             holder.store(0, Ordering::Release);
-            step!("push.letting-go");
+            step!("push.releasing");
         }
-        step!("push.let-go");
+        step!("push.released");
         // The commit point. Release pairs with the acquire of who pulls: entries, holders' words and payload are there.
         tail.index.store(end, Ordering::Release);
-        undone.done();
+        rolled_back.done();
         gone();
         step!("push.committed");
         Ok(())
@@ -277,6 +277,6 @@ impl<T: PullTarget> Drop for Pull<'_, '_, T> {
     fn drop(&mut self) {
         let Ring { space, layout, queue, .. } = *self.ring;
         self.out.withdraw(self.count);
-        recover::undo(space, layout, queue, self.head, (self.me, 0));
+        recover::roll_back(space, layout, queue, self.head, (self.me, 0));
     }
 }

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const CHUNK: usize = 4096;
 
 /// Settles the end of a queue that is listed at `offset`, if its lock is the dead one's.
-pub(crate) fn settle(acting: &Acting<'_>, block: &Block, offset: u64) {
+pub(crate) fn recover_end(acting: &Acting<'_>, block: &Block, offset: u64) {
     let space = &acting.arena.space;
     // Of a damaged queue nobody expects anything.
     let Ok(layout) = Layout::read(space, block) else { return };
@@ -35,15 +35,21 @@ pub(crate) fn settle(acting: &Acting<'_>, block: &Block, offset: u64) {
         // A push: not in the ring yet, so in flight.
         Side::Tail => (0, acting.owner.bits()),
     };
-    undo(space, &layout, queue, end, (from, to));
-    step!("recover.undone");
+    roll_back(space, &layout, queue, end, (from, to));
+    step!("recover.rolled-back");
     robust_lock::unlock(&end.lock);
     // Perhaps it had pushed, and woken nobody.
     layout.event(space, queue).wake_all();
 }
 
 /// Gives the entries between index and intent back to where they came from.
-pub(crate) fn undo(space: &Space, layout: &Layout, queue: u32, end: &End, (from, to): (u32, u32)) {
+pub(crate) fn roll_back(
+    space: &Space,
+    layout: &Layout,
+    queue: u32,
+    end: &End,
+    (from, to): (u32, u32),
+) {
     // Acquire pairs with the releases of the move.
     let index = end.index.load(Ordering::Acquire);
     let intent = end.intent.load(Ordering::Acquire);
@@ -54,7 +60,7 @@ pub(crate) fn undo(space: &Space, layout: &Layout, queue: u32, end: &End, (from,
             // One that says neither is damage: left alone.
             let _ = holder.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
         }
-        step!("recover.undoing");
+        step!("recover.rolling-back");
     }
     // Release: disarmed when all of it is undone.
     end.intent.store(index, Ordering::Release);
@@ -73,7 +79,7 @@ pub(crate) fn give_back(acting: &Acting<'_>, block: &Block) -> Result<()> {
             Err(error) if error.kind() == ErrorKind::Damaged => return Ok(()),
             pushed => pushed?,
         }
-        step!("recover.given-back");
+        step!("recover.requeued");
     }
     Ok(())
 }

@@ -104,8 +104,8 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("draft.open-directory", OPENING),
     ("draft.sync-directory", &["EIO", "ENOSPC", "EDQUOT", "EINVAL", "EROFS", "EINTR"]),
     // Holds that are built without a name.
-    ("aside.sync", &["EIO", "ENOSPC", "EDQUOT"]),
-    ("aside.read", &["EIO", "EINTR"]),
+    ("draft.hold-sync", &["EIO", "ENOSPC", "EDQUOT"]),
+    ("draft.hold-read", &["EIO", "EINTR"]),
     ("salvage.copy", ROOM),
     ("salvage.read", &["EIO"]),
     ("salvage.read-page", &["EIO"]),

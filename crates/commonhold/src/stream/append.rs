@@ -20,10 +20,10 @@ thread_local! {
     static FRAME: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// The stream's lock, with the frame written and not announced. The change follows at once: [`arm`](Turn::arm), the slot's store,
-/// [`finish`](Turn::finish).
+/// The stream's lock, with the frame written and not announced. The change follows at once: [`arm`](StreamLock::arm), the slot's store,
+/// [`finish`](StreamLock::finish).
 #[must_use]
-pub(crate) struct Turn<'a> {
+pub(crate) struct StreamLock<'a> {
     stream: Stream<'a>,
     end: u64,
 }
@@ -41,7 +41,7 @@ pub(crate) fn begin<'a>(
     kind: ChangeKind,
     expires_ms: u64,
     (len, parts): (u64, impl FnOnce(&mut Vec<u8>) -> usize),
-) -> Result<Option<Turn<'a>>> {
+) -> Result<Option<StreamLock<'a>>> {
     // Relaxed: only whether there is a stream. One that begins waits for all who have a segment locked.
     if stream.link.ring.load(Ordering::Relaxed) == 0 {
         return Ok(None);
@@ -55,11 +55,11 @@ pub(crate) fn begin<'a>(
         true => frame::encode(&mut frame, kind, expires_ms, parts),
         false => frame::encode(&mut frame, ChangeKind::Gap, 0, |_| 0),
     }
-    let turn = write(writer, stream, position, &mut frame);
+    let stream_lock = write(writer, stream, position, &mut frame);
     frame.clear();
     frame.shrink_to(KEPT);
     let _ = FRAME.try_with(|kept| kept.set(frame));
-    turn
+    stream_lock
 }
 
 /// Has the memory for a frame before anything is begun: without it the change is refused, and the
@@ -90,15 +90,15 @@ fn write<'a>(
     stream: Stream<'a>,
     position: &AtomicU64,
     frame: &mut Vec<u8>,
-) -> Result<Option<Turn<'a>>> {
+) -> Result<Option<StreamLock<'a>>> {
     let head = stream.head;
     robust_lock::lock(&head.lock, writer, Level::Streams)?;
-    let mut turn = Turn { stream, end: 0 };
+    let mut stream_lock = StreamLock { stream, end: 0 };
     step!("stream.locked");
     let ring = match stream.ring().and_then(|ring| stream.ensure_sound().map(|()| ring)) {
         Ok(Some(ring)) if stream.is_current() => ring,
         other => {
-            drop(turn);
+            drop(stream_lock);
             if stream.is_current() {
                 other?;
             }
@@ -126,19 +126,19 @@ fn write<'a>(
     // Before the commit: it may say too much, never too little.
     position.store(end, Ordering::Relaxed);
     step!("stream.positioned");
-    turn.end = end;
-    Ok(Some(turn))
+    stream_lock.end = end;
+    Ok(Some(stream_lock))
 }
 
-impl Drop for Turn<'_> {
+impl Drop for StreamLock<'_> {
     /// Decides a change that did not come to its end as after a death.
     fn drop(&mut self) {
         let Stream { space, link, head, .. } = self.stream;
-        words::settle_held(space, link, head);
+        words::recover_held(space, link, head);
     }
 }
 
-impl Turn<'_> {
+impl StreamLock<'_> {
     /// Says which slot is about to be changed; `slot` is its offset.
     #[inline]
     pub(crate) fn arm(&self, slot: u64) {

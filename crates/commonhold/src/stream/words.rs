@@ -166,16 +166,16 @@ impl Stream<'_> {
 /// segment is still locked by the dead one, that is the old word, or else the new one. Then lets the lock go. May be repeated.
 /// The root may be another kind of structure's meanwhile: who asks for the end of a stream locks it before it looks whether the
 /// map is still there.
-pub(crate) fn settle(space: &Space, root: u64, owner: Owner) {
+pub(crate) fn recover(space: &Space, root: u64, owner: Owner) {
     let Stream { link, head, .. } = Stream::of(space, root, 0);
     if robust_lock::holder(&head.lock) != Some(owner) {
         return;
     }
-    settle_held(space, link, head);
+    recover_held(space, link, head);
 }
 
 /// The same for who holds the lock.
-pub(crate) fn settle_held(space: &Space, link: &Link, head: &Head) {
+pub(crate) fn recover_held(space: &Space, link: &Link, head: &Head) {
     let armed = head.armed.load(Ordering::Acquire);
     if armed != 0 {
         if is_changed(space, head, armed) {

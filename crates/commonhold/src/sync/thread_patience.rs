@@ -49,7 +49,7 @@ pub(crate) fn limited(handle: Option<Duration>) -> Option<Duration> {
 }
 
 /// False if the thread has not even the time to settle what a dead participant left.
-pub(crate) fn may_settle() -> bool {
+pub(crate) fn may_recover() -> bool {
     LIMIT.with(Cell::get) != 0
 }
 
@@ -64,11 +64,11 @@ mod tests {
         assert_eq!(limit_thread_patience(Duration::from_secs(2)), Duration::MAX);
         assert_eq!((limited(None), limited(some)), (Some(Duration::from_secs(2)), some));
         assert_eq!(limit_thread_patience(Duration::ZERO), Duration::from_secs(2));
-        assert_eq!((limited(some), may_settle()), (Some(Duration::ZERO), false));
+        assert_eq!((limited(some), may_recover()), (Some(Duration::ZERO), false));
         assert_eq!(limit_thread_patience(Duration::MAX), Duration::ZERO);
         let three = Duration::from_secs(3);
         assert_eq!(with_patience(three, || limited(None)), Some(three));
         assert_eq!(with_patience(Duration::ZERO, || limited(some)), Some(LEAST));
-        assert_eq!((limited(None), may_settle()), (None, true));
+        assert_eq!((limited(None), may_recover()), (None, true));
     }
 }

@@ -76,37 +76,37 @@ impl<'a> LaneGuard<'a> {
     pub(crate) fn step_aside(self, error: &Error) -> Result<LaneGuard<'a>> {
         let at = self.participant.lanes[self.number].busy.load(Ordering::Relaxed);
         let patience = self.patience();
-        let aside = self.leave(patience);
-        aside.wait(error)?;
-        let (arena, participant) = (aside.arena, aside.participant);
+        let outside = self.leave(patience);
+        outside.wait(error)?;
+        let (arena, participant) = (outside.arena, outside.participant);
         // It is still inside its operation.
-        mem::forget(aside);
+        mem::forget(outside);
         Ok(lane::enter_any(arena, participant, at, Some(patience))?.stepping_aside())
     }
 
     /// Leaves the lane, and not the operation.
-    fn leave(self, patience: Patience) -> Aside<'a> {
+    fn leave(self, patience: Patience) -> Outside<'a> {
         let left = ManuallyDrop::new(self);
         // As any lane is left: release, for who enters it next.
         left.participant.lanes[left.number].busy.store(IDLE, Ordering::Release);
-        Aside { arena: left.arena, participant: left.participant, patience }
+        Outside { arena: left.arena, participant: left.participant, patience }
     }
 }
 
 /// A call that has left its lane and is still inside its operation. Dropping it ends that.
-struct Aside<'a> {
+struct Outside<'a> {
     arena: &'a Arena,
     participant: &'a Participant,
     patience: Patience,
 }
 
-impl Drop for Aside<'_> {
+impl Drop for Outside<'_> {
     fn drop(&mut self) {
         end_operation();
     }
 }
 
-impl Aside<'_> {
+impl Outside<'_> {
     fn wait(&self, error: &Error) -> Result<()> {
         let space = &self.arena.space;
         let Some(place) = error.lock_in_the_way() else { return Ok(()) };
@@ -130,7 +130,7 @@ impl Aside<'_> {
     }
 }
 
-impl Peers for Aside<'_> {
+impl Peers for Outside<'_> {
     fn me(&self) -> Owner {
         self.participant.registration.owner
     }

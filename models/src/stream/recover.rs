@@ -1,70 +1,71 @@
 //! What a recoverer does with the stream and the segment of a dead process.
 
-use super::{Break, Settling, State, Streaming};
+use super::{Break, Recovering, State, Streaming};
 
 impl Streaming {
-    /// Where settling begins.
-    pub(super) fn first_settling(&self) -> Settling {
+    /// Where recovering begins.
+    pub(super) fn first_settling(&self) -> Recovering {
         match self.broken {
-            Some(Break::SegmentFirst) => Settling::Segment,
-            Some(Break::DisarmedFirst) => Settling::Disarm,
-            _ => Settling::Tail,
+            Some(Break::SegmentFirst) => Recovering::Segment,
+            Some(Break::DisarmedFirst) => Recovering::Disarm,
+            _ => Recovering::Tail,
         }
     }
 
-    /// One step of settling `dead`, with its segment if `whole`; what comes next.
-    pub(super) fn settle(
+    /// One step of recovering `dead`, with its segment if `whole`; what comes next.
+    pub(super) fn recover(
         &self,
         state: &mut State,
         dead: usize,
-        settling: Settling,
+        recovering: Recovering,
         whole: bool,
-    ) -> Option<Settling> {
+    ) -> Option<Recovering> {
         let owner = u8::try_from(dead).ok();
         let mine = state.stream == owner;
         let disarmed_first = self.broken == Some(Break::DisarmedFirst);
         let segment_first = self.broken == Some(Break::SegmentFirst);
-        match settling {
-            Settling::Tail => {
-                if mine && self.broken != Some(Break::NotSettled) && is_changed(state) {
+        match recovering {
+            Recovering::Tail => {
+                if mine && self.broken != Some(Break::NotRecovered) && is_changed(state) {
                     state.tail = state.end;
                 }
-                Some(if disarmed_first { Settling::Stream } else { Settling::Disarm })
+                Some(if disarmed_first { Recovering::Stream } else { Recovering::Disarm })
             }
-            Settling::Disarm => {
+            Recovering::Disarm => {
                 if mine {
                     state.armed = None;
                 }
-                Some(if disarmed_first { Settling::Tail } else { Settling::Stream })
+                Some(if disarmed_first { Recovering::Tail } else { Recovering::Stream })
             }
-            Settling::Stream => {
+            Recovering::Stream => {
                 if mine {
                     state.stream = None;
                 }
-                let then = if segment_first || !whole { Settling::Byte } else { Settling::Segment };
+                let then =
+                    if segment_first || !whole { Recovering::Byte } else { Recovering::Segment };
                 Some(then)
             }
-            Settling::Segment => {
+            Recovering::Segment => {
                 for segment in &mut state.segments {
                     if whole && *segment == owner {
                         *segment = None;
                     }
                 }
-                Some(if segment_first { Settling::Tail } else { Settling::Byte })
+                Some(if segment_first { Recovering::Tail } else { Recovering::Byte })
             }
-            Settling::Byte => {
+            Recovering::Byte => {
                 state.bytes[dead] = None;
                 None
             }
         }
     }
 
-    /// Settles all dead, one after the other.
+    /// Recovers all dead, one after the other.
     pub(super) fn sweep(&self, state: &mut State) {
         for dead in 0..state.dead.len() {
             let mut next = state.dead[dead].then(|| self.first_settling());
-            while let Some(settling) = next {
-                next = self.settle(state, dead, settling, true);
+            while let Some(recovering) = next {
+                next = self.recover(state, dead, recovering, true);
             }
         }
     }

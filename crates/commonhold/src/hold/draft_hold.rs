@@ -25,7 +25,7 @@ pub(crate) fn build<T>(
     let result = fill(&hold)?;
     hold.close()?;
     ensure_clean(&draft, target)?;
-    step!("aside.built");
+    step!("draft.hold-built");
     Ok((draft, result))
 }
 
@@ -40,11 +40,11 @@ pub(crate) fn sync_name(placed: &Placed, target: &Path) -> Result<()> {
 
 /// Closing does not report what it could not write; the file says whether it is whole.
 fn ensure_clean(draft: &Draft, target: &Path) -> Result<()> {
-    let synced = fault!("aside.sync").and_then(|()| draft.file().sync_all());
+    let synced = fault!("draft.hold-sync").and_then(|()| draft.file().sync_all());
     synced.map_err(|e| failed(target, "cannot be written to the disk", &e))?;
     let mut clean = [0; 4];
-    let read =
-        fault!("aside.read").and_then(|()| draft.file().read_exact_at(&mut clean, CLEAN_OFFSET));
+    let read = fault!("draft.hold-read")
+        .and_then(|()| draft.file().read_exact_at(&mut clean, CLEAN_OFFSET));
     read.map_err(|e| failed(target, "cannot be read back", &e))?;
     if u32::from_le_bytes(clean) == CLEAN {
         return Ok(());
