@@ -87,7 +87,7 @@ impl Splits {
                 self.fill(state, process, at)
             }
             S::RollBackUnlock | S::RollBackState | S::RollBackFree | S::RollBackPhase => {
-                self.roll_back(state, process, at)
+                self.roll_back_split(state, process, at)
             }
             S::Unlock | S::Unlist | S::GiveUp => self.release(state, process, at),
         }
@@ -196,7 +196,7 @@ impl Splits {
     }
 
     /// A wait failed before PUBLISHING: the split has not happened. As a recoverer of COPYING does.
-    fn roll_back(&self, state: &mut State, process: usize, at: SplitAt) -> bool {
+    fn roll_back_split(&self, state: &mut State, process: usize, at: SplitAt) -> bool {
         let (me, parent) = (state.procs[process].who, state.procs[process].segment);
         let child = state.procs[process].child;
         let next = match at {

@@ -69,7 +69,7 @@ impl Splits {
             R::RollBackUnlock(..)
             | R::RollBackState(..)
             | R::RollBackFree(..)
-            | R::RollBackPhase(..) => self.roll_back(state, process, who, at),
+            | R::RollBackPhase(..) => self.roll_back_child(state, process, who, at),
             R::Extent(_) | R::ExtentFree(_) | R::ExtentGive(_) => {
                 self.recover_extents(state, process, who, at)
             }
@@ -168,7 +168,7 @@ impl Splits {
 
     /// The child's extent is still owned by the dead, so the child cannot be in use for anything else,
     /// however often this is begun.
-    fn roll_back(&self, state: &mut State, process: usize, who: Who, at: RecoverAt) -> bool {
+    fn roll_back_child(&self, state: &mut State, process: usize, who: Who, at: RecoverAt) -> bool {
         let early = self.breaks(Break::RollBackPhaseFirst);
         let next = match at {
             RecoverAt::RollBackUnlock(parent, child) => {

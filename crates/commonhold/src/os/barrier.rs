@@ -1,17 +1,21 @@
-//! A full fence between two sides of which one fences rarely: `membarrier(2)`.
+//! A full fence between two sides, one of which fences rarely: `membarrier(2)`.
 //!
-//! Where each side stores a word, fences, and looks at the other's, the frequent side's fence can be one that only the
-//! compiler sees, if the rare side makes all running threads of all registered processes execute a full one instead
-//! (Desnoyers; Linux 4.16). A fence for the processor would wait until the store before it has reached memory: with a message that
-//! somebody is just polling for, that is a round trip between two cores, for every message.
+//! Each side stores a word, fences, and looks at the other's word. The frequent side's fence can be
+//! one for the compiler only, if the rare side makes all running threads of all registered
+//! processes execute a full fence instead (Desnoyers; Linux 4.16). A fence for the processor would
+//! wait until the store before it has reached memory. For a message that somebody is polling for,
+//! that is a round trip between two cores per message.
 //!
-//! Invariant: a process that takes part in a hold has called `register`, so [`light`] is right in it. A system that
-//! refuses costs speed on the one side and latency on the other, never a wake.
+//! Invariant: a process that takes part in a hold has called `register`, so [`light`] is correct in
+//! it. A system that refuses costs speed on the one side and latency on the other, but never a
+//! wake.
 //!
-//! A system may also refuse later, by a filter that a process gives itself. From then on [`light`] is a full fence in this
-//! process, too, so its threads still see each other's words. A `light` that was on its way when that began may have been one
-//! for the compiler, with its store still in the processor's buffer. Nothing can hurry that store any more, so it is waited for:
-//! it leaves the buffer within microseconds while its thread runs, and the kernel's switch away from a thread is a full fence.
+//! A system may also refuse later, because of a filter that a process installs for itself. From
+//! then on [`light`] is a full fence in this process, too, so its threads still see each other's
+//! words. A `light` that had begun before that may have been one for the compiler, with its store
+//! still in the processor's buffer. Nothing can hurry that store any more, so this module waits for
+//! it: the store leaves the buffer within microseconds while its thread runs, and the kernel's
+//! switch away from a thread is a full fence.
 //!
 //! # Safety
 //! Unsafe only for a system call that touches no memory of the process.
@@ -23,18 +27,18 @@ use std::time::Duration;
 
 /// Both sides fence.
 const BOTH: u32 = 0;
-/// This process is interrupted by the fences of others: its light ones are for the compiler.
+/// The fences of others interrupt this process: its light fences are for the compiler.
 const REGISTERED: u32 = 1;
-/// Both sides fence, but a light one that began before may have been for the compiler.
+/// Both sides fence, but a light fence that began earlier may have been for the compiler.
 const ENDING: u32 = 2;
 
 static MODE: AtomicU32 = AtomicU32::new(BOTH);
 
-/// Within this time what a processor has stored is seen by all, a thousand times over.
+/// Within this time every processor sees what another has stored, with a margin of a thousand.
 const DRAINED: Duration = Duration::from_millis(10);
 
-/// Makes this process one that [`heavy`] fences of others reach. Once before its first [`light`], and again in a
-/// forked child.
+/// Makes the [`heavy`] fences of others reach this process. Called once before its first [`light`],
+/// and again in a forked child.
 pub(crate) fn register() {
     let registered = fault!("os.barrier-register").is_ok()
         && membarrier(libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
@@ -54,10 +58,11 @@ pub fn light() {
     }
 }
 
-/// The rare side's full fence; some microseconds. Pairs with [`light`] in all processes. False if the system refuses: then it
-/// pairs with the threads of this process, and with other processes only if they were refused, too.
+/// The rare side's full fence; takes some microseconds. Pairs with [`light`] in all processes.
+/// False if the system refuses: then it pairs with the threads of this process, and with other
+/// processes only if the system refused them, too.
 #[cold]
-#[allow(clippy::must_use_candidate)] // Who looks again anyway need not know.
+#[allow(clippy::must_use_candidate)] // A caller that looks again anyway ignores the result.
 pub fn heavy() -> bool {
     fence(Ordering::SeqCst);
     if fault!("os.barrier").is_ok() && membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED) {
@@ -68,12 +73,13 @@ pub fn heavy() -> bool {
     false
 }
 
-/// Ends what the system does not do for this process any more; returns when no light fence is only for the compiler.
+/// Ends the mode that the system no longer supports for this process. Returns when no light fence
+/// is for the compiler only.
 #[cold]
 fn fence_on_both_sides() {
     let (now, after) = (Ordering::SeqCst, Ordering::Relaxed);
     let _ = MODE.compare_exchange(REGISTERED, ENDING, now, after);
-    // Whoever finds it ending waits for itself: the one that began may be stopped.
+    // A thread that finds it ending waits for itself: the thread that began may be stopped.
     if MODE.load(Ordering::SeqCst) == ENDING {
         std::thread::sleep(DRAINED);
         let _ = MODE.compare_exchange(ENDING, BOTH, now, after);
@@ -91,11 +97,11 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::AtomicBool;
 
-    /// The mode is the process's.
+    /// The mode belongs to the process.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-    /// Each of two threads stores its word and looks at the other's: one of the two must see the other. The second one is
-    /// told when to begin, and begins at once.
+    /// Two threads each store their word and look at the other's: one of them must see the other.
+    /// The second thread begins when it gets the signal.
     fn one_of_the_two_sees_the_other(rounds: u32, begin: impl FnOnce() + Send) {
         let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
         register();
@@ -147,7 +153,8 @@ mod tests {
         one_of_the_two_sees_the_other(50_000, forbid);
     }
 
-    /// Refuses the call to this thread, as a filter does that a process gives itself when it has begun.
+    /// Refuses the call to this thread, like a filter that a process installs for itself after it
+    /// has begun.
     fn forbid() {
         let op = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
         let number = libc::SYS_membarrier as u32;

@@ -1,14 +1,15 @@
 //! Locks on bytes beyond the data, which the kernel drops when their process dies.
 //!
 //! A held lock is the sign of life of a participant, so it must last exactly as long as the
-//! process: not shorter, though the program closes descriptors it does not know; not longer, though
-//! it forks children that live on. Invariant: a lock is kept by one `PROT_NONE` page mapped from an
-//! open file description that has no descriptor any more. Closing descriptors does not reach the
-//! page, `MADV_DONTFORK` keeps it out of children, and the kernel unmaps it at death, however the
-//! process dies and in whatever PID namespace.
+//! process. It must not end earlier, although the program closes descriptors that it does not know.
+//! It must not last longer, although the program forks children that live on. Invariant: one
+//! `PROT_NONE` page keeps a lock. The page is mapped from an open file description that has no
+//! descriptor any more. Closing descriptors does not affect the page, and `MADV_DONTFORK` keeps it
+//! out of children. The kernel unmaps it at death, however the process dies and in whatever PID
+//! namespace.
 //!
-//! Questions go through the description of the [`HoldFile`], which never holds a lock: a
-//! description does not see its own. So a process sees its own locks too.
+//! Queries go through the description of the [`HoldFile`], which never holds a lock: a description
+//! does not see its own locks. This way a process sees its own locks too.
 //!
 //! # Safety
 //! Unsafe to map and unmap one page of our own, and for lock calls on a structure of our own.
@@ -22,10 +23,11 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::{self, NonNull};
 
-/// Locked shared by every opener; exclusively by who must be alone.
+/// Every opener locks it shared; a process that must be alone locks it exclusively.
 pub(crate) const OPEN_BYTE: u64 = 1 << 62;
 
-/// Locked exclusively by one of several who share the open byte and would take the hold's name away.
+/// Locked exclusively by the one process, of several that share the open byte, that removes the
+/// hold's name.
 pub(crate) const NAME_BYTE: u64 = OPEN_BYTE - 1;
 
 /// The byte whose exclusive lock is the life of the participant in `slot`.
@@ -42,7 +44,8 @@ pub(crate) enum LockKind {
     Shared,
 }
 
-/// Bytes locked by this process until dropped, or until it dies. A forked child does not have them.
+/// Bytes that this process has locked, until this is dropped or the process dies. A forked child
+/// does not have them.
 pub(crate) struct HeldBytes {
     page: NonNull<u8>,
     mark: ForkMark,
@@ -54,7 +57,8 @@ unsafe impl Send for HeldBytes {}
 unsafe impl Sync for HeldBytes {}
 
 impl HeldBytes {
-    /// Locks all of `bytes`, or none: `None` if somebody has one of them in a conflicting way.
+    /// Locks all of `bytes`, or none. `None` if somebody has locked one of them in a conflicting
+    /// mode.
     pub(crate) fn try_lock(
         file: &HoldFile,
         bytes: &[(u64, LockKind)],
@@ -73,7 +77,7 @@ impl Drop for HeldBytes {
     fn drop(&mut self) {
         // A forked child never had the page; something else may live at its address there.
         if !self.mark.inherited() {
-            // SAFETY: our own page. Unmapping it ends the description, and that the locks.
+            // SAFETY: our own page. Unmapping it ends the description, which ends the locks.
             unsafe { libc::munmap(self.page.as_ptr().cast(), mapping::page_size()) };
         }
     }
@@ -89,8 +93,8 @@ pub(crate) fn in_use(file: &HoldFile) -> io::Result<bool> {
     conflicts(file, OPEN_BYTE, libc::F_WRLCK)
 }
 
-/// Locks through a new description, or through the one that is kept for when none can be opened, and returns the page that
-/// keeps it. Allocates no memory.
+/// Locks through a new description, or through the reserved one when none can be opened. Returns
+/// the page that keeps the description. Allocates no memory.
 fn lock_and_keep(file: &HoldFile, bytes: &[(u64, LockKind)]) -> io::Result<Option<NonNull<u8>>> {
     let (description, is_fresh) = match file.open_description() {
         Ok(fresh) => (fresh, true),
@@ -103,14 +107,15 @@ fn lock_and_keep(file: &HoldFile, bytes: &[(u64, LockKind)]) -> io::Result<Optio
         Err(error) => Err(error),
     };
     if !is_fresh && !matches!(page, Ok(Some(_))) {
-        // It may be the only one that there will ever be.
+        // It may be the only description that there will ever be.
         unlock_all(fd, bytes);
         file.put_back(description);
     }
     page
 }
 
-/// False if somebody has one of them in a conflicting way. Some are locked then; closing the description unlocks them.
+/// False if somebody has locked one of the bytes in a conflicting mode. Some are locked then;
+/// closing the description unlocks them.
 fn lock_all(fd: RawFd, bytes: &[(u64, LockKind)]) -> io::Result<bool> {
     for (byte, kind) in bytes {
         let kind = match kind {
@@ -132,7 +137,7 @@ fn lock_all(fd: RawFd, bytes: &[(u64, LockKind)]) -> io::Result<bool> {
 
 fn unlock_all(fd: RawFd, bytes: &[(u64, LockKind)]) {
     for (byte, _) in bytes {
-        // Unlocking what is not locked changes nothing, and nothing else can be wrong with it.
+        // Unlocking a byte that is not locked has no effect, and no other error is possible.
         let _ = lock_of(*byte, libc::F_UNLCK).and_then(|lock| ask(fd, libc::F_OFD_SETLK, lock));
     }
 }
@@ -157,7 +162,7 @@ fn map_private_to_process(fd: RawFd) -> io::Result<NonNull<u8>> {
     Ok(page)
 }
 
-/// Whether a lock of `kind` on `byte` would meet another one.
+/// Whether a lock of `kind` on `byte` would conflict with another lock.
 fn conflicts(file: &HoldFile, byte: u64, kind: libc::c_int) -> io::Result<bool> {
     loop {
         let fd = file.fd()?;
@@ -167,8 +172,8 @@ fn conflicts(file: &HoldFile, byte: u64, kind: libc::c_int) -> io::Result<bool> 
         if libc::c_int::from(found.l_type) != libc::F_UNLCK {
             return Ok(true);
         }
-        // "Nobody" makes the owner dead, so it must not come from another file that another thread
-        // of the program has just put behind the number.
+        // The answer "nobody" means that the owner is dead. It must not come from another file that
+        // another thread of the program has just opened under this number.
         if file.is_ours(*fd) {
             return Ok(false);
         }

@@ -1,10 +1,11 @@
 //! The three clocks.
 //!
-//! - *Real time* can be set, by hand or by NTP: nothing that matters is decided by it while the
-//!   system runs.
-//! - *Monotonic time* runs with real time's speed and cannot be set; it stands still in suspend.
-//! - *Boot time* is monotonic time that counts suspend, too. It starts with each boot. A time
-//!   namespace may shift it, which [`boottime_ms`] takes back, so that all processes of a boot agree.
+//! - *Real time* can be set, by hand or by NTP, so nothing important depends on it while the system
+//!   runs.
+//! - *Monotonic time* runs at real time's speed and cannot be set. It stands still in suspend.
+//! - *Boot time* is monotonic time that includes suspend. It starts with each boot. A time
+//!   namespace may shift it; [`boottime_ms`] takes the shift back, so that all processes of a boot
+//!   agree.
 //!
 //! # Safety
 //! Unsafe only to call `clock_gettime` with a structure of our own.
@@ -39,8 +40,8 @@ pub(crate) fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Milliseconds since the boot, suspend included: the same in all processes of a boot. Nobody can set
-/// it. Wraps around below 0, which only a shift can lead to.
+/// Milliseconds since the boot, suspend included: the same in all processes of a boot. Nobody can
+/// set it. Wraps around below 0, which only a shift can cause.
 #[inline]
 pub(crate) fn boottime_ms() -> u64 {
     let now = read(libc::CLOCK_BOOTTIME);
@@ -50,13 +51,13 @@ pub(crate) fn boottime_ms() -> u64 {
     shown.wrapping_sub(added as u64)
 }
 
-/// Learns what this process's time namespace adds to boot time. To be called before a process uses a
-/// hold: one that was forked into another namespace calls it again.
+/// Learns what this process's time namespace adds to boot time. Called before a process uses a
+/// hold, and again in a process that was forked into another namespace.
 ///
-/// A process that has prepared another namespace for its children reads theirs instead of its own;
-/// it keeps what it has learned.
+/// A process that has prepared another namespace for its children would read theirs instead of its
+/// own; it keeps what it has learned.
 pub(crate) fn learn_namespace() {
-    // The file is missing in kernels without such namespaces.
+    // Kernels without such namespaces do not have the file.
     let text = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
     let added = added_ms(&text).unwrap_or(0);
     let link = |name: &str| std::fs::read_link(format!("/proc/self/ns/{name}")).ok();
@@ -75,7 +76,8 @@ pub(super) fn added_ms(offsets: &str) -> Option<i64> {
 
 fn read(clock: libc::clockid_t) -> libc::timespec {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure is ours. The call cannot fail: all three clocks exist since Linux 2.6.39.
+    // SAFETY: the structure is ours. The call cannot fail: all three clocks exist since Linux
+    // 2.6.39.
     unsafe { libc::clock_gettime(clock, &mut now) };
     now
 }

@@ -1,19 +1,20 @@
 //! Creating a file atomically: it appears under its name complete, or not at all.
 //!
-//! Invariant: until it is committed the file has no name, or (where the file system cannot do that) a
-//! temporary one. At every instant the final name leads to what it led to before, or to the complete
-//! file; [`Draft::commit`] never replaces a file that exists, [`Draft::replace`] does so in one step.
+//! Invariant: until it is committed the file has no name, or a temporary one where the file system
+//! requires a name. At every instant the final name leads to the previous file, if any, or to the
+//! complete file. [`Draft::commit`] never replaces an existing file; [`Draft::replace`] replaces it
+//! in one step.
 //!
-//! What a process leaves that is killed at any instruction:
+//! A process that is killed at any instruction leaves:
 //!
-//! | | nameless | temporary name |
-//! |---|---|---|
-//! | while the file is written | nothing | the draft |
-//! | in `commit` | nothing | nothing, or the draft's second name where the file system knows no `RENAME_NOREPLACE` |
-//! | in `replace` | nothing, or between two system calls the draft: a nameless file cannot take a name that is used | nothing |
+//! - while the file is written: nothing if it is nameless, or the draft under its temporary name;
+//! - in `commit`: nothing, or the draft's second name where the file system knows no
+//!   `RENAME_NOREPLACE`;
+//! - in `replace`: nothing, or, for a nameless file, the draft between two system calls, because a
+//!   nameless file cannot take a name that is used.
 //!
-//! A draft that is left has a name that tells its purpose, and is removed by the next draft that gets
-//! a temporary name for the same purpose; see [`super::draft_name`].
+//! The name of an abandoned draft shows its purpose. The next draft that gets a temporary name for
+//! the same purpose removes it; see [`super::draft_name`].
 //!
 //! # Safety
 //! Unsafe only for libc calls with C strings of our own, and to adopt a descriptor that a call has
@@ -30,7 +31,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Makes a file in a directory, given the final name; returns it and its temporary name if any.
+/// Creates a file in a directory, given the final name. Returns it and its temporary name, if any.
 type Create = fn(&Place, u32) -> io::Result<(File, Option<Temporary>)>;
 
 /// Permission bits without which not even the owner could open the hold again.
@@ -38,25 +39,25 @@ const OWNER: u32 = 0o600;
 /// The permission bits that any new file of a command is given, less the umask.
 const ANY: u32 = 0o666;
 
-/// Removes what killed processes have left that were to make, or to replace, the file at `path`.
+/// Removes what killed processes have left while they created, or replaced, the file at `path`.
 pub(crate) fn remove_left(path: &Path) {
     if let Ok(place) = Place::of(path) {
         draft_name::remove_left(&place);
     }
 }
 
-/// A file that is being prepared and does not bear its name yet. Dropping it leaves nothing.
+/// A file that is being prepared and does not have its final name yet. Dropping it leaves nothing.
 #[derive(Debug)]
 pub struct Draft {
     file: File,
-    /// Where it is going to be.
+    /// The final location.
     place: Place,
     path: PathBuf,
-    /// The name that the file bears meanwhile, if the file system insists on one.
+    /// The file's name meanwhile, if the file system insists on one.
     temporary: Option<Temporary>,
 }
 
-/// A file that has got its name.
+/// A file that has its final name.
 #[derive(Debug)]
 #[must_use = "the name is not durable before the directory is"]
 pub struct Placed {
@@ -65,7 +66,7 @@ pub struct Placed {
 }
 
 impl Draft {
-    /// Begins an empty file that is to become `path`, with exactly the permission bits `mode`
+    /// Creates an empty file that will become `path`. It has exactly the permission bits `mode`,
     /// whatever the umask; they must let the owner read and write.
     ///
     /// # Errors
@@ -82,7 +83,8 @@ impl Draft {
         Draft::prepare(path, ANY, create)
     }
 
-    /// As [`Draft::new`], for what can only be written by a path: the file has a temporary name.
+    /// As [`Draft::new`], for content that can only be written through a path: the file has a
+    /// temporary name.
     ///
     /// # Errors
     /// As [`Draft::new`].
@@ -90,7 +92,7 @@ impl Draft {
         Draft::begin(path, mode, create_named)
     }
 
-    /// As [`Draft::new`], with a choice of how the file comes to be.
+    /// As [`Draft::new`], with a choice of how the file is created.
     pub(super) fn begin(path: &Path, mode: u32, create: Create) -> io::Result<Draft> {
         let mode = mode & 0o777;
         if mode & OWNER != OWNER {
@@ -119,12 +121,12 @@ impl Draft {
         &self.file
     }
 
-    /// Whether the file can be opened again, by its descriptor: not without /proc.
+    /// Whether the file can be opened again through its descriptor. This needs /proc.
     pub(crate) fn is_reachable(&self) -> bool {
         is_in_proc(&self.file)
     }
 
-    /// A path that leads to the file now, if any does: beside the final one. Else the final one.
+    /// A path that leads to the file now: a temporary one if the file has any, else the final one.
     #[must_use]
     pub fn path_now(&self) -> PathBuf {
         match &self.temporary {
@@ -136,7 +138,7 @@ impl Draft {
     /// Gives the file its name.
     ///
     /// # Errors
-    /// `AlreadyExists` if there is a file of that name. After any error nothing is left of the draft.
+    /// `AlreadyExists` if a file of that name exists. An error leaves nothing of the draft.
     pub fn commit(mut self) -> io::Result<Placed> {
         match self.temporary.take() {
             None => self.link_nameless(&self.place.name)?,
@@ -146,10 +148,10 @@ impl Draft {
         Ok(self.placed())
     }
 
-    /// Gives the file its name, in one step in place of the file that has it, if any.
+    /// Gives the file its name. Replaces the file that has the name, if any, in one step.
     ///
     /// # Errors
-    /// After any error nothing is left of the draft, and the name leads to where it led.
+    /// An error leaves nothing of the draft, and the name leads to the same file as before.
     pub fn replace(mut self) -> io::Result<Placed> {
         if self.temporary.is_none() {
             match self.link_nameless(&self.place.name) {
@@ -170,12 +172,12 @@ impl Draft {
         Placed { directory: self.place.directory, file: self.file }
     }
 
-    /// Renames the draft where nothing is replaced.
+    /// Renames the draft without replacing anything.
     fn rename_new(&self, mut temporary: Temporary) -> io::Result<()> {
         match temporary.rename(&self.place.name, libc::RENAME_NOREPLACE) {
             Err(error) if is_unknown(&error) => {
                 let directory = self.place.directory.as_raw_fd();
-                // Dropping `temporary` removes that name, whatever comes of this.
+                // Dropping `temporary` removes that name, whether this succeeds or not.
                 link(directory, temporary.name(), directory, &self.place.name, 0)?;
                 step!("draft.linked-twice");
                 Ok(())
@@ -184,10 +186,10 @@ impl Draft {
         }
     }
 
-    /// A name for the instant before it is renamed.
+    /// A name for the short time before the rename.
     fn link_for_a_moment(&self) -> io::Result<Temporary> {
         draft_name::remove_left(&self.place);
-        // Locked before it can be found, so that nobody takes it for one that was left.
+        // Locked before anybody can find it, so that nobody takes it for an abandoned one.
         draft_name::lock(&self.file)?;
         let name = draft_name::new(&self.place.name)?;
         self.link_nameless(&name)?;
@@ -203,20 +205,23 @@ impl Draft {
 }
 
 impl Placed {
-    /// The file. (To close another descriptor of it would give up this process's record locks on it.)
+    /// The file. (Closing another descriptor of it would release this process's record locks on
+    /// it.)
     #[must_use]
     pub fn into_file(self) -> File {
         self.file
     }
 
-    /// Makes the name durable, as far as the file system does so.
+    /// Makes the name durable, as far as the file system supports that.
     ///
     /// # Errors
-    /// Those of the system: the file is there and whole, but a crash of the system may undo its name.
+    /// Those of the system. The file exists and is complete, but a crash of the system may remove
+    /// its name.
     pub fn sync(&self) -> io::Result<()> {
         let readable = || open_at(&self.directory, c".", libc::O_RDONLY | libc::O_DIRECTORY, 0);
         let directory = match fault!("draft.open-directory").and_then(|()| readable()) {
-            // Who may not read it can make names in it, and has to leave this to the system.
+            // A process that may not read the directory can create names in it, but has to leave
+            // the sync to the system.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
             opened => opened?,
         };
@@ -226,7 +231,7 @@ impl Placed {
             checked(unsafe { libc::fsync(directory.as_raw_fd()) })
         });
         match synced {
-            // It knows no such thing.
+            // The file system does not support syncing a directory.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EROFS)) => {
                 Ok(())
             }
@@ -239,10 +244,10 @@ impl Placed {
 pub(super) fn create(place: &Place, mode: u32) -> io::Result<(File, Option<Temporary>)> {
     let nameless = || open_at(&place.directory, c".", libc::O_TMPFILE | libc::O_RDWR, mode);
     match fault!("draft.nameless").and_then(|()| nameless()) {
-        // Without /proc it could not be given a name.
+        // A file cannot be given a name without /proc.
         Ok(file) if is_in_proc(&file) => Ok((file, None)),
         Ok(_) => create_named(place, mode),
-        // What kernels and file systems that do not know O_TMPFILE answer.
+        // The errors of kernels and file systems that do not know O_TMPFILE.
         Err(error)
             if matches!(
                 error.raw_os_error(),
@@ -265,7 +270,7 @@ pub(super) fn create_named(place: &Place, mode: u32) -> io::Result<(File, Option
         let temporary = Temporary::new(place, fresh)?;
         step!("draft.created");
         draft_name::lock(&file)?;
-        // Not if somebody has taken it for one that was left before it was locked.
+        // Not if another process took it for an abandoned one before it was locked.
         if status(file.as_raw_fd())?.st_nlink > 0 {
             return Ok((file, Some(temporary)));
         }
@@ -276,7 +281,7 @@ fn own_path(file: &File) -> io::Result<CString> {
     c_path(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))
 }
 
-/// Whether the file can be reached by the path that it is linked by.
+/// Whether the path that links the file leads to it.
 fn is_in_proc(file: &File) -> bool {
     let metadata = |path: &str| std::fs::metadata(path).ok();
     let found = metadata(&format!("/proc/self/fd/{}", file.as_raw_fd()));
@@ -284,7 +289,7 @@ fn is_in_proc(file: &File) -> bool {
     found.map(identity) == file.metadata().ok().map(identity)
 }
 
-/// Whether the error says that the system does not know what was asked for.
+/// Whether the error means that the system does not know the operation.
 fn is_unknown(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
 }

@@ -1,11 +1,11 @@
-//! The temporary names of drafts, and removing those that were left.
+//! The temporary names of drafts, and removing abandoned drafts.
 //!
-//! A draft that is to become `NAME` is `.NAME.RANDOM.draft` in the same directory. Its maker keeps an
-//! exclusive lock (`flock`) on it as long as it works on it; a name of that form whose file can be
-//! locked was left by a process that was killed, and whoever makes the next one removes it.
+//! A draft that will become `NAME` is called `.NAME.RANDOM.draft` in the same directory. Its maker
+//! keeps an exclusive lock (`flock`) on it while it works on it. If a file with such a name can be
+//! locked, its maker was killed, and the maker of the next draft removes it.
 //!
-//! Invariant: nobody removes a draft whose lock is held. One that its maker has not locked yet may be
-//! removed under its hands; the maker sees that once it has the lock, and makes another.
+//! Invariant: nobody removes a draft whose lock is held. A draft that its maker has not locked yet
+//! may be removed at any time. The maker notices this once it has the lock, and creates another.
 //!
 //! # Safety
 //! Unsafe only for libc calls with C strings of our own, and to adopt a descriptor that a call has
@@ -23,9 +23,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What the name ends in.
+/// The suffix of a temporary name.
 const ENDING: &[u8] = b".draft";
-/// File names end at 255 bytes, and the additions take 24.
+/// Bytes kept of a name: file names are limited to 255 bytes, and the additions take 24.
 const KEPT: usize = 230;
 /// Digits of the random part.
 const DIGITS: usize = 16;
@@ -33,7 +33,7 @@ const DIGITS: usize = 16;
 /// A file's name and its directory.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// Held open so that nothing can be moved below us.
+    /// Held open so that a moved directory does not mislead us.
     pub(super) directory: OwnedFd,
     /// The path by which it was opened.
     parent: PathBuf,
@@ -70,12 +70,13 @@ fn open_directory(path: &CStr) -> io::Result<OwnedFd> {
 pub(super) struct Temporary {
     directory: OwnedFd,
     name: CString,
-    /// It was renamed: there is nothing to remove.
+    /// The name was renamed: nothing to remove.
     is_gone: bool,
 }
 
 impl Temporary {
-    /// Takes charge of a name that was just made in the place; after an error it is removed.
+    /// Takes charge of a name that was just created in the directory. After an error the name is
+    /// removed.
     pub(super) fn new(place: &Place, name: CString) -> io::Result<Temporary> {
         match fault!("draft.duplicate").and_then(|()| place.directory.try_clone()) {
             Ok(directory) => Ok(Temporary { directory, name, is_gone: false }),
@@ -94,7 +95,7 @@ impl Temporary {
         OsStr::from_bytes(self.name.to_bytes())
     }
 
-    /// Renames the file; after an error the temporary name is still there.
+    /// Renames the file. After an error the temporary name is still there.
     pub(super) fn rename(&mut self, to: &CStr, flags: libc::c_uint) -> io::Result<()> {
         rename(&self.directory, &self.name, to, flags)?;
         self.is_gone = true;
@@ -110,7 +111,8 @@ impl Drop for Temporary {
     }
 }
 
-/// Renames within a directory; with flags, by a call that old kernels and file systems do not know.
+/// Renames within a directory. With flags, uses a call that old kernels and file systems do not
+/// know.
 fn rename(directory: &OwnedFd, old: &CStr, new: &CStr, flags: libc::c_uint) -> io::Result<()> {
     fault!("draft.rename")?;
     let (directory, old, new) = (directory.as_raw_fd(), old.as_ptr(), new.as_ptr());
@@ -128,7 +130,7 @@ fn remove(directory: &OwnedFd, name: &CStr) {
     unsafe { libc::unlinkat(directory.as_raw_fd(), name.as_ptr(), 0) };
 }
 
-/// A fresh temporary name for what is to become `name`.
+/// A fresh temporary name for a file that will become `name`.
 pub(super) fn new(name: &CStr) -> io::Result<CString> {
     let random = u64::from_ne_bytes(random_bytes()?);
     let mut fresh = beginning(name);
@@ -144,16 +146,16 @@ fn beginning(name: &CStr) -> Vec<u8> {
     text
 }
 
-/// Whether `found` is a temporary name of what is to become `name`.
+/// Whether `found` is a temporary name of a file that would become `name`.
 fn is_of(found: &[u8], name: &CStr) -> bool {
     let rest = found.strip_prefix(&*beginning(name)).and_then(|rest| rest.strip_suffix(ENDING));
     rest.is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Locks a draft for its maker. Where the file system has no such locks nobody removes drafts.
+/// Locks a draft for its maker. Nobody removes drafts where the file system has no such locks.
 pub(super) fn lock(file: &File) -> io::Result<()> {
     match try_lock(file) {
-        // Who has it is about to remove it; the caller will see that.
+        // The holder of the lock is about to remove the draft; the caller will notice.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOLCK | libc::EOPNOTSUPP)) => {
             Ok(())
@@ -171,7 +173,7 @@ fn try_lock(file: &File) -> io::Result<()> {
     locked.map(drop)
 }
 
-/// Removes the drafts of what is to become `name` whose makers are dead. What cannot be removed stays.
+/// Removes the drafts for `name` whose makers are dead. Drafts that cannot be removed stay.
 pub(super) fn remove_left(place: &Place) {
     let listed = fault!("draft.list").and_then(|()| std::fs::read_dir(&place.parent));
     let Ok(entries) = listed else { return };
@@ -189,7 +191,7 @@ fn remove_if_left(directory: &OwnedFd, name: &CStr) {
     let how = libc::O_RDWR | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let Ok(file) = open_at(directory, name, how, 0) else { return };
     let is_regular = |found: libc::stat| found.st_mode & libc::S_IFMT == libc::S_IFREG;
-    // Locked, it stays what it is: the name cannot have become another's.
+    // While it is locked, the name cannot become another draft's.
     if status(file.as_raw_fd()).is_ok_and(is_regular) && try_lock(&file).is_ok() {
         remove(directory, name);
     }

@@ -1,7 +1,7 @@
-//! An eventfd: a counter of the kernel's that `poll` can wait for.
+//! An eventfd: a counter in the kernel that `poll` can wait for.
 //!
 //! # Safety
-//! Unsafe only to make the descriptor; it is owned from then on.
+//! Unsafe only to create the descriptor; it is owned from then on.
 #![allow(unsafe_code)]
 
 use crate::steps::fault;
@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd};
 
-/// Readable once it was signalled, until it is cleared. Neither call blocks.
+/// Readable from a signal until it is cleared. Neither call blocks.
 #[derive(Debug)]
 pub(crate) struct EventFd(File);
 
@@ -25,13 +25,13 @@ impl EventFd {
         Ok(EventFd(unsafe { File::from_raw_fd(fd) }))
     }
 
-    /// Makes it readable.
+    /// Makes the descriptor readable.
     pub(crate) fn signal(&self) {
-        // It can only fail because the counter is at its end: then it is readable.
+        // It can only fail because the counter is at its maximum: then it is readable.
         let _ = (&self.0).write(&1u64.to_ne_bytes());
     }
 
-    /// Makes it unreadable.
+    /// Makes the descriptor unreadable.
     pub(crate) fn clear(&self) {
         // It can only fail because it was not signalled.
         let _ = (&self.0).read(&mut [0; 8]);

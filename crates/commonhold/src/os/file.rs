@@ -1,14 +1,14 @@
 //! The open file of a hold.
 //!
-//! Invariant: what [`HoldFile::fd`] returns refers to the file (device and inode) that was opened
-//! first. Programs close descriptors that are not theirs (`close_range` when they become daemons)
-//! and the kernel hands the number out again; so the number is verified before each use, replaced
-//! through the path if it went astray, and closed at the end only if it is still ours. The
-//! description behind it never carries a lock: locks live on descriptions of their own
-//! ([`super::byte_lock`]), and a description does not see its own.
+//! Invariant: the descriptor that [`HoldFile::fd`] returns refers to the file (device and inode)
+//! that was opened first. Programs close descriptors that are not theirs (`close_range` when they
+//! become daemons), and the kernel reuses the number. So the number is verified before each use,
+//! replaced through the path if it refers to another file, and closed at the end only if it is
+//! still ours. The description behind it never carries a lock. Locks live on descriptions of their
+//! own ([`super::byte_lock`]), because a description does not see its own locks.
 //!
-//! The data is reached through [`super::mapping`]; only large values are read from the file,
-//! because that neither faults nor brings memory back where there is none ([`HoldFile::read_at`]).
+//! The data is accessed through [`super::mapping`]. Only large values are read from the file,
+//! because that neither faults nor allocates memory where there is none ([`HoldFile::read_at`]).
 //!
 //! # Safety
 //! Unsafe only to call libc with arguments that this module owns, and to adopt a descriptor that a
@@ -45,7 +45,7 @@ pub(super) fn uninterrupted(
     }
 }
 
-/// What `fstat` says about a descriptor.
+/// The `fstat` of a descriptor.
 pub(super) fn status(fd: RawFd) -> io::Result<libc::stat> {
     fault!("os.fstat")?;
     let mut status = MaybeUninit::<libc::stat>::uninit();
@@ -55,7 +55,7 @@ pub(super) fn status(fd: RawFd) -> io::Result<libc::stat> {
     Ok(unsafe { status.assume_init() })
 }
 
-/// A path as the system calls want it; fails if it contains a NUL byte.
+/// A path as system calls expect it. Fails if it contains a NUL byte.
 pub(super) fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| {
         io::Error::new(io::ErrorKind::InvalidInput, "a path cannot contain a NUL byte")
@@ -94,13 +94,13 @@ pub(crate) struct HoldFile {
     path: PathBuf,
     c_path: CString,
     writable: bool,
-    /// Where [`recovery_descriptors`] keeps a description; `usize::MAX` for nowhere.
+    /// The entry of [`recovery_descriptors`] that keeps a description; `usize::MAX` for none.
     kept_number: AtomicUsize,
 }
 
 impl HoldFile {
-    /// Takes over an open file. `path` is where it was opened (made absolute, because the working
-    /// directory may change), `writable` whether for writing.
+    /// Takes over an open file. `path` is the path that opened it (made absolute, because the
+    /// working directory may change); `writable` is true if it is open for writing.
     pub(crate) fn new(file: File, path: PathBuf, writable: bool) -> io::Result<HoldFile> {
         let path = std::path::absolute(path)?;
         let c_path = c_path(&path)?;
@@ -111,10 +111,10 @@ impl HoldFile {
         Ok(HoldFile { fd, dev, ino, path, c_path, writable, kept_number })
     }
 
-    /// Keeps a description for when none can be opened any more, in this process and in its children. Where that cannot be,
-    /// they open what they need when they need it.
+    /// Keeps a description for a time when none can be opened any more, in this process and in its
+    /// children. If that is impossible, they open a description when they need it.
     pub(crate) fn keep_description(&self) {
-        // Relaxed, as all of it: kept once, before others have the file.
+        // Relaxed, here and below: kept once, before others have the file.
         if !self.writable || self.kept().is_some() {
             return;
         }
@@ -130,19 +130,19 @@ impl HoldFile {
         Some(self.kept_number.load(Ordering::Relaxed)).filter(|number| *number != usize::MAX)
     }
 
-    /// The description that is kept, for a lock. In [`super::fork::without_fork`].
+    /// Takes the reserved description for a lock. Within [`super::fork::without_fork`].
     pub(super) fn take_kept(&self) -> Option<OwnedFd> {
         recovery_descriptors::take(self.kept()?)
     }
 
-    /// Keeps it again, as no lock is on it. In [`super::fork::without_fork`].
+    /// Keeps the description again, because no lock is on it. Within [`super::fork::without_fork`].
     pub(super) fn put_back(&self, description: OwnedFd) {
         if let Some(number) = self.kept() {
             recovery_descriptors::put_back(number, description);
         }
     }
 
-    /// The descriptor, verified to refer to this file still; opened again by path if not.
+    /// The descriptor, verified to refer to this file still. Opened again by path if it does not.
     pub(crate) fn fd(&self) -> io::Result<Descriptor<'_>> {
         // Relaxed: the number guards no memory, and it is verified by the kernel right here.
         let fd = self.fd.load(Ordering::Relaxed);
@@ -153,14 +153,15 @@ impl HoldFile {
         Ok(Descriptor(self.adopt(fd, fresh), PhantomData))
     }
 
-    /// A descriptor on a *new* open file description of the same file, with access as this one.
+    /// A descriptor on a *new* open file description of the same file, with the same access as this
+    /// one.
     #[cfg(test)]
     pub(crate) fn reopen(&self) -> io::Result<OwnedFd> {
         self.open_description().map_err(|error| self.explain(error))
     }
 
-    /// As [`HoldFile::reopen`], without allocating memory, success or not: for use in
-    /// [`super::fork::without_fork`]. The error is to be passed through [`HoldFile::explain`].
+    /// As [`HoldFile::reopen`], but never allocates memory, so it can run in
+    /// [`super::fork::without_fork`]. The caller passes the error through [`HoldFile::explain`].
     pub(super) fn open_description(&self) -> io::Result<OwnedFd> {
         let fd = self.fd.load(Ordering::Relaxed);
         if self.is_ours(fd) {
@@ -168,7 +169,7 @@ impl HoldFile {
             // The buffer is longer than the longest number needs, and its last byte stays 0.
             write!(&mut name[..31], "/proc/self/fd/{fd}")?;
             if let Ok(name) = CStr::from_bytes_until_nul(&name) {
-                // Fails without /proc, or for a process that has given up its rights since.
+                // Fails without /proc, or in a process that has dropped its rights since.
                 if let Ok(fresh) = open(name, self.writable)
                     && self.is_ours(fresh.as_raw_fd())
                 {
@@ -179,7 +180,7 @@ impl HoldFile {
         self.open_by_path()
     }
 
-    /// Names the file in an error and says what `ESTALE` means here.
+    /// Adds the file's path to an error, and the meaning of `ESTALE` here.
     pub(super) fn explain(&self, error: io::Error) -> io::Error {
         if error.raw_os_error() != Some(libc::ESTALE) {
             return error;
@@ -204,7 +205,7 @@ impl HoldFile {
         self.ino
     }
 
-    /// The absolute path that the file was opened by.
+    /// The absolute path that opened the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -224,23 +225,23 @@ impl HoldFile {
         Ok(status(*self.fd()?)?.st_size as u64)
     }
 
-    /// The memory or disk space really allocated, in bytes.
+    /// The memory or disk space that is really allocated, in bytes.
     pub(crate) fn allocated_bytes(&self) -> io::Result<u64> {
         Ok(status(*self.fd()?)?.st_blocks as u64 * 512)
     }
 
-    /// How many names the file has; 0 once it was deleted.
+    /// The number of the file's names; 0 once it is deleted.
     #[cfg(test)]
     pub(crate) fn links(&self) -> io::Result<u64> {
         #[allow(clippy::useless_conversion, reason = "the type differs by architecture")]
         Ok(u64::from(status(*self.fd()?)?.st_nlink))
     }
 
-    /// Sets the length. Fails with `StorageFull` if it exceeds the process's file size limit,
-    /// where the bare call would kill the process by SIGXFSZ.
+    /// Sets the length. Fails with `StorageFull` if the length exceeds the process's file size
+    /// limit, where the bare call would kill the process by SIGXFSZ.
     ///
-    /// Only for who has the right to change the length (the growth lock): a shorter length makes
-    /// touching the lost pages a SIGBUS everywhere.
+    /// The caller has the right to change the length (the growth lock). After a cut, touching the
+    /// lost pages raises SIGBUS in every process.
     pub(crate) fn set_len(&self, bytes: u64) -> io::Result<()> {
         let fd = self.fd()?;
         if bytes > self.len()? {
@@ -255,9 +256,9 @@ impl HoldFile {
         .map(drop)
     }
 
-    /// Makes `len` bytes from `start` on really exist, extending the file if they end beyond it;
+    /// Allocates `len` bytes from `start` on and extends the file if they end beyond it.
     /// `StorageFull`, `QuotaExceeded` or `FileTooLarge` if there is no room. Where the file system
-    /// cannot preallocate, the file is only extended. Caller as for [`HoldFile::set_len`].
+    /// cannot preallocate, the file is only extended. Callers as for [`HoldFile::set_len`].
     pub(crate) fn allocate(&self, start: u64, len: u64) -> io::Result<()> {
         let end = start.checked_add(len).ok_or_else(too_large)?;
         if end > self.len()? {
@@ -268,7 +269,7 @@ impl HoldFile {
             step = step.min(end - next);
             match fault!("os.fallocate").and_then(|()| self.fallocate(0, next, step)) {
                 Ok(()) => next += step,
-                // tmpfs undoes an interrupted call: smaller steps get through a storm of signals.
+                // tmpfs rolls back an interrupted call: smaller steps succeed despite many signals.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                     step = (step / 2).max(step.min(64 << 10));
                 }
@@ -281,8 +282,8 @@ impl HoldFile {
         Ok(())
     }
 
-    /// Gives the memory or disk space of whole pages in the range back; they read as zero then.
-    /// Fails with `Unsupported` where the file system cannot.
+    /// Frees the memory or disk space of whole pages in the range; they read as zero then. Fails
+    /// with `Unsupported` where the file system cannot do this.
     pub(crate) fn punch(&self, start: u64, len: u64) -> io::Result<()> {
         if len == 0 {
             return Ok(());
@@ -311,8 +312,8 @@ impl HoldFile {
         }
     }
 
-    /// Copies bytes from `start` on to all of `out`. Where the file has no memory, zeros are copied
-    /// and it gets none.
+    /// Copies bytes from `start` on to all of `out`. Where the file has no memory, this copies
+    /// zeros and allocates none.
     pub(crate) fn read_at(&self, start: u64, out: &mut [MaybeUninit<u8>]) -> io::Result<()> {
         let fd = self.fd()?;
         let mut done = 0;
@@ -345,7 +346,7 @@ impl HoldFile {
         .map(drop)
     }
 
-    /// One `fallocate`; interruption is left to the caller.
+    /// One `fallocate` call. The caller handles interruption.
     fn fallocate(&self, mode: libc::c_int, start: u64, len: u64) -> io::Result<()> {
         let (fd, start, len) = (self.fd()?, signed(start)?, signed(len)?);
         // SAFETY: no memory is passed.
@@ -376,7 +377,7 @@ impl HoldFile {
         }
     }
 
-    /// Puts `fresh` in the place of the number that went astray; returns the number now in force.
+    /// Replaces the number that refers to another file by `fresh`. Returns the number now in use.
     fn adopt(&self, stray: RawFd, fresh: OwnedFd) -> RawFd {
         let number = fresh.as_raw_fd();
         // Relaxed: as in `fd`.
@@ -387,8 +388,8 @@ impl HoldFile {
                 }
                 fresh.into_raw_fd()
             }
-            // Another thread was faster. If `fresh` got the stray's old number, a third thread may
-            // have verified and be using it meanwhile: leave it open rather than close it there.
+            // Another thread was faster. If `fresh` got the old number, a third thread may have
+            // verified it and may be using it now: leave it open rather than close it there.
             Err(_) if number == stray => fresh.into_raw_fd(),
             Err(current) => current,
         }
@@ -398,7 +399,7 @@ impl HoldFile {
 impl Drop for HoldFile {
     fn drop(&mut self) {
         if let Some(number) = self.kept() {
-            // Without the handlers nothing would have been kept, so they are there.
+            // A description is kept only if the handlers are registered, so they are.
             let _ = fork::without_fork(|| recovery_descriptors::leave(number));
         }
         let fd = *self.fd.get_mut();
@@ -409,7 +410,7 @@ impl Drop for HoldFile {
     }
 }
 
-/// A file offset as the system calls want it.
+/// A file offset as system calls expect it.
 fn signed(bytes: u64) -> io::Result<libc::off_t> {
     libc::off_t::try_from(bytes).map_err(|_| too_large())
 }
@@ -418,7 +419,8 @@ fn too_large() -> io::Error {
     io::Error::from_raw_os_error(libc::EFBIG)
 }
 
-/// Fails if a file of `bytes` at `path` exceeds RLIMIT_FSIZE: writing past it would be a signal.
+/// Fails if a file of `bytes` at `path` exceeds RLIMIT_FSIZE: writing past that limit would raise a
+/// signal.
 pub(crate) fn check_size_limit(path: &Path, bytes: u64) -> io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is ours.
@@ -436,7 +438,7 @@ pub(crate) fn check_size_limit(path: &Path, bytes: u64) -> io::Result<()> {
     ))
 }
 
-/// True if it is the bytes of a file that cannot be had, by anybody and at any time.
+/// True if the bytes of the file cannot be read, by anybody and at any time.
 pub(crate) fn is_of_the_contents(error: &io::Error) -> bool {
     let lost = [libc::EIO, libc::ENODATA, libc::EBADMSG, libc::EUCLEAN];
     error.raw_os_error().is_some_and(|number| lost.contains(&number))

@@ -1,8 +1,8 @@
-//! Forked children: noticing that one is one, and keeping a fork out of a short window.
+//! Forked children: detecting that the process is one, and preventing a fork during a short window.
 //!
-//! Invariant of [`ForkMark`]: its word is 1 in the process that made it, and 0 in every process
-//! forked from that one later, by `fork` or by a bare `clone` (which runs no atfork handlers): the
-//! kernel itself clears the page.
+//! Invariant of [`ForkMark`]: its word is 1 in the process that made it and 0 in every process
+//! forked from that one later, by `fork` or by a bare `clone` (which runs no atfork handlers),
+//! because the kernel itself clears the page.
 //!
 //! # Safety
 //! Unsafe to map and read one private page, and for libc calls that only touch memory of ours.
@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A word that a forked child finds cleared.
+/// A word that is 0 in a forked child.
 pub(crate) struct ForkMark {
     word: NonNull<AtomicU32>,
 }
@@ -37,7 +37,7 @@ impl ForkMark {
         fault!("os.wipe-on-fork")?;
         // SAFETY: the page was just mapped, and nothing is stored in it yet.
         checked(unsafe { libc::madvise(page.as_ptr().cast(), bytes, libc::MADV_WIPEONFORK) })?;
-        // Relaxed: whoever gets the mark gets it by some means that orders this store.
+        // Relaxed: the way in which another thread gets the mark orders this store.
         mark.word().store(1, Ordering::Relaxed);
         Ok(mark)
     }
@@ -63,24 +63,24 @@ impl Drop for ForkMark {
     }
 }
 
-/// 0, or the pid of the process one of whose threads is in [`without_fork`] or is forking.
+/// 0, or the pid of a process with a thread that is in [`without_fork`] or forks.
 static FORK_LOCK: AtomicU32 = AtomicU32::new(0);
-/// Whether the handlers below are registered; changed with the fork lock held.
+/// Whether the handlers below are registered. Changed only under the fork lock.
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 
 /// Runs `work` while no other thread of the process can call `fork`.
 ///
-/// A descriptor that is open only for a moment would otherwise be copied into a child that another
-/// thread forks in that moment, and the child would keep alive what must die with its parent. (A
-/// bare `clone` in that moment is not kept out; `posix_spawn` and `vfork` children close the copy
-/// when they execute.) `work` must neither allocate memory nor wait for another thread: that
-/// thread may be forking.
+/// Otherwise a descriptor that is open only briefly could be copied into a child that another
+/// thread forks in that moment. The child would then keep alive what must die with its parent. (A
+/// bare `clone` in that moment is not prevented; `posix_spawn` and `vfork` children close the copy
+/// when they execute.) `work` must neither allocate memory nor wait for another thread, because
+/// that thread may be forking.
 pub(super) fn without_fork<T>(work: impl FnOnce() -> T) -> io::Result<T> {
     with_fork_lock(|| register().map(|()| work()))
 }
 
-/// Runs `work` while no other thread of the process is in here or, once [`without_fork`] was called, can call `fork`. For
-/// `work` as there.
+/// Runs `work` while no other thread of the process is in this function or, once [`without_fork`]
+/// has been called, can call `fork`. The same rules apply to `work`.
 pub(super) fn with_fork_lock<T>(work: impl FnOnce() -> T) -> T {
     // A signal handler that forks while its own thread is inside would wait for ever.
     let signals = block_signals();
@@ -99,7 +99,7 @@ extern "C" fn before() {
 extern "C" fn in_parent() {
     // SAFETY: the thread's own.
     let error = unsafe { libc::__errno_location() };
-    // SAFETY: as above; a fork that failed says why there.
+    // SAFETY: as above. A failed fork stores its error there.
     let why = unsafe { *error };
     recovery_descriptors::went_to_child();
     leave();
@@ -120,7 +120,8 @@ fn enter() {
     while let Err(found) =
         FORK_LOCK.compare_exchange(seen, own, Ordering::Acquire, Ordering::Relaxed)
     {
-        // Another pid is a ghost: we were forked while a thread of our parent was inside.
+        // Another pid is left over: this process was forked while a thread of its parent was
+        // inside.
         seen = if found == own { 0 } else { found };
         if found == own {
             futex::wait(&FORK_LOCK, own, Duration::from_millis(1));
@@ -135,7 +136,7 @@ fn leave() {
 
 /// Registers the handlers that make `fork` take the fork lock. The caller holds the fork lock.
 fn register() -> io::Result<()> {
-    // Relaxed: changed with the fork lock held only, which orders it.
+    // Relaxed: changed only under the fork lock, which orders it.
     if REGISTERED.load(Ordering::Relaxed) {
         return Ok(());
     }
@@ -148,7 +149,7 @@ fn register() -> io::Result<()> {
     Ok(())
 }
 
-/// Blocks every signal in the calling thread; returns what was blocked before.
+/// Blocks every signal in the calling thread. Returns the mask of before.
 fn block_signals() -> libc::sigset_t {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();

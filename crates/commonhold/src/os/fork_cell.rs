@@ -1,10 +1,12 @@
-//! A value that threads replace as a whole, and that no forked child finds half replaced or locked.
+//! A value that threads replace as a whole. No forked child ever finds it half replaced or locked.
 //!
-//! A mutex of the process would do but for `fork`: a child that is forked while another thread has it never gets it. This one
-//! is read and replaced with forks kept out ([`super::fork`]), for a few instructions each time; what it is replaced by is made before.
+//! A mutex of the process would suffice if not for `fork`: a child that is forked while another
+//! thread holds the mutex can never lock it. This value is read and replaced while forks are
+//! prevented ([`super::fork`]), for a few instructions each time. The new value is built before
+//! that.
 //!
 //! # Safety
-//! The value is reached with the fork lock held, of which there is one for the whole process.
+//! The value is accessed only under the fork lock, of which the process has one.
 #![allow(unsafe_code)]
 
 use super::fork::with_fork_lock;
@@ -15,7 +17,7 @@ use std::sync::Arc;
 /// See the module. Rarely used: each use blocks signals for a moment.
 pub(crate) struct ForkCell<T>(UnsafeCell<Arc<T>>);
 
-// SAFETY: whoever reaches the value has the fork lock, and what leaves is an `Arc`.
+// SAFETY: a thread that accesses the value has the fork lock, and only an `Arc` leaves.
 unsafe impl<T: Send + Sync> Sync for ForkCell<T> {}
 // SAFETY: as for an `Arc`.
 unsafe impl<T: Send + Sync> Send for ForkCell<T> {}
@@ -25,19 +27,20 @@ impl<T> ForkCell<T> {
         ForkCell(UnsafeCell::new(Arc::new(value)))
     }
 
-    /// The value now.
+    /// The current value.
     pub(crate) fn load(&self) -> Arc<T> {
         // SAFETY: with the fork lock held nobody replaces it.
         with_fork_lock(|| unsafe { Arc::clone(&*self.0.get()) })
     }
 
-    /// Replaces the value by what `change` makes of it, which is repeated if another thread has replaced it meanwhile.
+    /// Replaces the value by the result of `change`. Repeats `change` if another thread has
+    /// replaced the value meanwhile.
     pub(crate) fn update(&self, mut change: impl FnMut(&T) -> T) {
         loop {
             let old = self.load();
             let mut new = Arc::new(change(&old));
             let is_replaced = with_fork_lock(|| {
-                // SAFETY: with the fork lock held nobody else reaches it.
+                // SAFETY: with the fork lock held nobody else accesses it.
                 let value = unsafe { &mut *self.0.get() };
                 let is_same = Arc::ptr_eq(value, &old);
                 if is_same {
@@ -45,7 +48,7 @@ impl<T> ForkCell<T> {
                 }
                 is_same
             });
-            // What it replaced is dropped here, outside: that frees memory.
+            // The old value is dropped here, outside of the lock, because that frees memory.
             if is_replaced {
                 return;
             }

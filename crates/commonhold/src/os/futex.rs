@@ -1,8 +1,9 @@
-//! Sleeping on a word in shared memory, and waking who sleeps there.
+//! Sleeping on a word in shared memory, and waking the sleepers.
 //!
 //! The words live in the hold and the sleepers in several processes, so the futexes are shared
-//! ones. Every sleep is timed: a waker may die between its store and its call. A return says
-//! nothing: the caller looks at its data again, and at whether the other side lives.
+//! ones. Every sleep has a timeout, because a waker may die between its store and its call. A
+//! return does not mean anything: the caller checks its data again, and whether the other side is
+//! alive.
 //!
 //! # Safety
 //! Unsafe only to make the futex call on a word that the caller holds a reference to.
@@ -13,7 +14,7 @@ use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Sleeps until woken, for `timeout` at most, unless the word differs from `expected`.
+/// Sleeps until woken, for at most `timeout`, unless the word differs from `expected`.
 ///
 /// Returns for any reason at any time (woken, timed out, interrupted by a signal, another value).
 pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Duration) {

@@ -1,11 +1,13 @@
-//! Cache lines that processes share without any protocol: what the machine itself can do, for measurements beside.
+//! Cache lines that processes share without any protocol. They show what the machine itself can do,
+//! for comparison with measurements.
 //!
-//! No part of a hold. Invariant: the mapping has at least as many bytes as its lines, and stays until the value
-//! is dropped.
+//! Not part of a hold. Invariant: the mapping is at least as long as its lines, and stays until the
+//! value is dropped.
 //!
 //! # Safety
-//! The range is the kernel's answer to one `mmap` of a whole file that was just found to be so long; words in it are
-//! reached as atomics only, and by an index that was checked. Whoever shortens the file meanwhile gets SIGBUS.
+//! The range is the kernel's answer to one `mmap` of a whole file whose length was just checked.
+//! Its words are accessed only as atomics, by an index that was checked. A process that shortens
+//! the file meanwhile causes SIGBUS.
 #![allow(unsafe_code)]
 
 use super::mapping::mapped;
@@ -30,7 +32,7 @@ unsafe impl Send for SharedLines {}
 unsafe impl Sync for SharedLines {}
 
 impl SharedLines {
-    /// Bytes of a file for so many lines.
+    /// Bytes of a file with this number of lines.
     pub const fn bytes(lines: usize) -> u64 {
         (lines * LINE) as u64
     }

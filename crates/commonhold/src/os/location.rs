@@ -1,8 +1,8 @@
-//! Where a hold lives: from a name to a path, what the file system there can carry, and opening
-//! what exists.
+//! Where a hold lives: from a name to a path, what the file system there supports, and opening
+//! existing files.
 //!
-//! A bare name (`prices`) lives in the directory of bare names, as `prices.hold`; a name with a
-//! slash, or ending in `.hold`, is a path. Creating a file is [`super::draft`].
+//! A bare name (`prices`) lives in the directory of bare names, as `prices.hold`. A name with a
+//! slash, or one that ends in `.hold`, is a path. [`super::draft`] creates files.
 //!
 //! # Safety
 //! Unsafe only for libc calls on structures and buffers of our own.
@@ -19,23 +19,23 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The environment variable that says where bare names live.
+/// The environment variable that names the directory of bare names.
 const DIRECTORY_VARIABLE: &str = "COMMONHOLD_DIR";
-/// Where bare names live unless told otherwise: memory.
+/// The default directory of bare names: memory.
 const MEMORY_DIRECTORY: &str = "/dev/shm";
-/// What a hold's file name ends in.
+/// The suffix of a hold's file name.
 const SUFFIX: &str = ".hold";
-/// The longest bare name, in bytes: leaves room for the suffix and a draft's name.
+/// The longest bare name, in bytes. Leaves room for the suffix and a draft's name.
 const LONGEST_BARE_NAME: usize = 200;
 
-/// Where bare names live: `$COMMONHOLD_DIR` if it is set and not empty, else `/dev/shm`.
+/// The directory of bare names: `$COMMONHOLD_DIR` if it is set and not empty, else `/dev/shm`.
 pub(crate) fn default_directory() -> PathBuf {
     let chosen = std::env::var_os(DIRECTORY_VARIABLE).filter(|value| !value.is_empty());
     chosen.map_or_else(|| PathBuf::from(MEMORY_DIRECTORY), PathBuf::from)
 }
 
-/// The path of the hold called `name`; bare names live in `directory`, or else where
-/// [`default_directory`] says. Looks at no file.
+/// The path of the hold called `name`. Bare names live in `directory`, or else in
+/// [`default_directory`]. Accesses no file.
 ///
 /// # Errors
 /// `Invalid` for a name that is empty, `.`, `..`, too long or contains a NUL byte.
@@ -67,14 +67,15 @@ pub(crate) fn resolve(name: &Path, directory: Option<&Path>) -> Result<PathBuf> 
     Ok(directory.join(file_name))
 }
 
-/// Opens an existing file for use as a hold. Never creates, and never waits for a FIFO's other end.
+/// Opens an existing file for use as a hold. Never creates one, and never waits for the other end
+/// of a FIFO.
 ///
 /// # Errors
-/// What is no regular file is refused: `IsADirectory`, or `InvalidInput` naming what it is.
+/// Anything but a regular file is refused: `IsADirectory`, or `InvalidInput` naming its type.
 pub(crate) fn open_existing(path: &Path, writable: bool) -> io::Result<File> {
     let file = match open(&c_path(path)?, writable) {
         Ok(descriptor) => File::from(descriptor),
-        // What a socket answers; a device without a driver does too.
+        // The answer of a socket, and of a device without a driver.
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
             return Err(not_regular("a socket or device"));
         }
@@ -90,8 +91,7 @@ pub(crate) fn open_existing(path: &Path, writable: bool) -> io::Result<File> {
     if let Some(kind) = kind {
         return Err(not_regular(kind));
     }
-    // O_NONBLOCK was for the opening only.
-    // SAFETY: no memory is passed.
+    // O_NONBLOCK was only for opening. SAFETY: no memory is passed.
     let flags = checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) })?;
     // SAFETY: no memory is passed.
     checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK) })?;
@@ -106,16 +106,16 @@ fn not_regular(kind: &str) -> io::Error {
 /// What kind of file system a hold lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileSystem {
-    /// The contents are gone after a restart of the system.
+    /// The contents are lost after a restart of the system.
     Memory,
     /// The contents are on a disk.
     Disk,
-    /// It cannot carry a hold: memory would not be shared, or locks, links or allocation do not
-    /// work. The text names it.
+    /// The file system cannot carry a hold: memory would not be shared, or locks, links or
+    /// allocation do not work. The text names it.
     Unsupported(&'static str),
 }
 
-/// Numbers by which `statfs` names file systems that cannot carry a hold.
+/// The `statfs` numbers of file systems that cannot carry a hold.
 const UNSUPPORTED: &[(u32, &str)] = &[
     (0x6969, "NFS"),
     (0x517b, "SMB"),
@@ -152,7 +152,7 @@ const UNSUPPORTED: &[(u32, &str)] = &[
 /// `statfs` numbers of file systems in memory: tmpfs and ramfs.
 const MEMORY: &[u32] = &[0x0102_1994, 0x8584_58f6];
 
-/// What the file lies on. File systems that are not known are taken for local disks.
+/// The file system of the file. Unknown file systems are taken for local disks.
 pub(crate) fn file_system(file: &HoldFile) -> io::Result<FileSystem> {
     let fd = file.fd()?;
     let mut status = MaybeUninit::<libc::statfs>::uninit();
@@ -166,7 +166,7 @@ pub(crate) fn file_system(file: &HoldFile) -> io::Result<FileSystem> {
     Ok(classify(number))
 }
 
-/// What the number that `statfs` gives a file system says about it.
+/// The kind of file system with this `statfs` number.
 pub(super) fn classify(number: u32) -> FileSystem {
     if MEMORY.contains(&number) {
         return FileSystem::Memory;
@@ -180,8 +180,8 @@ pub(super) fn classify(number: u32) -> FileSystem {
 /// The identity of this boot of the system; zeros in an environment that does not show it.
 ///
 /// # Errors
-/// What passes (no descriptors, no memory) is not taken for such an environment: a hold that was
-/// closed well would look like one of another boot.
+/// A temporary failure (no descriptors, no memory) is an error. Taken for such an environment, it
+/// would make a cleanly closed hold look like one of another boot.
 pub(crate) fn boot_id() -> io::Result<[u8; 16]> {
     let read = || std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     match fault!("os.boot-id").and_then(|()| read()) {

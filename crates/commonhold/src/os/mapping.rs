@@ -1,14 +1,15 @@
 //! The hold file in memory: one reservation of address space, made once, never moved.
 //!
-//! Invariant: `base` .. `base + reserved` is a shared mapping of the file from its first byte on,
-//! from `reserve` to drop. It reaches beyond the end of the file; growth by any process shows up in
-//! place. Touching a page beyond the end of the file, or one for which there is no room, raises
-//! SIGBUS: callers touch only what the hold says is allocated, and [`Mapping::populate`] it first.
+//! Invariant: from `reserve` to drop, `base` .. `base + reserved` is a shared mapping of the file
+//! from its first byte on. It extends beyond the end of the file, so growth by any process becomes
+//! visible in place. Touching a page beyond the end of the file, or one for which there is no room,
+//! raises SIGBUS. Callers touch only what the hold records as allocated, and [`Mapping::populate`]
+//! it first.
 //!
 //! # Safety
 //! Unsafe to reserve, map and unmap address ranges that this module has got from the kernel itself.
-//! What lies behind `base` is written by other processes at any time: callers reach it by atomics
-//! and raw copies only.
+//! Other processes write to the memory behind `base` at any time: callers access it only by atomics
+//! and raw copies.
 #![allow(unsafe_code)]
 
 use super::file::{HoldFile, checked, uninterrupted};
@@ -19,8 +20,8 @@ use std::time::Duration;
 
 /// Reservations begin at a multiple of this, so that huge pages are possible.
 const ALIGNMENT: usize = 2 << 20;
-/// So often the system may say that it cannot do something at the moment, each time after a longer
-/// pause: half a second in all.
+/// Number of times the system may refuse for the moment, each followed by a longer pause: half a
+/// second in all.
 const MOST_REFUSALS: u32 = 1000;
 
 /// The size of a page of memory.
@@ -29,7 +30,7 @@ pub(super) fn page_size() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// Maps private zeroed memory that promises no backing.
+/// Maps private zeroed memory without reserving swap for it.
 pub(super) fn map_anonymous(bytes: usize, access: libc::c_int) -> io::Result<NonNull<u8>> {
     fault!("os.map-anonymous")?;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -52,14 +53,15 @@ pub(crate) struct Mapping {
     reserved: usize,
 }
 
-// SAFETY: the object only owns the address range; what is done with the memory is the callers'.
+// SAFETY: the object only owns the address range; the callers are responsible for uses of the
+// memory.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Reserves `wanted` bytes over the file, or as much as can be had by halving, `least` at
-    /// least. The range is left out of core dumps.
+    /// Reserves `wanted` bytes over the file, or fewer by halving, but at least `least`. The range
+    /// is left out of core dumps.
     pub(crate) fn reserve(
         file: &HoldFile,
         wanted: u64,
@@ -93,16 +95,17 @@ impl Mapping {
         self.reserved as u64
     }
 
-    /// Asks for huge pages in the range. A wish: errors are ignored.
+    /// Asks for huge pages in the range. A hint: errors are ignored.
     pub(crate) fn advise_huge(&self, start: u64, len: u64) {
         let _ = self.advise(start, len, libc::MADV_HUGEPAGE);
     }
 
     /// Makes every page of the range present and writable now, so that touching it later neither
-    /// faults nor fails; `StorageFull` if there is no room, where a touch would raise SIGBUS.
+    /// faults nor fails. `StorageFull` if there is no room, where a touch would raise SIGBUS.
     ///
-    /// The range must be within the file, and the mapping writable. Kernels before 5.14 cannot do
-    /// this: there it does nothing, and having allocated the range in the file must suffice.
+    /// The range must be within the file, and the mapping writable. Kernels before 5.14 do not
+    /// support this. The function then does nothing, and the allocation of the range in the file
+    /// must suffice.
     pub(crate) fn populate(&self, start: u64, len: u64) -> io::Result<()> {
         let mut refused = 0;
         loop {
@@ -114,7 +117,7 @@ impl Mapping {
             };
             match error.raw_os_error() {
                 Some(libc::EINTR) => {}
-                // A page is in other hands for a moment. For ever it is an error.
+                // A page is busy for a moment. If that lasts, it is an error.
                 Some(libc::EAGAIN) if refused < MOST_REFUSALS => {
                     refused += 1;
                     std::thread::sleep(Duration::from_micros(refused.into()));
@@ -131,19 +134,18 @@ impl Mapping {
         }
     }
 
-    /// Puts private zeros in the place of a range that cannot be read, where a touch would raise SIGBUS.
-    /// For who alone uses the mapping, and before any of the range was looked at.
+    /// Replaces a range that cannot be read, where a touch would raise SIGBUS, by private zeros.
+    /// The caller is the only user of the mapping and has not read any of the range.
     pub(crate) fn cover(&self, start: u64, len: u64) -> io::Result<()> {
         let (address, bytes) = self.pages(start, len)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
         fault!("os.map-anonymous")?;
-        // SAFETY: the range lies within our mapping; whoever looks at it finds memory there before and
-        // after.
+        // SAFETY: the range lies within our mapping; a reader finds memory there before and after.
         mapped(unsafe { libc::mmap(address.cast(), bytes, access, flags, -1, 0) }).map(drop)
     }
 
-    /// Writes the range's changes to the disk and waits for it.
+    /// Writes the range's changes to the disk and waits for completion.
     pub(crate) fn sync(&self, start: u64, len: u64) -> io::Result<()> {
         let (address, bytes) = self.pages(start, len)?;
         uninterrupted(|| {
@@ -154,7 +156,8 @@ impl Mapping {
         .map(drop)
     }
 
-    /// Reserves a larger range, maps the file at the first aligned address in it, cuts the rest.
+    /// Reserves a larger range, maps the file at the first aligned address in it, and cuts the
+    /// rest.
     fn reserve_exactly(file: &HoldFile, bytes: usize, writable: bool) -> io::Result<Mapping> {
         let whole = bytes.checked_add(ALIGNMENT).ok_or_else(too_much)?;
         let start = map_anonymous(whole, libc::PROT_NONE)?;
@@ -175,7 +178,7 @@ impl Mapping {
             libc::munmap(end.as_ptr().cast(), ALIGNMENT - before);
         }
         let mapping = Mapping { base, reserved: bytes };
-        // A hold would fill core dumps with other people's data. Harmless where it cannot be had.
+        // A hold would fill core dumps with other people's data. Harmless if the system refuses.
         let _ = mapping.advise(0, bytes as u64, libc::MADV_DONTDUMP);
         Ok(mapping)
     }
@@ -186,7 +189,8 @@ impl Mapping {
         checked(unsafe { libc::madvise(address.cast(), bytes, advice) }).map(drop)
     }
 
-    /// The whole pages that the range touches, as address and length; an error if not all ours.
+    /// The whole pages that the range touches, as address and length. An error if not all of them
+    /// are ours.
     fn pages(&self, start: u64, len: u64) -> io::Result<(*mut u8, usize)> {
         let end = start.checked_add(len).filter(|end| *end <= self.reserved());
         let end = end.ok_or_else(|| {
@@ -205,7 +209,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is ours, and whoever used it borrowed from this object.
+        // SAFETY: the range is ours, and its users borrowed from this object.
         unsafe { libc::munmap(self.base().cast(), self.reserved) };
     }
 }
@@ -225,8 +229,8 @@ fn round_up(bytes: u64) -> io::Result<usize> {
     bytes.checked_next_multiple_of(page_size()).ok_or_else(too_much)
 }
 
-/// Whether a sync with this error may have lost something. Other errors mean that it was not made,
-/// for want of a descriptor say.
+/// Whether a sync with this error may have lost something. Other errors mean that the sync was not
+/// attempted, for example for lack of a descriptor.
 pub(crate) fn is_of_the_disk(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::ENOSPC | libc::EDQUOT))
 }

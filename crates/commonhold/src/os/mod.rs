@@ -1,25 +1,25 @@
 //! The operating system layer: everything the library asks of Linux, and nothing else.
 //!
-//! Everything above builds on these modules; they import nothing of the library but its error
-//! type. They know files, memory and processes, and not what a hold looks like inside.
+//! Everything above builds on these modules. They import nothing of the library but its error type.
+//! They know files, memory and processes, but not the contents of a hold.
 //!
 //! | module | idea |
 //! |---|---|
 //! | [`file`] | the open hold file; survives a program that closes every descriptor |
 //! | [`mapping`] | one reservation of address space over the file, and filling it without SIGBUS |
 //! | [`byte_lock`] | locks beyond the data that the kernel drops when a process dies |
-//! | [`fork`] | noticing that one is a forked child, however it was forked |
+//! | [`fork`] | detecting that the process is a forked child, however it was forked |
 //! | [`fork_cell`] | a value that no forked child finds half replaced or locked |
-//! | [`recovery_descriptors`] | what a process keeps open for itself and its children, should it be able to open nothing later |
+//! | [`recovery_descriptors`] | descriptions kept for later, for a process and its children |
 //! | [`futex`] | sleeping on, and waking, a word in shared memory |
-//! | [`barrier`] | a full fence of which the frequent side pays nothing |
-//! | [`clock`] | the two clocks |
+//! | [`barrier`] | a full fence that costs the frequent side nothing |
+//! | [`clock`] | the three clocks |
 //! | [`location`] | where a hold lives: names, file systems, opening an existing file |
-//! | [`eventfd`] | a counter of the kernel's that `poll` waits for |
+//! | [`eventfd`] | a counter in the kernel that `poll` waits for |
 //! | [`draft`] | creating a file atomically |
-//! | [`draft_name`] | the temporary names of drafts, and removing those that were left |
-//! | [`lines`] | bare cache lines that processes share, for measurements; no part of a hold |
-//! | [`thread`] | who the calling thread is, and a word on its standard error |
+//! | [`draft_name`] | the temporary names of drafts, and removing abandoned drafts |
+//! | [`lines`] | bare cache lines that processes share, for measurements; not part of a hold |
+//! | [`thread`] | the identity of the calling thread, and writing to its standard error |
 //! | [`reaper`] | deleting a hold when its last user is gone, even by a crash |
 //!
 //! Opening a hold file and taking a place in it looks like this:

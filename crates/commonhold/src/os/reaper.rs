@@ -1,20 +1,20 @@
-//! The reaper: a process of its own that deletes a hold's file when its last user is gone, however
-//! that user went.
+//! The reaper: a separate process that deletes a hold's file when its last user is gone, however
+//! that user ended.
 //!
-//! A crash runs no code, so somebody must outlive it. [`spawn`] forks a process that belongs to
+//! A crash runs no code, so some process must outlive it. [`spawn`] forks a process that belongs to
 //! nobody, keeps nothing of its parent open, and sleeps in the kernel until it gets the exclusive
-//! lock on the hold's open byte, that is, until no process has the hold open. Then it deletes the
+//! lock on the hold's open byte. At that point no process has the hold open. The reaper deletes the
 //! file, if the name still leads to it, and ends. Several reapers of one hold do not disturb each
 //! other: the later ones find the file gone.
 //!
-//! Invariants: between fork and exit only system calls are made, through one function of libc that
-//! the parent has called already (any lock of the parent may be held for ever in the child, and the
-//! dynamic linker is among them). The caller holds the open byte when it calls `spawn`, or the file
-//! may be deleted at once.
+//! Invariants: between fork and exit the child only makes system calls, through one function of
+//! libc that the parent has called already. (Any lock of the parent may be held for ever in the
+//! child, including those of the dynamic linker.) The caller holds the open byte when it calls
+//! `spawn`, or the file may be deleted at once.
 //!
-//! What the child inherits by fork it would keep alive: the caller's mappings of holds are unmapped,
-//! and so is the parent's private memory, of which every page that the parent changes later would
-//! otherwise be kept in a second copy.
+//! The child would keep alive what it inherits by fork, so it unmaps the caller's mappings of
+//! holds. It also unmaps the parent's private memory: otherwise the kernel would keep a second copy
+//! of every page that the parent changes later.
 //!
 //! A reaper that is killed itself deletes nothing: with a whole control group or PID namespace, or
 //! by hand. `hold drop` deletes such a hold.
@@ -33,12 +33,12 @@ use std::mem::{self, MaybeUninit};
 use std::path::Path;
 use std::ptr::NonNull;
 
-/// An address range: first byte, first byte behind.
+/// An address range: its first byte, and the first byte after it.
 type Range = (usize, usize);
-/// The kernel's signal set: one bit a signal.
+/// The kernel's signal set: one bit per signal.
 type SignalSet = u64;
 
-/// All that the child works with, in pages of their own that it does not unmap.
+/// All data that the child works with, in separate pages that it does not unmap.
 struct Orders {
     page: NonNull<u8>,
     bytes: usize,
@@ -50,13 +50,13 @@ struct Orders {
     lock: libc::flock,
 }
 
-/// Starts the reaper of the hold file at `path`, which must be `dev` and `ino` still.
+/// Starts the reaper of the hold file at `path`, which must still be `dev` and `ino`.
 ///
 /// `ranges` (address, length) are this process's mappings of the hold. The caller holds the open
-/// byte. Safe in a process with threads; the program's `SIGCHLD` and `wait` see nothing of it.
+/// byte. Safe in a process with threads. The program's `SIGCHLD` and `wait` do not notice it.
 /// Returns when the reaper runs.
 pub(crate) fn spawn(path: &Path, dev: u64, ino: u64, ranges: &[(usize, usize)]) -> io::Result<()> {
-    // The file's own name: deleting a symbolic link to it would not do.
+    // The file's own name, because deleting a symbolic link to it would not delete the file.
     fault!("reaper.path")?;
     let path = c_path(&std::fs::canonicalize(path)?)?;
     let given = ranges.iter().map(|(address, len)| (*address, address.wrapping_add(*len)));
@@ -78,7 +78,7 @@ pub(crate) fn spawn(path: &Path, dev: u64, ino: u64, ranges: &[(usize, usize)]) 
 }
 
 impl Orders {
-    /// Copies everything into pages of their own, leaving out ranges that the child needs.
+    /// Copies everything into separate pages, leaving out ranges that the child needs.
     fn new(path: &CString, dev: u64, ino: u64, ranges: &[Range]) -> io::Result<Orders> {
         let text = path.as_bytes_with_nul();
         let room = mem::size_of_val(ranges);
@@ -137,7 +137,7 @@ pub(super) fn private_memory(maps: &str) -> Vec<Range> {
         let (start, end) = range.split_once('-')?;
         let start = usize::from_str_radix(start, 16).ok()?;
         let end = usize::from_str_radix(end, 16).ok()?;
-        // The zeroed data of a program or library lies in small mappings behind its file.
+        // The zeroed data of a program or library lies in small mappings after its file.
         let large = end - start >= 1 << 20 || name == "[heap]";
         (access.starts_with("rw") && access.ends_with('p') && inode == "0" && ours && large)
             .then_some((start, end))
@@ -152,7 +152,7 @@ fn uses_shadow_stack() -> bool {
     lines.any(|line| line.starts_with("x86_Thread_features:") && line.contains("shstk"))
 }
 
-/// Sets which signals are blocked in this thread, libc's own included; returns the set before.
+/// Sets the signals blocked in this thread, libc's own included. Returns the previous set.
 fn change_signals(blocked: SignalSet) -> io::Result<SignalSet> {
     let mut before: SignalSet = 0;
     // SAFETY: both sets are ours.
@@ -168,11 +168,11 @@ fn change_signals(blocked: SignalSet) -> io::Result<SignalSet> {
 /// Forks without atfork handlers, and without a signal to the parent when the child ends.
 #[inline(always)]
 fn clone_process() -> libc::c_long {
-    // SAFETY: all zero means: copy everything, go on with the same stack, no signal at the end.
+    // SAFETY: all zero means: copy everything, continue on the same stack, no signal at the end.
     unsafe { libc::syscall(libc::SYS_clone, 0usize, 0usize, 0usize, 0usize, 0usize) }
 }
 
-/// Waits for that very child, which no other wait of the program can see.
+/// Waits for exactly that child, which no other wait of the program can see.
 fn await_middle(child: libc::pid_t) -> io::Result<()> {
     let mut status = 0;
     let mut waited = || {
@@ -199,7 +199,7 @@ macro_rules! raw {
     }};
 }
 
-/// The child between: drops what would be copied again, forks the reaper, and ends.
+/// The intermediate child: unmaps memory that would be copied again, forks the reaper, and ends.
 fn middle(orders: &Orders) -> ! {
     let mut next = 0;
     while next < orders.count {
@@ -241,14 +241,14 @@ fn reap(orders: &Orders) -> ! {
 /// The kernel's description of a signal handler: the default, no flags, an empty mask.
 static DEFAULT_ACTION: [u64; 8] = [0; 8];
 
-/// Leaves session, directory, descriptors and signal handlers of the parent behind.
+/// Detaches from the parent's session, directory, descriptors and signal handlers.
 fn detach() {
     let name = c"hold-reaper".as_ptr();
     let _ = raw!(libc::SYS_setsid);
     let _ = raw!(libc::SYS_prctl, libc::PR_SET_NAME, name, 0, 0, 0);
     let _ = raw!(libc::SYS_chdir, c"/".as_ptr());
     if raw!(libc::SYS_close_range, 0, u32::MAX, 0).is_none() {
-        // Before Linux 5.9. More descriptors than this nobody is likely to have.
+        // Before Linux 5.9. A process is unlikely to have more descriptors than this.
         let mut fd = 0;
         while fd < 1 << 16 {
             let _ = raw!(libc::SYS_close, fd);

@@ -1,18 +1,23 @@
-//! What a process keeps open in case it can open nothing later: one description of each hold's file, and another one for
-//! each child that it forks.
+//! Descriptions that a process keeps open in case it can open nothing later: one of each hold's
+//! file, and another one for each child that it forks.
 //!
-//! A life byte needs an open file description that nobody else shares ([`super::byte_lock`]). A process may be unable to open
-//! one when it needs it: it has given up its rights since it opened the hold (a prefork server opens as root, forks, and
-//! becomes somebody else), it is in a chroot, a filter forbids the call, its table of descriptors is full. So a description is
-//! kept from the time of opening, and just before a fork a fresh one is opened for the child; the parent closes its copy of
-//! that, and the child closes its copy of what its parent keeps. What a lock is put on is therefore its process's alone.
+//! A life byte needs an open file description that nobody else shares ([`super::byte_lock`]). A
+//! process may be unable to open one when it needs it. It may have dropped its rights since it
+//! opened the hold (a prefork server opens as root, forks, and becomes another user), it may be in
+//! a chroot, a filter may forbid the call, or its table of descriptors may be full. So the process
+//! keeps a description from the time of opening. Just before a fork it opens a fresh one for the
+//! child. The parent closes its copy of that, and the child closes its copy of what its parent
+//! keeps. A lock is therefore put on a description that belongs to one process alone.
 //!
-//! A fresh description is always preferred, since a child of a bare `clone`, which runs no handlers, has copies of what is kept.
+//! A fresh description is always preferred, since a child of a bare `clone`, which runs no
+//! handlers, has copies of the reserved ones.
 //!
-//! Invariant: entries change with the fork lock of [`super::fork`] held only; nothing here allocates memory.
+//! Invariant: entries change only under the fork lock of [`super::fork`], and nothing here
+//! allocates memory.
 //!
 //! # Safety
-//! Unsafe only to adopt and to close descriptors that were opened here and are verified to be of their file still.
+//! Unsafe only to adopt and to close descriptors that were opened here and are verified to be of
+//! their file still.
 #![allow(unsafe_code)]
 
 use super::file::{self, status};
@@ -21,7 +26,8 @@ use std::io::Write;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
-/// Holds that a process can have open for writing and be prepared for; those beyond it open what they need when they need it.
+/// The number of holds that a process can have open for writing with a reserved description. For
+/// further holds it opens a description when it needs one.
 const MOST: usize = 128;
 const NONE: RawFd = -1;
 
@@ -30,11 +36,11 @@ struct Entry {
     used: AtomicBool,
     dev: AtomicU64,
     ino: AtomicU64,
-    /// The descriptor that the hold is known by; another description is opened through it.
+    /// The descriptor that identifies the hold; another description is opened through it.
     known: AtomicI32,
-    /// This process's own description, kept for when none can be opened.
+    /// This process's own description, kept for a time when none can be opened.
     kept: AtomicI32,
-    /// The next child's, from just before a fork until just behind it.
+    /// The next child's description, from just before a fork until just after it.
     next: AtomicI32,
 }
 
@@ -55,7 +61,7 @@ impl Entry {
         fd != NONE && status(fd).is_ok_and(|now| (now.st_dev, now.st_ino) == file)
     }
 
-    /// A new description of the file; `NONE` if that cannot be.
+    /// A new description of the file; `NONE` if none can be opened.
     fn open(&self) -> RawFd {
         let known = self.known.load(Ordering::Relaxed);
         let fresh = if self.is_of(known) { open_again(known) } else { None };
@@ -69,7 +75,7 @@ impl Entry {
         }
     }
 
-    /// Empties a place; closes what was in it, if it is of the file still.
+    /// Empties a place and closes its descriptor, if that is still of the file.
     fn close(&self, place: &AtomicI32) {
         let fd = place.swap(NONE, Ordering::Relaxed);
         if self.is_of(fd) {
@@ -78,7 +84,7 @@ impl Entry {
     }
 }
 
-/// Opens what is behind a descriptor once more, for writing. Allocates no memory.
+/// Opens the file of a descriptor once more, for writing. Allocates no memory.
 fn open_again(fd: RawFd) -> Option<RawFd> {
     let mut name = [0u8; 32];
     // The buffer is longer than the longest number needs, and its last byte stays 0.
@@ -88,12 +94,12 @@ fn open_again(fd: RawFd) -> Option<RawFd> {
 }
 
 fn close(fd: RawFd) {
-    // SAFETY: opened here, and nobody else was told its number.
+    // SAFETY: opened here, and no other code knows its number.
     unsafe { libc::close(fd) };
 }
 
-/// Notes the file that `known` leads to, and keeps a description of it. The entry's number, if there is room. With the fork lock
-/// held, as all of these.
+/// Notes the file that `known` leads to, and keeps a description of it. Returns the entry's number,
+/// if there is room. The caller holds the fork lock, as for all of these functions.
 pub(super) fn enter(known: RawFd, dev: u64, ino: u64) -> Option<usize> {
     let number = ENTRIES.iter().position(|entry| !entry.used.load(Ordering::Relaxed))?;
     let entry = &ENTRIES[number];
@@ -105,7 +111,7 @@ pub(super) fn enter(known: RawFd, dev: u64, ino: u64) -> Option<usize> {
     Some(number)
 }
 
-/// The hold is known by another descriptor now.
+/// Another descriptor identifies the hold now.
 pub(super) fn is_known_by(number: usize, fd: RawFd) {
     ENTRIES[number].known.store(fd, Ordering::Relaxed);
 }
@@ -118,7 +124,7 @@ pub(super) fn leave(number: usize) {
     entry.known.store(NONE, Ordering::Relaxed);
 }
 
-/// Takes what is kept, for a lock.
+/// Takes the reserved description, for a lock.
 pub(super) fn take(number: usize) -> Option<OwnedFd> {
     let entry = &ENTRIES[number];
     let fd = entry.kept.swap(NONE, Ordering::Relaxed);
@@ -126,7 +132,7 @@ pub(super) fn take(number: usize) -> Option<OwnedFd> {
     entry.is_of(fd).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Puts back what no lock was put on.
+/// Puts back a description that has no lock on it.
 pub(super) fn put_back(number: usize, description: OwnedFd) {
     ENTRIES[number].kept.store(description.into_raw_fd(), Ordering::Relaxed);
 }
@@ -140,12 +146,12 @@ pub(super) fn prepare() {
     used().for_each(|entry| entry.next.store(entry.open(), Ordering::Relaxed));
 }
 
-/// After a fork, in the parent: what was opened is the child's.
+/// After a fork, in the parent: the new description is the child's.
 pub(super) fn went_to_child() {
     used().for_each(|entry| entry.close(&entry.next));
 }
 
-/// After a fork, in the child: what the parent keeps is the parent's.
+/// After a fork, in the child: the reserved description is the parent's.
 pub(super) fn come_from_parent() {
     for entry in used() {
         entry.close(&entry.kept);

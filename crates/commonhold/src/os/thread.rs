@@ -1,5 +1,5 @@
-//! Who the calling thread is, and a word on its standard error. Nothing here allocates or takes a lock: all of it
-//! may be done in a signal handler.
+//! The identity of the calling thread, and writing to its standard error. Nothing here allocates or
+//! takes a lock, so a signal handler may use all of it.
 //!
 //! # Safety
 //! Unsafe for system calls that only touch memory of ours.
@@ -19,7 +19,7 @@ pub(crate) fn name() -> [u8; 16] {
     name
 }
 
-/// Writes to standard error as far as that takes it; it is nobody's duty to hear it. Keeps `errno`.
+/// Writes to standard error as far as possible, and ignores failures. Keeps `errno`.
 pub(crate) fn complain(text: &[u8]) {
     // SAFETY: the bytes outlive the call; errno is the thread's own.
     unsafe {

@@ -1,7 +1,7 @@
-//! Failing at a fault.
+//! Making a call fail at a fault.
 //!
-//! Invariant: a fault stands in place of the call behind it, which is then not made; so the error
-//! that it returns is true of a call that has changed nothing.
+//! Invariant: a fault replaces the call that follows it, and that call is then not made. The error
+//! that the fault returns is therefore true of a call that has changed nothing.
 
 use super::table::{ERRORS, FAULTS, SHORT};
 use crate::error::{Error, ErrorKind, Result};
@@ -11,20 +11,21 @@ use std::sync::{Mutex, Once, OnceLock};
 
 struct Armed {
     name: String,
-    /// The number of the error; [`SHORT`] for a short count.
+    /// The number of the error, or [`SHORT`] for a short count.
     error: i32,
     always: bool,
-    /// Passings up to the one that fails; 0 once that has failed.
+    /// Passes that remain, the failing one included; 0 once it has failed.
     left: u64,
 }
 
 static ARMED: Mutex<Vec<Armed>> = Mutex::new(Vec::new());
-/// False if nothing is armed: what a process that is not a victim asks.
+/// False if nothing is armed: the only check in a process that is not a victim.
 static ANY: AtomicBool = AtomicBool::new(false);
 static FROM_ENVIRONMENT: Once = Once::new();
 static OBSERVER: OnceLock<Box<dyn Fn(&'static str) + Send + Sync>> = OnceLock::new();
 
-/// Calls `observer` with every fault that this process passes from now on; the first one stays.
+/// Calls `observer` with every fault that this process passes from now on. Only the first observer
+/// is kept.
 pub fn observe_faults(observer: impl Fn(&'static str) + Send + Sync + 'static) {
     let _ = OBSERVER.set(Box::new(observer));
 }
@@ -82,10 +83,10 @@ fn put(armed: Vec<Armed>) {
     *now = armed;
 }
 
-/// What the fault of this name returns now; what `fault!` calls.
+/// The current result of the fault with this name. `fault!` calls this.
 ///
 /// # Errors
-/// The one that it was armed with.
+/// The error that the fault was armed with.
 pub fn strike(name: &'static str) -> io::Result<()> {
     match due(name) {
         Some(error) if error != SHORT => Err(io::Error::from_raw_os_error(error)),
@@ -93,7 +94,7 @@ pub fn strike(name: &'static str) -> io::Result<()> {
     }
 }
 
-/// How many of `len` bytes a call is to ask for; what `shortened!` calls.
+/// The number of bytes, of `len`, that a call should ask for. `shortened!` calls this.
 pub fn shorten(name: &'static str, len: usize) -> usize {
     match due(name) {
         Some(SHORT) => len.min(1),
@@ -104,7 +105,7 @@ pub fn shorten(name: &'static str, len: usize) -> usize {
 fn due(name: &'static str) -> Option<i32> {
     FROM_ENVIRONMENT.call_once(|| {
         if let Ok(spec) = std::env::var("COMMONHOLD_FAULT") {
-            // Of whatever table: this crate does not know those of the crates above.
+            // From any table: this crate does not know the tables of the crates above it.
             put(spec.split(',').filter_map(|spec| parse(spec, |_, _| true)).collect());
         }
     });

@@ -16,7 +16,7 @@ struct Armed {
 enum Act {
     Kill,
     Stop,
-    /// Not while the thread unwinds already: a second panic would end the process.
+    /// Has no effect while the thread already unwinds: a second panic would end the process.
     Panic,
 }
 
@@ -25,7 +25,8 @@ static LEFT: AtomicU64 = AtomicU64::new(0);
 static FROM_ENVIRONMENT: Once = Once::new();
 static OBSERVER: OnceLock<Box<dyn Fn(&'static str) + Send + Sync>> = OnceLock::new();
 
-/// Calls `observer` with every step that this process passes from now on; the first one stays.
+/// Calls `observer` with every step that this process passes from now on. Only the first observer
+/// is kept.
 pub fn observe(observer: impl Fn(&'static str) + Send + Sync + 'static) {
     let _ = OBSERVER.set(Box::new(observer));
 }
@@ -69,7 +70,7 @@ fn put(armed: Option<Armed>, count: u64) {
     LEFT.store(count, Ordering::SeqCst);
 }
 
-/// Passes a step; what `step!` calls.
+/// Passes a step. `step!` calls this.
 pub fn pass(name: &'static str) {
     FROM_ENVIRONMENT.call_once(|| {
         if let Some((armed, count)) =
@@ -92,7 +93,7 @@ pub fn pass(name: &'static str) {
     }
 }
 
-/// What is to happen at this passing.
+/// The action that is due at this pass.
 fn due(name: &str) -> Option<Act> {
     let armed = ARMED.lock().unwrap_or_else(|e| e.into_inner());
     let act = armed.as_ref().filter(|armed| armed.name == name)?.act;

@@ -1,6 +1,6 @@
 //! The names of all steps.
 
-/// The names of all steps, grouped by what passes them.
+/// The names of all steps, grouped by the operation that passes them.
 pub const ALL: &[&str] = &[
     // Writing a record.
     "record.state-written",
@@ -166,7 +166,7 @@ pub const ALL: &[&str] = &[
     "collect.marked",
     "collect.cleared",
     "collect.released",
-    // Files that appear whole, and holds that are built aside.
+    // Files that appear whole, and holds that are built under no name.
     "draft.created",
     "draft.linked",
     "draft.linked-twice",

@@ -1,24 +1,25 @@
-//! Named steps and faults: where a test stops or kills a process or panics, or makes a system call
-//! fail.
+//! Named steps and faults: places where a test stops or kills a process, makes it panic, or makes a
+//! system call fail.
 //!
-//! With the feature `steps` every `step!` and every `fault!` asks whether it is armed, through the
-//! environment or by a call. Without the feature nothing is compiled in. A test proves that the
+//! With the feature `steps` every `step!` and every `fault!` checks whether it is armed, through
+//! the environment or by a call. Without the feature nothing is compiled in. A test proves that the
 //! lists and the sources agree.
 //!
 //! | module | idea |
 //! |---|---|
 //! | `list` | the names of all steps |
 //! | `arm_step` | killing or stopping the process at a step, or panicking there |
-//! | `table` | the names of all faults, each with the errors that it can be |
-//! | `arm_fault` | failing at a fault |
+//! | `table` | the names of all faults, each with its possible errors |
+//! | `arm_fault` | making a call fail at a fault |
 //! | `signal` | how a step stops or kills its process |
 //! | [`shifts`] | clocks that run ahead or behind |
 //!
-//! A victim is armed by `COMMONHOLD_STEP=name:kill`, `name:stop` or `name:panic` with an optional
-//! third field `:N` for the N-th passing, or by `arm`; a fault by `COMMONHOLD_FAULT=name:ERROR:once` or `:always`
-//! with an optional fourth field `:N` for the N-th passing (and all after it, if always), or by
-//! `arm_fault`. Several faults are separated by commas. Other crates of the workspace use the same
-//! macros under a feature of their own called `steps`, and [`arm_fault_of`] with a table of theirs.
+//! `COMMONHOLD_STEP=name:kill`, `name:stop` or `name:panic` arms a step of a victim, with an
+//! optional third field `:N` for the N-th pass; so does a call of `arm`.
+//! `COMMONHOLD_FAULT=name:ERROR:once` or `:always` arms a fault, with an optional fourth field `:N`
+//! for the N-th pass (and, if always, every later one); so does a call of `arm_fault`. Commas
+//! separate several faults. Other crates of the workspace use the same macros under a feature of
+//! their own called `steps`, and [`arm_fault_of`] with a table of theirs.
 
 /// Marks a named instant; see [`crate::steps`].
 #[doc(hidden)]
@@ -30,8 +31,8 @@ macro_rules! step {
     };
 }
 
-/// An `io::Result<()>`: the error, if a test has armed the fault of this name, in place of the
-/// system call or acquisition behind it; see [`crate::steps`]. `fault!("os.fdatasync")?;`
+/// An `io::Result<()>`: the error, if a test has armed the fault of this name. The error replaces
+/// the system call or acquisition that follows. See [`crate::steps`]. `fault!("os.fdatasync")?;`
 #[doc(hidden)]
 #[macro_export]
 macro_rules! fault {
@@ -44,7 +45,8 @@ macro_rules! fault {
     }};
 }
 
-/// How many of `$len` bytes a call is asked for: fewer, if a test has armed this name with `SHORT`.
+/// The number of bytes, of `$len`, that a call asks for: fewer if a test has armed this name with
+/// `SHORT`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! shortened {

@@ -1,9 +1,9 @@
-//! The names of all faults, each with the errors that it can be.
+//! The names of all faults, each with its possible errors.
 //!
-//! The errors are those that the system documents for the call, and those that the library treats
-//! on their own. `SHORT` is no error: fewer bytes than asked for.
+//! The errors are those that the system documents for the call and those that the library handles
+//! specially. `SHORT` is not an error: the call transfers fewer bytes than asked for.
 
-/// In place of an error's number: fewer bytes than asked for.
+/// Replaces an error's number: fewer bytes than asked for.
 pub(super) const SHORT: i32 = -1;
 
 /// The errors by their names.
@@ -38,17 +38,18 @@ pub(super) const ERRORS: &[(&str, i32)] = &[
     ("SHORT", SHORT),
 ];
 
-/// Whether a system returns this error only once in a while. A caller that gets it makes the call
-/// again, so a test must not make it last for ever.
+/// Whether a system returns this error only occasionally. The caller repeats the call after it, so
+/// a test must not make it last for ever.
 pub fn is_transient(error: &str) -> bool {
     matches!(error, "EINTR" | "EAGAIN" | "ECONNABORTED")
 }
 
-/// What opening a file can fail with.
+/// The errors of opening a file.
 const OPENING: &[&str] = &["EMFILE", "ENFILE", "ENOMEM", "EACCES", "EINTR"];
-/// What changing a file's room can fail with.
+/// The errors of changing a file's allocation.
 const ROOM: &[&str] = &["ENOSPC", "EDQUOT", "EIO", "EINTR"];
-/// What taking a lock can fail with: the recovery of its dead owner, or the patience of a wait.
+/// The errors of taking a lock: from the recovery of its dead owner, or from the patience of a
+/// wait.
 const LOCK: &[&str] = &["EMFILE", "ENFILE", "EACCES", "ENOMEM", "ETIMEDOUT"];
 
 /// The names of all faults, with their errors.
@@ -89,7 +90,7 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("os.barrier-register", &["EPERM", "ENOSYS"]),
     ("os.eventfd", &["EMFILE", "ENFILE", "ENOMEM"]),
     ("notifier.thread", &["EAGAIN", "ENOMEM"]),
-    // Chance.
+    // Randomness.
     ("os.random", &["ENOSYS", "EPERM", "EINTR"]),
     ("os.random-bytes", &["SHORT"]),
     // Files that appear whole.
@@ -111,12 +112,12 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("salvage.read-page", &["EIO"]),
     ("salvage.link", &["EEXIST", "ENOSPC", "EDQUOT", "EIO", "EACCES", "EPERM", "EROFS"]),
     ("draft.link", &["EEXIST", "ENOSPC", "EDQUOT", "EIO", "EACCES", "EPERM", "ENOENT"]),
-    // The process that deletes a hold after its last user.
+    // The process that deletes a hold after its last user has gone.
     ("reaper.path", &["EACCES", "ENOENT", "ENOMEM"]),
     ("reaper.maps", &["EMFILE", "ENFILE", "ENOENT"]),
     ("reaper.clone", &["EAGAIN", "ENOMEM"]),
     ("reaper.wait", &["EINTR"]),
-    // Locks in the hold, each taken as if somebody had held it; and acting for a dead participant.
+    // Locks in the hold, each taken as if somebody had held it, and acting for a dead participant.
     ("lock.whole", LOCK),
     ("lock.segment", LOCK),
     ("lock.directory", LOCK),
@@ -128,7 +129,7 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("backup.duplicate", &["EMFILE", "ENFILE"]),
     ("backup.write", ROOM),
     ("backup.sync", &["EIO", "ENOSPC", "EDQUOT"]),
-    // Files that logs are collected in.
+    // Files that collect logs.
     ("rotate.place", &["EIO", "ENOMEM"]),
     ("rotate.remove", &["EACCES", "EIO", "EROFS"]),
     ("rotate.rename", &["ENOSPC", "EIO", "EACCES", "ENOENT"]),

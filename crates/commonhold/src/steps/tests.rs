@@ -1,10 +1,10 @@
-//! The lists agree with the sources, and what is armed happens.
+//! The lists agree with the sources, and armed steps and faults happen.
 
 use super::{ALL, FAULTS, arm, arm_fault, pass, shorten, strike, table};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// How often each name stands in a macro of this name in the sources.
+/// How often each name occurs in a macro of this kind in the sources.
 fn in_sources(macros: &[&str]) -> BTreeMap<String, u32> {
     let mut found = BTreeMap::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -57,7 +57,7 @@ fn the_table_of_faults_and_the_sources_agree() {
     }
 }
 
-/// The only test of this binary that arms anything: what is armed holds for the whole process.
+/// The only test of this binary that arms anything: arming applies to the whole process.
 #[test]
 fn what_is_armed_happens() {
     let number = |name| strike(name).err().and_then(|error| error.raw_os_error());

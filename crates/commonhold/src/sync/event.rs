@@ -1,22 +1,24 @@
-//! Waiting for something in the hold, and waking who waits (protocol 7).
+//! Waiting for an event in the hold, and waking the waiters (protocol 7).
 //!
-//! The futex word is an event *counter* that only the waking side changes; that somebody waits is said by
-//! another word, the flag. A waiter reads the counter, sets the flag, and after a full fence looks at the
-//! data again; a waker releases the data and after a full fence looks at the flag: one of the two
-//! sees the other. The waiter, who is about to sleep, pays for both fences ([`barrier`]). The flag is cleared before the counter moves and all are woken, so a waiter that comes in between is
-//! not forgotten. A dead waiter's flag costs one spare wake. Every sleep is timed: a waker may die before it wakes.
+//! The futex word is a *counter* that only the waking side changes. A second word, the flag,
+//! records that somebody waits. A waiter reads the counter, sets the flag, executes a full fence
+//! and looks at the data again. A waker releases the data, executes a full fence and looks at the
+//! flag. One of the two sees the other. The waiter is about to sleep, so it pays for both fences
+//! ([`barrier`]). The waker clears the flag, moves the counter and then wakes all waiters, so a
+//! waiter that arrives in between is not forgotten. The flag of a dead waiter costs one spare wake.
+//! Every sleep has a timeout, because a waker may die before it wakes.
 
 use crate::error::Result;
 use crate::os::{barrier, futex};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Looks at the data before the first sleep.
+/// Number of times a waiter looks at the data before its first sleep.
 const SPINS: u32 = 200;
-/// The first sleep, and the longest; each is twice the one before.
+/// Length of the first sleep, and of the longest. Each sleep is twice as long as the one before.
 const FIRST_SLEEP: Duration = Duration::from_millis(10);
 const LONGEST_SLEEP: Duration = Duration::from_millis(160);
-/// A sleep from which nobody may wake us: the system refused the fence.
+/// Length of a sleep that nobody may be able to end, because the system refused the fence.
 const BLIND_SLEEP: Duration = Duration::from_millis(1);
 
 /// Two words in the hold.
@@ -31,14 +33,15 @@ pub(crate) struct Event {
 /// What a waiter finds when it looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// While it spins, or when it was woken.
+    /// The waiter is spinning, or it was woken.
     Data,
-    /// A sleep has run out: time to ask whether the other side lives, too.
+    /// A sleep timed out: also check that the other side is alive.
     Doubt,
 }
 
 impl Event {
-    /// Wakes all who wait, if anybody does. The data is stored already; once per batch.
+    /// Wakes all waiters, if there are any. The caller has stored the data already. Called once per
+    /// batch.
     #[inline]
     pub(crate) fn wake(&self) {
         // The data before the look at the flag; pairs with the fence of a waiter.
@@ -49,35 +52,39 @@ impl Event {
         }
     }
 
-    /// True if somebody waits, or did and died; for display.
+    /// True if somebody waits, or waited and died. For display.
     pub(crate) fn has_waiters(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) != 0
     }
 
-    /// Wakes all who wait, whatever the flag says: by who takes over from a dead waker.
+    /// Wakes all waiters, whatever the flag contains. For a participant that takes over from a dead
+    /// waker.
     #[cold]
     pub(crate) fn wake_all(&self) {
-        // Relaxed: the counter's release keeps it before.
+        // Relaxed: the release on the counter keeps this store before it.
         self.waiting.store(0, Ordering::Relaxed);
-        // Release: who reads the new count sees the data; pairs with the acquire in `wait`.
+        // Release: a thread that reads the new count sees the data. Pairs with the acquire in
+        // `wait`.
         self.count.fetch_add(1, Ordering::Release);
         futex::wake_all(&self.count);
     }
 
-    /// Ends the sleeps of those who wait, and changes nothing. One that is just about to sleep
-    /// does.
+    /// Ends the sleep of every waiter without any other effect. A waiter that is about to sleep may
+    /// still sleep.
     #[cold]
     pub(crate) fn rouse(&self) {
         futex::wake_all(&self.count);
     }
 
-    /// Waits until `look` finds something, at most until `deadline`; `None` if that passed.
+    /// Waits until `look` finds something, but not beyond `deadline`. Returns `None` when the
+    /// deadline passes.
     ///
-    /// All that touches the hold happens while what `enter` gives is kept, which is let go before each sleep: an
-    /// operation, so that the memory of the event cannot become something else meanwhile. `look` is asked at least once.
+    /// Every access to the hold happens while the value that `enter` returned is alive. That value
+    /// is an operation: it keeps the event's memory from being used for something else. It is
+    /// dropped before each sleep. `look` is called at least once.
     ///
     /// # Errors
-    /// Those of `enter` and `look`, which end the waiting.
+    /// Those of `enter` and `look`, which end the wait.
     pub(crate) fn wait<G, T>(
         &self,
         deadline: Option<Instant>,
@@ -97,13 +104,13 @@ impl Event {
         loop {
             let inside = enter()?;
             let seen = self.count.load(Ordering::Acquire);
-            // Nobody woke us: ask more.
+            // No waker ended the sleep: check more.
             let asked = if before == Some(seen) { Look::Doubt } else { Look::Data };
             pause = if asked == Look::Doubt { LONGEST_SLEEP.min(pause * 2) } else { FIRST_SLEEP };
             before = Some(seen);
             // Relaxed: ordered by the fence.
             self.waiting.store(1, Ordering::Relaxed);
-            // The flag before the look at the data; pairs with the fence of a waker.
+            // The flag is stored before the look at the data. Pairs with the fence of a waker.
             let longest = if barrier::heavy() { LONGEST_SLEEP } else { BLIND_SLEEP };
             if let Some(found) = look(&inside, asked)? {
                 return Ok(Some(found));

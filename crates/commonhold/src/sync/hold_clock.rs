@@ -1,39 +1,41 @@
-//! The hold's clock, by which pairs of caches expire: milliseconds that nobody can set.
+//! The hold's clock, which decides when pairs of caches expire: milliseconds that nobody can set.
 //!
-//! Hold time is boot time plus an offset that stands in the file, so all processes agree on it, and
-//! reading it writes nothing. The offset is chosen when the hold is made, so that hold time *begins* as
-//! real time; no later change of real time touches it. Suspend counts.
+//! Hold time is boot time plus an offset that is stored in the file. All processes therefore agree
+//! on it, and reading it writes nothing. The offset is chosen when the hold is created, so that
+//! hold time *begins* as real time. No later change of real time affects it. Time in suspend
+//! counts.
 //!
-//! A new boot begins with a new boot time. Whoever opens the hold first then sets the offset anew: hold
-//! time goes on from the last time that was noted in the file, plus the real time that has passed since,
-//! as far as that can be believed ([`MOST_BETWEEN_BOOTS_MS`]). It never goes back.
+//! A new boot starts with a new boot time. The first participant that opens the hold then sets a
+//! new offset. Hold time continues from the last time noted in the file, plus the real time that
+//! has passed since then, as far as that is plausible ([`MOST_BETWEEN_BOOTS_MS`]). Hold time never
+//! goes back.
 //!
-//! What leaves the machine or the hold says real time: [`to_wall`].
+//! Times that leave the machine or the hold are real time: see [`to_wall`].
 //!
-//! Invariant: within a boot the offset is changed at most once, before anybody has the hold open for
-//! writing.
+//! Invariant: within a boot the offset is changed at most once, before anybody has the hold open
+//! for writing.
 
 use crate::os::clock;
 use crate::sync::space::{Shared, Space};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where the words lie in the superblock page.
+/// Offset of the words in the superblock page.
 const CLOCK_OFFSET: u64 = 1792;
-/// Real time says how long a hold was closed while the system was down. A clock that is wrong at
-/// either end must not expire everything, so more than a week is taken for a week.
+/// Real time tells how long a hold was closed while the system was down. A clock that is wrong at
+/// either end must not expire everything, so a longer time counts as one week.
 const MOST_BETWEEN_BOOTS_MS: u64 = 7 * 24 * 3600 * 1000;
-/// Writers note the time when so many milliseconds have passed since it was noted.
+/// Writers note the time when this many milliseconds have passed since the last note.
 const NOTE_EVERY_MS: u64 = 1000;
 /// No offset.
 const NONE: u64 = 1 << 63;
 
 #[repr(C)]
 struct Words {
-    /// Hold time less the boot time of the boot that the superblock names. Wraps around.
+    /// Hold time minus boot time, for the boot that the superblock names. Wraps around.
     offset: AtomicU64,
-    /// A hold time that has been.
+    /// A hold time that has already passed.
     noted: AtomicU64,
-    /// Real time less hold time at that moment. Wraps around.
+    /// Real time minus hold time at that moment. Wraps around.
     ahead: AtomicU64,
 }
 
@@ -41,18 +43,18 @@ struct Words {
 #[allow(unsafe_code)]
 unsafe impl Shared for Words {}
 
-/// The offset that a handle goes by which may not set it: one that only reads, in a boot in which
-/// nobody has written yet.
+/// The offset that a handle uses when it may not set the hold's offset: a read-only handle in a
+/// boot in which nobody has written yet.
 #[derive(Clone, Copy)]
 pub(crate) struct OwnOffset {
-    /// As long as this one is in the file,
+    /// While the file holds this offset,
     stale: u64,
-    /// this one is meant.
+    /// the handle uses this one.
     own: u64,
 }
 
 impl OwnOffset {
-    /// The file's is good.
+    /// The offset in the file is valid.
     pub(crate) const UNUSED: OwnOffset = OwnOffset { stale: NONE, own: NONE };
 }
 
@@ -64,14 +66,14 @@ fn words(space: &Space) -> &Words {
 /// The hold time, in milliseconds.
 #[inline]
 pub(crate) fn now(space: &Space) -> u64 {
-    // Relaxed: the number guards no memory, and every handle is opened after it was set.
+    // Relaxed: the number guards no memory, and the offset is set before any handle opens.
     let found = words(space).offset.load(Ordering::Relaxed);
     let own = space.own_offset();
     let offset = if found == own.stale { own.own } else { found };
     clock::boottime_ms().wrapping_add(offset)
 }
 
-/// The same for writers, who note it now and then.
+/// The same for writers, which also note the time now and then.
 #[inline]
 pub(crate) fn tick(space: &Space) -> u64 {
     let now = now(space);
@@ -81,12 +83,12 @@ pub(crate) fn tick(space: &Space) -> u64 {
     now
 }
 
-/// Notes the time, from which the next boot goes on.
+/// Notes the time from which the next boot continues.
 #[cold]
 pub(crate) fn note(space: &Space) {
     let (words, now) = (words(space), now(space));
-    // Killed between the two, and after a jump of real time since they were noted before, the next boot
-    // takes the jump for time that has passed, within its bounds.
+    // A process may be killed between the two stores after real time has jumped. The next boot then
+    // counts the jump as time that has passed, within its bounds.
     words.ahead.store(clock::realtime_ms().wrapping_sub(now), Ordering::Relaxed);
     words.noted.fetch_max(now, Ordering::Relaxed);
 }
@@ -100,9 +102,11 @@ pub(crate) fn begin(space: &Space) {
     words.ahead.store(0, Ordering::Relaxed);
 }
 
-/// For who has the hold alone and is about to write: the clock goes on in this boot, if it does not yet.
+/// Continues the clock in this boot, unless that has been done. The caller has the hold alone and
+/// is about to write.
 ///
-/// Several may do so at once, and one may be killed on the way: the offset that was read is replaced once.
+/// Several callers may do this at once, and one may be killed on the way. The offset that was read
+/// is replaced only once.
 pub(crate) fn go_on(space: &Space, same_boot: bool) {
     let found = words(space).offset.load(Ordering::Relaxed);
     if let Some(offset) = offset_in_this_boot(space, same_boot) {
@@ -121,9 +125,10 @@ pub(crate) fn own_offset(space: &Space, same_boot: bool) -> OwnOffset {
     }
 }
 
-/// What the offset should be; `None` if it is right.
+/// The right offset; `None` if the stored one is right.
 ///
-/// Where boot ids cannot be read all boots look the same: then a time before the noted one tells.
+/// Where boot ids cannot be read, all boots look the same. A time before the noted one then reveals
+/// a new boot.
 fn offset_in_this_boot(space: &Space, same_boot: bool) -> Option<u64> {
     let (words, boot) = (words(space), clock::boottime_ms());
     let noted = words.noted.load(Ordering::Relaxed);
@@ -136,7 +141,7 @@ fn offset_in_this_boot(space: &Space, same_boot: bool) -> Option<u64> {
     Some(noted.wrapping_add(passed).wrapping_sub(boot))
 }
 
-/// What real time it will be, going by now, at a hold time; 0, which means never, stays 0.
+/// The real time at a given hold time, judged by the clocks now. 0 means never and stays 0.
 pub(crate) fn to_wall(space: &Space, time: u64) -> u64 {
     match time {
         0 => 0,
@@ -144,7 +149,7 @@ pub(crate) fn to_wall(space: &Space, time: u64) -> u64 {
     }
 }
 
-/// Real time less hold time, wrapping around.
+/// Real time minus hold time, wrapping around.
 pub(crate) fn ahead(space: &Space) -> u64 {
     clock::realtime_ms().wrapping_sub(now(space))
 }

@@ -1,16 +1,16 @@
-//! What processes need to share memory safely: the mapped file as atomics, who is taking part, who
-//! has died, and robust locks.
+//! What processes need to share memory safely: the mapped file as atomics, the participants, the
+//! detection of death, and robust locks.
 //!
-//! - [`space`]: the mapped file, seen only as atomics.
-//! - [`owner`]: the name a participant signs locks and marks with.
-//! - [`robust_lock`]: a lock in the file whose dead owner is found out and cleaned up after.
+//! - [`space`]: the mapped file, accessed only as atomics.
+//! - [`owner`]: the name that a participant writes into locks and state words.
+//! - [`robust_lock`]: a lock in the file; waiters detect a dead owner and recover what it left.
 //! - [`hold_clock`]: the time by which pairs of caches expire.
 //! - [`patience`]: how long one call waits for others.
-//! - [`event`]: waiting for something, and waking who waits.
-//! - [`thread_patience`]: a thread that waits less than its handles would.
-//! - [`participant`]: the table of slots, claiming one, asking whether its owner lives.
-//! - [`recovery`]: who may act as a dead participant.
-//! - [`unwind`]: what has to be mended when a panic unwinds.
+//! - [`event`]: waiting for an event, and waking the waiters.
+//! - [`thread_patience`]: a limit on waiting for one thread, below that of its handles.
+//! - [`participant`]: the table of slots, claiming a slot, and asking whether its owner is alive.
+//! - [`recovery`]: the right to act as a dead participant.
+//! - [`unwind`]: repairing the hold when a panic unwinds.
 
 pub(crate) mod event;
 pub(crate) mod hold_clock;

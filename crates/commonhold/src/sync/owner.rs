@@ -1,6 +1,7 @@
-//! [`Owner`]: a participant's slot and generation in 31 bits, the name signed on locks and marks.
+//! [`Owner`]: a participant's slot and generation in 31 bits, the name written into locks and state
+//! words.
 //!
-//! Invariant: an owner is never zero (generations start at 1), so a zero word is "nobody".
+//! Invariant: an owner is never zero (generations start at 1), so a zero word means "nobody".
 
 /// Bits of an owner that name the slot.
 pub(crate) const SLOT_BITS: u32 = 10;

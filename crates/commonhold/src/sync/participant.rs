@@ -1,13 +1,15 @@
-//! The table of participants: slots in the file, claiming one, and asking whether its owner lives.
+//! The table of participants: slots in the file, claiming a slot, and asking whether its owner is
+//! alive.
 //!
-//! A slot is *used* by at most one process at a time, proven by an exclusive lock on its byte that
-//! the kernel drops when the process dies. `tag` is `generation << 1 | used`. The **recoverer** of a used slot whose
-//! byte is free ([`recovery`](crate::sync::recovery)) acts as the dead participant until everything is settled, then
-//! bumps the generation. There is one at a time, and it may die too (docs/internals/concurrency.md, "Recovery is
-//! reincarnation").
+//! A slot is *used* by at most one process at a time. An exclusive lock on the slot's byte proves
+//! the use, and the kernel drops that lock when the process dies. `tag` is `generation << 1 |
+//! used`. A slot that is used while its byte is free has a **recoverer**
+//! ([`recovery`](crate::sync::recovery)). The recoverer acts as the dead participant until
+//! everything is recovered, then increments the generation. There is one recoverer at a time, and
+//! it may die too (docs/internals/concurrency.md, "Recovery is reincarnation").
 //!
-//! Each lane (a writing thread's place) lists the lock it is about to take, of a segment or in a block, and the child
-//! of a split, *before* taking it.
+//! Each lane (the place of one writing thread) lists the lock that it is about to take, of a
+//! segment or in a block, and the child of a split, *before* it takes them.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::os::barrier;
@@ -25,16 +27,16 @@ use std::time::Duration;
 
 pub(crate) use crate::sync::recovery::has_died;
 
-/// Threads of one process that can write at the same moment.
+/// Threads of one process that can write at the same time.
 pub(crate) const LANES: usize = 16;
 /// Participants in one extent of the table.
 pub(crate) const SLOTS_PER_EXTENT: u32 = 60;
-/// Extents the table may have.
+/// The most extents that the table may have.
 pub(crate) const TABLE_EXTENTS: usize = 17;
-/// So often it looks for a slot without a pause while somebody has the hold alone; then the pause.
+/// Attempts to find a slot without a pause while somebody has the hold alone. Pauses follow.
 const ALONE_ATTEMPTS: u32 = 10;
 const ALONE_PAUSE: Duration = Duration::from_millis(10);
-/// Where the table's extents are written down, in the superblock page.
+/// Offset of the list of the table's extents in the superblock page.
 pub(crate) const TABLE_OFFSET: u64 = 2048;
 
 /// Offsets of the extents of the table; 0 where there is none yet.
@@ -43,41 +45,43 @@ pub(crate) struct Table {
     pub(crate) extents: [AtomicU64; TABLE_EXTENTS],
 }
 
-/// What a lane may hold: byte offsets of segments, or of the 64 bytes in a block that a lock lies in; 0 for none.
-/// A cache line of its own, because the lane's thread stores to it in each operation.
+/// The locks a lane may hold: byte offsets of segments, or of the 64 bytes in a block that contain
+/// the lock; 0 for none. Each list has a cache line of its own, because the lane's thread stores to
+/// it in each operation.
 #[repr(C)]
 pub(crate) struct LaneList {
     pub(crate) segment: AtomicU64,
     pub(crate) child: AtomicU64,
-    /// What its change under way charges a cache map with: bytes, then pairs (`map::charge`).
+    /// What the change in progress adds to the totals of a cache map: bytes, then pairs
+    /// (`map::charge`).
     pub(crate) charges: [Charge; 2],
     spare: [AtomicU64; 2],
 }
 
-/// A sum that a change adds to a total of its map, and how far that has come.
+/// An amount that a change adds to a total of its map, and the progress of that addition.
 #[repr(C)]
 pub(crate) struct Charge {
-    /// state (2 bits) | map id << 2 (12 bits) | number << 14. Numbers of a lane only grow, whoever
-    /// uses it.
+    /// state (2 bits) | map id << 2 (12 bits) | number << 14. The numbers of a lane only grow,
+    /// whichever participant uses it.
     pub(crate) turn: AtomicU64,
-    /// What is added, in two's complement.
+    /// The amount, in two's complement.
     pub(crate) by: AtomicU64,
 }
 
-/// One participant, 1,088 bytes: a line about it, and a line for each of its lanes.
+/// One participant, 1,088 bytes: a line for the participant, and a line for each of its lanes.
 #[repr(C)]
 pub(crate) struct Slot {
     /// `generation << 1 | used`.
     pub(crate) tag: AtomicU32,
     /// For display only.
     pub(crate) pid: AtomicU32,
-    /// Every sequence counter of this slot, ever, is below this.
+    /// Every sequence counter that this slot has ever used is below this.
     pub(crate) reserved_counter: AtomicU64,
     /// Milliseconds since 1970 at the claim; for display.
     pub(crate) since_ms: AtomicU64,
     /// First bytes of the program's name; for display.
     pub(crate) program: [AtomicU64; 2],
-    /// Who was found dead here last, and who recovers it.
+    /// The participant that was last found dead in this slot, and its recoverer.
     pub(crate) recovery: RecoveryWord,
     spare: [AtomicU64; 2],
     pub(crate) lanes: [LaneList; LANES],
@@ -94,9 +98,9 @@ unsafe impl Shared for Table {}
 #[allow(unsafe_code)]
 unsafe impl Shared for Slot {}
 
-/// Whether something bears the name of an `owner` that is not registered any more, for checks.
-/// `again` reads that name once more: a participant that closes, or is recovered, after it was read
-/// for the first time has removed it before its generation ended.
+/// Whether something still names an `owner` that is no longer registered. For checks. `again` reads
+/// that name a second time: a participant that closes, or is recovered, after the first read has
+/// removed its name before its generation ends.
 pub(crate) fn is_left_behind(
     owner: Owner,
     alive: &dyn Fn(Owner) -> bool,
@@ -115,7 +119,7 @@ impl Slot {
     /// Ends the generation: the last step of closing and of recovery.
     pub(crate) fn release(&self) {
         let next = Owner::next_generation(self.tag.load(Ordering::Relaxed) >> 1);
-        // Release: all that was settled is visible to who claims the slot next.
+        // Release: the next participant that claims the slot sees all that was recovered.
         self.tag.store(next << 1, Ordering::Release);
     }
 
@@ -132,7 +136,7 @@ pub(crate) fn table(space: &Space) -> &Table {
     space.view(TABLE_OFFSET)
 }
 
-/// The slot with this number, if the table reaches so far.
+/// The slot with this number, if the table is that long.
 pub(crate) fn slot(space: &Space, number: u32) -> Option<&Slot> {
     slot_offset(space, number).map(|offset| space.view(offset))
 }
@@ -151,16 +155,16 @@ pub(crate) fn slots(space: &Space) -> impl Iterator<Item = (u32, &Slot)> {
     (0..SLOTS_PER_EXTENT * TABLE_EXTENTS as u32).map_while(move |n| Some((n, slot(space, n)?)))
 }
 
-/// True if `owner` will never run again: its generation has ended, or nobody holds its byte.
-/// When the question cannot be asked, the owner counts as alive: waiting is safe.
+/// True if `owner` will never run again: its generation has ended, or nobody holds its byte. An
+/// owner counts as alive when the system cannot answer, because waiting is safe.
 pub(crate) fn is_dead(space: &Space, owner: Owner) -> bool {
     ask_dead(space, owner).unwrap_or(false)
 }
 
-/// The same for a caller that would wait for ever if the question could never be asked.
+/// The same, for a caller that would wait for ever if the system never answered.
 ///
 /// # Errors
-/// Those of the system, no descriptors for example.
+/// Those of the system, for example no descriptors.
 pub(crate) fn ask_dead(space: &Space, owner: Owner) -> Result<bool> {
     let Some(slot) = slot(space, owner.slot()) else { return Ok(true) };
     if slot.user(owner.slot()) != Some(owner) {
@@ -174,8 +178,8 @@ pub(crate) fn ask_dead(space: &Space, owner: Owner) -> Result<bool> {
     })
 }
 
-/// Whether the generation of `owner` has ended, or never was; `None` if its slot may be one that this handle
-/// cannot see.
+/// Whether the generation of `owner` has ended or never existed. `None` if this handle may be
+/// unable to see the slot.
 pub(crate) fn has_ended(space: &Space, owner: Owner) -> Option<bool> {
     match slot(space, owner.slot()) {
         Some(slot) => Some(slot.user(owner.slot()) != Some(owner)),
@@ -183,8 +187,8 @@ pub(crate) fn has_ended(space: &Space, owner: Owner) -> Option<bool> {
     }
 }
 
-/// The lanes of `owner` that list the segment at `offset`: every holder of its lock is among them.
-/// None of an owner whose slot cannot be seen.
+/// The lanes of `owner` that list the segment at `offset`. Every holder of the segment's lock is
+/// among them. Empty for an owner whose slot is not visible.
 pub(crate) fn listing(space: &Space, owner: Owner, offset: u64) -> impl Iterator<Item = usize> {
     let lanes = slot(space, owner.slot()).map_or(&[][..], |slot| &slot.lanes);
     let names = move |list: &LaneList| {
@@ -193,8 +197,9 @@ pub(crate) fn listing(space: &Space, owner: Owner, offset: u64) -> impl Iterator
     lanes.iter().enumerate().filter_map(move |(lane, list)| names(list).then_some(lane))
 }
 
-/// False for a handle whose reservation is smaller than the hold has become: it must not recover what it cannot
-/// see whole. (The hold's length in extents is the second word of `memory::extents::Growth`.)
+/// False for a handle whose reservation is smaller than the hold has become. Such a handle must not
+/// recover, because it cannot see the whole hold. (The hold's length in extents is the second word
+/// of `memory::extents::Growth`.)
 pub(crate) fn sees_all(space: &Space) -> bool {
     space.word(COMMITTED).load(Ordering::Acquire).saturating_mul(65536) <= space.reserved()
 }
@@ -202,19 +207,21 @@ pub(crate) fn sees_all(space: &Space) -> bool {
 /// A claimed slot: alive as long as this value (and its process).
 pub(crate) struct Registration {
     pub(crate) owner: Owner,
-    /// Locked once, when the registration ends, in the process that made it: no forked child finds it locked and wants it.
+    /// Locked only once, when the registration ends, in the process that created it. No forked
+    /// child needs this mutex while it is locked.
     bytes: Mutex<Option<HeldBytes>>,
     fork: ForkMark,
 }
 
 impl Registration {
-    /// True in a child that inherited this registration by fork: it must take a slot of its own.
+    /// True in a child that inherited this registration by fork. The child must claim a slot of its
+    /// own.
     #[inline]
     pub(crate) fn inherited(&self) -> bool {
         self.fork.inherited()
     }
 
-    /// Ends the generation. Everything it held must be released.
+    /// Ends the generation. The caller has released everything that the participant held.
     pub(crate) fn end(&self, space: &Space) {
         if let Some(slot) = slot(space, self.owner.slot()) {
             slot.release();
@@ -224,19 +231,20 @@ impl Registration {
         left.done();
     }
 
-    /// Lets the slot's byte go.
+    /// Releases the slot's byte.
     pub(crate) fn let_go(&self) {
         drop(self.bytes.lock().unwrap_or_else(|e| e.into_inner()).take());
     }
 }
 
-/// Claims a slot; `recover` settles what a dead previous user left while its byte is held. Unused slots come first, so that
-/// the dead are recovered by who is registered, and needs nothing of the system for it.
+/// Claims a slot. `recover` recovers what a dead previous user left, while its byte is held. Unused
+/// slots come first, so that a registered participant recovers the dead; it needs nothing from the
+/// system for that.
 ///
 /// # Errors
-/// `TooManyParticipants` if every slot of the table is taken by a living process; `Busy` if somebody
-/// has the hold alone for long, as salvage has. (Who opens the hold has made sure that nobody has; a
-/// forked child that claims later has not.)
+/// `TooManyParticipants` if living processes use every slot of the table; `Busy` if somebody has
+/// the hold alone for long, as salvage does. (A process that opens the hold has made sure that
+/// nobody has it alone. A forked child that claims later has not.)
 pub(crate) fn claim(
     space: &Space,
     recover: &dyn Fn(Owner) -> Result<()>,
@@ -250,7 +258,7 @@ pub(crate) fn claim(
             Some((owner, bytes)) => {
                 return Ok(Registration { owner, bytes: Mutex::new(Some(bytes)), fork });
             }
-            // Who is alone on the hold (salvage) keeps every slot from all others.
+            // A process that has the hold alone (salvage) keeps every slot from all others.
             None if !is_alone(space)? => return Err(no_slot(space)),
             None if attempt <= ALONE_ATTEMPTS => {}
             None => match patience.shorten(ALONE_PAUSE) {
@@ -269,16 +277,16 @@ fn is_alone(space: &Space) -> Result<bool> {
         .map_err(|e| Error::os(space.file().path().display(), &e))
 }
 
-/// A slot, claimed; `None` if there is none to be had now.
+/// Claims a slot; `None` if no slot is available now.
 ///
 /// # Errors
-/// That of what is left of a dead one, if no other slot would do.
+/// The error of recovering a dead user, if no other slot is available.
 fn claim_once(
     space: &Space,
     recover: &dyn Fn(Owner) -> Result<()>,
 ) -> Result<Option<(Owner, HeldBytes)>> {
     let mut left = None;
-    // Unused slots first: a used one costs a system call to find out that its user lives.
+    // Unused slots first: checking that the user of a used slot is alive costs a system call.
     for used in [false, true] {
         for (number, slot) in slots(space) {
             if slot.user(number).is_some() != used {
@@ -288,7 +296,7 @@ fn claim_once(
                 continue;
             }
             let taken = match try_slot(space, number, slot, recover) {
-                // What the dead one left stays as it is: another slot will do.
+                // The remains of the dead user stay as they are: another slot will do.
                 Err(error) if error.kind() == ErrorKind::TimedOut => {
                     left = Some(error);
                     None
@@ -323,7 +331,7 @@ fn try_slot(
     recover: &dyn Fn(Owner) -> Result<()>,
 ) -> Result<Option<HeldBytes>> {
     let dead = slot.user(number);
-    if dead.is_some_and(|owner| !recovery::say_dead(space, slot, owner)) {
+    if dead.is_some_and(|owner| !recovery::record_dead(space, slot, owner)) {
         return Ok(None);
     }
     let wanted = [(OPEN_BYTE, LockKind::Shared), (participant_byte(number), LockKind::Exclusive)];
@@ -334,8 +342,9 @@ fn try_slot(
     let Some(bytes) = held else { return Ok(None) };
     step!("slot.locked");
     if let Some(previous) = slot.user(number) {
-        // It came and died meanwhile: said of it was nothing. Or a registered participant was faster; it has taken the
-        // word before it asked for the byte, or it finds the byte taken.
+        // A user came and died meanwhile, and its death was not recorded. Or a registered
+        // participant was faster: it took the word before it asked for the byte, or it will find
+        // the byte taken.
         if dead != Some(previous) || recovery::is_under_way(space, slot, previous) {
             return Ok(None);
         }
@@ -350,7 +359,7 @@ fn try_slot(
         lane.segment.store(0, Ordering::Relaxed);
         lane.child.store(0, Ordering::Relaxed);
     }
-    // Release: the cleared lists come before the generation they belong to.
+    // Release: the cleared lists become visible before their generation.
     slot.tag.store(generation << 1 | 1, Ordering::Release);
     step!("slot.claimed");
     Ok(Some(bytes))

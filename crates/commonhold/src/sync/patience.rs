@@ -1,30 +1,31 @@
-//! Patience: how long one call waits for others, all its waits together.
+//! Patience: how long one call waits for others, in all of its waits together.
 //!
-//! It is the moment when the waiting ends, not a length of time. A call looks at the clock when it
-//! must wait for the first time; each later wait of the same call, also one of a recovery that it
-//! does on its way, ends at the same moment.
+//! Patience is the moment when waiting ends, not a length of time. A call reads the clock when it
+//! has to wait for the first time. Each later wait of the same call ends at the same moment,
+//! including the waits of a recovery that the call does on its way.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// As long as one who runs and holds a lock takes to let it go, with much to spare. Who only tidies
-/// after others waits so long at most, then leaves the rest to the next one.
+/// How long a running holder of a lock takes to release it, with a wide margin. A participant that
+/// only tidies up after others waits this long at most, then leaves the rest to the next one.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// One that is alone on the hold, as salvage is, may be so for longer than anybody waits.
+/// The longest wait for a process that has the hold alone. Salvage may have it alone for longer
+/// than anybody waits.
 const MOST_ALONE: Duration = Duration::from_secs(5);
 
-/// When a call stops waiting, and how long that is from its first wait; `None`: never.
+/// When a call stops waiting, and how long that is after its first wait. `None`: never.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience(Option<(Instant, Duration)>);
 
 impl Patience {
-    /// So long from now on; `None`: as long as it takes.
+    /// Patience for `time` from now on. `None`: without limit.
     pub(crate) fn new(time: Option<Duration>) -> Patience {
         Patience(time.and_then(|time| Some((Instant::now().checked_add(time)?, time))))
     }
 
-    /// The same, or until then if that is sooner.
+    /// The same patience, ending at `end` if that is sooner.
     pub(crate) fn until(self, end: Option<Instant>) -> Patience {
         let Some(end) = end else { return self };
         match self.0 {
@@ -33,40 +34,40 @@ impl Patience {
         }
     }
 
-    /// None at all: what cannot be had at once is not waited for.
+    /// No patience: a lock that is not free now is not waited for.
     pub(crate) fn none() -> Patience {
         Patience::new(Some(Duration::ZERO))
     }
 
-    /// That of those who tidy.
+    /// The patience of a participant that tidies up.
     pub(crate) fn moment() -> Patience {
         Patience::new(Some(MOMENT))
     }
 
-    /// That of a call that finds one alone on the hold: so long, but not for ever.
+    /// The patience of a call that finds a process alone on the hold: `time`, but never unlimited.
     pub(crate) fn for_one_alone(time: Option<Duration>) -> Patience {
         Patience::new(Some(time.map_or(MOST_ALONE, |time| time.min(MOST_ALONE))))
     }
 
-    /// The same, or a moment if that is shorter.
+    /// The same patience, or a moment if that is shorter.
     pub(crate) fn but_a_moment(self) -> Patience {
         self.until(Patience::moment().0.map(|(end, _)| end))
     }
 
-    /// The pause, or what is left if that is less; `None` if nothing is.
+    /// The pause, or the time that is left if that is less. `None` if no time is left.
     pub(crate) fn shorten(self, pause: Duration) -> Option<Duration> {
         let Some((end, _)) = self.0 else { return Some(pause) };
         let left = end.saturating_duration_since(Instant::now());
         (!left.is_zero()).then(|| pause.min(left))
     }
 
-    /// How long it was at the beginning; `None` for ever.
+    /// The length at the beginning; `None` for unlimited.
     fn length(self) -> Option<Duration> {
         self.0.map(|(_, length)| length)
     }
 }
 
-/// That somebody has waited, and for how long if there was a limit: how an error begins.
+/// The beginning of an error: somebody waited, and for how long if there was a limit.
 impl fmt::Display for Patience {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.length() {
@@ -94,7 +95,7 @@ mod tests {
         assert_eq!(Patience::for_one_alone(None).length(), Some(MOST_ALONE));
         assert_eq!(Patience::for_one_alone(Some(MOMENT)).length(), Some(MOMENT));
         assert_eq!(Patience::none().but_a_moment().length(), Some(Duration::ZERO));
-        // Longer than any clock goes: as long as it takes.
+        // More than any clock can represent means unlimited.
         assert_eq!(Patience::new(Some(Duration::MAX)).shorten(second), Some(second));
     }
 

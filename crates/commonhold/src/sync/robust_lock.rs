@@ -1,13 +1,13 @@
-//! A robust lock: one 32-bit futex word in the file, signed by its owner.
+//! A robust lock: one 32-bit futex word in the file that names its owner.
 //!
-//! Word: bit 31 says that somebody may be asleep on it, the other bits are the [`Owner`], 0 is
-//! free. A waiter spins briefly, then asks whether the owner lives *before its first sleep*, then
-//! sleeps with a timeout and asks again. A stopped owner is waited for. A dead owner's lock is never
-//! stolen: its participant is recovered ([`Peers::recover`], as far as the waiter's [`Level`] allows),
-//! which releases the lock. Every wait ends with the patience of the call that waits; who gives up
-//! has taken nothing.
-//! The futex protocol is Drepper's second mutex ("Futexes Are Tricky", 2011); because every sleep is
-//! timed, a wake-up lost with a killed waiter costs a pause and never a hang.
+//! Bit 31 of the word means that somebody may be asleep on it. The other bits are the [`Owner`]; 0
+//! is free. A waiter spins briefly and asks whether the owner is alive *before its first sleep*.
+//! Then it sleeps with a timeout and asks again. It waits for a stopped owner. It never steals the
+//! lock of a dead owner: it recovers that participant ([`Peers::recover`], as far as the waiter's
+//! [`Level`] allows), which releases the lock. Every wait ends with the patience of the waiting
+//! call, and a call that runs out of patience has taken nothing. The futex protocol is Drepper's
+//! second mutex ("Futexes Are Tricky", 2011). Because every sleep has a timeout, a wake-up that is
+//! lost with a killed waiter costs a pause and never a hang.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::os::futex;
@@ -21,26 +21,29 @@ use std::time::Duration;
 const WAITERS: u32 = 1 << 31;
 const SPINS: u32 = 256;
 const SLEEP: Duration = Duration::from_millis(20);
-/// So long sleeps who can step aside, before it does: who runs and holds a lock lets it go within
-/// that.
+/// How long a call that can step aside sleeps before it does so. A running holder of a lock
+/// releases it within this time.
 const STAY: Duration = Duration::from_millis(5);
-/// Between two questions about a lock that nobody seems to hold.
+/// Pause between two questions about a lock that nobody seems to hold.
 const MOMENT: Duration = Duration::from_micros(200);
-/// A word that keeps naming a slot which this handle cannot see is reported as damage after this many
-/// questions, each after a pause.
+/// A word that keeps naming a slot which this handle cannot see is reported as damage after this
+/// many questions, each followed by a pause.
 const UNSEEN_LIMIT: u32 = 50;
-/// A wait ends with the error of the question whether the owner lives if the system does not answer
-/// it so often, with a moment in between: the owner may have died, and nobody would learn of it.
+/// Number of times the system may fail to answer whether the owner is alive, with a pause after
+/// each. Then the wait ends with the system's error: the owner may have died, and nobody would
+/// notice.
 const UNANSWERED_LIMIT: u32 = 25;
-/// The same as `UNSEEN_LIMIT` for a word that names somebody who does not list the lock.
+/// Like `UNSEEN_LIMIT`, for a word that names a participant which does not list the lock.
 const UNLISTED_LIMIT: u32 = 25;
 
-/// Where a lock stands in the order of locks: names < segment < directory < growth < stream. Whoever waits for a lock
-/// may settle of a dead participant what stands there or behind, and nothing before: it may hold
-/// locks of those itself (docs/internals/concurrency.md, "Lock order").
+/// Position of a lock in the order of locks: names < segment < directory < growth < stream. A
+/// waiter may recover those parts of a dead participant that are at the position of its lock or
+/// later. It must not recover earlier parts, because it may hold such locks itself
+/// (docs/internals/concurrency.md, "Lock order").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// The waiter holds nothing: the dead one is settled as a whole and its generation ended.
+    /// The waiter holds nothing: it recovers the dead participant as a whole and ends its
+    /// generation.
     Whole,
     /// Its segments too.
     Segments,
@@ -59,33 +62,33 @@ pub(crate) trait Peers {
     /// True if `owner` will never run again.
     ///
     /// # Errors
-    /// Those of the system, if it cannot be asked.
+    /// Those of the system, if it cannot answer.
     fn ask_dead(&self, owner: Owner) -> Result<bool>;
-    /// The same; one that cannot be asked about counts as alive.
+    /// The same. An owner counts as alive if the system cannot answer.
     fn is_dead(&self, owner: Owner) -> bool {
         self.ask_dead(owner).unwrap_or(false)
     }
-    /// Whether the generation of `owner` has ended: everything it had signed was settled before.
-    /// `None` if its slot may exist and cannot be seen.
+    /// Whether the generation of `owner` has ended; everything that named it was recovered before
+    /// that. `None` if its slot may exist and is not visible.
     fn has_ended(&self, owner: Owner) -> Option<bool>;
-    /// Settles what a dead `owner` left at `level`, or returns if somebody else is doing it. For
-    /// those who live it waits a moment at most, and never beyond [`patience`](Self::patience).
+    /// Recovers what a dead `owner` left at `level`, or returns if somebody else does so. It waits
+    /// at most a moment for living participants, and never beyond [`patience`](Self::patience).
     ///
     /// # Errors
-    /// `TimedOut` if something of it is left, in its name, because somebody who lives holds what
-    /// that needs; those of the system.
+    /// `TimedOut` if something is left in the name of `owner`, because a living participant holds
+    /// what its recovery needs; those of the system.
     fn recover(&self, owner: Owner, level: Level) -> Result<()>;
-    /// False if no thread of the living `owner` has listed this lock, which every holder does, but such as
-    /// wait for it. True for locks that are not listed.
+    /// False if no thread of the living `owner` has listed this lock, apart from threads that wait
+    /// for it. Every holder lists it. True for locks that are not listed.
     fn may_hold(&self, owner: Owner, word: &AtomicU32) -> bool;
-    /// How long to wait for others: the same moment for all waits of one call.
+    /// How long to wait for others: the same end for all waits of one call.
     fn patience(&self) -> Patience;
-    /// True if the call will undo what it has begun, and wait for the lock holding nothing, if it
-    /// cannot have it soon.
+    /// True if the call rolls back what it has begun when it cannot have the lock soon, and waits
+    /// for the lock while it holds nothing.
     fn steps_aside(&self) -> bool {
         false
     }
-    /// What the lock is, after "waited for"; and where it lies in the hold.
+    /// The description of the lock that follows "waited for", and its offset in the hold.
     fn describe(&self, _word: &AtomicU32) -> (&'static str, u64) {
         ("a lock", 0)
     }
@@ -93,34 +96,36 @@ pub(crate) trait Peers {
     fn pid(&self, _owner: Owner) -> u32 {
         0
     }
-    /// From now on this thread cannot be the holder of the lock; with `None`, it may become it.
+    /// From now on this thread cannot be the holder of the lock. With `None`, it may become its
+    /// holder.
     fn waits_for(&self, word: Option<&AtomicU32>);
 }
 
-/// Takes the lock in `word`, waiting for a living owner as long as the caller is patient.
+/// Takes the lock in `word`. Waits for a living owner within the caller's patience.
 ///
 /// # Errors
 /// `TimedOut`, naming slot and process, and the lock too if the caller is to [step
-/// aside](Peers::steps_aside); `Damaged` if the word names nobody that can exist; whatever recovery
-/// reports.
+/// aside](Peers::steps_aside); `Damaged` if the word names a participant that cannot exist; the
+/// errors of recovery.
 #[inline]
 pub(crate) fn lock(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()> {
     in_vain(level)?;
-    // Acquire pairs with the release in `unlock`; release keeps the listing of the lock, stored
-    // before, from becoming visible after it; SeqCst, because a writer next asks whether the hold is
-    // frozen while who freezes it asks whether the lock is free (docs/internals/concurrency.md, "Freezing").
+    // Acquire pairs with the release in `unlock`. Release keeps the listing of the lock, stored
+    // before, from becoming visible after it. SeqCst, because a writer next asks whether the hold
+    // is frozen, while the process that freezes it asks whether the lock is free
+    // (docs/internals/concurrency.md, "Freezing").
     match word.compare_exchange(0, peers.me().bits(), Ordering::SeqCst, Ordering::Relaxed) {
         Ok(_) => Ok(()),
         Err(_) => lock_slowly(word, peers, level),
     }
 }
 
-/// A lock that is held. Dropping this lets it go.
+/// A held lock. Dropping this releases it.
 #[must_use]
 pub(crate) struct Held<'a>(&'a AtomicU32);
 
 impl Held<'_> {
-    /// Leaves it locked, for who lets it go by its word.
+    /// Leaves the lock held; another part of the code releases it by its word.
     pub(crate) fn keep(self) {
         std::mem::forget(self);
     }
@@ -144,11 +149,12 @@ pub(crate) fn hold<'a>(word: &'a AtomicU32, peers: &impl Peers, level: Level) ->
 
 /// As [`try_lock`], until the result is dropped.
 pub(crate) fn try_hold(word: &AtomicU32, me: Owner) -> Option<Held<'_>> {
-    // Not `then_some`: a `Held` that is made in any case would let go of the lock of somebody else.
+    // Not `then_some`: it would create a `Held` in any case, whose drop would release somebody
+    // else's lock.
     try_lock(word, me).then(|| Held(word))
 }
 
-/// The error of a wait for a lock, if a test has armed one: as if somebody had held it.
+/// The error of waiting for a lock, if a test has armed one: as if somebody had held it.
 #[inline]
 fn in_vain(level: Level) -> Result<()> {
     let waited = match level {
@@ -170,17 +176,17 @@ pub(crate) fn try_lock(word: &AtomicU32, me: Owner) -> bool {
     word.compare_exchange(0, me.bits(), Ordering::SeqCst, Ordering::Relaxed).is_ok()
 }
 
-/// Releases the lock and wakes a sleeper if there may be one. Only for its owner.
+/// Releases the lock and wakes a sleeper if there may be one. Only the owner may call this.
 #[inline]
 pub(crate) fn unlock(word: &AtomicU32) {
-    // AcqRel: release pairs with the acquire of the next owner; acquire keeps what is stored after
-    // (unlisting the lock) from becoming visible before.
+    // AcqRel: release pairs with the acquire of the next owner; acquire keeps the later store that
+    // unlists the lock from becoming visible before.
     if word.swap(0, Ordering::AcqRel) & WAITERS != 0 {
         futex::wake_one(word);
     }
 }
 
-/// Who holds the lock now; for display and for recovery.
+/// The current holder of the lock. For display and for recovery.
 #[inline]
 pub(crate) fn holder(word: &AtomicU32) -> Option<Owner> {
     Owner::from_bits(word.load(Ordering::Acquire))
@@ -201,7 +207,7 @@ fn lock_slowly(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()>
     loop {
         let seen = word.load(Ordering::Acquire);
         let Some(owner) = Owner::from_bits(seen) else {
-            // We may leave sleepers behind: keep the flag, a spare wake-up is harmless.
+            // Some sleepers may remain: keep the flag. A spare wake-up is harmless.
             if word
                 .compare_exchange(seen, me | WAITERS, Ordering::SeqCst, Ordering::Relaxed)
                 .is_ok()
@@ -210,8 +216,8 @@ fn lock_slowly(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()>
             }
             continue;
         };
-        // Asking and sleeping, all but taking: two threads that wait for a lock which names their own process
-        // must not each take the other for its holder.
+        // This holds while asking and sleeping, but not while taking. Two threads that wait for a
+        // lock which names their own process must not take each other for its holder.
         peers.waits_for(Some(word));
         let waits = Mend::new(|| peers.waits_for(None));
         let slept = wait.turn(seen, owner);
@@ -220,8 +226,8 @@ fn lock_slowly(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()>
     }
 }
 
-/// Waits until the lock has been free or has changed hands since the call began, or `moved` says
-/// that it is not to be waited for any more; takes nothing.
+/// Waits until the lock has been free or has changed hands since the call began, or until `moved`
+/// returns true because the wait is pointless by now. Takes nothing.
 ///
 /// # Errors
 /// As [`lock`].
@@ -243,8 +249,8 @@ pub(crate) fn await_release(
     loop {
         let seen = word.load(Ordering::Acquire);
         if Owner::from_bits(seen) != Some(first) || moved() {
-            // Each release wakes one sleeper, which may be this one: the next one learns of it from
-            // here.
+            // Each release wakes one sleeper, which may be this one. Pass the wake-up on to the
+            // next one.
             futex::wake_one(word);
             return Ok(());
         }
@@ -252,7 +258,7 @@ pub(crate) fn await_release(
     }
 }
 
-/// For who has waited otherwise for `owner` to let the lock go.
+/// For a caller that has waited by other means for `owner` to release the lock.
 ///
 /// # Errors
 /// `TimedOut`, as [`lock`], if the patience has ended.
@@ -273,7 +279,7 @@ struct Wait<'a, P> {
     level: Level,
     doubts: Doubts,
     patience: Patience,
-    /// Until then it stays where it is.
+    /// Until this moment the waiter stays where it is.
     stays: Patience,
 }
 
@@ -284,7 +290,7 @@ impl<'a, P: Peers> Wait<'a, P> {
         Wait { word, peers, level, doubts, patience, stays }
     }
 
-    /// Asks whether the owner of the lock lives, and sleeps a little if it does.
+    /// Asks whether the owner of the lock is alive, and sleeps a little if it is.
     fn turn(&mut self, seen: u32, owner: Owner) -> Result<()> {
         let Some(pause) = self.doubts.ask(self.word, owner, self.peers, self.level)? else {
             return Ok(());
@@ -322,21 +328,22 @@ impl<'a, P: Peers> Wait<'a, P> {
     }
 }
 
-/// What a waiter asks about the owner of a lock, again and again.
+/// The questions that a waiter repeats about the owner of a lock.
 #[derive(Default)]
 struct Doubts {
     unseen: u32,
     unlisted: u32,
-    /// Why what a dead owner left is not settled: somebody who lives holds what that needs.
+    /// Why a dead owner could not be recovered: a living participant holds what its recovery needs.
     unsettled: Option<Error>,
 }
 
 impl Doubts {
-    /// Settles what a dead owner left. If the lock is still the owner's: how long to wait before asking again.
+    /// Recovers what a dead owner left. If the lock is still the owner's, returns how long to wait
+    /// before asking again.
     ///
     /// # Errors
-    /// `Damaged` if nobody will ever let the lock go; whatever recovery reports; those of the system,
-    /// if it does not answer whether the owner lives.
+    /// `Damaged` if nobody will ever release the lock; the errors of recovery; those of the system,
+    /// if it does not answer whether the owner is alive.
     fn ask(
         &mut self,
         word: &AtomicU32,
@@ -349,7 +356,8 @@ impl Doubts {
                 self.unlisted = 0;
                 return Ok(Some(SLEEP));
             }
-            // A holder that comes and goes may be missed between two looks, but not so often in a row.
+            // A waiter may miss a holder that comes and goes between two looks, but not this often
+            // in a row.
             self.unlisted += 1;
             let given_up = self.unlisted > UNLISTED_LIMIT;
             return if given_up { Err(never_ends(owner)) } else { Ok(Some(MOMENT)) };
@@ -362,15 +370,15 @@ impl Doubts {
         if holder(word) != Some(owner) {
             return Ok(None);
         }
-        // Looked at after its generation had ended, the word contradicts the protocol. Otherwise
-        // somebody else is recovering it, and may have been stopped: that is waited for.
+        // Read after its generation had ended, the word contradicts the protocol. Otherwise
+        // somebody else is recovering it and may have been stopped: wait for that.
         self.unseen += u32::from(ended.is_none());
         let given_up = ended == Some(true) || self.unseen > UNSEEN_LIMIT;
         if given_up { Err(never_ends(owner)) } else { Ok(Some(SLEEP)) }
     }
 }
 
-/// Whether the owner of the lock is dead; false, too, if the lock is not the owner's any more.
+/// Whether the owner of the lock is dead. Also false if the lock is no longer the owner's.
 ///
 /// # Errors
 /// Those of the system, if it does not answer.
@@ -396,8 +404,8 @@ fn sleep(word: &AtomicU32, seen: u32, pause: Duration) {
 
 fn never_ends(owner: Owner) -> Error {
     let text = format!(
-        "a lock names slot {} generation {}, which is gone or does not hold it: the hold is damaged; run \
-         'hold check', then 'hold repair --salvage'",
+        "a lock names slot {} generation {}, which is gone or does not hold it: the hold is \
+         damaged; run 'hold check', then 'hold repair --salvage'",
         owner.slot(),
         owner.generation()
     );

@@ -1,17 +1,18 @@
-//! The mapped file, seen only as atomics.
+//! The mapped file, accessed only as atomics.
 //!
-//! Everything in the file may be written by another process at any time, so no plain reference to it
-//! ever exists: callers get `&AtomicU64`, `&AtomicU32` or a `repr(C)` struct made of those
-//! ([`Shared`]). An offset beyond what exists of the hold reads as a word that is always zero: a damaged
-//! offset leads to a retry and then to an error, never to a fault.
+//! Another process may write to any part of the file at any time, so no plain reference to it ever
+//! exists. Callers get `&AtomicU64`, `&AtomicU32` or a `repr(C)` struct made of those ([`Shared`]).
+//! An offset beyond the existing part of the hold reads as a word that is always zero. A damaged
+//! offset therefore leads to a retry and then to an error, never to a fault.
 //!
-//! How much exists is remembered privately, so that the check costs what one against a constant would; it
-//! is looked up again (the committed length, and the file's) only when something beyond is asked for.
+//! The length of the existing part is cached privately, so the check costs as much as one against a
+//! constant. It is looked up again (the committed length, and the file's) only when a caller asks
+//! for something beyond it.
 //!
 //! # Safety
-//! The mapping lives as long as the `Space`; every type handed out is valid for any bytes, is aligned
-//! because the base is page-aligned and offsets are checked for alignment, and is only accessed
-//! atomically.
+//! The mapping lives as long as the `Space`. Every type handed out is valid for any bytes and is
+//! only accessed atomically. It is aligned because the base is page-aligned and offsets are checked
+//! for alignment.
 #![allow(unsafe_code)]
 
 use crate::os::file::HoldFile;
@@ -22,10 +23,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// Offset of a word of the superblock page that nobody ever writes.
 pub(crate) const ALWAYS_ZERO: u64 = 4096 - 64;
 
-/// Where the superblock page says how many extents exist (`memory::extents::Growth`).
+/// Offset in the superblock page of the number of extents that exist (`memory::extents::Growth`).
 pub(crate) const COMMITTED: u64 = 512 + 8;
 const EXTENT: u64 = 65536;
-/// Bytes that every hold has.
+/// The number of bytes that every hold has.
 pub(crate) const LEAST: u64 = 2 * EXTENT;
 
 /// A `repr(C)` struct made of atomics only.
@@ -60,27 +61,28 @@ impl Space {
         Space { base, exists, reserved, mapping, file, in_memory, checksums, own_offset }
     }
 
-    /// The same, with records laid out as they were when the file was made, which may have been elsewhere.
+    /// Sets the layout of records to the one that the file was created with, possibly elsewhere.
     pub(crate) fn with_checksums(self, checksums: bool) -> Space {
         Space { checksums, ..self }
     }
 
-    /// The same, with a clock of this handle's own until somebody sets the hold's.
+    /// Sets a clock offset for this handle alone, used until somebody sets the hold's.
     pub(crate) fn with_own_offset(self, own_offset: OwnOffset) -> Space {
         Space { own_offset, ..self }
     }
 
-    /// What [`hold_clock`](crate::sync::hold_clock) goes by instead of the file's offset.
+    /// The offset that [`hold_clock`](crate::sync::hold_clock) uses instead of the file's.
     pub(crate) fn own_offset(&self) -> OwnOffset {
         self.own_offset
     }
 
-    /// True if records carry checksums, and pairs of more than 8 bytes are records: what was made on a disk.
+    /// True if records carry checksums and pairs of more than 8 bytes are records: a hold that was
+    /// created on a disk.
     pub(crate) fn has_checksums(&self) -> bool {
         self.checksums
     }
 
-    /// True for a hold that lies in memory, false for one on a disk.
+    /// True for a hold in memory, false for one on a disk.
     pub(crate) fn in_memory(&self) -> bool {
         self.in_memory
     }
@@ -112,13 +114,14 @@ impl Space {
         let committed = unsafe { &*self.base.add(COMMITTED as usize).cast::<AtomicU64>() };
         let bytes = committed.load(Ordering::Acquire).saturating_mul(EXTENT);
         if end <= bytes.min(self.reserved) {
-            // The length may be damaged. Should the file not be reachable any more, it has to be believed.
+            // The length may be damaged. It is trusted only if the file is no longer reachable.
             self.has_been_lengthened(bytes.min(self.file.len().unwrap_or(bytes)));
         }
         end <= self.exists.load(Ordering::Relaxed)
     }
 
-    /// The file has at least so many bytes: who lengthens it prepares what lies there before it counts.
+    /// The file has at least `bytes` bytes. A process that lengthens the file prepares the new part
+    /// before it counts.
     pub(crate) fn has_been_lengthened(&self, bytes: u64) {
         self.exists.fetch_max(bytes.min(self.reserved), Ordering::Relaxed);
     }
@@ -152,7 +155,8 @@ impl Space {
         unsafe { &*self.at(offset & !3, 4).cast() }
     }
 
-    /// The `count` 32-bit words from `offset` on, which is a multiple of 4; none if they do not all exist.
+    /// The `count` 32-bit words from `offset` on, which is a multiple of 4; none if they do not all
+    /// exist.
     #[inline]
     pub(crate) fn halves(&self, offset: u64, count: u64) -> &[AtomicU32] {
         match self.reach(offset & !3, count.saturating_mul(4)) {
@@ -162,13 +166,13 @@ impl Space {
         }
     }
 
-    /// Where a word handed out by [`Space::half`] or in a [`Space::view`] lies.
+    /// The offset of a word that [`Space::half`] or [`Space::view`] returned.
     pub(crate) fn offset_of(&self, word: &AtomicU32) -> u64 {
         (word.as_ptr() as u64).wrapping_sub(self.base as u64)
     }
 
-    /// The struct at `offset`, rounded down to a multiple of 8. `T` is at most 64 bytes where the offset
-    /// may be damaged; larger ones lie at offsets that were checked.
+    /// The struct at `offset`, rounded down to a multiple of 8. `T` is at most 64 bytes where the
+    /// offset may be damaged. Larger structs lie at offsets that were checked.
     #[inline]
     pub(crate) fn view<T: Shared>(&self, offset: u64) -> &T {
         const { assert!(align_of::<T>() <= 8) };

@@ -1,12 +1,13 @@
-//! How long the calling thread waits for locks, whatever the handles that it uses say.
+//! A limit on how long the calling thread waits for locks, whatever its handles allow.
 //!
-//! For bindings: an interpreter whose lock the thread has must not stand still, and must hear of signals in between. So a call is
-//! made with little patience, and again with more after its error `TimedOut`, which says that nothing was done.
+//! For bindings: an interpreter whose lock the thread holds must not stand still, and must process
+//! signals in between. A binding therefore makes a call with little patience. After the error
+//! `TimedOut`, which means that nothing was done, it makes the call again with more.
 
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Less time than this would be none, with which a call settles nothing.
+/// A shorter limit would leave no time to recover anything.
 const LEAST: Duration = Duration::from_millis(1);
 
 thread_local! {
@@ -14,20 +15,22 @@ thread_local! {
     static LIMIT: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 
-/// Limits how long calls of this thread wait for a lock whose holder lives: to the shorter of this and the hold's own
-/// [`lock_timeout`](crate::HoldOptions::lock_timeout); `Duration::MAX`, as at first, is no limit. Returns the limit that there was.
+/// Limits how long calls of this thread wait for a lock whose holder is alive. The shorter of this
+/// limit and the hold's own [`lock_timeout`](crate::HoldOptions::lock_timeout) applies.
+/// `Duration::MAX`, the initial value, means no limit. Returns the previous limit.
 ///
-/// With `Duration::ZERO` they wait for nobody, and neither do they settle what a dead participant left as a whole, which may take
-/// a while: that is the error `TimedOut`, too, and nothing was done.
+/// With `Duration::ZERO` calls wait for nobody. They also do not recover a dead participant as a
+/// whole, which may take a while: such a call returns the error `TimedOut`, too, and has done
+/// nothing.
 pub fn limit_thread_patience(limit: Duration) -> Duration {
     let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
     let before = LIMIT.with(|own| own.replace(limit));
     if before == u64::MAX { Duration::MAX } else { Duration::from_nanos(before) }
 }
 
-/// Makes a call with that patience at most, and a little to settle what the dead left.
+/// Makes a call with at most this patience, and a little time to recover what the dead left.
 pub(crate) fn with_patience<R>(time: Duration, call: impl FnOnce() -> R) -> R {
-    /// The limit that there was, also behind a panic.
+    /// The previous limit, restored even after a panic.
     struct Restored(u64);
     impl Drop for Restored {
         fn drop(&mut self) {
@@ -41,14 +44,14 @@ pub(crate) fn with_patience<R>(time: Duration, call: impl FnOnce() -> R) -> R {
     call()
 }
 
-/// A handle's patience as the thread limits it; `None` for ever.
+/// A handle's patience within the thread's limit; `None` for unlimited.
 pub(crate) fn limited(handle: Option<Duration>) -> Option<Duration> {
     let limit = LIMIT.with(Cell::get);
     let limit = (limit != u64::MAX).then(|| Duration::from_nanos(limit));
     handle.into_iter().chain(limit).min()
 }
 
-/// False if the thread has not even the time to settle what a dead participant left.
+/// False if the thread's limit leaves no time to recover what a dead participant left.
 pub(crate) fn may_recover() -> bool {
     LIMIT.with(Cell::get) != 0
 }

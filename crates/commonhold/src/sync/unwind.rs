@@ -1,16 +1,16 @@
-//! What has to be mended when a panic unwinds through the library.
+//! Repairs that run when a panic unwinds through the library.
 //!
-//! Between the first and the last store of a protocol the one who makes it keeps a [`Mend`]: its
-//! closure brings what was begun to one of its ends, as the recoverer of a death would, and runs
-//! before the locks around it are let go, which are values with a `Drop` of their own. So a caller
-//! that catches the panic finds the hold as it was, or as it would have been. Where the work comes to its
-//! end, nothing of this is executed.
+//! Between the first and the last store of a protocol, the code that runs it keeps a [`Mend`]. The
+//! closure of the `Mend` rolls the protocol forward or back, as recovery would after a death. It
+//! runs before the surrounding locks are released, which are values with a `Drop` of their own. A
+//! caller that catches the panic therefore finds the hold as it was before, or as it would be
+//! after. Nothing of this runs when the work completes.
 //!
-//! A closure may be run with everything done but its own last step, so what it does is idempotent.
+//! A closure may run when everything but its own last step is done, so its work is idempotent.
 
 use std::mem::ManuallyDrop;
 
-/// Runs its closure when it is dropped, unless the work was [done](Mend::done).
+/// Runs its closure when dropped, unless the work is [done](Mend::done).
 #[must_use]
 pub(crate) struct Mend<F: FnMut()>(F);
 
@@ -20,7 +20,7 @@ impl<F: FnMut()> Mend<F> {
         Mend(mend)
     }
 
-    /// There is nothing to mend any more. The closure has references only.
+    /// Nothing needs a repair any more. The closure has references only.
     #[inline]
     pub(crate) fn done(self) {
         let _ = ManuallyDrop::new(self);

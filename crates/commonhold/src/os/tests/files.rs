@@ -1,4 +1,4 @@
-//! The file and its mapping: descriptors that go astray, limits, a full file system.
+//! The file and its mapping: descriptors that refer to other files, limits, a full file system.
 
 use super::super::file::HoldFile;
 use super::super::mapping::{Mapping, page_size};
@@ -138,8 +138,8 @@ fn a_reservation_shrinks_to_the_address_space_allowed() {
     assert_eq!(code.join(), 0);
 }
 
-/// Gives the calling process mounts of its own; as an ordinary user by being root in a user
-/// namespace, if the system lets it.
+/// Gives the calling process mounts of its own. An ordinary user becomes root in a user namespace
+/// for that, if the system allows it.
 fn own_mounts() -> bool {
     // SAFETY: the calls change this process only.
     let (mounts, user, group) =

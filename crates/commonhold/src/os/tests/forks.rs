@@ -1,4 +1,4 @@
-//! A forked child knows that it is one; sleepers wake; clocks run.
+//! A forked child detects that it is one, sleepers wake, and clocks run.
 
 use super::super::fork::ForkMark;
 use super::super::{clock, futex};

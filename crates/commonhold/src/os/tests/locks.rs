@@ -72,8 +72,7 @@ fn closing_every_descriptor_keeps_the_lock_and_death_drops_it() {
         let _held = take(&own);
         // SAFETY: this child needs none of its descriptors.
         assert_eq!(unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) }, 0);
-        // Another file under the old number: nothing may be asked of that one.
-        // SAFETY: as above.
+        // Another file under the old number: no query may go to that one. SAFETY: as above.
         while unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) } < 40 {}
         assert!(alive(&own));
         assert_eq!(own.len().unwrap(), 4096);
@@ -159,7 +158,7 @@ fn forking_in_another_thread_never_copies_a_lock() {
         });
         let mut kept = 0;
         while !stop.load(Ordering::Relaxed) {
-            // A lock that a child has copied would be in the way here, or show afterwards.
+            // A lock that a child has copied would conflict here, or show afterwards.
             match HeldBytes::try_lock(&file, ALIVE).unwrap() {
                 Some(held) => drop(held),
                 None => kept += 1,

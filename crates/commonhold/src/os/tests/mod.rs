@@ -1,10 +1,10 @@
 //! Tests of the operating system layer, with real child processes that are really killed.
 //!
-//! Children are forked, not executed anew: most of what is tested is what a fork copies and what
-//! it does not. Parent and child meet on a [`Stage`], a word in memory that both share.
+//! Children are forked, not executed: most tests check what a fork copies and what it does not.
+//! Parent and child meet on a [`Stage`], a word in memory that both share.
 //!
 //! # Safety
-//! Unsafe for bare system calls of which the tests are about, on memory of their own.
+//! Unsafe for the bare system calls under test, on memory of their own.
 #![allow(unsafe_code)]
 
 mod files;
@@ -22,9 +22,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a condition may take until the test gives up; no test takes this long if all is well.
+/// How long a condition may take until the test fails; a passing test takes less.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a child returns when the machine does not let it try.
+/// A child's exit code when the machine does not let it try.
 const CANNOT_TRY: i32 = 77;
 
 /// A directory of the test's own, deleted at the end.
