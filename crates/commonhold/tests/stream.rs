@@ -247,7 +247,7 @@ fn who_is_too_slow_is_told_so() {
         map.set(id.to_le_bytes(), "a value").unwrap();
     }
     refused(follower.try_recv(), ErrorKind::Lapped, "65536 bytes");
-    refused(follower.recv(), ErrorKind::Lapped, "follow it anew");
+    refused(follower.recv(), ErrorKind::Lapped, "follow it again");
     refused(map.follow_from(beginning), ErrorKind::Lapped, "behind");
     let (lag, kept) = follower.lag_bytes().unwrap();
     assert!(lag > kept && kept == 1 << 16);

@@ -97,7 +97,7 @@ impl Bound {
     #[cold]
     pub(super) fn damaged(&self, what: &str, position: u64) -> Error {
         let text = format!(
-            "channel '{}': {what} at position {position}; drop the channel and make it anew",
+            "channel '{}': {what} at position {position}; drop the channel and create it again",
             self.block.name
         );
         Error::new(ErrorKind::Damaged, text)

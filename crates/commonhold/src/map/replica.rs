@@ -36,7 +36,7 @@ impl Map {
     #[cold]
     fn gap(&self, offset: u64) -> Error {
         let text = format!(
-            "map '{}': at {offset} the stream has a gap, a change too large for it; read the whole map anew",
+            "map '{}': at {offset} the stream has a gap, a change too large for it; read the whole map again",
             self.name()
         );
         Error::new(ErrorKind::Mismatch, text)

@@ -1,12 +1,13 @@
-//! One open handle's memory: the mapped file, its registration, and the way into an operation.
+//! The memory of one open handle: the mapped file, the handle's registration, and the entry to
+//! operations.
 //!
-//! Readers only use `space`. Writers [`enter`](Arena::enter) and get a lane. The registration is replaced in
-//! a forked child, before its first writing operation; what the parent had stays the parent's.
+//! Readers only use `space`. Writers [`enter`](Arena::enter) and get a lane. A forked child
+//! replaces the registration before its first writing operation; the parent keeps its own.
 //!
 //! # Safety
-//! `participant` points to a leaked-until-drop `Box` that only [`Arena::drop`] and a replacement in a forked
-//! child let go of; the latter leaks it on purpose, because locks inside may have been held by threads
-//! that do not exist in the child.
+//! `participant` points to a `Box` that lives until [`Arena::drop`] frees it or a forked child
+//! replaces it. The child leaks the old one on purpose, because its locks may have been held by
+//! threads that do not exist in the child.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, ErrorKind, Result};
@@ -27,24 +28,25 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-/// Between two sweeps of who waits until all is settled.
+/// Pause between two sweeps while waiting until everything is recovered.
 const PAUSE: Duration = Duration::from_millis(20);
-/// So long who lets go of something waits for a lane. Threads that wait for others are in none, so
-/// one is free sooner, unless the threads of this process themselves are kept from running.
+/// How long a caller that releases something waits for a lane. Threads that wait for others occupy
+/// no lane, so one is free sooner, unless the threads of this process cannot run.
 const LEAVING: Duration = Duration::from_secs(2);
 
-/// A registration and the lanes that hang on it; private memory.
+/// A registration and its lanes; private memory.
 pub(crate) struct Participant {
     pub(crate) registration: Registration,
     pub(crate) lanes: [Lane; LANES],
-    /// Counters below this are this slot's already.
+    /// This slot may use counters below this number.
     pub(crate) reserved: AtomicU64,
     next: AtomicUsize,
-    /// Producers and consumers that go on signing with the registration after the handle was closed.
+    /// Producers and consumers that use the registration after the handle was closed.
     endpoint_slots: AtomicUsize,
-    /// Threads that recover somebody in its name, which it outlives.
+    /// Threads that recover a dead participant in the name of this one, which outlives these
+    /// recoveries.
     recovering: AtomicUsize,
-    /// Nobody else may begin to recover somebody in its name.
+    /// No further recovery may begin in the name of this participant.
     is_leaving: AtomicBool,
     /// Offset of the slot in the file.
     slot_offset: u64,
@@ -54,7 +56,7 @@ impl Participant {
     fn new(space: &Space, registration: Registration) -> Participant {
         let slot_offset = participant::slot_offset(space, registration.owner.slot()).unwrap_or(0);
         let start = space.view::<Slot>(slot_offset).reserved_counter.load(Ordering::Acquire);
-        // More than that no sequence can have.
+        // No sequence has more bits than that.
         let start = start & (slab::SEQUENCE_BITS >> lane::SEQUENCE_SHIFT);
         Participant {
             registration,
@@ -68,7 +70,7 @@ impl Participant {
         }
     }
 
-    /// Where its lanes list the locks they are about to take.
+    /// Where the participant's lanes list the locks that they are about to take.
     #[inline]
     pub(crate) fn list<'a>(&self, space: &'a Space) -> &'a [LaneList; LANES] {
         &space.view::<Slot>(self.slot_offset).lanes
@@ -78,7 +80,7 @@ impl Participant {
         self.next.fetch_add(1, Ordering::Relaxed) % LANES
     }
 
-    /// Stays registered while the guard lives; `None` if it is leaving.
+    /// Keeps the participant registered while the guard lives; `None` if it is leaving.
     fn stay(&self) -> Option<Stay<'_>> {
         // SeqCst, with `leave`: one of the two sees the other.
         self.recovering.fetch_add(1, Ordering::SeqCst);
@@ -86,7 +88,7 @@ impl Participant {
         (!self.is_leaving.load(Ordering::SeqCst)).then_some(stay)
     }
 
-    /// Waits for those who recover somebody in its name; nobody begins to any more.
+    /// Waits for the recoveries in the name of this participant. No further one begins.
     fn leave(&self) {
         self.is_leaving.store(true, Ordering::SeqCst);
         while self.recovering.load(Ordering::SeqCst) != 0 {
@@ -95,7 +97,7 @@ impl Participant {
     }
 }
 
-/// Somebody is being recovered in the name of a participant.
+/// A recovery in the name of a participant is running.
 struct Stay<'a>(&'a AtomicUsize);
 
 impl Drop for Stay<'_> {
@@ -105,30 +107,30 @@ impl Drop for Stay<'_> {
     }
 }
 
-/// What the layers above install.
+/// Functions that the layers above install.
 #[derive(Clone, Copy)]
 pub(crate) struct Hooks {
-    /// Recovers a dead participant as far as level and patience go; nobody else acts as it
+    /// Recovers a dead participant as far as level and patience allow. Nobody else acts as it
     /// meanwhile.
     pub(crate) recover: fn(&Arena, Owner, Level, Patience) -> Result<()>,
-    /// Runs when a slot was claimed: the hold is no longer clean.
+    /// Runs after a slot was claimed: the hold is no longer clean.
     pub(crate) opened: fn(&Arena) -> Result<()>,
-    /// Frees what is left of maps that have ended, where that waits for nobody.
+    /// Frees what is left of maps that have ended, where that does not wait for anybody.
     pub(crate) finish_drops: fn(&Arena),
     /// Runs when the handle is closed, after its registration has ended.
     pub(crate) closed: fn(&Arena),
 }
 
-/// One open handle's memory.
+/// The memory of one open handle.
 pub(crate) struct Arena {
     pub(crate) space: Space,
     participant: AtomicPtr<Participant>,
     hooks: OnceLock<Hooks>,
     closed: AtomicBool,
     ended: AtomicBool,
-    /// How long a call waits for others, in nanoseconds; `u64::MAX` for ever.
+    /// How long a call waits for others, in nanoseconds; `u64::MAX` for unlimited.
     lock_timeout_ns: AtomicU64,
-    /// Who works in structures without a lane.
+    /// The threads that work in structures without a lane.
     pub(crate) guests: Guestbook,
     /// A read-only handle's lock on the open byte.
     pub(crate) open_lock: Mutex<Option<HeldBytes>>,
@@ -149,7 +151,7 @@ impl Arena {
         }
     }
 
-    /// How long a call of the calling thread waits for others who live; `None` for ever.
+    /// How long a call of the calling thread waits for living participants; `None` for unlimited.
     pub(crate) fn lock_timeout(&self) -> Option<Duration> {
         // Relaxed: a setting.
         let time = self.lock_timeout_ns.load(Ordering::Relaxed);
@@ -161,7 +163,7 @@ impl Arena {
         self.lock_timeout_ns.store(time, Ordering::Relaxed);
     }
 
-    /// Claims a participant slot, recovering what dead participants left.
+    /// Claims a participant slot, and recovers what dead participants left.
     pub(crate) fn register(&self, hooks: Hooks) -> Result<()> {
         let _ = self.hooks.set(hooks);
         self.space.file().keep_description();
@@ -187,8 +189,8 @@ impl Arena {
         unsafe { self.participant.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Who this process is in the hold; `None` for a read-only handle, and in a forked child before its first
-    /// operation.
+    /// This process's participant; `None` for a read-only handle, and in a forked child before its
+    /// first operation.
     #[inline]
     pub(crate) fn current_owner(&self) -> Option<Owner> {
         let registration = &self.participant()?.registration;
@@ -198,8 +200,8 @@ impl Arena {
     /// True if the handle was closed.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
-        // SeqCst pairs with the swap in `close`: for guests, who say first that they are inside. For others, who
-        // look again at their lane, any order would do.
+        // SeqCst pairs with the swap in `close`, for guests, which first announce that they are
+        // inside. Other callers look at their lane again, so any order would do for them.
         self.closed.load(Ordering::SeqCst)
     }
 
@@ -222,8 +224,8 @@ impl Arena {
     /// Enters a writing operation.
     ///
     /// # Errors
-    /// `Closed`, `ReadOnly`; `Reentrant` from a signal handler or callback inside an operation; in a forked
-    /// child's first operation, whatever claiming a slot reports.
+    /// `Closed`, `ReadOnly`; `Reentrant` from a signal handler or callback inside an operation; in
+    /// a forked child's first operation, the errors of claiming a slot.
     #[inline]
     pub(crate) fn enter(&self) -> Result<LaneGuard<'_>> {
         self.enter_at(lane::ANYTHING)
@@ -235,7 +237,7 @@ impl Arena {
         self.enter_at(lane::on_block(id))
     }
 
-    /// Enters a writing operation if there is nothing to wait for, and nothing against it.
+    /// Enters a writing operation if it can do so without waiting and without an error.
     pub(crate) fn try_enter(&self) -> Option<LaneGuard<'_>> {
         let participant = self.participant().filter(|p| !p.registration.inherited())?;
         if self.is_closed() || !lane::begin_operation() {
@@ -248,9 +250,9 @@ impl Arena {
         entered
     }
 
-    /// The same, for who lets go of something: it waits for a lane for [`LEAVING`] at most, and for
-    /// anything else a moment. `None` if there is no lane, or in a forked child that is no
-    /// participant.
+    /// The same, for a caller that releases something. It waits for a lane for at most [`LEAVING`],
+    /// and for anything else a moment. `None` if no lane is free, or in a forked child that is not
+    /// a participant.
     pub(crate) fn enter_block_briefly(&self, id: u32) -> Option<LaneGuard<'_>> {
         let participant = self.participant().filter(|p| !p.registration.inherited())?;
         if self.is_closed() || !lane::begin_operation() {
@@ -280,7 +282,8 @@ impl Arena {
         Error::new(ErrorKind::ReadOnly, format!("{path}: opened read-only; open it for writing"))
     }
 
-    /// The first operation in a forked child: a slot of its own. Threads of the child may race.
+    /// The first operation in a forked child: claims a slot for the child. Threads of the child may
+    /// race.
     #[cold]
     fn enter_in_child(&self, inherited: &Participant, at: u32) -> Result<LaneGuard<'_>> {
         let ended = Mend::new(lane::end_operation);
@@ -306,19 +309,20 @@ impl Arena {
         }
     }
 
-    /// Settles what a dead participant left at `level`, unless it is alive or somebody is at it. Only at
-    /// [`Level::Whole`] its generation ends; after less, the rest is left to a sweep or a waiter that holds nothing.
+    /// Recovers what a dead participant left at `level`, unless it is alive or somebody else
+    /// recovers it. Its generation ends only at [`Level::Whole`]. After a lower level, the rest is
+    /// left to a sweep or to a waiter that holds nothing.
     ///
     /// # Errors
-    /// `TimedOut` if somebody who lives holds what that needs: what could be settled is, the rest
-    /// stays in the dead one's name.
+    /// `TimedOut` if a living participant holds what the recovery needs. The rest stays in the name
+    /// of the dead one.
     pub(crate) fn recover(&self, owner: Owner, level: Level, patience: Patience) -> Result<()> {
         self.try_recover(owner, level, patience).map(|_| ())
     }
 
-    /// The same; true if it was done here and now.
+    /// The same; true if this call did it.
     fn try_recover(&self, owner: Owner, level: Level, patience: Patience) -> Result<bool> {
-        // Deeper in the order of locks there is little to settle, and nothing to go back to.
+        // At deeper levels there is little to recover, and no earlier state to return to.
         if level == Level::Whole {
             self.ensure_time_to_recover(owner)?;
         }
@@ -340,13 +344,14 @@ impl Arena {
     }
 
     /// # Errors
-    /// `TimedOut` if the thread is in too much of a hurry.
+    /// `TimedOut` if the thread's patience leaves no time for it.
     fn ensure_time_to_recover(&self, owner: Owner) -> Result<()> {
         if thread_patience::may_recover() {
             return Ok(());
         }
         let text = format!(
-            "slot {} died with work unfinished, which this thread has no time to settle (its patience is 0)",
+            "slot {} died with work unfinished, which this thread has no time to recover (its \
+             patience is 0)",
             owner.slot()
         );
         Err(Error::new(ErrorKind::TimedOut, text))
@@ -356,12 +361,11 @@ impl Arena {
         self.hooks.get().map_or(Ok(()), |hooks| (hooks.recover)(self, owner, level, patience))
     }
 
-    /// Recovers the dead participants, but for what those who live stand in the way of: that is
-    /// left to the next one. Waits a moment at most. Returns how many there were that could be
-    /// settled.
+    /// Recovers the dead participants, except where living ones block the recovery: that is left to
+    /// the next sweep. Waits at most a moment. Returns the number of participants recovered.
     ///
     /// # Errors
-    /// Those of the system; damage. The others are recovered all the same.
+    /// Those of the system; damage. The other participants are recovered all the same.
     pub(crate) fn sweep(&self) -> Result<usize> {
         let swept = self.sweep_within(Patience::moment());
         match swept.left {
@@ -370,7 +374,7 @@ impl Arena {
         }
     }
 
-    /// The same, waiting for those who live as long as a call does.
+    /// The same, but waits for living participants as long as a call does.
     ///
     /// # Errors
     /// `TimedOut` too.
@@ -404,14 +408,15 @@ impl Arena {
         swept
     }
 
-    /// Frees what is left of maps that have ended, where that waits for nobody.
+    /// Frees what is left of maps that have ended, where that does not wait for anybody.
     pub(crate) fn finish_drops(&self) {
         if let Some(hooks) = self.hooks.get() {
             (hooks.finish_drops)(self);
         }
     }
 
-    /// Keeps the registration beyond [`Arena::close`], until [`Arena::release_endpoint_slot`]; inside an operation.
+    /// Keeps the registration beyond [`Arena::close`], until [`Arena::release_endpoint_slot`].
+    /// Called inside an operation.
     ///
     /// # Errors
     /// `Closed` if the handle is closed meanwhile.
@@ -419,14 +424,14 @@ impl Arena {
         // SeqCst, as in `close`: one of the two sees the other.
         self.participant().map(|p| p.endpoint_slots.fetch_add(1, Ordering::SeqCst));
         if self.closed.load(Ordering::SeqCst) {
-            // Should `close` have seen it, the registration ends with the arena.
+            // If `close` has seen it, the registration ends with the arena.
             self.participant().map(|p| p.endpoint_slots.fetch_sub(1, Ordering::SeqCst));
             return Err(self.closed_error());
         }
         Ok(())
     }
 
-    /// Gives an endpoint slot back, outside of any operation. In the process that took it.
+    /// Releases an endpoint slot, outside of any operation, in the process that took it.
     pub(crate) fn release_endpoint_slot(&self) {
         let left = self.participant().map(|p| p.endpoint_slots.fetch_sub(1, Ordering::SeqCst));
         if left == Some(1) && self.closed.load(Ordering::SeqCst) {
@@ -434,8 +439,8 @@ impl Arena {
         }
     }
 
-    /// Refuses further operations, waits for those that run, and ends the registration, or leaves that to the last
-    /// endpoint slot.
+    /// Refuses further operations, waits for the running ones, and ends the registration or leaves
+    /// that to the last endpoint slot.
     pub(crate) fn close(&self) {
         self.finish_drops();
         if self.closed.swap(true, Ordering::SeqCst) {
@@ -452,7 +457,8 @@ impl Arena {
         }
         let inherited = self.participant().is_some_and(|p| p.registration.inherited());
         if !inherited {
-            // What others left is settled while somebody is here; failing that, by the next opener.
+            // Recovers what others left while this participant is still here. If that fails, the
+            // next opener does it.
             if self.participant().is_some() {
                 let _ = self.sweep();
             }
@@ -464,8 +470,8 @@ impl Arena {
         self.open_lock.lock().unwrap_or_else(|e| e.into_inner()).take();
     }
 
-    /// Ends the registration once the operations that run have ended; no other can begin, because the
-    /// handle is closed and the lanes stay taken.
+    /// Ends the registration once the running operations have ended. No other operation can begin,
+    /// because the handle is closed and the lanes stay taken.
     fn unregister(&self) {
         let Some(participant) = self.participant() else { return };
         self.guests.wait(participant.registration.owner, None);
@@ -475,8 +481,9 @@ impl Arena {
             }
         }
         participant.leave();
-        // A generation never ends with anything signed by it: a Freeze that outlives the handle, say.
-        // If that fails, the slot is left as that of a dead participant, for the next to recover.
+        // A generation never ends while anything names it, for example a Freeze that outlives the
+        // handle. If releasing that fails, the slot is left like that of a dead participant, for
+        // the next one to recover.
         let (own, patience) = (participant.registration.owner, Patience::moment());
         if self.recover_held(own, Level::Whole, patience).is_ok() {
             participant.registration.end(&self.space);
@@ -499,32 +506,32 @@ impl Drop for Arena {
     }
 }
 
-/// What became of the dead.
+/// The result of a sweep.
 struct Swept {
     settled: usize,
-    /// Why some are left.
+    /// Why some participants could not be recovered.
     left: Option<Error>,
 }
 
-/// Who changes maps: a lane in an operation, or a recoverer acting as a dead participant.
+/// A writer of maps: a lane in an operation, or a recoverer acting as a dead participant.
 pub(crate) trait Writer: Peers {
     fn arena(&self) -> &Arena;
-    /// Where the locks about to be taken are listed.
+    /// Where this writer lists the locks that it is about to take.
     fn list(&self) -> &LaneList;
     /// The number of its lane; `None` for a recoverer.
     fn lane_number(&self) -> Option<u32>;
     /// Frees a record that this participant unlinked.
     fn retire(&self, offset: u64);
-    /// A sequence above every one of this writer and above `floor`.
+    /// A sequence above `floor` and above all earlier ones of this writer.
     fn next_sequence(&self, floor: u64) -> u64;
 }
 
-/// A recoverer, acting as the dead `owner`, which nobody else does meanwhile.
+/// A recoverer that acts as the dead `owner`. Nobody else does so meanwhile.
 pub(crate) struct Acting<'a> {
     pub(crate) arena: &'a Arena,
     pub(crate) owner: Owner,
     pub(crate) list: &'a LaneList,
-    /// That of the call that recovers on its way, or less.
+    /// The patience of the call that does this recovery on its way, or less.
     pub(crate) patience: Patience,
 }
 
@@ -542,7 +549,7 @@ impl Writer for Acting<'_> {
         slab::retire(&self.arena.space, offset, self.owner);
     }
     fn next_sequence(&self, floor: u64) -> u64 {
-        // Only for the counters of segments, which need to grow and not to be unique.
+        // Only used for the counters of segments, which have to grow but not to be unique.
         floor + 1
     }
 }
@@ -561,7 +568,7 @@ impl Peers for Acting<'_> {
         self.arena.recover(owner, level, self.patience)
     }
     fn may_hold(&self, owner: Owner, word: &AtomicU32) -> bool {
-        // Nobody but this recoverer runs as the dead one, and it is here.
+        // Only this recoverer runs as the dead one, and it is here.
         owner != self.owner && lane::lists(self.arena, owner, word, |_| true)
     }
     fn patience(&self) -> Patience {
@@ -578,7 +585,7 @@ impl Peers for Acting<'_> {
 
 #[cold]
 fn reentrant() -> Error {
-    let text = "an operation was started inside another one on the same thread (from a signal handler?); \
-                finish the first one";
+    let text = "an operation was started inside another one on the same thread (from a signal \
+                handler?); finish the first one";
     Error::new(ErrorKind::Reentrant, text)
 }

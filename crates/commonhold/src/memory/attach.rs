@@ -1,10 +1,13 @@
-//! Who is attached to a structure that has a block, and the handle's way into an operation on it.
+//! The participants that are attached to a structure with a block, and a handle's entry to an
+//! operation on it.
 //!
-//! The block begins with one word per participant slot: owner | handles << 32. Only the participant itself and its
-//! recoverer change its word. It attaches under the names lock and is attached before it touches
-//! anything else of the block; a block is freed only when nobody else is attached who lives or is still to be settled, and
-//! after the operations of the dropper's own process have ended: an operation enters its lane, then looks at the
-//! root's state; the dropper stores DROPPING, then looks at the lanes. All four are SeqCst, so one sees the other.
+//! The block begins with one word per participant slot: owner | handles << 32. Only the participant
+//! itself and its recoverer change its word. A participant attaches under the names lock, before it
+//! touches anything else of the block. A block is freed only under two conditions. First, no other
+//! participant is attached that lives or still has to be recovered. Second, the operations of the
+//! dropper's own process have ended: an operation enters its lane, then looks at the root's state;
+//! the dropper stores DROPPING, then looks at the lanes. All four accesses are SeqCst, so one sees
+//! the other.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::Arena;
@@ -25,10 +28,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 pub(crate) const ATTACHED_BYTES: u64 = MAX_SLOTS as u64 * 8;
 const ONE_HANDLE: u64 = 1 << 32;
 
-/// Whether others than oneself are attached.
+/// Whether other participants are attached.
 pub(crate) enum Attendance {
     Nobody,
-    /// Somebody who has died and is not settled yet.
+    /// A participant that has died and is not yet recovered.
     Dead,
     Living(Owner),
 }
@@ -41,28 +44,29 @@ fn owner_of(word: u64) -> Option<Owner> {
     Owner::from_bits(word as u32)
 }
 
-/// Adds a handle of `me`; under the names lock.
+/// Adds a handle of `me`. Under the names lock.
 pub(crate) fn attach(space: &Space, block: &Block, me: Owner) {
     let entry = entry(space, block, me.slot());
     let more = |word: u64| match owner_of(word) == Some(me) {
         true => Some(word + ONE_HANDLE),
         false => Some(u64::from(me.bits()) | ONE_HANDLE),
     };
-    // AcqRel: the names lock orders it against a dropper; this orders it against a handle that goes.
+    // AcqRel: the names lock orders it against a dropper; this orders it against a handle that
+    // detaches.
     let _ = entry.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more);
     let rolled_back = Mend::new(|| detach(space, block, me));
     step!("block.attached");
     rolled_back.done();
 }
 
-/// Takes a handle of `me` away; inside an operation on the block.
+/// Removes a handle of `me`. Inside an operation on the block.
 fn detach(space: &Space, block: &Block, me: Owner) {
     let less = |word: u64| match owner_of(word) == Some(me) {
         true if word >> 32 > 1 => Some(word - ONE_HANDLE),
         true => Some(0),
         false => None,
     };
-    // Release: whoever finds the word zero sees everything that was stored into the block.
+    // Release: a reader that finds the word zero sees everything that was stored into the block.
     let _ = entry(space, block, me.slot()).fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
 }
 
@@ -72,14 +76,15 @@ pub(crate) fn attached(space: &Space, block: &Block) -> impl Iterator<Item = Own
     slots.filter_map(owner_of)
 }
 
-/// Looks for others that are attached; under the names lock.
+/// Looks for other attached participants. Under the names lock.
 pub(crate) fn others(space: &Space, block: &Block, me: Owner) -> Attendance {
     let mut found = Attendance::Nobody;
     for owner in attached(space, block).filter(|owner| *owner != me) {
         if !participant::has_died(space, owner) {
             return Attendance::Living(owner);
         }
-        // One whose generation has ended was settled, and what it left here is damage.
+        // A participant whose generation has ended was recovered. An entry that still names it is
+        // damage.
         if participant::has_ended(space, owner) != Some(true) {
             found = Attendance::Dead;
         }
@@ -98,16 +103,17 @@ pub(crate) fn busy(space: &Space, block: &Block, owner: Owner) -> Error {
     Error::new(ErrorKind::Busy, text)
 }
 
-/// True if `owner`, which has died and is not settled, is attached: then the block stays what it is until
-/// [`forget`].
+/// True if `owner`, which has died and is not recovered, is attached. The block then stays the
+/// structure's until [`forget`].
 pub(crate) fn is_attached(space: &Space, block: &Block, owner: Owner) -> bool {
     let found = owner_of(entry(space, block, owner.slot()).load(Ordering::Acquire)) == Some(owner);
-    // The word was the block's if the incarnation is the same afterwards: it is bumped before a block is freed.
+    // If the incarnation is the same afterwards, the word belonged to the block, because the
+    // incarnation is incremented before a block is freed.
     fence(Ordering::Acquire);
     found && roots::root(space, block.id).is_some_and(|root| is_same(root, block))
 }
 
-/// The last that a recoverer does with a block: from now on others may drop it.
+/// The last step of a recoverer with a block: from now on others may drop it.
 pub(crate) fn forget(space: &Space, block: &Block, owner: Owner) {
     let word = entry(space, block, owner.slot());
     let none = |word: u64| (owner_of(word) == Some(owner)).then_some(0);
@@ -120,11 +126,12 @@ fn is_same(root: &Root, block: &Block) -> bool {
     root.incarnation.load(Ordering::Acquire) == block.incarnation
 }
 
-/// A handle's tie to a structure. Dropping it detaches.
+/// A handle's attachment to a structure. Dropping it detaches.
 pub(crate) struct Attachment {
     pub(crate) arena: Arc<Arena>,
     pub(crate) block: Block,
-    /// The participant that is attached by this handle; another one in a forked child, until its first operation.
+    /// The participant that this handle attaches; another one in a forked child, until its first
+    /// operation.
     by: AtomicU32,
     stays: AtomicBool,
 }
@@ -135,7 +142,8 @@ impl Attachment {
         Attachment { arena, block, by, stays }
     }
 
-    /// The participant stays attached when this is dropped, until it ends: something of the structure is its own.
+    /// Leaves the participant attached when this is dropped, until the participant ends, because it
+    /// owns something in the structure.
     pub(crate) fn stay(&self) {
         self.stays.store(true, Ordering::Relaxed);
     }
@@ -145,15 +153,17 @@ impl Attachment {
         &self.arena.space
     }
 
-    /// Enters an operation on the structure: as long as the guard lives, the block is the structure's.
+    /// Enters an operation on the structure. While the guard lives, the block belongs to the
+    /// structure.
     ///
     /// # Errors
-    /// `NotFound` if it was dropped; `Busy` if this very thread has frozen the hold; those of [`Arena::enter`].
+    /// `NotFound` if the structure was dropped; `Busy` if the calling thread has frozen the hold;
+    /// those of [`Arena::enter`].
     #[inline]
     pub(crate) fn enter(&self) -> Result<LaneGuard<'_>> {
         loop {
             let lane = self.arena.enter_block(self.block.id)?;
-            // To settle what a dead one left may take the names lock, which this thread holds.
+            // Recovering a dead participant may take the names lock, which this thread holds.
             freeze_lock::refuse_own_freeze(&lane, &roots(self.space()).names_lock)?;
             if self.is_entered(&lane) {
                 return Ok(lane);
@@ -164,12 +174,12 @@ impl Attachment {
 
     #[inline]
     fn is_entered(&self, lane: &LaneGuard<'_>) -> bool {
-        // Relaxed: compared only with what this very process stored.
+        // Relaxed: compared only with values that this process stored.
         self.by.load(Ordering::Relaxed) == lane.me().bits() && self.is_current()
     }
 
-    /// Runs an operation on the structure, again from its beginning each time that it gave up for a
-    /// lock (memory/lock_retry.rs).
+    /// Runs an operation on the structure. Starts it again from the beginning each time it ended
+    /// because of a lock (memory/lock_retry.rs).
     ///
     /// # Errors
     /// Those of [`enter`](Self::enter) and of the operation; `TimedOut` when the patience of the
@@ -190,7 +200,7 @@ impl Attachment {
         }
     }
 
-    /// While nobody was in the operation, the structure may have been dropped.
+    /// The structure may have been dropped while no thread was in the operation.
     fn enter_again<'a>(&'a self, lane: LaneGuard<'a>) -> Result<LaneGuard<'a>> {
         if self.is_entered(&lane) {
             return Ok(lane);
@@ -199,17 +209,18 @@ impl Attachment {
         Ok(self.enter()?.stepping_aside())
     }
 
-    /// Enters as [`operate`](Self::operate) does, for who steps aside by itself
+    /// Enters like [`operate`](Self::operate), for a caller that steps aside by itself
     /// ([`Arena::stand_aside`]).
     pub(crate) fn enter_to_try(&self) -> Result<LaneGuard<'_>> {
         Ok(self.enter()?.stepping_aside())
     }
 
-    /// As [`enter`](Self::enter), for who only lets go of what is its own: settles nothing, takes
-    /// no lock, so that the thread that has frozen the hold may, too. `None` if there is nothing to
-    /// let go of: closed, dropped, or another participant's; or if no lane is free for long:
-    /// then it goes with the participant. In a forked child that did nothing with it, it is the
-    /// parent's; the child does not become a participant by letting go.
+    /// As [`enter`](Self::enter), for a caller that only releases its own property. It recovers
+    /// nothing and takes no lock, so the thread that has frozen the hold may call it, too. `None`
+    /// if there is nothing to release, because the structure is closed, dropped, or another
+    /// participant's. Also `None` if no lane is free for long: the property is then released with
+    /// the participant. In a forked child that has not used the structure, the property is the
+    /// parent's, and the child does not become a participant by releasing it.
     pub(crate) fn enter_to_leave(&self) -> Option<LaneGuard<'_>> {
         let by = self.by.load(Ordering::Relaxed);
         self.arena.current_owner().filter(|me| me.bits() == by)?;
@@ -217,7 +228,8 @@ impl Attachment {
         (lane.me().bits() == by && self.is_current()).then_some(lane)
     }
 
-    /// True if the structure is there. For a guest (memory/guests.rs) that has said so before.
+    /// True if the structure exists. For a guest (memory/guests.rs) that has announced itself
+    /// before.
     #[inline]
     pub(crate) fn is_current(&self) -> bool {
         let root: &Root = self.space().view(self.block.root);
@@ -225,7 +237,7 @@ impl Attachment {
         root.state.load(Ordering::SeqCst) == Status::Live.bits() && is_same(root, &self.block)
     }
 
-    /// Not attached, or being dropped, or gone.
+    /// Handles a structure that is not attached, or being dropped, or gone.
     #[cold]
     fn resolve(&self, lane: LaneGuard<'_>) -> Result<()> {
         if self.is_current() {
@@ -234,7 +246,8 @@ impl Attachment {
         let root = roots::root(self.space(), self.block.id);
         let root = root.filter(|root| is_same(root, &self.block));
         match root.map(Root::status) {
-            // By this process, which may still find that it must not; or just now found so.
+            // This process is dropping it and may still find that it must not, or has just found
+            // so.
             Some(Status::Live) => Ok(()),
             Some(Status::Dropping(Some(by))) if by == lane.me() => {
                 drop(lane);
@@ -245,7 +258,8 @@ impl Attachment {
         }
     }
 
-    /// In a forked child: the handle is attached as its parent. Waits for the names in no lane.
+    /// In a forked child: attaches the handle as in its parent. Waits for the names lock in no
+    /// lane.
     fn attach_again(&self, lane: LaneGuard<'_>) -> Result<()> {
         let mut lane = lane.stepping_aside();
         loop {
@@ -280,7 +294,8 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        // In a child that did nothing with it, the parent is still attached; closed or dropped, nobody is.
+        // In a child that has not used it, the parent is still attached. If it is closed or
+        // dropped, nobody is.
         if !self.stays.load(Ordering::Relaxed)
             && let Some(lane) = self.enter_to_leave()
         {

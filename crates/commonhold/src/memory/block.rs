@@ -1,13 +1,16 @@
-//! Blocks: the memory of a structure that is not a map, one run of contiguous extents; making and dropping it.
+//! Blocks: the memory of a structure that is not a map, one run of contiguous extents; creating and
+//! dropping it.
 //!
-//! A block begins with the table of who is attached ([`crate::memory::attach`]); the rest is its structure's. It is
-//! owned by its creator until the root names it, and by its dropper from before the root lets it go: so at
-//! every instant either the root or an owner accounts for it, and nobody frees it twice.
+//! A block begins with the table of attached participants ([`crate::memory::attach`]). The rest
+//! belongs to its structure. Its creator owns it until the root names it, and its dropper owns it
+//! from before the root stops naming it. At every instant either the root or an owner accounts for
+//! it, and nobody frees it twice.
 //!
-//! All that others see of it happens under the names lock, which is never held while something is
-//! waited for. The store of LIVE commits a creation, the store of DROPPING a dropping (but see
-//! [`drop_named`]). Nobody is attached to what is being freed, so nobody can store into it
-//! afterwards. What a dead one was making or dropping is its recoverer's alone.
+//! Everything that others see of it happens under the names lock, which nobody holds while waiting
+//! for something. The store of LIVE commits a creation; the store of DROPPING commits a drop (but
+//! see [`drop_named`]). Nobody is attached to a block that is being freed, so nobody can store into
+//! it afterwards. A block that a dead participant was creating or dropping belongs to its recoverer
+//! alone.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::{Acting, Arena, Writer};
@@ -27,7 +30,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often a dropper looks whether a dead participant has been settled, and how long it waits in between.
+/// Number of times a dropper checks whether a dead participant has been recovered, and the pause in
+/// between.
 const TRIES: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(10);
 const MOMENT: Duration = Duration::from_micros(200);
@@ -35,7 +39,7 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// Writes a structure's own bytes into a new block.
 pub(crate) type Fill<'a> = &'a dyn Fn(&Space, &Block);
 
-/// What to open or make.
+/// What to open or create.
 pub(crate) struct Wanted<'a> {
     pub(crate) kind: StructureKind,
     pub(crate) name: &'a str,
@@ -43,7 +47,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) bytes: u64,
 }
 
-/// Where a structure lies: what its root said, in private memory.
+/// The location of a structure: a copy of its root's fields in private memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     pub(crate) id: u32,
@@ -54,7 +58,7 @@ pub(crate) struct Block {
     pub(crate) incarnation: u64,
     /// Offset of the block.
     pub(crate) offset: u64,
-    /// Its length, the table of who is attached included.
+    /// Its length, including the table of attached participants.
     pub(crate) bytes: u64,
 }
 
@@ -62,7 +66,7 @@ impl Block {
     /// Reads a root of a kind that has a block.
     ///
     /// # Errors
-    /// `Damaged` if it does not name one.
+    /// `Damaged` if the root does not name a valid block.
     pub(crate) fn bind(space: &Space, id: u32, root: &Root) -> Result<Block> {
         let incarnation = root.incarnation.load(Ordering::Acquire);
         let (offset, bytes) =
@@ -88,12 +92,12 @@ impl Block {
         }
     }
 
-    /// Where the structure's own bytes begin.
+    /// Offset of the structure's own bytes.
     pub(crate) fn own(&self) -> u64 {
         self.offset + ATTACHED_BYTES
     }
 
-    /// How many there are.
+    /// The number of the structure's own bytes.
     pub(crate) fn own_bytes(&self) -> u64 {
         self.bytes - ATTACHED_BYTES
     }
@@ -108,11 +112,11 @@ fn damaged(thing: &str, what: &str) -> Error {
     Error::new(ErrorKind::Damaged, text)
 }
 
-/// Opens the structure, or makes it: `fill` writes its own bytes, which are zero, before anybody can see it.
-/// Without `fill` it is only opened; `None` if there is none.
+/// Opens the structure, or creates it: `fill` writes its own bytes, which are zero, before anybody
+/// can see it. Without `fill` it is only opened; `None` if it does not exist.
 ///
 /// # Errors
-/// `Mismatch` if the name is that of another kind; `Invalid` for a bad name; `Full`; `Damaged`.
+/// `Mismatch` if the name belongs to another kind; `Invalid` for a bad name; `Full`; `Damaged`.
 pub(crate) fn open(
     arena: &Arc<Arena>,
     wanted: &Wanted<'_>,
@@ -134,7 +138,7 @@ fn find_and_attach(lane: &LaneGuard<'_>, wanted: &Wanted<'_>) -> Result<Option<B
     attach_found(lane, wanted)
 }
 
-/// Attaches to what is there; under the names lock.
+/// Attaches to an existing structure. Under the names lock.
 fn attach_found(lane: &LaneGuard<'_>, wanted: &Wanted<'_>) -> Result<Option<Block>> {
     let space = lane.space();
     roots::check_kind(space, wanted.name, wanted.kind)?;
@@ -144,8 +148,8 @@ fn attach_found(lane: &LaneGuard<'_>, wanted: &Wanted<'_>) -> Result<Option<Bloc
     Ok(Some(block))
 }
 
-/// Makes it, unless somebody else was faster. What can fail or must be waited for, all of the
-/// memory, is had before the names lock.
+/// Creates the structure, unless somebody else was faster. All of the memory, which may fail or
+/// need waiting, is allocated before the names lock is taken.
 fn create(lane: &LaneGuard<'_>, wanted: &Wanted<'_>, fill: Fill<'_>) -> Result<Block> {
     let space = lane.space();
     let draft = Draft::new(lane, wanted.bytes.saturating_add(ATTACHED_BYTES))?;
@@ -164,12 +168,12 @@ fn create(lane: &LaneGuard<'_>, wanted: &Wanted<'_>, fill: Fill<'_>) -> Result<B
     }
 }
 
-/// The memory of a block that is to be made, which nobody else can reach yet. Dropped, it is given
-/// back; after a kill its owner's recovery does that.
+/// The memory of a block that is being created, which nobody else can reach yet. Dropping it frees
+/// the memory. After a kill, its owner's recovery does that.
 struct Draft<'l, 'a> {
     lane: &'l LaneGuard<'a>,
-    /// The first extent, which stays CLAIMED until it is linked: a check that comes meanwhile looks
-    /// for no structure that uses it.
+    /// The first extent. It stays CLAIMED until it is linked, so a concurrent check does not look
+    /// for a structure that uses it.
     first: Option<u64>,
     bytes: u64,
 }
@@ -191,7 +195,8 @@ impl<'l, 'a> Draft<'l, 'a> {
         Ok(draft)
     }
 
-    /// Makes it the structure's, in a free root; under the names lock. Nothing here can fail.
+    /// Links the block to a free root, which makes it the structure's. Under the names lock.
+    /// Nothing here can fail.
     fn link(mut self, id: u32, root: &Root, wanted: &Wanted<'_>, fill: Fill<'_>) -> Block {
         let (lane, space) = (self.lane, self.lane.space());
         let first = self.first.take().unwrap_or(0);
@@ -205,7 +210,7 @@ impl<'l, 'a> Draft<'l, 'a> {
         header(space, first).set(State::owned(Kind::Block, 0, lane.lane(), lane.me()));
         step!("block.claimed");
         root.block_bytes.store(self.bytes, Ordering::Relaxed);
-        // Release: the block is zero when it is named.
+        // Release: the block is zero when the root names it.
         root.block.store(first * EXTENT, Ordering::Release);
         step!("block.linked");
         header(space, first).set(State::unowned(Kind::Block, 0));
@@ -236,8 +241,8 @@ impl Drop for Draft<'_, '_> {
     }
 }
 
-/// Drops the structure of this kind and name; false if there is none. `in_use` may object, once no operation of this
-/// process runs on it any more: then everything stays as it was.
+/// Drops the structure of this kind and name; false if it does not exist. `in_use` may object, once
+/// no operation of this process runs on it any more. Everything then stays as it was.
 ///
 /// # Errors
 /// `Busy`, naming slot and process, while another living participant is attached; `Mismatch`.
@@ -249,7 +254,7 @@ pub(crate) fn drop_named(
 ) -> Result<bool> {
     roots::check_name(kind, name)?;
     for _ in 0..TRIES {
-        // What the dead hold of it goes back first: a recoverer must not come to look for it later.
+        // First recovers what the dead hold of it: no recoverer may look for it later.
         drop(arena.enter()?);
         arena.sweep()?;
         match arena.operate(|lane| drop_locked(lane, kind, name, in_use))? {
@@ -264,15 +269,15 @@ pub(crate) fn drop_named(
 }
 
 enum Dropped {
-    /// It is gone, if it was there.
+    /// The structure is gone; true if it existed.
     Was(bool),
-    /// Somebody attached has died and is still to be settled.
+    /// An attached participant has died and is not yet recovered.
     Dead,
     /// Another thread of this process is in an operation on the block of this root.
     InUse(u32),
 }
 
-/// Takes the names lock for a moment: what takes longer is waited for without it.
+/// Takes the names lock for a moment. Anything that takes longer is waited for without the lock.
 fn drop_locked(
     lane: &LaneGuard<'_>,
     kind: StructureKind,
@@ -292,8 +297,8 @@ fn drop_locked(
         Status::Dropping(Some(lane.me())).store(&root.state);
         let stays = Mend::new(|| Status::Live.store(&root.state));
         step!("drop.marked");
-        // No operation of this process begins on it any more; those that run end, or it is tried
-        // again.
+        // No further operation of this process begins on it. The running ones end, or the drop is
+        // tried again.
         let objection = match leave_soon(lane, id) {
             true => in_use(space, &block, lane).map_err(Err),
             false => Err(Ok(Dropped::InUse(id))),
@@ -303,7 +308,7 @@ fn drop_locked(
         }
         stays.done();
     } else {
-        // A damaged root has nothing that anybody could use.
+        // Nobody can use anything of a damaged root.
         Status::Dropping(Some(lane.me())).store(&root.state);
     }
     demolish(lane, root);
@@ -323,7 +328,7 @@ fn leave_soon(lane: &LaneGuard<'_>, id: u32) -> bool {
     true
 }
 
-/// Waits until they have left it, however they came in; holds nothing.
+/// Waits until the other threads have left it, however they entered. Holds nothing.
 ///
 /// # Errors
 /// `TimedOut`.
@@ -340,9 +345,10 @@ fn await_others(lane: &LaneGuard<'_>, id: u32) -> Result<()> {
     Ok(())
 }
 
-/// Frees a structure that is DROPPING; may be repeated from the start.
+/// Frees a structure that is DROPPING. May be repeated from the start.
 fn demolish(writer: &impl Writer, root: &Root) {
-    // Before anything is freed, whoever does it: a predecessor may have died before its own bump.
+    // Before anything is freed, also in a repetition: a predecessor may have died before it
+    // incremented the incarnation.
     root.incarnation.fetch_add(1, Ordering::AcqRel);
     let rest = Mend::new(|| roll_back(writer, root));
     step!("drop.begun");
@@ -357,7 +363,8 @@ fn roll_back(writer: &impl Writer, root: &Root) {
     Status::Free.store(&root.state);
 }
 
-/// Frees the block of this class at the offset in `link`, which nobody uses any more. May be repeated.
+/// Frees the block of this class at the offset in `link`, which nobody uses any more. May be
+/// repeated.
 pub(crate) fn free_linked(writer: &impl Writer, link: &AtomicU64, class: u8) {
     let (space, me) = (&writer.arena().space, writer.me());
     let offset = link.load(Ordering::Acquire);
@@ -377,13 +384,13 @@ pub(crate) fn free_linked(writer: &impl Writer, link: &AtomicU64, class: u8) {
         }
     });
     step!("block.taken");
-    // Release: from here on its owner alone accounts for the block.
+    // Release: from here on only its owner accounts for the block.
     link.store(0, Ordering::Release);
     step!("block.unlinked");
     drop(freed);
 }
 
-/// Every structure that has a block, with its root.
+/// All structures that have a block, with their roots.
 pub(crate) fn all(space: &Space) -> impl Iterator<Item = (u32, StructureKind, &Root)> {
     roots::all(space).filter_map(|(id, root)| {
         let kind = root.kind().filter(|kind| *kind != StructureKind::Map)?;
@@ -391,12 +398,13 @@ pub(crate) fn all(space: &Space) -> impl Iterator<Item = (u32, StructureKind, &R
     })
 }
 
-/// True if some structure's root names the block at `offset`.
+/// True if the root of some structure names the block at `offset`.
 pub(crate) fn is_linked(space: &Space, offset: u64) -> bool {
     all(space).any(|(_, _, root)| root.block.load(Ordering::Acquire) == offset)
 }
 
-/// Undoes or completes what the dead participant was making or dropping: nobody else touches that.
+/// Rolls back or completes what the dead participant was creating or dropping. Nobody else touches
+/// that.
 pub(crate) fn recover(acting: &Acting<'_>) {
     let space = &acting.arena.space;
     for (_, _, root) in all(space).filter(|(_, _, r)| r.status().is_unfinished_by(acting.owner)) {
@@ -407,7 +415,7 @@ pub(crate) fn recover(acting: &Acting<'_>) {
     }
 }
 
-/// The process that a message names; for display.
+/// The process for a message; for display.
 pub(crate) fn pid(space: &Space, slot: u32) -> u32 {
     participant::slot(space, slot).map_or(0, |slot| slot.pid.load(Ordering::Relaxed))
 }

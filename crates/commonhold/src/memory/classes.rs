@@ -1,9 +1,10 @@
 //! Record sizes and their geometry within a 64 KiB extent.
 //!
-//! Four sizes per doubling up to 1 KiB (at most a quarter is slack), then the 64 KiB extent divided by
-//! a whole number (at most a third is slack up to 32 KiB). Larger records take runs of whole extents.
-//! Up to 64 records fit their bitmap into the extent's header; smaller records keep it at the front of
-//! the extent. The last two classes are map segments, whose extents serve segments only.
+//! There are four sizes per doubling up to 1 KiB (at most a quarter is slack). Above that, a size
+//! is the 64 KiB extent divided by a whole number (at most a third is slack up to 32 KiB). Larger
+//! records take runs of whole extents. The bitmap of up to 64 records fits into the extent's
+//! header; an extent of smaller records keeps its bitmap at its front. The last two classes are map
+//! segments, whose extents serve segments only.
 
 /// Bytes of an extent.
 pub(crate) const EXTENT: u64 = 65536;
@@ -58,11 +59,12 @@ const SIZES: [u16; CLASSES] = [
 pub(crate) const CLASSES: usize = 42;
 /// The class of map segments.
 pub(crate) const SEGMENT_CLASS: u8 = 40;
-/// The class of cache maps' segments: apart, because a reader that stood still may mark a position as visited in
-/// a segment that serves another map by then. Among cache maps that is a hint; elsewhere it would be a slot.
+/// The class of cache maps' segments. It is separate, because a reader that was stopped may later
+/// mark a position as visited in a segment that serves another map by then. In a cache map that is
+/// a hint; in another map it would overwrite a slot.
 pub(crate) const CACHE_SEGMENT_CLASS: u8 = 41;
 
-/// Where records of one class lie within their extent.
+/// The positions of the records of one class within their extent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
     /// Bytes per record.
@@ -108,7 +110,7 @@ impl Geometry {
         if left >= 64 { u64::MAX } else { (1 << left) - 1 }
     }
 
-    /// Which record lies `within` bytes into the extent, if one begins exactly there.
+    /// The number of the record that begins exactly `within` bytes into the extent, if any.
     #[inline]
     pub(crate) fn index(&self, within: u64) -> Option<u32> {
         let from_first = within.checked_sub(u64::from(self.front))?;

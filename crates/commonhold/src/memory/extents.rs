@@ -1,13 +1,13 @@
-//! The extent table: what each 64 KiB of the file serves, claiming extents, freeing them, growing.
+//! The extent table: the use of each 64 KiB of the file; claiming extents, freeing them, growing.
 //!
-//! Every extent has a 32-byte header. Headers of the first 1,024 extents lie in extent 0; those of
+//! Every extent has a 32-byte header. Headers of the first 1,024 extents lie in extent 0. Those of
 //! extents `2^m .. 2^(m+1)` lie at the beginning of extent `2^m` itself, so a header is found by
-//! arithmetic and nothing ever moves. The **state** word is the truth and changes by CAS; the group words
-//! (one bit per claimable extent, in every 64th header) only hint where to look.
+//! arithmetic and nothing ever moves. The **state** word is authoritative and changes by CAS. The
+//! group words (one bit per claimable extent, in every 64th header) are only hints where to look.
 //!
-//! Invariants: an extent is claimed by exactly one CAS from EMPTY or FREE; while its state names an owner,
-//! only that participant (or its recoverer) changes it; `committed` never shrinks and every header below
-//! it lies in populated memory.
+//! Invariants: exactly one CAS from EMPTY or FREE claims an extent. While an extent's state names
+//! an owner, only that participant (or its recoverer) changes it. `committed` never shrinks, and
+//! every header below it lies in populated memory.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::classes::EXTENT;
@@ -20,7 +20,7 @@ use crate::sync::space::{Shared, Space};
 use crate::sync::unwind::Mend;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Where [`Growth`] lies, in the superblock page.
+/// Offset of [`Growth`] in the superblock page.
 pub(crate) const GROWTH_OFFSET: u64 = 512;
 const FIRST_HEADERS: u64 = 32768;
 const FIRST_RANGE: u64 = 1024;
@@ -28,27 +28,28 @@ const HEADER: u64 = 32;
 /// Extents in 2 MiB: a huge page, and the step by which larger holds grow.
 pub(crate) const BLOCK: u64 = 32;
 
-/// The hold's size and where to look for room.
+/// The hold's size, and where to look for free extents.
 #[repr(C)]
 pub(crate) struct Growth {
     /// Robust lock over growing.
     pub(crate) lock: AtomicU32,
     /// 1 while a cache map exists: bounded maps keep their memory.
     pub(crate) keep_memory: AtomicU32,
-    /// Extents whose headers exist; the file is at least so long.
+    /// Extents whose headers exist; the file is at least that long.
     pub(crate) committed: AtomicU64,
     /// The size limit of the hold.
     pub(crate) max_bytes: AtomicU64,
-    /// Group (32 bits) | frees (32 bits): no group (of 64 extents) below has room, as of so many
-    /// frees.
+    /// Group (32 bits) | frees (32 bits): no group (of 64 extents) below this one has a claimable
+    /// extent, as of this number of frees.
     pub(crate) group_hint: AtomicU64,
-    /// Per class, an extent that was given up partly full; 0 for none.
+    /// Per class, an extent that was released partly full; 0 for none.
     pub(crate) partial: [AtomicU32; 48],
-    /// Extents freed since somebody began to give memory back, and those that were too young then.
+    /// Extents freed since the last trim round began, and those that were too young then.
     pub(crate) freed: AtomicU64,
-    /// When that was, in monotonic milliseconds.
+    /// When that round began, in monotonic milliseconds.
     pub(crate) trimmed_ms: AtomicU64,
-    /// Up to which block memory has been given back; 0 if nobody is at it (`memory::trim`).
+    /// The block up to which memory has been freed to the system; 0 if no round is running
+    /// (`memory::trim`).
     pub(crate) trim_cursor: AtomicU64,
 }
 
@@ -72,15 +73,15 @@ unsafe impl Shared for Growth {}
 #[allow(unsafe_code)]
 unsafe impl Shared for Header {}
 
-/// What an extent serves.
+/// The use of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// Nothing; reads as zeros once populated; perhaps no memory behind it.
+    /// Unused; reads as zeros once populated; may have no memory.
     Empty = 0,
-    /// Nothing; holds old bytes.
+    /// Unused; holds old bytes.
     Free = 1,
-    /// Claimed by its owner, on the way to something.
+    /// Claimed by its owner, which is about to change it to another kind.
     Claimed = 2,
     /// Records of one class.
     Records = 3,
@@ -88,17 +89,17 @@ pub(crate) enum Kind {
     Run = 4,
     /// A later extent of a run or of a directory chunk; the state names the first.
     Body = 5,
-    /// Segments of maps. For ever.
+    /// Segments of maps. Never changes.
     Segments = 6,
-    /// The first extent of a directory chunk. For ever.
+    /// The first extent of a directory chunk. Never changes.
     Directory = 7,
-    /// A directory chunk in no map's use.
+    /// A directory chunk that no map uses.
     SpareDirectory = 8,
-    /// The hold's own tables. For ever.
+    /// The hold's own tables. Never changes.
     Table = 9,
-    /// The first extent of a structure's block (or owned: not named by a root).
+    /// The first extent of a structure's block. While it has an owner, no root names it.
     Block = 10,
-    /// No kind: damage.
+    /// Not a kind: damage.
     Unknown = 15,
 }
 
@@ -123,7 +124,8 @@ impl Kind {
     }
 }
 
-/// kind (4 bits) | class (8) | lane (4) | owner (31, 0 for nobody), or for a body: kind | first extent.
+/// kind (4 bits) | class (8) | lane (4) | owner (31, 0 for nobody), or for a body: kind | first
+/// extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State(pub(crate) u64);
 
@@ -164,7 +166,7 @@ impl State {
         (self.0 >> 4) as u8
     }
 
-    /// Who may allocate from it; `None` for bodies too.
+    /// The participant that may allocate from it; `None` for bodies too.
     pub(crate) fn owner(self) -> Option<Owner> {
         if self.kind() == Kind::Body { None } else { Owner::from_bits((self.0 >> 16) as u32) }
     }
@@ -181,11 +183,12 @@ impl Header {
     }
 
     pub(crate) fn change(&self, from: State, to: State) -> bool {
-        // AcqRel: what the previous owner stored is seen; what we stored is seen by the next.
+        // AcqRel: this side sees what the previous owner stored; the next owner sees what this side
+        // stored.
         self.state.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Stores a state; only for the owner.
+    /// Stores a state. Only the owner may call this.
     pub(crate) fn set(&self, state: State) {
         self.state.store(state.0, Ordering::Release);
     }
@@ -234,8 +237,8 @@ pub(crate) fn full(space: &Space, what: &str) -> Error {
     Error::new(ErrorKind::Full, text)
 }
 
-/// The error of getting memory: that of a full hold if there is no room, by whatever limit; else
-/// what the system says.
+/// The error of allocating memory: that of a full hold if any limit leaves no room, else the
+/// system's error.
 pub(crate) fn not_had(space: &Space, what: &str, error: Error) -> Error {
     if error.is_full() { full(space, what) } else { error }
 }
@@ -250,7 +253,7 @@ pub(crate) fn claim(space: &Space, peers: &impl Peers, lane: u32) -> Result<u64>
     Ok(extent)
 }
 
-/// The same, but it is still to be [`prepare`]d.
+/// The same, but the caller still has to [`prepare`] it.
 ///
 /// # Errors
 /// `Full` if there is none and the hold cannot grow.
@@ -265,7 +268,7 @@ pub(crate) fn claim_bare(space: &Space, peers: &impl Peers, lane: u32) -> Result
 }
 
 fn claim_hinted(space: &Space, me: Owner, lane: u32, committed: u64) -> Option<u64> {
-    // Acquire pairs with the release of `look_from`: the bit of who freed is there.
+    // Acquire pairs with the release of `look_from`: the bits of freed extents are visible.
     let seen = growth(space).group_hint.load(Ordering::Acquire);
     for group in u64::from(seen as u32)..committed.div_ceil(64) {
         let mut bits = group_bits(space, group);
@@ -287,13 +290,13 @@ pub(crate) fn group_bits(space: &Space, group: u64) -> u64 {
     header(space, group * 64).group.load(Ordering::Relaxed)
 }
 
-/// How often an extent was freed, modulo 2^32.
+/// The number of frees of extents, modulo 2^32.
 pub(crate) fn frees(space: &Space) -> u32 {
     (growth(space).group_hint.load(Ordering::Acquire) >> 32) as u32
 }
 
-/// Nothing was found below a group, since the hint was `seen`. Left as it is if somebody freed
-/// something meanwhile.
+/// Records that nothing was found below a group since the hint was `seen`. Leaves the hint as it is
+/// if somebody freed something meanwhile.
 fn skip_to(space: &Space, seen: u64, group: u64) {
     let next = seen >> 32 << 32 | group.min(u32::MAX.into());
     if next != seen {
@@ -302,7 +305,7 @@ fn skip_to(space: &Space, seen: u64, group: u64) {
     }
 }
 
-/// After the bits of freed extents were set, the first of which is `extent`: who looks for room
+/// Called after the bits of freed extents were set, the first of which is `extent`. A search then
 /// begins there or before.
 pub(crate) fn look_from(space: &Space, extent: u64) {
     let hint = &growth(space).group_hint;
@@ -310,7 +313,7 @@ pub(crate) fn look_from(space: &Space, extent: u64) {
         let frees = (seen >> 32).wrapping_add(1) << 32;
         Some(frees | (seen & u64::from(u32::MAX)).min(extent / 64))
     };
-    // Release: the bits come first. Pairs with the acquire of who looks.
+    // Release: the bits come first. Pairs with the acquire of a search.
     let _ = hint.fetch_update(Ordering::Release, Ordering::Relaxed, lower);
 }
 
@@ -338,7 +341,8 @@ pub(crate) fn take(space: &Space, extent: u64, me: Owner, lane: u32) -> bool {
     false
 }
 
-/// Gets memory behind `len` bytes of a claimed extent and zeroes them. On failure the extent is let go.
+/// Allocates memory for `len` bytes of a claimed extent and zeroes them. Releases the extent on
+/// failure.
 ///
 /// # Errors
 /// `Full` if there is no memory; those of the system.
@@ -357,7 +361,7 @@ pub(crate) fn prepare(space: &Space, extent: u64, from: u64, len: u64) -> Result
     Ok(())
 }
 
-/// Lets a claimed extent go that has served nothing.
+/// Releases a claimed extent that was not used for anything.
 pub(crate) fn let_go(space: &Space, extent: u64) {
     let kind = if was_free(space, extent) { Kind::Free } else { Kind::Empty };
     header(space, extent).set(State::idle(kind));
@@ -365,7 +369,7 @@ pub(crate) fn let_go(space: &Space, extent: u64) {
     look_from(space, extent);
 }
 
-/// While CLAIMED, the class field says what the extent was before.
+/// While the kind is CLAIMED, the class field contains the extent's previous kind.
 fn was_free(space: &Space, extent: u64) -> bool {
     header(space, extent).state().class() == Kind::Free as u8
 }
@@ -377,7 +381,7 @@ pub(crate) fn zero(space: &Space, extent: u64, from: u64, len: u64) {
     unsafe { copy::zero(space.at(extent * EXTENT + from, len), len as usize) }
 }
 
-/// Makes sure that memory is behind `count` extents, so that touching them never faults.
+/// Makes sure that `count` extents have memory, so that touching them never faults.
 pub(crate) fn populate(space: &Space, extent: u64, count: u64) -> Result<()> {
     populate_bytes(space, extent * EXTENT, count * EXTENT)
 }
@@ -391,7 +395,7 @@ fn populate_bytes(space: &Space, start: u64, len: u64) -> Result<()> {
 }
 
 fn hint(space: &Space, extent: u64) {
-    // Release: whoever follows the hint sees the state stored before.
+    // Release: a reader that follows the hint sees the state stored before.
     header(space, extent & !63).group.fetch_or(1 << (extent & 63), Ordering::Release);
 }
 
@@ -409,18 +413,19 @@ pub(crate) fn free(space: &Space, extent: u64) {
         look_from(space, extent);
     });
     step!("free.freed");
-    // Relaxed: tells when to look, no more.
+    // Relaxed: only determines when to begin a trim round.
     growth(space).freed.fetch_add(1, Ordering::Relaxed);
     drop(hinted);
 }
 
-/// Marks an extent that the caller claimed and punched as EMPTY; [`look_from`] is to follow.
+/// Changes an extent that the caller claimed and punched to EMPTY. A call of [`look_from`] must
+/// follow.
 pub(crate) fn empty(space: &Space, extent: u64) {
     header(space, extent).set(State::idle(Kind::Empty));
     hint(space, extent);
 }
 
-/// Sets the hint bits of all claimable extents: after a crash between a state and its hint.
+/// Sets the hint bits of all claimable extents, after a crash between a state and its hint.
 pub(crate) fn rebuild_hints(space: &Space) {
     for extent in 0..committed(space) {
         if matches!(header(space, extent).state().kind(), Kind::Empty | Kind::Free) {
@@ -433,7 +438,7 @@ pub(crate) fn rebuild_hints(space: &Space) {
 /// Grows the hold to at least `wanted` extents, unless somebody else has grown it past `seen`.
 ///
 /// # Errors
-/// `Full` at the size limit, the end of the reservation, or the end of what the file system gives.
+/// `Full` at the size limit, at the end of the reservation, or when the file system is full.
 pub(crate) fn grow(space: &Space, peers: &impl Peers, seen: u64, wanted: u64) -> Result<()> {
     let growth = growth(space);
     let _lock = robust_lock::hold(&growth.lock, peers, Level::Growth)?;
@@ -459,7 +464,7 @@ fn extend(space: &Space, old: u64, wanted: u64) -> Result<()> {
         }
     }
     step!("grow.extended");
-    // Release: the headers are ready before anybody can reach them.
+    // Release: the headers are ready before anybody can access them.
     growth(space).committed.store(new, Ordering::Release);
     let hinted = Mend::new(|| {
         let empty = |extent: &u64| header(space, *extent).state().kind() == Kind::Empty;
@@ -470,8 +475,8 @@ fn extend(space: &Space, old: u64, wanted: u64) -> Result<()> {
     Ok(())
 }
 
-/// The size to grow to, and the least that will do: small holds by a quarter, larger ones by 2 MiB, and
-/// room for the headers of every range that is entered on the way.
+/// The size to grow to, and the least sufficient one. Small holds grow by a quarter, larger ones by
+/// 2 MiB. Both sizes have room for the headers of every range that they enter.
 fn target(old: u64, wanted: u64) -> (u64, u64) {
     let step = |extents: u64| match extents < 2 * BLOCK {
         true => extents.max(old + old / 4),
@@ -497,7 +502,7 @@ fn lengthen(space: &Space, old: u64, new: u64) -> Result<()> {
     let failed = |error: std::io::Error| {
         not_had(space, "a longer file", Error::os(file.path().display(), &error))
     };
-    // A predecessor may have died having lengthened the file: never shorten it.
+    // A predecessor may have died after it lengthened the file: never shorten it.
     if file.len().map_err(failed)? < new * EXTENT {
         file.set_len(new * EXTENT).map_err(failed)?;
     }

@@ -1,14 +1,13 @@
-//! Copies of large values by readers, who have nothing locked: a value may be deleted, and its
-//! memory given back to the system, while its reader is stopped in the middle of the copy.
+//! Copies of large values by readers, which hold no lock: a value may be deleted, and its memory
+//! freed to the system, while its reader is stopped in the middle of the copy.
 //!
-//! To touch such memory through the mapping would bring a page back for good on a memory hold, and
-//! raise SIGBUS if the file system has no room for it. So there the system copies, from the file:
-//! where there is no memory it copies zeros, and a stopped reader may wake up at any time. Between
-//! two pieces the reader looks whether the value is still there. What it copied is judged
-//! afterwards, as ever (`map::read`).
+//! Touching such memory through the mapping would bring a page back permanently on a memory hold,
+//! and raise SIGBUS if the file system has no room for it. So on memory holds the system copies
+//! from the file. It copies zeros where there is no memory, and a stopped reader may continue at
+//! any time. Between two pieces the reader checks whether the value still exists. It validates the
+//! copy afterwards, as always (`map::read`).
 //!
-//! Small values are copied through the mapping, where a call to the system would cost more than the
-//! copy.
+//! Small values are copied through the mapping, where a system call would cost more than the copy.
 //!
 //! # Safety
 //! A vector's spare bytes are counted as its own only when all of them have been copied.
@@ -19,14 +18,14 @@ use crate::steps::step;
 use crate::sync::space::Space;
 use std::mem::MaybeUninit;
 
-/// From so many bytes on a value is large. Records of that length have extents of their own.
+/// Values of at least this many bytes are large. Records of that length have extents of their own.
 pub(crate) const LARGE: usize = 32 << 10;
-/// Bytes between two looks.
+/// Bytes copied between two checks.
 const PIECE: usize = 256 << 10;
-/// The same through the mapping: what is brought back at most.
+/// The same through the mapping: at most this much memory is brought back.
 const MAPPED_PIECE: usize = 4 << 10;
 
-/// Large bytes of a hold, and whether they are still what they were when the reader came.
+/// Large bytes of a hold, and a check whether they are unchanged since the reader came.
 pub(crate) struct Large<'a, F> {
     pub(crate) space: &'a Space,
     pub(crate) offset: u64,
@@ -34,7 +33,7 @@ pub(crate) struct Large<'a, F> {
 }
 
 impl<F: Fn() -> bool> Large<'_, F> {
-    /// Appends `len` bytes; zeros, or anything, from where on they were not there any more.
+    /// Appends `len` bytes. Once the value is gone, the remaining bytes are zero or arbitrary.
     #[cold]
     pub(crate) fn append(&self, len: usize, out: &mut Vec<u8>) {
         out.reserve(len);
@@ -43,12 +42,12 @@ impl<F: Fn() -> bool> Large<'_, F> {
         unsafe { out.set_len(out.len() + len) };
     }
 
-    /// Copies as many bytes as `out` has, likewise.
+    /// Copies as many bytes as `out` has, in the same way.
     #[cold]
     pub(crate) fn read<B: Byte>(&self, out: &mut [B]) {
         let (start, len) = (out.as_mut_ptr().cast::<MaybeUninit<u8>>(), out.len());
-        // SAFETY: a `B` is one byte; `fill` stores initialised bytes and nothing else, all of which are
-        // values of it.
+        // SAFETY: a `B` is one byte; `fill` stores initialised bytes and nothing else, all of which
+        // are values of it.
         self.fill(unsafe { std::slice::from_raw_parts_mut(start, len) });
     }
 
@@ -72,17 +71,17 @@ impl<F: Fn() -> bool> Large<'_, F> {
         }
     }
 
-    /// Copies the first bytes; returns how many.
+    /// Copies the first bytes and returns their number.
     fn fill_piece(&self, from: u64, out: &mut [MaybeUninit<u8>]) -> usize {
         let len = out.len().min(PIECE);
-        // On a disk pages that nobody needs go again by themselves, and touching them needs no
-        // room.
+        // On a disk the system reclaims unused pages by itself, and touching them needs no room.
         if self.space.in_memory() && self.space.file().read_at(from, &mut out[..len]).is_ok() {
             return len;
         }
         let len = out.len().min(MAPPED_PIECE);
-        // SAFETY: that they exist was checked when the record's lengths were read; if not, `at` leads to
-        // a word of zeros at the end of the first page, behind which the file goes on.
+        // SAFETY: the existence of the bytes was checked when the record's lengths were read. If
+        // they do not exist, `at` leads to a word of zeros at the end of the first page, and the
+        // file continues after that.
         unsafe { copy::read(self.space.at(from, len as u64), &mut out[..len]) };
         len
     }

@@ -1,6 +1,8 @@
-//! The two locks over a hold as a whole: the names lock, and the freeze lock that keeps writers out.
+//! The two locks over a hold as a whole: the names lock, and the freeze lock that keeps writers
+//! out.
 //!
-//! A writer that has taken a lock looks at the freeze lock next and backs off if it is taken (hold/freeze.rs).
+//! A writer that has taken a lock looks at the freeze lock next and backs off if it is taken
+//! (hold/freeze.rs).
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::lane::{self, LaneGuard};
@@ -16,7 +18,8 @@ pub(crate) fn is_frozen(lane: &LaneGuard<'_>) -> bool {
     roots(lane.space()).freeze_lock.load(Ordering::SeqCst) != 0
 }
 
-/// Waits until the freeze lock is free, without taking it: a writer that is stopped here keeps nobody out.
+/// Waits until the freeze lock is free, without taking it: a writer that is stopped here keeps
+/// nobody out.
 #[cold]
 pub(crate) fn wait_while_frozen(lane: &LaneGuard<'_>) -> Result<()> {
     let freeze_lock = &roots(lane.space()).freeze_lock;
@@ -24,11 +27,11 @@ pub(crate) fn wait_while_frozen(lane: &LaneGuard<'_>) -> Result<()> {
     robust_lock::await_release(freeze_lock, lane, Level::Whole, || false)
 }
 
-/// Takes the lock over making and dropping structures. It is held for stores only, but by who
-/// freezes the hold: nothing that waits for somebody or may fail is done behind it.
+/// Takes the lock over creating and dropping structures. It is held for stores only, except by a
+/// participant that freezes the hold. Nothing that may wait or fail happens while it is held.
 ///
 /// # Errors
-/// `Busy` if this very thread froze the hold; `TimedOut`.
+/// `Busy` if the calling thread froze the hold; `TimedOut`.
 pub(crate) fn lock_names<'a>(lane: &LaneGuard<'a>) -> Result<Held<'a>> {
     let word = &roots(lane.space()).names_lock;
     refuse_own_freeze(lane, word)?;
@@ -37,8 +40,8 @@ pub(crate) fn lock_names<'a>(lane: &LaneGuard<'a>) -> Result<Held<'a>> {
     Ok(names)
 }
 
-/// Settles the names that a dead participant was about to take over, in its name, if that needs no
-/// waiting; else whoever takes the lock next does.
+/// Gives a dead participant's maps, in its name, the names that they were taking over, if that does
+/// not require waiting. Otherwise the next participant that takes the lock does it.
 pub(crate) fn recover_claims_of(space: &Space, owner: Owner) {
     let word = &roots(space).names_lock;
     if let Some(_names) = robust_lock::try_hold(word, owner) {

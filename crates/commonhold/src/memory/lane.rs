@@ -1,15 +1,16 @@
-//! Lanes: a writing thread's place in its process.
+//! Lanes: the place of a writing thread within its process.
 //!
-//! A lane has a [`supply`](crate::memory::supply) of memory, hands out sequence numbers, and lists in shared memory
-//! the locks it is about to take. A thread enters a lane for one operation and leaves it on every way out,
-//! so a thread's end strands nothing. All private state hangs on the registration: a forked child
-//! starts with fresh lanes.
+//! A lane has a [`supply`](crate::memory::supply) of memory, hands out sequence numbers, and lists
+//! in shared memory the locks that it is about to take. A thread enters a lane for one operation
+//! and leaves it on every way out, so a thread that ends strands nothing. All private state belongs
+//! to the registration: a forked child starts with fresh lanes.
 //!
-//! A sequence is `counter << 14 | slot << 4 | lane`: unique in the hold, because a slot's counters
-//! never go below what its table entry reserved, whoever used it before.
+//! A sequence is `counter << 14 | slot << 4 | lane`. It is unique in the hold, because the counters
+//! of a slot never go below the number reserved in its table entry, whichever participant used the
+//! slot before.
 //!
 //! # Safety
-//! `LaneState` is only touched through a [`LaneGuard`], of which there is one per busy lane.
+//! `LaneState` is only accessed through a [`LaneGuard`], of which there is one per busy lane.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, ErrorKind, Result};
@@ -30,18 +31,17 @@ use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Sequence numbers are reserved in blocks of so many counters.
+/// Sequence numbers are reserved in blocks of this many counters.
 const COUNTER_BLOCK: u64 = 1 << 20;
-/// Rounds over busy lanes in which a thread only gives way, and how long it sleeps between later
-/// ones.
+/// Rounds over busy lanes in which a thread only yields, and how long it sleeps between later ones.
 const ROUNDS: u32 = 64;
 const CROWDED: Duration = Duration::from_micros(200);
-/// Below the counter a sequence has slot and lane.
+/// The bits of a sequence below the counter contain slot and lane.
 pub(crate) const SEQUENCE_SHIFT: u32 = 14;
 
-/// What a lane is busy with.
+/// Values of `busy`: what a lane is used for.
 pub(super) const IDLE: u32 = 0;
-/// Something else than a block.
+/// An operation that is not on a block.
 pub(crate) const ANYTHING: u32 = 1;
 
 /// An operation on the block of the root with this number.
@@ -57,16 +57,16 @@ thread_local! {
 
 /// One lane; private memory.
 pub(crate) struct Lane {
-    /// What the thread in it is at: 0 nobody, [`ANYTHING`], or on which block ([`on_block`]).
+    /// The operation of its thread: 0 for none, [`ANYTHING`], or the block ([`on_block`]).
     pub(super) busy: AtomicU32,
     /// Address of the lock that its thread waits for and does not hold, or 0.
     waits_for: AtomicUsize,
-    /// Busy for ever: the handle was closed.
+    /// Taken permanently: the handle was closed.
     retired: AtomicBool,
     state: UnsafeCell<LaneState>,
 }
 
-// SAFETY: the state is only reached by who set `busy`.
+// SAFETY: the state is only accessed by the thread that set `busy`.
 unsafe impl Sync for Lane {}
 
 struct LaneState {
@@ -87,7 +87,8 @@ impl Lane {
 
     #[inline]
     fn try_enter(&self, at: u32) -> bool {
-        // SeqCst: an operation on a block looks next whether that is being dropped (memory/attach.rs).
+        // SeqCst: an operation on a block looks next whether that is being dropped
+        // (memory/attach.rs).
         self.busy.load(Ordering::Relaxed) == IDLE
             && self.busy.compare_exchange(IDLE, at, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
@@ -105,12 +106,13 @@ pub(crate) fn end_operation() {
     INSIDE.with(|inside| inside.set(false));
 }
 
-/// Counts the holds that this thread keeps frozen.
+/// Changes the number of holds that this thread keeps frozen.
 pub(crate) fn count_freeze(by: i32) {
     FREEZES.with(|count| count.set(count.get().saturating_add_signed(by)));
 }
 
-/// True if this thread keeps a hold frozen: it must not wait for a freeze lock, which may be its own.
+/// True if this thread keeps a hold frozen. It must not wait for a freeze lock, which may be its
+/// own.
 #[inline]
 pub(crate) fn is_freezing() -> bool {
     FREEZES.with(Cell::get) != 0
@@ -123,16 +125,16 @@ pub(crate) struct LaneGuard<'a> {
     pub(super) number: usize,
     list: &'a LaneList,
     manner: Cell<Manner>,
-    /// Until when it waits, once it has had to.
+    /// The end of its waiting, set when it has to wait for the first time.
     patience: Cell<Option<Patience>>,
 }
 
-/// What an operation does where somebody who lives holds a lock.
+/// How an operation treats a lock that a living participant holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Manner {
-    /// It waits where it is.
+    /// It waits in its lane.
     Waits,
-    /// It ends after a moment, to wait without a lane and begin again (memory/lock_retry.rs).
+    /// It ends after a moment, waits without a lane and begins again (memory/lock_retry.rs).
     StepsAside,
     /// It does not wait.
     Impatient,
@@ -186,7 +188,7 @@ impl Peers for LaneGuard<'_> {
     }
 }
 
-/// Whether a lane of `owner` that does not wait for the lock in `word` itself lists it.
+/// Whether a lane of `owner` lists the lock in `word` and does not itself wait for it.
 pub(super) fn may_hold(
     arena: &Arena,
     participant: &Participant,
@@ -198,7 +200,7 @@ pub(super) fn may_hold(
     lists(arena, owner, word, |lane| !own || waits(lane) != word.as_ptr() as usize)
 }
 
-/// What the lock in `word` protects, and where the word lies.
+/// What the lock in `word` protects, and the offset of the word.
 pub(super) fn describe(space: &Space, word: &AtomicU32) -> (&'static str, u64) {
     let (roots, growth) = (roots(space), extents::growth(space));
     let is = |other: &AtomicU32| std::ptr::eq(word, other);
@@ -214,14 +216,14 @@ pub(super) fn describe(space: &Space, word: &AtomicU32) -> (&'static str, u64) {
     (what, offset)
 }
 
-/// True for a lock in a block, whose memory serves something else when the structure is dropped.
-/// Others stay locks for ever.
+/// True for a lock in a block, whose memory may be used for something else after the structure is
+/// dropped. Other locks never change.
 pub(super) fn is_in_block(space: &Space, offset: u64) -> bool {
     matches!(header(space, offset / EXTENT).state().kind(), Kind::Block | Kind::Body)
 }
 
-/// Whether a lane of `owner`, one of those that count, lists the lock in `word`. True for locks that are not
-/// listed: those of segments and those in blocks are.
+/// Whether a lane of `owner`, among those that `counts` accepts, lists the lock in `word`. True for
+/// locks that are not listed: only those of segments and those in blocks are.
 pub(crate) fn lists(
     arena: &Arena,
     owner: Owner,
@@ -237,8 +239,8 @@ pub(crate) fn lists(
     participant::listing(space, owner, offset & !63).any(counts)
 }
 
-/// Enters a free lane of the participant, waiting for one if all are busy. The thread has begun its
-/// operation, which ends with an error.
+/// Enters a free lane of the participant, and waits for one if all are busy. The thread has begun
+/// its operation; an error ends it.
 ///
 /// # Errors
 /// `Closed` if the handle is closed meanwhile; `TimedOut`.
@@ -255,7 +257,7 @@ pub(crate) fn enter<'a>(
     }
 }
 
-/// The same, if the preferred lane is busy, and with the patience that the call has left.
+/// The same, if the preferred lane is busy, with the patience that the call has left.
 #[cold]
 pub(super) fn enter_any<'a>(
     arena: &'a Arena,
@@ -340,7 +342,7 @@ impl Writer for LaneGuard<'_> {
     #[inline]
     fn next_sequence(&self, floor: u64) -> u64 {
         let state = self.state();
-        // Without the bit that no sequence has: damage must not spread from where it is.
+        // Without the bit that no sequence has: damage must not spread.
         state.counter = state.counter.max((floor & slab::SEQUENCE_BITS) >> SEQUENCE_SHIFT) + 1;
         if state.counter >= self.participant.reserved.load(Ordering::Relaxed) {
             self.reserve(state.counter);
@@ -362,14 +364,15 @@ impl<'a> LaneGuard<'a> {
         LaneGuard { arena, participant, number, list, manner, patience }
     }
 
-    /// The same, for an operation that waits for nobody who lives: locks that somebody has are `TimedOut`, after the few spins
-    /// in which a running holder lets go. What a dead one holds is settled, as ever.
+    /// The same, for an operation that does not wait for living participants. A lock that somebody
+    /// holds is an error `TimedOut`, after the few spins in which a running holder releases it. A
+    /// dead holder is recovered, as always.
     pub(crate) fn impatient(self) -> LaneGuard<'a> {
         self.manner.set(Manner::Impatient);
         self
     }
 
-    /// The same, for what is tidied afterwards: it waits a moment at most.
+    /// The same, for tidying up afterwards: it waits at most a moment.
     pub(crate) fn tidying(self) -> LaneGuard<'a> {
         self.patience.set(Some(self.patience().but_a_moment()));
         self
@@ -382,7 +385,7 @@ impl<'a> LaneGuard<'a> {
         self
     }
 
-    /// Does a part of the operation for which it waits for others no longer than a moment.
+    /// Runs a part of the operation that waits for others no longer than a moment.
     pub(crate) fn briefly<R>(&self, part: impl FnOnce() -> R) -> R {
         let patience = self.patience.replace(Some(Patience::moment()));
         let result = part();
@@ -390,7 +393,7 @@ impl<'a> LaneGuard<'a> {
         result
     }
 
-    /// Does a part of the operation for which it waits for nobody who lives.
+    /// Runs a part of the operation that does not wait for living participants.
     pub(crate) fn impatiently<R>(&self, part: impl FnOnce() -> R) -> R {
         let manner = self.manner.replace(Manner::Impatient);
         let result = part();
@@ -398,8 +401,8 @@ impl<'a> LaneGuard<'a> {
         result
     }
 
-    /// Settles what the dead `owner` left, as far as that goes without waiting. For who does not
-    /// need it.
+    /// Recovers what the dead `owner` left, as far as that is possible without waiting. For a
+    /// caller that does not depend on it.
     ///
     /// # Errors
     /// Those of the system; damage.
@@ -428,7 +431,7 @@ impl<'a> LaneGuard<'a> {
         unsafe { &mut *self.participant.lanes[self.number].state.get() }
     }
 
-    /// What the lane allocates from.
+    /// The memory that the lane allocates from.
     #[allow(clippy::mut_from_ref)]
     pub(super) fn supply(&self) -> &mut Supply {
         &mut self.state().supply
@@ -444,8 +447,8 @@ impl<'a> LaneGuard<'a> {
     }
 }
 
-/// Whether another thread of this process is in an operation on the block of root `id`. One that
-/// waits for the names lock is not: it looks at the root afterwards.
+/// Whether another thread of this process is in an operation on the block of root `id`. A thread
+/// that waits for the names lock is not: it looks at the root afterwards.
 pub(crate) fn others_are_inside(lane: &LaneGuard<'_>, id: u32) -> bool {
     let names = roots(lane.space()).names_lock.as_ptr() as usize;
     lane.participant.lanes.iter().enumerate().any(|(number, other)| {
@@ -455,7 +458,7 @@ pub(crate) fn others_are_inside(lane: &LaneGuard<'_>, id: u32) -> bool {
     })
 }
 
-/// Takes a lane for ever and gives up its extents: at the end of the registration. Waits for the
+/// Takes a lane permanently and releases its extents, at the end of the registration. Waits for the
 /// operation that runs in it. False if the lane was retired before.
 pub(crate) fn retire_lane(arena: &Arena, participant: &Participant, number: usize) -> bool {
     let owner = participant.registration.owner;

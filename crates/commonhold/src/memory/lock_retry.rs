@@ -1,17 +1,17 @@
-//! Stepping aside: a call that has to wait long for a lock waits with nothing in its hands, not
-//! even a lane.
+//! Stepping aside: a call that has to wait long for a lock waits while it holds nothing, not even a
+//! lane.
 //!
-//! An operation begun by [`Arena::operate`] sleeps for a moment only where somebody holds a lock
-//! that it wants. Then it ends with an error that names the lock. On its way out it undoes what it
-//! has begun, as after any error, and lets go of every lock, draft and extent. The call leaves its
-//! lane, waits until the lock has been let go or has changed hands, enters whichever lane is free
-//! and begins again. So those who wait, however many, keep neither lanes nor locks from those who
-//! need nothing of what is waited for. It settles the dead as a whole meanwhile: it holds nothing
-//! that this could want.
+//! An operation begun by [`Arena::operate`] sleeps only for a moment for a lock that somebody
+//! holds. Then it ends with an error that names the lock. On its way out it rolls back what it has
+//! begun, as after any error, and releases every lock, draft and extent. The call leaves its lane
+//! and waits until the lock has been released or has changed hands. Then it enters any free lane
+//! and begins again. However many calls wait, they occupy neither lanes nor locks that others need.
+//! A waiting call can recover the dead as a whole, because it holds nothing that the recovery could
+//! need.
 //!
-//! Reading what a block was at is safe however long it takes; a lock in it is only read, because
-//! the structure may be dropped, and its memory serve something else, while nobody is in an
-//! operation on it.
+//! It is always safe to read the words of the block that an operation has left. A lock in that
+//! block is only read: while no thread is in an operation on it, the structure may be dropped and
+//! its memory used for something else.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::{Arena, Participant};
@@ -26,15 +26,16 @@ use std::mem::{self, ManuallyDrop};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Between two looks at a lock in a block, whose holder may not know that somebody sleeps.
+/// Pause between two looks at a lock in a block. Its holder may not know that somebody sleeps.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// After so long who waits for another lock begins again all the same: it may not need that lock
-/// any more, as its map was dropped. Longer than it takes to find out that a lock is damaged.
+/// After this time a waiter for any other lock begins again all the same: it may not need that lock
+/// any more, because its map was dropped. This is longer than it takes to detect that a lock is
+/// damaged.
 const AGAIN: Duration = Duration::from_millis(1500);
 
 impl Arena {
-    /// Runs an operation, again from its beginning each time that it gave up for a lock.
+    /// Runs an operation. Starts it again from the beginning each time it ended because of a lock.
     ///
     /// # Errors
     /// Those of [`enter`](Self::enter) and of the operation; `TimedOut` when the patience of the
@@ -55,11 +56,11 @@ impl Arena {
         }
     }
 
-    /// Waits for the lock that `error` names, in no operation at all; for who has left one that
-    /// gave up.
+    /// Waits for the lock that `error` names, outside of any operation. For a caller whose
+    /// operation ended because of that lock.
     ///
     /// # Errors
-    /// `TimedOut`; `Closed`, `ReadOnly`, `Reentrant`; those of settling the dead.
+    /// `TimedOut`; `Closed`, `ReadOnly`, `Reentrant`; those of recovering the dead.
     #[cold]
     pub(crate) fn stand_aside(&self, error: &Error, patience: Patience) -> Result<()> {
         self.enter()?.leave(patience).wait(error)
@@ -68,10 +69,10 @@ impl Arena {
 
 impl<'a> LaneGuard<'a> {
     /// Leaves the lane, waits for the lock that `error` names, and enters a lane again. The
-    /// operation has let go of everything.
+    /// operation has released everything.
     ///
     /// # Errors
-    /// `TimedOut` when the patience of the call ends; `Closed`; those of settling the dead.
+    /// `TimedOut` when the patience of the call ends; `Closed`; those of recovering the dead.
     #[cold]
     pub(crate) fn step_aside(self, error: &Error) -> Result<LaneGuard<'a>> {
         let at = self.participant.lanes[self.number].busy.load(Ordering::Relaxed);
@@ -79,15 +80,15 @@ impl<'a> LaneGuard<'a> {
         let outside = self.leave(patience);
         outside.wait(error)?;
         let (arena, participant) = (outside.arena, outside.participant);
-        // It is still inside its operation.
+        // The call is still inside its operation.
         mem::forget(outside);
         Ok(lane::enter_any(arena, participant, at, Some(patience))?.stepping_aside())
     }
 
-    /// Leaves the lane, and not the operation.
+    /// Leaves the lane, but not the operation.
     fn leave(self, patience: Patience) -> Outside<'a> {
         let left = ManuallyDrop::new(self);
-        // As any lane is left: release, for who enters it next.
+        // Like every exit from a lane: release, for the thread that enters it next.
         left.participant.lanes[left.number].busy.store(IDLE, Ordering::Release);
         Outside { arena: left.arena, participant: left.participant, patience }
     }
@@ -119,7 +120,7 @@ impl Outside<'_> {
         robust_lock::await_release(word, self, Level::Whole, moved)
     }
 
-    /// Sleeps once; who begins again asks the rest.
+    /// Sleeps once. The repeated operation checks everything else.
     fn look(&self, word: &AtomicU32, error: &Error) -> Result<()> {
         let seen = word.load(Ordering::Relaxed);
         if seen != 0 {

@@ -1,19 +1,24 @@
-//! Memory of a hold: extents, records in them, and the lanes that writing threads allocate from.
+//! The memory of a hold: extents, records in them, and the lanes from which writing threads
+//! allocate.
 //!
 //! - [`copy`]: racing copies between the file and private memory.
-//! - [`fetch`]: copies of large values by readers who have nothing locked.
+//! - [`fetch`]: copies of large values by readers that hold no lock.
 //! - [`classes`]: record sizes and their geometry within an extent.
-//! - [`extents`]: the extent table; claiming, freeing, growing; [`runs`] of them for large things.
-//! - [`trim`]: giving free memory back to the system.
-//! - [`slab`]: marks and bitmaps: allocating and retiring records inside an extent.
-//! - [`lane`]: a writing thread's place: its sequence numbers, its lists, and its [`supply`] of memory.
+//! - [`extents`]: the extent table; claiming, freeing, growing; [`runs`] of extents for large
+//!   objects.
+//! - [`trim`]: freeing unused memory to the system.
+//! - [`slab`]: state words and bitmaps: allocating and retiring records inside an extent.
+//! - [`lane`]: the place of a writing thread: its sequence numbers, its lists, and its [`supply`]
+//!   of memory.
 //! - [`lock_retry`]: waiting for a lock without a lane, and beginning again.
-//! - [`roots`]: the table of structures by name; [`freeze_lock`]: the locks over the hold as a whole.
-//! - [`block`]: one contiguous block of memory for a structure that is not a map; [`attach`]: who uses it.
-//! - [`ring`]: bytes that go round.
-//! - [`guests`]: threads that are inside a structure without a lane.
+//! - [`roots`]: the table of structures by name; [`freeze_lock`]: the locks over the hold as a
+//!   whole.
+//! - [`block`]: one contiguous block of memory for a structure that is not a map; [`attach`]: the
+//!   participants that use it.
+//! - [`ring`]: the bytes of a ring buffer.
+//! - [`guests`]: threads that work in a structure without a lane.
 //! - [`arena`]: one open handle's memory and registration; entering an operation.
-//! - [`recover`]: settling the extents of a dead participant.
+//! - [`recover`]: recovering the extents of a dead participant.
 
 pub(crate) mod arena;
 pub(crate) mod attach;

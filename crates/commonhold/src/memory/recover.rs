@@ -1,8 +1,9 @@
-//! Settling the extents of a dead participant; run by its recoverer, who acts as it.
+//! Recovering the extents of a dead participant. Its recoverer runs this and acts as it.
 //!
-//! Last step of a recovery: everything the dead one published or unlinked under a segment's lock is
-//! settled by then, so a record still marked by it is private and is freed. Marks come before
-//! ownership: an extent is given up only when no mark of the dead one is left in it.
+//! This is the last step of a recovery. Everything that the dead participant published or unlinked
+//! under a segment's lock is recovered by then. A record whose state word still names it is
+//! therefore private and is freed. State words come before ownership: an extent is released only
+//! when no state word in it names the dead one.
 
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, Kind, State, committed, header};
@@ -11,8 +12,8 @@ use crate::sync::owner::Owner;
 use crate::sync::space::Space;
 use std::sync::atomic::Ordering;
 
-/// Settles every extent that the dead `owner` owned. `linked` says whether a directory chunk or
-/// block that begins at an offset is in use by a structure.
+/// Recovers every extent that the dead `owner` owned. `linked` returns whether a structure uses the
+/// directory chunk or block that begins at an offset.
 pub(crate) fn recover_extents(space: &Space, owner: Owner, linked: &dyn Fn(u64) -> bool) {
     for extent in 0..committed(space) {
         let state = header(space, extent).state();
@@ -42,7 +43,8 @@ fn recover_extent(
             if state_word == slab::writing(owner) || state_word == slab::retired(owner) {
                 runs::free_claimed(space, extent);
             } else {
-                // Published: another may be replacing it this very moment, then it is no longer ours.
+                // Published: another participant may be replacing it at this moment, and then it is
+                // no longer ours.
                 header(space, extent).change(state, State::unowned(Kind::Run, 0));
             }
         }
@@ -61,8 +63,9 @@ fn recover_extent(
 
 /// Frees the record at `offset` if the dead `owner` was writing or retiring it.
 pub(crate) fn recover_record(space: &Space, offset: u64, owner: Owner) {
-    // The state first: a run found in use and then still marked by the dead one is the dead one's. The other
-    // way round it might have been freed and claimed again in between.
+    // The state first: if a run is in use and its state word then still names the dead participant,
+    // it belongs to that participant. In the other order it might have been freed and claimed again
+    // in between.
     let extent = offset / EXTENT;
     let in_use = |kind| matches!(kind, Kind::Records | Kind::Segments | Kind::Run);
     if extent < committed(space) && in_use(header(space, extent).state().kind()) {

@@ -1,9 +1,9 @@
-//! The bytes of a ring, which somebody else may be writing at this very moment.
+//! The bytes of a ring buffer, which another thread may be writing at the same time.
 //!
 //! # Safety
-//! A [`Ring`] is made of a range that was checked to exist and that stays mapped as long as the `Arena` that its maker
-//! keeps. Every access is masked to the ring or asserted to lie in it; what is shared is only touched by atomics and
-//! by the racing copies of `memory::copy`.
+//! A [`Ring`] is made of a range that was checked to exist and that stays mapped as long as the
+//! `Arena` that its maker keeps. Every access is masked to the ring or asserted to lie in it.
+//! Shared bytes are only accessed by atomics and by the racing copies of `memory::copy`.
 #![allow(unsafe_code)]
 
 use crate::memory::copy;
@@ -14,12 +14,12 @@ use std::sync::atomic::AtomicU64;
 /// A ring as one handle sees it.
 pub(crate) struct Ring {
     base: *mut u8,
-    /// Where it lies in the hold.
+    /// Offset of the ring in the hold.
     offset: u64,
     size: u64,
 }
 
-// SAFETY: the pointer is only used as the module says.
+// SAFETY: the pointer is only used as the module describes.
 unsafe impl Send for Ring {}
 // SAFETY: as above.
 unsafe impl Sync for Ring {}
@@ -58,21 +58,21 @@ impl Ring {
         unsafe { self.base.add((position & (self.size - 1)) as usize) }
     }
 
-    /// Writes bytes at a position; by who alone may write there.
+    /// Writes bytes at a position that only the caller may write.
     #[inline]
     pub(crate) fn write(&self, position: u64, bytes: &[u8]) {
         // SAFETY: `at` has checked the range.
         unsafe { copy::write(self.at(position, bytes.len() as u64), bytes) }
     }
 
-    /// Copies `len` bytes at a position behind what is in `out`.
+    /// Appends `len` bytes at a position to `out`.
     #[inline]
     pub(crate) fn append(&self, position: u64, len: u64, out: &mut Vec<u8>) {
         // SAFETY: `at` has checked the range.
         unsafe { copy::append(self.at(position, len), len as usize, out) }
     }
 
-    /// Writes bytes that may straddle the end of the ring; as [`write`](Self::write).
+    /// Writes bytes that may straddle the end of the ring. Otherwise like [`write`](Self::write).
     pub(crate) fn write_around(&self, position: u64, bytes: &[u8]) {
         let (before, behind) = bytes.split_at(bytes.len().min(self.rest(position) as usize));
         self.write(position, before);
@@ -86,8 +86,8 @@ impl Ring {
         self.append(position + before, len - before, out);
     }
 
-    /// The same for a ring that may be given back to the system while they are copied: what is large
-    /// is then copied by the system (memory/fetch.rs), as long as the ring `is_there`.
+    /// The same for a ring that may be freed to the system during the copy: large pieces are then
+    /// copied by the system (memory/fetch.rs), while the ring `is_there`.
     pub(crate) fn fetch_around(
         &self,
         space: &Space,

@@ -1,9 +1,10 @@
 //! The table of structures: one 512-byte root for each map, queue, channel and log, found by name.
 //!
-//! A root's state is FREE, CREATING, LIVE or DROPPING with an owner while it changes; LIVE is the commit
-//! point of a creation. The incarnation is bumped before anything of a structure is freed. There is one name
-//! space for all kinds. What a root says beyond that is its kind's affair: maps see the same bytes as
-//! `map::root::Root`; the others have a block of memory ([`crate::memory::block`]).
+//! A root's state is FREE, CREATING, LIVE or DROPPING, with an owner while it changes. LIVE is the
+//! commit point of a creation. The incarnation is incremented before anything of a structure is
+//! freed. All kinds share one name space. The other fields of a root depend on its kind: maps see
+//! the same bytes as `map::root::Root`; the other kinds have a block of memory
+//! ([`crate::memory::block`]).
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::classes::EXTENT;
@@ -16,19 +17,19 @@ use crate::sync::unwind::Mend;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Where [`Roots`] lies, in the superblock page.
+/// Offset of [`Roots`] in the superblock page.
 pub(crate) const ROOTS_OFFSET: u64 = 1024;
-/// The first roots lie in extent 0, behind the superblock page.
+/// The first roots lie in extent 0, after the superblock page.
 const FIRST_ROOTS: u64 = 4096;
 const FIRST_COUNT: u32 = 56;
 const PER_EXTENT: u32 = 128;
 const EXTENTS: usize = 31;
 /// The most structures in a hold (map ids have 12 bits).
 pub(crate) const MAX_ROOTS: u32 = FIRST_COUNT + PER_EXTENT * EXTENTS as u32;
-/// Bytes of a name at most.
+/// The most bytes of a name.
 pub(crate) const NAME_BYTES: usize = 200;
 
-/// The locks over all structures, and where their roots are.
+/// The locks over all structures, and the locations of their roots.
 #[repr(C)]
 pub(crate) struct Roots {
     /// Robust lock over creating and dropping.
@@ -39,12 +40,12 @@ pub(crate) struct Roots {
     pub(crate) extents: [AtomicU64; EXTENTS],
 }
 
-/// What all kinds have in common of their 512 bytes.
+/// The part of the 512 bytes that all kinds share.
 #[repr(C)]
 pub(crate) struct Root {
     /// status (8 bits) | owner << 16.
     pub(crate) state: AtomicU64,
-    /// Counts up whenever a structure in this root begins or ends.
+    /// Incremented whenever a structure in this root begins or ends.
     pub(crate) incarnation: AtomicU64,
     own: AtomicU64,
     /// Offset of the structure's block. (A map's: of its directory's first chunk.)
@@ -57,7 +58,8 @@ pub(crate) struct Root {
     own3: [AtomicU32; 2],
     name_len: AtomicU32,
     own4: [AtomicU64; 14],
-    /// 0, or 1 + the number of the map whose name this map takes over as soon as that one is gone.
+    /// 0, or 1 + the number of a map. This map takes over the name of that map as soon as that one
+    /// is gone.
     claims: AtomicU64,
     name: Name,
     own5: [AtomicU64; 7],
@@ -71,7 +73,7 @@ const _: () = assert!(std::mem::offset_of!(Root, name) == 256);
 const _: () = assert!(std::mem::offset_of!(Root, claims) == 248);
 const _: () = assert!(size_of::<Roots>() == 256);
 
-/// A map's code has this bit if only its replica writes it.
+/// The code of a map has this bit if only its replica writes it.
 pub(crate) const REPLICA: u32 = 1 << 8;
 
 // SAFETY: atomics only.
@@ -81,7 +83,7 @@ unsafe impl Shared for Roots {}
 #[allow(unsafe_code)]
 unsafe impl Shared for Root {}
 
-/// What a structure in a hold is.
+/// The kind of a structure in a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 #[non_exhaustive]
@@ -97,7 +99,7 @@ pub enum StructureKind {
 }
 
 impl StructureKind {
-    /// The kind of this code; `None` for damage.
+    /// The kind with this code; `None` for damage.
     fn from_code(code: u32) -> Option<StructureKind> {
         match code {
             0..=2 | REPLICA..=0x102 => Some(StructureKind::Map),
@@ -110,7 +112,7 @@ impl StructureKind {
 
     fn code(self) -> u32 {
         match self {
-            // Its mode comes later.
+            // Its mode is stored later.
             StructureKind::Map => 0,
             StructureKind::Queue => 16,
             StructureKind::Channel => 17,
@@ -130,7 +132,7 @@ impl fmt::Display for StructureKind {
     }
 }
 
-/// What a root is doing.
+/// The state of a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     Free,
@@ -169,12 +171,12 @@ impl Status {
     }
 
     pub(crate) fn store(self, state: &AtomicU64) {
-        // Release: the root is whole before it changes what it is. SeqCst: who drops a block looks next for
-        // operations that look at the state (memory/block.rs).
+        // Release: the root is whole before its status changes. SeqCst: a thread that drops a block
+        // looks next for operations that look at the state (memory/block.rs).
         state.store(self.bits(), Ordering::SeqCst);
     }
 
-    /// True if `owner` was making or dropping the structure.
+    /// True if `owner` was creating or dropping the structure.
     pub(crate) fn is_unfinished_by(self, owner: Owner) -> bool {
         matches!(self, Status::Creating(Some(by)) | Status::Dropping(Some(by)) if by == owner)
     }
@@ -189,7 +191,8 @@ pub(crate) fn read_name(words: &Name, len: &AtomicU32) -> String {
     String::from_utf8_lossy(&bytes[..len]).into_owned()
 }
 
-/// Writes a name, which is valid. Whoever stops in the middle leaves the empty one, which nothing has.
+/// Writes a name, which is valid. A writer that stops in the middle leaves the empty name, which no
+/// structure has.
 pub(crate) fn write_name(words: &Name, len: &AtomicU32, name: &str) {
     let mut bytes = [0u8; NAME_BYTES];
     bytes[..name.len()].copy_from_slice(name.as_bytes());
@@ -206,7 +209,7 @@ impl Root {
         Status::load(&self.state)
     }
 
-    /// What it is or was; `None` for damage.
+    /// The current or last kind; `None` for damage.
     pub(crate) fn kind(&self) -> Option<StructureKind> {
         StructureKind::from_code(self.code.load(Ordering::Relaxed))
     }
@@ -215,17 +218,19 @@ impl Root {
         read_name(&self.name, &self.name_len)
     }
 
-    /// Makes a free root one that is being made; under the names lock. The kind comes first: a recoverer goes by it.
+    /// Makes a free root CREATING. Under the names lock. The kind is stored first, because a
+    /// recoverer depends on it.
     pub(crate) fn begin(&self, kind: StructureKind, name: &str, me: Owner) {
         self.code.store(kind.code(), Ordering::Relaxed);
-        // A map's depth and directory lock: whose it was is gone with the map.
+        // A map's depth and directory lock: its former owner is gone with the map.
         self.own.store(0, Ordering::Relaxed);
-        // Of the block of the structure before; to a map it is the link of a directory's chunk.
+        // The block of the previous structure; in a map it is the link of a directory's chunk.
         self.block_bytes.store(0, Ordering::Relaxed);
         self.claims.store(0, Ordering::Relaxed);
         write_name(&self.name, &self.name_len, name);
         Status::Creating(Some(me)).store(&self.state);
-        // A handle bound to the structure that was here before must not pass for one of this.
+        // A handle bound to the previous structure in this root must not be taken for one of this
+        // structure.
         self.incarnation.fetch_add(1, Ordering::AcqRel);
         step!("create.claimed");
     }
@@ -235,7 +240,7 @@ pub(crate) fn roots(space: &Space) -> &Roots {
     space.view(ROOTS_OFFSET)
 }
 
-/// Offset of the root with this number, if the table reaches so far.
+/// Offset of the root with this number, if the table is that long.
 pub(crate) fn root_offset(space: &Space, id: u32) -> Option<u64> {
     if id < FIRST_COUNT {
         return Some(FIRST_ROOTS + u64::from(id) * 512);
@@ -256,36 +261,37 @@ pub(crate) fn all(space: &Space) -> impl Iterator<Item = (u32, &Root)> {
     (0..MAX_ROOTS).map_while(move |id| Some((id, root(space, id)?)))
 }
 
-/// The live structure of this name, of whatever kind.
+/// The live structure with this name, of any kind.
 pub(crate) fn find<'a>(space: &'a Space, name: &str) -> Option<(u32, &'a Root)> {
     let live = || all(space).filter(|(_, root)| root.status() == Status::Live);
-    // Whoever takes a name over has its claim before the other is gone, and the name before the claim is withdrawn: who looks
-    // meanwhile may miss the first and the second, not the third.
+    // A participant that takes a name over stores its claim before the other map is gone, and
+    // stores the name before it withdraws the claim. A concurrent search may miss the first and the
+    // second, but not the third.
     live()
         .find(|(_, root)| root.name() == name)
         .or_else(|| live().find(|(_, root)| has_taken_over(space, root, name)))
         .or_else(|| live().find(|(_, root)| root.name() == name))
 }
 
-/// True if the live structure is called so.
+/// True if this live structure has the name.
 pub(crate) fn is_called(space: &Space, root: &Root, name: &str) -> bool {
     root.name() == name || has_taken_over(space, root, name) || root.name() == name
 }
 
-/// True if a live map claims the name of one that has it no longer.
+/// True if a live map claims the name of a map that has lost it.
 fn has_taken_over(space: &Space, root: &Root, name: &str) -> bool {
     claimed(space, root).is_some_and(|old| old.status() != Status::Live && old.name() == name)
 }
 
 /// The root whose name a map claims.
 fn claimed<'a>(space: &'a Space, of: &Root) -> Option<&'a Root> {
-    // Acquire: what was stored before the claim is seen.
+    // Acquire: everything stored before the claim is visible.
     let claim = of.claims.load(Ordering::Acquire);
     root(space, u32::try_from(claim.checked_sub(1)?).ok()?)
 }
 
-/// Gives the names that were taken over, and withdraws claims on maps that live. Under the names lock, before anything else;
-/// may be repeated.
+/// Assigns the names that were taken over, and withdraws claims on maps that live. Under the names
+/// lock, before anything else. May be repeated.
 pub(crate) fn recover_claims(space: &Space) {
     for (_, root) in all(space).filter(|(_, root)| root.claims.load(Ordering::Relaxed) != 0) {
         let live = root.status() == Status::Live && root.kind() == Some(StructureKind::Map);
@@ -294,21 +300,21 @@ pub(crate) fn recover_claims(space: &Space) {
             write_name(&root.name, &root.name_len, &old.name());
             step!("shadow.renamed");
         }
-        // Release: the name is there before the claim is gone.
+        // Release: the name is visible before the claim is gone.
         root.claims.store(0, Ordering::Release);
     }
 }
 
-/// A free root; under the names lock.
+/// A free root. Under the names lock.
 pub(crate) fn free(space: &Space) -> Option<u32> {
     all(space).find(|(_, root)| root.status() == Status::Free).map(|(id, _)| id)
 }
 
-/// Adds an extent to the table of roots; without the names lock, as memory may have to be waited
-/// for.
+/// Adds an extent to the table of roots. Without the names lock, because allocating memory may have
+/// to wait.
 ///
 /// # Errors
-/// `Full` if the hold has as many structures as it can have, or no room for more roots.
+/// `Full` if the hold has the maximum number of structures, or no room for more roots.
 pub(crate) fn add_extent(lane: &LaneGuard<'_>) -> Result<()> {
     let space = lane.space();
     let Some(link) = roots(space).extents.iter().find(|e| e.load(Ordering::Acquire) == 0) else {
@@ -318,13 +324,13 @@ pub(crate) fn add_extent(lane: &LaneGuard<'_>) -> Result<()> {
         return Err(Error::new(ErrorKind::Full, text));
     };
     let extent = extents::claim(space, lane, lane.lane())?;
-    // A table before it is linked: killed in between, 64 KiB stay unused; the other way round they
-    // would be freed.
+    // Changed to a table before it is linked: a kill in between leaves 64 KiB unused. In the other
+    // order they would be freed.
     header(space, extent).set(State::idle(Serves::Table));
     let unused = Mend::new(|| extents::free(space, extent));
     step!("table.made");
     unused.done();
-    // Release: the roots are zero, which is FREE, for whoever finds them.
+    // Release: a reader finds the roots as zero, which is FREE.
     let linked = link.compare_exchange(0, extent * EXTENT, Ordering::AcqRel, Ordering::Relaxed);
     if linked.is_err() {
         extents::free(space, extent);
@@ -347,12 +353,12 @@ pub(crate) fn check_name(kind: StructureKind, name: &str) -> Result<()> {
 }
 
 /// # Errors
-/// `Mismatch` if the live structure of this name is of another kind than `wanted`.
+/// `Mismatch` if the live structure with this name is not a `wanted`.
 pub(crate) fn check_kind(space: &Space, name: &str, wanted: StructureKind) -> Result<()> {
     match find(space, name).map(|(_, root)| root.kind()) {
         Some(Some(kind)) if kind != wanted => {
             let text = format!(
-                "'{name}' is a {kind}, not a {wanted}; open it as what it is, or choose another name"
+                "'{name}' is a {kind}, not a {wanted}; open it as a {kind}, or choose another name"
             );
             Err(Error::new(ErrorKind::Mismatch, text))
         }

@@ -1,11 +1,11 @@
 //! Runs: contiguous extents for one large record, one directory chunk, one block.
 //!
-//! The first extent is CLAIMED and its length written before any other is taken; the others become
-//! BODY naming the first. So whoever finds the first, finishes or frees exactly the bodies that are
-//! its own, however often it is interrupted.
+//! The first extent becomes CLAIMED and its length is written before any other is taken. The others
+//! become BODY and name the first. A process that finds the first therefore finishes or frees
+//! exactly the bodies that belong to it, however often it is interrupted.
 //!
-//! A run is looked for by the groups' words, a bit for each extent, from where the lane has found
-//! nothing below ([`Below`]).
+//! A search for a run reads the groups' words, one bit per extent. It starts where the lane's
+//! earlier searches ended without success ([`Below`]).
 
 use crate::error::Result;
 use crate::memory::classes::EXTENT;
@@ -21,18 +21,17 @@ use std::sync::atomic::Ordering;
 /// Extents.
 const FAR: u64 = 1024;
 
-/// Where a lane has found no runs lately; private memory, and a hint.
+/// Where a lane's recent searches found no runs; private memory, and a hint.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Below {
-    /// Per power of two: no run of `count` extents or more begins below `extent`. A count of 0:
-    /// nothing is known.
+    /// Per power of two: no run of `count` extents or more begins below `extent`. A count of 0
+    /// means that nothing is known.
     none: [Nothing; 8],
-    /// The last time that there was none in the whole hold, and how often an extent had been freed
-    /// by then.
+    /// The last search that found no run in the whole hold, and the number of frees by then.
     nowhere: Nothing,
 }
 
-/// No run of so many extents: below an extent, or after so many frees.
+/// No run of `count` extents exists below an extent, or since a number of frees.
 #[derive(Clone, Copy, Default)]
 struct Nothing {
     count: u64,
@@ -40,7 +39,7 @@ struct Nothing {
 }
 
 impl Below {
-    /// From where on a run may begin.
+    /// The first extent where a run may begin.
     fn start(&self, count: u64) -> u64 {
         let known = self.none.iter().filter(|none| (1..=count).contains(&none.count));
         known.map(|none| none.from).max().unwrap_or(0)
@@ -48,7 +47,8 @@ impl Below {
 
     fn note(&mut self, count: u64, from: u64) {
         let none = &mut self.none[(count.ilog2() as usize).min(self.none.len() - 1)];
-        // Of two lengths the shorter one says more, unless it is known much further for the other.
+        // Of two lengths the shorter one gives more information, unless the other covers much more
+        // of the hold.
         if none.count == 0 || count <= none.count || from >= none.from + FAR {
             *none = Nothing { count, from };
         }
@@ -62,8 +62,8 @@ impl Below {
     }
 }
 
-/// Claims `count` contiguous extents; the first is CLAIMED by the participant. Memory is behind them;
-/// what it holds is undefined.
+/// Claims `count` contiguous extents; the first is CLAIMED by the participant. Memory is behind
+/// them; what it holds is undefined.
 ///
 /// # Errors
 /// `Full` if there is no such run and the hold cannot grow.
@@ -71,7 +71,7 @@ pub(crate) fn claim(space: &Space, peers: &impl Peers, lane: u32, count: u64) ->
     claim_above(space, peers, lane, count, &mut Below::default())
 }
 
-/// The same, beginning where the lane has not looked in vain already.
+/// The same, but starts where the lane has not searched without success already.
 ///
 /// # Errors
 /// As [`claim`].
@@ -87,7 +87,7 @@ pub(crate) fn claim_above(
         let search = |from| look(space, peers.me(), lane, from..seen, count);
         let start = below.start(count);
         let mut found = search(start);
-        // What others have freed below is found before the hold grows; but not again and again if
+        // What others have freed below is found before the hold grows, but not again and again if
         // nobody frees anything.
         let nowhere = below.nowhere;
         if found.is_none()
@@ -137,9 +137,9 @@ fn look(space: &Space, me: Owner, lane: u32, range: Range<u64>, count: u64) -> O
     }
 }
 
-/// The first of `count` extents in the range that follow each other and whose bits are set.
+/// The first of `count` consecutive extents in the range whose bits are set.
 fn find(bits: impl Fn(u64) -> u64, range: Range<u64>, count: u64) -> Option<u64> {
-    // Extents with their bits set, up to the current group.
+    // The number of set bits directly before the current group.
     let mut before = 0;
     for group in range.start / 64..range.end.div_ceil(64) {
         let mut word = bits(group);
@@ -158,12 +158,12 @@ fn find(bits: impl Fn(u64) -> u64, range: Range<u64>, count: u64) -> Option<u64>
     None
 }
 
-/// The first of `count` neighbouring ones in a word.
+/// The first of `count` adjacent ones in a word.
 fn ones(mut word: u64, count: u64) -> Option<u64> {
     if count > 64 {
         return None;
     }
-    // Bit `i` says that `length` bits from `i` on are set.
+    // Bit `i` is set if `length` bits from `i` on are set.
     let mut length = 1;
     while length < count && word != 0 {
         let more = length.min(count - length);
@@ -178,7 +178,7 @@ fn take(space: &Space, me: Owner, lane: u32, first: u64, count: u64) -> bool {
         return false;
     }
     let head = header(space, first);
-    // Release: the length is there before the first body.
+    // Release: the length is visible before the first body.
     head.bits.store(count, Ordering::Release);
     let rolled_back = Mend::new(|| free_claimed(space, first));
     step!("run.head-claimed");
@@ -209,7 +209,7 @@ fn populate(space: &Space, first: u64, count: u64) -> Result<u64> {
 
 /// Frees a run whose first extent the caller owns: its own bodies, then the first.
 pub(crate) fn free_claimed(space: &Space, first: u64) {
-    // Behind a panic the others, and the first one last, as ever.
+    // After a panic, free the others as well, and the first one last, as always.
     let rest = Mend::new(|| {
         free_bodies(space, first);
         extents::free(space, first);
@@ -244,7 +244,7 @@ pub(crate) fn extents_for(len: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// As a look at each extent would find it.
+    /// The result of looking at each extent.
     fn slowly(words: &[u64], range: Range<u64>, count: u64) -> Option<u64> {
         let is_set = |extent: u64| words[(extent / 64) as usize] >> (extent % 64) & 1 == 1;
         (range.start..=range.end.checked_sub(count)?).find(|&e| (e..e + count).all(is_set))

@@ -1,10 +1,10 @@
-//! Marks and bitmaps: allocating and retiring records inside an extent (protocol 1).
+//! State words and bitmaps: allocating and retiring records inside an extent (protocol 1).
 //!
-//! A record's first word is its mark: FREE (0), WRITING|owner, a sequence (bit 63 clear), or
-//! RETIRED|owner. FREE implies that the record's bit is clear. Only the owner of the extent allocates
-//! from it; only who unlinked a record under its segment's lock retires it; the recoverer of a
-//! dead participant acts as that participant. So no two ever touch one mark at a time
-//! (docs/internals/concurrency.md, "Records").
+//! The first word of a record is its state word: FREE (0), WRITING|owner, a sequence (bit 63
+//! clear), or RETIRED|owner. FREE implies that the record's bit is clear. Only the owner of the
+//! extent allocates from it. Only the participant that unlinked a record under its segment's lock
+//! retires it. The recoverer of a dead participant acts as that participant. So no two participants
+//! ever change one state word at the same time (docs/internals/concurrency.md, "Records").
 
 use crate::memory::classes::{EXTENT, Geometry, geometry};
 use crate::memory::extents::{self, Header, Kind, State, header};
@@ -20,23 +20,23 @@ const NOT_SEQUENCE: u64 = 1 << 63;
 pub(crate) const SEQUENCE_BITS: u64 = NOT_SEQUENCE - 1;
 const RETIRED: u64 = 1 << 62;
 
-/// The mark of a record that `owner` is writing.
+/// The state word of a record that `owner` is writing.
 pub(crate) fn writing(owner: Owner) -> u64 {
     NOT_SEQUENCE | u64::from(owner.bits())
 }
 
-/// The mark of a record that `owner` is freeing.
+/// The state word of a record that `owner` is freeing.
 pub(crate) fn retired(owner: Owner) -> u64 {
     NOT_SEQUENCE | RETIRED | u64::from(owner.bits())
 }
 
-/// True if a mark is the sequence of a published record.
+/// True if a state word is the sequence of a published record.
 #[inline]
 pub(crate) fn is_sequence(state_word: u64) -> bool {
     state_word != 0 && state_word & NOT_SEQUENCE == 0
 }
 
-/// Who is writing or retiring, if anybody.
+/// The participant that is writing or retiring the record, if any.
 pub(crate) fn state_owner(state_word: u64) -> Option<Owner> {
     if state_word & NOT_SEQUENCE == 0 { None } else { Owner::from_bits(state_word as u32) }
 }
@@ -56,8 +56,8 @@ pub(crate) fn bitmap<'a>(
     }
 }
 
-/// Takes a free record of an extent that `me` owns, looking from bitmap word `from` on.
-/// Returns its offset and the word it was found in.
+/// Takes a free record of an extent that `me` owns, starting at bitmap word `from`. Returns its
+/// offset and the number of the bitmap word.
 pub(crate) fn allocate(
     space: &Space,
     extent: u64,
@@ -76,14 +76,14 @@ pub(crate) fn allocate(
             free &= free - 1;
             let offset = extent * EXTENT + geometry.within(word * 64 + bit);
             let state_word = space.word(offset);
-            // Acquire pairs with the release of FREE: the last user is done with the record.
+            // Acquire pairs with the release of FREE: the last user has finished with the record.
             if state_word.load(Ordering::Acquire) != 0 {
                 continue;
             }
             let bit = 1 << bit;
             let rolled_back = Mend::new(|| give_back(bits, bit, state_word));
             state_word.store(writing(me), Ordering::Relaxed);
-            // A reader that sees new bytes also sees that the mark is no longer its sequence:
+            // A reader that sees new bytes also sees that the state word is no longer its sequence:
             // pairs with the acquire fence after its copy.
             fence(Ordering::Release);
             step!("record.state-written");
@@ -96,23 +96,23 @@ pub(crate) fn allocate(
     None
 }
 
-/// Frees a record whose mark is the caller's, however far it has been allocated or retired.
+/// Frees a record whose state word names the caller, at any stage of allocating or retiring it.
 fn give_back(bits: &AtomicU64, bit: u64, state_word: &AtomicU64) {
     // As in `retire`.
     bits.fetch_and(!bit, Ordering::AcqRel);
     state_word.store(0, Ordering::Release);
 }
 
-/// What retiring a record did to its extent.
+/// The effect of retiring a record on its extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retired {
-    /// The record's extent has room now.
+    /// The record's extent has a free record now.
     Room(u64),
     /// The record's bitmap word is empty: its extent may be all free.
     PerhapsEmpty(u64),
-    /// A run was freed that began with this extent.
+    /// A run that began with this extent was freed.
     Run(u64),
-    /// The offset is no record: damage, nothing was done.
+    /// No record is at the offset: damage, nothing was done.
     Nothing,
 }
 
@@ -135,7 +135,8 @@ pub(crate) fn retire(space: &Space, offset: u64, me: Owner) -> Retired {
             // Release: the store that unlinked the record becomes visible first.
             state_word.store(retired(me), Ordering::Release);
             step!("retire.state-written");
-            // Release: RETIRED is visible before the bit is clear; acquire: FREE is not stored early.
+            // Release: RETIRED is visible before the bit is clear; acquire: FREE is not stored
+            // early.
             let before = bits.fetch_and(!bit, Ordering::AcqRel);
             step!("retire.cleared");
             state_word.store(0, Ordering::Release);
@@ -166,7 +167,7 @@ pub(crate) fn free_if_unused(space: &Space, extent: u64, me: Owner, lane: u32) -
     if !(0..geometry.words()).all(empty) {
         return false;
     }
-    // Owning it keeps allocators out; then look again.
+    // Ownership keeps allocators out; then look again.
     let closing = State::owned(Kind::Records, state.class(), lane, me);
     if !header.change(state, closing) {
         return false;
@@ -174,7 +175,8 @@ pub(crate) fn free_if_unused(space: &Space, extent: u64, me: Owner, lane: u32) -
     let opened = Mend::new(|| header.set(state));
     step!("free.closing");
     opened.done();
-    // A clear bit is not enough: its record may still wait for the FREE of who retires it.
+    // A clear bit is not enough: the participant that retires the record may not have stored FREE
+    // yet.
     let free =
         |index| space.word(extent * EXTENT + geometry.within(index)).load(Ordering::Acquire) == 0;
     if (0..geometry.words()).all(empty) && (0..geometry.count).all(free) {
@@ -185,7 +187,7 @@ pub(crate) fn free_if_unused(space: &Space, extent: u64, me: Owner, lane: u32) -
     false
 }
 
-/// Records of an extent whose bit is set.
+/// The number of records of an extent whose bit is set.
 pub(crate) fn used(space: &Space, extent: u64, class: u8) -> u32 {
     let (header, geometry) = (header(space, extent), geometry(class));
     (0..geometry.words())

@@ -1,8 +1,9 @@
-//! A lane's supply of memory: the extents that it allocates from, and where they come from.
+//! A lane's supply of memory: the extents that it allocates from, and their origin.
 //!
-//! A lane owns one extent per class. When it is used up: one in which the lane freed something lately, one that
-//! was hinted at, a partly full one among the next few headers, or a new one. Of the new one a lane that goes through
-//! extents gets memory ahead, page by page.
+//! A lane owns one extent per class. When that extent is full, the lane takes, in this order: one
+//! in which it freed something recently, one that a hint names, a partly full one among the next
+//! few headers, or a new one. A lane that uses many extents prepares memory of the new one ahead,
+//! page by page.
 
 use crate::error::Result;
 use crate::memory::arena::Writer;
@@ -20,52 +21,53 @@ use crate::sync::space::Space;
 use crate::sync::unwind::Mend;
 use std::sync::atomic::Ordering;
 
-/// Extents with room that a lane remembers.
+/// Number of extents with free records that a lane remembers.
 const REMEMBERED: usize = 16;
-/// Headers looked at for a partly full extent before a new one is claimed.
+/// Headers checked for a partly full extent before a new one is claimed.
 const LOOK: u64 = 64;
-/// Bytes handed out for each page of the next extent that is prepared ahead: it is ready at half of the current.
+/// Bytes allocated for each page of the next extent that is prepared ahead: it is ready when half
+/// of the current one is used.
 const STEP: u64 = 2048;
 const PAGE: u64 = 4096;
-/// A lane prepares ahead after it has claimed so many extents: small holds stay small.
+/// A lane prepares ahead after it has claimed this many extents: small holds stay small.
 const CLAIMS_BEFORE_AHEAD: u32 = 2;
 
 #[derive(Clone, Copy, Default)]
 struct Current {
     /// 0 for none.
     extent: u64,
-    /// Bitmap word where the last free record was.
+    /// Number of the bitmap word of the last free record.
     word: u32,
 }
 
-/// What one lane allocates from; private memory.
+/// The memory that one lane allocates from; private memory.
 pub(super) struct Supply {
     current: [Current; CLASSES],
-    /// Extents in which this lane freed something lately.
+    /// Extents in which this lane freed something recently.
     room: [u64; REMEMBERED],
     room_next: usize,
     look_from: u64,
     claims: u32,
     ahead: Ahead,
-    /// Where it has found no runs lately.
+    /// Where its recent searches found no runs.
     runs: runs::Below,
-    /// What is left to do when the operation has let its locks go: an extent that may have become
+    /// Work left for when the operation has released its locks: an extent that may have become
     /// empty, or [`TRIM`], or 0.
     untidy: u64,
 }
 
-/// Nothing but to look whether memory is to be given back.
+/// Only check whether a trim is due.
 const TRIM: u64 = u64::MAX;
 
-/// An extent that the lane has claimed before it needs one, and gets memory behind page by page: so no single
-/// operation waits for 64 KiB of it.
+/// An extent that the lane has claimed before it needs one and prepares page by page, so that no
+/// single operation waits for 64 KiB of memory.
 #[derive(Clone, Copy, Default)]
 struct Ahead {
     /// 0 for none.
     extent: u64,
-    /// Bytes of it that are prepared.
+    /// Bytes that are prepared.
     ready: u64,
-    /// Bytes handed out since the last page.
+    /// Bytes allocated since the last page.
     debt: u64,
 }
 
@@ -83,7 +85,7 @@ impl Supply {
         }
     }
 
-    /// Gives up everything, at the end of the registration.
+    /// Releases everything, at the end of the registration.
     pub(super) fn let_go(&mut self, space: &Space, owner: Owner, lane: u32) {
         let ahead = std::mem::take(&mut self.ahead);
         if ahead.extent != 0 {
@@ -104,7 +106,7 @@ impl Supply {
 }
 
 impl LaneGuard<'_> {
-    /// Allocates a record of `len` bytes, marked as being written by this participant.
+    /// Allocates a record of `len` bytes. Its state word is WRITING with this participant as owner.
     ///
     /// # Errors
     /// `Full` if there is no room and the hold cannot grow.
@@ -115,7 +117,7 @@ impl LaneGuard<'_> {
         }
     }
 
-    /// Allocates a map segment, likewise.
+    /// Allocates a map segment in the same way.
     pub(crate) fn allocate_segment(&self, of_cache: bool) -> Result<u64> {
         self.allocate_class(if of_cache { CACHE_SEGMENT_CLASS } else { SEGMENT_CLASS })
     }
@@ -143,7 +145,7 @@ impl LaneGuard<'_> {
 
     fn allocate_run(&self, len: u64) -> Result<u64> {
         let count = runs::extents_for(len);
-        // A copy: the search may recover somebody, and come back to this lane.
+        // A copy: the search may recover a participant, and come back to this lane.
         let mut below = self.supply().runs;
         let first = runs::claim_above(self.space(), self, self.lane(), count, &mut below);
         self.supply().runs = below;
@@ -155,24 +157,25 @@ impl LaneGuard<'_> {
         Ok(offset)
     }
 
-    /// After publishing: a run no longer needs its owner.
+    /// Called after publishing: a run no longer needs its owner.
     pub(crate) fn published(&self, offset: u64, len: u64) {
         if class_for(len).is_none() {
             let first = offset / EXTENT;
-            // Another writer may have replaced the record already, and the run serve somebody else.
+            // Another writer may have replaced the record already, and the run may serve another
+            // purpose.
             let owned = State::owned(Kind::Run, 0, self.lane(), self.me());
             header(self.space(), first).change(owned, State::unowned(Kind::Run, 0));
         }
     }
 
-    /// Gives all memory back to the system that has been free for a while, if much has been freed.
-    /// No lock is held.
+    /// Frees to the system all memory that has been unused for a while, if much has been freed. No
+    /// lock is held.
     pub(crate) fn trim_if_due(&self) {
         trim::trim_if_due(self.space(), self.me(), self.lane());
     }
 
-    /// Does at the end of an operation, without any lock, what it left: frees an extent that it
-    /// emptied, gives some memory back.
+    /// Does the work that an operation left for its end, without any lock: frees an extent that it
+    /// emptied, frees some memory to the system.
     #[inline]
     pub(crate) fn tidy(&self) {
         if self.supply().untidy != 0 {
@@ -206,7 +209,7 @@ impl LaneGuard<'_> {
         }
     }
 
-    /// An extent may have become empty: it is freed at the end of the operation.
+    /// An extent may have become empty. It is freed at the end of the operation.
     pub(super) fn note_emptied(&self, extent: u64) {
         let before = std::mem::replace(&mut self.supply().untidy, extent);
         if !matches!(before, 0 | TRIM) && before != extent {
@@ -223,7 +226,7 @@ impl LaneGuard<'_> {
         }
     }
 
-    /// Gives up the current extent of a class.
+    /// Releases the current extent of a class.
     fn give_up(&self, class: u8) {
         let state = self.supply();
         let extent = std::mem::take(&mut state.current[class as usize]).extent;
@@ -235,7 +238,7 @@ impl LaneGuard<'_> {
     /// An extent of the class with room, now owned by this lane.
     fn find_extent(&self, class: u8) -> Result<u64> {
         if !matches!(self.supply().untidy, 0 | TRIM) {
-            // It may be what is wanted.
+            // It may be a suitable extent.
             let emptied = std::mem::replace(&mut self.supply().untidy, TRIM);
             self.free_or_remember(emptied);
         }
@@ -257,12 +260,12 @@ impl LaneGuard<'_> {
                 released.done();
                 Ok(extent)
             }
-            // Nothing new to be had: any free record will do.
+            // No new extent is available: any free record will do.
             Err(full) => self.adopt_among(0..end, class, u32::MAX).ok_or(full),
         }
     }
 
-    /// The extent prepared ahead, or another one; it reads as zeros.
+    /// The extent prepared ahead, or another one. It reads as zeros.
     fn claim_extent(&self) -> Result<u64> {
         let state = self.supply();
         state.claims += 1;
@@ -276,7 +279,7 @@ impl LaneGuard<'_> {
         Ok(extent)
     }
 
-    /// Prepares a page of the next extent for every so many bytes handed out.
+    /// Prepares a page of the next extent each time [`STEP`] bytes have been allocated.
     #[inline]
     fn get_ahead(&self, bytes: u64) {
         let state = self.supply();
@@ -287,7 +290,7 @@ impl LaneGuard<'_> {
         }
     }
 
-    /// Without success nothing is lost: whoever needs the extent then waits for all of it.
+    /// A failure loses nothing: the operation that needs the extent then waits for all of it.
     #[cold]
     fn prepare_a_page(&self) {
         let mut ahead = self.supply().ahead;
@@ -296,7 +299,7 @@ impl LaneGuard<'_> {
                 self.supply().ahead.extent = extent;
             }
         } else if ahead.ready < EXTENT {
-            // Whoever cannot prepare it lets it go.
+            // A failed preparation releases the extent.
             self.supply().ahead = Ahead::default();
             if extents::prepare(self.space(), ahead.extent, ahead.ready, PAGE).is_ok() {
                 ahead.ready += PAGE;
@@ -336,7 +339,7 @@ fn kind_of(class: u8) -> Kind {
     if class >= SEGMENT_CLASS { Kind::Segments } else { Kind::Records }
 }
 
-/// Lets an owned extent of records go.
+/// Releases an owned extent of records.
 pub(crate) fn release(space: &Space, extent: u64, class: u8) {
     header(space, extent).set(State::unowned(kind_of(class), class));
     step!("extent.released");

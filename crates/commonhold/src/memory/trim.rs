@@ -1,18 +1,18 @@
-//! Giving free memory back to the system: what has been free for a while, block by block of 2 MiB.
+//! Freeing unused memory to the system: memory that has been free for a while, in blocks of 2 MiB.
 //!
-//! A block that is free throughout is punched whole, so that its huge page is given back and not split.
-//! Segments stay for ever and lie between records, so that is not enough after many deletions: of a
-//! block that is only partly free, the free extents are punched once they are a quarter of it.
+//! A block that is entirely free is punched as a whole, so that its huge page is freed and not
+//! split. Segments never move and lie between records, so that is not enough after many deletions:
+//! in a partly free block, the free extents are punched once they are a quarter of it.
 //!
-//! Once 4 MiB have been freed, by whomever, a *round* begins, at most four times a second: a cursor
-//! in the hold goes over all blocks. Whoever frees an extent moves it by a few at the end of the
-//! operation, with nothing locked ([`trim_some`]). So each extent that is freed pays for a bounded
-//! piece of a round, and no operation for a whole one. Opening and closing the hold finish what is
-//! due at once.
+//! Once 4 MiB have been freed, by any participants, a *round* begins, at most four times a second:
+//! a cursor in the hold passes over all blocks. A participant that frees an extent moves the cursor
+//! by a few blocks at the end of the operation, while it holds no lock ([`trim_some`]). So each
+//! freed extent pays for a bounded part of a round, and no operation for a whole round. Opening and
+//! closing the hold finish at once what is due.
 //!
 //! A reader that was stopped between checking an extent's state and touching the record may still
-//! touch a page after it was punched; on a memory hold that brings one page back, the *residue*. A
-//! round asks the system where EMPTY extents have memory after all, and punches them again.
+//! touch a page after it was punched. On a memory hold that brings one page back, the *residue*. A
+//! round asks the system which EMPTY extents have memory nevertheless, and punches them again.
 
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, BLOCK, Kind, committed, header};
@@ -26,16 +26,16 @@ use std::sync::atomic::Ordering;
 
 /// How long an extent must have been free, in milliseconds.
 const GRACE_MS: u64 = 250;
-/// Of a block in use, at least so many extents must be free with memory behind them.
+/// In a block in use, at least this many extents must be free and have memory.
 const WORTHWHILE: usize = 8;
-/// So many extents are freed before it is due.
+/// A round is due after this many extents have been freed.
 const DUE: u64 = 64;
 /// Blocks that one operation looks at.
 const STEP: u64 = 4;
-/// The first blocks stay: small holds grow and shrink inside them.
+/// The first blocks are never punched: small holds grow and shrink inside them.
 const FIRST: u64 = 2;
 
-/// Who gives memory back.
+/// The participant that frees memory to the system.
 #[derive(Clone, Copy)]
 struct Trimmer<'a> {
     space: &'a Space,
@@ -45,8 +45,7 @@ struct Trimmer<'a> {
     now: u64,
 }
 
-/// Begins a round if one is due, or goes on with the one under way, by a few blocks. No lock is
-/// held.
+/// Begins a round if one is due, or continues the current round, by a few blocks. No lock is held.
 pub(crate) fn trim_some(space: &Space, me: Owner, lane: u32) {
     let cursor = &extents::growth(space).trim_cursor;
     let from = cursor.load(Ordering::Relaxed);
@@ -56,17 +55,18 @@ pub(crate) fn trim_some(space: &Space, me: Owner, lane: u32) {
     }
     let blocks = blocks(space);
     let next = if from + STEP < blocks { from + STEP } else { 0 };
-    // Of several who come at the same time one does it.
+    // Of several participants that come at the same time, one does it.
     if cursor.compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
         let trimmer = Trimmer { space, me, lane, now: now_ms() };
-        // What is seldom is looked for in one block of each piece, another one each time.
+        // Residue is rare, so each part checks one block for it, a different one each time.
         trimmer.go_over(from.max(FIRST)..blocks.min(from + STEP), |block| {
             block % STEP == trimmer.now / GRACE_MS % STEP
         });
     }
 }
 
-/// Gives back all that has been free for a while, if much has been freed. No lock is held.
+/// Frees to the system all memory that has been unused for a while, if much has been freed. No lock
+/// is held.
 pub(crate) fn trim_if_due(space: &Space, me: Owner, lane: u32) {
     if extents::growth(space).trim_cursor.load(Ordering::Relaxed) != 0 || begin_round(space) {
         extents::growth(space).trim_cursor.store(0, Ordering::Relaxed);
@@ -74,14 +74,15 @@ pub(crate) fn trim_if_due(space: &Space, me: Owner, lane: u32) {
     }
 }
 
-/// True if a round was due: it has begun.
+/// True if a round was due and has begun.
 fn begin_round(space: &Space) -> bool {
     let growth = extents::growth(space);
     if growth.freed.load(Ordering::Relaxed) < DUE || keeps_memory(space) {
         return false;
     }
     let (now, last) = (now_ms(), growth.trimmed_ms.load(Ordering::Relaxed));
-    // A time from before a reboot may lie in the future. Of several who come at the same time one does it.
+    // A time from before a reboot may lie in the future. Of several participants that come at the
+    // same time, one begins.
     let long_ago = last > now || now - last >= GRACE_MS;
     let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
     let begins =
@@ -93,8 +94,8 @@ fn begin_round(space: &Space) -> bool {
     begins
 }
 
-/// Gives back what has been free for [`GRACE_MS`], wherever it is. Returns how many bytes. No lock
-/// is held.
+/// Frees all memory that has been unused for [`GRACE_MS`] to the system. Returns the number of
+/// bytes. No lock is held.
 pub(crate) fn trim(space: &Space, me: Owner, lane: u32) -> u64 {
     if keeps_memory(space) {
         return 0;
@@ -108,7 +109,7 @@ fn blocks(space: &Space) -> u64 {
     committed(space) / BLOCK
 }
 
-/// A cache would only get back at once what it gives away.
+/// A cache would immediately need the memory again.
 fn keeps_memory(space: &Space) -> bool {
     extents::growth(space).keep_memory.load(Ordering::Relaxed) != 0
 }
@@ -117,26 +118,26 @@ fn now_ms() -> u64 {
     clock::monotonic_ns() / 1_000_000
 }
 
-/// What the extents of a block are.
+/// The states of the extents of a block.
 #[derive(Default)]
 struct Census {
-    /// Free for a while, with memory behind them.
+    /// Free for a while, with memory.
     free: usize,
-    /// Free for a while, without memory, as far as is known.
+    /// Free for a while, without memory as far as is known.
     empty: usize,
-    /// Free, but it is too early.
+    /// Free, but not for long enough.
     young: u64,
 }
 
 impl Trimmer<'_> {
-    /// Punches what it is time for in these blocks; those that `residue` says are also asked for
-    /// memory behind EMPTY extents.
+    /// Punches the extents of these blocks that are due. In blocks that `residue` selects, also
+    /// asks the system for memory of EMPTY extents.
     fn go_over(&self, blocks: Range<u64>, residue: impl Fn(u64) -> bool) -> u64 {
         let mut given = 0;
         for block in blocks {
             let extents = block * BLOCK..(block + 1) * BLOCK;
             let census = self.count(extents.clone());
-            // They are looked for again in the next round.
+            // The next round looks for them again.
             if census.young > 0 {
                 extents::growth(self.space).freed.fetch_add(census.young, Ordering::Relaxed);
             }
@@ -178,7 +179,7 @@ impl Trimmer<'_> {
         }
     }
 
-    /// Punches again what is EMPTY and has memory: somebody who was stopped has touched it.
+    /// Punches EMPTY extents that have memory again: a stopped reader has touched them.
     fn punch_residue(&self, extents: Range<u64>) -> u64 {
         let (mut at, end) = (extents.start * EXTENT, extents.end * EXTENT);
         let mut given = 0;
@@ -196,8 +197,7 @@ impl Trimmer<'_> {
         given
     }
 
-    /// Claims the extents that are `wanted` and can be had, and punches those that are neighbours
-    /// in one.
+    /// Claims the `wanted` extents that are available, and punches adjacent ones together.
     fn punch_all(&self, extents: Range<u64>, wanted: impl Fn(u64) -> bool) -> u64 {
         let mut given = 0;
         let run = Cell::new((0, 0));
@@ -217,12 +217,12 @@ impl Trimmer<'_> {
         given + self.punch(range())
     }
 
-    /// Punches neighbouring extents that the caller has claimed, and lets them go.
+    /// Punches adjacent extents that the caller has claimed, and releases them.
     fn punch(&self, run: Range<u64>) -> u64 {
         if run.is_empty() {
             return 0;
         }
-        // While CLAIMED, the class field says what an extent was before.
+        // While the kind is CLAIMED, the class field contains the extent's previous kind.
         let had_memory = |e: &u64| header(self.space, *e).state().class() == Kind::Free as u8;
         let given = run.clone().filter(had_memory).count() as u64 * EXTENT;
         let bytes = (run.end - run.start) * EXTENT;

@@ -11,25 +11,27 @@ use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// A frame takes this part of the ring at most.
+/// A frame takes at most one part in this number of the ring.
 const LARGEST_PART: u64 = 4;
-/// What a thread keeps of the memory that it encodes frames in.
+/// The most memory for encoding frames that a thread keeps.
 const KEPT: usize = 1 << 20;
 
 thread_local! {
     static FRAME: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// The stream's lock, with the frame written and not announced. The change follows at once: [`arm`](StreamLock::arm), the slot's store,
-/// [`finish`](StreamLock::finish).
+/// The stream's lock, with the frame written and not announced. The change follows at once:
+/// [`arm`](StreamLock::arm), the slot's store, [`finish`](StreamLock::finish).
 #[must_use]
 pub(crate) struct StreamLock<'a> {
     stream: Stream<'a>,
     end: u64,
 }
 
-/// Takes the stream's lock and writes the frame of a change that is certain to come; `position` is where the changed segment
-/// keeps how far the stream was; key and value have `len` bytes together, and `parts` appends them. The caller has locked the segment. `None` if the map has no stream.
+/// Takes the stream's lock and writes the frame of a change that is certain to come. `position` is
+/// the word in which the changed segment keeps the end of the stream. Key and value have `len`
+/// bytes together, and `parts` appends them. The caller has locked the segment. `None` if the map
+/// has no stream.
 ///
 /// # Errors
 /// `NotFound` if the map was dropped; those of locking. Nothing is changed then.
@@ -42,11 +44,12 @@ pub(crate) fn begin<'a>(
     expires_ms: u64,
     (len, parts): (u64, impl FnOnce(&mut Vec<u8>) -> usize),
 ) -> Result<Option<StreamLock<'a>>> {
-    // Relaxed: only whether there is a stream. One that begins waits for all who have a segment locked.
+    // Relaxed: only tests whether there is a stream. A stream that begins waits for all holders of
+    // a segment's lock.
     if stream.link.ring.load(Ordering::Relaxed) == 0 {
         return Ok(None);
     }
-    // While a thread ends there may be none: another destructor writes.
+    // While a thread ends there may be no buffer, because another destructor writes.
     let mut frame = FRAME.try_with(Cell::take).unwrap_or_default();
     let fits = fits(HEADER as u64 + len, stream.link.ring_bytes.load(Ordering::Relaxed));
     // A frame is rounded up to 8 bytes.
@@ -62,8 +65,8 @@ pub(crate) fn begin<'a>(
     stream_lock
 }
 
-/// Has the memory for a frame before anything is begun: without it the change is refused, and the
-/// process goes on.
+/// Allocates the memory for a frame before anything is begun. If there is none, the change fails
+/// and the process continues.
 fn reserve(frame: &mut Vec<u8>, bytes: usize) -> Result<()> {
     if frame.capacity() >= bytes {
         return Ok(());
@@ -109,21 +112,22 @@ fn write<'a>(
         }
     };
     if frame.len() as u64 > ring.size() {
-        // Only in a damaged hold, whose ring has become another.
+        // Only in a damaged hold, whose ring has been replaced by another.
         frame::encode(frame, ChangeKind::Gap, 0, |_| 0);
     }
-    // Relaxed: under the lock nobody else changes these.
+    // Relaxed: nobody else changes these under the lock.
     let tail = head.tail.load(Ordering::Relaxed);
     let end = tail + frame.len() as u64;
     frame::seal(frame, tail);
     let claim = head.claim.load(Ordering::Relaxed).max(end);
     head.claim.store(claim, Ordering::Relaxed);
-    // The claim before the bytes: who has copied one of these sees that it was lapped. Pairs with the fence of followers.
+    // The claim before the bytes: a follower that has copied one of these bytes sees that it was
+    // lapped. Pairs with the fence of followers.
     fence(Ordering::Release);
     step!("stream.claimed");
     ring.write_around(tail, frame);
     step!("stream.written");
-    // Before the commit: it may say too much, never too little.
+    // Before the commit: the value may be too large, but never too small.
     position.store(end, Ordering::Relaxed);
     step!("stream.positioned");
     stream_lock.end = end;
@@ -131,7 +135,7 @@ fn write<'a>(
 }
 
 impl Drop for StreamLock<'_> {
-    /// Decides a change that did not come to its end as after a death.
+    /// Decides an incomplete change in the same way as after a death.
     fn drop(&mut self) {
         let Stream { space, link, head, .. } = self.stream;
         words::recover_held(space, link, head);
@@ -139,26 +143,27 @@ impl Drop for StreamLock<'_> {
 }
 
 impl StreamLock<'_> {
-    /// Says which slot is about to be changed; `slot` is its offset.
+    /// Stores which slot is about to be changed; `slot` is its offset.
     #[inline]
     pub(crate) fn arm(&self, slot: u64) {
         let head = self.stream.head;
-        // Relaxed: under the segment's lock nobody else changes it.
+        // Relaxed: nobody else changes it under the segment's lock.
         let old = self.stream.space.word(slot).load(Ordering::Relaxed);
         head.old.store(old, Ordering::Relaxed);
         head.end.store(self.end, Ordering::Relaxed);
         step!("stream.armed-fields");
-        // Release: the fields are whole when the word is armed, and the frame and the position are there.
+        // Release: the fields are whole when the word is armed, and the frame and the position are
+        // visible.
         head.armed.store(slot, Ordering::Release);
         step!("stream.armed");
     }
 
-    /// Announces the change, which is committed now, and lets the stream go.
+    /// Announces the change, which is committed now, and releases the stream.
     #[inline]
     pub(crate) fn finish(self) {
         let Stream { head, link, .. } = self.stream;
         let woken = Mend::new(|| link.event.wake_all());
-        // Release: who sees the tail sees the frame.
+        // Release: a reader that sees the tail sees the frame.
         head.tail.store(self.end, Ordering::Release);
         step!("stream.announced");
         head.armed.store(0, Ordering::Release);

@@ -1,12 +1,13 @@
-//! A stream as bytes to be sent on, straight from its memory, without a copy.
+//! A stream as bytes to send on, straight from its memory, without a copy.
 //!
-//! What lies in a ring may be overwritten at any moment, also while the system reads it for a socket. So whoever sends says
-//! afterwards how much was sent, and is told then if any of it had been overwritten: those bytes are worth nothing, and
-//! because they cannot be called back, neither is the connection.
+//! Bytes in a ring may be overwritten at any moment, also while the system reads them for a socket.
+//! So the sender reports afterwards how much it has sent, and learns then whether any of it had
+//! been overwritten. Overwritten bytes are worthless. They cannot be called back, so the connection
+//! is worthless as well.
 //!
 //! # Safety
-//! [`RingBytes`] points into a mapping that the arena keeps, and it keeps the arena. It never gives out a reference to
-//! what it points to.
+//! [`RingBytes`] points into a mapping that the arena keeps, and it keeps the arena. It never gives
+//! out a reference to these bytes.
 #![allow(unsafe_code)]
 
 use crate::error::Result;
@@ -16,38 +17,41 @@ use crate::stream::follow::Follower;
 use crate::stream::position::StreamPosition;
 use std::sync::Arc;
 
-/// Sends a stream on, byte by byte: frames as they are, from where a [`Follower`] was.
+/// Sends a stream on, byte by byte: its frames unchanged, from the position of a [`Follower`] on.
 #[derive(Debug)]
 pub struct Feed(Follower);
 
-/// Bytes in the memory of a stream, as two pieces, the second of which may be empty. They stay readable as long as this
-/// value lives, and may change at any time.
+/// Bytes in the memory of a stream, as two pieces, the second of which may be empty. They stay
+/// readable as long as this value lives, and may change at any time.
 pub struct RingBytes {
     parts: [(*const u8, usize); 2],
     _arena: Arc<Arena>,
 }
 
-// SAFETY: the pointers are only handed on; what they point to is shared by nature and stays mapped.
+// SAFETY: the pointers are only handed on; the memory behind them is shared by nature and stays
+// mapped.
 unsafe impl Send for RingBytes {}
 // SAFETY: as above.
 unsafe impl Sync for RingBytes {}
 
 impl RingBytes {
-    /// Where they are. Reading them as a slice would be undefined behaviour, because other processes may be writing them: they are
-    /// for the system (`sendmsg`, `writev`, io_uring) or for racing copies.
+    /// The address and length of both pieces. Reading them as a slice would be undefined behaviour,
+    /// because other processes may be writing them. They are for the system (`sendmsg`, `writev`,
+    /// io_uring) or for racing copies.
     pub fn parts(&self) -> [(*const u8, usize); 2] {
         self.parts
     }
 
-    /// Copies them behind what is in `out`. What was copied is worth something only if [`Feed::sent`] says so afterwards.
+    /// Appends the bytes to `out`. The copy is valid only if [`Feed::sent`] succeeds afterwards.
     pub fn append_to(&self, out: &mut Vec<u8>) {
         for (at, len) in self.parts {
-            // SAFETY: `len` bytes at `at` are in the ring, which stays mapped; the copy may race with a writer.
+            // SAFETY: `len` bytes at `at` are in the ring, which stays mapped; the copy may race
+            // with a writer.
             unsafe { copy::append(at, len, out) };
         }
     }
 
-    /// How many there are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.parts[0].1 + self.parts[1].1
     }
@@ -63,18 +67,19 @@ impl Feed {
         Feed(follower)
     }
 
-    /// How far it has sent. Not always where a frame begins.
+    /// The position up to which it has sent. Not always the beginning of a frame.
     pub fn position(&self) -> StreamPosition {
         self.0.position()
     }
 
-    /// Where the stream ends at this moment, which is where a frame ends.
+    /// The end of the stream at this moment, which is the end of a frame.
     pub fn tail(&self) -> u64 {
         self.0.tail()
     }
 
-    /// Where the stream ends for who has read the map: every change that was seen in it before this call lies before
-    /// that. `None` while a change is being made; never waits. As long as it is a dead one's, until somebody settles it
+    /// The end of the stream for a caller that has read the map: every change that was visible in
+    /// the map before this call lies before it. `None` while a change is in progress; never waits.
+    /// If its writer has died, that lasts until somebody recovers it
     /// ([`Hold::sweep`](crate::Hold::sweep) does).
     ///
     /// # Errors
@@ -83,7 +88,8 @@ impl Feed {
         self.0.try_end()
     }
 
-    /// What is to be sent next, up to the offset `to` at most and no more than `most` bytes; `None` if there is nothing.
+    /// The bytes to send next, up to the offset `to` and at most `most` bytes. `None` if there are
+    /// none.
     ///
     /// # Errors
     /// `Lapped`, `NotFound`, `Closed` as for [`Follower::try_recv`].
@@ -101,19 +107,19 @@ impl Feed {
         Ok(Some(RingBytes { parts, _arena: Arc::clone(self.0.arena()) }))
     }
 
-    /// Goes behind `bytes` that were sent of what was [`pending`](Self::pending).
+    /// Moves the position past `bytes` that were sent of the [`pending`](Self::pending) ones.
     ///
     /// # Errors
-    /// `Lapped` if some of them may have been overwritten before they were sent: what the other side has is worth nothing. `NotFound`
-    /// if the map was dropped: likewise.
+    /// `Lapped` if some of them may have been overwritten before they were sent: the other side's
+    /// data is worthless. `NotFound` if the map was dropped, with the same consequence.
     pub fn sent(&mut self, bytes: usize) -> Result<()> {
         self.0.ensure_readable()?;
         self.0.skip(bytes as u64);
         Ok(())
     }
 
-    /// Waits until the stream reaches beyond `offset`, at most so long; false if it did not. For a thread of its own that wakes those who
-    /// send.
+    /// Waits until the stream extends beyond `offset`, but at most for `time`. False if it does
+    /// not. For a separate thread that wakes the senders.
     ///
     /// # Errors
     /// `NotFound` if the map was dropped; `Closed`.

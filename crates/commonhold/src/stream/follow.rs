@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-/// Who may not write shared memory cannot ask to be woken, and looks so often.
+/// A follower that may not write shared memory cannot ask for a wake-up, and looks again at this
+/// interval.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// The map that is followed.
@@ -24,16 +25,20 @@ pub(crate) struct Followed {
     pub(crate) incarnation: u64,
 }
 
-/// Follows the changes of a map: each one after a position, in the order in which they happened to each key.
+/// Follows the changes of a map: each one after a position, in the order in which they happened to
+/// each key.
 ///
-/// Receiving takes nothing from anybody: no writer waits for it, and a follower that is stopped or killed holds up nobody. (Only
-/// [`end`](Follower::end) takes the stream's lock for a moment, as a writer does.) One
-/// that falls behind by more than the stream keeps is told so ([`ErrorKind::Lapped`]). What a killed writer had not committed is never told;
-/// what it had is.
+/// Receiving does not disturb anybody: no writer waits for a follower, and a follower that is
+/// stopped or killed delays nobody. (Only [`end`](Follower::end) takes the stream's lock for a
+/// moment, as a writer does.) A follower that falls behind by more than the stream keeps gets an
+/// error ([`ErrorKind::Lapped`]). The stream contains every change that a killed writer committed,
+/// and none that it did not commit.
 ///
-/// To have the whole map and stay up to date: follow, then read the map ([`Map::iter`](crate::Map::iter)), then apply what
-/// the follower gives, from its beginning. Every frame says what is so after a change, so it does no harm to apply some
-/// that the reading has seen already; at [`end`](Follower::end) as it was after the reading, what one has is what the map was.
+/// To copy the whole map and stay up to date: create the follower, read the map
+/// ([`Map::iter`](crate::Map::iter)), then apply the follower's changes from its beginning. Every
+/// frame contains the state after a change, so applying changes that the reading has already seen
+/// does no harm. Once the follower has reached the [`end`](Follower::end) taken after the reading,
+/// the copy equals the map at that moment.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-follow-{}", std::process::id()));
@@ -47,7 +52,8 @@ pub(crate) struct Followed {
 /// let mut follower = prices.follow()?;
 /// prices.set("apple", "3")?;
 /// let change = follower.try_recv()?.expect("one change");
-/// assert_eq!((change.kind, change.key, change.value), (ChangeKind::Set, &b"apple"[..], &b"3"[..]));
+/// assert_eq!(change.kind, ChangeKind::Set);
+/// assert_eq!((change.key, change.value), (&b"apple"[..], &b"3"[..]));
 /// assert_eq!(follower.try_recv()?, None);
 /// # drop((follower, prices, hold));
 /// # std::fs::remove_dir_all(&dir).unwrap();
@@ -74,7 +80,7 @@ impl fmt::Debug for Follower {
 }
 
 impl Follower {
-    /// From the present on.
+    /// Follows from now on.
     ///
     /// # Errors
     /// `NotFound` if the map was dropped or has no stream.
@@ -83,21 +89,24 @@ impl Follower {
         let stream = Stream::of(&arena.space, map.root, map.incarnation);
         let ring = stream.ring()?.ok_or_else(|| no_stream(&map))?;
         let number = stream.link.number.load(Ordering::Relaxed);
-        // Acquire: the frames below are there. A change that is committed and not announced yet comes.
+        // Acquire: the frames below are visible. A change that is committed and not yet announced
+        // will come.
         let offset = stream.head.tail.load(Ordering::Acquire);
         let current = stream.is_current();
         let follower = Follower { arena, map, ring, stream: number, offset, frame: Vec::new() };
         if current { Ok(follower) } else { Err(follower.dropped()) }
     }
 
-    /// From a position on.
+    /// Follows from a position on.
     ///
     /// # Errors
-    /// `Mismatch` if it is not one of this stream; `Lapped` if the stream does not reach back so far.
+    /// `Mismatch` if it is not a position in this stream; `Lapped` if the stream does not reach
+    /// back that far.
     pub(crate) fn seek(mut self, position: StreamPosition) -> Result<Follower> {
         if position.stream != self.stream || position.offset > self.offset {
             let text = format!(
-                "map '{}': {position} is no position in its stream, which is at {}; read the map and follow it anew",
+                "map '{}': {position} is not a position in its stream, which is at {}; read the map \
+                 and follow it again",
                 self.map.name,
                 self.position()
             );
@@ -113,13 +122,13 @@ impl Follower {
         Err(Error::new(ErrorKind::Mismatch, text))
     }
 
-    /// Where the next frame begins.
+    /// The position at which the next frame begins.
     pub fn position(&self) -> StreamPosition {
         StreamPosition { stream: self.stream, offset: self.offset }
     }
 
-    /// Where the stream ends: every change that was seen in the map before this call lies before it. Waits for a change that
-    /// is being made, as a writer would.
+    /// The end of the stream: every change that was visible in the map before this call lies before
+    /// it. Waits for a change in progress, as a writer would.
     ///
     /// # Errors
     /// Those of a writing operation; `NotFound` if the map was dropped.
@@ -134,7 +143,7 @@ impl Follower {
         Ok(StreamPosition { offset, ..self.position() })
     }
 
-    /// How many bytes of frames are waiting, and how many the stream can keep.
+    /// The bytes of frames that are waiting, and the most bytes that the stream can keep.
     ///
     /// # Errors
     /// `NotFound` if the map was dropped.
@@ -147,13 +156,13 @@ impl Follower {
     /// The next change, if there is one. Never waits.
     ///
     /// # Errors
-    /// `Lapped`: what came next is overwritten; read the map and follow anew. `NotFound` if the map was dropped;
-    /// `Closed`; `Damaged`.
+    /// `Lapped`: the next change was overwritten; read the map and follow it again. `NotFound` if
+    /// the map was dropped; `Closed`; `Damaged`.
     pub fn try_recv(&mut self) -> Result<Option<StreamFrame<'_>>> {
         Ok(if self.fetch()? { StreamFrame::decode(&self.frame) } else { None })
     }
 
-    /// The next change; waits for it.
+    /// Waits for the next change.
     ///
     /// # Errors
     /// As [`try_recv`](Self::try_recv).
@@ -162,7 +171,7 @@ impl Follower {
         StreamFrame::decode(&self.frame).ok_or_else(|| self.damaged())
     }
 
-    /// The next change; waits for it so long at most.
+    /// Waits for the next change, but at most for `time`.
     ///
     /// # Errors
     /// As [`try_recv`](Self::try_recv).
@@ -177,7 +186,7 @@ impl Follower {
         }
         let arena = Arc::clone(&self.arena);
         let event = &Stream::of(&arena.space, self.map.root, self.map.incarnation).link.event;
-        // The event lies in a root, which never becomes anything else.
+        // The event lies in a root, whose memory never becomes anything else.
         let found = event.wait(deadline, || Ok(()), |(), _| Ok(self.fetch()?.then_some(())))?;
         Ok(found.is_some())
     }
@@ -192,7 +201,7 @@ impl Follower {
         Ok(true)
     }
 
-    /// The same stream as bytes to be sent on, from here.
+    /// The same stream as bytes to send on, from this position.
     pub fn into_feed(self) -> Feed {
         Feed::new(self)
     }
@@ -218,7 +227,7 @@ impl Follower {
     }
 
     pub(crate) fn tail(&self) -> u64 {
-        // Acquire: the frames below are there.
+        // Acquire: the frames below are visible.
         self.words().head.tail.load(Ordering::Acquire)
     }
 
@@ -227,7 +236,7 @@ impl Follower {
     }
 
     /// # Errors
-    /// `Lapped` if what comes next may be overwritten; `NotFound`; `Closed`.
+    /// `Lapped` if the next bytes may be overwritten; `NotFound`; `Closed`.
     pub(crate) fn ensure_readable(&self) -> Result<()> {
         self.arena.ensure_open()?;
         self.ensure_kept()
@@ -257,10 +266,10 @@ impl Follower {
         Stream::of(&self.arena.space, self.map.root, self.map.incarnation)
     }
 
-    /// Copies the next frame, if there is one, and goes behind it.
+    /// Copies the next frame, if there is one, and moves past it.
     fn fetch(&mut self) -> Result<bool> {
         self.arena.ensure_open()?;
-        // Acquire pairs with the release in `append`: frames below the tail are there.
+        // Acquire pairs with the release in `append`: frames below the tail are visible.
         let tail = self.words().head.tail.load(Ordering::Acquire);
         if tail <= self.offset {
             self.ensure_current()?;
@@ -282,7 +291,8 @@ impl Follower {
         Ok(true)
     }
 
-    /// The length of the frame at the position, below `tail`, if it is one; its header is copied.
+    /// The length of the frame at the position, below `tail`, if there is a valid one. Copies its
+    /// header.
     fn frame_len(&mut self, tail: u64) -> Option<u64> {
         self.frame.clear();
         self.ring.append_around(self.offset, HEADER as u64, &mut self.frame);
@@ -290,9 +300,10 @@ impl Follower {
         frame::length(&self.frame, self.offset).filter(|len| *len <= most)
     }
 
-    /// What was copied before was not overwritten meanwhile.
+    /// Checks that the copied bytes were not overwritten meanwhile.
     fn ensure_kept(&self) -> Result<()> {
-        // Pairs with the fence in `append`: who has copied a new byte sees the claim that came before it.
+        // Pairs with the fence in `append`: a follower that has copied a new byte sees the claim
+        // that came before it.
         fence(Ordering::Acquire);
         self.ensure_current()?;
         let claim = self.words().head.claim.load(Ordering::Relaxed);
@@ -316,7 +327,8 @@ impl Follower {
     #[cold]
     fn lapped(&self, claim: u64) -> Error {
         let text = format!(
-            "map '{}': its stream keeps {} bytes, and this follower is {} behind; read the map and follow it anew",
+            "map '{}': its stream keeps {} bytes, and this follower is {} behind; read the map and \
+             follow it again",
             self.map.name,
             self.ring.size(),
             claim - self.offset
@@ -327,7 +339,7 @@ impl Follower {
     #[cold]
     fn damaged(&self) -> Error {
         let text = format!(
-            "map '{}': its stream is damaged at {}; read the map and follow it anew, or drop it",
+            "map '{}': its stream is damaged at {}; read the map and follow it again, or drop it",
             self.map.name, self.offset
         );
         Error::new(ErrorKind::Damaged, text)

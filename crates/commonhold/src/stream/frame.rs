@@ -13,7 +13,8 @@
 //! | 32 | u32 | kind |
 //! | 36 | u32 | 0 |
 //!
-//! A frame says what is so after the change, never what was done: it may be applied again.
+//! A frame contains the state after the change, never an operation, so applying it twice does no
+//! harm.
 
 use crate::error::{Error, ErrorKind, Result};
 use crc32fast::hash as crc32;
@@ -31,13 +32,14 @@ pub enum ChangeKind {
     Set = 1,
     /// It was deleted.
     Delete = 2,
-    /// Its time had come (cache mode).
+    /// Its time to live ended (cache mode).
     Expire = 3,
-    /// It made room for others (cache mode).
+    /// It was evicted to make room for others (cache mode).
     Evict = 4,
-    /// It was deleted as all keys were.
+    /// It was deleted together with all keys.
     Clear = 5,
-    /// Some key was changed, in a way too large for the stream: who follows must look at the map itself.
+    /// Some key was changed in a way that is too large for the stream: a follower must read the map
+    /// itself.
     Gap = 6,
 }
 
@@ -48,24 +50,26 @@ impl ChangeKind {
     }
 }
 
-/// One change of a map, as its stream tells it.
+/// One change of a map, as its stream contains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamFrame<'a> {
-    /// What happened.
+    /// The kind of change.
     pub kind: ChangeKind,
-    /// To which key; empty for a [`Gap`](ChangeKind::Gap).
+    /// The changed key; empty for a [`Gap`](ChangeKind::Gap).
     pub key: &'a [u8],
-    /// Its value, if it was set.
+    /// The value, if it was set.
     pub value: &'a [u8],
-    /// When the pair expires, in milliseconds since 1970 by its writer's clock at the change; 0 for never.
+    /// When the pair expires, in milliseconds since 1970 by its writer's clock at the change; 0 for
+    /// never.
     pub expires_ms: u64,
-    /// Where in the stream the frame begins.
+    /// The offset in the stream at which the frame begins.
     pub offset: u64,
-    /// Where it ends, and the next one begins.
+    /// The offset at which the frame ends and the next one begins.
     pub end: u64,
 }
 
-/// Encodes a frame, all but what [`seal`] knows. `parts` appends the key, then the value, and returns the key's length.
+/// Encodes a frame, except for the fields that [`seal`] fills in. `parts` appends the key, then the
+/// value, and returns the key's length.
 pub(crate) fn encode(
     frame: &mut Vec<u8>,
     kind: ChangeKind,
@@ -85,7 +89,7 @@ pub(crate) fn encode(
     put(frame, 32, kind as u32);
 }
 
-/// Completes a frame that is to begin at `offset`.
+/// Completes a frame that will begin at `offset`.
 pub(crate) fn seal(frame: &mut [u8], offset: u64) {
     frame[8..16].copy_from_slice(&offset.to_le_bytes());
     let sum = crc32(&frame[8..]);
@@ -104,25 +108,26 @@ fn get_long(frame: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(frame[at..at + 8].try_into().unwrap_or_default())
 }
 
-/// The length that a header states, if it is that of the frame at `offset`.
+/// The length in a header, if it belongs to the frame at `offset`.
 pub(crate) fn length(header: &[u8], offset: u64) -> Option<u64> {
     let len = u64::from(get(header, 0));
     let sound = len >= HEADER as u64 && len.is_multiple_of(8) && get_long(header, 8) == offset;
     sound.then_some(len)
 }
 
-/// A frame whatever it says: a change, or, between an origin and a replica, anything else. `docs/reference/wire.md` has the codes.
+/// A frame with any contents: a change or, between an origin and a replica, another message.
+/// `docs/reference/wire.md` lists the codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawFrame<'a> {
-    /// What it says; a [`ChangeKind`]'s number, or another one from 256 on.
+    /// The code of the message: the number of a [`ChangeKind`], or a code from 256 on.
     pub code: u32,
     /// The first part.
     pub key: &'a [u8],
     /// The second part.
     pub value: &'a [u8],
-    /// When a pair expires, in milliseconds since 1970; 0 for never.
+    /// When the pair expires, in milliseconds since 1970; 0 for never.
     pub expires_ms: u64,
-    /// Where in the stream the frame begins.
+    /// The offset in the stream at which the frame begins.
     pub offset: u64,
 }
 
@@ -130,14 +135,14 @@ impl RawFrame<'_> {
     /// Bytes before the key.
     pub const HEADER: usize = HEADER;
 
-    /// Bytes of the whole frame, as its header, of which the first four bytes are enough, says; `None` if no frame has
-    /// so many.
+    /// The bytes of the whole frame according to its header, of which the first four bytes suffice.
+    /// `None` if no frame has that length.
     pub fn stated_length(header: &[u8]) -> Option<usize> {
         let len = u32::from_le_bytes(header.get(..4)?.try_into().ok()?);
         (len >= HEADER as u32 && len.is_multiple_of(8)).then_some(len as usize)
     }
 
-    /// Whether a frame, of which the header is enough, tells a change.
+    /// Whether a frame contains a change; its header suffices.
     pub fn tells_change(header: &[u8]) -> bool {
         header.len() >= HEADER && ChangeKind::from_code(get(header, 32)).is_some()
     }
@@ -167,7 +172,7 @@ impl RawFrame<'_> {
         Ok(())
     }
 
-    /// The frame in these bytes, all of which it must be; `None` unless it is whole and sound.
+    /// The frame in these bytes, which it must fill. `None` unless it is whole and valid.
     pub fn decode(bytes: &[u8]) -> Option<RawFrame<'_>> {
         if bytes.len() < HEADER {
             return None;
@@ -192,7 +197,7 @@ impl RawFrame<'_> {
 }
 
 impl<'a> RawFrame<'a> {
-    /// The change that it tells, if it does.
+    /// The change in this frame, if it contains one.
     pub fn change(&self) -> Option<StreamFrame<'a>> {
         let len = (HEADER + self.key.len() + self.value.len()).next_multiple_of(8);
         Some(StreamFrame {
@@ -207,7 +212,7 @@ impl<'a> RawFrame<'a> {
 }
 
 impl StreamFrame<'_> {
-    /// The frame in these bytes, all of which it must be; `None` unless it is whole and sound.
+    /// The frame in these bytes, which it must fill. `None` unless it is whole and valid.
     pub fn decode(bytes: &[u8]) -> Option<StreamFrame<'_>> {
         RawFrame::decode(bytes)?.change()
     }

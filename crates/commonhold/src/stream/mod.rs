@@ -1,18 +1,19 @@
-//! The stream of a map: every change, in each key's order, already encoded as it goes over the wire.
+//! The stream of a map: every change, in each key's order, already encoded as for the wire.
 //!
-//! A ring of memory that the map's root links, written under the stream's own lock, which is taken behind that of the
-//! changed segment. A change of a slot and its frame cannot be separated by a crash (protocol 4; `docs/internals/concurrency.md`):
-//! the frame is written and *armed*, naming the slot and what it holds; the slot is stored, the commit point; the tail moves
-//! on. Who settles after a dead writer asks the slot. Followers wait for nobody and nobody waits for them: one that is too slow is
-//! lapped, and told so.
+//! A stream is a ring of memory that the map's root links. It is written under the stream's own
+//! lock, which is taken after that of the changed segment. A crash cannot separate a change of a
+//! slot from its frame (protocol 4; `docs/internals/concurrency.md`). The frame is written and
+//! *armed*, naming the slot and its contents. The store of the slot is the commit point. Then the
+//! tail moves on. The recovery of a dead writer decides by the contents of the slot. Followers and
+//! writers do not wait for each other: a follower that is too slow is lapped, and gets an error.
 //!
 //! | idea | file |
 //! |---|---|
 //! | a change as bytes | [`frame`] |
-//! | where a stream is read from | [`position`] |
-//! | its words in the map's root; settling them after a death | [`words`] |
+//! | a position in a stream | [`position`] |
+//! | the stream's words in the map's root, and their recovery | [`words`] |
 //! | writing | [`append`] |
-//! | reading | [`follow`]; sending it on as it is: [`feed`] |
+//! | reading | [`follow`]; sending the stream on unchanged: [`feed`] |
 //! | its memory | [`own`] |
 
 pub(crate) mod append;

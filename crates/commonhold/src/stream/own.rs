@@ -21,10 +21,10 @@ use std::sync::atomic::Ordering;
 const LEAST: u64 = EXTENT;
 const MOST: u64 = 1 << 32;
 
-/// The size of the ring that is made for so many bytes.
+/// The size of the ring for a stream of this many bytes.
 ///
 /// # Errors
-/// `Invalid` if nobody can mean that.
+/// `Invalid` if the size is absurd.
 pub(crate) fn size(bytes: u64) -> Result<u64> {
     if bytes > MOST {
         let text = format!("a stream of {bytes} bytes: want 64 KiB to 4 GiB");
@@ -33,7 +33,7 @@ pub(crate) fn size(bytes: u64) -> Result<u64> {
     Ok(bytes.max(LEAST).next_power_of_two())
 }
 
-/// Memory for a ring, in nobody's way yet. Dropping this frees it, unless it is linked.
+/// Memory for a ring that is not yet linked. Dropping this frees it, unless it has been linked.
 pub(crate) struct Claimed<'l, 'a> {
     lane: &'l LaneGuard<'a>,
     first: u64,
@@ -54,7 +54,8 @@ pub(crate) fn claim<'l, 'a>(lane: &'l LaneGuard<'a>, bytes: u64) -> Result<Claim
     let space = lane.space();
     let first = runs::claim(space, lane, lane.lane(), bytes / EXTENT)?;
     let claimed = Claimed { lane, first, bytes };
-    // It stays CLAIMED until it is linked: a check that comes meanwhile looks for no structure that uses it.
+    // It stays CLAIMED until it is linked, so a concurrent check does not look for a structure that
+    // uses it.
     step!("stream.claimed-memory");
     for extent in first..first + bytes / EXTENT {
         extents::zero(space, extent, 0, EXTENT);
@@ -62,8 +63,8 @@ pub(crate) fn claim<'l, 'a>(lane: &'l LaneGuard<'a>, bytes: u64) -> Result<Claim
     Ok(claimed)
 }
 
-/// Gives the map a stream in this memory. The freeze lock is taken and the names lock held, so nobody writes to the map and nobody
-/// drops it. False if it has one already.
+/// Begins the map's stream in this memory. The caller holds the freeze lock and the names lock, so
+/// nobody writes to the map and nobody drops it. False if the map has a stream already.
 ///
 /// # Errors
 /// Those of drawing a number.
@@ -80,7 +81,7 @@ pub(crate) fn begin(stream: Stream<'_>, ring: Claimed<'_, '_>) -> Result<bool> {
     let (lane, first) = (ring.lane, ring.first);
     let head = header(lane.space(), first);
     head.set(State::owned(Kind::Block, RING, lane.lane(), lane.me()));
-    // Release: the stream is whole when it is named.
+    // Release: the stream is complete when the root names it.
     link.ring.store(first * EXTENT, Ordering::Release);
     let _ = ManuallyDrop::new(ring);
     let given = Mend::new(|| head.set(State::unowned(Kind::Block, RING)));
@@ -90,8 +91,8 @@ pub(crate) fn begin(stream: Stream<'_>, ring: Claimed<'_, '_>) -> Result<bool> {
     Ok(true)
 }
 
-/// What the dead `owner` had linked and not given up is the map's. Before its names lock is let go: whoever drops the map
-/// frees what the map alone has.
+/// Gives the map a ring that the dead `owner` had linked and not released. Called before the names
+/// lock is released: a participant that drops the map frees what only the map owns.
 pub(crate) fn adopt(space: &Space, link: &Link, owner: Owner) {
     let extent = link.ring.load(Ordering::Acquire) / EXTENT;
     if extent != 0 && extent < extents::committed(space) {
@@ -103,7 +104,8 @@ pub(crate) fn adopt(space: &Space, link: &Link, owner: Owner) {
     }
 }
 
-/// Draws a number for a stream: it has nothing in common with any other from now on. Nobody follows it yet.
+/// Draws a new number for a stream: from now on it has nothing in common with any other stream.
+/// Nobody follows it yet.
 ///
 /// # Errors
 /// Those of drawing random numbers.
@@ -113,7 +115,7 @@ pub(crate) fn renumber(link: &Link) -> Result<()> {
     Ok(())
 }
 
-/// Frees the memory of a stream whose map is gone for everybody. May be repeated.
+/// Frees the memory of a stream whose map no participant can use any more. May be repeated.
 pub(crate) fn end(writer: &impl Writer, link: &Link) {
     block::free_linked(writer, &link.ring, RING);
 }

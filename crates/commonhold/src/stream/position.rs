@@ -1,17 +1,17 @@
-//! Where a stream is read from: of which stream, and how far into it.
+//! A position in a stream: the stream's number, and an offset in it.
 
 use crate::error::{Error, ErrorKind, Result};
 use std::fmt;
 use std::str::FromStr;
 
-/// A place in the stream of a map, which can be kept and come back to, also by another process, as long as the stream
-/// still holds it. As text: `STREAM.OFFSET`, the first in 16 hexadecimal digits.
+/// A position in the stream of a map. It can be stored and used later, also by another process, as
+/// long as the stream still holds it. As text: `STREAM.OFFSET`, the first in 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(into = "String"))]
 pub struct StreamPosition {
-    /// The stream's own number, drawn at random when it was begun: no other stream anywhere has it.
+    /// The stream's own number, drawn at random when it began: no other stream has it.
     pub stream: u64,
-    /// Bytes from its beginning.
+    /// Bytes since the stream's beginning.
     pub offset: u64,
 }
 

@@ -1,7 +1,7 @@
-//! The words of a stream in its map's root, and what a recoverer does with them.
+//! The words of a stream in its map's root, and their recovery.
 //!
-//! A root never becomes anything else, so these words may be looked at by who has not made sure yet that the map
-//! is still there.
+//! A root's memory never becomes anything else, so a reader may look at these words before it has
+//! made sure that the map still exists.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::classes::EXTENT;
@@ -16,45 +16,45 @@ use crate::sync::robust_lock;
 use crate::sync::space::{Shared, Space};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The class of the block that a ring is: other structures' blocks have 0.
+/// The class of a block that is a ring. The blocks of other structures have class 0.
 pub(crate) const RING: u8 = 1;
 
-/// No stream gets so far in a lifetime.
+/// No stream becomes this long in a lifetime.
 const FARTHEST: u64 = 1 << 62;
 
-/// What hardly ever changes, 32 bytes.
+/// The words that hardly ever change, 32 bytes.
 #[repr(C)]
 pub(crate) struct Link {
-    /// Offset of the ring; 0: the map has no stream.
+    /// Offset of the ring; 0 if the map has no stream.
     pub(crate) ring: AtomicU64,
     /// Its size, a power of two.
     pub(crate) ring_bytes: AtomicU64,
     /// The stream's own number, which no other stream has.
     pub(crate) number: AtomicU64,
-    /// Followers wait here for frames.
+    /// Followers wait for frames with this event.
     pub(crate) event: Event,
 }
 
-/// What every change changes, 56 bytes.
+/// The words that every change updates, 56 bytes.
 #[repr(C)]
 pub(crate) struct Head {
-    /// Robust lock; taken behind that of a segment.
+    /// Robust lock; taken after the lock of a segment.
     pub(crate) lock: AtomicU32,
     spare: AtomicU32,
-    /// What lies below is committed.
+    /// Everything below this offset is committed.
     pub(crate) tail: AtomicU64,
-    /// What lies below may have been written.
+    /// Everything below this offset may have been written.
     pub(crate) claim: AtomicU64,
-    /// 0, or the offset of the slot whose change is under way (the two words below describe it).
+    /// 0, or the offset of the slot whose change is in progress (the two words below describe it).
     pub(crate) armed: AtomicU64,
-    /// What that slot holds before the change.
+    /// The contents of that slot before the change.
     pub(crate) old: AtomicU64,
     /// The tail after the change.
     pub(crate) end: AtomicU64,
     spare2: AtomicU64,
 }
 
-/// Where they lie in the root, and where the map's incarnation does.
+/// Their position in the root, and that of the map's incarnation.
 pub(crate) const LINK_AT: usize = 160;
 pub(crate) const HEAD_AT: usize = 456;
 pub(crate) const INCARNATION_AT: usize = 8;
@@ -68,13 +68,13 @@ unsafe impl Shared for Head {}
 
 const _: () = assert!(size_of::<Link>() == 32 && size_of::<Head>() == 56);
 
-/// The stream of one map, as somebody sees who has bound the map.
+/// The stream of one map, for a handle that has bound the map.
 #[derive(Clone, Copy)]
 pub(crate) struct Stream<'a> {
     pub(crate) space: &'a Space,
     pub(crate) link: &'a Link,
     pub(crate) head: &'a Head,
-    /// The map's incarnation, and what it has to be.
+    /// The map's incarnation, and its expected value.
     pub(crate) incarnation: (&'a AtomicU64, u64),
 }
 
@@ -89,19 +89,19 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// True if the map is the one that was bound.
+    /// True if the map is still the one that was bound.
     #[inline]
     pub(crate) fn is_current(&self) -> bool {
-        // Acquire: what was read before belongs to the map.
+        // Acquire: everything read before belongs to the map.
         self.incarnation.0.load(Ordering::Acquire) == self.incarnation.1
     }
 
     /// The ring, if there is one.
     ///
     /// # Errors
-    /// `Damaged` if it cannot be where the root says.
+    /// `Damaged` if the root's fields cannot be those of a ring.
     pub(crate) fn ring(&self) -> Result<Option<Ring>> {
-        // Acquire: the ring is there when it is named.
+        // Acquire: the ring is complete when the root names it.
         let offset = self.link.ring.load(Ordering::Acquire);
         if offset == 0 {
             return Ok(None);
@@ -115,7 +115,7 @@ impl<'a> Stream<'a> {
             && bytes <= runs::length(self.space, extent) * EXTENT;
         match Ring::new(self.space, offset, bytes).filter(|_| there) {
             Some(ring) => Ok(Some(ring)),
-            // It may have been dropped meanwhile.
+            // The map may have been dropped meanwhile.
             None if !self.is_current() => Ok(None),
             None => Err(Error::new(
                 ErrorKind::Damaged,
@@ -126,7 +126,8 @@ impl<'a> Stream<'a> {
 }
 
 impl Stream<'_> {
-    /// Whether tail and claim can be what they are; under the stream's lock, or while nobody writes.
+    /// Whether the values of tail and claim are possible. Under the stream's lock, or while nobody
+    /// writes.
     ///
     /// # Errors
     /// `Damaged`.
@@ -142,18 +143,18 @@ impl Stream<'_> {
     }
 }
 
-/// The figures of a map's stream.
+/// The statistics of a map's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct StreamStat {
-    /// Bytes of changes that it keeps.
+    /// The bytes of changes that the stream keeps.
     pub bytes: u64,
-    /// Where it ends; the offset is the bytes that were told since it began.
+    /// The end of the stream. The offset is the number of bytes of frames since the stream began.
     pub end: StreamPosition,
 }
 
 impl Stream<'_> {
-    /// Its figures, if there is one.
+    /// Its statistics, if there is one.
     pub(crate) fn stat(&self) -> Option<StreamStat> {
         let ring = self.ring().ok().flatten()?;
         let stream = self.link.number.load(Ordering::Relaxed);
@@ -162,10 +163,11 @@ impl Stream<'_> {
     }
 }
 
-/// Decides the change that the dead `owner` was making, if it holds the lock, by what the slot holds: as long as the
-/// segment is still locked by the dead one, that is the old word, or else the new one. Then lets the lock go. May be repeated.
-/// The root may be another kind of structure's meanwhile: who asks for the end of a stream locks it before it looks whether the
-/// map is still there.
+/// Decides the change that the dead `owner` was making, if it holds the lock, by what the slot
+/// holds: while the dead participant still holds the segment's lock, that is the old word or the
+/// new one. Then releases the lock. May be repeated. The root may belong to another kind of
+/// structure by now: a caller that asks for the end of a stream locks it before it checks that the
+/// map still exists.
 pub(crate) fn recover(space: &Space, root: u64, owner: Owner) {
     let Stream { link, head, .. } = Stream::of(space, root, 0);
     if robust_lock::holder(&head.lock) != Some(owner) {
@@ -174,7 +176,7 @@ pub(crate) fn recover(space: &Space, root: u64, owner: Owner) {
     recover_held(space, link, head);
 }
 
-/// The same for who holds the lock.
+/// The same for the holder of the lock.
 pub(crate) fn recover_held(space: &Space, link: &Link, head: &Head) {
     let armed = head.armed.load(Ordering::Acquire);
     if armed != 0 {
@@ -185,7 +187,7 @@ pub(crate) fn recover_held(space: &Space, link: &Link, head: &Head) {
         head.armed.store(0, Ordering::Release);
     }
     robust_lock::unlock(&head.lock);
-    // Who made the change may not have.
+    // The writer of the change may not have woken the followers.
     link.event.wake_all();
     step!("recover.stream-unlocked");
 }

@@ -1,16 +1,17 @@
 //! Racing copies: bytes that another process may be writing at the same moment.
 //!
 //! A plain copy of such bytes would be a data race. On x86-64 and aarch64 the loads and stores are
-//! inline assembly, of which the compiler may assume nothing ([`machine`]). Elsewhere, and under
+//! inline assembly, about which the compiler may assume nothing ([`machine`]). Elsewhere, and under
 //! Miri, they are relaxed atomics of whole aligned words, so accesses of different sizes never race
-//! ([`words`]). Callers find out afterwards, by sequence, whether what they copied was whole.
+//! ([`words`]). Callers find out afterwards, by sequence, whether their copy was whole.
 //!
 //! One side of every copy is in the file and the other is private to the caller.
 //!
 //! # Safety
-//! Every function takes a pointer into a [`Space`](crate::sync::space::Space) with at least the given
-//! number of bytes after it inside the mapped file. The file is mapped in whole words of 8 bytes, so
-//! the aligned words that contain the first and the last byte are inside the mapping as well.
+//! Every function takes a pointer into a [`Space`](crate::sync::space::Space) with at least the
+//! given number of bytes after it inside the mapped file. The file is mapped in whole words of 8
+//! bytes, so the aligned words that contain the first and the last byte are inside the mapping as
+//! well.
 #![allow(unsafe_code)]
 
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
@@ -49,7 +50,7 @@ pub(crate) unsafe fn append(from: *const u8, len: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// One byte of private memory that is to be filled, and may have no value before.
+/// One byte of private memory that will be filled, and may have no value before.
 ///
 /// # Safety
 /// It is one byte long, and any byte is a value of it.
@@ -57,7 +58,7 @@ pub(crate) unsafe trait Byte: Copy {}
 
 // SAFETY: it is a byte.
 unsafe impl Byte for u8 {}
-// SAFETY: as long as one, and valid whatever is in it.
+// SAFETY: as long as one byte, and valid with any contents.
 unsafe impl Byte for MaybeUninit<u8> {}
 
 /// Fills `out` with the bytes of the file at `from`.
@@ -70,11 +71,11 @@ pub(crate) unsafe fn read<B: Byte>(from: *const u8, out: &mut [B]) {
     unsafe { raw::read(from, out.as_mut_ptr().cast(), out.len()) }
 }
 
-/// Fills `out` with as many of `bytes`, which are private memory too, as there is room for.
+/// Fills `out` with as many of `bytes`, which are private memory too, as fit.
 #[inline]
 pub(crate) fn fill<B: Byte>(bytes: &[u8], out: &mut [B]) {
     let room = out.len().min(bytes.len());
-    // SAFETY: so many bytes are in both, and one is borrowed for writing alone.
+    // SAFETY: both ranges have `room` bytes, and one is borrowed for writing alone.
     unsafe { bytes.as_ptr().copy_to_nonoverlapping(out.as_mut_ptr().cast(), room) }
 }
 
@@ -88,8 +89,8 @@ pub(crate) unsafe fn equal(from: *const u8, bytes: &[u8]) -> bool {
     unsafe { raw::equal(from, bytes.as_ptr(), bytes.len()) }
 }
 
-/// Of 8 words at `from`: bit `i` is set if the upper 24 bits of word `i` are `wanted`. Every byte may be of
-/// another moment: certain is only what does not change meanwhile.
+/// Compares 8 words at `from`: bit `i` is set if the upper 24 bits of word `i` are `wanted`. Each
+/// byte may be of another moment, so only words that do not change meanwhile have a certain result.
 ///
 /// # Safety
 /// 64 bytes at `from` are inside the mapped file.
@@ -99,13 +100,14 @@ pub(crate) unsafe fn upper_24_are(from: *const u8, wanted: u32) -> u32 {
     unsafe { raw::upper_24_are(from, wanted) }
 }
 
-/// Asks the processor to fetch the cache line at `from`; no effect on what is there.
+/// Asks the processor to fetch the cache line at `from`. Does not change its contents.
 #[inline]
 pub(crate) fn prefetch(from: *const u8) {
     raw::prefetch(from);
 }
 
-/// The same for a line that is going to be written: it comes without a second round to own it.
+/// The same for a line that the caller will write: the processor fetches it with ownership, which
+/// saves a second round.
 #[inline]
 pub(crate) fn prefetch_to_write(from: *const u8) {
     raw::prefetch_to_write(from);

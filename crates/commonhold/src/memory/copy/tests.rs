@@ -103,7 +103,7 @@ fn what_is_read_is_appended() {
     assert_eq!(out, b"\x09hello");
 }
 
-/// Two writers of neighbouring bytes of one word lose nothing of each other.
+/// Two writers of neighbouring bytes of one word do not lose each other's stores.
 #[test]
 fn a_store_of_a_part_keeps_the_rest_of_the_word() {
     let mut shared = Shared::new(8);

@@ -1,11 +1,12 @@
-//! Racing copies by whole aligned words: where there is no assembly for the processor.
+//! Racing copies by whole aligned words, for processors without an assembly version.
 //!
 //! The memory model allows atomic accesses to race only if they have the same size and address. So
-//! every access of the file is a relaxed one of an aligned word of 8 bytes. A store of some bytes of
-//! a word exchanges the word and keeps the rest of it, because that may be somebody else's.
+//! every access of the file is a relaxed one of an aligned word of 8 bytes. A store of some bytes
+//! of a word exchanges the word and keeps its other bytes, which may belong to somebody else.
 //!
 //! # Safety
-//! As of [`copy`](crate::memory::copy): so many bytes at the pointer are inside the mapped file.
+//! As in [`copy`](crate::memory::copy): the bytes accessed at the pointer are inside the mapped
+//! file.
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A part of a range of bytes that lies in one aligned word.
 struct Part<'a> {
     word: &'a AtomicU64,
-    /// Byte of the word at which the part begins.
+    /// Number of the byte of the word at which the part begins.
     first: usize,
     /// Bytes of the part.
     len: usize,
@@ -25,7 +26,7 @@ struct Part<'a> {
 impl Part<'_> {
     /// The bytes of the part, at the low end.
     fn load(&self) -> u64 {
-        // Relaxed: callers check by sequence, behind a fence.
+        // Relaxed: callers check by sequence, after a fence.
         (u64::from_le(self.word.load(Ordering::Relaxed)) >> (8 * self.first)) & self.mask()
     }
 

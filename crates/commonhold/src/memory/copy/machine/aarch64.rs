@@ -1,7 +1,8 @@
-//! aarch64: Neon, which every processor with Linux has, for sixteen bytes at a time.
+//! aarch64: Neon, which every processor that runs Linux has, for sixteen bytes at a time.
 //!
 //! # Safety
-//! As of [`copy`](crate::memory::copy): so many bytes at the pointer are inside the mapped file.
+//! As in [`copy`](crate::memory::copy): the bytes accessed at the pointer are inside the mapped
+//! file.
 #![allow(unsafe_code)]
 
 use std::arch::aarch64::uint8x16_t;
@@ -33,8 +34,8 @@ pub(in super::super) unsafe fn upper_24_are(from: *const u8, wanted: u32) -> u32
 /// Copies at least 64 bytes.
 #[inline(always)]
 pub(super) unsafe fn copy_many(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller's contract. The loop copies whole blocks of 64 bytes; the last 64 bytes
-    // are copied once more, or for the first time, behind it.
+    // SAFETY: the caller's contract. The loop copies whole blocks of 64 bytes; after it, the last
+    // 64 bytes are copied, some of them for the second time.
     unsafe {
         asm!("2:",
              "ldp {a:q}, {b:q}, [{from}]",

@@ -1,9 +1,10 @@
-//! Racing copies in assembly: the same loads and stores on every byte, whoever writes meanwhile.
+//! Racing copies in assembly: the same loads and stores for every byte, also while others write.
 //!
 //! The processor's module has the single accesses, and copies for long runs of bytes.
 //!
 //! # Safety
-//! As of [`copy`](crate::memory::copy): so many bytes at the pointer are inside the mapped file.
+//! As in [`copy`](crate::memory::copy): the bytes accessed at the pointer are inside the mapped
+//! file.
 #![allow(unsafe_code)]
 
 macro_rules! access {

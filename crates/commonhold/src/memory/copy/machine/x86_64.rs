@@ -1,7 +1,8 @@
 //! x86-64: SSE2 for sixteen bytes at a time, string instructions for long runs.
 //!
 //! # Safety
-//! As of [`copy`](crate::memory::copy): so many bytes at the pointer are inside the mapped file.
+//! As in [`copy`](crate::memory::copy): the bytes accessed at the pointer are inside the mapped
+//! file.
 #![allow(unsafe_code)]
 
 use std::arch::asm;
@@ -55,7 +56,7 @@ pub(in super::super) fn prefetch(from: *const u8) {
 
 #[inline]
 pub(in super::super) fn prefetch_to_write(from: *const u8) {
-    // SAFETY: a prefetch never faults; processors without this one take it for a `nop`.
+    // SAFETY: a prefetch never faults; processors without this one execute it as a `nop`.
     unsafe {
         asm!("prefetchw [{0}]", in(reg) from, options(nostack, readonly, preserves_flags));
     }
