@@ -1,13 +1,15 @@
-//! Which map a handle means: the one it was opened for or, if that is a replica's, the one that has taken its place.
+//! The map that a handle is bound to: the one it was opened for or, for a replica's map, the one
+//! that has replaced it.
 //!
 //! A replica that starts again fills a shadow map, which then takes over the name of the old map
-//! ([`crate::map::shadow_map`]). Handles on the old one continue with the new one: the first operation that finds its map gone
-//! looks the name up again.
+//! ([`crate::map::shadow_map`]). Handles on the old one continue with the new one: the first
+//! operation that finds its map gone looks the name up again.
 //!
 //! # Safety
-//! `current` always points to a link that this binding made; links are only added in front, and are freed with the binding.
-//! So what was current once lives as long as the binding, and an operation of another thread may finish with it.
-//! There is no lock, which a forked child might find taken for ever by a thread that it does not have.
+//! `current` always points to a link that this binding created. Links are only added in front, and
+//! are freed with the binding. A link that was current once therefore lives as long as the binding,
+//! and an operation of another thread may finish with it. There is no lock, because a forked child
+//! might find it held for ever by a thread that it does not have.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, ErrorKind, Result};
@@ -18,13 +20,13 @@ use std::ops::Deref;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// What a handle and its clones are bound to.
+/// The map to which a handle and its clones are bound.
 pub(crate) struct Binding {
     current: AtomicPtr<Link>,
     owned: PhantomData<Bound>,
 }
 
-/// Some hundred bytes for each time that a replica has started again.
+/// A few hundred bytes for each time that a replica has started again.
 struct Link {
     bound: Bound,
     before: *mut Link,
@@ -36,7 +38,7 @@ impl Binding {
         Binding { current: AtomicPtr::new(Box::into_raw(first)), owned: PhantomData }
     }
 
-    /// Reads the map; again, if another one has taken its place meanwhile.
+    /// Reads the map. Reads again if another map has replaced it meanwhile.
     ///
     /// # Errors
     /// Those of `read`.
@@ -55,7 +57,8 @@ impl Binding {
         }
     }
 
-    /// True if the map that `error` reports as dropped was replaced by its shadow map, which is current now.
+    /// True if the map that `error` reports as dropped was replaced by its shadow map, which is
+    /// current now.
     #[cold]
     fn was_replaced(&self, space: &Space, gone: &Bound, error: &Error) -> Result<bool> {
         if error.kind() != ErrorKind::NotFound || !gone.replica || gone.is_current(space) {
@@ -73,7 +76,7 @@ impl Binding {
         };
         let bound = next.with_value_room(gone.value_room);
         let next = Box::into_raw(Box::new(Link { bound, before }));
-        // Release: the link is whole for whoever sees it.
+        // Release: the link is complete for a reader that sees it.
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
         if self.current.compare_exchange(before, next, success, failure).is_err() {
             // Another thread was faster.
@@ -89,7 +92,7 @@ impl Deref for Binding {
 
     #[inline]
     fn deref(&self) -> &Bound {
-        // Acquire pairs with the release that made it current: it is whole.
+        // Acquire pairs with the release that made it current: it is complete.
         let current = self.current.load(Ordering::Acquire);
         // SAFETY: one of this binding's, which lives as long as `self`.
         unsafe { &(*current).bound }
@@ -100,7 +103,8 @@ impl Drop for Binding {
     fn drop(&mut self) {
         let mut next = *self.current.get_mut();
         while !next.is_null() {
-            // SAFETY: made by `Box::into_raw`, freed here only, and nobody borrows from `self` any more.
+            // SAFETY: created by `Box::into_raw`, freed only here, and nobody borrows from `self`
+            // any more.
             let link = unsafe { Box::from_raw(next) };
             next = link.before;
         }

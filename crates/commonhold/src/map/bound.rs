@@ -1,4 +1,4 @@
-//! A map as one handle sees it: what its root says, in private memory.
+//! A map as one handle sees it: a copy of its root's fields in private memory.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::hash::Hasher;
@@ -21,17 +21,17 @@ pub(crate) struct Bound {
     pub(crate) incarnation: u64,
     pub(crate) hasher: Hasher,
     pub(crate) mode: MapMode,
-    /// Only its replica writes it.
+    /// True if only its replica writes it.
     pub(crate) replica: bool,
-    /// Values get room for so many bytes at least; the handle's own.
+    /// The minimum number of bytes allocated for a value; a setting of the handle.
     pub(crate) value_room: u32,
     pub(crate) shape: Shape,
-    /// How pairs lie in the index itself, if they do.
+    /// How pairs are packed in the index itself, if they are.
     pub(crate) inline: Option<Inline>,
     /// Buckets of a segment.
     pub(crate) buckets: u32,
     pub(crate) name: String,
-    /// Cache mode: lookups of this handle not yet added to the map's counters.
+    /// Cache mode: lookups of this handle that are not yet added to the map's counters.
     pub(crate) lookups: Lookups,
 }
 
@@ -39,7 +39,7 @@ impl Bound {
     /// Reads the root of map `id`.
     ///
     /// # Errors
-    /// `Damaged` if the root makes no sense.
+    /// `Damaged` if the root's fields are inconsistent.
     pub(crate) fn new(space: &Space, id: u32, root: &Root) -> Result<Bound> {
         let offset = root::root_offset(space, id).unwrap_or(0);
         let incarnation = root.incarnation.load(Ordering::Acquire);
@@ -113,23 +113,23 @@ impl Bound {
         self.shape.expiry
     }
 
-    /// True if pairs lie in cells.
+    /// True if pairs are packed in cells.
     #[inline]
     pub(crate) fn has_cells(&self) -> bool {
         matches!(self.inline, Some(Inline::Cells(_)))
     }
 
-    /// The map as a follower needs to know it.
+    /// What a follower needs to know about the map.
     pub(crate) fn followed(&self) -> Followed {
         Followed { name: self.name.clone(), root: self.root, incarnation: self.incarnation }
     }
 
-    /// The same, with room for values of so many bytes at least.
+    /// The same, with at least this many bytes allocated for a value.
     pub(crate) fn with_value_room(self, value_room: u32) -> Bound {
         Bound { value_room, ..self }
     }
 
-    /// Bytes of a value that a record of one with `len` gets room for.
+    /// Bytes that a record allocates for a value of `len` bytes.
     #[inline]
     pub(crate) fn room_for(&self, len: usize) -> u64 {
         (len as u64).max(self.value_room.into())
@@ -150,7 +150,7 @@ impl Bound {
         }
     }
 
-    /// Fetches a bucket that is going to be changed.
+    /// Fetches a bucket for writing.
     #[inline]
     pub(crate) fn prefetch_to_change(&self, segment: Segment<'_>, bucket: u32) {
         match &self.inline {
@@ -159,7 +159,7 @@ impl Bound {
         }
     }
 
-    /// Fetches a bucket that is going to be looked at.
+    /// Fetches a bucket for reading.
     #[inline]
     pub(crate) fn prefetch(&self, segment: Segment<'_>, bucket: u32) {
         match &self.inline {
@@ -192,7 +192,8 @@ impl Bound {
         let MapMode::Fixed { key_bytes, value_bytes } = self.mode else { unreachable!() };
         let got = value.map_or_else(|| key.to_string(), |value| format!("{key} + {value}"));
         let text = format!(
-            "map '{}' has fixed lengths: {key_bytes} bytes of key + {value_bytes} of value, not {got}",
+            "map '{}' has fixed lengths: {key_bytes} bytes of key + {value_bytes} of value, \
+             not {got}",
             self.name
         );
         Error::new(ErrorKind::Invalid, text)
@@ -201,7 +202,8 @@ impl Bound {
     #[cold]
     fn too_large(&self, key: usize, value: Option<usize>) -> Error {
         let text = format!(
-            "map '{}': {key} bytes of key + {} of value are over the limit of 2^32 - 1 together; split the value",
+            "map '{}': {key} bytes of key + {} of value are over the limit of 2^32 - 1 together; \
+             split the value",
             self.name,
             value.unwrap_or(0)
         );
@@ -209,14 +211,14 @@ impl Bound {
     }
 }
 
-/// Binds the live map of this name. `None` if there is none.
+/// Binds the live map with this name. `None` if there is none.
 pub(crate) fn open(space: &Space, name: &str) -> Result<Option<Bound>> {
     loop {
         let Some((id, root)) = root::find(space, name) else { return Ok(None) };
         // The incarnation first: if it is the same after the rest was read, the rest belongs to it.
         let incarnation = root.incarnation.load(Ordering::Acquire);
         if root.status() != Status::Live {
-            continue; // Being made anew: its fields may be the old map's.
+            continue; // Being created again: its fields may be the old map's.
         }
         let bound = Bound::new(space, id, root);
         fence(Ordering::Acquire);
@@ -225,7 +227,7 @@ pub(crate) fn open(space: &Space, name: &str) -> Result<Option<Bound>> {
             && called_so
             && root.incarnation.load(Ordering::Acquire) == incarnation;
         if same {
-            // Its name may be changing at this very moment.
+            // Its name may be changing at this moment.
             let name = name.to_owned();
             return bound.map(|bound| Some(Bound { incarnation, name, ..bound }));
         }
@@ -237,7 +239,8 @@ pub(crate) fn bind_live(space: &Space, id: u32) -> Option<Bound> {
     bind_any(space, id).filter(|bound| bound.root(space).status() == Status::Live)
 }
 
-/// The map `id`, live or half made or half dropped, bound; for recovery. `None` if there is none.
+/// Binds the map `id`, live, partly created or partly dropped; for recovery. `None` if there is
+/// none.
 pub(crate) fn bind_any(space: &Space, id: u32) -> Option<Bound> {
     let root = root::root(space, id)?;
     if root.status() == Status::Free {

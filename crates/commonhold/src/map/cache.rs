@@ -1,17 +1,18 @@
-//! Cache mode: when pairs expire, limits, and eviction by a clock hand over segments.
+//! Cache mode: expiry of pairs, limits, and eviction by a clock hand that passes over segments.
 //!
-//! Every pair has a visited bit in its segment, set by readers when it is clear. The hand sweeps the
-//! segments; a pair that was visited is spared once, another is evicted. This is
-//! CLOCK (Corbató, 1968) with new pairs unvisited, as in SIEVE (Zhang et al., NSDI 2024). Room is made
-//! before any lock is taken, and the hand only try-locks. It stands where there was room enough: a bit that it took
-//! without need would be a use forgotten.
+//! Every pair has a visited bit in its segment. A reader sets the bit if it is clear. The hand
+//! passes over the segments: it spares a visited pair once, and evicts another. This is CLOCK
+//! (Corbató, 1968) with new pairs unvisited, as in SIEVE (Zhang et al., NSDI 2024). Space is freed
+//! before any lock is taken, and the hand only uses try-locks. It stops as soon as there is enough
+//! space, because every bit that it clears without need forgets a use.
 //!
-//! The hand's order is that of the hash bits with the first one as the highest, so that what a segment splits into stays
-//! where the segment was ([`Hand`]); and what the hand has passed of a segment that splits counts as visited where it goes
-//! ([`spare_passed`]). So nobody is met twice in a round because the map grew.
+//! The hand follows the order of the hash bits with the first one as the highest, so that the parts
+//! of a split segment stay at the segment's place ([`Hand`]). Pairs of a splitting segment that the
+//! hand has already passed count as visited in their new place ([`spare_passed`]). So the growth of
+//! a map does not make the hand meet a pair twice in one round.
 //!
-//! What the map is charged with is exact ([`charge`]). Room is asked for before a pair is committed
-//! and charged, so writers that arrive together may exceed a limit by one pair each.
+//! The charges of the map are exact ([`charge`]). Space is checked before a pair is committed and
+//! charged, so concurrent writers may exceed a limit by one pair each.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::Bound;
@@ -33,10 +34,11 @@ use crate::sync::robust_lock::{self, Level, Peers};
 use crate::sync::space::Space;
 use std::sync::atomic::Ordering;
 
-/// Segments the hand passes at most for one new pair: two rounds would spare nothing twice.
+/// The most segments that the hand passes for one new pair. After two rounds no pair is spared
+/// again.
 const HAND_LIMIT: u64 = 1 << 16;
 
-/// When a pair set now expires; 0 for never.
+/// When a pair that is set now expires; 0 for never.
 pub(crate) fn expiry(space: &Space, bound: &Bound, expiry: Expiry) -> u64 {
     let MapMode::Cache { ttl_ms: own, .. } = bound.mode else { return 0 };
     match expiry {
@@ -47,7 +49,7 @@ pub(crate) fn expiry(space: &Space, bound: &Bound, expiry: Expiry) -> u64 {
     }
 }
 
-/// True if the record's time has come.
+/// True if the record has expired.
 #[inline]
 pub(crate) fn is_expired(space: &Space, record: &Record<'_>) -> bool {
     let expiry = record.expiry();
@@ -71,10 +73,11 @@ pub(crate) fn begin_unvisited(segment: Segment<'_>, position: u32, present: bool
     };
 }
 
-/// Evicts until a record that is given `room` bytes is within the limits. No lock is held.
+/// Evicts until a record of `room` bytes is within the limits. No lock is held.
 ///
 /// # Errors
-/// `Full` if the record alone is over the limit; `TimedOut` if all that is left to evict is locked; damage.
+/// `Full` if the record alone is over the limit; `TimedOut` if everything left to evict is locked;
+/// damage.
 pub(crate) fn make_room(lane: &LaneGuard<'_>, bound: &Bound, room: u64) -> Result<()> {
     let MapMode::Cache { max_bytes, max_entries, .. } = bound.mode else { return Ok(()) };
     let charge = charge::charge_of(room);
@@ -90,14 +93,14 @@ pub(crate) fn make_room(lane: &LaneGuard<'_>, bound: &Bound, room: u64) -> Resul
     let mut steps = 0;
     let mut charged = charge::charged(root);
     while over() {
-        // Nobody who is stopped is waited for as long as others have something to evict.
+        // Stopped participants are not waited for while other segments have something to evict.
         advance_hand(lane, bound, root, steps >= HAND_LIMIT, &over)?;
         steps += 1;
         if steps % HAND_LIMIT.max(2 << directory::depth(root)) == 0 {
             bound.ensure_current(lane.space())?;
             let before = std::mem::replace(&mut charged, charge::charged(root));
             let mut segments = directory::segments(lane.space(), root);
-            // Each was locked since: nobody has a change under way that is not charged.
+            // Every segment has been locked since then, so no uncharged change is in progress.
             if before == charged && steps > HAND_LIMIT && segments.all(|s| s.pairs() == 0) {
                 return Err(bound.damaged("it is empty, and charged with something"));
             }
@@ -107,10 +110,11 @@ pub(crate) fn make_room(lane: &LaneGuard<'_>, bound: &Bound, room: u64) -> Resul
     Ok(())
 }
 
-/// Where the hand stands: before a position of the segment to which a share of all hashes belongs. Any word is one.
+/// The position of the hand: before a position of the segment that owns a certain share of all
+/// hashes. Any word is a valid position.
 #[derive(Clone, Copy)]
 struct Hand {
-    /// Of all hashes so many 2^32nds are behind it, in the order of their reversed bits.
+    /// The share of all hashes behind the hand, in 2^32nds, in the order of their reversed bits.
     behind: u32,
     position: u32,
 }
@@ -129,15 +133,16 @@ impl Hand {
         self.behind.reverse_bits() & mask(directory::depth(root))
     }
 
-    /// Before the first position of the next segment after one of this depth.
+    /// The hand before the first position of the next segment, after one of this depth.
     fn next_segment(self, depth: u32) -> Hand {
-        // A damaged depth would send it round in steps of nothing.
+        // A damaged depth would make it advance by zero.
         let share = u32::MAX >> depth.min(MAX_DEPTH);
         Hand { behind: (self.behind | share).wrapping_add(1), position: 0 }
     }
 }
 
-/// Lets the hand spare once, in the new half of a segment that splits, what it has passed already in the segment.
+/// Makes the hand spare once, in the new half of a splitting segment, the pairs that it has passed
+/// already.
 pub(crate) fn spare_passed(bound: &Bound, parent: Segment<'_>, child: Segment<'_>) {
     let root = bound.root(parent.space);
     let hand = Hand::from_bits(root.hand.load(Ordering::Relaxed), bound.positions());
@@ -149,7 +154,8 @@ pub(crate) fn spare_passed(bound: &Bound, parent: Segment<'_>, child: Segment<'_
     }
 }
 
-/// Passes positions of one segment: evicts what was not visited, until there is room, and stands there.
+/// Passes positions of one segment and evicts unvisited pairs until there is enough space. The hand
+/// stops there.
 fn advance_hand(
     lane: &LaneGuard<'_>,
     bound: &Bound,
@@ -161,7 +167,7 @@ fn advance_hand(
     let bits = root.hand.load(Ordering::Relaxed);
     let hand = Hand::from_bits(bits, bound.positions());
     let segment = directory::lookup_checked(space, bound, hand.index(root))?;
-    // Where two pass at once one of them moves the hand.
+    // If two threads pass at once, one of them moves the hand.
     let move_to = |next: u32| {
         let next = match next < bound.positions() {
             true => Hand { position: next, ..hand },
@@ -242,7 +248,8 @@ pub(crate) fn flush_counters(space: &Space, bound: &Bound) {
 #[cold]
 fn too_large(bound: &Bound, charge: u64, limit: u64) -> Error {
     let text = format!(
-        "map '{}': a pair of {charge} bytes is over the cache's limit of {limit} bytes; do not cache it",
+        "map '{}': a pair of {charge} bytes is over the cache's limit of {limit} bytes; do not \
+         cache it",
         bound.name
     );
     Error::new(ErrorKind::Full, text)
@@ -254,7 +261,7 @@ mod tests {
 
     #[test]
     fn the_hand_meets_every_segment_once_also_if_they_split_meanwhile() {
-        // The bits that a segment's hashes share, the first one the highest.
+        // The bits that a segment's hashes share, the first one as the highest.
         for depth in [0, 1, 5, 24] {
             let mut hand = Hand { behind: 0, position: 7 };
             let mut met = 0u64;
@@ -267,7 +274,8 @@ mod tests {
             assert_eq!(hand.behind == 0, met == 1 << depth);
         }
         let quarter = Hand { behind: 1 << 30, position: 3 };
-        // Split into two before it goes on: the other half comes next, and then what would have come.
+        // Split in two before it continues: the other half comes next, and then what would have
+        // come.
         let half = quarter.next_segment(3);
         assert_eq!(half.behind, 3 << 29);
         assert_eq!(half.next_segment(3).behind, quarter.next_segment(2).behind);

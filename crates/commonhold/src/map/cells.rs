@@ -1,17 +1,18 @@
 //! Fixed-length pairs of 9 to 32 bytes, in memory holds: the pairs lie in cells of their bucket.
 //!
-//! A bucket has 8 logical positions over 9 **cells**, and a **head** word that says which cell each position
-//! has: bits `4 i .. 4 i + 4` are the cell of position `i` plus 1, or 0 if it is empty; bits 32..64 count the
-//! changes. At least one cell is spare. A change writes a spare cell, then stores the head: the commit point. What a
-//! dead writer left in a spare cell is nobody's.
+//! A bucket has 8 logical positions over 9 **cells**, and a **head** word that maps positions to
+//! cells: bits `4 i .. 4 i + 4` are the cell of position `i` plus 1, or 0 if it is empty; bits
+//! 32..64 count the changes. At least one cell is spare. A change writes a spare cell, then stores
+//! the head: the commit point. Whatever a dead writer left in a spare cell is ignored.
 //!
 //! ```text
 //! head | tags: 7 bits of the hash per cell | 9 cells
 //! ```
 //!
-//! A reader loads the head, finds the cells with its tag, copies the one that has its key, and looks at the head
-//! again: if it is the same, the copy is whole, because a cell that the head names is not written. It would take a
-//! multiple of 2^32 changes of the bucket between the two looks to deceive it, and the same cells in use.
+//! A reader loads the head, finds the cells with its tag, copies the one that has its key, and
+//! loads the head again. If the head is the same, the copy is whole, because no cell that the head
+//! names is written. To deceive a reader, the bucket would have to change a multiple of 2^32 times
+//! between the two loads, with the same cells in use.
 
 use crate::map::hash::Hash;
 use crate::map::inline::Packing;
@@ -20,7 +21,7 @@ use crate::memory::copy;
 use crate::steps::step;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Bytes of a pair at most: with longer ones a segment has too few buckets to fill up well.
+/// The most bytes of a pair: with longer ones a segment has too few buckets to fill up well.
 const MOST: usize = 32;
 const CELLS: u64 = BUCKET_SLOTS as u64 + 1;
 const TAG_BITS: u32 = 7;
@@ -30,10 +31,10 @@ const TAGS: u64 = repeated(1, TAG_BITS, CELLS as u32);
 const NIBBLES: u64 = repeated(1, 4, BUCKET_SLOTS);
 /// Words of a cache line.
 const LINE_WORDS: usize = 8;
-/// What a change adds to the head.
+/// The amount that a change adds to the head.
 const CHANGE: u64 = 1 << 32;
 
-/// How pairs are packed into cells.
+/// The packing of pairs into cells.
 pub(crate) struct Cells {
     key_bytes: usize,
     value_bytes: usize,
@@ -45,7 +46,7 @@ pub(crate) struct Cells {
 #[derive(Clone, Copy)]
 struct Bucket<'a> {
     segment: Segment<'a>,
-    /// Its first word in the segment, and the words of a cell.
+    /// Number of its first word in the segment, and the words of a cell.
     first: u32,
     words: u32,
 }
@@ -73,13 +74,13 @@ impl Cells {
         Bucket { segment, first: number * self.bucket_words(), words: self.words }
     }
 
-    /// Fetches the head of a bucket that is going to be looked at.
+    /// Fetches the head of a bucket for reading.
     #[inline]
     pub(crate) fn prefetch(&self, segment: Segment<'_>, number: u32) {
         prefetch(self.bucket(segment, number).head());
     }
 
-    /// Fetches the whole of a bucket that is going to be changed: which cell is spare only the head tells.
+    /// Fetches all of a bucket for writing: only the head shows which cell is spare.
     #[inline]
     pub(crate) fn prefetch_whole(&self, segment: Segment<'_>, number: u32) {
         let bucket = self.bucket(segment, number);
@@ -89,7 +90,7 @@ impl Cells {
         prefetch(segment.slot(bucket.first + self.bucket_words() - 1));
     }
 
-    /// What is wrong with a bucket; while nobody writes.
+    /// A description of damage in a bucket, while nobody writes.
     pub(crate) fn problem(&self, segment: Segment<'_>, number: u32) -> Option<&'static str> {
         // Relaxed: nobody writes.
         let head = self.bucket(segment, number).head().load(Ordering::Relaxed);
@@ -105,7 +106,7 @@ impl Cells {
         None
     }
 
-    /// True if the tag of a position is that of the hash; while nobody writes.
+    /// True if the tag of a position is that of the hash. While nobody writes.
     pub(crate) fn has_tag(&self, segment: Segment<'_>, position: u32, hash: Hash) -> bool {
         let bucket = self.bucket(segment, position / BUCKET_SLOTS);
         let head = bucket.head().load(Ordering::Relaxed);
@@ -113,7 +114,7 @@ impl Cells {
         candidates.any(|(at, _)| at == position % BUCKET_SLOTS)
     }
 
-    /// Makes the contents of one segment those of another, which is locked; the other is private.
+    /// Copies the contents of one segment, which is locked, to another, which is private.
     pub(crate) fn copy_all(from: Segment<'_>, to: Segment<'_>) {
         for word in 0..BUCKETS * BUCKET_SLOTS {
             // Relaxed: a directory entry publishes all of it.
@@ -152,16 +153,17 @@ impl<'a> Bucket<'a> {
         pair
     }
 
-    /// Looks until the head is the same before and after.
+    /// Repeats until the head is the same before and after.
     #[inline]
     fn look<R>(self, mut look: impl FnMut(u64) -> R) -> R {
         loop {
-            // Acquire pairs with the release in `put`: what the named cells hold is there.
+            // Acquire pairs with the release in `put`: the contents of the named cells are visible.
             let head = self.head().load(Ordering::Acquire);
             step!("read.found");
             let seen = look(head);
             step!("read.copied");
-            // Pairs with the release fence in `put`: who saw a byte of a cell given up sees a later head.
+            // Pairs with the release fence in `put`: a reader that saw a byte of a cell that is no
+            // longer named sees a later head.
             fence(Ordering::Acquire);
             if self.head().load(Ordering::Relaxed) == head {
                 return seen;
@@ -170,7 +172,7 @@ impl<'a> Bucket<'a> {
         }
     }
 
-    /// The pair that satisfies `is`, and which of the bucket's positions it has.
+    /// The pair that satisfies `is`, and its position in the bucket.
     #[inline]
     fn find(self, tag: u64, is: impl Fn(&[u8; MOST]) -> bool) -> Option<(u32, [u8; MOST])> {
         self.look(|head| {
@@ -184,7 +186,7 @@ impl<'a> Bucket<'a> {
     /// Positions and cells that may have the tag.
     #[inline]
     fn candidates(self, head: u64, tag: u64) -> impl Iterator<Item = (u32, u32)> {
-        // Relaxed: tags of named cells came before the head; others are found out by the key.
+        // Relaxed: tags of named cells were stored before the head; others are detected by the key.
         let mut cells = zeros(self.tags().load(Ordering::Relaxed) ^ (tag * TAGS), TAGS, TAG_BITS);
         std::iter::from_fn(move || {
             let cell = (cells != 0).then(|| cells.trailing_zeros() / TAG_BITS)?;
@@ -205,7 +207,8 @@ const fn repeated(bits: u64, width: u32, count: u32) -> u64 {
     result
 }
 
-/// The highest bit of each field that is zero, and perhaps of some above one that is. (Mycroft's test, 1987.)
+/// The highest bit of each field that is zero, and perhaps of some fields above one that is.
+/// (Mycroft's test, 1987.)
 #[inline]
 fn zeros(fields: u64, ones: u64, width: u32) -> u64 {
     fields.wrapping_sub(ones) & !fields & (ones << (width - 1))
@@ -265,7 +268,7 @@ impl Packing for Cells {
     #[inline]
     fn find(&self, segment: Segment<'_>, hash: Hash, key: &[u8]) -> Option<(u32, [u8; MOST])> {
         let buckets = hash.buckets(self.buckets());
-        // Both come together: in which of them a key is cannot be predicted.
+        // Both are fetched together: which of them contains a key cannot be predicted.
         buckets.into_iter().for_each(|number| self.prefetch(segment, number));
         buckets.into_iter().find_map(|number| {
             let found = self.bucket(segment, number).find(tag_of(hash), |p| self.has_key(p, key));
@@ -281,7 +284,7 @@ impl Packing for Cells {
 
     fn free_position(&self, segment: Segment<'_>, hash: Hash) -> Option<u32> {
         let free = |number: u32| {
-            // Relaxed: under the lock nobody else changes it.
+            // Relaxed: nobody else changes it under the lock.
             let head = self.bucket(segment, number).head().load(Ordering::Relaxed);
             let mut empty = (0..BUCKET_SLOTS).filter(|at| head >> (4 * at) & 15 == 0);
             let first = empty.next();
@@ -296,12 +299,13 @@ impl Packing for Cells {
 
     fn put(&self, segment: Segment<'_>, position: u32, hash: Hash, pair: &[u8; MOST]) {
         let bucket = self.bucket(segment, position / BUCKET_SLOTS);
-        // Relaxed: under the lock nobody else changes head and tags.
+        // Relaxed: nobody else changes head and tags under the lock.
         let head = bucket.head().load(Ordering::Relaxed);
         let spare = (0..CELLS as u32).find(|cell| position_of(head, *cell).is_none());
-        // Eight positions name eight of nine cells at most.
+        // Eight positions name at most eight of nine cells.
         let spare = spare.unwrap_or(0);
-        // Pairs with the fence of readers: the head that gave the cell up comes before what is written to it.
+        // Pairs with the fence of readers: the head that stopped naming the cell comes before the
+        // stores to the cell.
         fence(Ordering::Release);
         let tags =
             bucket.tags().load(Ordering::Relaxed) & !(((1 << TAG_BITS) - 1) << (TAG_BITS * spare));
@@ -322,7 +326,8 @@ impl Packing for Cells {
     fn clear(&self, segment: Segment<'_>, position: u32) {
         let head = self.bucket(segment, position / BUCKET_SLOTS).head();
         let changed = changed(head.load(Ordering::Relaxed), position % BUCKET_SLOTS, None);
-        // As in `put`; after a split, who misses here because of it sees the directory entries.
+        // As in `put`. After a split, a reader that misses here because of this store sees the
+        // directory entries.
         head.store(changed, Ordering::Release);
     }
 

@@ -1,8 +1,9 @@
-//! What a mutation asks for: one rule, one act, so that every operation is the same few steps.
+//! A request for a mutation: one rule and one act, so that every operation takes the same few
+//! steps.
 
 use crate::stream::frame::ChangeKind;
 
-/// When the act happens.
+/// The condition of the act.
 #[derive(Clone, Copy)]
 pub(crate) enum Rule<'a> {
     Always,
@@ -10,17 +11,17 @@ pub(crate) enum Rule<'a> {
     Absent,
     /// Only if the key is present.
     Present,
-    /// Only if the value is this, or if the key is absent.
+    /// Only if the value equals this, or if the key is absent.
     Equals(Option<&'a [u8]>),
     /// Only if the record has this sequence, or if the key is absent.
     Sequence(Option<u64>),
 }
 
-/// What happens.
+/// The act itself.
 #[derive(Clone, Copy)]
 pub(crate) enum Act<'a> {
     Put(&'a [u8]),
-    /// Adds to the 8-byte little-endian number that the value is; absent counts as 0.
+    /// Adds to the value, an 8-byte little-endian number; an absent key counts as 0.
     Add(i64),
     Delete,
 }
@@ -34,9 +35,10 @@ pub(crate) struct Change<'a> {
     pub(crate) at: Option<u32>,
     pub(crate) act: Act<'a>,
     pub(crate) expiry: Expiry,
-    /// Whether the stream tells of it: a pair that only goes elsewhere is no change for who follows.
+    /// Whether the change goes into the stream: a pair that only moves elsewhere is not a change
+    /// for followers.
     pub(crate) tells: bool,
-    /// What the stream calls it if the key goes.
+    /// The kind of change in the stream if the key is removed.
     pub(crate) removal: ChangeKind,
 }
 
@@ -45,7 +47,7 @@ pub(crate) struct Change<'a> {
 pub(crate) enum Expiry {
     /// After the map's own time to live.
     Own,
-    /// After so many milliseconds.
+    /// After this many milliseconds.
     After(u64),
     /// At this time on the hold clock; 0 for never.
     At(u64),
@@ -57,19 +59,19 @@ impl<'a> Change<'a> {
         Change { key, rule, at: None, act, expiry, tells: true, removal }
     }
 
-    /// True if the key, found at this position or not at all, is where it is to be.
+    /// True if the key's position, `None` if it was not found, satisfies `at`.
     #[inline]
     pub(crate) fn is_there(&self, found: Option<u32>) -> bool {
         self.at.is_none() || self.at == found
     }
 }
 
-/// What a mutation did.
+/// The result of a mutation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outcome {
-    /// The rule held and the act happened.
+    /// The rule was satisfied and the act happened.
     pub(crate) done: bool,
-    /// Where the key is (24 hash bits << 8 | position), if it is.
+    /// The key's place (24 hash bits << 8 | position), if it has one.
     pub(crate) uid: u32,
     /// The sum, after an addition.
     pub(crate) number: i64,

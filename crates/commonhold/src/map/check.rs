@@ -1,4 +1,4 @@
-//! Proving a map whole: every slot, every record, every directory entry. Writers must be kept out.
+//! Proving a map sound: every slot, every record, every directory entry. Writers must be kept out.
 
 use crate::map::bound::Bound;
 use crate::map::charge;
@@ -13,7 +13,7 @@ use crate::sync::space::Space;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-/// What a check of the maps found so far.
+/// The findings of a check of the maps so far.
 #[derive(Default)]
 pub(crate) struct Findings {
     pub(crate) problems: Vec<String>,
@@ -34,7 +34,7 @@ impl Findings {
     }
 }
 
-/// Checks one map. `alive` says whether an owner is still registered.
+/// Checks one map. `alive` returns whether an owner is still registered.
 pub(crate) fn check(
     space: &Space,
     bound: &Bound,
@@ -56,7 +56,7 @@ pub(crate) fn check(
     if robust_lock::holder(&root.stream_head.lock).is_some_and(|owner| !alive(owner)) {
         findings.problem(format!("map '{}': its stream is locked by nobody", bound.name));
     }
-    // Nobody writes: whoever has the lock only looks, and nothing is under way.
+    // Nobody writes: a holder of the lock only reads, and no change is in progress.
     if root.stream_head.armed.load(Ordering::Acquire) != 0 {
         findings.problem(format!("map '{}': a change of its stream is not settled", bound.name));
     }

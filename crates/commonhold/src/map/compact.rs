@@ -1,10 +1,12 @@
 //! Compaction: emptying sparse extents by republishing their records elsewhere.
 //!
-//! Extents of records serve one size class. Where much of an extent has been freed, the records left keep
-//! its memory from every other class. Compaction owns such an extent (so nobody allocates from it), sets each of its
-//! records anew with the same contents (only if nobody changes it meanwhile), and frees it. On demand it empties what is less than
-//! half full, which bounds fragmentation: after it, every extent that no thread allocates from is at least half full. Who
-//! finds the hold full empties a few extents, the emptiest first, as long as there is an eighth to be gained by each.
+//! Extents of records serve one size class. Where much of an extent has been freed, its remaining
+//! records keep the memory from every other class. Compaction owns such an extent (so nobody
+//! allocates from it), stores each of its records again with the same contents (only if nobody
+//! changes it meanwhile), and frees the extent. A compaction on demand empties extents that are
+//! less than half full, which bounds fragmentation: after it, every extent that no thread allocates
+//! from is at least half full. A writer that finds the hold full empties a few extents, the
+//! emptiest first, as long as each frees at least an eighth.
 
 use crate::error::{ErrorKind, Result};
 use crate::map::bound::{Bound, bind_live};
@@ -22,29 +24,29 @@ use crate::sync::unwind::Mend;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::Ordering;
 
-/// Parts that an extent's fullness is told in.
+/// The number of parts in which an extent's fullness is measured.
 const PARTS: u64 = 8;
 
-/// Which extents are emptied, and how many at most.
+/// Which extents to empty, and at most how many.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
-    /// Those with less than so many eighths of their records in use.
+    /// Extents with less than this many eighths of their records in use.
     eighths: u64,
     most: usize,
 }
 
 impl Wanted {
-    /// All that are less than half full.
+    /// All extents that are less than half full.
     pub(crate) const SPARSE: Wanted = Wanted { eighths: PARTS / 2, most: usize::MAX };
-    /// The emptiest: a megabyte, if that can be.
+    /// The emptiest: a megabyte, if possible.
     pub(crate) const ROOM: Wanted = Wanted { eighths: PARTS - 1, most: 16 };
 }
 
-/// Empties extents, but for those in which somebody has a pair locked; returns how many were freed.
-/// No lock is held, and the lane is impatient: nobody needs this very extent.
+/// Empties extents, except those with a pair that somebody has locked. Returns the number of
+/// extents freed. No lock is held, and the lane is impatient: no caller needs a certain extent.
 ///
 /// # Errors
-/// `Full` if there is no room for what is in the first of them; damage.
+/// `Full` if there is no room for the records of the first extent; damage.
 pub(crate) fn compact(lane: &LaneGuard<'_>, wanted: Wanted) -> Result<u64> {
     let mut maps = HashMap::new();
     let mut freed = 0;
@@ -59,7 +61,7 @@ pub(crate) fn compact(lane: &LaneGuard<'_>, wanted: Wanted) -> Result<u64> {
         drop(released);
         match emptied {
             Err(full) if full.is_full() && freed > 0 => break,
-            // Somebody has one of its pairs locked, or the hold's growth: another extent may do as
+            // Somebody has locked one of its pairs, or the hold's growth: another extent may do as
             // well.
             Err(error) if error.kind() == ErrorKind::TimedOut => {}
             result => result?,
@@ -69,7 +71,7 @@ pub(crate) fn compact(lane: &LaneGuard<'_>, wanted: Wanted) -> Result<u64> {
     Ok(freed)
 }
 
-/// The emptiest extents that nobody owns, the emptiest first: how full (of 2^16), which, of what class.
+/// The emptiest extents without an owner, the emptiest first: fullness (of 2^16), extent, class.
 fn candidates(space: &Space, wanted: Wanted) -> Vec<(u64, u64, u8)> {
     let mut found = BinaryHeap::new();
     for extent in 0..extents::committed(space) {
@@ -114,7 +116,7 @@ fn empty(
     Ok(())
 }
 
-/// Sets the pair anew if its record is still this one.
+/// Stores the pair again if its record is still this one.
 fn move_away(lane: &LaneGuard<'_>, bound: &Bound, record: &Record<'_>) -> Result<()> {
     let (mut key, mut value) = (Vec::new(), Vec::new());
     record.append_key(&mut key);
@@ -128,9 +130,10 @@ fn move_away(lane: &LaneGuard<'_>, bound: &Bound, record: &Record<'_>) -> Result
         tells: false,
         removal: ChangeKind::Delete,
     };
-    // The rule is checked under the lock: what was copied is what the record held, or nothing happens.
+    // The rule is checked under the lock: the copy equals the record's contents, or nothing
+    // happens.
     match write::apply_once(lane, bound, &change, None) {
-        // Dropped meanwhile: its owner frees the record.
+        // The map was dropped meanwhile: its owner frees the record.
         Err(error) if error.is_not_found() => Ok(()),
         result => result.map(|_| ()),
     }

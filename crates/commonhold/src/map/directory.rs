@@ -1,9 +1,9 @@
-//! The directory: from a hash's low bits to a segment. Doubling chunks that never move.
+//! The directory: from a hash's low bits to a segment. It doubles by adding chunks that never move.
 //!
-//! Entries are segment offsets / 64 in 32 bits. Those below 2^14 lie in one extent; entries
-//! `2^m .. 2^(m+1)` lie in a chunk of their own. The global depth is the commit point of doubling, which adds a
-//! *zeroed* chunk: a zero entry means "drop the top set bit", so doubling copies nothing. After Fagin et
-//! al., "Extendible Hashing" (1979), with Larson-style lazy entries.
+//! Entries are segment offsets / 64 in 32 bits. Those below 2^14 lie in one extent; entries `2^m ..
+//! 2^(m+1)` lie in a chunk of their own. The global depth is the commit point of doubling, which
+//! adds a *zeroed* chunk. A zero entry means "drop the top set bit", so doubling copies nothing.
+//! After Fagin et al., "Extendible Hashing" (1979), with Larson-style lazy entries.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::Bound;
@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(crate) const FIRST_DEPTH: u32 = 4;
 const FIRST_BITS: u32 = 14;
 
-/// The directory's depth now.
+/// The current depth of the directory.
 #[inline]
 pub(crate) fn depth(root: &Root) -> u32 {
     root.depth.load(Ordering::Acquire).min(MAX_DEPTH)
@@ -39,7 +39,7 @@ fn entry<'a>(space: &'a Space, root: &Root, index: u32) -> &'a AtomicU32 {
     }
     let top = index.ilog2();
     let chunk = root.chunks[(top - FIRST_BITS) as usize].load(Ordering::Acquire);
-    // A damaged offset may wrap, too.
+    // A damaged offset may wrap around.
     space.half(chunk.wrapping_add(u64::from(index - (1 << top)) * 4))
 }
 
@@ -48,7 +48,7 @@ fn entry<'a>(space: &'a Space, root: &Root, index: u32) -> &'a AtomicU32 {
 pub(crate) fn lookup<'a>(space: &'a Space, root: &Root, bits: u32) -> Option<Segment<'a>> {
     let mut index = bits & mask(depth(root));
     loop {
-        // Acquire pairs with the release of the entry: the segment is there.
+        // Acquire pairs with the release of the entry: the segment is visible.
         let found = entry(space, root, index).load(Ordering::Acquire);
         if found != 0 {
             let offset = u64::from(found) * 64;
@@ -61,7 +61,7 @@ pub(crate) fn lookup<'a>(space: &'a Space, root: &Root, bits: u32) -> Option<Seg
     }
 }
 
-/// The same, for who is going to write: the offset is checked to be a segment's.
+/// The same for a writer: checks that the offset is that of a segment.
 pub(crate) fn lookup_checked<'a>(
     space: &'a Space,
     bound: &Bound,
@@ -97,7 +97,8 @@ pub(crate) fn fill(space: &Space, root: &Root, bits: u32, segment: Segment<'_>) 
     }
 }
 
-/// The directory's lock, and the depth that was read under it: all that publishing a split needs.
+/// The directory's lock, and the depth that was read under it: everything that publishing a split
+/// needs.
 pub(crate) struct Entries<'a> {
     space: &'a Space,
     root: &'a Root,
@@ -106,7 +107,7 @@ pub(crate) struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// Takes the lock and looks whether there is a place for every entry of the split of a segment of this phase.
+    /// Takes the lock and checks that every entry of the split of this segment can be stored.
     ///
     /// # Errors
     /// Those of locking; damage. Nothing is changed then.
@@ -123,12 +124,13 @@ impl<'a> Entries<'a> {
         if entries.covered(phase).all(is_there) { Ok(entries) } else { Err(damaged(space)) }
     }
 
-    /// Indices of the entries of a segment and the child that it is split into.
+    /// Indices of the entries of a segment and of the child that it is split into.
     fn covered(&self, phase: Phase) -> impl Iterator<Item = u32> + use<> {
         (phase.prefix..1 << self.depth).step_by(1 << phase.depth)
     }
 
-    /// Stores every entry that the child of a split covers, and the lazy ones of the parent, and unlocks.
+    /// Stores every entry that the child of a split covers and the lazy ones of the parent, then
+    /// unlocks.
     pub(crate) fn publish(self, phase: Phase, parent: Segment<'_>) {
         let rest = Mend::new(|| self.store_all(phase, parent));
         step!("split.publishing");
@@ -156,7 +158,7 @@ pub(crate) fn double(lane: &LaneGuard<'_>, root: &Root, local: u32) -> Result<()
     if depth(root) > local { Ok(()) } else { add_chunk(lane, root, depth(root)) }
 }
 
-/// Under the directory lock: zeroes the chunk that depth + 1 needs, then commits the depth.
+/// Zeroes the chunk that depth + 1 needs, then commits the depth. Under the directory lock.
 fn add_chunk(lane: &LaneGuard<'_>, root: &Root, depth: u32) -> Result<()> {
     if depth >= FIRST_BITS {
         let space = lane.space();
@@ -167,7 +169,7 @@ fn add_chunk(lane: &LaneGuard<'_>, root: &Root, depth: u32) -> Result<()> {
         if fresh {
             chunk = claim_chunk(lane, count)? * EXTENT;
         }
-        // What is not linked is spare.
+        // An unlinked chunk becomes spare.
         let given_up = Mend::new(|| {
             let kind = if is_linked(root, chunk) { Kind::Directory } else { Kind::SpareDirectory };
             if fresh {
@@ -180,7 +182,7 @@ fn add_chunk(lane: &LaneGuard<'_>, root: &Root, depth: u32) -> Result<()> {
         if !is_chunk(space, chunk) || runs::length(space, chunk / EXTENT) < count {
             return Err(damaged(space));
         }
-        // Also one that a dead predecessor linked without committing the depth.
+        // This includes a chunk that a dead predecessor linked without committing the depth.
         extents::zero(space, chunk / EXTENT, 0, count * EXTENT);
         if fresh {
             link.store(chunk, Ordering::Release);
@@ -188,14 +190,14 @@ fn add_chunk(lane: &LaneGuard<'_>, root: &Root, depth: u32) -> Result<()> {
         }
         drop(given_up);
     }
-    // Release: the zeroed chunk is there for whoever sees the depth.
+    // Release: a reader that sees the depth sees the zeroed chunk.
     root.depth.store(depth + 1, Ordering::Release);
     step!("double.committed");
     Ok(())
 }
 
-/// Directory memory for `count` extents' worth of entries, owned by the lane until it is linked.
-/// Spare chunks of the same length come first: this memory never serves anything else.
+/// Directory memory for `count` extents of entries, owned by the lane until it is linked. Spare
+/// chunks of the same length come first, because this memory is never used for anything else.
 pub(crate) fn claim_chunk(lane: &LaneGuard<'_>, count: u64) -> Result<u64> {
     let space = lane.space();
     let owned = State::owned(Kind::Directory, 0, lane.lane(), lane.me());
@@ -214,7 +216,8 @@ pub(crate) fn claim_chunk(lane: &LaneGuard<'_>, count: u64) -> Result<u64> {
     Ok(first)
 }
 
-/// Gives a chunk back that the map of this link needs no more, as the map ends. May be repeated.
+/// Makes a chunk spare that the map of this link no longer needs, when the map ends. May be
+/// repeated.
 pub(crate) fn free_chunk(writer: &impl Writer, link: &AtomicU64) {
     let (space, me) = (&writer.arena().space, writer.me());
     let chunk = link.load(Ordering::Acquire);
@@ -233,13 +236,14 @@ pub(crate) fn free_chunk(writer: &impl Writer, link: &AtomicU64) {
         }
     });
     step!("drop.directory-taken");
-    // Release: from here on its owner alone accounts for it: another map has it only when it is spare.
+    // Release: from here on only its owner accounts for it. Another map gets it only when it is
+    // spare.
     link.store(0, Ordering::Release);
     step!("drop.directory-unlinked");
     drop(given_up);
 }
 
-/// True if a link to this offset leads to a chunk of a directory.
+/// True if this offset is that of a directory's chunk.
 fn is_chunk(space: &Space, chunk: u64) -> bool {
     chunk != 0
         && chunk.is_multiple_of(EXTENT)
@@ -247,7 +251,7 @@ fn is_chunk(space: &Space, chunk: u64) -> bool {
         && header(space, chunk / EXTENT).state().kind() == Kind::Directory
 }
 
-/// True if the entry can be stored: a damaged depth or link would lead anywhere.
+/// True if the entry can be stored: a damaged depth or link could lead anywhere.
 fn is_stored_in_a_chunk(space: &Space, root: &Root, index: u32) -> bool {
     let link = match index.checked_ilog2() {
         Some(top) if top >= FIRST_BITS => &root.chunks[(top - FIRST_BITS) as usize],
@@ -262,7 +266,7 @@ fn damaged(space: &Space) -> Error {
     Error::new(ErrorKind::Damaged, text)
 }
 
-/// True if the chunk at `offset` is in use by the map of `root`.
+/// True if the map of `root` uses the chunk at `offset`.
 pub(crate) fn is_linked(root: &Root, offset: u64) -> bool {
     root.first_chunk.load(Ordering::Acquire) == offset
         || root.stream.ring.load(Ordering::Acquire) == offset
@@ -274,7 +278,7 @@ pub(crate) fn segments<'a>(
     space: &'a Space,
     root: &'a Root,
 ) -> impl Iterator<Item = Segment<'a>> + use<'a> {
-    // The depth is read anew each time: a split that goes on meanwhile may double the directory.
+    // The depth is read each time, because a concurrent split may double the directory.
     (0..1u32 << MAX_DEPTH).take_while(move |index| *index < 1 << depth(root)).filter_map(
         move |index| {
             let found = entry(space, root, index).load(Ordering::Acquire);
@@ -287,8 +291,8 @@ pub(crate) fn segments<'a>(
     )
 }
 
-/// The entry words themselves, for creation and dropping; `None` where there is no chunk, any more
-/// perhaps.
+/// The entry words themselves, for creation and dropping. `None` where there is no chunk, or no
+/// longer one.
 pub(crate) fn raw_entry<'a>(space: &'a Space, root: &Root, index: u32) -> Option<&'a AtomicU32> {
     is_stored_in_a_chunk(space, root, index).then(|| entry(space, root, index))
 }

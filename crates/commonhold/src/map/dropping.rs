@@ -1,12 +1,12 @@
-//! How a map ends: its name first, its memory afterwards.
+//! How a map ends: first its name, then its memory.
 //!
-//! The name goes under the names lock, with two stores; from then on the map is gone. What it had
-//! is freed without any lock over everything, by whoever claims the root: DROPPING without an owner
-//! is *nobody's* and waits to be claimed, by one compare-and-swap; with an owner, that one alone is
-//! at it. Segments are emptied under their locks before anything is freed. Who meets one that
-//! somebody holds, a stopped writer perhaps, makes the root nobody's again and goes on with its own
-//! affairs; the next sweep, drop, trim, opening or closing by anybody tries once more, from the
-//! start. A dead claimant's root is made nobody's by its recoverer.
+//! Two stores under the names lock remove the name; from then on the map is gone. Its memory is
+//! freed without a global lock, by a participant that claims the root. A root that is DROPPING
+//! without an owner can be claimed by one compare-and-swap; while it has an owner, only that
+//! participant works on it. The owner empties the segments under their locks before it frees
+//! anything. If it meets a segment that somebody holds, perhaps a stopped writer, it releases its
+//! claim and continues with its own work. The next sweep, drop, trim, opening or closing by any
+//! participant tries again, from the start. The recoverer of a dead claimant releases its claim.
 
 use crate::error::{ErrorKind, Result};
 use crate::map::bound::bind_any;
@@ -27,7 +27,7 @@ use crate::sync::robust_lock::{Level, Peers};
 use crate::sync::space::Space;
 use std::sync::atomic::Ordering;
 
-/// Drops the live map of this name; false if there is none.
+/// Drops the live map with this name; false if there is none.
 pub(crate) fn drop_map(arena: &Arena, name: &str) -> Result<bool> {
     check_name(name)?;
     let Some(id) = arena.operate(|lane| take_name(lane, name))? else { return Ok(false) };
@@ -45,19 +45,20 @@ fn take_name(lane: &LaneGuard<'_>, name: &str) -> Result<Option<u32>> {
     Ok(found.map(|(id, _)| id))
 }
 
-/// Takes the name from a live map; under the names lock. Its memory is left to [`finish`].
+/// Removes the name of a live map. Under the names lock. [`finish`] frees its memory later.
 pub(crate) fn end(space: &Space, root: &Root) {
     // The commit point.
     root.set_status(Status::Dropping(None));
-    // Behind a panic its demolition does the rest, too.
+    // After a panic, freeing the map does the rest as well.
     step!("drop.marked");
-    // Handles find out at once. Whoever frees anything says so again: who was killed here has not.
+    // Handles notice at once. The participant that frees the memory increments it again, because
+    // this one may have been killed before it did.
     root.incarnation.fetch_add(1, Ordering::AcqRel);
     lifecycle::keep_memory_if_bounded(space);
 }
 
-/// Frees what a map had that this participant has just ended: those who live are waited for a
-/// moment, as the next one will try, too.
+/// Frees the memory of a map that this participant has just ended. Waits a moment at most for
+/// living participants: the next one will try, too.
 ///
 /// # Errors
 /// As [`finish`].
@@ -73,15 +74,15 @@ pub(crate) fn finish_own(arena: &Arena, id: u32) -> Result<()> {
     }
 }
 
-/// Empties and frees a map that has ended, if the patience of the lane, which holds nothing else,
-/// suffices. The drop has happened in any case.
+/// Empties and frees a map that has ended, if the patience of the lane suffices; the lane holds
+/// nothing else. The drop has happened in any case.
 ///
 /// # Errors
-/// `Damaged`. Whatever else keeps the memory from being freed keeps it until the next one tries.
+/// `Damaged`. After any other obstacle the memory is kept until the next participant tries.
 fn finish(lane: &LaneGuard<'_>, id: u32, root: &Root) -> Result<()> {
     while let Some(claim) = Claim::new(lane.me(), root) {
-        // The freeze lock afterwards, both SeqCst: who takes it and then finds a root that is nobody's
-        // knows that it stays so.
+        // The freeze lock afterwards, both SeqCst: a participant that takes it and then finds an
+        // unclaimed root knows that it stays unclaimed.
         let result = match freeze_lock::is_frozen(lane) {
             true => {
                 drop(claim);
@@ -98,7 +99,7 @@ fn finish(lane: &LaneGuard<'_>, id: u32, root: &Root) -> Result<()> {
     Ok(())
 }
 
-/// Finishes what others left of maps that have ended, where that waits for nobody.
+/// Frees what others left of maps that have ended, where that does not wait for anybody.
 pub(crate) fn finish_all(arena: &Arena) {
     let ended = |root: &Root| root.status() == Status::Dropping(None);
     if !root::all(&arena.space).any(|(_, root)| ended(root)) {
@@ -106,22 +107,24 @@ pub(crate) fn finish_all(arena: &Arena) {
     }
     let Some(lane) = arena.try_enter().map(LaneGuard::impatient) else { return };
     for (id, root) in root::all(lane.space()).filter(|(_, root)| ended(root)) {
-        // One that is damaged keeps nobody from the rest.
+        // A damaged map must not prevent the rest.
         let _ = finish(&lane, id, root);
     }
 }
 
-/// The right to free what a map had. Dropping it makes the root nobody's again.
+/// The right to free the memory of a map. Dropping this releases the claim.
 struct Claim<'a>(&'a Root);
 
 impl<'a> Claim<'a> {
-    /// `None` if somebody else is at it, or has finished it.
+    /// `None` if another participant has the claim, or has finished.
     fn new(me: Owner, root: &'a Root) -> Option<Claim<'a>> {
         let (from, mine) = (Status::Dropping(None).bits(), Status::Dropping(Some(me)).bits());
-        // SeqCst: what the last one freed is seen; then the freeze lock is looked at.
+        // SeqCst: everything that the last claimant freed is visible; then the freeze lock is
+        // checked.
         let claimed =
             root.state.compare_exchange(from, mine, Ordering::SeqCst, Ordering::Relaxed).is_ok();
-        // Not `then_some`: a claim that is made in any case would end what is in the root by now.
+        // Not `then_some`: it would create a claim in any case, whose drop would release the root's
+        // next claim.
         let claim = claimed.then(|| Claim(root));
         if claimed {
             step!("drop.claimed");
@@ -129,7 +132,7 @@ impl<'a> Claim<'a> {
         claim
     }
 
-    /// The root is free, and may be another structure's by now.
+    /// The root is free, and may already belong to another structure.
     fn end(self) {
         std::mem::forget(self);
     }
@@ -144,7 +147,8 @@ impl Drop for Claim<'_> {
 /// Empties all segments, then frees everything. May be repeated from the start.
 fn demolish(lane: &LaneGuard<'_>, id: u32, root: &Root, claim: Claim<'_>) -> Result<()> {
     let space = lane.space();
-    // Before anything is freed, whoever does it: a predecessor may have died before its own bump.
+    // Before anything is freed, also in a repetition: a predecessor may have died before it
+    // incremented the incarnation.
     root.incarnation.fetch_add(1, Ordering::AcqRel);
     step!("drop.begun");
     if let Some(bound) = bind_any(space, id) {
@@ -163,8 +167,8 @@ fn demolish(lane: &LaneGuard<'_>, id: u32, root: &Root, claim: Claim<'_>) -> Res
     Ok(())
 }
 
-/// What the dead `owner` had claimed is nobody's. The last that its recoverer does: nothing may
-/// bear its name then.
+/// Releases the claims of the dead `owner`. The last step of its recoverer: nothing may name the
+/// dead one afterwards.
 pub(crate) fn hand_over(space: &Space, owner: Owner) {
     for (_, root) in root::all(space) {
         let mine = Status::Dropping(Some(owner));
@@ -181,7 +185,7 @@ pub(crate) fn hand_over(space: &Space, owner: Owner) {
     }
 }
 
-/// A segment that the dead one was about to free is free.
+/// Frees a segment that the dead participant was about to free.
 fn recover_segment(space: &Space, root: &Root, index: u32, owner: Owner) {
     let Some(entry) = directory::raw_entry(space, root, index) else { return };
     let offset = u64::from(entry.load(Ordering::Acquire)) * 64;

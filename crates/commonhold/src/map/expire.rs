@@ -1,10 +1,13 @@
-//! Removing pairs whose time has come, a few at a time: for who is told by a stream, and for their memory.
+//! Removing expired pairs, a few at a time, so that followers of a stream see it and the memory is
+//! freed.
 //!
-//! Goes by a cursor, as iteration does, so growth meanwhile makes nobody be missed for ever. A segment is looked at without its lock
-//! first, which is a hint; it is locked only if something in it seems to have expired. Removing is an ordinary commit under
-//! the locks, so a kill is that of any change.
+//! A cursor moves over the map, as in iteration, so growth does not make it miss a pair for ever. A
+//! segment is first read without its lock, which gives a hint. It is locked only if something in it
+//! seems to have expired. A removal is an ordinary commit under the locks, so a kill has the same
+//! effect as in any change.
 //!
-//! Invariant: the caller's lane waits for nobody who lives ([`LaneGuard::impatient`]), and has nothing locked between two segments.
+//! Invariant: the caller's lane does not wait for living participants ([`LaneGuard::impatient`]),
+//! and has nothing locked between two segments.
 
 use crate::error::{ErrorKind, Result};
 use crate::map::bound::Bound;
@@ -20,18 +23,19 @@ use crate::stream::frame::ChangeKind;
 use crate::sync::hold_clock;
 use std::sync::atomic::Ordering;
 
-/// What became of a segment.
+/// The result for a segment.
 enum Passed {
-    /// It was looked at, or somebody has it locked: the next one.
+    /// Finished, or locked by somebody: go on to the next one.
     Over,
-    /// Nothing can be told now: it is to be looked at again.
+    /// No result now: the segment has to be visited again.
     Stopped,
 }
 
-/// Looks at `places` places from the cursor on, rounded up to a segment, and moves it behind them; how many pairs were removed.
+/// Visits `places` places from the cursor on, rounded up to a segment, and moves the cursor past
+/// them. Returns the number of pairs removed.
 ///
 /// # Errors
-/// `NotFound` if the map was dropped; `Busy` if this very thread froze the hold; damage.
+/// `NotFound` if the map was dropped; `Busy` if the calling thread froze the hold; damage.
 pub(crate) fn expire(
     lane: &LaneGuard<'_>,
     bound: &Bound,
@@ -44,7 +48,8 @@ pub(crate) fn expire(
     }
     while left > 0 && !cursor.is_end() {
         let segment = directory::lookup_checked(lane.space(), bound, cursor.directory())?;
-        // Of one that is being split perhaps what it was before: then its child is passed over this time.
+        // For a segment that is being split this may be the depth before the split: its child is
+        // then skipped this time.
         let behind = cursor.behind(segment.phase().depth);
         let now = hold_clock::now(lane.space());
         let some = (0..bound.positions()).any(|at| is_expired(bound, segment, at, now));
@@ -60,13 +65,13 @@ pub(crate) fn expire(
 }
 
 fn is_expired(bound: &Bound, segment: Segment<'_>, position: u32, now: u64) -> bool {
-    // Acquire pairs with the release of the commit: the record is there.
+    // Acquire pairs with the release of the commit: the record is visible.
     let word = segment.slot(position).load(Ordering::Acquire);
     let record = (word != 0).then(|| bound.shape.open(segment.space, word)).flatten();
     record.is_some_and(|record| (1..=now).contains(&record.expiry()))
 }
 
-/// Locks the segment at the cursor, if it can be had, and removes what has expired in it.
+/// Locks the segment at the cursor, if it is free, and removes its expired pairs.
 fn pass(lane: &LaneGuard<'_>, bound: &Bound, cursor: Cursor, removed: &mut u64) -> Result<Passed> {
     let segment = match locked::lock(lane, bound, cursor.directory()) {
         Ok(segment) => segment,
@@ -79,7 +84,7 @@ fn pass(lane: &LaneGuard<'_>, bound: &Bound, cursor: Cursor, removed: &mut u64) 
     let result = remove_all(lane, bound, *segment, removed);
     drop(segment);
     match result {
-        // It is the stream that somebody has locked.
+        // Somebody has locked the stream.
         Err(error) if error.kind() == ErrorKind::TimedOut => Ok(Passed::Stopped),
         result => result.map(|()| Passed::Over),
     }

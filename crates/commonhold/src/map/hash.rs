@@ -1,12 +1,12 @@
-//! Which bits of a key's hash decide what.
+//! The use of the bits of a key's hash.
 //!
-//! rapidhash V3 with a secret seed per map. Bits 0..24 index the directory (low bits first), bits 8..32
-//! are the tag in the slot (so a split needs no record once the depth is 8), bits 32..48 and 48..64
-//! choose the two candidate buckets.
+//! rapidhash V3 with a secret seed per map. Bits 0..24 index the directory (low bits first). Bits
+//! 8..32 are the tag in the slot, so a split reads no records once the depth is 8. Bits 32..48 and
+//! 48..64 choose the two candidate buckets.
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
-/// Directory bits at most.
+/// The most directory bits.
 pub(crate) const MAX_DEPTH: u32 = 24;
 
 /// The keyed hash function of one map.

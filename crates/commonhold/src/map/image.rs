@@ -1,7 +1,7 @@
 //! Images of segments: all pairs of a hash range as they were at one moment, without a lock.
 //!
-//! An image is whole if the segment's counter did not change and its lock was free: the counter is read
-//! first (acquire); whoever bumped it held the lock until its slot was stored.
+//! An image is whole if the segment's counter did not change and its lock was free. The counter is
+//! read first (acquire). A writer that incremented it held the lock until its slot was stored.
 
 use crate::error::Result;
 use crate::map::bound::Bound;
@@ -39,7 +39,7 @@ fn stamp(segment: Segment<'_>, frozen: bool) -> Option<(Stamp, Phase)> {
     still.then_some((Stamp { prefix: phase.prefix, depth: phase.depth, counter }, phase))
 }
 
-/// The stamp of the segment at `cursor`, and the cursor behind it. While the hold is frozen.
+/// The stamp of the segment at `cursor`, and the cursor after it. While the hold is frozen.
 pub(crate) fn stamp_at(space: &Space, bound: &Bound, cursor: Cursor) -> Result<(Stamp, Cursor)> {
     let bits = (cursor.0 as u32).reverse_bits() >> (32 - MAX_DEPTH);
     let segment = directory::lookup_checked(space, bound, bits)?;
@@ -53,7 +53,8 @@ fn behind(cursor: Cursor, depth: u32) -> Cursor {
     Cursor((cursor.0 / width + 1) * width)
 }
 
-/// Reads the segment at `cursor`. The stamp is `None` if it changed meanwhile; the pairs are then useless.
+/// Reads the segment at `cursor`. The stamp is `None` if the segment changed meanwhile; the pairs
+/// are then useless.
 pub(crate) fn read(
     space: &Space,
     bound: &Bound,

@@ -1,8 +1,9 @@
-//! Fixed-length pairs kept in the index itself: what both ways of packing them have in common.
+//! Fixed-length pairs kept in the index itself: the common part of both ways of packing them.
 //!
-//! [`words`](crate::map::words) packs pairs of at most 8 bytes into slots, [`cells`](crate::map::cells) longer
-//! ones into cells of a bucket. Either way a pair is found, read whole and changed by one store, under the segment's
-//! lock; it has no record, no sequence and no checksum of its own.
+//! [`words`](crate::map::words) packs pairs of at most 8 bytes into slots,
+//! [`cells`](crate::map::cells) packs longer ones into cells of a bucket. Either way a pair is
+//! found, read whole, and changed by one store under the segment's lock. It has no record, no
+//! sequence and no checksum of its own.
 
 use crate::error::Result;
 use crate::map::bound::Bound;
@@ -28,7 +29,8 @@ use std::sync::atomic::{Ordering, fence};
 
 const TRIES: u32 = 1 << 20;
 
-/// How a map's pairs lie in its segments. What a function that only looks returns was there at one moment.
+/// The packing of a map's pairs in its segments. The result of a function that only reads existed
+/// at one moment.
 pub(crate) trait Packing {
     /// Key and value, one after the other, then zeros.
     type Pair: AsRef<[u8]> + Copy;
@@ -60,7 +62,7 @@ pub(crate) trait Packing {
     /// Empties a position by one store, under the lock.
     fn clear(&self, segment: Segment<'_>, position: u32);
 
-    /// Where in one bucket the key seems to be.
+    /// The place in one bucket where the key seems to be.
     fn seen_in(&self, segment: Segment<'_>, bucket: u32, hash: Hash, key: &[u8]) -> Option<u32>;
 }
 
@@ -71,7 +73,7 @@ pub(crate) enum Inline {
     Cells(Cells),
 }
 
-/// Goes on with whichever packing it is.
+/// Runs the body for either packing.
 macro_rules! packed {
     ($inline:expr, $packing:ident => $go_on:expr) => {
         match $inline {
@@ -82,8 +84,9 @@ macro_rules! packed {
 }
 
 impl Inline {
-    /// How pairs of these lengths are packed; `None` if they are kept in records: long ones, and, because
-    /// nothing but a checksum would tell a torn one after a crash of the system, all but the shortest of a file hold.
+    /// The packing of pairs with these lengths. `None` if they are kept in records: long pairs, and
+    /// all but the shortest pairs of a file hold, because only a checksum reveals a torn pair after
+    /// a crash of the system.
     pub(crate) fn new(
         hasher: &Hasher,
         checksums: bool,
@@ -103,7 +106,7 @@ impl Inline {
         }
     }
 
-    /// What is wrong with a bucket as such; while nobody writes.
+    /// A description of damage in a bucket, while nobody writes.
     pub(crate) fn problem(&self, segment: Segment<'_>, bucket: u32) -> Option<&'static str> {
         match self {
             Inline::Words(_) => None,
@@ -111,7 +114,7 @@ impl Inline {
         }
     }
 
-    /// True if readers find the key with this hash at its position; while nobody writes.
+    /// True if readers find the key with this hash at its position. While nobody writes.
     pub(crate) fn is_found(&self, segment: Segment<'_>, position: u32, hash: Hash) -> bool {
         match self {
             Inline::Words(_) => true,
@@ -119,7 +122,7 @@ impl Inline {
         }
     }
 
-    /// Fetches a bucket that is going to be looked at.
+    /// Fetches a bucket for reading.
     #[inline]
     pub(crate) fn prefetch(&self, segment: Segment<'_>, bucket: u32) {
         match self {
@@ -128,7 +131,7 @@ impl Inline {
         }
     }
 
-    /// Fetches a bucket that is going to be changed.
+    /// Fetches a bucket for writing.
     #[inline]
     pub(crate) fn prefetch_to_change(&self, segment: Segment<'_>, bucket: u32) {
         match self {
@@ -137,7 +140,7 @@ impl Inline {
         }
     }
 
-    /// Where in one bucket the key seems to be; what is there is fetched.
+    /// The place in one bucket where the key seems to be; fetches its contents.
     #[inline]
     pub(crate) fn seen_in(
         &self,
@@ -173,7 +176,7 @@ impl Inline {
         packed!(self, packing => packing.at(segment, position).is_some())
     }
 
-    /// Empties a position, under the lock, without counting.
+    /// Empties a position, under the lock, without counting the change.
     pub(crate) fn clear(&self, segment: Segment<'_>, position: u32) {
         packed!(self, packing => packing.clear(segment, position));
     }
@@ -184,8 +187,8 @@ fn parts<'p, P: Packing>(packing: &P, pair: &'p P::Pair) -> (&'p [u8], &'p [u8])
     (&pair.as_ref()[..key], &pair.as_ref()[key..key + value])
 }
 
-/// Looks a key up, first in the place where it was seen; `take` gets its position and value. The key has
-/// the map's length.
+/// Looks a key up, first in the place where it was seen. `take` gets its position and value. The
+/// key has the map's length.
 #[inline]
 pub(crate) fn find<R>(
     space: &Space,
@@ -267,12 +270,12 @@ pub(crate) fn apply(
     change: &Change<'_>,
     mut old: Option<&mut Vec<u8>>,
 ) -> Result<Outcome> {
-    // Before the lane is entered: there is nothing else to do while the memory comes.
+    // Before the lane is entered: there is nothing else to do while the memory arrives.
     locked::fetch(&arena.space, bound, bound.hasher.hash(change.key));
     arena.operate(|lane| apply_in(lane, bound, inline, change, old.as_deref_mut()))
 }
 
-/// The same, in a lane entered already.
+/// The same, in a lane that has been entered already.
 #[inline]
 pub(crate) fn apply_in(
     lane: &LaneGuard<'_>,
@@ -354,7 +357,7 @@ fn check_lengths<P: Packing>(bound: &Bound, packing: &P, change: &Change<'_>) ->
     Ok(())
 }
 
-/// The pair after a change of a value, and the sum, if it is an addition.
+/// The pair after a change of a value, and the sum if it is an addition.
 fn result_of<P: Packing>(
     packing: &P,
     change: &Change<'_>,
@@ -370,16 +373,17 @@ fn result_of<P: Packing>(
     }
 }
 
-/// Counts a change of a locked segment that is about to be made.
+/// Counts a change of a locked segment before it is made.
 fn begin(writer: &impl Writer, segment: Segment<'_>) {
     let header = segment.header();
     let counter = writer.next_sequence(header.state_word.load(Ordering::Relaxed));
-    // Release: who reads the counter and then finds the lock free, sees the slot as well (backup).
+    // Release: a reader (a backup) that reads the counter and then finds the lock free sees the
+    // slot as well.
     header.state_word.store(counter, Ordering::Release);
 }
 
-/// Writes the frame of a change of a pair that is going to be committed: `pair` is the new one, or the one that goes.
-/// `None` if the map has no stream.
+/// Writes the frame of a change of a pair that will be committed: `pair` is the new one, or the one
+/// that is removed. `None` if the map has no stream.
 fn begin_frame<'a, P: Packing>(
     writer: &impl Writer,
     bound: &Bound,
@@ -400,8 +404,8 @@ fn begin_frame<'a, P: Packing>(
     append::begin(writer, stream, position, kind, 0, (len, parts))
 }
 
-/// Removes the pair at a position of a locked segment; false if there is none. `kind` is what the stream tells; nothing,
-/// if nobody can follow any more.
+/// Removes the pair at a position of a locked segment; false if there is none. `kind` is the kind
+/// of change in the stream; `None` if nobody can follow any more.
 ///
 /// # Errors
 /// Those of waiting for the stream.
@@ -440,7 +444,7 @@ fn holds<P: Packing>(packing: &P, rule: Rule<'_>, found: Option<&(u32, P::Pair)>
         (Rule::Always, _) | (Rule::Absent, None) | (Rule::Present, Some(_)) => true,
         (Rule::Equals(None) | Rule::Sequence(None), found) => found.is_none(),
         (Rule::Equals(Some(expected)), Some((_, pair))) => parts(packing, pair).1 == expected,
-        // A pair has no sequence: who updates one compares its value.
+        // A pair has no sequence: an update compares its value.
         _ => false,
     }
 }

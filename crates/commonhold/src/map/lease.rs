@@ -1,4 +1,4 @@
-//! Times to live of a cache's pairs: what is stored for how long.
+//! Times to live of a cache's pairs.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::change::{Act, Change, Expiry, Rule};
@@ -23,8 +23,8 @@ impl Map {
         Ok(Uid(self.apply(&change, None)?.uid))
     }
 
-    /// The same map by a handle of which everything that it stores, by whichever operation, expires after `ttl` (rounded up to a
-    /// millisecond). Cache mode only.
+    /// A handle of the same map: everything that it stores, by any operation, expires after `ttl`
+    /// (rounded up to a millisecond). Cache mode only.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("commonhold-ttl-{}", std::process::id()));

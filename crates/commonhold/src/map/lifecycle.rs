@@ -1,8 +1,8 @@
-//! Making maps, and freeing what a map had when it was not finished or has ended.
+//! Creating maps, and freeing the memory of a map that was not completed or has ended.
 //!
-//! A map being made is CREATING, of one participant, until the one store to LIVE; a recoverer
-//! undoes it. The names lock is held to begin and to commit, not between: memory may have to be
-//! waited for. How a map ends: map/dropping.rs.
+//! A map that one participant is creating is CREATING until the one store to LIVE; recovery rolls
+//! it back. The creator holds the names lock to begin and to commit, but not in between, because
+//! allocating memory may have to wait. map/dropping.rs describes how a map ends.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::{self, Bound};
@@ -29,7 +29,7 @@ use crate::sync::space::Space;
 use crate::sync::unwind::Mend;
 use std::sync::atomic::Ordering;
 
-/// Opens the map of this name, or makes it with these options.
+/// Opens the map with this name, or creates it with these options.
 ///
 /// # Errors
 /// `Mismatch` if it exists with other options; `Invalid` for a bad name or options; `Full`;
@@ -55,7 +55,7 @@ enum Begun<'l, 'a> {
     Made(Making<'l, 'a>),
 }
 
-/// The map of this name, or a root to make it in.
+/// The map with this name, or a root for creating it.
 fn begin<'l, 'a>(lane: &'l LaneGuard<'a>, name: &str) -> Result<Begun<'l, 'a>> {
     let space = lane.space();
     loop {
@@ -67,7 +67,7 @@ fn begin<'l, 'a>(lane: &'l LaneGuard<'a>, name: &str) -> Result<Begun<'l, 'a>> {
         let free = roots::free(space);
         let both = |id| Some((id, roots::root(space, id)?, root::root(space, id)?));
         if let Some((id, common, root)) = free.and_then(both) {
-            // Before it is CREATING there is nothing to undo.
+            // Before it is CREATING there is nothing to roll back.
             let rolled_back = Mend::new(|| {
                 if root.status() == Status::Creating(Some(lane.me())) {
                     roll_back(lane, id, root, Some(lane.me()));
@@ -82,8 +82,8 @@ fn begin<'l, 'a>(lane: &'l LaneGuard<'a>, name: &str) -> Result<Begun<'l, 'a>> {
     }
 }
 
-/// A root that is CREATING, this participant's: nobody else touches it. Dropped, it is undone;
-/// after a kill a recoverer does that.
+/// A root that this participant has set to CREATING, so nobody else touches it. Dropping this rolls
+/// the creation back; after a kill, recovery does that.
 struct Making<'l, 'a> {
     lane: &'l LaneGuard<'a>,
     id: u32,
@@ -91,14 +91,15 @@ struct Making<'l, 'a> {
 }
 
 impl Making<'_, '_> {
-    /// Makes it the map of this name, unless somebody else was faster: then that one is it.
+    /// Makes it the map with this name, unless somebody else was faster. Returns the map that has
+    /// the name.
     fn commit(self, name: &str) -> Result<Bound> {
         let space = self.lane.space();
         let names = freeze_lock::lock_names(self.lane)?;
         let found = root::find(space, name);
         if let Some((id, root)) = found {
             let bound = Bound::new(space, id, root);
-            // What is undone then needs no name.
+            // Rolling back needs no name.
             drop(names);
             return bound;
         }
@@ -122,7 +123,7 @@ impl Drop for Making<'_, '_> {
     }
 }
 
-/// Fills the root; without the names lock, as memory may have to be waited for.
+/// Fills the root. Without the names lock, because allocating memory may have to wait.
 fn build(lane: &LaneGuard<'_>, making: &Making<'_, '_>, options: &MapOptions) -> Result<()> {
     let (space, id, root) = (lane.space(), making.id, making.root);
     let random = || location::random_bytes::<8>().map(u64::from_le_bytes);
@@ -136,8 +137,8 @@ fn build(lane: &LaneGuard<'_>, making: &Making<'_, '_>, options: &MapOptions) ->
     }
     let extent = directory::claim_chunk(lane, 1)?;
     extents::zero(space, extent, 0, EXTENT);
-    // Linked, it stays this participant's until the map is there: a check that comes meanwhile
-    // finds it on its way.
+    // Once it is linked it stays this participant's until the map exists: a concurrent check
+    // recognises it as a map in creation.
     root.first_chunk.store(extent * EXTENT, Ordering::Release);
     step!("create.directory");
     for prefix in 0..1 << FIRST_DEPTH {
@@ -176,8 +177,8 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     roots::check_name(StructureKind::Map, name)
 }
 
-/// Deletes every pair of a segment; under its lock. `kind` is what the stream tells of it; none if the map ends, and then
-/// what is damaged is passed over. Returns how many.
+/// Deletes every pair of a segment, under its lock. `kind` is the kind of change in the stream.
+/// With `None` the map ends, and damaged pairs are skipped. Returns the number of pairs deleted.
 pub(crate) fn empty(
     writer: &impl Writer,
     bound: &Bound,
@@ -198,9 +199,10 @@ pub(crate) fn empty(
     Ok(count)
 }
 
-/// Frees the (empty) segments and the directory of a root, then the root; for who alone may, as its
-/// state says. May be repeated. `state_owner` is the dead participant whose segments may still bear
-/// its mark, as they were never published or it was about to free them.
+/// Frees the (empty) segments and the directory of a root, then the root. The root's state gives
+/// the caller the exclusive right to do so. May be repeated. `state_owner` is the dead participant
+/// that the state words of some segments may still name, because they were never published or it
+/// was about to free them.
 pub(crate) fn roll_back(writer: &impl Writer, id: u32, root: &Root, state_owner: Option<Owner>) {
     let space = &writer.arena().space;
     for index in 0..1u32 << directory::depth(root) {
@@ -221,8 +223,8 @@ pub(crate) fn roll_back(writer: &impl Writer, id: u32, root: &Root, state_owner:
     root.set_status(Status::Free);
 }
 
-/// A predecessor may have freed it already, and another map may use it since: the mark and the map id
-/// tell, because this root's id is not given out again before the root is FREE.
+/// A predecessor may have freed the segment already, and another map may use it since. The state
+/// word and the map id show that, because this root's id is not reused before the root is FREE.
 fn free_segment(writer: &impl Writer, id: u32, segment: Segment<'_>, state_owner: Option<Owner>) {
     let state_word = segment.header().state_word.load(Ordering::Acquire);
     let by_it = state_owner.is_some() && slab::state_owner(state_word) == state_owner;
@@ -231,8 +233,8 @@ fn free_segment(writer: &impl Writer, id: u32, segment: Segment<'_>, state_owner
     }
 }
 
-/// A cache would only get back at once what it gives away. Whoever makes or ends a map says so
-/// afterwards.
+/// A cache would immediately need again the memory that it frees. Called after a map is created or
+/// ended.
 pub(crate) fn keep_memory_if_bounded(space: &Space) {
     let is_cache = |root: &Root| {
         root.status() == Status::Live && matches!(root.mode(), Some(MapMode::Cache { .. }))
@@ -241,7 +243,7 @@ pub(crate) fn keep_memory_if_bounded(space: &Space) {
     extents::growth(space).keep_memory.store(u32::from(any), Ordering::Relaxed);
 }
 
-/// Undoes the maps that the dead participant was making: nobody else touches them.
+/// Rolls back the maps that the dead participant was creating. Nobody else touches them.
 pub(crate) fn recover(acting: &Acting<'_>) {
     for (id, root) in root::all(&acting.arena.space) {
         if root.status() == Status::Creating(Some(acting.owner)) {

@@ -1,9 +1,8 @@
 //! A segment under its lock: finding, committing one change, unlocking (protocol 2).
 //!
-//! Commit: fields of the pending record, then its armed word; the new record's sequence; the slot (the commit
-//! point); retire the old record; charge the map, if it is a cache; disarm. Whoever recovers a dead
-//! owner settles the same way at whatever
-//! instant it died.
+//! Commit: store the fields of the pending record, then its armed word; the new record's sequence;
+//! the slot (the commit point); retire the old record; charge the map, if it is a cache; disarm.
+//! The recovery of a dead owner does the same, at whatever instant the owner died.
 
 use crate::error::Result;
 use crate::map::bound::Bound;
@@ -27,7 +26,7 @@ use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::atomic::{Ordering, fence};
 
-/// A segment that is locked, and listed. Dropping this lets it go, then unlists it.
+/// A segment that is locked and listed. Dropping this releases the lock, then unlists it.
 #[must_use]
 pub(crate) struct Locked<'w, 'a, W: Writer> {
     writer: &'w W,
@@ -51,11 +50,11 @@ impl<W: Writer> Drop for Locked<'_, '_, W> {
     }
 }
 
-/// A record that is to be published.
+/// A record that will be published.
 pub(crate) struct New<'d, 'a> {
     pub(crate) word: u64,
     pub(crate) record: &'d Record<'a>,
-    /// Set when it is: then it is freed no more by who has made it.
+    /// Set once it is published: from then on its maker does not free it.
     pub(crate) is_public: &'d Cell<bool>,
 }
 
@@ -66,8 +65,8 @@ pub(crate) struct Found<'a> {
     pub(crate) record: Record<'a>,
 }
 
-/// Asks for the memory that a change of a key touches: the segment's lock, for writing, and both buckets.
-/// Until the lock is taken they come, while the change is prepared.
+/// Prefetches the memory that a change of a key touches: the segment's lock, for writing, and both
+/// buckets. It arrives while the change is prepared, before the lock is taken.
 #[inline]
 pub(crate) fn fetch(space: &Space, bound: &Bound, hash: Hash) {
     if let Some(segment) = directory::lookup(space, bound.root(space), hash.directory()) {
@@ -78,7 +77,7 @@ pub(crate) fn fetch(space: &Space, bound: &Bound, hash: Hash) {
     }
 }
 
-/// Lists and takes the lock of the segment that these 24 directory bits of a hash belong to.
+/// Lists and takes the lock of the segment for these 24 directory bits of a hash.
 ///
 /// # Errors
 /// `NotFound` if the map was dropped; `Busy` if this very process froze the hold; damage.
@@ -105,13 +104,13 @@ pub(crate) fn lock<'w, 'a>(
     }
 }
 
-/// Lists and takes the lock of this segment; `level` says what the caller holds already.
+/// Lists and takes the lock of this segment. `level` describes what the caller holds already.
 pub(crate) fn lock_this<'w, 'a, W: Writer>(
     writer: &'w W,
     segment: Segment<'a>,
     level: Level,
 ) -> Result<Locked<'w, 'a, W>> {
-    // Behind a panic it may stay listed: that takes nobody for the holder of a free lock.
+    // After a panic it may stay listed. A listed lock that is free does not count as held.
     writer.list().segment.store(segment.offset, Ordering::Relaxed);
     step!("write.listed");
     robust_lock::lock(&segment.header().lock, writer, level)
@@ -119,7 +118,7 @@ pub(crate) fn lock_this<'w, 'a, W: Writer>(
     Ok(Locked { writer, segment })
 }
 
-/// The same if it is free.
+/// The same if the lock is free.
 pub(crate) fn try_lock_this<'w, 'a, W: Writer>(
     writer: &'w W,
     segment: Segment<'a>,
@@ -141,7 +140,7 @@ pub(crate) fn find<'a>(
 ) -> Result<Option<Found<'a>>> {
     let row = segment.row(hash.buckets(bound.buckets));
     for at in row.tagged(hash.tag()) {
-        // Relaxed: under the lock nobody else changes slots.
+        // Relaxed: nobody else changes slots under the lock.
         let word = row.slot(at).load(Ordering::Relaxed);
         if !has_tag(hash.tag(), word) {
             continue;
@@ -166,8 +165,9 @@ pub(crate) fn free_position(segment: Segment<'_>, buckets: [u32; 2]) -> Option<u
     if second.0 > first.0 { second.1 } else { first.1 }
 }
 
-/// Commits one change of a slot: `old` is what it holds now, `new` what it is to hold. With a `stream_lock`, the change is in the
-/// stream in the same instant. Returns the sequence of the change.
+/// Commits one change of a slot: `old` is its current record, `new` its next one. With a
+/// `stream_lock`, the change enters the stream at the same instant. Returns the sequence of the
+/// change.
 pub(crate) fn commit(
     writer: &impl Writer,
     bound: &Bound,
@@ -199,7 +199,7 @@ pub(crate) fn commit(
 
     let floor = header.state_word.load(Ordering::Relaxed).max(old_sequence);
     let sequence = writer.next_sequence(floor);
-    // Release: what follows a death finds the pending record armed before anything else of the change.
+    // Release: a recovery finds the pending record armed before anything else of the change.
     header.state_word.store(sequence, Ordering::Release);
     if let Some(new) = &new {
         new.record.seal(sequence);
@@ -233,9 +233,9 @@ pub(crate) fn commit(
     sequence
 }
 
-/// Ends a change that a panic has interrupted, as the recoverer of a death would, but for this
-/// change alone: other lanes go on under the same name. A new record that is not public is its
-/// maker's; one that is being retired is retired whatever happens.
+/// Completes or rolls back a change that a panic has interrupted, as recovery would after a death,
+/// but for this change alone, because other lanes continue under the same name. A new record that
+/// is not public belongs to its maker. A record that is being retired is retired in any case.
 #[cold]
 fn recover_pending(
     writer: &impl Writer,
@@ -248,7 +248,7 @@ fn recover_pending(
     // Relaxed, here and below: under the lock.
     let is_armed = header.armed.load(Ordering::Relaxed) == u64::from(position) + 1;
     if is_armed && segment.slot(position).load(Ordering::Relaxed) == new_word {
-        // Sequences are unique: with another mark it was retired.
+        // Sequences are unique: if the state word differs, it was retired.
         let left = |old: &&Found<'_>| {
             old.record.state_word().load(Ordering::Relaxed) == old.record.sequence
         };
@@ -264,8 +264,8 @@ fn recover_pending(
     header.armed.store(0, Ordering::Release);
 }
 
-/// Writes the frame of a change of a record that is going to be committed: `record` is the new one, or the one that goes.
-/// `None` if the map has no stream.
+/// Writes the frame of a change of a record that will be committed: `record` is the new one, or the
+/// one that is removed. `None` if the map has no stream.
 ///
 /// # Errors
 /// Those of waiting for the stream.
@@ -277,13 +277,14 @@ pub(crate) fn begin_frame<'a>(
     kind: ChangeKind,
     record: &Record<'_>,
 ) -> Result<Option<StreamLock<'a>>> {
-    // Relaxed: only whether there is a stream. One that begins waits for all who have a segment locked.
+    // Relaxed: only tests whether there is a stream. A stream that begins waits for all holders of
+    // a segment's lock.
     if bound.root(segment.space).stream.ring.load(Ordering::Relaxed) == 0 {
         return Ok(None);
     }
     let (stream, position) = (bound.stream(segment.space), &segment.header().stream_position);
     let is_set = kind == ChangeKind::Set;
-    // Who reads it may be on another machine: there it is real time, as it is here and now.
+    // A reader may be on another machine, so this is real time, converted here and now.
     let expires_ms = if is_set { hold_clock::to_wall(segment.space, record.expiry()) } else { 0 };
     let len = u64::from(record.key_len) + if is_set { u64::from(record.value_len) } else { 0 };
     let parts = |out: &mut Vec<u8>| {
@@ -296,7 +297,7 @@ pub(crate) fn begin_frame<'a>(
     append::begin(writer, stream, position, kind, expires_ms, (len, parts))
 }
 
-/// Keeps the segment's number of pairs, under its lock.
+/// Stores the segment's number of pairs, under its lock.
 #[inline]
 pub(crate) fn count(bound: &Bound, segment: Segment<'_>, before: bool, after: bool) {
     if before != after {

@@ -1,7 +1,8 @@
-//! Lookups of one handle, counted where its threads do not meet.
+//! Lookups of one handle, counted where its threads do not collide.
 //!
 //! Each thread counts in one of a few lines, so that threads that read the same cache do not take a
-//! line from each other in every lookup. The sum is added to the map's counters when somebody asks.
+//! line from each other in every lookup. The sum is added to the map's counters when somebody asks
+//! for it.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -37,12 +38,12 @@ impl Lookups {
         self.lines[line].0[usize::from(hit)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Hits and misses since they were taken last.
+    /// Hits and misses since the last call.
     pub(crate) fn take(&self) -> (u64, u64) {
         self.sum(|count| count.swap(0, Ordering::Relaxed))
     }
 
-    /// Hits and misses that were not taken yet.
+    /// Hits and misses that have not been taken yet.
     pub(crate) fn pending(&self) -> (u64, u64) {
         self.sum(|count| count.load(Ordering::Relaxed))
     }

@@ -1,16 +1,19 @@
-//! The map: extendible hashing over small segments. Readers are lock-free, growth never pauses, uids cost
-//! nothing.
+//! The map: extendible hashing over small segments. Readers are lock-free, growth never pauses, and
+//! uids cost nothing.
 //!
 //! | idea | file |
 //! |---|---|
-//! | the public handle | [`handle`], [`walk`] (iterators, statistics), [`typed`] views, [`list`]s as values, [`options`]; which map it means: [`binding`] |
+//! | the public handle | [`handle`], [`walk`], [`typed`], [`list`], [`options`] |
+//! | the map that a handle is bound to | [`binding`] |
 //! | where things are in memory | [`root`], [`directory`], [`segment`], [`record`], [`hash`] |
 //! | reading | [`read`], [`many`], [`iterate`] |
-//! | writing | [`change`] (what is asked), [`write`], [`batch`]es of it, [`locked`] (the commit), [`split`], [`lifecycle`] |
-//! | maps that only a replica writes | [`replica`], [`shadow_map`] (one takes the place of another) |
+//! | writing | [`change`] (the request), [`write`], [`batch`], [`locked`] (the commit), [`split`] |
+//! | creating and dropping maps | [`lifecycle`], [`dropping`] |
+//! | maps that only a replica writes | [`replica`], [`shadow_map`] (replaces another map) |
 //! | memory and copies | [`compact`] (sparse extents), [`image`] (segments for backups) |
-//! | other modes | [`inline`] (fixed-length pairs in the index: [`words`], [`cells`]), [`cache`] (what it is charged with: [`charge`], lookups of it: [`lookups`]), [`lease`], [`expire`] |
-//! | after a death; proving it | [`recover`], [`check`] |
+//! | fixed-length pairs in the index | [`inline`], [`words`], [`cells`] |
+//! | caches | [`cache`], [`charge`] (their totals), [`lookups`], [`lease`], [`expire`] |
+//! | after a death; proving a map sound | [`recover`], [`check`] |
 
 pub(crate) mod batch;
 pub(crate) mod binding;

@@ -1,8 +1,9 @@
-//! Reading: lock-free, without writing shared memory (but the cache's visited bits).
+//! Reading: lock-free, without writing shared memory (except a cache's visited bits).
 //!
-//! Slot (acquire), tag, sequence (acquire), bounds, map and hash, key, copy; acquire fence; slot again (acquire),
-//! sequence again, last. Any retry restarts at the directory. A mismatch is believed only if the slot is
-//! unchanged after it; a miss only if the directory still names the same segment (protocol 2 and 3).
+//! Slot (acquire), tag, sequence (acquire), bounds, map and hash, key, copy; acquire fence; slot
+//! again (acquire), sequence again, last. Any retry restarts at the directory. A mismatch counts
+//! only if the slot is unchanged after it; a miss counts only if the directory still names the same
+//! segment (protocols 2 and 3).
 
 use crate::error::Result;
 use crate::map::bound::Bound;
@@ -14,37 +15,38 @@ use crate::steps::step;
 use crate::sync::space::Space;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Every retry means that a writer made progress meanwhile. So many on end means damage.
+/// Every retry means that a writer made progress meanwhile. This many in a row mean damage.
 const TRIES: u32 = 1 << 20;
-/// A slot that goes on naming what is no record contradicts the protocol: the slot changes before its
-/// record goes. One such sight can be a slot changed in between and back; so many cannot.
+/// A slot that keeps naming something that is not a record contradicts the protocol: the slot
+/// changes before its record is freed. One such observation may be a slot that changed in between
+/// and back; this many cannot.
 const SUSPICIONS: u32 = 1 << 12;
 
-/// A record that matched, and where its slot is.
+/// A record that matched, and the position of its slot.
 pub(crate) struct Hit<'a> {
     pub(crate) record: Record<'a>,
     pub(crate) position: u32,
     segment: Segment<'a>,
 }
 
-/// Where a key seems to be, seen a moment ago.
+/// The place where a key seemed to be a moment ago.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(crate) segment: Segment<'a>,
     pub(crate) position: u32,
 }
 
-/// What a slot turned out to hold.
+/// The contents of a slot.
 enum Seen<R> {
     Is(R),
     IsNot,
     Changed,
-    /// The slot names no record, and is what it was.
+    /// The slot names something that is not a record, and is unchanged.
     Suspect,
 }
 
-/// Looks a key up in a map of records, first in the place where it was seen; `copy` takes what the caller
-/// wants and may run several times.
+/// Looks a key up in a map of records, first in the place where it was seen. `copy` copies what the
+/// caller needs and may run several times.
 #[inline]
 pub(crate) fn find<R>(
     space: &Space,
@@ -84,8 +86,8 @@ pub(crate) fn find<R>(
     Err(bound.damaged("a lookup finds no consistent state"))
 }
 
-/// What is in the place is what the key has, if it is a record of the key: a hit needs no second look at the
-/// directory, wherever the place was found.
+/// If the place contains a record of the key, that is the key's record: a hit needs no second look
+/// at the directory, however the place was found.
 #[inline]
 fn find_again<R>(
     bound: &Bound,
@@ -154,17 +156,18 @@ fn examine<R>(
     result.map_or(Seen::IsNot, Seen::Is)
 }
 
-/// True if what was read of the record is what the slot's record held all the while.
+/// True if everything that was read of the record was its content during the whole read.
 #[inline]
 pub(crate) fn unchanged(slot: &AtomicU64, word: u64, record: &Record<'_>) -> bool {
-    // Pairs with the release fence after WRITING: new bytes seen implies a new mark seen.
+    // Pairs with the release fence after WRITING: a reader that saw new bytes sees a new state
+    // word.
     fence(Ordering::Acquire);
     // Acquire: the sequence is read after the slot. It is the last load (Relaxed is enough).
     slot.load(Ordering::Acquire) == word
         && record.state_word().load(Ordering::Relaxed) == record.sequence
 }
 
-/// Looks at a slot until it is empty or holds one record throughout; `None` if that never happens.
+/// Reads a slot until it is empty or holds one record throughout; `None` if that never happens.
 pub(crate) fn unchanging<R>(
     space: &Space,
     bound: &Bound,
@@ -193,7 +196,8 @@ pub(crate) fn unchanging<R>(
     None
 }
 
-/// Looks the record at a position up, for reads by uid and iteration. `directory` are its 24 hash bits.
+/// Looks up the record at a position, for reads by uid and iteration. `directory` is its 24 hash
+/// bits.
 pub(crate) fn at_position<R>(
     space: &Space,
     bound: &Bound,
@@ -224,7 +228,7 @@ pub(crate) fn at_position<R>(
 }
 
 impl Hit<'_> {
-    /// Marks the position as used lately; stored only if it is not marked already.
+    /// Marks the position as recently used. Stores only if it is not marked already.
     #[inline]
     pub(crate) fn mark_visited(&self) {
         let word = self.segment.visited(self.position / 64);

@@ -1,8 +1,9 @@
 //! A record: one key and value in memory, written once, then only published or retired.
 //!
-//! Layout: mark or sequence (8 bytes) | header (8: value length 14 bits, key length 14, map id 12,
-//! directory hash bits 24) | lengths (8, only if either does not fit) | expiry (8, cache maps, hold clock in
-//! milliseconds, 0 for never) | checksum (8, file holds) | key | value.
+//! Layout: state word, a sequence once published (8 bytes) | header (8: value length 14 bits, key
+//! length 14, map id 12, directory hash bits 24) | lengths (8, only if either does not fit) |
+//! expiry (8, cache maps, hold clock in milliseconds, 0 for never) | checksum (8, file holds) | key
+//! | value.
 
 use crate::map::hash::Hash;
 use crate::map::segment::OFFSET_BITS;
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const LENGTH_BITS: u32 = 14;
 const ESCAPE: u64 = (1 << LENGTH_BITS) - 1;
 
-/// What precedes the key, by kind of map and hold.
+/// The optional fields that precede the key, by kind of map and hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) expiry: bool,
@@ -49,10 +50,10 @@ pub(crate) fn has_tag(tag: u64, word: u64) -> bool {
     tag_of(word) == tag && word != 0
 }
 
-/// A record as it was seen: lengths are within bounds; contents may be changing.
+/// A record as it was seen: its lengths are within bounds, its contents may be changing.
 #[derive(Clone, Copy)]
 pub(crate) struct Record<'a> {
-    /// Where it is mapped. Invariant: all of its [`len`](Record::len) bytes exist.
+    /// The record's address. Invariant: all of its [`len`](Record::len) bytes exist.
     start: *mut u8,
     space: &'a Space,
     pub(crate) offset: u64,
@@ -63,8 +64,8 @@ pub(crate) struct Record<'a> {
     /// Bytes before the key.
     body: u32,
     shape: Shape,
-    /// It was found published: it may be freed while it is copied. Not so a draft, or what is
-    /// salvaged.
+    /// The record was published when it was found, so it may be freed during a copy. False for a
+    /// draft, and for a record that is salvaged.
     may_go: bool,
 }
 
@@ -79,7 +80,7 @@ impl Shape {
         self.before_key(long) + key_len + value_len
     }
 
-    /// Writes a record that the caller has allocated; all but its sequence and checksum.
+    /// Writes a record that the caller has allocated, except for its sequence and checksum.
     #[allow(unsafe_code)]
     pub(crate) fn write(
         self,
@@ -121,12 +122,12 @@ impl Shape {
         }
     }
 
-    /// Looks at the record in `word`; `None` if it is not published there (now), or out of bounds.
+    /// The record in `word`; `None` if it is not published there at this moment, or out of bounds.
     #[inline(always)]
     pub(crate) fn open(self, space: &Space, word: u64) -> Option<Record<'_>> {
         let offset = offset_of(word);
         let extent = offset / EXTENT;
-        // Beyond what exists everything reads as zeros, and a zero is no kind of record.
+        // Beyond the existing part everything reads as zeros, and zero is not the kind of a record.
         let state = header(space, extent).state();
         let room = if state.is(Kind::Records) {
             EXTENT - offset % EXTENT
@@ -135,7 +136,7 @@ impl Shape {
         } else {
             return None;
         };
-        // Acquire pairs with the release of the sequence: the bytes are there.
+        // Acquire pairs with the release of the sequence: the bytes are visible.
         let sequence = space.word(offset).load(Ordering::Acquire);
         if !slab::is_sequence(sequence) {
             return None;
@@ -144,7 +145,7 @@ impl Shape {
         Some(Record { may_go: true, ..record })
     }
 
-    /// Reads the lengths of the record at `offset`, which has `room` bytes, if they exist.
+    /// Reads the lengths of the record at `offset`, if its bytes exist. It has `room` bytes.
     #[inline(always)]
     pub(crate) fn measure(
         self,
@@ -153,7 +154,7 @@ impl Shape {
         sequence: u64,
         room: u64,
     ) -> Option<Record<'_>> {
-        // Bytes that do not exist read as zeros, and are found out below.
+        // Bytes that do not exist read as zeros, which is detected below.
         let header = space.word(offset + 8).load(Ordering::Relaxed);
         let (mut value_len, mut key_len) = (header & ESCAPE, header >> LENGTH_BITS & ESCAPE);
         let long = value_len == ESCAPE;
@@ -201,7 +202,7 @@ impl Record<'_> {
         u64::from(self.body) + u64::from(self.key_len) + u64::from(self.value_len)
     }
 
-    /// The word so many bytes (a multiple of 8) before the key.
+    /// The word at `bytes` (a multiple of 8) before the key.
     #[inline]
     #[allow(unsafe_code)]
     fn before(&self, bytes: u32) -> &AtomicU64 {
@@ -209,7 +210,7 @@ impl Record<'_> {
         unsafe { &*self.start.add((self.body - bytes.min(self.body)) as usize).cast() }
     }
 
-    /// Its mark: the sequence, as long as it is published.
+    /// Its state word: the sequence, while the record is published.
     #[inline]
     pub(crate) fn state_word(&self) -> &AtomicU64 {
         self.before(self.body)
@@ -255,12 +256,12 @@ impl Record<'_> {
         self.offset + u64::from(self.body)
     }
 
-    /// What is large is copied by other means, and only as long as the record is the one that was
+    /// Large contents are copied by other means, and only while this is still the record that was
     /// seen.
     fn large(&self, offset: u64) -> Large<'_, impl Fn() -> bool> {
         let header = header(self.space, self.offset / EXTENT);
-        // The state first: it lies in a table, which keeps its memory. Both are hints, for the
-        // reader looks again at the end.
+        // The state first: it lies in a table, which keeps its memory. Both are hints, because the
+        // reader checks again at the end.
         let is_there = move || {
             !self.may_go
                 || (header.state().is(Kind::Run)
@@ -295,7 +296,7 @@ impl Record<'_> {
         unsafe { copy::append(self.value(), self.value_len as usize, out) }
     }
 
-    /// Copies as much of the value as `out` has room for; returns the value's length.
+    /// Copies as much of the value as fits into `out`. Returns the value's length.
     #[inline]
     #[allow(unsafe_code)]
     pub(crate) fn read_value<B: copy::Byte>(&self, out: &mut [B]) -> usize {
@@ -318,7 +319,7 @@ impl Record<'_> {
         unsafe { copy::write(self.value(), value) }
     }
 
-    /// Stores the checksum for `sequence`; just before publishing.
+    /// Stores the checksum for `sequence`, just before the record is published.
     #[inline]
     pub(crate) fn seal(&self, sequence: u64) {
         if self.shape.checksum {
@@ -343,7 +344,7 @@ impl Record<'_> {
     }
 }
 
-/// rapidhash V3 over the contents: a damaged page is found with all but 2^-64 certainty.
+/// rapidhash V3 over the contents: it misses a damaged page with a probability of 2^-64.
 fn content_sum(header: u64, expiry: u64, key: &[u8], value: &[u8]) -> u64 {
     let sum = |bytes: &[u8]| rapidhash_v3_seeded(bytes, &DEFAULT_RAPID_SECRETS);
     let words = [header, expiry, key.len() as u64, value.len() as u64, sum(key), sum(value)];
@@ -364,12 +365,12 @@ pub(crate) fn prefetch(space: &Space, word: u64) {
     crate::memory::copy::prefetch(space.at(offset_of(word), 8));
 }
 
-/// The map that the record at `offset` says it is of; for checks and for compaction.
+/// The map that the record at `offset` names. For checks and for compaction.
 pub(crate) fn map_at(space: &Space, offset: u64) -> u32 {
     (space.word(offset + 8).load(Ordering::Relaxed) >> (2 * LENGTH_BITS)) as u32 & 0xfff
 }
 
-/// The extent table's entry of a record offset; for checks.
+/// The kind of extent at a record's offset. For checks.
 pub(crate) fn extent_kind(space: &Space, offset: u64) -> Kind {
     let extent = offset / EXTENT;
     if extent < committed(space) {

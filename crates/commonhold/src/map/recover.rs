@@ -1,7 +1,8 @@
-//! Recovering the segments of a dead participant; run by its recoverer, who acts as it.
+//! Recovering the segments of a dead participant. Its recoverer runs this and acts as it.
 //!
-//! A segment is the dead one's if its lock word says so. Then: settle the pending record, finish or
-//! discard the split, recount, unlock. All of it may be repeated from the start at any time.
+//! A segment belongs to the dead participant if its lock word names it. The recovery then decides
+//! the pending record, rolls the split forward or back, recounts the pairs, and unlocks. All of it
+//! may be repeated from the start at any time.
 
 use crate::error::Result;
 use crate::map::bound::{Bound, bind_any};
@@ -30,7 +31,8 @@ pub(crate) fn segment(acting: &Acting<'_>, offset: u64) -> Result<()> {
         return Ok(());
     }
     step!("recover.segment");
-    // A child still marked as being written is nobody's yet: discarded with its parent or as a record.
+    // A child whose state word is still WRITING is not yet part of the map: it is freed with its
+    // parent or as a record.
     let live = slab::is_sequence(segment.header().state_word.load(Ordering::Acquire));
     if let Some(bound) = live.then(|| bind_any(space, segment.map())).flatten() {
         recover_pending(acting, &bound, segment);
@@ -64,7 +66,8 @@ fn recover_pending(acting: &Acting<'_>, bound: &Bound, segment: Segment<'_>) {
     header.armed.store(0, Ordering::Release);
 }
 
-/// The segment's mark is the sequence of the committed change, which names the lane that made it.
+/// The segment's state word is the sequence of the committed change, which names the lane that made
+/// it.
 fn complete_charge(acting: &Acting<'_>, bound: &Bound, segment: Segment<'_>) {
     let space = &acting.arena.space;
     let (slot, lane) =
@@ -74,7 +77,8 @@ fn complete_charge(acting: &Acting<'_>, bound: &Bound, segment: Segment<'_>) {
     }
 }
 
-/// The old record: still as recorded, or on its way out by the dead one. Anything else is somebody else's.
+/// The old record: still as recorded, or being retired by the dead participant. Otherwise it
+/// belongs to somebody else.
 fn retire_old(acting: &Acting<'_>, offset: u64, sequence: u64) {
     if offset == 0 {
         return;
@@ -87,8 +91,8 @@ fn retire_old(acting: &Acting<'_>, offset: u64, sequence: u64) {
     }
 }
 
-/// The new record, if its extent is still the dead one's: then nobody else can have got it. A run that a
-/// predecessor freed is not.
+/// The new record, if the dead participant still owns its extent: then nobody else can have
+/// allocated it. If a predecessor freed a run, the extent has another owner.
 fn retire_new(acting: &Acting<'_>, offset: u64) {
     let space = &acting.arena.space;
     let extent = offset / EXTENT;
@@ -100,8 +104,8 @@ fn retire_new(acting: &Acting<'_>, offset: u64) {
 }
 
 /// # Errors
-/// Those of waiting for the directory's lock. The caller then leaves parent and child locked in the dead one's name, for
-/// the next recoverer.
+/// Those of waiting for the directory's lock. The caller then leaves parent and child locked in the
+/// name of the dead participant, for the next recoverer.
 fn recover_split(acting: &Acting<'_>, bound: &Bound, parent: Segment<'_>) -> Result<()> {
     let (space, phase) = (&acting.arena.space, parent.phase());
     match phase.step {

@@ -1,8 +1,9 @@
-//! Maps that only a replica writes: they hold what is so at an origin, and everybody else may read them.
+//! Maps that only a replica writes: they contain the state of a map at an origin, and everybody
+//! else may read them.
 //!
 //! A replica applies the changes of an origin's stream to a map of its own, through the one handle
 //! that may write it ([`Hold::replica_map`](crate::Hold::replica_map)). To start again it fills a
-//! shadow map and lets it take the first one's place
+//! shadow map that then replaces the first one
 //! ([`Hold::swap_in_shadow_map`](crate::Hold::swap_in_shadow_map)).
 
 use crate::error::{Error, ErrorKind, Result};
@@ -11,18 +12,19 @@ use crate::map::handle::Map;
 use crate::stream::frame::{ChangeKind, StreamFrame};
 
 impl Map {
-    /// True if only a replica writes the map: a writing operation of this handle is the error `ReadOnly`, unless the handle
-    /// is the replica's own.
+    /// True if only a replica writes the map. A writing operation of this handle then returns the
+    /// error `ReadOnly`, unless the handle is the replica's own.
     pub fn is_replica(&self) -> bool {
         self.bound.replica && self.bound.root(self.space()).is_replica()
     }
 
-    /// Makes so what a frame of another map's stream says is so. May be repeated; frames of one key have to come in their
-    /// order. If this map has a stream, it tells the change by the same kind; when the pair expires at the origin is not
-    /// kept: it goes when the origin says so.
+    /// Applies the state in a frame of another map's stream. May be repeated; frames of one key
+    /// must come in their order. If this map has a stream, the change enters it with the same kind.
+    /// The expiry at the origin is not kept: the pair is removed when the origin reports that.
     ///
     /// # Errors
-    /// `Mismatch` for a [`Gap`](ChangeKind::Gap), which does not say what is so; those of [`set`](Self::set).
+    /// `Mismatch` for a [`Gap`](ChangeKind::Gap), which does not contain a state; those of
+    /// [`set`](Self::set).
     pub fn apply_frame(&self, frame: &StreamFrame<'_>) -> Result<()> {
         let act = match frame.kind {
             ChangeKind::Set => Act::Put(frame.value),
@@ -36,7 +38,8 @@ impl Map {
     #[cold]
     fn gap(&self, offset: u64) -> Error {
         let text = format!(
-            "map '{}': at {offset} the stream has a gap, a change too large for it; read the whole map again",
+            "map '{}': at {offset} the stream has a gap, a change too large for it; read the whole \
+             map again",
             self.name()
         );
         Error::new(ErrorKind::Mismatch, text)

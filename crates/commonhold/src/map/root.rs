@@ -1,8 +1,8 @@
-//! What a map's root says: the 512 bytes of `memory::roots::Root`, as maps see them.
+//! The fields of a map's root: the 512 bytes of `memory::roots::Root`, as maps see them.
 //!
-//! A root's state is FREE, CREATING, LIVE or DROPPING with an owner while it changes; LIVE is the commit
-//! point of a creation. The incarnation is bumped before anything of a map is freed, and every operation
-//! checks it last.
+//! A root's state is FREE, CREATING, LIVE or DROPPING, with an owner while it changes. LIVE is the
+//! commit point of a creation. The incarnation is incremented before anything of a map is freed,
+//! and every operation checks it last.
 
 use crate::map::options::MapMode;
 use crate::memory::roots::{self, NAME_BYTES, Name, REPLICA, StructureKind};
@@ -17,7 +17,7 @@ pub(crate) use crate::memory::roots::{Status, root_offset};
 pub(crate) struct Root {
     /// status (8 bits) | owner << 16.
     pub(crate) state: AtomicU64,
-    /// Counts up whenever a map in this root ends.
+    /// Incremented whenever a map in this root ends.
     pub(crate) incarnation: AtomicU64,
     /// Directory bits in use: the commit point of doubling.
     pub(crate) depth: AtomicU32,
@@ -36,9 +36,9 @@ pub(crate) struct Root {
     max_bytes: AtomicU64,
     max_entries: AtomicU64,
     ttl_ms: AtomicU64,
-    /// Its stream, if it has one.
+    /// The map's stream, if it has one.
     pub(crate) stream: Link,
-    /// Cache mode: bytes and pairs charged, and who changed that last
+    /// Cache mode: bytes and pairs charged, and the last change of that total
     /// ([`charge`](crate::map::charge)).
     pub(crate) used_bytes: AtomicU64,
     pub(crate) used_entries: AtomicU64,
@@ -46,7 +46,7 @@ pub(crate) struct Root {
     pub(crate) misses: AtomicU64,
     pub(crate) expired: AtomicU64,
     pub(crate) evicted: AtomicU64,
-    /// Cache mode: where the clock's hand stands.
+    /// Cache mode: the position of the clock's hand.
     pub(crate) hand: AtomicU64,
     /// See `memory::roots::Root`.
     pub(crate) claims: AtomicU64,
@@ -99,9 +99,9 @@ impl Root {
         self.mode.load(Ordering::Relaxed) & REPLICA != 0
     }
 
-    /// From now on everybody may write it.
+    /// From now on every participant may write the map.
     pub(crate) fn promote(&self) {
-        // Release: what its replica wrote is there.
+        // Release: everything that its replica wrote is visible.
         self.mode.fetch_and(!REPLICA, Ordering::Release);
     }
 
@@ -133,15 +133,15 @@ pub(crate) fn root(space: &Space, id: u32) -> Option<&Root> {
     root_offset(space, id).map(|offset| space.view(offset))
 }
 
-/// Every root, used or not, that is not one of another kind of structure.
+/// Every root, used or not, except those of other kinds of structures.
 pub(crate) fn all(space: &Space) -> impl Iterator<Item = (u32, &Root)> {
-    // A kind that makes no sense is a damaged map's.
+    // An unknown kind is that of a damaged map.
     let of_map = |root: &roots::Root| root.kind().is_none_or(|kind| kind == StructureKind::Map);
     let ids = roots::all(space).filter(move |(_, root)| of_map(root)).map(|(id, _)| id);
     ids.filter_map(move |id| Some((id, root(space, id)?)))
 }
 
-/// The live map of this name.
+/// The live map with this name.
 pub(crate) fn find<'a>(space: &'a Space, name: &str) -> Option<(u32, &'a Root)> {
     let (id, found) = roots::find(space, name)?;
     let is_map = found.kind().is_none_or(|kind| kind == StructureKind::Map);

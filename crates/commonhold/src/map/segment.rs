@@ -1,12 +1,12 @@
 //! A segment: the map's unit of locking and growth, 1,856 bytes.
 //!
-//! One header line, then 28 lines of 8 slots. A slot is 0 (empty) or `tag << 40 | record offset / 8`
-//! (in fixed-length mode: the pair itself, see [`words`](crate::map::words)). A key's slot never moves
-//! within its segment, and a split keeps its position. A cache map uses 27 lines of slots; the last
-//! line keeps a visited bit per position.
+//! One header line, then 28 lines of 8 slots. A slot is 0 (empty) or `tag << 40 | record offset /
+//! 8` (in fixed-length mode: the pair itself, see [`words`](crate::map::words)). A key's slot never
+//! moves within its segment, and a split keeps its position. A cache map uses 27 lines of slots;
+//! the last line keeps a visited bit per position.
 //!
-//! The first word is the mark that all allocated things have; of a live segment it doubles as
-//! the segment's counter: the largest sequence published in it.
+//! The first word is the state word, as of everything allocated. In a live segment it is also the
+//! segment's counter: the largest sequence published in it.
 
 use crate::memory::classes::SEGMENT_BYTES;
 use crate::memory::copy;
@@ -25,7 +25,7 @@ pub(crate) const CACHE_BUCKETS: u32 = 27;
 /// The header line.
 #[repr(C)]
 pub(crate) struct Header {
-    /// Mark; of a live segment the largest sequence published in it.
+    /// State word; in a live segment the largest sequence published in it.
     pub(crate) state_word: AtomicU64,
     /// Robust lock over the segment.
     pub(crate) lock: AtomicU32,
@@ -33,13 +33,13 @@ pub(crate) struct Header {
     pub(crate) pairs_and_map: AtomicU32,
     /// [`Phase`].
     pub(crate) phase: AtomicU64,
-    /// 0, or position + 1 while a change is under way (the three words below describe it).
+    /// 0, or position + 1 while a change is in progress (the three words below describe it).
     pub(crate) armed: AtomicU64,
-    /// What the slot holds before the change.
+    /// The contents of the slot before the change.
     pub(crate) old_word: AtomicU64,
     /// The sequence of the old record.
     pub(crate) old_sequence: AtomicU64,
-    /// What the slot holds after the change.
+    /// The contents of the slot after the change.
     pub(crate) new_word: AtomicU64,
     /// The position in the map's stream after the last change (0 without one).
     pub(crate) stream_position: AtomicU64,
@@ -52,7 +52,8 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// Bit `i` is set if slot `i` may have this tag: who goes on with a slot loads it (acquire) and looks again.
+    /// Bit `i` is set if slot `i` may have this tag. A caller that uses a slot loads it (acquire)
+    /// and checks again.
     #[inline(always)]
     #[allow(unsafe_code)]
     pub(crate) fn tagged(&self, tag: u64) -> Matching {
@@ -61,12 +62,13 @@ impl Bucket {
         Matching(unsafe { copy::upper_24_are(std::ptr::from_ref(self).cast(), tag as u32) })
     }
 
-    /// Bit `i` is set if slot `i` satisfies `is`. All eight are looked at, without a branch: where in the line
-    /// a key is cannot be predicted, so stopping early would cost more than it saves.
+    /// Bit `i` is set if slot `i` satisfies `is`. All eight slots are tested without a branch. The
+    /// position of a key in the line cannot be predicted, so stopping early would cost more than it
+    /// saves.
     #[inline(always)]
     pub(crate) fn matching(&self, is: impl Fn(u64) -> bool) -> Matching {
         let mut bits = 0;
-        // From the last: shifting a carry in is one instruction.
+        // Starts with the last: shifting a carry in is one instruction.
         for slot in self.slots.iter().rev() {
             // Acquire pairs with the release that committed the slot.
             bits = bits << 1 | u32::from(is(slot.load(Ordering::Acquire)));
@@ -75,15 +77,15 @@ impl Bucket {
     }
 }
 
-/// The two candidate buckets of a key, as one row of 16 slots. Both are looked at together: in which of them a
-/// key is cannot be predicted, and their lines are fetched at the same time.
+/// The two candidate buckets of a key, as one row of 16 slots. Both are searched together: which of
+/// them contains a key cannot be predicted, and their lines are fetched at the same time.
 pub(crate) struct Row<'a> {
     buckets: [&'a Bucket; 2],
     numbers: [u32; 2],
 }
 
 impl<'a> Row<'a> {
-    /// Bit `i` is set if slot `i` of the row satisfies `is`, which is told the slot's bucket as well.
+    /// Bit `i` is set if slot `i` of the row satisfies `is`, which also gets the slot's bucket.
     #[inline(always)]
     pub(crate) fn matching(&self, is: impl Fn(u32, u64) -> bool) -> Matching {
         let [first, second] = self.numbers;
@@ -91,7 +93,8 @@ impl<'a> Row<'a> {
         Matching(self.buckets[0].matching(|word| is(first, word)).0 | high << BUCKET_SLOTS)
     }
 
-    /// Bit `i` is set if slot `i` of the row may have this tag; as for a bucket. Empty slots have the tag 0.
+    /// Bit `i` is set if slot `i` of the row may have this tag, as for a bucket. Empty slots have
+    /// the tag 0.
     #[inline(always)]
     pub(crate) fn tagged(&self, tag: u64) -> Matching {
         Matching(self.buckets[0].tagged(tag).0 | self.buckets[1].tagged(tag).0 << BUCKET_SLOTS)
@@ -115,7 +118,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Slots of a bucket or a row, from the first.
+/// Slots of a bucket or a row, beginning with the first.
 pub(crate) struct Matching(pub(crate) u32);
 
 impl Iterator for Matching {
@@ -139,13 +142,13 @@ unsafe impl Shared for Header {}
 #[allow(unsafe_code)]
 unsafe impl Shared for Bucket {}
 
-/// What a split is doing.
+/// The state of a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     None,
-    /// The child is being filled; a successor discards it.
+    /// The child is being filled; recovery rolls the split back.
     Copying,
-    /// The child is being published; a successor finishes it.
+    /// The child is being published; recovery rolls the split forward.
     Publishing,
 }
 
@@ -235,7 +238,7 @@ impl<'a> Segment<'a> {
     }
 
     pub(crate) fn set_phase(self, phase: Phase) {
-        // Release: the step before is complete when the phase says so.
+        // Release: the step before is complete when the phase is visible.
         self.header().phase.store(phase.bits(), Ordering::Release);
     }
 
@@ -247,13 +250,13 @@ impl<'a> Segment<'a> {
         self.header().pairs_and_map.load(Ordering::Relaxed) >> 16
     }
 
-    /// Fetches the header, which is going to be changed.
+    /// Fetches the header for writing.
     #[inline(always)]
     pub(crate) fn prefetch_header(self) {
         copy::prefetch_to_write(std::ptr::from_ref(self.header()).cast());
     }
 
-    /// Fetches a bucket that is going to be looked at.
+    /// Fetches a bucket for reading.
     #[inline(always)]
     pub(crate) fn prefetch(self, number: u32) {
         copy::prefetch(std::ptr::from_ref(self.bucket(number)).cast());

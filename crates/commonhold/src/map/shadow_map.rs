@@ -1,9 +1,11 @@
-//! A shadow map: a replica's map that is filled while readers use the old one, then takes its place.
+//! A shadow map: a replica fills it while readers use the old map; then it replaces the old one.
 //!
-//! Both are ordinary live maps until the one store that begins the old one's end. Under the names lock, the new one
-//! *claims* the old one's name, by number; the old one becomes DROPPING, the commit point: who looks the name up from
-//! then on finds the new one through its claim; the name is written into the new root, and the claim withdrawn. Whoever takes the
-//! names lock after a death finishes that, or withdraws a claim on a map that still lives (`roots::settle_claims`).
+//! Both are ordinary live maps until the one store that begins the old one's end. Under the names
+//! lock, the new map *claims* the old one's name, by number. The old map becomes DROPPING, which is
+//! the commit point: from then on a lookup of the name finds the new map through its claim. Then
+//! the name is written into the new root, and the claim is withdrawn. After a death, the next
+//! participant that takes the names lock completes these steps, or withdraws a claim on a map that
+//! is still live (`roots::recover_claims`).
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound;
@@ -17,17 +19,17 @@ use crate::steps::step;
 use crate::sync::unwind::Mend;
 use std::sync::atomic::Ordering;
 
-/// Gives the replica's map `next` the name of the replica's map `name`, which is dropped.
+/// Gives the replica's map `next` the name of the replica's map `name`, and drops the latter.
 ///
 /// # Errors
-/// `NotFound` if one of them is missing; `Mismatch` if one is no replica's or their modes differ; those of dropping a map.
-/// After an error of dropping, `next` has the name.
+/// `NotFound` if one of them is missing; `Mismatch` if one is not a replica's or their modes
+/// differ; those of dropping a map. After an error of dropping, `next` has the name.
 pub(crate) fn swap_in(arena: &Arena, next: &str, name: &str) -> Result<()> {
     let old = arena.operate(|lane| replace(lane, next, name))?;
     dropping::finish_own(arena, old)
 }
 
-/// The old map's number; it has ended.
+/// Returns the number of the old map, which has ended.
 fn replace(lane: &LaneGuard<'_>, next: &str, name: &str) -> Result<u32> {
     let _names = freeze_lock::lock_names(lane)?;
     let (next_id, _) = replicas_root(lane, next)?;
@@ -39,7 +41,7 @@ fn replace(lane: &LaneGuard<'_>, next: &str, name: &str) -> Result<u32> {
         let text = format!("maps '{next}' and '{name}' have different modes; drop '{name}' first");
         return Err(Error::new(ErrorKind::Mismatch, text));
     }
-    // Release: the claim is there before the old one is seen to go.
+    // Release: the claim is visible before the old map is seen to end.
     next_root.claims.store(u64::from(id) + 1, Ordering::Release);
     let named = Mend::new(|| roots::recover_claims(lane.space()));
     step!("shadow.claimed");
@@ -51,10 +53,10 @@ fn replace(lane: &LaneGuard<'_>, next: &str, name: &str) -> Result<u32> {
     Ok(id)
 }
 
-/// Makes a replica's map one that everybody may write. False if it is one already.
+/// Makes a replica's map writable for everybody. False if it already is.
 ///
 /// # Errors
-/// `NotFound`; those of making and dropping.
+/// `NotFound`; those of creating and dropping.
 pub(crate) fn promote(arena: &Arena, name: &str) -> Result<bool> {
     arena.operate(|lane| {
         let _names = freeze_lock::lock_names(lane)?;
@@ -82,7 +84,8 @@ fn replicas_root<'a>(lane: &LaneGuard<'a>, name: &str) -> Result<(u32, &'a Root)
 /// The error of treating a map that everybody may write as a replica's.
 pub(crate) fn not_a_replica(name: &str) -> Error {
     let text = format!(
-        "map '{name}' is no replica: what is in it would be lost; drop it first, or choose another name"
+        "map '{name}' is not a replica: its contents would be lost; drop it first, or choose \
+         another name"
     );
     Error::new(ErrorKind::Mismatch, text)
 }

@@ -1,10 +1,11 @@
 //! Splitting a full segment (protocol 3).
 //!
-//! COPYING: the moved slots are copied into a private child at the same positions; a successor, or an error,
-//! discards the child. Then the directory's lock is taken, the last thing that can fail. PUBLISHING: every
-//! directory entry is stored, the moved slots are cleared, the local depth grows; a successor repeats that and
-//! never copies again. The child stays locked, by the splitter's own signature, until the parent's split is
-//! finished, so no key of it can change before.
+//! COPYING: the moved slots are copied into a private child at the same positions; recovery, or an
+//! error, rolls back by freeing the child. Then the directory's lock is taken, the last step that
+//! can fail. PUBLISHING: every directory entry is stored, the moved slots are cleared, and the
+//! local depth grows; recovery rolls forward by repeating that and never copies again. The splitter
+//! keeps the child locked in its own name until the parent's split is finished, so no key of the
+//! child can change before.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::Bound;
@@ -23,10 +24,10 @@ use crate::sync::unwind::Mend;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering;
 
-/// So many segments that somebody else has locked are passed over for the child of one split.
+/// The most segments locked by others that are skipped while allocating the child of one split.
 const MOST_PASSED_OVER: usize = 4;
 
-/// Splits a segment that the caller has locked and found full. Unlocks it, on every way out.
+/// Splits a segment that the caller has locked and found full. Unlocks it on every way out.
 ///
 /// # Errors
 /// `Full` if there is no memory for the child, or the map has 2^24 segments already.
@@ -52,13 +53,14 @@ pub(crate) fn split<'a>(
     parent.set_phase(Phase { step: Step::Copying, child: child.offset, ..phase });
     step!("split.copying");
     copy(bound, parent, child, phase.depth);
-    // Release: the child is whole before it counts as live.
+    // Release: the child is complete before it counts as live.
     child
         .header()
         .state_word
         .store(parent.header().state_word.load(Ordering::Relaxed), Ordering::Release);
     step!("split.copied");
-    // Waiting for this lock may fail. Up to here an error undoes the split, from here on nothing can fail.
+    // Waiting for this lock may fail. Up to here an error rolls the split back; from here on
+    // nothing can fail.
     let entries = Entries::lock(lane, root, parent.space, phase)?;
     let publishing = Phase { step: Step::Publishing, child: child.offset, ..phase };
     parent.set_phase(publishing);
@@ -67,20 +69,21 @@ pub(crate) fn split<'a>(
     Ok(())
 }
 
-/// The child of a split. Dropped before the split is public, it goes, and nothing has happened.
+/// The child of a split. Dropping this before the split is public frees the child, and nothing has
+/// happened.
 struct Draft<'a, 'l> {
     lane: &'l LaneGuard<'a>,
     parent: Segment<'a>,
     child: Segment<'a>,
     is_locked: bool,
-    /// PUBLISHING is stored: the split only goes forward.
+    /// PUBLISHING is stored: the split can only roll forward.
     is_public: bool,
 }
 
 impl<'a, 'l> Draft<'a, 'l> {
-    /// Has a child of its own, listed and locked. A stale writer of a map that this memory once served
-    /// may have its lock for a moment, or stand still with it: such memory is passed over, as other
-    /// serves as well.
+    /// Allocates a child, listed and locked. A stale writer of a map that used this memory before
+    /// may hold the child's lock for a moment, or may be stopped with it. Such memory is skipped,
+    /// because any other will do.
     fn make(lane: &'l LaneGuard<'a>, bound: &Bound, parent: Segment<'a>) -> Result<Self> {
         let mut passed_over = PassedOver { lane, offsets: Vec::new() };
         loop {
@@ -111,15 +114,15 @@ impl<'a, 'l> Draft<'a, 'l> {
         Ok(())
     }
 
-    /// Not the child after all; its memory, which is still this writer's.
+    /// This is not used as the child; its memory still belongs to this writer.
     fn put_aside(self) -> u64 {
         self.lane.list().child.store(0, Ordering::Release);
         ManuallyDrop::new(self).child.offset
     }
 }
 
-/// Memory that somebody else has locked, with this writer's mark: after a kill it is freed with the
-/// writer's extents. Dropping this gives it back.
+/// Memory that somebody else has locked, with a state word that names this writer: after a kill it
+/// is freed with the writer's extents. Dropping this frees it.
 struct PassedOver<'a, 'l> {
     lane: &'l LaneGuard<'a>,
     offsets: Vec<u64>,
@@ -134,17 +137,19 @@ impl Drop for PassedOver<'_, '_> {
 impl Drop for Draft<'_, '_> {
     fn drop(&mut self) {
         if !self.is_public {
-            // As a successor of COPYING does, in its order: killed in between, the next one does it again.
+            // In the same order as the recovery of COPYING: after a kill in between, recovery
+            // repeats it.
             roll_back(self.lane, self.child, self.is_locked);
             let phase = self.parent.phase();
             self.parent.set_phase(Phase::still(phase.depth, phase.prefix));
         }
-        // Only here: a successor finishes the splits of many lanes, and keeps their lists until it is done.
+        // Only here: recovery finishes the splits of many lanes, and keeps their lists until it is
+        // done.
         self.lane.list().child.store(0, Ordering::Release);
     }
 }
 
-/// Frees a child that was being filled; unlocks it first if the writer has it locked.
+/// Frees a child that was being filled. Unlocks it first if the writer has locked it.
 pub(crate) fn roll_back(writer: &impl Writer, child: Segment<'_>, is_locked: bool) {
     if is_locked {
         robust_lock::unlock(&child.header().lock);
@@ -162,7 +167,7 @@ fn write_header(bound: &Bound, child: Segment<'_>, phase: Phase) {
     child.set_phase(phase);
 }
 
-/// Copies what moves; all else of the child becomes empty.
+/// Copies the moving slots; everything else in the child becomes empty.
 fn copy(bound: &Bound, parent: Segment<'_>, child: Segment<'_>, depth: u32) {
     if bound.has_cells() {
         Cells::copy_all(parent, child);
@@ -197,7 +202,7 @@ fn copy(bound: &Bound, parent: Segment<'_>, child: Segment<'_>, depth: u32) {
     child.set_pairs(pairs, bound.id);
 }
 
-/// Hash bit `depth` of what is at a position: whether it moves. `None` if nothing is there.
+/// Hash bit `depth` of the pair at a position: whether it moves. `None` if the position is empty.
 fn half(bound: &Bound, segment: Segment<'_>, position: u32, depth: u32) -> Option<bool> {
     let directory = match &bound.inline {
         Some(inline) => inline.hash(&bound.hasher, segment, position)?.directory(),
@@ -211,10 +216,10 @@ fn half(bound: &Bound, segment: Segment<'_>, position: u32, depth: u32) -> Optio
     Some(directory >> depth & 1 == 1)
 }
 
-/// From PUBLISHING to the end, with the directory locked; for the splitter and for its successor.
+/// From PUBLISHING to the end, with the directory locked. For the splitter and for recovery.
 pub(crate) fn finish(bound: &Bound, parent: Segment<'_>, phase: Phase, entries: Entries<'_>) {
     let child = Segment { space: parent.space, offset: phase.child };
-    // The entries are stored behind a panic, too.
+    // The entries are stored even after a panic.
     let rest = Mend::new(|| {
         clear_moved(bound, parent, phase);
         robust_lock::unlock(&child.header().lock);
@@ -226,15 +231,15 @@ pub(crate) fn finish(bound: &Bound, parent: Segment<'_>, phase: Phase, entries: 
     step!("split.child-unlocked");
 }
 
-/// Clears what has moved to the child, which everybody finds there; then the parent is split. May be
-/// repeated while both are locked.
+/// Clears the slots that have moved to the child, where every reader finds them; then the parent is
+/// split. May be repeated while both are locked.
 fn clear_moved(bound: &Bound, parent: Segment<'_>, phase: Phase) {
     let mut pairs = 0;
     step!("split.clearing");
     for position in 0..bound.positions() {
         match (half(bound, parent, position, phase.depth), &bound.inline) {
             (Some(true), Some(inline)) => inline.clear(parent, position),
-            // Release: who misses here because of it, sees the directory entries.
+            // Release: a reader that misses here because of this store sees the directory entries.
             (Some(true), None) => parent.slot(position).store(0, Ordering::Release),
             (Some(false), _) => pairs += 1,
             (None, _) => {}

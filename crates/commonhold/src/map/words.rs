@@ -1,8 +1,8 @@
-//! Fixed-length pairs of at most 8 bytes: the pair itself is in the slot.
+//! Fixed-length pairs of at most 8 bytes: the slot contains the pair itself.
 //!
 //! A slot holds `key | value << 8 * key bytes`, XOR the bucket's **filler**: the word of a key that
-//! cannot occur in that bucket, because neither of its two buckets is this one. So no pair is stored as zero, every
-//! pair is legal, one store commits, and a hit needs no second look.
+//! cannot occur in that bucket, because neither of its two buckets is this one. So no pair is
+//! stored as zero, every pair is legal, one store commits, and a hit needs no second look.
 
 use crate::map::hash::{Hash, Hasher};
 use crate::map::inline::Packing;
@@ -10,7 +10,7 @@ use crate::map::locked;
 use crate::map::segment::{BUCKET_SLOTS, BUCKETS, Segment};
 use std::sync::atomic::Ordering;
 
-/// How pairs are packed into words.
+/// The packing of pairs into words.
 pub(crate) struct Words {
     key_bytes: usize,
     value_bytes: usize,
@@ -18,15 +18,16 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// `None` if pairs of these lengths do not fit a word, or (for tiny keys and an unlucky seed) some bucket
-    /// has no filler.
+    /// `None` if pairs of these lengths do not fit a word, or (for tiny keys and an unlucky seed)
+    /// some bucket has no filler.
     pub(crate) fn new(hasher: &Hasher, key_bytes: u32, value_bytes: u32) -> Option<Words> {
         if key_bytes == 0 || u64::from(key_bytes) + u64::from(value_bytes) > 8 {
             return None;
         }
         let (key_bytes, value_bytes) = (key_bytes as usize, value_bytes as usize);
         let mut fillers = [None; BUCKETS as usize];
-        // Keys 0, 1, 2 ... until every bucket has one that lives elsewhere; the third at the latest, mostly.
+        // Keys 0, 1, 2 ... until every bucket has one that belongs elsewhere; usually at most three
+        // keys.
         let keys = 0..1u64 << (8 * key_bytes).min(16);
         for key in keys {
             let buckets = hasher.hash(&key.to_le_bytes()[..key_bytes]).buckets(BUCKETS);
@@ -85,7 +86,8 @@ impl Packing for Words {
         let key = low_bytes(key);
         let row = segment.row(hash.buckets(BUCKETS));
         row.matching(|bucket, word| self.is(bucket, key, word)).find_map(|at| {
-            // Acquire pairs with the release of the commit. It may have changed since it matched.
+            // Acquire pairs with the release of the commit. The slot may have changed since it
+            // matched.
             let (bucket, word) = (row.bucket_of(at), row.slot(at).load(Ordering::Acquire));
             let is = self.is(bucket, key, word);
             is.then(|| self.decode(bucket, word).map(|pair| (row.position(at), pair))).flatten()
@@ -117,7 +119,8 @@ impl Packing for Words {
 
     #[inline]
     fn clear(&self, segment: Segment<'_>, position: u32) {
-        // As in `put`; after a split, who misses here because of it sees the directory entries.
+        // As in `put`. After a split, a reader that misses here because of this store sees the
+        // directory entries.
         segment.slot(position).store(0, Ordering::Release);
     }
 

@@ -19,12 +19,12 @@ use crate::sync::space::Space;
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-/// From so many bytes on a value that is taken is copied before the segment is locked.
+/// A value to return that has at least this many bytes is copied before the segment is locked.
 const COPIED_FIRST: u32 = 1024;
-/// So often, while others change it meanwhile; then under the lock.
+/// The number of such copies while others change the value; after that it is copied under the lock.
 const COPIES: u32 = 8;
 
-/// A record that is written and not published, or was.
+/// A record that is written and not yet published, or has been published.
 struct Draft<'l, 'a> {
     record: Record<'a>,
     word: u64,
@@ -50,10 +50,11 @@ impl Drop for Memory<'_, '_> {
     }
 }
 
-/// Applies one change; `old` gets the value that it replaced or removed.
+/// Applies one change. `old` gets the value that it replaced or removed.
 ///
 /// # Errors
-/// Those of entering an operation, of lengths, `Full`, `Mismatch` for an addition to a value that is not 8 bytes.
+/// Those of entering an operation, of lengths, `Full`, `Mismatch` for an addition to a value that
+/// is not 8 bytes.
 pub(crate) fn apply(
     arena: &Arena,
     bound: &Bound,
@@ -63,7 +64,8 @@ pub(crate) fn apply(
     arena.operate(|lane| apply_in(lane, bound, change, old.as_deref_mut()))
 }
 
-/// The same, in a lane entered already. Where there is no room, sparse extents are emptied first.
+/// The same, in a lane that has been entered already. If there is no room, sparse extents are
+/// emptied first.
 pub(crate) fn apply_in(
     lane: &LaneGuard<'_>,
     bound: &Bound,
@@ -72,7 +74,7 @@ pub(crate) fn apply_in(
 ) -> Result<Outcome> {
     let result = match apply_once(lane, bound, change, old.as_deref_mut()) {
         Err(full) if full.is_full() => {
-            // What dead participants left comes back with a sweep; no lock is held here.
+            // A sweep frees what dead participants left. No lock is held here.
             let swept = lane.arena.sweep().unwrap_or(0);
             match lane.impatiently(|| compact::compact(lane, Wanted::ROOM)) {
                 Ok(freed) if freed > 0 || swept > 0 => apply_once(lane, bound, change, old),
@@ -85,7 +87,7 @@ pub(crate) fn apply_in(
     result
 }
 
-/// The same, with the room there is.
+/// The same, without making room.
 pub(crate) fn apply_once(
     lane: &LaneGuard<'_>,
     bound: &Bound,
@@ -182,10 +184,10 @@ fn publish(
     }
 }
 
-/// Where a value goes that is replaced or removed.
+/// The destination of a value that is replaced or removed.
 struct Taken<'a> {
     value: &'a mut Vec<u8>,
-    /// The sequence of the record whose value is there already.
+    /// The sequence of the record whose value has been copied already.
     copied: Option<u64>,
     tries: u32,
 }
@@ -195,8 +197,8 @@ impl<'a> Taken<'a> {
         Taken { value, copied: None, tries: 0 }
     }
 
-    /// True if the record's value is there, copied under the lock if it is small. A large one is to be
-    /// copied without.
+    /// True if the record's value is copied; a small one is copied here, under the lock. A large
+    /// one is copied without the lock.
     #[cold]
     fn has(&mut self, record: &Record<'_>) -> bool {
         if self.copied == Some(record.sequence) {
@@ -210,7 +212,7 @@ impl<'a> Taken<'a> {
         true
     }
 
-    /// Copies what a key has, with nothing locked, so that nobody waits for it.
+    /// Copies the value of a key with nothing locked, so that nobody waits for the copy.
     #[cold]
     fn copy(&mut self, space: &Space, bound: &Bound, key: (Hash, &[u8])) -> Result<()> {
         self.tries += 1;
@@ -253,7 +255,7 @@ fn sum(
     Ok(number)
 }
 
-/// The error of an addition to something else than a number.
+/// The error of an addition to a value that is not a number.
 #[cold]
 pub(crate) fn not_a_number(bound: &Bound, len: u64) -> Error {
     let text = format!(
@@ -263,8 +265,8 @@ pub(crate) fn not_a_number(bound: &Bound, len: u64) -> Error {
     Error::new(ErrorKind::Mismatch, text)
 }
 
-/// Deletes what is in a slot of a locked segment: clearing, dropping, eviction, expiry. `kind` is what the stream tells;
-/// nothing, if nobody can follow any more.
+/// Deletes the pair in a slot of a locked segment: clearing, dropping, eviction, expiry. `kind` is
+/// the kind of change in the stream; `None` if nobody can follow any more.
 pub(crate) fn remove_at(
     writer: &impl Writer,
     bound: &Bound,
@@ -278,7 +280,7 @@ pub(crate) fn remove_at(
     }
     let Some(record) = bound.shape.open(segment.space, word) else {
         if kind.is_none() {
-            // The map ends: nobody is to be kept from the rest of the hold by it.
+            // The map ends: it must not keep anybody from the rest of the hold.
             segment.slot(position).store(0, Ordering::Release);
             return Ok(false);
         }
