@@ -103,7 +103,7 @@ fn a_replica_is_read_by_all_and_written_by_none() {
     refused(again, ErrorKind::Busy, "has a replica already");
     copy.hold.map("own", MapOptions::general()).unwrap();
     let own = Replica::connect(&copy.hold, "own", &source.address, eager(), ());
-    refused(own, ErrorKind::Mismatch, "is no replica");
+    refused(own, ErrorKind::Mismatch, "is not a replica");
 }
 
 /// What a replica is told.

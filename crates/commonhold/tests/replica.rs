@@ -63,7 +63,8 @@ fn only_the_replica_writes() {
     own.clear().unwrap();
 
     hold.map("plain", MapOptions::general()).unwrap();
-    let plain = |result: Result<()>| refused(result, ErrorKind::Mismatch, "'plain' is no replica");
+    let plain =
+        |result: Result<()>| refused(result, ErrorKind::Mismatch, "'plain' is not a replica");
     plain(hold.replica_map("plain", MapOptions::general()).map(drop));
     plain(hold.create_shadow_map("next", "plain").map(drop));
     plain(hold.create_shadow_map("plain", "it").map(drop));

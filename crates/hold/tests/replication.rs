@@ -234,7 +234,7 @@ fn a_copy_is_made_once_and_brought_up_to_date() {
     // What is in the way is left alone.
     ground.ok(&["set", "other", "prices", "apple", "1"]);
     let err = ground.fails(3, &["replica", "unix:./sock", "other", "prices", "--once"]);
-    assert!(err.contains("is no replica") && err.contains("drop it first"), "{err}");
+    assert!(err.contains("is not a replica") && err.contains("drop it first"), "{err}");
     assert_eq!(ground.ok(&["get", "other", "prices", "apple"]), "1");
     stop(first);
     let away = follow(&ground, "unix:./sock", "away", &["--once"]);

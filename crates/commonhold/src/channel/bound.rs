@@ -1,4 +1,4 @@
-//! Where a channel lies: what a handle has checked once and uses ever after.
+//! The location of a channel: checked once by a handle, and used from then on.
 
 use crate::channel::layout::{Head, LINE_STEP, LINES, LINES_OFFSET, Line, RING_OFFSET};
 use crate::channel::options::Peer;
@@ -17,12 +17,12 @@ use std::sync::atomic::Ordering;
 pub(super) struct Bound {
     pub(super) arena: Arc<Arena>,
     pub(super) block: Block,
-    /// None for a handle that was opened read-only.
+    /// `None` for a handle that was opened read-only.
     pub(super) attachment: Option<Attachment>,
     pub(super) ring: Ring,
 }
 
-/// Bytes that a channel with such a ring needs.
+/// Bytes that a channel with a ring of this size needs.
 pub(super) fn bytes(ring_bytes: u64) -> u64 {
     RING_OFFSET.saturating_add(ring_bytes)
 }
@@ -40,7 +40,7 @@ pub(super) fn head<'a>(space: &'a Space, block: &Block) -> Option<&'a Head> {
     sound.then(|| space.view(block.own()))
 }
 
-/// The cursor line of this number; of a block that has a head.
+/// The cursor line with this number. The block must have a head.
 pub(super) fn line<'a>(space: &'a Space, block: &Block, number: usize) -> &'a Line {
     let number = number.min(LINES - 1) as u64;
     space.view(block.own() + LINES_OFFSET + number * LINE_STEP)
@@ -48,7 +48,7 @@ pub(super) fn line<'a>(space: &'a Space, block: &Block, number: usize) -> &'a Li
 
 impl Bound {
     /// # Errors
-    /// `Damaged` if the block is no channel.
+    /// `Damaged` if the block does not contain a channel.
     pub(super) fn new(
         arena: &Arc<Arena>,
         block: Block,
@@ -83,10 +83,11 @@ impl Bound {
         self.ring.size() / 4
     }
 
-    /// True until the channel is dropped; what a read-only handle must ask, which nobody knows of.
+    /// True until the channel is dropped. A read-only handle must check this, because it is not
+    /// registered anywhere.
     pub(super) fn is_current(&self) -> bool {
         let root = roots::root(self.space(), self.block.id);
-        // Acquire: bumped before the block is freed.
+        // Acquire: incremented before the block is freed.
         root.is_some_and(|root| root.incarnation.load(Ordering::Acquire) == self.block.incarnation)
     }
 

@@ -1,9 +1,10 @@
-//! [`EndpointSlot`]: what ties a producer or consumer to its participant.
+//! [`EndpointSlot`]: ties a producer or consumer to its participant.
 //!
-//! Sending and receiving enter no lane: it would cost as much as the message. What a lane does for other operations, a
-//! slot does here. The participant's generation does not end while it has slots, even when the handle was closed, so
-//! nobody else's line is ever stored into; a channel is not dropped while the dropper's own process has slots at it;
-//! and a forked child gets an error, because the slot is its parent's.
+//! Sending and receiving do not enter a lane, which would cost as much as the message. A slot does
+//! here what a lane does for other operations. The participant's generation does not end while it
+//! has slots, even after the handle was closed, so it never stores into another participant's line.
+//! A channel is not dropped while the dropper's own process has slots in it. A forked child gets an
+//! error, because the slot is its parent's.
 
 use crate::channel::bound::Bound;
 use crate::error::{ErrorKind, Result};
@@ -20,7 +21,7 @@ pub(super) struct EndpointSlot {
 }
 
 impl EndpointSlot {
-    /// Takes a slot; `claim` claims what goes with it, inside an operation on the channel.
+    /// Takes a slot. `claim` claims what belongs to it, inside an operation on the channel.
     ///
     /// # Errors
     /// Those of `claim`; `ReadOnly`; `NotFound` if the channel was dropped.
@@ -36,7 +37,7 @@ impl EndpointSlot {
         let mark = ForkMark::new().map_err(|e| {
             crate::error::Error::os(format!("channel '{}': detecting forks", bound.block.name), &e)
         })?;
-        // Declared before the lane, and so dropped after it, also behind a panic: the last slot of a
+        // Declared before the lane, and so dropped after it, also after a panic: the last slot of a
         // closed handle ends the registration, which waits for lanes.
         let slot;
         let lane = attachment.enter()?;

@@ -1,24 +1,25 @@
 //! A frame: the 8-byte header of a message, stored last, and its bytes.
 //!
-//! A header is `sequence << 32 | length << 2 | kind`, of the sequence only the low 32 bits. It is never zero: zero says
-//! that nothing has been sent here yet. A message does not straddle the end of the ring; a filler without bytes
-//! of its own fills what is left. Frames begin at multiples of 8.
+//! A header is `sequence << 32 | length << 2 | kind`, with only the low 32 bits of the sequence. It
+//! is never zero: zero means that nothing has been sent here yet. A message does not straddle the
+//! end of the ring; a filler without bytes of its own fills the rest. Frames begin at multiples of
+//! 8.
 
 /// Bytes of a header.
 pub(super) const HEADER: u64 = 8;
 const MESSAGE: u64 = 1;
 const FILLER: u64 = 2;
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header {
     /// Nothing has been sent here yet.
     None,
-    /// A message of so many bytes.
+    /// A message of `len` bytes.
     Message { len: u64 },
     /// The rest of this lap is empty.
     Filler,
-    /// No header that belongs here.
+    /// Not a header that belongs here.
     Wrong,
 }
 
@@ -42,7 +43,8 @@ pub(super) fn bytes(len: u64) -> u64 {
     HEADER + len.next_multiple_of(8)
 }
 
-/// What the word says where message `sequence` is expected, `rest` bytes before the end of a ring of `size` bytes.
+/// Decodes the word where message `sequence` is expected, `rest` bytes before the end of a ring of
+/// `size` bytes.
 #[inline]
 pub(super) fn decode(word: u64, sequence: u64, rest: u64, size: u64) -> Header {
     if word == 0 {

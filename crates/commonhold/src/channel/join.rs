@@ -1,9 +1,10 @@
-//! Becoming a consumer: a cursor line, and where to begin.
+//! Becoming a consumer: a cursor line, and the position to begin at.
 //!
-//! The joiner stores its cursor, and after a full fence reads the write limit again: if that has moved too far, the producer
-//! may not have seen the cursor, and the joiner begins afresh. From then on nothing behind the cursor is
-//! overwritten, so it walks to the end, or finds out the number of the oldest message, at leisure. Whoever holds nobody
-//! back does the same without that promise, and compares with the write limit instead.
+//! The joiner stores its cursor, executes a full fence and reads the write limit again. If the
+//! limit has moved too far, the producer may not have seen the cursor, and the joiner starts over.
+//! From then on nothing after the cursor is overwritten, so the joiner can take its time to walk to
+//! the end, or to find the number of the oldest message. A consumer that holds nobody back does the
+//! same without that guarantee, and compares with the write limit instead.
 
 use crate::channel::bound::Bound;
 use crate::channel::frame::{self, Header};
@@ -16,7 +17,8 @@ use crate::sync::participant;
 use crate::sync::unwind::Mend;
 use std::sync::atomic::{Ordering, fence};
 
-/// A producer moves the write limit by an eighth of the ring: so often it cannot while a joiner reads three words.
+/// A producer moves the write limit by an eighth of the ring: it cannot do so this often while a
+/// joiner reads three words.
 const TRIES: u32 = 1 << 20;
 
 pub(super) fn kind(policy: Policy) -> Use {
@@ -27,13 +29,13 @@ pub(super) fn kind(policy: Policy) -> Use {
     }
 }
 
-/// Claims a line; its cursor does not count yet.
+/// Claims a line. Its cursor does not count yet.
 ///
 /// # Errors
-/// `Full` if every line is taken by somebody who lives.
+/// `Full` if living participants have every line.
 pub(super) fn claim_line(bound: &Bound, me: Owner, policy: Policy) -> Result<usize> {
     let mine = Word::new(Use::Claiming, me).0;
-    // Free ones first: whether an owner lives costs a system call.
+    // Free lines first: asking whether an owner is alive costs a system call.
     for dead_ones in [false, true] {
         for number in 0..LINES {
             let line = bound.line(number);
@@ -43,7 +45,7 @@ pub(super) fn claim_line(bound: &Bound, me: Owner, policy: Policy) -> Result<usi
                 false => Word(seen) == Word::FREE,
                 true => owner.is_none_or(|owner| participant::has_died(bound.space(), owner)),
             };
-            // AcqRel: what its last owner stored comes before what this one will.
+            // AcqRel: the stores of the last owner come before those of this one.
             if free
                 && line
                     .word
@@ -70,11 +72,12 @@ fn prepare(bound: &Bound, line: &Line, number: usize, policy: Policy) {
     // Relaxed: the word that makes the line count is stored with release.
     line.patience_ms.store(patience, Ordering::Relaxed);
     line.missed.store(0, Ordering::Relaxed);
-    // Before the cursor counts; the joiner's fence orders it against the producer's look at the lines.
+    // Before the cursor counts. The joiner's fence orders it against the producer's look at the
+    // lines.
     bound.head().lines_used.fetch_max(number as u32 + 1, Ordering::AcqRel);
 }
 
-/// Joins with a claimed line: returns where to begin. The line's cursor says the same.
+/// Joins with a claimed line. Returns the position to begin at, which is also the line's cursor.
 ///
 /// # Errors
 /// `Damaged`.
@@ -96,7 +99,8 @@ pub(super) fn with_line(
         let (start, mark) = start(bound, from)?;
         publish(line, Mark { position: start, ..mark });
         step!("channel.cursor-stored");
-        // Release: the cursor comes before the word that makes it count; pairs with the producer's acquire.
+        // Release: the cursor comes before the word that makes it count; pairs with the producer's
+        // acquire.
         line.word.store(Word::new(kind(policy), me).0, Ordering::Release);
         // The cursor before the look at the write limit; pairs with the producer's fence.
         fence(Ordering::SeqCst);
@@ -106,7 +110,7 @@ pub(super) fn with_line(
             let at = at.ok_or_else(|| bound.damaged("no message begins", start))?;
             publish(line, at);
             step!("channel.joined");
-            // A producer may have waited for the cursor of before.
+            // A producer may have waited because of the earlier cursor.
             bound.head().room.wake();
             return Ok(at);
         }
@@ -122,7 +126,7 @@ pub(super) fn without_line(bound: &Bound, from: Join) -> Result<Mark> {
     for _ in 0..TRIES {
         let (start, mark) = start(bound, from)?;
         let kept = |position: u64| {
-            // Pairs with the producer's fence behind the write limit.
+            // Pairs with the producer's fence after the write limit.
             fence(Ordering::Acquire);
             bound.head().write_limit.load(Ordering::Relaxed) <= position + bound.ring.size()
         };
@@ -135,10 +139,11 @@ pub(super) fn without_line(bound: &Bound, from: Join) -> Result<Mark> {
     Err(bound.damaged("its write limit makes no sense", 0))
 }
 
-/// Where to begin, and a mark that is not before it.
+/// The position to begin at, and a mark that is not before it.
 fn start(bound: &Bound, from: Join) -> Result<(u64, Mark)> {
     let (head, size) = (bound.head(), bound.ring.size());
-    // Acquire: the mark that goes with the write limit, or a later one; pairs with the release in `WriteLimit::raise`.
+    // Acquire: the mark that belongs to the write limit, or a later one; pairs with the release in
+    // `WriteLimit::raise`.
     let write_limit = head.write_limit.load(Ordering::Acquire);
     let mark =
         head.mark().filter(|mark| write_limit <= mark.position + size && write_limit % 8 == 0);
@@ -152,7 +157,7 @@ fn start(bound: &Bound, from: Join) -> Result<(u64, Mark)> {
     Ok((start, mark))
 }
 
-/// From where the reading begins to where receiving does. `None` if `kept` does not hold any more.
+/// From where reading begins, finds where receiving begins. `None` if `kept` no longer holds.
 fn find_start(
     bound: &Bound,
     from: Join,
@@ -166,7 +171,8 @@ fn find_start(
     }
 }
 
-/// Walks to the first header that is zero, or one ring at most: by then all is newer than the call.
+/// Walks to the first header that is zero, but at most one ring: by then every message is newer
+/// than the call.
 fn walk_to_end(bound: &Bound, mark: Mark, kept: &dyn Fn() -> bool) -> Result<Option<Mark>> {
     let (ring, mut at) = (&bound.ring, mark);
     while at.position - mark.position < ring.size() {
@@ -188,10 +194,11 @@ fn walk_to_end(bound: &Bound, mark: Mark, kept: &dyn Fn() -> bool) -> Result<Opt
     Ok(Some(at))
 }
 
-/// The whole number of the message at `start`, of which its header has the lower half.
+/// The full number of the message at `start`, of which the header contains the lower half.
 fn number_of(bound: &Bound, start: u64, kept: &dyn Fn() -> bool) -> Result<Option<Mark>> {
     for _ in 0..TRIES {
-        // The mark first: it is not before `start`, and not a ring behind it as long as that is kept.
+        // The mark first: it is not before `start`, and less than a ring after it while `start` is
+        // kept.
         let Some(mark) = bound.head().mark() else { break };
         let word = bound.ring.header(start).load(Ordering::Acquire);
         if !kept() {
@@ -210,19 +217,20 @@ fn number_of(bound: &Bound, start: u64, kept: &dyn Fn() -> bool) -> Result<Optio
     Err(bound.damaged("no message begins", start))
 }
 
-/// Stores where a consumer is.
+/// Stores the position of a consumer.
 pub(super) fn publish(line: &Line, at: Mark) {
     // Relaxed: for display.
     line.sequence.store(at.sequence, Ordering::Relaxed);
-    // Release: what lies before has been read; pairs with the producer's acquire.
+    // Release: everything before it has been read; pairs with the producer's acquire.
     line.cursor.store(at.position, Ordering::Release);
 }
 
-/// Gives a line of `me` back.
+/// Releases a line of `me`.
 pub(super) fn leave(line: &Line, me: Owner) {
     let seen = line.word.load(Ordering::Relaxed);
     if Word(seen).owner() == Some(me) {
-        // Release: everything was read before. A producer that drops the consumer meanwhile is overruled.
+        // Release: everything was read before. Overrules a producer that drops the consumer
+        // meanwhile.
         line.word.store(Word::FREE.0, Ordering::Release);
         step!("channel.line-left");
     }

@@ -1,26 +1,26 @@
-//! How a channel lies in its block: a line for each thing that one side changes and another reads, cursor lines,
-//! the ring.
+//! The layout of a channel in its block: a line for each word that one side changes and another
+//! reads, cursor lines, the ring.
 //!
-//! Positions count bytes from the channel's beginning and never wrap; a ring's byte is a position modulo its size. Whoever
-//! stores a position stores a multiple of 8 at which a frame begins.
+//! Positions count bytes from the channel's beginning and never wrap; a ring's byte is a position
+//! modulo its size. Every stored position is a multiple of 8 at which a frame begins.
 
 use crate::sync::event::Event;
 use crate::sync::owner::Owner;
 use crate::sync::space::Shared;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Consumers that a channel can have at a time, lossy ones included.
+/// The most consumers of a channel at a time, lossy ones included.
 pub(super) const LINES: usize = 64;
 /// Bytes from one cursor line to the next: processors fetch lines in pairs.
 pub(super) const LINE_STEP: u64 = 128;
-/// Where the cursor lines begin.
+/// Offset of the cursor lines.
 pub(super) const LINES_OFFSET: u64 = 1024;
-/// Where the ring begins.
+/// Offset of the ring.
 pub(super) const RING_OFFSET: u64 = 12288;
 /// Positions and sequences beyond this are damage.
 pub(super) const LAST: u64 = 1 << 62;
 
-/// What lies before the cursor lines.
+/// The words before the cursor lines.
 #[repr(C)]
 pub(super) struct Head {
     /// Bytes of the ring, a power of two. Never changes.
@@ -29,10 +29,11 @@ pub(super) struct Head {
     /// The [`Owner`] of the producer; 0 for none.
     pub(super) producer: AtomicU64,
     spare2: [AtomicU64; 15],
-    /// How often the mark has moved; the mark is `marks[moves % 2]`.
+    /// The number of moves of the mark; the mark is `marks[moves % 2]`.
     moves: AtomicU64,
     marks: [MarkWords; 2],
-    /// The producer does not write at or behind it without looking at the cursors again; never decreases.
+    /// The producer does not write at or after it without looking at the cursors again. Never
+    /// decreases.
     pub(super) write_limit: AtomicU64,
     spare3: [AtomicU64; 10],
     /// Consumers wait for messages.
@@ -41,7 +42,7 @@ pub(super) struct Head {
     /// The producer waits for room.
     pub(super) room: Event,
     spare5: [AtomicU64; 15],
-    /// Cursor lines that were ever used lie below this.
+    /// All cursor lines that were ever used have numbers below this.
     pub(super) lines_used: AtomicU32,
     spare6: [AtomicU32; 31],
 }
@@ -52,7 +53,7 @@ struct MarkWords {
     sequence: AtomicU64,
 }
 
-/// A consumer's place.
+/// A consumer's line.
 #[repr(C)]
 pub(super) struct Line {
     /// See [`Word`].
@@ -79,16 +80,16 @@ unsafe impl Shared for Head {}
 #[allow(unsafe_code)]
 unsafe impl Shared for Line {}
 
-/// How a cursor line is used.
+/// The use of a cursor line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     Free,
-    /// Its cursor counts for nothing yet.
+    /// Its cursor does not count yet.
     Claiming,
     Lossless,
     Patient,
     Lossy,
-    /// A patient consumer that was too slow.
+    /// A patient consumer that was too slow and was dropped.
     Dropped,
     /// Damage.
     Unknown,
@@ -129,7 +130,8 @@ impl Word {
     }
 }
 
-/// A message that was sent a while ago, or the next one: where a walk over the headers begins.
+/// A message that was sent a while ago, or the next one: a starting point for a walk over the
+/// headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) position: u64,
@@ -137,9 +139,9 @@ pub(super) struct Mark {
 }
 
 impl Head {
-    /// The mark; `None` if it makes no sense.
+    /// The mark; `None` if its values are impossible.
     pub(super) fn mark(&self) -> Option<Mark> {
-        // A producer moves it every few thousand bytes: not so often that this takes many turns.
+        // A producer moves the mark every few thousand bytes, so this rarely takes many attempts.
         for _ in 0..1 << 20 {
             // Acquire: pairs with the release in `set_mark`.
             let moves = self.moves.load(Ordering::Acquire);
@@ -158,13 +160,14 @@ impl Head {
         None
     }
 
-    /// Moves the mark; by the producer alone. Killed at any instant, it leaves the old one or the new one.
+    /// Moves the mark. Only the producer calls this. A kill at any instant leaves the old mark or
+    /// the new one.
     pub(super) fn set_mark(&self, mark: Mark) {
         // Relaxed: only the producer stores it.
         let moves = self.moves.load(Ordering::Relaxed).wrapping_add(1);
         let words = &self.marks[(moves & 1) as usize];
-        // The move before this one comes first: who still reads that mark's predecessor here notices. Pairs with the
-        // acquire fence in `mark`.
+        // The previous move comes first: a reader that still reads the older mark in this place
+        // notices. Pairs with the acquire fence in `mark`.
         fence(Ordering::Release);
         words.position.store(mark.position, Ordering::Relaxed);
         words.sequence.store(mark.sequence, Ordering::Relaxed);
@@ -174,7 +177,7 @@ impl Head {
         crate::steps::step!("channel.marked");
     }
 
-    /// How many lines must be looked at.
+    /// The number of lines to check.
     pub(super) fn lines_used(&self) -> usize {
         (self.lines_used.load(Ordering::Acquire) as usize).min(LINES)
     }

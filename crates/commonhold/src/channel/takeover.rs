@@ -1,9 +1,10 @@
-//! Becoming the producer of a channel, where the one before stopped.
+//! Becoming the producer of a channel, where the previous one stopped.
 //!
-//! The producer's word is claimed if nobody has it or its owner is dead. The end is found by walking the headers from the
-//! mark: the header behind the last message is zero, because it was zeroed before that message was released. What a dead
-//! producer wrote behind that is nobody's. Consumers are woken, whatever their flag says: the dead one may have died
-//! between a message and waking.
+//! The producer's word is claimed if nobody has it or its owner is dead. The end is found by
+//! walking the headers from the mark: the header after the last message is zero, because it was
+//! zeroed before that message was released. Whatever a dead producer wrote after that does not
+//! count. Consumers are woken, whatever their flag contains, because the dead producer may have
+//! died between a message and the wake-up.
 
 use crate::channel::bound::Bound;
 use crate::channel::frame::{self, Header};
@@ -17,15 +18,15 @@ use crate::sync::unwind::Mend;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-/// Where a producer goes on.
+/// The state with which a producer begins.
 pub(super) struct Begin {
-    /// The next message.
+    /// The position and number of the next message.
     pub(super) end: Mark,
     /// Boundaries of the frames that are kept, an eighth of a ring apart, the oldest first.
     pub(super) kept: VecDeque<u64>,
 }
 
-/// Claims the producer's word for `me` and finds the end and what is kept.
+/// Claims the producer's word for `me` and finds the end and the frames that are kept.
 ///
 /// # Errors
 /// `Busy`, naming slot and process, while another producer lives; `Damaged`.
@@ -46,7 +47,8 @@ pub(super) fn take(bound: &Bound, me: Owner) -> Result<Begin> {
 fn claim(bound: &Bound, me: Owner) -> Result<()> {
     let word = &bound.head().producer;
     loop {
-        // Acquire: pairs with the release of who gave it up. What the dead stored is visible because they died.
+        // Acquire: pairs with the release of a producer that released the word. The stores of a
+        // dead producer are visible because it died.
         let seen = word.load(Ordering::Acquire);
         if let Some(owner) = Owner::from_bits(seen as u32)
             && !participant::has_died(bound.space(), owner)
@@ -69,10 +71,10 @@ fn busy(bound: &Bound, owner: Owner) -> Error {
     bound.error(ErrorKind::Busy, &text)
 }
 
-/// Gives the producer's word up.
+/// Releases the producer's word.
 pub(super) fn release(bound: &Bound, me: Owner) {
     let mine = u64::from(me.bits());
-    // Release: the next producer sees all that was sent; pairs with the acquire in `claim`.
+    // Release: the next producer sees everything that was sent; pairs with the acquire in `claim`.
     let _ = bound.head().producer.compare_exchange(mine, 0, Ordering::Release, Ordering::Relaxed);
 }
 
@@ -97,17 +99,17 @@ fn find_end(bound: &Bound) -> Result<Mark> {
     Err(bound.damaged("no end is found", at.position))
 }
 
-/// Walks from the oldest message that is kept to the end, so that joiners go on finding it. Nothing if there is damage: then
-/// what was sent before counts as gone.
+/// Walks from the oldest message that is kept to the end, so that joiners still find it. Empty if
+/// there is damage: earlier messages then count as gone.
 fn kept(bound: &Bound, end: Mark) -> VecDeque<u64> {
     let (ring, mut kept) = (&bound.ring, VecDeque::new());
-    // Relaxed: only producers store it, and the one before is gone.
+    // Relaxed: only producers store it, and the previous one is gone.
     let write_limit = bound.head().write_limit.load(Ordering::Relaxed);
     let mut position = write_limit.saturating_sub(ring.size());
     if !write_limit.is_multiple_of(8) || write_limit > end.position + ring.size() {
         return kept;
     }
-    // The sequences are those up to the end's; of each header only the lower half is known.
+    // The sequences end with the end's; each header contains only the lower half.
     let first = frame::low_sequence(ring.header(position).load(Ordering::Acquire));
     let mut sequence = u64::from(first);
     while position < end.position {

@@ -1,15 +1,18 @@
 //! How far the producer may write.
 //!
-//! The **write limit** in the hold is the furthest that the producer may write without looking at the cursors again: a
-//! frame boundary, one ring ahead. Before it writes beyond, it moves the mark to its own position, stores
-//! a larger write limit, and after a full fence looks at all cursors *again*: a joiner stores its cursor and after a full
-//! fence reads the write limit, so one of the two sees the other. A smaller cursor found then means to wait. The write limit never
-//! decreases, and it is stored before any byte that it allows: so it is also the claim that lossy consumers compare
-//! with after they copied, and the oldest message kept begins one ring before it.
+//! The **write limit** in the hold is the furthest position that the producer may write without
+//! looking at the cursors again: a frame boundary plus one ring. Before it writes beyond, it moves
+//! the mark to its own position, stores a larger write limit, and after a full fence looks at all
+//! cursors *again*. A joiner stores its cursor and after a full fence reads the write limit, so one
+//! of the two sees the other. If the producer then finds a smaller cursor, it waits. The write
+//! limit never decreases, and it is stored before any byte that it allows. It is therefore also the
+//! claim that lossy consumers compare with after they have copied, and the oldest message kept
+//! begins one ring before it.
 //!
-//! The write limit moves by an eighth of the ring at most, where nobody holds it back: so what was sent stays for joiners
-//! that want it. Dead consumers are skipped; their lines are never written here, but that a patient one that lives
-//! is dropped, by a compare-and-swap of its word.
+//! The write limit moves by at most an eighth of the ring where nobody holds it back, so that older
+//! messages stay for joiners that read them. Dead consumers are skipped. The producer writes to no
+//! other participant's line, with one exception: it drops a patient consumer that is alive by a
+//! compare-and-swap of its word.
 
 use crate::channel::bound::Bound;
 use crate::channel::frame::HEADER;
@@ -23,41 +26,41 @@ use std::collections::VecDeque;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-/// How many frame boundaries are known in each lap.
+/// The number of frame boundaries known per lap.
 pub(super) const KEPT: u64 = 8;
-/// The mark is at most so far behind.
+/// The largest distance of the mark behind the producer.
 const MARK_BYTES: u64 = 64 << 10;
-/// Whether a consumer lives is asked at most so often.
+/// The shortest time between two questions whether a consumer is alive.
 const ASK_NS: u64 = 1_000_000;
 
-/// What the producer remembers of a line that was in its way.
+/// The producer's notes about a line that was in its way.
 #[derive(Clone, Copy, Default)]
 struct Doubt {
-    /// Found dead; the dead stay dead.
+    /// Found dead, which is final.
     dead: u64,
-    /// When it was last asked whether this one lives.
+    /// The time of the last question whether the consumer is alive.
     asked_ns: u64,
-    /// Word, cursor, and since when they are in the way.
+    /// Word, cursor, and the time since which they have been in the way.
     in_way: (u64, u64, u64),
 }
 
 /// How far the producer may write; private memory.
 pub(super) struct WriteLimit {
-    /// The next place where something has to be done first.
+    /// The next position at which something has to be done first.
     pub(super) stop: u64,
     allowance: u64,
     marked: u64,
-    /// Frame boundaries behind us, an eighth of a ring apart.
+    /// Earlier frame boundaries, an eighth of a ring apart.
     kept: VecDeque<u64>,
     doubts: [Doubt; LINES],
-    /// Who was in the way last.
+    /// The consumer that was in the way last.
     pub(super) waits_for: Option<Peer>,
-    /// When the first patient consumer in the way is to be dropped, on the monotonic clock.
+    /// When the first patient consumer in the way will be dropped, on the monotonic clock.
     patience_ends_ns: Option<u64>,
 }
 
 impl WriteLimit {
-    /// Of a producer that has just moved the mark to its position.
+    /// For a producer that has just moved the mark to its position.
     pub(super) fn new(Begin { end, kept }: Begin) -> WriteLimit {
         let position = end.position;
         WriteLimit {
@@ -71,7 +74,8 @@ impl WriteLimit {
         }
     }
 
-    /// Makes room up to `end` and the header behind it, without waiting; false if somebody is in the way.
+    /// Makes room up to `end` and the header after it, without waiting. False if a consumer is in
+    /// the way.
     pub(super) fn make(&mut self, bound: &Bound, now: Mark, end: u64) -> bool {
         let need = end + HEADER;
         if now.position != self.marked {
@@ -89,7 +93,7 @@ impl WriteLimit {
             }
         }
         let next_mark = now.position + stride.min(MARK_BYTES);
-        // A message may be longer than the way to the next mark.
+        // A message may be longer than the distance to the next mark.
         self.stop = self.allowance.min(next_mark.max(need));
         self.waits_for = None;
         true
@@ -103,12 +107,13 @@ impl WriteLimit {
         let write_limit = head.write_limit.load(Ordering::Relaxed);
         let wanted = write_limit.max(self.frame_boundary(least, position, need, size) + size);
         if wanted > write_limit {
-            // Release: the mark comes before the write limit that needs it; pairs with the acquire of joiners.
+            // Release: the mark comes before the write limit that needs it; pairs with the acquire
+            // of joiners.
             head.write_limit.store(wanted, Ordering::Release);
             step!("channel.limited");
         }
-        // The write limit before the cursors; pairs with the fence of joiners. It also comes before every byte that
-        // it allows; pairs with the acquire fence of lossy consumers.
+        // The write limit before the cursors; pairs with the fence of joiners. It also comes before
+        // every byte that it allows; pairs with the acquire fence of lossy consumers.
         fence(Ordering::SeqCst);
         let least = self.least_cursor(bound, position);
         self.allowance = self.allowance.max(wanted.min(least + size));
@@ -118,14 +123,15 @@ impl WriteLimit {
         }
     }
 
-    /// The frame boundary that the write limit is to be one ring ahead of: as far back as `need` permits, and some more.
+    /// The frame boundary one ring before the new write limit: as far back as `need` permits, and
+    /// some more.
     fn frame_boundary(&self, least: u64, position: u64, need: u64, size: u64) -> u64 {
         let wanted = (need + size / KEPT).min(position + size);
         let kept = self.kept.iter().find(|kept| **kept + size >= wanted);
         kept.map_or(least, |kept| least.min(*kept))
     }
 
-    /// The least cursor that counts; the producer's own position is one.
+    /// The least cursor that counts, including the producer's own position.
     fn least_cursor(&self, bound: &Bound, position: u64) -> u64 {
         let mut least = position;
         for number in 0..bound.head().lines_used() {
@@ -133,14 +139,16 @@ impl WriteLimit {
             // Acquire: a cursor that counts was stored before; pairs with the release of joiners.
             let word = Word(line.word.load(Ordering::Acquire));
             if word.counts() && word.0 != self.doubts[number].dead {
-                // Acquire: what lies before it has been read; pairs with the release in `Consumer::publish`.
+                // Acquire: everything before it has been read; pairs with the release in
+                // `Consumer::publish`.
                 least = least.min(line.cursor.load(Ordering::Acquire));
             }
         }
         least
     }
 
-    /// Finds who is in the way. True if one of them counts no more; false if one has to be waited for.
+    /// Finds a consumer in the way. True if one of them no longer counts; false if the producer has
+    /// to wait for one.
     fn clear_the_way(&mut self, bound: &Bound, need: u64) -> bool {
         let now = clock::monotonic_ns();
         let mut cleared = false;
@@ -163,7 +171,7 @@ impl WriteLimit {
                 self.waits_for = self.waits_for.or(Some(bound.peer(owner)));
             }
         }
-        // Somebody may have moved meanwhile: then nobody was in the way.
+        // A consumer may have moved meanwhile: then nobody was in the way.
         cleared || self.waits_for.is_none()
     }
 
@@ -195,13 +203,13 @@ impl WriteLimit {
             return false;
         }
         let dropped = Word::new(Use::Dropped, owner).0;
-        // AcqRel: whoever reads bytes that are written from now on finds itself dropped. If the word has changed, the
-        // consumer has left.
+        // AcqRel: a consumer that reads bytes written from now on finds itself dropped. If the word
+        // has changed, the consumer has left.
         let _ = line.word.compare_exchange(word.0, dropped, Ordering::AcqRel, Ordering::Relaxed);
         true
     }
 
-    /// How long to sleep at most before looking whether a patient consumer is to be dropped.
+    /// The longest sleep before checking whether to drop a patient consumer.
     pub(super) fn patience_left(&self) -> Option<Duration> {
         let ends = self.patience_ends_ns?;
         Some(Duration::from_nanos(ends.saturating_sub(clock::monotonic_ns()).max(1)))

@@ -1,4 +1,4 @@
-//! Blocks of memory as the structures use them: made, shared, dropped.
+//! Blocks of memory as the structures use them: created, shared, dropped.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::handle::Hold;
@@ -33,7 +33,7 @@ fn drop_log(hold: &Hold, name: &str) -> Result<bool> {
 }
 
 fn problems(hold: &Hold) -> Vec<String> {
-    // These blocks are no logs but in name, which the check tells.
+    // These blocks are logs only by name, which the check reports.
     let is_of_block =
         |text: &String| !text.contains("describes no log") && !text.contains("too short for a log");
     hold.check().unwrap().problems.into_iter().filter(is_of_block).collect()

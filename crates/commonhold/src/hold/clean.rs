@@ -2,14 +2,15 @@
 //!
 //! Invariants:
 //!
-//! - In [`CLEAN`] and [`OPENING`] the disk may call the hold clean, and nothing has been written
-//!   since it was. In every other state the disk does not call it clean, whatever happens.
-//! - A sync whose outcome nobody knows leaves its owner in the word: its process was killed in it.
-//!   The system reports an error to the processes that have the file open, once, and then takes the
-//!   pages for written. So whoever syncs next writes every page again.
-//! - [`FAILED`] is for good: pages may be lost that nobody can write again.
+//! - In [`CLEAN`] and [`OPENING`] the hold on the disk may be marked clean, and nothing has been
+//!   written since. In every other state the hold on the disk is not marked clean, whatever
+//!   happens.
+//! - A sync with an unknown outcome leaves its owner in the word: its process was killed in it. The
+//!   system reports an error to the processes that have the file open, once, and then considers the
+//!   pages written. So the next process that syncs writes every page again.
+//! - [`FAILED`] is final: pages may be lost that nobody can write again.
 //!
-//! After a restart every state but [`CLEAN`] means unclean. In a hold in memory the states pass in
+//! After a restart every state but [`CLEAN`] means unclean. In a hold in memory the states follow
 //! the same order, and nothing is synced.
 
 use crate::error::{Error, Result};
@@ -26,16 +27,16 @@ use crate::sync::space::Space;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// In use, and the disk does not call it clean. A sync under way has the bits of its owner in place
-/// of this, which are greater than all these numbers.
+/// In use, and not marked clean on the disk. While a sync runs, the word contains the bits of its
+/// owner instead, which are greater than all these numbers.
 const IN_USE: u32 = 0;
 /// Closed by its last user; everything is on the disk.
 pub(super) const CLEAN: u32 = 1;
-/// Somebody opens it; the disk may still call it clean.
+/// A process is opening it; the disk may still contain the mark.
 const OPENING: u32 = 2;
 /// A sync has failed.
 const FAILED: u32 = 3;
-/// With the bits of an owner: somebody has opened the hold since the sync began.
+/// Added to the bits of an owner: somebody has opened the hold since the sync began.
 const DISTURBED: u32 = 1 << 31;
 
 const PAGE: u64 = 4096;
@@ -46,7 +47,7 @@ fn word(space: &Space) -> &AtomicU32 {
     &superblock(space).clean
 }
 
-/// That of a new file, which nobody else sees yet.
+/// The state of a new file, which nobody else sees yet.
 pub(super) fn begin(space: &Space) {
     word(space).store(CLEAN, Ordering::Relaxed);
 }
@@ -56,10 +57,10 @@ pub(super) fn is_clean(space: &Space) -> bool {
     word(space).load(Ordering::Acquire) == CLEAN
 }
 
-/// A participant with a slot is about to write: the disk stops calling the hold clean first.
+/// Removes the mark on the disk before a participant with a slot writes.
 ///
 /// # Errors
-/// Those of the disk; the next one that opens the hold tries again.
+/// Those of the disk. The next process that opens the hold tries again.
 pub(super) fn remove_mark(space: &Space) -> Result<()> {
     let word = word(space);
     // Pairs with the fence in `begin_sync`: a sync sees our slot, or we see the sync.
@@ -67,7 +68,7 @@ pub(super) fn remove_mark(space: &Space) -> Result<()> {
     loop {
         let found = word.load(Ordering::Acquire);
         let wanted = match found {
-            // A store even if nothing changes: it makes a page dirty whose sync has failed.
+            // A store even if nothing changes: it dirties a page whose sync has failed.
             CLEAN | OPENING => OPENING,
             IN_USE | FAILED => return Ok(()),
             syncing => syncing | DISTURBED,
@@ -89,15 +90,15 @@ fn sync_opening(space: &Space) -> Result<()> {
         let synced = space.mapping().sync(0, PAGE);
         synced.map_err(|e| Error::os(format!("marking {path} as open"), &e))?;
     }
-    // Should it fail, another one that opens the hold has done so.
+    // If it fails, another process that opens the hold has done so.
     replace(space, OPENING, IN_USE);
     Ok(())
 }
 
-/// After a handle was closed: the last one leaves the hold clean.
+/// Called after a handle was closed: the last one leaves the hold clean.
 ///
-/// What was written is synced first, however long that takes, with nothing locked: who opens the
-/// hold meanwhile does not wait, but disturbs the sync, which then marks nothing.
+/// Everything written is synced first, however long that takes, with nothing locked. A process that
+/// opens the hold meanwhile does not wait, but disturbs the sync, which then sets no mark.
 pub(super) fn closed(arena: &Arena) {
     let Some(me) = arena.participant().map(|participant| participant.registration.owner) else {
         return;
@@ -127,8 +128,8 @@ fn is_unused(space: &Space) -> bool {
         && participant::slots(space).all(|(number, slot)| slot.user(number).is_none())
 }
 
-/// Enters a sync; true if the one before it has no known outcome. `None` if there is no point in a
-/// sync: it is over, or in vain.
+/// Begins a sync; true if the previous one has no known outcome. `None` if a sync is pointless: it
+/// is done already, or in vain.
 fn begin_sync(space: &Space, me: Owner) -> Option<bool> {
     let entered = word(space).fetch_update(Ordering::AcqRel, Ordering::Acquire, |found| {
         (!matches!(found, CLEAN | OPENING | FAILED)).then_some(me.bits())
@@ -138,7 +139,7 @@ fn begin_sync(space: &Space, me: Owner) -> Option<bool> {
     entered.ok().map(|found| found != IN_USE)
 }
 
-/// Brings everything to the disk; false if it was given up, because somebody has come.
+/// Writes everything to the disk; false if it stopped early because a participant has come.
 fn sync_all(space: &Space, me: Owner, is_in_doubt: bool) -> io::Result<bool> {
     if space.in_memory() {
         return Ok(true);
@@ -151,8 +152,8 @@ fn sync_all(space: &Space, me: Owner, is_in_doubt: bool) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Makes every page dirty that the file has, and changes nothing; false if somebody has come, who
-/// may give pages back to the system.
+/// Dirties every page that the file has, without changing anything. False if a participant has
+/// come, because it may free pages to the system.
 fn write_again(space: &Space, me: Owner) -> io::Result<bool> {
     let end = extents::committed(space) * EXTENT;
     let mut next = 0;
@@ -169,7 +170,7 @@ fn write_again(space: &Space, me: Owner) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Not `fetch_or(0)`, which compilers make a load of.
+/// Not `fetch_or(0)`, which compilers turn into a load.
 fn write_word_again(space: &Space, at: u64) {
     let word = space.word(at);
     let mut found = word.load(Ordering::Relaxed);
@@ -178,35 +179,37 @@ fn write_word_again(space: &Space, at: u64) {
     }
 }
 
-/// Everything was on the disk; marks the hold unless somebody has come.
+/// Everything was on the disk: marks the hold unless a participant has come.
 fn mark(space: &Space, me: Owner) {
     step!("close.synced");
-    // A file that is closed goes on from here when the system has restarted.
+    // After a restart of the system, the clock of a closed file continues from here.
     hold_clock::note(space);
     if !replace(space, me.bits(), CLEAN) {
         return put_back(space, me);
     }
     step!("close.marked");
     if !space.in_memory() {
-        // Who came since has stored another state, and this writes that. Should it fail, the hold
-        // merely counts as unclean.
+        // A participant that has come meanwhile has stored another state, and this writes that. A
+        // failure only makes the hold count as unclean.
         let _ = space.mapping().sync(0, PAGE);
     }
 }
 
-/// Leaves a sync that leaves no doubt, unless another one has begun.
+/// Ends a sync without doubt about its outcome, unless another one has begun.
 fn put_back(space: &Space, me: Owner) {
     let _ = replace(space, me.bits(), IN_USE) || replace(space, me.bits() | DISTURBED, IN_USE);
 }
 
-/// Not over a mark: what came before that is on the disk, and the disk may know it.
+/// Does not replace a mark: everything before the mark is on the disk, and the disk may contain the
+/// mark.
 fn fail(space: &Space) {
     let _ = word(space).fetch_update(Ordering::AcqRel, Ordering::Acquire, |found| {
         (!matches!(found, CLEAN | OPENING)).then_some(FAILED)
     });
 }
 
-/// Release: what was synced, or stored before, precedes the state; Acquire: and the other way round.
+/// Release: everything synced or stored before precedes the state. Acquire: the state precedes
+/// everything after.
 fn replace(space: &Space, from: u32, to: u32) -> bool {
     word(space).compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
 }

@@ -1,7 +1,7 @@
-//! A hold that is built where nobody sees it, and gets its name when it is whole.
+//! A hold that is built where nobody sees it, and gets its name when it is complete.
 //!
-//! Invariant: whatever ends the building, an error or a kill, the name leads to what it led to before,
-//! and nothing is left in the directory (but see [`Draft`]).
+//! Invariant: whatever ends the building, an error or a kill, the name leads to the same file as
+//! before, and nothing is left in the directory (but see [`Draft`]).
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::clean::CLEAN;
@@ -14,7 +14,7 @@ use crate::steps::{fault, step};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Builds a hold that is to become `target`, and closes it; it has no name yet.
+/// Builds a hold that will become `target`, and closes it. It has no name yet.
 pub(crate) fn build<T>(
     target: &Path,
     options: &HoldOptions,
@@ -29,7 +29,7 @@ pub(crate) fn build<T>(
     Ok((draft, result))
 }
 
-/// Makes the name that the hold has got durable.
+/// Makes the new name of the hold durable.
 pub(crate) fn sync_name(placed: &Placed, target: &Path) -> Result<()> {
     placed.sync().map_err(|e| {
         let doing = "is complete, but a crash of the system may undo its name; run 'sync' until it \
@@ -38,7 +38,7 @@ pub(crate) fn sync_name(placed: &Placed, target: &Path) -> Result<()> {
     })
 }
 
-/// Closing does not report what it could not write; the file says whether it is whole.
+/// Closing does not report what it could not write. The file itself shows whether it is complete.
 fn ensure_clean(draft: &Draft, target: &Path) -> Result<()> {
     let synced = fault!("draft.hold-sync").and_then(|()| draft.file().sync_all());
     synced.map_err(|e| failed(target, "cannot be written to the disk", &e))?;

@@ -1,8 +1,10 @@
 //! The backup file: a header line, then frames, each with a checksum.
 //!
-//! Frame: kind (1 byte) | length of the payload (8, little-endian) | payload | rapidhash V3 of kind, length and payload
-//! (8). Kinds: `H` the hold (size limit, mode of the file, real time), first; `M` a map (number, mode, name), `S` a segment image (map number, prefix, depth, pairs) that replaces
-//! all of its hash range, `D` a map that is gone after all, `E` the end (number of frames). docs/reference/format.md has it byte for byte.
+//! Frame: kind (1 byte) | length of the payload (8, little-endian) | payload | rapidhash V3 of
+//! kind, length and payload (8). Kinds: `H` the hold (size limit, mode of the file, real time),
+//! first; `M` a map (number, mode, name), `S` a segment image (map number, prefix, depth, pairs)
+//! that replaces all of its hash range, `D` a map that was dropped after all, `E` the end (number
+//! of frames). docs/reference/format.md describes it byte for byte.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::image::ImagePair;
@@ -15,7 +17,7 @@ pub(crate) const HEADER: &[u8; 16] = b"COMMONHOLD-BAK1\n";
 
 /// A frame's contents.
 pub(crate) enum Frame {
-    /// `made_ms`: real time when the backup was made; 0 if it does not say.
+    /// `made_ms`: real time when the backup was made; 0 if the file does not contain it.
     Hold {
         max_bytes: u64,
         mode: u32,
@@ -44,8 +46,8 @@ fn put(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Appends the image of a segment as a frame. Real time is `ahead` of the hold's clock: a backup is read
-/// by other holds.
+/// Appends the image of a segment as a frame. Real time is `ahead` of the hold's clock: other holds
+/// read the backup.
 pub(crate) fn segment(
     out: &mut Vec<u8>,
     number: u32,
@@ -123,7 +125,7 @@ pub(crate) struct Reader<R> {
 
 impl<R: Read> Reader<R> {
     /// # Errors
-    /// `NotAHold` if it is no backup.
+    /// `NotAHold` if it is not a backup.
     pub(crate) fn new(mut from: R, len: u64, name: String) -> Result<Reader<R>> {
         let mut header = [0; HEADER.len()];
         if from.read_exact(&mut header).is_err() || &header != HEADER {

@@ -1,4 +1,5 @@
-//! The hold: the file as a whole. Opening, creating, recovering, freezing, checking, copying, saving.
+//! The hold: the file as a whole. Opening, creating, recovering, freezing, checking, copying,
+//! saving.
 //!
 //! | idea | file |
 //! |---|---|
@@ -6,14 +7,14 @@
 //! | the first page | [`superblock`] |
 //! | opening and creating | [`open`] |
 //! | whether everything is on the disk | [`clean`] |
-//! | who has it open | [`open_byte`] |
+//! | the processes that have it open | [`open_byte`] |
 //! | recovering a dead participant as a whole | [`recover`] |
 //! | keeping writers out for a moment | [`freeze`] |
-//! | proving it whole | [`check`] |
+//! | proving it sound | [`check`] |
 //! | copies | [`backup`], [`restore`] |
-//! | building one where nobody sees it | [`draft_hold`] |
+//! | building a hold where nobody sees it | [`draft_hold`] |
 //! | after a crash of the system | [`salvage`], [`unreadable`] |
-//! | what is safe in a journal: [`Map::sync`](crate::Map::sync) | [`journal_slot`] |
+//! | how far a journal is durable: [`Map::sync`](crate::Map::sync) | [`journal_slot`] |
 //! | holds as files | [`files`] |
 
 pub(crate) mod backup;

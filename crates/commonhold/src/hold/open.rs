@@ -1,4 +1,4 @@
-//! Opening and creating holds: nothing in the file is believed before it was checked.
+//! Opening and creating holds: nothing in the file is trusted before it was checked.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::clean;
@@ -52,7 +52,7 @@ const HOOKS: Hooks = Hooks {
 
 pub(crate) fn open(name: &Path, options: &HoldOptions) -> Result<Hold> {
     let path = location::resolve(name, options.directory.as_deref())?;
-    // A hold that is deleted while it is being opened is not there: look again.
+    // A hold that is deleted while it is being opened does not exist: look again.
     for _ in 0..100 {
         if let Some(hold) = try_open(&path, options)? {
             return Ok(hold);
@@ -62,7 +62,7 @@ pub(crate) fn open(name: &Path, options: &HoldOptions) -> Result<Hold> {
 }
 
 pub(crate) fn open_or_create(name: &Path, options: &HoldOptions) -> Result<Hold> {
-    // Somebody else may make it or delete it in between.
+    // Somebody else may create or delete it in between.
     for _ in 0..100 {
         match open(name, options) {
             Err(error) if error.is_not_found() && !options.read_only => {}
@@ -104,7 +104,7 @@ pub(crate) fn create(name: &Path, options: &HoldOptions) -> Result<Hold> {
         });
     }
     let draft = Draft::new(&path, options.mode).map_err(failed)?;
-    // Once it has its name nothing may fail; without /proc it cannot be opened before.
+    // Once it has its name nothing may fail. Without /proc it cannot be opened before that.
     let (placed, hold) = if draft.is_reachable() {
         let hold = create_in(&draft, &path, options)?;
         (draft.commit().map_err(failed)?, hold)
@@ -112,7 +112,7 @@ pub(crate) fn create(name: &Path, options: &HoldOptions) -> Result<Hold> {
         write_first_extents(file_of(&draft, &path)?, options)?;
         (draft.commit().map_err(failed)?, open(&path, options)?)
     };
-    // The hold is there; should its directory not be durable, it is as if it had never been made.
+    // The hold exists. If its directory is not durable, a crash may undo the creation as a whole.
     let _ = placed.sync();
     if options.delete_on_last_exit
         && let Err(error) = spawn_reaper(&hold, &path)
@@ -130,7 +130,7 @@ fn spawn_reaper(hold: &Hold, path: &Path) -> std::io::Result<()> {
     reaper::spawn(path, file.dev(), file.ino(), &[mapped])
 }
 
-/// Makes a hold in a draft, and opens it for writing.
+/// Creates a hold in a draft, and opens it for writing.
 pub(crate) fn create_in(draft: &Draft, target: &Path, options: &HoldOptions) -> Result<Hold> {
     write_first_extents(file_of(draft, target)?, options)?;
     let file = file_of(draft, target)?;
@@ -138,7 +138,7 @@ pub(crate) fn create_in(draft: &Draft, target: &Path, options: &HoldOptions) -> 
     open_locked(file, target, options.max_bytes, open_lock, options)
 }
 
-/// The file of a draft, by the path that it is going to have.
+/// The file of a draft, with the path that it will have.
 fn file_of(draft: &Draft, target: &Path) -> Result<HoldFile> {
     let failed = |e: std::io::Error| Error::os(format!("creating {}", target.display()), &e);
     let path = if draft.is_reachable() { target.to_owned() } else { draft.path_now() };
@@ -183,7 +183,7 @@ fn is_in_memory(file: &HoldFile) -> Result<bool> {
     }
 }
 
-/// The file's layout is that of where it was made, wherever it lies now.
+/// The file's layout depends on where it was created, wherever it lies now.
 fn as_it_was_made(space: Space) -> Space {
     let checksums = superblock(&space).on_disk.load(Ordering::Relaxed) == 1;
     space.with_checksums(checksums)
@@ -202,7 +202,7 @@ fn try_open(path: &Path, options: &HoldOptions) -> Result<Option<Hold>> {
     open_locked(file, path, max_bytes, open_lock, options).map(Some)
 }
 
-/// Opens a hold whose open byte is had.
+/// Opens a hold whose open byte is locked.
 fn open_locked(
     file: HoldFile,
     path: &Path,
@@ -231,7 +231,7 @@ fn open_locked(
     *arena.open_lock.lock().unwrap_or_else(|e| e.into_inner()) = Some(open_lock.held);
     if writable {
         arena.register(HOOKS)?;
-        // The registration keeps the open byte now, and a forked child's own will.
+        // From now on the registration keeps the open byte, and so does that of a forked child.
         arena.open_lock.lock().unwrap_or_else(|e| e.into_inner()).take();
         arena.sweep()?;
         extend_table(&arena)?;
@@ -262,7 +262,8 @@ fn open_error(path: &Path, writable: bool, error: &std::io::Error) -> Error {
     Error::new(kind, text)
 }
 
-/// Reads the first page the plain way: is it a hold at all? Returns its size limit.
+/// Reads the first page by ordinary reads and checks that the file is a hold. Returns its size
+/// limit.
 fn first_look(path: &Path, file: &File) -> Result<u64> {
     let mut page = [0u8; 4096];
     let shown = path.display();
@@ -310,7 +311,7 @@ fn check_sizes(space: &Space, path: &Path) -> Result<()> {
         let text = format!("{}: its size is damaged; run 'hold repair --salvage'", path.display());
         return Err(Error::new(ErrorKind::Damaged, text));
     }
-    // After the other: who grows the hold lengthens the file first.
+    // After the other: a process that grows the hold lengthens the file first.
     let len = space.file().len().map_err(|e| Error::os(path.display(), &e))?;
     if committed * EXTENT > len {
         return Err(truncated(path, len, committed * EXTENT));
@@ -323,8 +324,9 @@ fn check_sizes(space: &Space, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Was it open when the system stopped? Is it a copy taken while open? If all is well and we write, it is
-/// open from now on, and its clock goes on.
+/// Checks whether the hold was open when the system stopped, and whether it is a copy taken while
+/// open. If all is well and this process writes, it marks the hold as open, and the clock
+/// continues.
 fn check_boot(space: Space, path: &Path, alone: bool, writable: bool) -> Result<Space> {
     let own = superblock(&space);
     let clean = clean::is_clean(&space);
@@ -361,30 +363,32 @@ fn check_boot(space: Space, path: &Path, alone: bool, writable: bool) -> Result<
     Ok(space.with_own_offset(own_offset))
 }
 
-/// The file is this one from now on, and this boot's.
+/// Marks the hold as belonging to this file and this boot.
 fn take_over(space: &Space) -> Result<()> {
     let own = superblock(space);
     if own.inode.load(Ordering::Relaxed) != space.file().ino() {
         renumber_streams(space)?;
     }
     own.inode.store(space.file().ino(), Ordering::Relaxed);
-    // Before the boot: until that is stored, the next one does it again.
+    // Before the boot: until that is stored, the next process does it again.
     hold_clock::go_on(space, own.is_this_boot()?);
     own.set_boot()
 }
 
-/// A copy of a hold has streams of its own: what is told from now on is not what the original tells.
+/// A copy of a hold has streams of its own: from now on its changes differ from the original's.
 fn renumber_streams(space: &Space) -> Result<()> {
     root::all(space).try_for_each(|(_, root)| own::renumber(&root.stream))
 }
 
-/// Somebody may write from now on: a file hold says so on the disk before anything else gets there.
+/// Called before the first write: a file hold is marked as open on the disk before anything else
+/// gets there.
 fn opened(arena: &Arena) -> Result<()> {
     let space = &arena.space;
-    // A forked child may have another.
+    // A forked child may be in another namespace.
     clock::learn_namespace();
     if clean::is_clean(space) {
-        // Readers may have come first: who opened it for writing was not alone then.
+        // Readers may have come first, so the process that opened it for writing was not alone
+        // then.
         take_over(space)?;
     }
     clean::remove_mark(space)
@@ -404,11 +408,12 @@ fn extend_table(arena: &Arena) -> Result<()> {
     let links = &table(space).extents;
     let next = links.iter().position(|link| link.load(Ordering::Acquire) == 0);
     let Some(next) = next.filter(|next| unused < 8 && *next < TABLE_EXTENTS) else { return Ok(()) };
-    // Who grows the hold may be stopped: nobody who opens it waits for that.
+    // A process that grows the hold may be stopped: opening the hold does not wait for it.
     let lane = arena.enter()?.impatient();
-    // Full: the table stays as it is, and a claim will say when it is exhausted.
+    // Full: the table stays as it is, and a claim reports when it is exhausted.
     let Ok(extent) = extents::claim(space, &lane, lane.lane()) else { return Ok(()) };
-    // A table before it is linked: killed in between, 64 KiB stay unused; the other way round they would be freed.
+    // Changed to a table before it is linked: a kill in between leaves 64 KiB unused. In the other
+    // order they would be freed.
     header(space, extent).set(State::idle(Kind::Table));
     let unused = Mend::new(|| extents::free(space, extent));
     step!("table.made");
@@ -422,22 +427,22 @@ fn extend_table(arena: &Arena) -> Result<()> {
     Ok(())
 }
 
-/// A hold in which nothing is believed.
+/// A hold in which nothing is trusted.
 pub(crate) struct Damaged {
     pub(crate) space: Space,
     /// Nobody else opens it meanwhile.
     pub(crate) alone: HeldBytes,
     /// Device and inode of the file.
     pub(crate) identity: (u64, u64),
-    /// Bytes that can be looked at.
+    /// Bytes that can be read.
     pub(crate) len: u64,
-    /// Bytes that the file is shorter than it says it is.
+    /// The number of bytes that the file lacks according to its own fields.
     pub(crate) cut_off: u64,
-    /// Bytes that nobody can read; zeros stand in their place.
+    /// Bytes that cannot be read; zeros replace them.
     pub(crate) unreadable: Vec<Range<u64>>,
 }
 
-/// Maps a file hold for salvage, alone: nothing in it is checked but that it is a hold.
+/// Maps a file hold for salvage, alone. Checks only that it is a hold.
 pub(crate) fn open_for_salvage(path: &Path) -> Result<Damaged> {
     let failed = |e: std::io::Error| open_error(path, true, &e);
     let file = location::open_existing(path, true).map_err(failed)?;
@@ -450,7 +455,8 @@ pub(crate) fn open_for_salvage(path: &Path) -> Result<Damaged> {
     let Some(alone) = open_byte::alone(&file)?.filter(|_| open_byte::leads_to(path, &file)) else {
         return Err(crate::hold::salvage::not_alone(path));
     };
-    // To the end of its last page, behind which there is nothing. The file stays as short as it is: lengthened, it would pass for whole.
+    // To the end of its last page, after which there is nothing. The file keeps its short length:
+    // lengthened, it would look complete.
     let (cut, identity) = (file.len().map_err(failed)?, (file.dev(), file.ino()));
     let len = cut.next_multiple_of(4096).max(space::LEAST);
     let file = if cut < space::LEAST { lengthened_copy(path, &file)? } else { file };

@@ -1,8 +1,10 @@
-//! Who has the hold open: one byte beyond the data, locked by every user.
+//! The processes that have the hold open: one byte beyond the data, locked by every user.
 //!
-//! Invariant: **whoever takes a hold's name away has its open byte locked**, alone (the reaper, see
-//! [`os::reaper`](crate::os::reaper), and salvage), or shared and then the byte of the name alone. So a name that was seen to lead to the file leads there until it is taken away. Without that
-//! another hold could get the name in between, and lose it.
+//! Invariant: **a process that removes a hold's name holds the lock on its open byte**, either
+//! exclusively (the reaper, see [`os::reaper`](crate::os::reaper), and salvage), or shared together
+//! with an exclusive lock on the byte of the name. So a name that was seen to lead to the file
+//! leads there until it is removed. Otherwise another hold could get the name in between, and lose
+//! it.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::os::byte_lock::{self, HeldBytes, LockKind, NAME_BYTE, OPEN_BYTE};
@@ -14,7 +16,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// So often it asks without a pause: most of those who are alone are so for a moment.
+/// The number of attempts without a pause: most processes that are alone on a hold are so only for
+/// a moment.
 const BUSY_ATTEMPTS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -30,8 +33,8 @@ pub(super) struct Shared {
     pub(super) was_alone: bool,
 }
 
-/// Locks it as a user; waits for one who is alone as long as the caller does, and not for ever.
-/// `None` if the name does not lead to the file any more.
+/// Locks it as a user. Waits for a process that is alone for as long as the caller's patience
+/// lasts, but not for ever. `None` if the name no longer leads to the file.
 pub(super) fn share(
     file: &HoldFile,
     path: &Path,
@@ -40,7 +43,8 @@ pub(super) fn share(
     share_as(file, path, &SHARED, timeout)
 }
 
-/// The same, and as the only one who is about to take the name away; who may not write the file cannot keep others from that.
+/// The same for a process that is about to remove the name, of which there is at most one. A
+/// process that may not write the file cannot keep others from that.
 pub(super) fn share_to_remove(file: &HoldFile, path: &Path) -> Result<Option<Shared>> {
     share_as(file, path, if file.writable() { &LEAVING } else { &SHARED }, None)
 }
@@ -77,18 +81,19 @@ fn share_as(
     Err(Error::new(ErrorKind::Busy, text))
 }
 
-/// Whether anybody has the hold open. A question and no lock: one who asks and then stands still is
-/// in nobody's way.
+/// Whether anybody has the hold open. This is a question and not a lock, so a process that asks and
+/// is then stopped is in nobody's way.
 fn in_use(file: &HoldFile) -> Result<bool> {
     byte_lock::in_use(file).map_err(|e| Error::os(file.path().display(), &e))
 }
 
-/// Locks it alone, for which the file must be open for writing. `None` if anybody has the hold open.
+/// Locks it exclusively, which requires that the file is open for writing. `None` if anybody has
+/// the hold open.
 pub(super) fn alone(file: &HoldFile) -> Result<Option<HeldBytes>> {
     lock(file, &EXCLUSIVE)
 }
 
-/// Whether this name is that file's.
+/// Whether this name leads to that file.
 pub(super) fn leads_to(path: &Path, file: &HoldFile) -> bool {
     path.metadata().is_ok_and(|now| (now.dev(), now.ino()) == (file.dev(), file.ino()))
 }

@@ -1,15 +1,21 @@
-//! Recovering a dead participant as a whole; run by its only recoverer, acting as it.
+//! Recovering a dead participant as a whole. Its only recoverer runs this and acts as it.
 //!
-//! Order: (1) streams are settled, and locks that protect idempotent work are let go: growth,
-//! directories, freeze lock, names; (2) segments, parents of splits before their children; (3) locks in
-//! blocks, then what was in flight there; (4) structures half made, blocks half dropped; (5) extents;
-//! (6) maps that it was dropping are left to anybody. Each part may be interrupted by the
-//! recoverer's own death and is repeated from the start by the next. A waiter that holds locks
-//! itself does only as much as its [`Level`] allows.
+//! Order:
 //!
-//! Where somebody who lives, perhaps stopped, holds what a part needs, that part is left locked in
-//! the dead one's name, and so is what rests on it; everything else is settled all the same, so
-//! that nobody waits for what it does not need.
+//! 1. streams are recovered, and locks that protect idempotent work are released: growth,
+//!    directories, freeze lock, names;
+//! 2. segments, parents of splits before their children;
+//! 3. locks in blocks, then the elements that were in flight there;
+//! 4. structures that were being created, blocks that were being dropped;
+//! 5. extents;
+//! 6. maps that the dead participant was dropping become unclaimed.
+//!
+//! Each part may be interrupted by the recoverer's own death; the next recoverer repeats it from
+//! the start. A waiter that holds locks itself does only as much as its [`Level`] allows.
+//!
+//! If a living participant, perhaps a stopped one, holds what a part needs, that part stays locked
+//! in the name of the dead one, and so does everything that depends on it. Everything else is
+//! recovered all the same, so that nobody waits for what it does not need.
 
 use crate::channel::recover as channel;
 use crate::error::Result;
@@ -33,7 +39,7 @@ use crate::sync::patience::Patience;
 use crate::sync::robust_lock::{self, Level};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Settles what the dead `owner` left at `level`. Nobody else acts as it meanwhile.
+/// Recovers what the dead `owner` left at `level`. Nobody else acts as it meanwhile.
 ///
 /// # Errors
 /// `TimedOut` if a part was left because its patience ended; those of the system. Then the
@@ -59,20 +65,20 @@ pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level, patience: Patie
     step!("recover.locks-recovered");
     let free = clear_lists(&acting, &slot.lanes);
     step!("recover.lanes");
-    // In the dead one's name a lock is listed where nothing else is.
+    // In the name of the dead one, a lock is listed in a lane that lists nothing else.
     let acting = Acting { list: free.unwrap_or(acting.list), ..acting };
     let blocks_recovered = match free {
         Some(_) => blocks.iter().map(|block| give_back(&acting, block)).fold(Ok(()), Result::and),
         None => Ok(()),
     };
     step!("recover.blocks");
-    // Nothing that is left may lose what it rests on.
+    // Nothing that is left may lose what it depends on.
     segments.and(blocks_recovered)?;
     freeze_lock::recover_claims_of(space, owner);
     lifecycle::recover(&acting);
     step!("recover.maps");
     block::recover(&acting);
-    // One that was half dropped is gone by now.
+    // A block that was being dropped is gone by now.
     for block in &blocks {
         if attach::is_attached(space, block, owner) {
             attach::forget(space, block, owner);
@@ -90,8 +96,8 @@ pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level, patience: Patie
     Ok(())
 }
 
-/// Settles the listed segments. One whose split cannot be finished now stays locked with its child, and keeps nobody from
-/// the others.
+/// Recovers the listed segments. A segment whose split cannot be completed now stays locked with
+/// its child, and does not prevent the others.
 fn recover_segments(acting: &Acting<'_>, lanes: &[LaneList]) -> Result<()> {
     let (mut failed, mut kept) = (Ok(()), Vec::new());
     for offset in in_order(acting.arena, lanes) {
@@ -107,8 +113,9 @@ fn recover_segments(acting: &Acting<'_>, lanes: &[LaneList]) -> Result<()> {
     failed
 }
 
-/// Clears the lists of the lanes that hold nothing any more in the dead one's name. The others stay
-/// whole: a successor needs to see which child is whose. Returns one that is clear.
+/// Clears the lists of the lanes that hold nothing any more in the name of the dead one. The other
+/// lists stay complete: the next recoverer needs them to match children with parents. Returns a
+/// list that is clear.
 fn clear_lists<'a>(acting: &Acting<'_>, lanes: &'a [LaneList]) -> Option<&'a LaneList> {
     let space = &acting.arena.space;
     let is_held = |word: &AtomicU64| {
@@ -128,7 +135,8 @@ fn clear_lists<'a>(acting: &Acting<'_>, lanes: &'a [LaneList]) -> Option<&'a Lan
     clear
 }
 
-/// The blocks that the dead participant is attached to: they stay what they are until it is forgotten there.
+/// The blocks that the dead participant is attached to: they stay the structures' until its
+/// attachment is removed.
 fn attached(acting: &Acting<'_>) -> Vec<Block> {
     let space = &acting.arena.space;
     block::all(space)
@@ -137,7 +145,8 @@ fn attached(acting: &Acting<'_>) -> Vec<Block> {
         .collect()
 }
 
-/// Settles what stands behind the listed lock at `offset`, if it is one of a block and the dead one's.
+/// Recovers the end of a queue whose lock is listed at `offset`, if the lock is in a block and the
+/// dead one's.
 fn recover_lock(acting: &Acting<'_>, blocks: &[Block], offset: u64) {
     let of = |block: &&Block| (block.own()..block.offset + block.bytes).contains(&offset);
     let found = blocks.iter().find(of).map(|block| (block.kind, block));
@@ -146,7 +155,7 @@ fn recover_lock(acting: &Acting<'_>, blocks: &[Block], offset: u64) {
     }
 }
 
-/// What the dead one had in flight goes where its structure wants it. None of its locks is held any more.
+/// Returns what the dead one had in flight to its structure. None of its locks is held any more.
 fn give_back(acting: &Acting<'_>, block: &Block) -> Result<()> {
     match block.kind {
         StructureKind::Queue => queue::give_back(acting, block),
@@ -162,7 +171,8 @@ fn give_back(acting: &Acting<'_>, block: &Block) -> Result<()> {
     }
 }
 
-/// What these locks protect is idempotent and done again by whoever needs it. The last in the order of locks goes first.
+/// The work that these locks protect is idempotent, and the next participant that needs it repeats
+/// it. The last in the order of locks is released first.
 fn release_locks(arena: &Arena, owner: Owner, level: Level) {
     let space = &arena.space;
     let release = |word: &AtomicU32, from: Level| {
@@ -185,8 +195,8 @@ fn release_locks(arena: &Arena, owner: Owner, level: Level) {
     release(&roots(space).names_lock, Level::Whole);
 }
 
-/// The listed segments: those that are nobody's child, then children that were splitting themselves, then the rest.
-/// A parent's split is finished before its child is let go.
+/// The listed segments: those that are nobody's child, then children that were splitting
+/// themselves, then the rest. A parent's split is completed before its child is released.
 fn in_order(arena: &Arena, lanes: &[LaneList]) -> Vec<u64> {
     let space = &arena.space;
     let children: Vec<u64> = lanes.iter().map(|l| l.child.load(Ordering::Acquire)).collect();

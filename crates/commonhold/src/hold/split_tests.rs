@@ -7,8 +7,8 @@ use crate::{Hold, MapOptions};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Somebody looked a segment up, and stands still with its lock, when the map is gone and the
-/// memory is to serve another: that one needs other memory, and not that writer.
+/// A writer looked a segment up and was stopped with its lock. Meanwhile the map was dropped, and
+/// the memory is to serve another map: that map takes other memory and does not need that writer.
 #[test]
 fn a_child_whose_lock_a_stale_writer_has_is_passed_over() {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -17,7 +17,7 @@ fn a_child_whose_lock_a_stale_writer_has_is_passed_over() {
     let map = hold.map("it", MapOptions::general()).unwrap();
     let other = Hold::open(&path).unwrap();
     let stale = other.arena().participant().unwrap().registration.owner;
-    // The next that the lane would take.
+    // The extents that the lane would take next.
     let taken: Vec<u64> = {
         let lane = hold.arena().enter().unwrap();
         let taken: Vec<u64> = (0..3).map(|_| lane.allocate_segment(false).unwrap()).collect();

@@ -1,8 +1,9 @@
-//! The first 512 bytes: what file this is, and whether it was closed cleanly.
+//! The first 512 bytes: the identity of the file, and whether it was closed cleanly.
 //!
-//! The rest of the first page belongs to the layers below: growth at 512 (`memory::extents`), the table of maps at
-//! 1024 (`map::root`), the hold's clock at 1792 (`sync::hold_clock`), the table of participants at 2048
-//! (`sync::participant`), and a word that is always zero at 4032 (`sync::space`).
+//! The rest of the first page belongs to the layers below: growth at 512 (`memory::extents`), the
+//! table of maps at 1024 (`map::root`), the hold's clock at 1792 (`sync::hold_clock`), the table of
+//! participants at 2048 (`sync::participant`), and a word that is always zero at 4032
+//! (`sync::space`).
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::os::location;
@@ -28,7 +29,8 @@ pub(crate) struct Superblock {
     pub(crate) inode: AtomicU64,
     /// The boot during which the file was last opened for writing.
     pub(crate) boot: [AtomicU64; 2],
-    /// 1 if the file was closed cleanly and everything reached the disk; see [`clean`](super::clean).
+    /// 1 if the file was closed cleanly and everything reached the disk; see
+    /// [`clean`](super::clean).
     pub(crate) clean: AtomicU32,
     /// 1 for a file hold (records carry checksums), 0 for a memory hold.
     pub(crate) on_disk: AtomicU32,
@@ -40,7 +42,7 @@ unsafe impl Shared for Superblock {}
 
 const _: () = assert!(size_of::<Superblock>() == 64);
 
-/// Where [`Superblock::clean`] lies in the file.
+/// Offset of [`Superblock::clean`] in the file.
 pub(crate) const CLEAN_OFFSET: u64 = std::mem::offset_of!(Superblock, clean) as u64;
 
 pub(crate) fn superblock(space: &Space) -> &Superblock {
@@ -63,7 +65,7 @@ impl Superblock {
         (low | high << 64).to_le_bytes()
     }
 
-    /// Everything but the magic, which commits a creation.
+    /// Fills in everything but the magic, which commits a creation.
     pub(crate) fn fill(&self, inode: u64, in_memory: bool, flags: u32) -> Result<()> {
         let uuid = location::random_bytes::<16>().map_err(|e| Error::os("random uuid", &e))?;
         for (word, value) in self.uuid.iter().zip(words(uuid)) {
@@ -106,8 +108,8 @@ impl Superblock {
         let format = self.format.load(Ordering::Relaxed);
         if format != FORMAT {
             let text = format!(
-                "{path}: has format {format}, this version reads format {FORMAT}; use the version of \
-                 commonhold that wrote it to 'hold backup', then 'hold restore' here"
+                "{path}: has format {format}, this version reads format {FORMAT}; use the version \
+                 of commonhold that wrote it to 'hold backup', then 'hold restore' here"
             );
             return Err(Error::new(ErrorKind::Version, text));
         }

@@ -1,8 +1,9 @@
-//! What of a damaged file cannot be read at all, as after a disk's sector has gone bad.
+//! The parts of a damaged file that cannot be read at all, for example because a sector of a disk
+//! has failed.
 //!
-//! A touch through the mapping would be SIGBUS there. So before salvage looks at anything, all of the
-//! file is read once by calls that return an error, and zeros are put in the place of each page that
-//! fails: no record begins with them, and the index entries that led there count as missing.
+//! Touching them through the mapping would raise SIGBUS. So before salvage looks at anything, it
+//! reads the whole file once by calls that return an error, and replaces each page that fails by
+//! zeros. No record begins with zeros, so the index entries that led there count as missing.
 
 use crate::os::file::{HoldFile, is_of_the_contents};
 use crate::os::mapping::Mapping;
@@ -15,10 +16,10 @@ use std::ops::Range;
 const PIECE: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 
-/// Covers what cannot be read of the first `len` bytes; returns which they are, in order.
+/// Covers the unreadable parts of the first `len` bytes. Returns them in order.
 ///
 /// # Errors
-/// Those that say nothing of the file's contents.
+/// Those that do not concern the file's contents.
 pub(super) fn cover(file: &HoldFile, mapping: &Mapping, len: u64) -> io::Result<Vec<Range<u64>>> {
     let mut buffer = vec![MaybeUninit::uninit(); PIECE as usize];
     let mut read = |from: u64, to: u64, asked: io::Result<()>| {

@@ -1,7 +1,7 @@
-//! What lies in a log's block: a header, the rings' headers, the rings.
+//! The contents of a log's block: a header, the rings' headers, the rings.
 //!
-//! Invariant: all of it lies inside the block; [`Layout::read`] checks that once, and the geometry is private memory
-//! from then on.
+//! Invariant: all of it lies inside the block. [`Layout::read`] checks that once; the geometry is
+//! private memory from then on.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::line::ThreadInfo;
@@ -28,28 +28,29 @@ pub(crate) struct Header {
     pub(crate) ring_bytes: AtomicU64,
     /// Lines of a level with a larger number are not accepted.
     pub(crate) level: AtomicU32,
-    /// Owner who collects, 0 for nobody.
+    /// The owner that collects, 0 for nobody.
     pub(crate) collector: AtomicU32,
     /// The last number that was given to a thread.
     pub(crate) threads: AtomicU32,
     spare: AtomicU32,
     /// Lines for which no ring was free.
     pub(crate) refused: AtomicU64,
-    /// What the collector is about to do to a file; see [`rounds`](crate::log::rounds).
+    /// The collector's next step with a file; see [`rounds`](crate::log::rounds).
     pub(crate) round: AtomicU64,
     /// Where in which file it begins: device, inode, length, the path's hash.
     pub(crate) place: [AtomicU64; 4],
     spare2: [AtomicU64; 6],
 }
 
-/// A ring's header, 192 bytes: a line for the writer, one about it, one for the collector.
+/// A ring's header, 192 bytes: a line for the writer, one with its description, one for the
+/// collector.
 #[repr(C)]
 pub(crate) struct RingHeader {
-    /// Who writes: owner | thread number << 32; 0 for nobody.
+    /// The writer: owner | thread number << 32; 0 for nobody.
     pub(crate) tenant: AtomicU64,
-    /// End of what is committed. Positions count bytes from the log's beginning on.
+    /// End of the committed lines. Positions count bytes from the log's beginning on.
     pub(crate) head: AtomicU64,
-    /// Begin of what is not overwritten; stored before it is.
+    /// Begin of the lines that are not overwritten; stored before they are.
     pub(crate) floor: AtomicU64,
     /// Sequence of the next line; lines that were dropped have one, too.
     pub(crate) next: AtomicU64,
@@ -58,14 +59,14 @@ pub(crate) struct RingHeader {
     /// Lines that were overwritten and not collected.
     pub(crate) overwritten: AtomicU64,
     spare: [AtomicU64; 2],
-    /// The tenant as people know it: pid and tid (u32 each), 16 bytes of name.
+    /// The description of the tenant: pid and tid (u32 each), 16 bytes of name.
     who: [AtomicU64; 3],
     spare2: [AtomicU64; 5],
-    /// Begin of what is not collected.
+    /// Begin of the lines that are not collected.
     pub(crate) tail: AtomicU64,
-    /// Sequence of the line there, as far as the collector knows; 0 before anything was collected.
+    /// Sequence of the line there, as far as the collector knows; 0 before the first collection.
     pub(crate) seen: AtomicU64,
-    /// What tail and seen are to become with the round that is written out.
+    /// The values of tail and seen after the round that is written out.
     pub(crate) next_tail: AtomicU64,
     pub(crate) next_seen: AtomicU64,
     spare3: [AtomicU64; 4],
@@ -84,7 +85,8 @@ const HEADER_BYTES: u64 = size_of::<Header>() as u64;
 const RING_HEADER_BYTES: u64 = size_of::<RingHeader>() as u64;
 
 impl RingHeader {
-    /// Says who the tenant is: the calling thread. Pid, tid, name, as a ring has them.
+    /// Stores the description of the tenant, the calling thread: pid, tid, name, as a ring has
+    /// them.
     pub(crate) fn introduce(&self) -> [u8; 24] {
         let mut bytes = [0; 24];
         bytes[..4].copy_from_slice(&std::process::id().to_le_bytes());
@@ -97,7 +99,7 @@ impl RingHeader {
         bytes
     }
 
-    /// Who the tenant says it is.
+    /// The description of the tenant.
     pub(crate) fn introduction(&self) -> ThreadInfo {
         let mut bytes = [0; 24];
         for (part, word) in bytes.chunks_exact_mut(8).zip(&self.who) {
@@ -113,12 +115,12 @@ pub(crate) fn tenant(owner: Owner, thread: u32) -> u64 {
     u64::from(owner.bits()) | u64::from(thread) << 32
 }
 
-/// Who a tenant word names.
+/// The owner in a tenant word.
 pub(crate) fn tenant_owner(word: u64) -> Option<Owner> {
     Owner::from_bits(word as u32)
 }
 
-/// Where everything is.
+/// The offsets of all parts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     /// Offset of the header.
@@ -134,7 +136,7 @@ fn front(rings: u32) -> u64 {
     (HEADER_BYTES + u64::from(rings) * RING_HEADER_BYTES).next_multiple_of(4096)
 }
 
-/// Bytes that a log of these options needs.
+/// Bytes that a log with these options needs.
 ///
 /// # Errors
 /// `Invalid` for options that no log can have.
@@ -142,14 +144,15 @@ pub(crate) fn bytes(name: &str, options: &LogOptions) -> Result<u64> {
     let LogOptions { rings, ring_bytes, .. } = *options;
     if !(1..=MAX_RINGS).contains(&rings) || !RING_BYTES.contains(&ring_bytes) {
         let text = format!(
-            "log '{name}': {rings} rings of {ring_bytes} bytes; a log has 1 to {MAX_RINGS} rings of 4 KiB to 1 GiB"
+            "log '{name}': {rings} rings of {ring_bytes} bytes; a log has 1 to {MAX_RINGS} rings of \
+             4 KiB to 1 GiB"
         );
         return Err(Error::new(ErrorKind::Invalid, text));
     }
     Ok(front(rings) + u64::from(rings) * ring_bytes)
 }
 
-/// Writes the header of a new log; all else is zero.
+/// Writes the header of a new log; everything else is zero.
 pub(crate) fn fill(space: &Space, block: &Block, options: &LogOptions) {
     let header = space.view::<Header>(block.own());
     // Relaxed: nobody sees the log before its root is live.
@@ -161,7 +164,7 @@ pub(crate) fn fill(space: &Space, block: &Block, options: &LogOptions) {
 
 impl Layout {
     /// # Errors
-    /// `Damaged` if the header describes more than the block has.
+    /// `Damaged` if the header describes more than the block contains.
     pub(crate) fn read(space: &Space, block: &Block) -> Result<Layout> {
         if block.own_bytes() < HEADER_BYTES {
             return Err(block.damaged("its block is too short for a log"));

@@ -1,8 +1,9 @@
 //! Reading all rings in the order of time.
 //!
-//! A cursor per ring, and a heap of their first lines. Within a ring the order is that of writing, whatever the clock
-//! did. A line is copied, then validated by the ring's floor; what was overwritten meanwhile is skipped and shows as a
-//! gap in the sequence. Every step goes ahead, so damaged bytes end a ring early and never hang.
+//! There is a cursor per ring, and a heap of the rings' first lines. Within a ring the order is
+//! that of writing, whatever the clock did. A line is copied, then validated by the ring's floor.
+//! Overwritten lines are skipped and show as a gap in the sequence. Every step moves forward, so
+//! damaged bytes end a ring early and never cause a hang.
 
 use crate::log::layout::Layout;
 use crate::log::line::{LogLine, ThreadId, ThreadInfo};
@@ -14,24 +15,26 @@ use std::collections::binary_heap::PeekMut;
 use std::collections::{BinaryHeap, HashSet};
 use std::sync::atomic::Ordering;
 
-/// A line's time may be so far ahead of the reader's clock before it counts as wrong: it may have been written since.
+/// A line may be this far ahead of the reader's clock before its time counts as wrong: it may have
+/// been written since.
 const AHEAD_NS: u64 = 1_000_000_000;
 
-/// A reader's place in one ring.
+/// A reader's position in one ring.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Cursor {
     pub(crate) position: u64,
     /// The sequence that the next line should have; `None` if that is not known.
     pub(crate) expected: Option<u32>,
-    /// Begin of what no collector has.
+    /// Begin of the lines that no collector has.
     collected: u64,
-    /// End of what is read in this round.
+    /// End of the lines that this round reads.
     end: u64,
-    /// When `end` was read, nobody had the ring: who has it since looked at the clock afterwards.
+    /// True if the ring had no tenant when `end` was read: a later tenant looks at the clock
+    /// afterwards.
     deserted: bool,
-    /// Who wrote the last line; known.
+    /// The known writer of the last line.
     thread: u32,
-    /// The time by which the line at a position was merged when it was seen first.
+    /// The time by which the line at a position was merged when it was first seen.
     keyed: (u64, u64),
 }
 
@@ -41,7 +44,7 @@ impl Cursor {
         Cursor { position, expected, collected, end, deserted: false, thread: 0, keyed }
     }
 
-    /// The next line, if there is one. Goes over pads, and over what has been overwritten.
+    /// The next line, if there is one. Skips pads and overwritten lines.
     #[inline]
     fn peek(&mut self, ring: &Ring<'_>) -> Option<Head> {
         while self.position < self.end {
@@ -62,13 +65,14 @@ impl Cursor {
         None
     }
 
-    /// True if it is at its end and somebody may be about to write a line whose time is past already.
+    /// True if it is at its end and a writer may be about to write a line with an earlier time.
     #[inline]
     fn is_silent(&self) -> bool {
         self.position == self.end && !self.deserted
     }
 
-    /// The time to merge the line at the cursor by: a clock that is set back must not hold lines back for as long.
+    /// The time for merging the line at the cursor. A clock that is set back must not delay lines
+    /// by that amount.
     #[inline]
     fn key(&mut self, head: &Head, now_ns: u64) -> u64 {
         if self.keyed.0 != self.position {
@@ -79,35 +83,36 @@ impl Cursor {
     }
 }
 
-/// The cursors of all rings, and what is known of their lines.
+/// The cursors of all rings, and the state of their lines.
 pub(crate) struct Merge {
     pub(crate) cursors: Vec<Cursor>,
-    /// First lines: when, and of which ring.
+    /// First lines: time and ring.
     heap: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Rings that are read up to their end and in which an older line than those in the heap may come yet.
+    /// Rings that are read up to their end, but may still get a line older than those in the heap.
     silent: u32,
     /// Threads that were announced.
     known: HashSet<u32>,
     now_ns: u64,
     latest_ns: u64,
-    /// What to go back to: the latest time, and the threads that are known since.
+    /// The state to go back to: the latest time, and the threads that became known since.
     kept: (u64, Vec<u32>),
 }
 
 impl Merge {
-    /// Begins at the given places.
+    /// Begins at the given positions.
     pub(crate) fn new(cursors: Vec<Cursor>) -> Merge {
         let (heap, known) = (BinaryHeap::new(), HashSet::new());
         Merge { cursors, heap, silent: 0, known, now_ns: 0, latest_ns: 0, kept: (0, Vec::new()) }
     }
 
-    /// What was read up to here is done with.
+    /// Completes everything that was read up to here.
     pub(crate) fn keep(&mut self) {
         self.kept.0 = self.latest_ns;
         self.kept.1.clear();
     }
 
-    /// Goes back to the cursors of when [`keep`](Self::keep) was called: what is read again is as it was the first time.
+    /// Goes back to the cursors of the last [`keep`](Self::keep): the same lines are then read
+    /// again in the same way.
     pub(crate) fn go_back(&mut self, cursors: &[Cursor]) {
         self.cursors.clone_from_slice(cursors);
         self.latest_ns = self.kept.0;
@@ -125,7 +130,7 @@ impl Merge {
         is_new
     }
 
-    /// Looks how far the rings reach now. The time was taken before.
+    /// Reads how far the rings extend now. The time was taken before.
     pub(crate) fn refresh(&mut self, space: &Space, layout: &Layout, now_ns: u64) {
         self.now_ns = now_ns;
         self.heap.clear();
@@ -139,16 +144,17 @@ impl Merge {
         self.silent = 0;
         for (number, cursor) in (0..layout.rings).zip(&mut self.cursors) {
             let ring = Ring::new(space, layout, number);
-            // Acquire: tenants are looked at after all heads. A head that has not moved by then means that no
-            // line came in between either.
+            // Acquire: tenants are read after all heads. If a head has not moved by then, no line
+            // came in between either.
             let is_free = ring.header.tenant.load(Ordering::Acquire) == 0;
             cursor.deserted = is_free && ring.extent().0 == cursor.end;
             self.silent += u32::from(cursor.is_silent());
         }
     }
 
-    /// Puts the next line into `line` that was written at `until_ns` or before, or that no older one can come to any
-    /// more, since each writer has written a younger one. False if there is none.
+    /// Puts the next line into `line`: one that was written at `until_ns` or before, or one that no
+    /// older line can precede any more, since each writer has written a younger one. False if there
+    /// is none.
     pub(crate) fn next(
         &mut self,
         space: &Space,
@@ -194,16 +200,16 @@ impl Merge {
         lines
     }
 
-    /// True if lines are there that are too young yet.
+    /// True if there are lines that are still too young.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.heap.is_empty()
     }
 
-    /// Copies the line at a ring's cursor and goes on; false if there is nothing to show.
+    /// Copies the line at a ring's cursor and moves on. False if there is nothing to show.
     fn take(&mut self, ring: &Ring<'_>, number: u32, key: u64, line: &mut LogLine) -> bool {
         let Some(cursor) = self.cursors.get_mut(number as usize) else { return false };
         let Some(head) = cursor.peek(ring) else { return false };
-        // Another one, if the first has been overwritten since: it has to wait for its time.
+        // Another line, if the first has been overwritten meanwhile: it has to wait for its time.
         if cursor.key(&head, self.now_ns) != key {
             return false;
         }
@@ -212,7 +218,7 @@ impl Merge {
             && head.thread != cursor.thread
             && !self.known.contains(&head.thread);
         let announced = announced.then(|| tenant(ring, head.thread)).flatten();
-        // Who announces a thread in its place looks at its line again next time.
+        // If this announces a thread instead, the line is read again next time.
         let announces = announced.is_some();
         if !announces {
             ring.append(cursor.position, &head, &mut line.text);
@@ -232,7 +238,7 @@ impl Merge {
         self.latest_ns = self.latest_ns.max(key);
         cursor.position += head.size;
         let ahead = cursor.expected.map_or(0, |expected| head.sequence.wrapping_sub(expected));
-        // Backwards: its predecessor died between the line and the counter.
+        // Backwards: the previous writer died between the line and the counter.
         line.lost = u32::try_from(ahead as i32).unwrap_or(0);
         cursor.expected = Some(head.sequence.wrapping_add(1));
         cursor.thread = head.thread;
@@ -248,7 +254,7 @@ impl Merge {
     }
 }
 
-/// Who the thread is, if it is still the ring's tenant.
+/// The description of the thread, if it is still the ring's tenant.
 fn tenant(ring: &Ring<'_>, thread: u32) -> Option<ThreadInfo> {
     let header = ring.header;
     let is_tenant = || (header.tenant.load(Ordering::Acquire) >> 32) as u32 == thread;
@@ -273,7 +279,7 @@ pub(crate) fn all(space: &Space, layout: &Layout) -> Vec<LogLine> {
     from_the_oldest(space, layout).gather(space, layout, u64::MAX, u64::MAX)
 }
 
-/// The level of a line for a filter: what the log itself tells is always wanted.
+/// The level of a line for a filter: the log's own messages always pass.
 pub(crate) fn is_wanted(line: &LogLine, level: LogLevel) -> bool {
     line.level.is_none_or(|of| of <= level)
 }

@@ -1,24 +1,24 @@
 //! The log: many writers, one merged log.
 //!
-//! Each writing thread has a ring of its own in the hold, so nobody waits for anybody and a crash strands
-//! nothing: what a thread has committed is there, whoever dies. One collector at a time merges all rings by time;
-//! without one the last lines stay in the hold, for [`Log::dump`](handle::Log::dump).
+//! Each writing thread has a ring of its own in the hold, so nobody waits for anybody. Lines that a
+//! thread has committed survive any death. One collector at a time merges all rings by time.
+//! Without a collector the last lines stay in the hold, for [`Log::dump`](handle::Log::dump).
 //!
 //! | idea | file |
 //! |---|---|
-//! | what lies in the block | [`layout`] |
-//! | options, levels, what became of a line | [`options`] |
+//! | the contents of the block | [`layout`] |
+//! | options, levels, the result of writing a line | [`options`] |
 //! | one ring: writing and reading lines | [`ring`] |
-//! | which thread writes into which ring | [`ring_slot`] |
+//! | the ring that each thread writes to | [`ring_slot`] |
 //! | the public handle | [`handle`] |
-//! | numbers for people | [`stat`] |
+//! | statistics | [`stat`] |
 //! | reading all rings in the order of time | [`merge`] |
-//! | the collector; one round of it as one step | [`collect`], [`rounds`] |
+//! | the collector; making one round atomic | [`collect`], [`rounds`] |
 //! | reading as it grows, without collecting | [`reader`] |
 //! | a line, its text, short thread ids | [`line`] |
-//! | files that begin anew when they are full | [`rotate`] |
+//! | files that rotate when they are full | [`rotate`] |
 //! | front ends of the crates `log` and `tracing` | `facade`, `layer` |
-//! | after a death; proving it sound | [`recover`] |
+//! | after a death; proving a log sound | [`recover`] |
 
 pub(crate) mod collect;
 #[cfg(feature = "log")]

@@ -1,7 +1,8 @@
 //! What a participant leaves in a log when it ends, and whether a log is sound.
 //!
-//! All that anybody holds of a log is words that name it: its rings' tenants and the collector. A word of somebody dead
-//! is taken over by whoever wants it; a recoverer clears it, so that none outlives its generation.
+//! A participant's only traces in a log are words that name it: the tenants of its rings, and the
+//! collector. Any participant that needs a dead owner's word takes it over. A recoverer clears the
+//! word, so that none outlives its generation.
 
 use crate::log::layout::{Layout, tenant_owner};
 use crate::log::ring::{Kind, Ring};
@@ -12,15 +13,16 @@ use crate::sync::participant::is_left_behind;
 use crate::sync::space::Space;
 use std::sync::atomic::Ordering;
 
-/// Hands back what `owner` had, which is dead or has closed its handle. May be repeated.
+/// Releases everything of `owner`, which is dead or has closed its handle. May be repeated.
 pub(crate) fn give_back(space: &Space, block: &Block, owner: Owner) {
-    // A damaged log is nobody's.
+    // A damaged log is left alone.
     let Ok(layout) = Layout::read(space, block) else { return };
     for number in 0..layout.rings {
         let word = &layout.ring(space, number).tenant;
         let found = word.load(Ordering::Acquire);
         if tenant_owner(found) == Some(owner) {
-            // By exchange: another thread may just have taken it over. Release: what the owner did is seen by the next.
+            // By exchange: another thread may just have taken it over. Release: the next owner sees
+            // what this one did.
             let _ = word.compare_exchange(found, 0, Ordering::AcqRel, Ordering::Relaxed);
             step!("log.handed-back");
         }
@@ -29,7 +31,7 @@ pub(crate) fn give_back(space: &Space, block: &Block, owner: Owner) {
     let _ = word.compare_exchange(owner.bits(), 0, Ordering::AcqRel, Ordering::Relaxed);
 }
 
-/// Tells what is wrong with a log. Others may write meanwhile.
+/// Reports damage in a log. Others may write meanwhile.
 pub(crate) fn check(
     space: &Space,
     block: &Block,
@@ -57,11 +59,11 @@ pub(crate) fn check(
     }
 }
 
-/// Where a ring's lines end too early.
+/// The position where a ring's lines end too early.
 fn damaged_at(ring: &Ring<'_>) -> Option<u64> {
     let (head, floor) = ring.extent();
     let stored = ring.header.floor.load(Ordering::Relaxed);
-    // A floor that is not between is damage, unless it moved just now.
+    // A floor outside of its range is damage, unless it moved just now.
     if stored != floor && !ring.is_overwritten(floor) {
         return Some(stored);
     }

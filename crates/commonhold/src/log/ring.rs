@@ -1,20 +1,23 @@
-//! One ring: whole lines between a floor and a head, written by one thread, read by anybody.
+//! One ring: whole lines between a floor and a head, written by one thread, read by any.
 //!
-//! Positions count bytes for ever; a line lies at its position modulo the ring's length, in one piece: what is left over at
-//! the end is a pad. A line is three words and its bytes, rounded up to 8:
+//! Positions count bytes and never wrap. A line lies at its position modulo the ring's length, in
+//! one piece; a pad fills the rest at the ring's end. A line is three words and its bytes, rounded
+//! up to 8:
 //!
 //! ```text
-//! length (24 bits) | level << 24 | kind << 28 | sequence << 32,   nanoseconds since 1970,   thread number,   bytes
+//! length (24 bits) | level << 24 | kind << 28 | sequence << 32,
+//! nanoseconds since 1970,   thread number,   bytes
 //! ```
 //!
-//! Invariant: between floor and head lie whole lines. Head is stored with release after a line's bytes; that is the commit
-//! point, and half a line of a dead writer lies behind it. Floor is stored *before* anything below it is
-//! overwritten, with a release fence after it; who reads copies first, and after an acquire fence looks at the floor again.
-//! A ring that drops keeps its floor at or below the collector's tail.
+//! Invariant: only whole lines lie between floor and head. The head is stored with release after a
+//! line's bytes; that is the commit point, and half a line of a dead writer lies after it. The
+//! floor is stored *before* anything below it is overwritten, with a release fence after it. A
+//! reader copies first, and reads the floor again after an acquire fence. A ring that drops lines
+//! keeps its floor at or below the collector's tail.
 //!
 //! # Safety
-//! Raw copies stay inside the ring: lengths are checked against its end, and the ring against the file
-//! ([`Space::reach`]).
+//! Raw copies stay inside the ring: lengths are checked against its end, and the ring against the
+//! file ([`Space::reach`]).
 #![allow(unsafe_code)]
 
 use crate::log::layout::{Layout, RingHeader};
@@ -27,15 +30,15 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 /// Bytes before those of the line.
 const FRONT: u64 = 24;
 const LENGTH_BITS: u32 = 24;
-/// The bits of a position; no writer ever comes so far.
+/// The bits of a position; no writer ever reaches more.
 const POSITION: u64 = (1 << 62) - 8;
 
-/// What is in a ring.
+/// The kind of an entry in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// What somebody wrote.
+    /// A line of a writer.
     Line = 1,
-    /// Who writes from here on: pid, tid (u32 each), name.
+    /// The writer from here on: pid, tid (u32 each), name.
     Thread = 2,
     /// Nothing, up to the ring's end.
     Pad = 3,
@@ -50,11 +53,11 @@ pub(crate) struct Head {
     pub(crate) time_ns: u64,
     pub(crate) thread: u32,
     len: usize,
-    /// Bytes that it takes in the ring.
+    /// Bytes that it occupies in the ring.
     pub(crate) size: u64,
 }
 
-/// What is to be written.
+/// A line to write.
 pub(crate) struct Record<'a> {
     pub(crate) kind: Kind,
     pub(crate) level: LogLevel,
@@ -63,12 +66,12 @@ pub(crate) struct Record<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
-/// Where the writer of a ring stands; private memory of its process, changed by its thread alone.
+/// The state of a ring's writer; private memory of its process, changed by its thread alone.
 #[derive(Default)]
 pub(crate) struct Place {
     head: AtomicU64,
     floor: AtomicU64,
-    /// Up to here there is room.
+    /// Up to here the ring has room.
     limit: AtomicU64,
     next: AtomicU64,
 }
@@ -96,27 +99,27 @@ impl<'a> Ring<'a> {
         position & (self.bytes - 1)
     }
 
-    /// Head and floor, such as can be: of a damaged ring nothing counts.
+    /// Head and floor, within their possible ranges: lines of a damaged ring do not count.
     pub(crate) fn extent(&self) -> (u64, u64) {
         // Acquire pairs with the release of the head: the lines before it are whole.
         let head = self.header.head.load(Ordering::Acquire) & POSITION;
-        // Relaxed: what is read below it is found out afterwards.
+        // Relaxed: a reader detects afterwards that it has read below the floor.
         let floor = self.header.floor.load(Ordering::Relaxed);
         let sound = floor <= head && head - floor <= self.bytes && floor.is_multiple_of(8);
         (head, if sound { floor } else { head })
     }
 
-    /// The tail, such as can be.
+    /// The tail, within its possible range.
     pub(crate) fn tail(&self) -> u64 {
         let (head, floor) = self.extent();
-        // Relaxed: who needs what the collector did before it loads it with acquire.
+        // Relaxed: a caller that depends on the collector's earlier work loads it with acquire.
         let tail = self.header.tail.load(Ordering::Relaxed);
         if tail <= head && tail.is_multiple_of(8) { tail.max(floor) } else { floor }
     }
 
     // ---- writing -----------------------------------------------------------------------------
 
-    /// Takes the ring's state over from whoever wrote before. For its tenant.
+    /// Takes over the ring's state from the previous writer. For its tenant.
     pub(crate) fn catch_up(&self, place: &Place) {
         let (head, floor) = self.extent();
         // Relaxed: private to the thread; see `Place`.
@@ -127,7 +130,8 @@ impl<'a> Ring<'a> {
         place.next.store(self.header.next.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Writes a line; false if it was dropped. For the ring's tenant, who is not interrupted by itself.
+    /// Writes a line; false if it was dropped. For the ring's tenant, which does not interrupt
+    /// itself.
     #[inline]
     pub(crate) fn put(&self, place: &Place, record: &Record<'_>) -> bool {
         let next = place.next.load(Ordering::Relaxed);
@@ -155,19 +159,21 @@ impl<'a> Ring<'a> {
         self.space.word(at).store(first, Ordering::Relaxed);
         self.space.word(at + 8).store(record.time_ns, Ordering::Relaxed);
         self.space.word(at + 16).store(u64::from(record.thread), Ordering::Relaxed);
-        // SAFETY: `size` bytes at `to` exist, are inside the ring, and are this thread's to write.
+        // SAFETY: `size` bytes at `to` exist, are inside the ring, and only this thread may write
+        // them.
         unsafe { copy::write(to.add(FRONT as usize), record.bytes) };
         step!("log.copied");
         // The commit point. Release: the line is whole; pairs with the acquire in `extent`.
         self.header.head.store(end, Ordering::Release);
-        // At once: what panics behind it must not write another in its place.
+        // At once: after a panic, no other line may be written in its place.
         place.head.store(end, Ordering::Relaxed);
         self.advance(place, next);
         step!("log.committed");
         true
     }
 
-    /// After the head: killed in between, the next tenant's first line has the same sequence, which nobody minds.
+    /// After the head: after a kill in between, the next tenant's first line has the same sequence,
+    /// which is harmless.
     #[inline]
     fn advance(&self, place: &Place, next: u64) {
         let next = next.wrapping_add(1);
@@ -184,24 +190,26 @@ impl<'a> Ring<'a> {
         self.advance(place, next);
     }
 
-    /// Raises the floor until there is room up to `end`, and some more; false if there cannot be.
+    /// Raises the floor until there is room up to `end`, and some more. False if that is
+    /// impossible.
     #[cold]
     fn make_room(&self, place: &Place, head: u64, end: u64) -> bool {
         let wanted = end + self.bytes / 16;
-        // Acquire pairs with the collector's release: it has copied all that lies before.
+        // Acquire pairs with the collector's release: it has copied everything before.
         let tail = self.header.tail.load(Ordering::Acquire).min(head);
         let mut floor = place.floor.load(Ordering::Relaxed);
         let stop = if self.overflow == Overflow::Drop { tail } else { head };
         let mut overwritten = 0;
         while floor + self.bytes < wanted && floor < stop {
-            // One's own lines; if they are damaged, so is all that follows.
+            // The writer's own lines: if one is damaged, so are all later ones.
             let line = self.head(floor, head);
             overwritten += u64::from(floor >= tail && line.is_some_and(|l| l.kind == Kind::Line));
             floor = line.map_or(stop, |line| floor + line.size);
         }
         place.floor.store(floor, Ordering::Relaxed);
         place.limit.store(floor + self.bytes, Ordering::Relaxed);
-        // Relaxed, then the fence: the floor before the bytes that will overwrite. Pairs with `is_overwritten`.
+        // Relaxed, then the fence: the floor before the bytes that will overwrite. Pairs with
+        // `is_overwritten`.
         self.header.floor.store(floor, Ordering::Relaxed);
         fence(Ordering::Release);
         step!("log.made-room");
@@ -213,7 +221,7 @@ impl<'a> Ring<'a> {
 
     // ---- reading -----------------------------------------------------------------------------
 
-    /// What lies at a position before `end`; `None` for damage (or what is being overwritten).
+    /// The entry at a position before `end`; `None` for damage (or while it is being overwritten).
     #[inline]
     pub(crate) fn head(&self, position: u64, end: u64) -> Option<Head> {
         let at = self.data + self.within(position);
@@ -252,15 +260,15 @@ impl<'a> Ring<'a> {
     pub(crate) fn append(&self, position: u64, head: &Head, out: &mut Vec<u8>) {
         let at = self.data + self.within(position) + FRONT;
         if let Some(from) = self.space.reach(at, head.len as u64) {
-            // SAFETY: so many bytes at `from` exist.
+            // SAFETY: `head.len` bytes at `from` exist.
             unsafe { copy::append(from, head.len, out) };
         }
     }
 
-    /// True if what was read at the position may have been overwritten meanwhile. The floor, if so.
+    /// True if the bytes read at the position may have been overwritten meanwhile.
     #[inline]
     pub(crate) fn is_overwritten(&self, position: u64) -> bool {
-        // The copy before the look at the floor; pairs with the fence in `make_room`.
+        // The copy before the second look at the floor; pairs with the fence in `make_room`.
         fence(Ordering::Acquire);
         // Relaxed: ordered by the fence.
         self.header.floor.load(Ordering::Relaxed) > position

@@ -1,13 +1,15 @@
-//! [`RingSlots`]: which thread of this process writes into which ring.
+//! [`RingSlots`]: assigns the threads of this process to rings.
 //!
-//! A ring is claimed by an exchange of its tenant word, from nobody or from somebody dead, and is handed back at the
-//! thread's end. It need not be empty then: lines say who wrote them, and the next tenant goes on where the last one
-//! ended. So nothing is lost by a claim, and nobody waits for one.
+//! A thread claims a ring by an exchange of its tenant word, from nobody or from a dead
+//! participant, and releases it when the thread ends. The ring need not be empty then: each line
+//! names its writer, and the next tenant continues where the last one stopped. So a claim loses
+//! nothing, and nobody waits for one.
 //!
-//! For each ring there is a slot in private memory, with what its thread knows. A thread remembers which slot it has
-//! by number: no pointers, nothing to free. Everything names the participant, so a forked child finds that none of it
-//! is its own. A signal handler that finds its own thread inside writes its line into another ring, which it claims for that
-//! line alone: it needs nothing of what it interrupted.
+//! For each ring there is a slot in private memory, with its thread's state. A thread remembers the
+//! number of its slot: no pointers, nothing to free. Every word names the participant, so a forked
+//! child finds that none of them is its own. A signal handler that finds its own thread inside
+//! writes its line into another ring, which it claims for that line alone: it does not depend on
+//! the interrupted code.
 
 use crate::log::handle::Inner;
 use crate::log::layout::{Layout, tenant, tenant_owner};
@@ -27,9 +29,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[repr(align(64))]
 #[derive(Default)]
 pub(crate) struct RingSlot {
-    /// The tenant word by which this process has the ring, 0 if it has not.
+    /// The tenant word with which this process has the ring, 0 if it does not have it.
     tenant: AtomicU64,
-    /// The tenant word as which a thread is inside, 0 if none is.
+    /// The tenant word with which a thread is inside, 0 if none is.
     inside: AtomicU64,
     pub(crate) place: Place,
 }
@@ -51,17 +53,18 @@ impl Guests for RingSlots {
     }
 }
 
-/// How a thread got in.
+/// The result of entering a slot.
 pub(crate) enum Entered<'a> {
     /// It is inside its slot.
     Inside(Inside<'a>),
     /// It was inside already: this is a signal handler.
     Nested,
-    /// The slot is not its own.
+    /// The slot belongs to another thread.
     Stranger,
 }
 
-/// A thread in its slot, which holds up closing and dropping. It has yet to look whether that has happened.
+/// A thread in its slot, which delays closing and dropping. It still has to check whether that has
+/// happened.
 pub(crate) struct Inside<'a>(&'a RingSlot);
 
 impl Inside<'_> {
@@ -69,7 +72,7 @@ impl Inside<'_> {
         &self.0.place
     }
 
-    /// Leaves a slot whose ring was handed back: the next tenant may be inside already, as another
+    /// Leaves a slot whose ring was released: the next tenant may be inside already, with another
     /// word.
     fn leave_as(self, word: u64) {
         let slot = ManuallyDrop::new(self).0;
@@ -81,7 +84,7 @@ impl Inside<'_> {
 impl Drop for Inside<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release: who finds the slot left sees what was stored into the ring.
+        // Release: a thread that finds the slot empty sees what was stored into the ring.
         self.0.inside.store(0, Ordering::Release);
     }
 }
@@ -95,11 +98,12 @@ impl RingSlots {
     pub(crate) fn enter(&self, slot_id: RingSlotId, me: Owner) -> Entered<'_> {
         let Some(slot) = self.all.get(slot_id.ring as usize) else { return Entered::Stranger };
         let word = tenant(me, slot_id.thread);
-        // Relaxed: a word that names this very thread was stored by it.
+        // Relaxed: only this thread stores a word that names it.
         if slot.tenant.load(Ordering::Relaxed) != word {
             return Entered::Stranger;
         }
-        // SeqCst: next it looks whether the handle is closed or the log dropped (memory/guests.rs).
+        // SeqCst: next it checks whether the handle is closed or the log dropped
+        // (memory/guests.rs).
         match slot.inside.swap(word, Ordering::SeqCst) == word {
             true => Entered::Nested,
             false => Entered::Inside(Inside(slot)),
@@ -108,8 +112,7 @@ impl RingSlots {
 
     fn occupy(&self, ring: u32, word: u64) -> Option<&RingSlot> {
         let slot = self.all.get(ring as usize)?;
-        // A predecessor that has yet to leave has handed the ring back: it touches nothing of it
-        // any more.
+        // A predecessor that has not left yet has released the ring and does not touch it any more.
         slot.inside.store(0, Ordering::Relaxed);
         slot.tenant.store(word, Ordering::Relaxed);
         Some(slot)
@@ -122,7 +125,7 @@ impl RingSlots {
     }
 }
 
-/// Which slot a thread has in which handle's log.
+/// The slot of a thread in the log of one handle.
 #[derive(Clone, Copy)]
 pub(crate) struct RingSlotId {
     /// Unique number of the handle in this process; 0 is none.
@@ -136,9 +139,11 @@ pub(crate) struct RingSlotId {
 struct RingSlotIds(RefCell<Vec<(Weak<Inner>, RingSlotId)>>);
 
 thread_local! {
-    /// The slot used last. Has no destructor and needs none to be set: a signal handler may look.
+    /// The slot used last. Has no destructor and does not need one, so a signal handler may read
+    /// it.
     static LAST: Cell<RingSlotId> = const { Cell::new(RingSlotId { log: 0, ring: 0, thread: 0 }) };
-    /// Only looked at and changed inside an operation, which a signal handler cannot be in besides.
+    /// Only read and changed inside an operation, in which a signal handler cannot be at the same
+    /// time.
     static RING_SLOTS: RingSlotIds = const { RingSlotIds(RefCell::new(Vec::new())) };
 }
 
@@ -158,7 +163,7 @@ pub(crate) fn last() -> RingSlotId {
     LAST.with(Cell::get)
 }
 
-/// The slot that the thread has in this log, of all its slots. Inside an operation.
+/// The slot that the thread has in this log, among all its slots. Inside an operation.
 pub(crate) fn find(inner: &Inner, me: Owner) -> Option<RingSlotId> {
     let find = |ids: &RingSlotIds| {
         let all = ids.0.borrow();
@@ -170,11 +175,12 @@ pub(crate) fn find(inner: &Inner, me: Owner) -> Option<RingSlotId> {
     Some(found)
 }
 
-/// Remembers a slot until the thread ends; false if it is ending. Inside an operation.
+/// Remembers a slot until the thread ends; false if the thread is ending. Inside an operation.
 pub(crate) fn remember(inner: &Weak<Inner>, slot_id: RingSlotId) -> bool {
     let push = |ids: &RingSlotIds| {
         let mut all = ids.0.borrow_mut();
-        // Those of handles that are gone; and an older one of this, from before a fork.
+        // Removes slots of handles that are gone, and an older one of this handle, from before a
+        // fork.
         all.retain(|(log, other)| log.strong_count() != 0 && other.log != slot_id.log);
         all.push((Weak::clone(inner), slot_id));
     };
@@ -191,8 +197,9 @@ impl RingSlots {
         word == Some(tenant(me, slot_id.thread))
     }
 
-    /// Claims a ring for the tenant word that `make` gives once one is found: an empty one if there is one, else the one with most room. With `thorough`, those of
-    /// the dead are taken over. `None` if there is none.
+    /// Claims a ring for the tenant word that `make` returns once one is found: an empty ring if
+    /// there is one, else the one with the most room. With `thorough`, takes over rings of the
+    /// dead. `None` if there is none.
     pub(crate) fn claim(
         &self,
         space: &Space,
@@ -205,7 +212,8 @@ impl RingSlots {
             let (ring, found) = choose(space, layout, thorough)?;
             let header = layout.ring(space, ring);
             let word = *word.get_or_insert_with(&make);
-            // Acquire pairs with the release of who hands back: what it stored is seen. AcqRel, to be seen as taken.
+            // Acquire pairs with the release of the previous tenant: its stores are visible.
+            // AcqRel, so that the ring is seen as taken.
             let claimed =
                 header.tenant.compare_exchange(found, word, Ordering::AcqRel, Ordering::Relaxed);
             if claimed.is_ok() {
@@ -218,15 +226,15 @@ impl RingSlots {
         None
     }
 
-    /// Takes the slot of a ring that was claimed for `word`.
+    /// Enters the state of a ring that was claimed for `word` into its slot.
     pub(crate) fn catch_up(&self, space: &Space, layout: &Layout, ring: u32, word: u64) {
         if let Some(slot) = self.occupy(ring, word) {
             Ring::new(space, layout, ring).catch_up(&slot.place);
         }
     }
 
-    /// Hands the ring of a thread that ends back, from inside its slot. The slot is left
-    /// afterwards, because the thread keeps the log where it is until the ring is free.
+    /// Releases the ring of a thread that ends, from inside its slot. The slot is left afterwards,
+    /// because the thread keeps the log in place until the ring is free.
     pub(crate) fn leave(
         &self,
         space: &Space,
@@ -240,19 +248,19 @@ impl RingSlots {
         inside.leave_as(word);
     }
 
-    /// Hands a ring back.
+    /// Releases a ring.
     pub(crate) fn hand_back(&self, space: &Space, layout: &Layout, ring: u32, word: u64) {
         if let Some(slot) = self.all.get(ring as usize) {
             slot.tenant.store(0, Ordering::Relaxed);
         }
-        // Release: the next tenant sees the ring as it was left.
+        // Release: the next tenant sees the ring in its final state.
         let tenant = &layout.ring(space, ring).tenant;
         let _ = tenant.compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed);
         step!("log.returned");
     }
 }
 
-/// A ring that can be claimed, and what its tenant word says.
+/// A ring that can be claimed, and its tenant word.
 fn choose(space: &Space, layout: &Layout, thorough: bool) -> Option<(u32, u64)> {
     let mut best: Option<(u64, u32, u64)> = None;
     for number in 0..layout.rings {
@@ -264,7 +272,7 @@ fn choose(space: &Space, layout: &Layout, thorough: bool) -> Option<(u32, u64)> 
         }
         let free = match tenant_owner(word) {
             None => true,
-            // A question to the system: only if nothing else is found.
+            // This asks the system: only if nothing else is found.
             Some(owner) => thorough && participant::has_died(space, owner),
         };
         if free {

@@ -1,4 +1,4 @@
-//! A file that begins anew when it is full.
+//! A file that is rotated when it is full.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::steps::{fault, step};
@@ -9,8 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A file for the text of a log, of limited size: when a line has no room any more, `path` becomes `path.1`, that
-/// `path.2`, and so on, and `path` begins anew. Lines are never split, and never lost but with the oldest file.
+/// A file for the text of a log, of limited size. When a line has no room any more, `path` becomes
+/// `path.1`, that `path.2`, and so on, and a new `path` begins. Lines are never split, and only
+/// lost with the oldest file.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-doc-rotate-{}", std::process::id()));
@@ -18,7 +19,8 @@ use std::path::{Path, PathBuf};
 /// use commonhold::RotatedFile;
 /// use std::io::Write;
 ///
-/// let mut file = RotatedFile::open(dir.join("shop.log"), 10_000, 3)?; // at most shop.log, .1, .2 and .3
+/// // At most shop.log, .1, .2 and .3.
+/// let mut file = RotatedFile::open(dir.join("shop.log"), 10_000, 3)?;
 /// writeln!(file, "the shop is open").unwrap();
 /// # std::fs::remove_dir_all(&dir).unwrap();
 /// # Ok::<(), commonhold::Error>(())
@@ -30,8 +32,8 @@ pub struct RotatedFile {
     bytes: u64,
     max_bytes: u64,
     keep: u32,
-    /// The open file was removed or renamed, and the next one could not be made yet: nothing more
-    /// goes there.
+    /// The open file was removed or renamed, and the next one could not be created yet: nothing
+    /// more is written to it.
     is_put_away: bool,
 }
 
@@ -55,8 +57,9 @@ impl Place {
 }
 
 impl RotatedFile {
-    /// Opens the file to append to it, or makes it. At most `max_bytes` each (but a longer line gets a file of its
-    /// own), and at most `keep` older ones. For one process at a time, as the collector is.
+    /// Opens the file to append to it, or creates it. Each file has at most `max_bytes` (but a
+    /// longer line gets a file of its own), and at most `keep` older ones exist. For one process at
+    /// a time, like the collector.
     ///
     /// # Errors
     /// `Invalid` if `max_bytes` is 0; those of opening files.
@@ -71,7 +74,7 @@ impl RotatedFile {
         Ok(RotatedFile { path, file, bytes, max_bytes, keep, is_put_away: false })
     }
 
-    /// Where the next text goes.
+    /// The place where the next text will be written.
     ///
     /// # Errors
     /// Those of asking for the file's length.
@@ -86,8 +89,8 @@ impl RotatedFile {
         rapidhash_v3_seeded(path.as_os_str().as_bytes(), &DEFAULT_RAPID_SECRETS)
     }
 
-    /// Takes back what was written behind a place, if that was one in these files. Without older files a file that is gone was
-    /// followed by this one.
+    /// Removes what was written after a place, if that is one in these files. If no older files are
+    /// kept, this file follows a file that is gone.
     ///
     /// # Errors
     /// Those of shortening files.
@@ -104,7 +107,7 @@ impl RotatedFile {
             None if self.keep == 0 => (1, None),
             None => (0, None),
         };
-        // The oldest last: killed in between, the successor finds the place again.
+        // The oldest last: after a kill in between, the next collector still finds the place.
         for age in 0..emptied {
             shorten(&self.aged(age), 0)?;
             step!("collect.emptied");
@@ -126,7 +129,7 @@ impl RotatedFile {
         name.into()
     }
 
-    /// Begins a new file in place of the one that is full.
+    /// Begins a new file in place of the full one.
     fn rotate(&mut self) -> io::Result<()> {
         if !self.is_put_away {
             self.put_away()?;
@@ -137,10 +140,10 @@ impl RotatedFile {
         Ok(())
     }
 
-    /// The oldest first: killed in between, a number is missing and nothing else.
+    /// The oldest first: after a kill in between, a number is missing and nothing else.
     fn put_away(&self) -> io::Result<()> {
         if self.keep == 0 {
-            // Another file: which one it is tells whether a round began in it.
+            // A new file: its identity shows whether a round began in it.
             let removed = fault!("rotate.remove");
             return unless_gone(removed.and_then(|()| std::fs::remove_file(&self.path)));
         }
@@ -154,7 +157,7 @@ impl RotatedFile {
     }
 }
 
-/// A file that somebody else has removed needs no putting away.
+/// Ignores a file that somebody else has removed.
 fn unless_gone(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -162,7 +165,7 @@ fn unless_gone(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Cuts what is behind `bytes` off; no file is nothing to cut.
+/// Cuts off everything after `bytes`. A missing file needs no cut.
 fn shorten(path: &Path, bytes: u64) -> io::Result<()> {
     match fault!("rotate.shorten").and_then(|()| OpenOptions::new().write(true).open(path)) {
         Ok(file) if file.metadata()?.len() > bytes => file.set_len(bytes),
@@ -177,7 +180,7 @@ fn append(path: &Path) -> io::Result<File> {
 }
 
 impl Write for RotatedFile {
-    /// Writes whole lines as far as there is room, or at least one.
+    /// Writes whole lines as far as they fit, or at least one.
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         let room = usize::try_from(self.max_bytes.saturating_sub(self.bytes)).unwrap_or(usize::MAX);
         let count = if text.len() <= room { text.len() } else { whole_lines(text, room) };
@@ -185,10 +188,10 @@ impl Write for RotatedFile {
             self.rotate()?;
             return self.write(text);
         }
-        // A line that no file has room for.
+        // A line that fits into no file.
         let first = || text.iter().position(|&byte| byte == b'\n').map_or(text.len(), |at| at + 1);
         let count = if count == 0 { first() } else { count };
-        // Whole, so that the next line does not go on in another file.
+        // Written whole, so that the next line does not continue in another file.
         fault!("rotate.write")?;
         self.file.write_all(&text[..count])?;
         self.bytes += count as u64;

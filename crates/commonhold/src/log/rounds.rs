@@ -1,10 +1,12 @@
-//! A round of the collector, which is one step for whoever comes after its death.
+//! Makes a round of the collector atomic for the collector that comes after its death.
 //!
-//! The collector writes text out and then marks in every ring what it has taken. Before a round for a file it notes where in which
-//! file that begins (PLACED); when the text is out, it notes in every ring what is to be marked, and commits all of it by one
-//! store (WRITTEN); then it marks, and clears the word. Its successor finds PLACED, and takes the file back to that
-//! place: nothing of the round is marked; or WRITTEN, and marks: all of it is in the file. So each line is in the file
-//! once. What has gone to something else than a file cannot be taken back: there the round is written again.
+//! The collector writes text out and then marks in every ring what it has taken. Before a round for
+//! a file it notes where in which file the round begins (PLACED). When the text is out, it notes in
+//! every ring what will be marked, and commits all of that by one store (WRITTEN). Then it marks
+//! the rings and clears the word. Its successor may find PLACED: nothing of the round is marked,
+//! and it cuts the file back to that place. Or it finds WRITTEN: all of the round is in the file,
+//! and it marks the rings. So each line is in the file once. Output to anything but a file cannot
+//! be taken back: there the round is written again.
 
 use crate::log::layout::{Header, Layout};
 use crate::log::merge::Cursor;
@@ -14,28 +16,29 @@ use crate::sync::space::Space;
 use std::sync::atomic::{Ordering, fence};
 
 const NOTHING: u64 = 0;
-/// Text may be in the file behind the place.
+/// The file may contain text after the place.
 const PLACED: u64 = 1;
-/// All of it is out; the rings say what is to be marked.
+/// All text is out; the rings contain what will be marked.
 const WRITTEN: u64 = 2;
 
-/// Before anything is written to a file.
+/// Called before anything is written to a file.
 pub(crate) fn begin(header: &Header, place: Place) {
-    // What a predecessor left behind its place is taken back already. Killed before the last store, there is no place: half
-    // of it with half of the last one would be another.
+    // Text that a predecessor left after its place is removed already. A kill before the last store
+    // leaves no place: half of this place and half of the last one would be a third.
     header.round.store(NOTHING, Ordering::Relaxed);
     fence(Ordering::Release);
     for (word, part) in header.place.iter().zip(place.words()) {
-        // Relaxed: a successor sees everything that the dead one stored.
+        // Relaxed: a successor sees everything that the dead collector stored.
         word.store(part, Ordering::Relaxed);
     }
     step!("collect.placing");
-    // Release: the place is whole when the word says so.
+    // Release: the place is whole when the word is PLACED.
     header.round.store(PLACED, Ordering::Release);
     step!("collect.placed");
 }
 
-/// Once everything is written out: marks it. `cursors` are the places of all rings afterwards.
+/// Called once everything is written out: marks it. `cursors` are the positions in all rings
+/// afterwards.
 pub(crate) fn commit(space: &Space, layout: &Layout, cursors: &[Cursor]) {
     for (number, cursor) in (0..layout.rings).zip(cursors) {
         let ring = layout.ring(space, number);
@@ -44,7 +47,7 @@ pub(crate) fn commit(space: &Space, layout: &Layout, cursors: &[Cursor]) {
         ring.next_seen.store(cursor.expected.unwrap_or(0).into(), Ordering::Relaxed);
     }
     let header = layout.header(space);
-    // The commit point of the round. Release: what is to be marked is there.
+    // The commit point of the round. Release: the values to mark are visible.
     header.round.store(WRITTEN, Ordering::Release);
     step!("collect.committed");
     mark(space, layout);
@@ -63,13 +66,13 @@ fn mark(space: &Space, layout: &Layout) {
         ring.tail.store(tail.load(Ordering::Relaxed), Ordering::Release);
         step!("collect.marked");
     }
-    // Release: all is marked.
+    // Release: everything is marked.
     layout.header(space).round.store(NOTHING, Ordering::Release);
     step!("collect.cleared");
 }
 
-/// What a predecessor has left: a round that is to be marked is marked; for one that is not written out, where it
-/// began. By the collector alone.
+/// Recovers a predecessor's round: marks a round that was written out; for one that was not,
+/// returns where it began. Only the collector calls this.
 pub(crate) fn recover(space: &Space, layout: &Layout) -> Option<Place> {
     let header = layout.header(space);
     match header.round.load(Ordering::Acquire) {

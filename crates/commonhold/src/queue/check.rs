@@ -1,7 +1,7 @@
-//! Proving a queue whole: each element is in exactly one place.
+//! Proving a queue sound: each element is in exactly one place.
 //!
-//! Nobody is kept from moving elements meanwhile. A look counts if nothing moved: no index changed, and no intent was ahead of
-//! its index before and after it.
+//! Elements may move meanwhile. A look counts if nothing moved: no index changed, and no intent was
+//! ahead of its index before and after it.
 
 use crate::memory::block::Block;
 use crate::queue::layout::{Layout, Side};
@@ -10,10 +10,11 @@ use crate::sync::participant::is_left_behind;
 use crate::sync::space::Space;
 use std::sync::atomic::{Ordering, fence};
 
-/// Looks before it is given up: somebody moves elements all the time, or stands still in the middle of a move.
+/// Looks before the check gives up, because somebody moves elements all the time or is stopped in
+/// the middle of a move.
 const TRIES: u32 = 200;
 
-/// Says what is wrong. `alive` says whether an owner is still registered.
+/// Returns descriptions of damage. `alive` returns whether an owner is still registered.
 pub(crate) fn check(space: &Space, block: &Block, alive: &dyn Fn(Owner) -> bool) -> Vec<String> {
     let layout = match Layout::read(space, block) {
         Ok(layout) => layout,

@@ -1,42 +1,43 @@
-//! [`InFlight`]: what this process remembers of elements in flight that no
-//! [`Element`](crate::Element) stands for.
+//! [`InFlight`]: this process's record of elements in flight that have no
+//! [`Element`](crate::Element) value.
 //!
-//! Such an element was given away as a number ([`Element::into_raw`](crate::Element::into_raw)), to
-//! be made again once; or it was dropped when it could not be pushed to the orphans, and goes there
-//! later. One word per element says which, and as whose: what a fork copied names the parent, and
-//! counts for nothing in the child.
+//! Such an element was either turned into a number
+//! ([`Element::into_raw`](crate::Element::into_raw)), which may be turned back once; or it was
+//! dropped when it could not be pushed to the orphans, and will be pushed there later. One word per
+//! element records which of the two, and the owner. After a fork, copied words name the parent and
+//! do not count in the child.
 //!
-//! All handles of a process on one queue through one handle on the hold share it. It holds no lock
-//! while anything is waited for.
+//! All handles of a process on one queue through one handle on the hold share it. Nothing waits
+//! while its lock is held.
 
 use crate::memory::arena::Arena;
 use crate::memory::block::Block;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, TryLockError, Weak};
 
-/// The element was dropped and is to go to the orphans. Owners have 31 bits.
+/// The element was dropped and must go to the orphans. Owners have 31 bits.
 const DROPPED: u32 = 1 << 31;
-/// How often to try for the list of all. A child that was forked while a thread of its parent had
-/// it would wait for ever.
+/// The number of attempts to lock the list of all records. A child that was forked while a thread
+/// of its parent held that lock would otherwise wait for ever.
 const TRIES: u32 = 1000;
 
 /// A queue as one handle on a hold sees it: the address of the handle's memory, root, incarnation.
 type Key = (usize, u32, u64);
 
-/// All of this process.
+/// All records of this process.
 static ALL: Mutex<Vec<Weak<InFlight>>> = Mutex::new(Vec::new());
 
-/// What is known of each element.
+/// The state of each element.
 pub(crate) struct InFlight {
     key: Key,
-    /// Per element: 0, or whose it is, perhaps with [`DROPPED`].
+    /// Per element: 0, or its owner, perhaps with [`DROPPED`].
     words: Box<[AtomicU32]>,
-    /// How many were dropped.
+    /// The number of dropped elements.
     dropped: AtomicU32,
 }
 
 impl InFlight {
-    /// Those of a queue that is open through this arena, which lives at least as long.
+    /// The record of a queue that is open through this arena, which lives at least as long.
     pub(crate) fn of(arena: &Arc<Arena>, block: &Block, elements: u32) -> Arc<InFlight> {
         let key = (Arc::as_ptr(arena) as usize, block.id, block.incarnation);
         let fresh = || {
@@ -63,16 +64,17 @@ impl InFlight {
         fresh()
     }
 
-    /// The element is given away as a number.
+    /// The element was turned into a number.
     #[inline]
     pub(crate) fn give_away(&self, id: u32, owner: u32) {
         if let Some(word) = self.words.get(id as usize) {
-            // Release: what was done with it before; pairs with the acquire in `take_back`.
+            // Release: covers everything done with the element before; pairs with the acquire in
+            // `take_back`.
             word.store(owner, Ordering::Release);
         }
     }
 
-    /// True, once, if the element was given away.
+    /// True, once, if the element was turned into a number.
     #[inline]
     pub(crate) fn take_back(&self, id: u32, owner: u32) -> bool {
         let word = self.words.get(id as usize).filter(|_| owner != 0 && owner & DROPPED == 0);
@@ -99,7 +101,8 @@ impl InFlight {
         self.dropped.load(Ordering::Relaxed) != 0
     }
 
-    /// Takes what `owner` dropped. What another owner dropped is a copy that came with a fork.
+    /// Takes the elements that `owner` dropped. Those that another owner dropped are copies from
+    /// before a fork.
     #[cold]
     pub(crate) fn take_dropped(&self, owner: u32) -> Vec<u32> {
         let mut ids = Vec::new();

@@ -1,12 +1,13 @@
-//! Where the parts of a queue lie in its block, and what they look like.
+//! The parts of a queue in its block, and their layout.
 //!
 //! ```text
 //! header (64 bytes), per named queue 4 lines (head, tail, event, name),
 //! holders (u32 per element), per named queue a ring (u32, a power of two of them), elements
 //! ```
 //!
-//! An element is in exactly one place: its id is in one ring between head and tail, or its word among the holders names the
-//! owner who has it in flight. All parts begin on cache lines.
+//! An element is in exactly one place: either one ring contains its id between head and tail, or
+//! its word among the holders names the owner that has it in flight. All parts begin on cache
+//! lines.
 
 use crate::error::Result;
 use crate::memory::block::Block;
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The most named queues.
 pub(crate) const MAX_QUEUES: u32 = 64;
-/// Bytes of a name, with at least one NUL behind it.
+/// Bytes of a name, with at least one NUL after it.
 pub(crate) const NAME_BYTES: usize = 64;
 const LINE: u64 = 64;
 /// Lines per named queue.
@@ -39,16 +40,16 @@ pub(crate) struct End {
     /// Robust lock over this end.
     pub(crate) lock: AtomicU32,
     spare: AtomicU32,
-    /// Where the index goes by the move under way: armed if it is ahead of the index.
+    /// The index after the move in progress: armed if it is ahead of the index.
     pub(crate) intent: AtomicU64,
-    /// How many elements ever passed this end. Its store commits a move.
+    /// The number of elements that ever passed this end. Its store commits a move.
     pub(crate) index: AtomicU64,
-    /// What the opposite index was when somebody last looked; at this end's lock's mercy.
+    /// The opposite index when it was last read; protected by this end's lock.
     pub(crate) opposite: AtomicU64,
     spare2: [AtomicU64; 4],
 }
 
-/// Whom to wake when elements were pushed: a line of its own.
+/// The event to wake when elements were pushed: a line of its own.
 #[repr(C)]
 struct EventLine {
     event: Event,
@@ -71,13 +72,13 @@ unsafe impl Shared for EventLine {}
 /// The two ends of a named queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// Where elements are pulled.
+    /// The end at which elements are pulled.
     Head = 0,
-    /// Where they are pushed.
+    /// The end at which elements are pushed.
     Tail = 1,
 }
 
-/// Where everything lies: computed from four numbers, in private memory.
+/// The offsets of all parts: computed from four numbers, in private memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     /// Offset of the header.
@@ -87,13 +88,13 @@ pub(crate) struct Layout {
     pub(crate) queues: u32,
     pub(crate) orphans: u32,
     stride: u64,
-    /// Ids in a ring, less one: a power of two less one.
+    /// Ids in a ring, minus one: a power of two minus one.
     mask: u64,
     holders: u64,
     rings: u64,
     ring_bytes: u64,
     payload: u64,
-    /// How long everything is.
+    /// The total length in bytes.
     bytes: u64,
 }
 
@@ -162,7 +163,7 @@ impl Layout {
             options.names.len() as u32,
             options.orphans_number(),
         ];
-        // Relaxed, as all here: the store of LIVE publishes it.
+        // Relaxed, here and below: the store of LIVE publishes it.
         let words = [&header.elements, &header.element_bytes, &header.queues, &header.orphans];
         words.iter().zip(numbers).for_each(|(word, number)| word.store(number, Ordering::Relaxed));
         let layout = Layout::new(block.own(), numbers);
@@ -197,7 +198,7 @@ impl Layout {
         space.view(self.end_offset(queue, side))
     }
 
-    /// Which end's line begins at `offset`, if one does.
+    /// The end whose line begins at `offset`, if any.
     pub(crate) fn end_at(&self, offset: u64) -> Option<(u32, Side)> {
         let line = offset.checked_sub(self.own + LINE).filter(|at| at % LINE == 0)? / LINE;
         let side = match line % LINES {
@@ -225,8 +226,8 @@ impl Layout {
         space.halves(self.rings + u64::from(queue) * self.ring_bytes, self.mask + 1)
     }
 
-    /// The places in a ring that the `count` indices from `index` on name, at most as many as it has: those up to its end, and
-    /// those from its beginning on.
+    /// The places in a ring for the `count` indices from `index` on, at most as many as the ring
+    /// has: those up to its end, and those from its beginning on.
     #[inline]
     pub(crate) fn places_at<'a>(
         &self,
@@ -247,13 +248,13 @@ impl Layout {
         self.mask + 1
     }
 
-    /// Per element who has it in flight: bits of an owner, or 0.
+    /// Per element the owner that has it in flight, as bits, or 0.
     #[inline]
     pub(crate) fn holders<'a>(&self, space: &'a Space) -> &'a [AtomicU32] {
         space.halves(self.holders, self.elements.into())
     }
 
-    /// Where the bytes of an element lie.
+    /// Offset of the bytes of an element.
     #[inline]
     pub(crate) fn payload(&self, id: u32) -> u64 {
         self.payload + u64::from(id) * self.stride

@@ -1,17 +1,20 @@
 //! Moving elements (protocol 5): out of a ring into flight, and from flight into a ring.
 //!
-//! One end of a queue has one lock, one intent and one index. A move of *n* elements, under the lock: arm the
-//! intent (index + n), store the holders' words, **store the index** (the commit point), unlock. The intent is
-//! armed as long as it is ahead of the index, so the commit disarms it. Whoever recovers a dead owner of the lock finds
-//! either an index that has reached the intent, and the move is done; or one that has not, and undoes what the
-//! holders' words say by the ring's entries from index to intent, which nobody else touches meanwhile
-//! ([`crate::queue::recover`]). So ring membership decides, by that index under that lock.
+//! One end of a queue has one lock, one intent and one index. A move of *n* elements, under the
+//! lock: arm the intent (index + n), store the holders' words, **store the index** (the commit
+//! point), unlock. The intent is armed while it is ahead of the index, so the commit disarms it. If
+//! an owner of the lock dies, its recoverer compares index and intent. If the index has reached the
+//! intent, the move is done. If not, the recoverer rolls back the holders' words of the ring's
+//! entries from index to intent, which nobody else touches meanwhile ([`crate::queue::recover`]).
+//! So ring membership decides, by that index under that lock.
 //!
-//! Who has an element in flight alone stores its holder's word: nobody else stores it before the commit of a pull, or
-//! after the commit of a push. A push clears the words *before* its commit: afterwards the element may be in
-//! another holder already, perhaps another thread of the same process.
+//! Only the participant that has an element in flight stores its holder's word: nobody else stores
+//! it before the commit of a pull, or after the commit of a push. A push clears the words *before*
+//! its commit, because afterwards another holder may have the element already, perhaps another
+//! thread of the same process.
 //!
-//! The next taker of a lock sees everything by it (acquire). Orderings beyond that are for who recovers.
+//! The next taker of a lock sees everything through it (acquire). Stronger orderings are for
+//! recovery.
 
 use crate::error::Result;
 use crate::memory::arena::Writer;
@@ -25,7 +28,7 @@ use crate::sync::unwind::Mend;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// One named queue, and the block that it is in.
+/// One named queue, and the block that contains it.
 #[derive(Clone, Copy)]
 pub(crate) struct Ring<'a> {
     pub(crate) space: &'a Space,
@@ -48,17 +51,19 @@ impl<'a> Ring<'a> {
         tail.saturating_sub(head).min(self.layout.elements.into())
     }
 
-    /// False if the queue was empty at some moment while this runs. Looks at the tail's line only if it must.
+    /// False if the queue was empty at some moment while this runs. Reads the tail's line only if
+    /// necessary.
     #[inline]
     fn may_have_some(&self) -> bool {
         let head = self.end(Side::Head);
         let index = head.index.load(Ordering::Acquire);
-        // Relaxed: a hint; the pull itself looks again.
+        // Relaxed: a hint; the pull itself checks again.
         head.opposite.load(Ordering::Relaxed) > index
             || self.end(Side::Tail).index.load(Ordering::Acquire) > index
     }
 
-    /// How many elements ever were pulled and pushed; those that began in the queue count as pushed.
+    /// The numbers of elements that were ever pulled and pushed. Those that began in the queue
+    /// count as pushed.
     pub(crate) fn passed(&self) -> [u64; 2] {
         [Side::Head, Side::Tail].map(|side| self.end(side).index.load(Ordering::Acquire))
     }
@@ -77,7 +82,8 @@ impl<'a> Ring<'a> {
         Ok(locked)
     }
 
-    /// Pulls at most `max` elements into flight for the writer, appends their ids to `out`; returns how many.
+    /// Pulls at most `max` elements into flight for the writer and appends their ids to `out`.
+    /// Returns their number.
     ///
     /// # Errors
     /// `Damaged`; those of the lock. Then nothing was pulled.
@@ -124,13 +130,14 @@ impl<'a> Ring<'a> {
             return Err(self.block.damaged("a queue names an element that there is not"));
         }
         let me = writer.me().bits();
-        // Release, pairs with the acquire of a recoverer: it sees the intent if it sees what follows.
+        // Release pairs with the acquire of a recoverer: it sees the intent if it sees what
+        // follows.
         head.intent.store(end, Ordering::Release);
         let mut pull = Pull { ring: self, head, me, out, count: 0 };
         step!("pull.armed");
         for part in places {
             for place in part {
-                // Checked above; a damaged hold may change under our eyes.
+                // Checked above; a damaged hold may change in between.
                 let id = place.load(Ordering::Relaxed).min(self.layout.elements - 1);
                 if let Some(holder) = holders.get(id as usize) {
                     // Release: after the intent.
@@ -143,14 +150,15 @@ impl<'a> Ring<'a> {
         }
         step!("pull.held");
         let _ = ManuallyDrop::new(pull);
-        // The commit point. Release: after the holders' words, and who pushes into these places sees them read.
+        // The commit point. Release: after the holders' words; a pusher into these places sees that
+        // they were read.
         head.index.store(end, Ordering::Release);
         step!("pull.committed");
         Ok(count as usize)
     }
 
-    /// Pushes these elements, which the writer has in flight, and wakes who waits for them. `gone` is
-    /// called when they are in it no more: a panic may follow.
+    /// Pushes these elements, which the writer has in flight, and wakes the waiters. Calls `gone`
+    /// when they are no longer in flight, because a panic may follow.
     ///
     /// # Errors
     /// `Damaged`; those of the lock. Then nothing was pushed.
@@ -189,7 +197,7 @@ impl<'a> Ring<'a> {
         let end = start.wrapping_add(ids.len() as u64);
         let room = |head: u64| head <= start && end.wrapping_sub(head) <= self.layout.places();
         if !room(tail.opposite.load(Ordering::Relaxed)) {
-            // Acquire: what was pulled up to there has been read.
+            // Acquire: everything that was pulled up to there has been read.
             let head = self.end(Side::Head).index.load(Ordering::Acquire);
             tail.opposite.store(head, Ordering::Relaxed);
             if !room(head) {
@@ -207,11 +215,11 @@ impl<'a> Ring<'a> {
         let [straight, wrapped] =
             self.layout.places_at(self.space, self.queue, start, ids.len() as u64);
         for (place, id) in straight.iter().chain(wrapped).zip(ids) {
-            // Relaxed: published by the intent to a recoverer, by the index to who pulls.
+            // Relaxed: the intent publishes it to a recoverer, the index to a puller.
             place.store(*id, Ordering::Relaxed);
         }
         step!("push.written");
-        // Release, pairs with the acquire of a recoverer: the entries are there.
+        // Release pairs with the acquire of a recoverer: the entries are visible.
         tail.intent.store(end, Ordering::Release);
         let rolled_back =
             Mend::new(|| recover::roll_back(self.space, self.layout, self.queue, tail, (0, me)));
@@ -222,7 +230,8 @@ impl<'a> Ring<'a> {
             step!("push.releasing");
         }
         step!("push.released");
-        // The commit point. Release pairs with the acquire of who pulls: entries, holders' words and payload are there.
+        // The commit point. Release pairs with the acquire of a puller: entries, holders' words and
+        // payload are visible.
         tail.index.store(end, Ordering::Release);
         rolled_back.done();
         gone();
@@ -231,7 +240,7 @@ impl<'a> Ring<'a> {
     }
 }
 
-/// One end of a queue that is locked, and listed. Dropping this lets it go, then unlists it.
+/// One end of a queue that is locked and listed. Dropping this releases the lock, then unlists it.
 struct Locked<'w, 'a, W: Writer> {
     writer: &'w W,
     end: &'a End,
@@ -242,15 +251,15 @@ impl<W: Writer> Drop for Locked<'_, '_, W> {
     fn drop(&mut self) {
         robust_lock::unlock(&self.end.lock);
         step!("queue.unlocked");
-        // Release: unlisted only when it is let go.
+        // Release: unlisted only after the lock is released.
         self.writer.list().segment.store(0, Ordering::Release);
     }
 }
 
-/// Where elements go that are pulled.
+/// The destination of pulled elements.
 pub(crate) trait PullTarget {
     fn take(&mut self, id: u32);
-    /// The last `count` that it took are not pulled after all.
+    /// Removes the last `count` elements: they are not pulled after all.
     fn withdraw(&mut self, count: usize);
 }
 
@@ -264,7 +273,7 @@ impl PullTarget for Vec<u32> {
     }
 }
 
-/// A pull that is not committed. Dropping this undoes it, as a recoverer would.
+/// A pull that is not committed. Dropping this rolls it back, as a recoverer would.
 struct Pull<'p, 'a, T: PullTarget> {
     ring: &'p Ring<'a>,
     head: &'p End,

@@ -1,9 +1,10 @@
-//! Recovering what a dead participant left in a queue; run by its recoverer, who acts as it.
+//! Recovering what a dead participant left in a queue. Its recoverer runs this and acts as it.
 //!
-//! First every listed lock that is still the dead one's: a move that was not committed is undone, then the lock is let
-//! go. Only its own recoverer does so, and one at a time: a lock that names another was let go, and settled, before. When none
-//! is held any more, the holders' words are read: what names the dead one goes to the queue for orphans, by pushes
-//! in its name, so that a recoverer may die, too.
+//! First come all listed locks that the dead participant still holds: a move that was not committed
+//! is rolled back, then the lock is released. Only one recoverer at a time does so: a lock that
+//! names another participant was recovered and released before. When the dead participant holds no
+//! lock any more, the holders' words are read. Elements that name the dead one go to the queue for
+//! orphans, by pushes in its name, so that a recoverer may die, too.
 
 use crate::error::{ErrorKind, Result};
 use crate::memory::arena::Acting;
@@ -16,13 +17,13 @@ use crate::sync::robust_lock::{self, Peers};
 use crate::sync::space::Space;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Pushed at once, of what the dead one had in flight.
+/// The number of elements pushed at once, of those that the dead one had in flight.
 const CHUNK: usize = 4096;
 
-/// Settles the end of a queue that is listed at `offset`, if its lock is the dead one's.
+/// Recovers the end of a queue that is listed at `offset`, if the dead participant holds its lock.
 pub(crate) fn recover_end(acting: &Acting<'_>, block: &Block, offset: u64) {
     let space = &acting.arena.space;
-    // Of a damaged queue nobody expects anything.
+    // A damaged queue is not recovered.
     let Ok(layout) = Layout::read(space, block) else { return };
     let Some((queue, side)) = layout.end_at(offset) else { return };
     let end = layout.end(space, queue, side);
@@ -30,19 +31,19 @@ pub(crate) fn recover_end(acting: &Acting<'_>, block: &Block, offset: u64) {
         return;
     }
     let (from, to) = match side {
-        // A pull: in the ring still, so not in flight.
+        // A pull: the elements are still in the ring, so not in flight.
         Side::Head => (acting.owner.bits(), 0),
-        // A push: not in the ring yet, so in flight.
+        // A push: the elements are not in the ring yet, so in flight.
         Side::Tail => (0, acting.owner.bits()),
     };
     roll_back(space, &layout, queue, end, (from, to));
     step!("recover.rolled-back");
     robust_lock::unlock(&end.lock);
-    // Perhaps it had pushed, and woken nobody.
+    // The dead one may have pushed without waking anybody.
     layout.event(space, queue).wake_all();
 }
 
-/// Gives the entries between index and intent back to where they came from.
+/// Restores the entries between index and intent to their state before the move.
 pub(crate) fn roll_back(
     space: &Space,
     layout: &Layout,
@@ -57,19 +58,21 @@ pub(crate) fn roll_back(
     let holders = layout.holders(space);
     for place in layout.places_at(space, queue, index, armed.unwrap_or(0)).into_iter().flatten() {
         if let Some(holder) = holders.get(place.load(Ordering::Relaxed) as usize) {
-            // One that says neither is damage: left alone.
+            // A holder with neither value is damage and is left alone.
             let _ = holder.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
         }
         step!("recover.rolling-back");
     }
-    // Release: disarmed when all of it is undone.
+    // Release: disarmed when all of it is rolled back.
     end.intent.store(index, Ordering::Release);
 }
 
-/// Pushes what the dead one had in flight to the queue for orphans. It holds no lock any more.
+/// Pushes the elements that the dead one had in flight to the queue for orphans. It holds no lock
+/// any more.
 ///
 /// # Errors
-/// Those of locks, but for damage: what cannot go anywhere stays in flight, for `check` to find.
+/// Those of locks, except damage: elements that cannot be pushed stay in flight, for `check` to
+/// find.
 pub(crate) fn give_back(acting: &Acting<'_>, block: &Block) -> Result<()> {
     let space = &acting.arena.space;
     let Ok(layout) = Layout::read(space, block) else { return Ok(()) };
