@@ -1,4 +1,4 @@
-//! What a dead participant leaves in a channel: the producer's word, and cursor lines.
+//! The words that a dead participant leaves in a channel: the producer's word, and cursor lines.
 //!
 //! No other participant depends on this recovery: each one that meets these words asks whether
 //! their owner is alive. It ensures that a sleeping producer learns of a death at once, and that no

@@ -2,7 +2,7 @@
 //!
 //! The producer's word is claimed if nobody has it or its owner is dead. The end is found by
 //! walking the headers from the mark: the header after the last message is zero, because it was
-//! zeroed before that message was released. Whatever a dead producer wrote after that does not
+//! zeroed before that message was released. Bytes that a dead producer wrote after that do not
 //! count. Consumers are woken, whatever their flag contains, because the dead producer may have
 //! died between a message and the wake-up.
 

@@ -34,7 +34,7 @@ pub(super) struct Shared {
 }
 
 /// Locks it as a user. Waits for a process that is alone for as long as the caller's patience
-/// lasts, but not for ever. `None` if the name no longer leads to the file.
+/// lasts, but not forever. `None` if the name no longer leads to the file.
 pub(super) fn share(
     file: &HoldFile,
     path: &Path,
@@ -82,7 +82,7 @@ fn share_as(
 }
 
 /// Whether anybody has the hold open. This is a question and not a lock, so a process that asks and
-/// is then stopped is in nobody's way.
+/// is then stopped delays nobody.
 fn in_use(file: &HoldFile) -> Result<bool> {
     byte_lock::in_use(file).map_err(|e| Error::os(file.path().display(), &e))
 }

@@ -195,8 +195,8 @@ fn release_locks(arena: &Arena, owner: Owner, level: Level) {
     release(&roots(space).names_lock, Level::Whole);
 }
 
-/// The listed segments: those that are nobody's child, then children that were splitting
-/// themselves, then the rest. A parent's split is completed before its child is released.
+/// The listed segments: those that are not children, then children that were splitting themselves,
+/// then the rest. A parent's split is completed before its child is released.
 fn in_order(arena: &Arena, lanes: &[LaneList]) -> Vec<u64> {
     let space = &arena.space;
     let children: Vec<u64> = lanes.iter().map(|l| l.child.load(Ordering::Acquire)).collect();

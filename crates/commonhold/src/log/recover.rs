@@ -1,4 +1,4 @@
-//! What a participant leaves in a log when it ends, and whether a log is sound.
+//! The words that a participant leaves in a log when it ends, and whether a log is sound.
 //!
 //! A participant's only traces in a log are words that name it: the tenants of its rings, and the
 //! collector. Any participant that needs a dead owner's word takes it over. A recoverer clears the

@@ -9,7 +9,7 @@
 //! `current` always points to a link that this binding created. Links are only added in front, and
 //! are freed with the binding. A link that was current once therefore lives as long as the binding,
 //! and an operation of another thread may finish with it. There is no lock, because a forked child
-//! might find it held for ever by a thread that it does not have.
+//! might find it held forever by a thread that it does not have.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, ErrorKind, Result};

@@ -119,7 +119,7 @@ impl Bound {
         matches!(self.inline, Some(Inline::Cells(_)))
     }
 
-    /// What a follower needs to know about the map.
+    /// The description of the map for a follower.
     pub(crate) fn followed(&self) -> Followed {
         Followed { name: self.name.clone(), root: self.root, incarnation: self.incarnation }
     }

@@ -274,8 +274,8 @@ mod tests {
             assert_eq!(hand.behind == 0, met == 1 << depth);
         }
         let quarter = Hand { behind: 1 << 30, position: 3 };
-        // Split in two before it continues: the other half comes next, and then what would have
-        // come.
+        // Split in two before it continues: the other half comes next, and then the segment that
+        // would have been next.
         let half = quarter.next_segment(3);
         assert_eq!(half.behind, 3 << 29);
         assert_eq!(half.next_segment(3).behind, quarter.next_segment(2).behind);

@@ -3,7 +3,7 @@
 //! A bucket has 8 logical positions over 9 **cells**, and a **head** word that maps positions to
 //! cells: bits `4 i .. 4 i + 4` are the cell of position `i` plus 1, or 0 if it is empty; bits
 //! 32..64 count the changes. At least one cell is spare. A change writes a spare cell, then stores
-//! the head: the commit point. Whatever a dead writer left in a spare cell is ignored.
+//! the head: the commit point. Bytes that a dead writer left in a spare cell are ignored.
 //!
 //! ```text
 //! head | tags: 7 bits of the hash per cell | 9 cells
@@ -141,7 +141,7 @@ impl<'a> Bucket<'a> {
         self.segment.slot(self.first + 2 + cell * self.words + word)
     }
 
-    /// What a cell holds; whole if the head names it before and after.
+    /// The contents of a cell; whole if the head names it before and after.
     #[inline]
     fn load(self, cell: u32) -> [u8; MOST] {
         let mut pair = [0; MOST];

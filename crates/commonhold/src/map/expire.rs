@@ -1,7 +1,7 @@
 //! Removing expired pairs, a few at a time, so that followers of a stream see it and the memory is
 //! freed.
 //!
-//! A cursor moves over the map, as in iteration, so growth does not make it miss a pair for ever. A
+//! A cursor moves over the map, as in iteration, so growth does not make it miss a pair forever. A
 //! segment is first read without its lock, which gives a hint. It is locked only if something in it
 //! seems to have expired. A removal is an ordinary commit under the locks, so a kill has the same
 //! effect as in any change.

@@ -39,7 +39,7 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// Writes a structure's own bytes into a new block.
 pub(crate) type Fill<'a> = &'a dyn Fn(&Space, &Block);
 
-/// What to open or create.
+/// The structure to open or create.
 pub(crate) struct Wanted<'a> {
     pub(crate) kind: StructureKind,
     pub(crate) name: &'a str,

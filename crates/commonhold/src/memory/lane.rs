@@ -39,7 +39,7 @@ const CROWDED: Duration = Duration::from_micros(200);
 /// The bits of a sequence below the counter contain slot and lane.
 pub(crate) const SEQUENCE_SHIFT: u32 = 14;
 
-/// Values of `busy`: what a lane is used for.
+/// Values of `busy`: the use of a lane.
 pub(super) const IDLE: u32 = 0;
 /// An operation that is not on a block.
 pub(crate) const ANYTHING: u32 = 1;
@@ -200,7 +200,7 @@ pub(super) fn may_hold(
     lists(arena, owner, word, |lane| !own || waits(lane) != word.as_ptr() as usize)
 }
 
-/// What the lock in `word` protects, and the offset of the word.
+/// A description of the data that the lock in `word` protects, and the offset of the word.
 pub(super) fn describe(space: &Space, word: &AtomicU32) -> (&'static str, u64) {
     let (roots, growth) = (roots(space), extents::growth(space));
     let is = |other: &AtomicU32| std::ptr::eq(word, other);

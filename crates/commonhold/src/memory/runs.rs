@@ -62,8 +62,8 @@ impl Below {
     }
 }
 
-/// Claims `count` contiguous extents; the first is CLAIMED by the participant. Memory is behind
-/// them; what it holds is undefined.
+/// Claims `count` contiguous extents; the first is CLAIMED by the participant. They have memory,
+/// with undefined contents.
 ///
 /// # Errors
 /// `Full` if there is no such run and the hold cannot grow.
@@ -87,8 +87,8 @@ pub(crate) fn claim_above(
         let search = |from| look(space, peers.me(), lane, from..seen, count);
         let start = below.start(count);
         let mut found = search(start);
-        // What others have freed below is found before the hold grows, but not again and again if
-        // nobody frees anything.
+        // Extents that others have freed below are found before the hold grows, but not again and
+        // again if nobody frees anything.
         let nowhere = below.nowhere;
         if found.is_none()
             && start > 0

@@ -321,7 +321,7 @@ impl HoldFile {
             let rest = &mut out[done..];
             let at = signed(start + done as u64)?;
             fault!("os.pread")?;
-            // SAFETY: the buffer is ours and has so many bytes.
+            // SAFETY: the buffer is ours and has that many bytes.
             let count = unsafe { libc::pread(*fd, rest.as_mut_ptr().cast(), rest.len(), at) };
             match usize::try_from(count) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),

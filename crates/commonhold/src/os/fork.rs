@@ -82,7 +82,7 @@ pub(super) fn without_fork<T>(work: impl FnOnce() -> T) -> io::Result<T> {
 /// Runs `work` while no other thread of the process is in this function or, once [`without_fork`]
 /// has been called, can call `fork`. The same rules apply to `work`.
 pub(super) fn with_fork_lock<T>(work: impl FnOnce() -> T) -> T {
-    // A signal handler that forks while its own thread is inside would wait for ever.
+    // A signal handler that forks while its own thread is inside would wait forever.
     let signals = block_signals();
     enter();
     let result = work();

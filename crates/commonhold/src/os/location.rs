@@ -103,7 +103,7 @@ fn not_regular(kind: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-/// What kind of file system a hold lies on.
+/// The kind of file system that a hold lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileSystem {
     /// The contents are lost after a restart of the system.

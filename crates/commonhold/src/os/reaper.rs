@@ -8,7 +8,7 @@
 //! other: the later ones find the file gone.
 //!
 //! Invariants: between fork and exit the child only makes system calls, through one function of
-//! libc that the parent has called already. (Any lock of the parent may be held for ever in the
+//! libc that the parent has called already. (Any lock of the parent may be held forever in the
 //! child, including those of the dynamic linker.) The caller holds the open byte when it calls
 //! `spawn`, or the file may be deleted at once.
 //!

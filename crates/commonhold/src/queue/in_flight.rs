@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, TryLockError, Weak};
 /// The element was dropped and must go to the orphans. Owners have 31 bits.
 const DROPPED: u32 = 1 << 31;
 /// The number of attempts to lock the list of all records. A child that was forked while a thread
-/// of its parent held that lock would otherwise wait for ever.
+/// of its parent held that lock would otherwise wait forever.
 const TRIES: u32 = 1000;
 
 /// A queue as one handle on a hold sees it: the address of the handle's memory, root, incarnation.

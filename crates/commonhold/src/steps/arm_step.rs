@@ -11,7 +11,7 @@ struct Armed {
     act: Act,
 }
 
-/// What happens at the step.
+/// The action at the step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Act {
     Kill,

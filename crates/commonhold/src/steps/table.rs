@@ -39,7 +39,7 @@ pub(super) const ERRORS: &[(&str, i32)] = &[
 ];
 
 /// Whether a system returns this error only occasionally. The caller repeats the call after it, so
-/// a test must not make it last for ever.
+/// a test must not make it last forever.
 pub fn is_transient(error: &str) -> bool {
     matches!(error, "EINTR" | "EAGAIN" | "ECONNABORTED")
 }

@@ -105,8 +105,8 @@ impl Follower {
     pub(crate) fn seek(mut self, position: StreamPosition) -> Result<Follower> {
         if position.stream != self.stream || position.offset > self.offset {
             let text = format!(
-                "map '{}': {position} is not a position in its stream, which is at {}; read the map \
-                 and follow it again",
+                "map '{}': {position} is not a position in its stream, which is at {}; read the \
+                 map and follow it again",
                 self.map.name,
                 self.position()
             );

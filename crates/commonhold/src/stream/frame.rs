@@ -22,7 +22,7 @@ use crc32fast::hash as crc32;
 /// Bytes before the key.
 pub(crate) const HEADER: usize = 40;
 
-/// What happened to a key.
+/// The kind of change of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 #[non_exhaustive]

@@ -30,7 +30,7 @@ pub(crate) struct Event {
     waiting: AtomicU32,
 }
 
-/// What a waiter finds when it looks.
+/// The reason why a waiter looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// The waiter is spinning, or it was woken.

@@ -1,5 +1,5 @@
-//! What processes need to share memory safely: the mapped file as atomics, the participants, the
-//! detection of death, and robust locks.
+//! The means to share memory safely between processes: the mapped file as atomics, the
+//! participants, the detection of death, and robust locks.
 //!
 //! - [`space`]: the mapped file, accessed only as atomics.
 //! - [`owner`]: the name that a participant writes into locks and state words.

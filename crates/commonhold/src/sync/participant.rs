@@ -52,7 +52,7 @@ pub(crate) struct Table {
 pub(crate) struct LaneList {
     pub(crate) segment: AtomicU64,
     pub(crate) child: AtomicU64,
-    /// What the change in progress adds to the totals of a cache map: bytes, then pairs
+    /// The amounts that the change in progress adds to the totals of a cache map: bytes, then pairs
     /// (`map::charge`).
     pub(crate) charges: [Charge; 2],
     spare: [AtomicU64; 2],
@@ -161,7 +161,7 @@ pub(crate) fn is_dead(space: &Space, owner: Owner) -> bool {
     ask_dead(space, owner).unwrap_or(false)
 }
 
-/// The same, for a caller that would wait for ever if the system never answered.
+/// The same, for a caller that would wait forever if the system never answered.
 ///
 /// # Errors
 /// Those of the system, for example no descriptors.

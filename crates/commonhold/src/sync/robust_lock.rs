@@ -55,7 +55,7 @@ pub(crate) enum Level {
     Streams,
 }
 
-/// What a lock needs to know about the other participants.
+/// The questions of a lock about the other participants.
 pub(crate) trait Peers {
     /// The participant that takes the lock.
     fn me(&self) -> Owner;
@@ -149,8 +149,8 @@ pub(crate) fn hold<'a>(word: &'a AtomicU32, peers: &impl Peers, level: Level) ->
 
 /// As [`try_lock`], until the result is dropped.
 pub(crate) fn try_hold(word: &AtomicU32, me: Owner) -> Option<Held<'_>> {
-    // Not `then_some`: it would create a `Held` in any case, whose drop would release somebody
-    // else's lock.
+    // Not `then_some`: it would create a `Held` in any case, whose drop would release another
+    // participant's lock.
     try_lock(word, me).then(|| Held(word))
 }
 

@@ -1,9 +1,10 @@
-//! Dependencies point down only, files have their shape, every licence is one we may use, and the
-//! documents read well and link to what exists.
+//! Dependencies point down only, files have their shape, every licence is one we may use, the
+//! documents link to what exists, and documents and comments read well.
 //!
 //! These tests read the project's sources, not the library. Each rule is also shown a bad sample
 //! (`samples`), so that a rule that lets everything pass is noticed.
 
+mod comments;
 mod documents;
 mod layers;
 mod licences;
@@ -170,6 +171,15 @@ fn dependencies_between_crates_point_down() {
 #[test]
 fn files_have_their_shape() {
     verify(shape::of_file);
+}
+
+#[test]
+fn comments_of_the_library_are_written_in_plain_english() {
+    verify(comments::of_file);
+    let folder = root().join("crates/commonhold/src");
+    let gone: Vec<_> =
+        comments::PENDING.iter().filter(|path| !folder.join(path).exists()).collect();
+    assert!(gone.is_empty(), "pending, but not there: {gone:?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use crate::pages::Page;
 
 /// The widest line of prose, in characters. Code, tables and single long words may be wider.
-const WIDEST: usize = 100;
+pub const WIDEST: usize = 100;
 
 /// Phrases and what to write instead.
 const BANNED: [(&str, &str); 24] = [

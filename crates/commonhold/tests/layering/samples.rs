@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::links::{Site, outside_the_book, paths_in_code};
 use crate::pages::Page;
-use crate::{layers, licences, prose, shape, source};
+use crate::{comments, layers, licences, prose, shape, source};
 
 const LIB: &str = "mod os; mod map; mod hold;\npub use hold::{Hold, options::Options as Chosen};";
 
@@ -227,4 +227,16 @@ fn awkward_prose_is_caught() {
 fn paths_differ_from_other_code() {
     let text = "| `map/read.rs`, then `read.rs` | `./test` or `a / b`, `bindings/c` |";
     assert_eq!(paths_in_code(text), ["map/read.rs", "bindings/c"]);
+}
+
+#[test]
+fn awkward_comments_are_caught() {
+    let found = |text: &str| comments::of_text(text).len();
+    assert_eq!(found("    /// A reader is\n    /// told of it."), 1);
+    assert_eq!(found("//! - an item\n//! - it begins anew"), 1);
+    assert_eq!(found("// It ends. Who is too slow is disconnected."), 1);
+    assert_eq!(found(&format!("/// {}", "word ".repeat(20))), 1);
+    assert_eq!(found("/// ```\n/// \"anew\"\n/// ```\n/// It begins.\n// Again."), 0);
+    assert_eq!(found("let text = \"it is told\"; // anew"), 0);
+    assert_eq!(found(&format!("/// {}", "x".repeat(120))), 0);
 }
