@@ -86,3 +86,20 @@ fn the_crash_table_and_the_code_name_the_same_steps() {
     let unknown: Vec<&str> = named.filter(|name| !steps.contains(name)).collect();
     assert!(unknown.is_empty(), "the crash table has steps that do not exist: {unknown:?}");
 }
+
+#[test]
+fn the_breaks_that_the_page_of_models_names_exist() {
+    let root = root();
+    let code: String = files(&root.join("models/src"), ".rs")
+        .iter()
+        .map(|path| fs::read_to_string(path).expect("UTF-8"))
+        .collect();
+    let known: BTreeSet<&str> = code.split(|c: char| !c.is_alphanumeric()).collect();
+    let page = fs::read_to_string(root.join("docs/internals/models.md")).expect("the page");
+    let (_, breaks) = page.split_once("## The breaks").expect("the section of breaks");
+    let (table, _) = breaks.split_once("\n## ").expect("the end of the section");
+    let named: Vec<&str> = table.split('`').skip(1).step_by(2).collect();
+    assert!(named.len() > 40, "found only {} breaks", named.len());
+    let unknown: Vec<&str> = named.into_iter().filter(|name| !known.contains(name)).collect();
+    assert!(unknown.is_empty(), "models.md names breaks that do not exist: {unknown:?}");
+}
