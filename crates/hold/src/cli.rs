@@ -17,16 +17,16 @@ use commonhold_terminal::output::{Format, Output};
 use std::process::ExitCode;
 
 const LONG_ABOUT: &str = "\
-A hold is one file of memory that many processes share. The maps in it (bytes to bytes), queues, \
-channels and logs are read and changed by all of them at memory speed, without a server; a process \
-that is killed loses nothing but what it had not finished.
+A hold is one file of memory that many processes share. It has maps (bytes to bytes), queues,
+channels and logs. All processes read and change them at memory speed, without a server. A killed
+process loses only the operation that it had not finished.
 
 A bare name such as 'shop' is a hold in memory (in /dev/shm); anything with a slash, or ending in \
 .hold, is the path of a file.";
 
 const AFTER_HELP: &str = "\
 Examples:
-  hold set shop prices apple 3           # makes the hold 'shop' and its map 'prices'
+  hold set shop prices apple 3           # creates the hold 'shop' and its map 'prices'
   hold get shop prices apple
   hold load shop prices data.csv
   hold dump shop prices --format json > prices.jsonl
@@ -46,12 +46,12 @@ Exit codes:
   0  done; the answer is yes
   1  the answer is no: key absent, condition false, queue empty, time run out, records or lines
      left out, problems found
-  2  the command line makes no sense
-  3  it could not be done; a message on standard error says why
-  130  ended by Ctrl-C (demo, bench, crashtest), or before the messages came that were asked for
+  2  the command line is wrong
+  3  the command failed; a message on standard error names the reason
+  130  ended by Ctrl-C (demo, bench, crashtest), or before the requested messages came
 
 Environment:
-  COMMONHOLD_DIR  where holds with bare names live, instead of /dev/shm";
+  COMMONHOLD_DIR  the directory of holds with bare names, instead of /dev/shm";
 
 /// What follows the help. A build without the feature `lab` names no subcommand that it lacks.
 fn after_help() -> String {
@@ -73,12 +73,12 @@ pub struct Cli {
     #[command(flatten)]
     pub directory: Directory,
 
-    /// How answers are written, and pairs where no file's name tells it (and read by load)
+    /// Output format; also for files without a known extension
     #[arg(long, global = true, value_enum, value_name = "FORMAT")]
     #[arg(help_heading = "Global options")]
     pub format: Option<Format>,
 
-    /// No reports and no progress; answers and errors only
+    /// Print only answers and errors, no reports and no progress
     #[arg(long, short, global = true, help_heading = "Global options")]
     pub quiet: bool,
 }
@@ -163,13 +163,13 @@ pub enum Subcommand {
     /// Append values to a list, which is the value of a key
     #[command(after_help = flowing(list_values::PUSH_EXAMPLES))]
     Push(list_values::Adding),
-    /// Take the last value of a list and print it
+    /// Remove and print the last value of a list
     #[command(after_help = flowing(list_values::POP_EXAMPLES))]
     Pop(list_values::Taking),
-    /// Take the first value of a list and print it
+    /// Remove and print the first value of a list
     #[command(after_help = flowing(list_values::SHIFT_EXAMPLES))]
     Shift(list_values::Taking),
-    /// Put values in front of a list
+    /// Prepend values to a list, which is the value of a key
     #[command(after_help = flowing(list_values::UNSHIFT_EXAMPLES))]
     Unshift(list_values::Adding),
     /// Print the keys of a map
@@ -184,13 +184,13 @@ pub enum Subcommand {
     /// Write all pairs of a map to a file: CSV, TSV, JSON Lines or NUL-separated
     #[command(after_help = flowing(dump::EXAMPLES))]
     Dump(dump::Args),
-    /// Move messages between processes, each to one of them
+    /// Move messages between processes; each message goes to one process
     #[command(after_help = flowing(queue::EXAMPLES))]
     Queue(queue::Args),
-    /// Send messages from one process to all that listen
+    /// Send messages from one process to all consumers
     #[command(after_help = flowing(channel::EXAMPLES))]
     Channel(channel::Args),
-    /// Write lines from many processes, and collect them as one
+    /// Write lines from many processes, and collect them merged by time
     #[command(after_help = flowing(log::EXAMPLES))]
     Log(log::Args),
     /// Print the changes of a map as they happen
@@ -199,55 +199,55 @@ pub enum Subcommand {
     /// Serve a map to replicas, on this machine and on others
     #[command(after_help = flowing(origin::EXAMPLES))]
     Origin(origin::Args),
-    /// Keep a map what a map elsewhere is, or copy it once
+    /// Replicate a remote map, or copy it once
     #[command(after_help = flowing(replica::EXAMPLES))]
     Replica(replica::Args),
-    /// Be the replica of one origin and the origin of others
+    /// Follow an origin, and serve its map to other replicas
     #[command(after_help = flowing(relay::EXAMPLES))]
     Relay(relay::Args),
-    /// Compare a replica with its origin, pair by pair, while both go on
+    /// Compare a replica with its origin, pair by pair, while both continue
     #[command(after_help = flowing(verify::EXAMPLES))]
     Verify(verify::Args),
-    /// Keep a file from which a map is rebuilt after a crash of the system
+    /// Record a map in a file, and rebuild it after a crash of the system
     #[command(after_help = flowing(journal::EXAMPLES))]
     Journal(journal::Args),
-    /// Wait until a map's journal has made everything durable
+    /// Wait until a map's journal has made all changes durable
     #[command(after_help = flowing(sync::EXAMPLES))]
     Sync(sync::Args),
-    /// Serve a directory of files, over HTTP and a protocol as simple as can be
+    /// Serve a directory of files, over HTTP and a minimal protocol
     #[command(after_help = flowing(serve::EXAMPLES))]
     Serve(serve::Args),
-    /// Make a database of a directory, for 'hold serve --files sqlite'
+    /// Create a database from a directory, for 'hold serve --files sqlite'
     #[command(after_help = flowing(serve::import::EXAMPLES))]
     ServeImport(serve::import::Args),
-    /// Show a hold in the browser, live, and its figures to Prometheus
+    /// Show a hold in the browser, live, and export metrics to Prometheus
     #[command(after_help = flowing(monitor::EXAMPLES))]
     Monitor(monitor::Args),
-    /// Copy a whole hold to a file, as it is at one instant, while others write
+    /// Copy all maps of a hold to a file, as they are at one instant, while others write
     #[command(after_help = flowing(backup::EXAMPLES))]
     Backup(backup::Args),
-    /// Make a hold from a backup
+    /// Create a hold from a backup
     #[command(after_help = flowing(restore::EXAMPLES))]
     Restore(restore::Args),
-    /// Show size, memory, maps and participants of a hold, or the figures of one thing in it
+    /// Show size, memory, maps and participants of a hold, or statistics of one structure in it
     #[command(after_help = flowing(stat::EXAMPLES))]
     Stat(stat::Args),
-    /// Look for damage in a hold
+    /// Check a hold for damage
     #[command(after_help = flowing(check::EXAMPLES))]
     Check(check::Args),
-    /// Clean up after killed processes; after a crash of the system, save what is intact
+    /// Clean up after killed processes; after a crash of the system, salvage what is intact
     #[command(after_help = flowing(repair::EXAMPLES))]
     Repair(repair::Args),
-    /// Delete a map or another structure, or a whole hold
+    /// Delete a map, queue, channel or log, or a whole hold
     #[command(after_help = flowing(drop::EXAMPLES))]
     Drop(drop::Args),
-    /// List the holds there are, or what is in one
+    /// List all holds, or the contents of one
     #[command(after_help = flowing(list::EXAMPLES), visible_alias = "ls")]
     List(list::Args),
-    /// Check what this machine is like for holds, and what to do about it
+    /// Check this machine, and print what to change
     #[command(after_help = flowing(doctor::EXAMPLES))]
     Doctor(doctor::Args),
-    /// Show what a hold is for: real data, many processes, one stopped, one killed
+    /// Watch many processes share a hold while one is stopped and one is killed
     #[cfg(feature = "lab")]
     Demo(demo::Args),
     /// Measure the speed of maps, channels, queues and logs on this machine
@@ -256,7 +256,7 @@ pub enum Subcommand {
     /// Kill and stop processes that work on a hold, and check that nothing is lost
     #[cfg(feature = "lab")]
     Crashtest(crashtest::Args),
-    /// Print the completions of a shell
+    /// Print completions for a shell
     #[command(after_help = flowing(completions::EXAMPLES))]
     Completions(completions::Args),
     /// Print the man page, or write the pages of all subcommands

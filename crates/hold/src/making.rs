@@ -21,7 +21,7 @@ const LARGEST_PAIR: u64 = u32::MAX as u64;
 /// How the hold is made if it is not there.
 #[derive(clap::Args, Debug, Clone, Default)]
 pub struct NewHold {
-    /// The new hold may grow to so many bytes [default: 64G]
+    /// Maximum size of the new hold [default: 64G]
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
     max_bytes: Option<u64>,
 
@@ -79,30 +79,30 @@ impl NewHold {
 
 /// How the hold and the map are made if they are not there.
 #[derive(clap::Args, Debug, Clone, Default)]
-#[command(next_help_heading = "If the hold or the map is not there yet")]
+#[command(next_help_heading = "If the hold or the map does not exist yet")]
 pub struct Making {
-    /// Make neither: fail instead
+    /// Do not create them: fail instead
     #[arg(long)]
     no_create: bool,
 
-    /// Make a map of fixed lengths: every key K bytes, every value V bytes
+    /// Create a fixed-length map: every key has K bytes, every value V bytes
     #[arg(long, value_name = "K,V", value_parser = fixed, conflicts_with = "cache")]
     fixed: Option<(u32, u32)>,
 
-    /// Make a cache: a map that forgets what is old or least used
+    /// Create a cache: a map that evicts expired and least-used pairs
     #[arg(long)]
     cache: bool,
 
-    /// The cache holds at most so many bytes
+    /// Maximum number of bytes in the cache
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, requires = "cache")]
     cache_max_bytes: Option<u64>,
 
-    /// The cache holds at most so many pairs
+    /// Maximum number of pairs in the cache
     #[arg(long, value_name = "N", requires = "cache",
         value_parser = clap::value_parser!(u64).range(1..))]
     cache_max_entries: Option<u64>,
 
-    /// The cache keeps pairs so long unless told otherwise
+    /// Default time to live of pairs in the cache
     #[arg(long, value_name = "TIME", value_parser = sizes::duration, requires = "cache")]
     cache_ttl: Option<Duration>,
 

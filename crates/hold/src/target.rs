@@ -63,12 +63,11 @@ pub struct StructureName {
 /// Where bare names live.
 #[derive(clap::Args, Debug, Clone, Default)]
 pub struct Directory {
-    /// Where holds with bare names live [default: $COMMONHOLD_DIR or /dev/shm]
+    /// Directory of holds with bare names [default: $COMMONHOLD_DIR or /dev/shm]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
     pub directory: Option<PathBuf>,
 
-    /// How long to wait for a lock whose holder stands still (stopped, not dead) [default: as long
-    /// as it takes]
+    /// How long to wait for a lock whose holder is stopped [default: no limit]
     #[arg(long, global = true, value_name = "TIME", help_heading = "Global options")]
     #[arg(value_parser = sizes::wait)]
     pub lock_timeout: Option<Duration>,

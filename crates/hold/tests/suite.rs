@@ -3,11 +3,18 @@
 
 mod support;
 
+// The banned phrases are those of the documents.
+#[path = "../../commonhold/tests/layering/english.rs"]
+#[allow(dead_code, reason = "this binary uses a part of it")]
+mod english;
+
 #[cfg(feature = "lab")]
 mod bench_files;
 mod channels;
 mod command;
 mod files;
+#[cfg(feature = "lab")]
+mod help;
 mod holds;
 mod killed;
 #[cfg(feature = "lab")]

@@ -1,6 +1,7 @@
 //! The width and the English of the comments in the library's sources.
 
-use crate::prose::{self, WIDEST};
+use crate::english;
+use crate::prose::WIDEST;
 
 /// The folder whose comments follow the rules of prose.
 const FOLDER: &str = "crates/commonhold/src/";
@@ -63,7 +64,7 @@ pub fn of_file(path: &str, text: &str) -> Vec<String> {
 pub fn of_text(text: &str) -> Vec<String> {
     let mut wrong = too_wide(text);
     for (line, paragraph) in paragraphs(text) {
-        let found = prose::of_text(&paragraph);
+        let found = english::of_text(&paragraph);
         wrong.extend(found.into_iter().map(|what| format!("line {line}: {what}")));
     }
     wrong

@@ -1,14 +1,16 @@
 //! Dependencies point down only, files have their shape, every licence is one we may use, the
-//! documents link to what exists, and documents and comments read well.
+//! documents link to what exists, and documents, comments and messages read well.
 //!
 //! These tests read the project's sources, not the library. Each rule is also shown a bad sample
 //! (`samples`), so that a rule that lets everything pass is noticed.
 
 mod comments;
 mod documents;
+mod english;
 mod layers;
 mod licences;
 mod links;
+mod messages;
 mod pages;
 mod prose;
 mod samples;
@@ -180,6 +182,11 @@ fn comments_of_the_library_are_written_in_plain_english() {
     let gone: Vec<_> =
         comments::PENDING.iter().filter(|path| !folder.join(path).exists()).collect();
     assert!(gone.is_empty(), "pending, but not there: {gone:?}");
+}
+
+#[test]
+fn messages_are_written_in_plain_english() {
+    verify(messages::of_file);
 }
 
 #[test]

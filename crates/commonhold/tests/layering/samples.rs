@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::links::{Site, outside_the_book, paths_in_code};
 use crate::pages::Page;
-use crate::{comments, layers, licences, prose, shape, source};
+use crate::{comments, layers, licences, messages, prose, shape, source};
 
 const LIB: &str = "mod os; mod map; mod hold;\npub use hold::{Hold, options::Options as Chosen};";
 
@@ -239,4 +239,21 @@ fn awkward_comments_are_caught() {
     assert_eq!(found("/// ```\n/// \"anew\"\n/// ```\n/// It begins.\n// Again."), 0);
     assert_eq!(found("let text = \"it is told\"; // anew"), 0);
     assert_eq!(found(&format!("/// {}", "x".repeat(120))), 0);
+}
+
+#[test]
+fn awkward_messages_are_caught() {
+    let found = |text: &str| messages::of_file("crates/hold/src/main.rs", text).len();
+    assert_eq!(found("fn f() { failed(\"it is \\\n    told\"); }"), 1);
+    assert_eq!(found("fn f() { failed(r#\"the \"lock\" is in hand\"#); }"), 1);
+    assert_eq!(found("// is told\nfn f() { failed(\"out of memory\"); }"), 0);
+    assert_eq!(found("fn f() {}\n#[cfg(test)]\nmod tests {\n    \"is told\"\n}"), 0);
+    assert_eq!(messages::of_file("crates/hold/tests/suite.rs", "\"is told\"").len(), 0);
+}
+
+#[test]
+fn literals_have_their_lines() {
+    let literals = source::literals("let a = \"x\\\"y\";\nlet b = 'c'; /* \"no\" */ r\"z\"");
+    let found: Vec<_> = literals.iter().map(|it| (it.line, it.text.as_str())).collect();
+    assert_eq!(found, [(1, "x\\\"y"), (2, "\"z")]);
 }

@@ -38,6 +38,37 @@ pub fn strip(text: &str) -> String {
     out
 }
 
+/// A text in quotes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Literal {
+    pub line: usize,
+    pub text: String,
+}
+
+/// Every string literal of a source text. A line break that a backslash hides is left out.
+pub fn literals(text: &str) -> Vec<Literal> {
+    let chars: Vec<char> = text.chars().collect();
+    let mut out = Vec::new();
+    let (mut at, mut line) = (0, 1);
+    while at < chars.len() {
+        let end = literal_or_comment(&chars, at).max(at + 1);
+        let piece = &chars[at..end.min(chars.len())];
+        if piece.len() > 1 && matches!(piece[0], '"' | 'r') {
+            out.push(Literal { line, text: without_hidden_breaks(&piece[1..piece.len() - 1]) });
+        }
+        line += piece.iter().filter(|&&c| c == '\n').count();
+        at = end;
+    }
+    out
+}
+
+fn without_hidden_breaks(inside: &[char]) -> String {
+    let text: String = inside.iter().collect();
+    let mut lines = text.split("\\\n");
+    let first = lines.next().unwrap_or_default().to_owned();
+    lines.fold(first, |joined, line| joined + line.trim_start())
+}
+
 /// The end of the comment or literal that begins at `at`, or `at` if none does.
 fn literal_or_comment(chars: &[char], at: usize) -> usize {
     let next = |n: usize| chars.get(at + n).copied().unwrap_or('\0');

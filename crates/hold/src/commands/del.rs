@@ -16,7 +16,7 @@ Examples:
   hold del --if 3 shop prices apple             # only if it is 3 now
   hold drop shop prices                         # the whole map
 
-Exit codes: 0 all are deleted; 1 some were absent, or not as --if wants; 2, 3 see 'hold help'";
+Exit codes: 0 all are deleted; 1 some were absent, or --if was false; 2, 3 see 'hold help'";
 
 /// Options of `hold del`.
 #[derive(clap::Args, Debug)]

@@ -38,7 +38,8 @@ pub struct Args {
     #[arg(long, short)]
     yes: bool,
 
-    /// Do not ask, and delete the hold even if others have it open (they keep what they have)
+    /// Do not ask, and delete the hold even if others have it open (they continue with the deleted
+    /// file)
     #[arg(long)]
     force: bool,
 }

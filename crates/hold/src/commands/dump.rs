@@ -27,15 +27,15 @@ Examples:
   hold dump shop prices --frozen -o prices.jsonl # as it is at one instant; writers wait
 
 Formats: by the name of the output file (.csv .tsv .tab .json .jsonl .ndjson .nul), else by
---format, else tsv. With -o, --format json asks for a report in JSON, too.
-  csv   RFC 4180; bytes that are not UTF-8 are refused unless --raw
+--format, else tsv. With -o, --format json also selects JSON for the report.
+  csv   RFC 4180; bytes that are not UTF-8 are an error without --raw
   tsv   key, tab, value; with backslash escapes \\t \\n \\r \\0 \\\\ \\xHH; any bytes
   json  one object a line, {\"key\": ..., \"value\": ...}; {\"base64\": ...} stands for bytes; any bytes
-  nul   key NUL value NUL ...; bytes 0 are refused
+  nul   key NUL value NUL ...; NUL bytes in a key or value are an error
 
-Without --frozen others may write meanwhile: pairs that are there all the time are written exactly
-once, others once or not at all. 'hold backup' copies a whole hold as it is at one instant, and
-makes nobody wait for the time of writing a file.";
+Without --frozen other processes may write during the dump: pairs that exist throughout are dumped
+exactly once, others once or not at all. 'hold backup' copies all maps as they are at one instant,
+and no writer waits while the file is written.";
 
 /// Options of `hold dump`.
 #[derive(clap::Args, Debug)]
@@ -51,11 +51,11 @@ pub struct Args {
     #[arg(long)]
     header: bool,
 
-    /// Write bytes that are not UTF-8 into CSV as they are
+    /// Write bytes that are not UTF-8 into CSV unchanged
     #[arg(long)]
     raw: bool,
 
-    /// Let writers wait meanwhile, so that the dump shows one instant
+    /// Make writers wait, so that the dump shows one instant
     #[arg(long)]
     frozen: bool,
 }

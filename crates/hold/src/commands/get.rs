@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(long)]
     uid: bool,
 
-    /// End a single value with a line end even if it does not go to a terminal
+    /// Print a line end after a single value even if standard output is not a terminal
     #[arg(long, short = 'n')]
     newline: bool,
 
@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "hex")]
     number: bool,
 
-    /// Values are lists, as 'hold push' makes them: print each value of them on a line
+    /// Values are lists (see 'hold push'): print one value per line
     #[arg(long, conflicts_with_all = ["number", "uid"])]
     list: bool,
 

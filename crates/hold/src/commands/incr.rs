@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(value_name = "BY", default_value_t = 1, allow_negative_numbers = true)]
     by: i64,
 
-    /// The value is decimal text, as 'hold set' stores it, and stays so
+    /// The value is decimal text, as 'hold set' stores it
     #[arg(long)]
     text: bool,
 

@@ -14,7 +14,7 @@ Examples:
   hold keys shop prices --format nul | xargs -0 -n 1 echo
   hold keys shop prices --cursor 0 --limit 1000 --format json   # a page, and the next cursor
 
-Keys come in no order; those that are there all the time are printed exactly once, also while
+The order of keys is arbitrary. A key that exists throughout is printed exactly once, also while
 others write. In text, backslash escapes stand for control characters and for bytes that are not
 UTF-8 (\\t \\n \\r \\0 \\\\ \\xHH).";
 

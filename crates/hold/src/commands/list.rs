@@ -15,22 +15,23 @@ use std::process::ExitCode;
 pub const EXAMPLES: &str = "\
 Examples:
   hold list                                     # all holds with bare names
-  hold list shop                                # what is in one
+  hold list shop                                # the contents of one
   hold list shop --all                          # Commonhold's own, too
   hold list --directory ./holds
   hold list --format json | jq -r '.[].name'
 
-Names that begin with a dot are Commonhold's own: what origins and replicas tell of themselves ('.reports'), where a
-replica stands. They are listed with --all only; other subcommands take them as any name.";
+Names that begin with a dot are Commonhold's own: the reports of origins and replicas ('.reports')
+and the positions of replicas. They are listed with --all only; other subcommands accept them as
+any name.";
 
 /// Options of `hold list`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The hold whose maps and other structures are listed: a bare name, or a path
+    /// The hold whose contents to list: a bare name, or a path
     #[arg(value_name = "HOLD")]
     hold: Option<PathBuf>,
 
-    /// Also names that begin with a dot, which are Commonhold's own
+    /// Include names that begin with a dot, which are Commonhold's own
     #[arg(long, short, requires = "hold")]
     all: bool,
 }

@@ -22,15 +22,15 @@ use std::process::ExitCode;
 /// Examples of `hold push`.
 pub const PUSH_EXAMPLES: &str = "\
 Examples:
-  hold push shop lists fruit apple pear         # makes what is not there yet
+  hold push shop lists fruit apple pear         # creates what does not exist yet
   ls | hold push shop lists files               # each line is a value
   hold get --list shop lists fruit              # one value a line
-  hold shift shop lists fruit                   # the first one, which is gone then
+  hold shift shop lists fruit                   # removes and prints the first one
 
-A list is written anew with every change: right for up to some kilobytes. 'hold queue' and
-'hold channel' are for more. An empty list is an absent key.
+Every change rewrites the list, so lists are for up to some kilobytes. Use 'hold queue' or 'hold
+channel' for more. An empty list is an absent key.
 
-Exit codes: 0 all is added; 2, 3 see 'hold help'";
+Exit codes: 0 all values are added; 2, 3 see 'hold help'";
 
 /// Examples of `hold unshift`.
 pub const UNSHIFT_EXAMPLES: &str = "\
@@ -39,7 +39,7 @@ Examples:
   hold unshift shop lists fruit a b             # now a, then b
   hold get --list shop lists fruit
 
-Exit codes: 0 all is added; 2, 3 see 'hold help'";
+Exit codes: 0 all values are added; 2, 3 see 'hold help'";
 
 /// Examples of `hold pop`.
 pub const POP_EXAMPLES: &str = "\
@@ -48,7 +48,8 @@ Examples:
   hold pop shop lists fruit --count 3           # the last one first, one a line
   hold pop shop lists fruit --format json       # {\"value\": \"pear\"}
 
-Exit codes: 0 as many as were asked for; 1 there were fewer (no message); 2, 3 see 'hold help'";
+Exit codes: 0 the list had the requested number; 1 it had fewer (no message); 2, 3 see 'hold
+help'";
 
 /// Examples of `hold shift`.
 pub const SHIFT_EXAMPLES: &str = "\
@@ -57,7 +58,8 @@ Examples:
   hold shift shop lists fruit --count 3         # the first three, one a line
   hold shift shop lists fruit --format json     # {\"value\": \"apple\"}
 
-Exit codes: 0 as many as were asked for; 1 there were fewer (no message); 2, 3 see 'hold help'";
+Exit codes: 0 the list had the requested number; 1 it had fewer (no message); 2, 3 see 'hold
+help'";
 
 /// An end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +80,7 @@ pub struct Adding {
     #[arg(value_name = "KEY", allow_negative_numbers = true)]
     key: OsString,
 
-    /// The values; without any, standard input, each line a value
+    /// The values; read from standard input, one per line, if absent
     #[arg(value_name = "VALUE", allow_negative_numbers = true, conflicts_with = "frames")]
     values: Vec<OsString>,
 
@@ -102,11 +104,11 @@ pub struct Taking {
     #[arg(value_name = "KEY", allow_negative_numbers = true)]
     key: OsString,
 
-    /// Take so many, one after the other
+    /// How many values to remove, one after the other
     #[arg(long, value_name = "N", default_value_t = 1)]
     count: u64,
 
-    /// End a single value with a line end even if it does not go to a terminal
+    /// Print a line end after a single value even if standard output is not a terminal
     #[arg(long, short = 'n')]
     newline: bool,
 

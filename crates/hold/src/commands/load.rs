@@ -29,21 +29,21 @@ Examples:
   hold load shop prices data.csv --header
   hold load shop prices items.csv --key-column sku --value-column price
   hold load shop prices items.jsonl --key-column sku --value-column price
-  hold dump a prices | hold load b prices        # TSV unless told otherwise
+  hold dump a prices | hold load b prices        # TSV by default
   find . -type f -printf '%p\\0%s\\0' | hold load shop files --format nul
   hold load shop prices big.csv --on-error skip
   hold load shop prices data.csv --format json   # the file is CSV, the report JSON
 
 Formats: by the name of the file (.csv .tsv .tab .json .jsonl .ndjson .nul), else by --format;
-standard input is tsv unless --format says otherwise. --format json asks for a report in JSON, too.
-  csv   RFC 4180; quoted fields may have commas, quotes and line ends
+standard input is tsv by default. --format json also selects JSON for the report.
+  csv   RFC 4180; quoted fields may contain commas, quotes and line ends
   tsv   key, tab, value; with backslash escapes \\t \\n \\r \\0 \\\\ \\xHH
   json  one object a line, {\"key\": ..., \"value\": ...}; {\"base64\": ...} stands for bytes; numbers,
         lists and other objects are stored as their JSON text
   nul   key NUL value NUL ...
 
-Exit codes: 0 all is stored; 1 records were skipped; 3 stopped at a wrong record (what came before
-it is stored); 2 see 'hold help'";
+Exit codes: 0 all pairs are stored; 1 records were skipped; 3 stopped at an invalid record (the
+records before it are stored); 2 see 'hold help'";
 
 /// Pairs stored in one step.
 const BATCH_PAIRS: usize = 4096;
@@ -52,12 +52,12 @@ const BATCH_BYTES: usize = 1 << 20;
 /// Wrong records that are told one by one.
 const MOST_TOLD: u64 = 20;
 
-/// What to do about a wrong record.
+/// What to do with an invalid record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum OnError {
-    /// End the loading
+    /// Stop loading
     Stop,
-    /// Tell it and go on
+    /// Report it and continue
     Skip,
 }
 
@@ -67,7 +67,7 @@ pub struct Args {
     #[command(flatten)]
     name: MapName,
 
-    /// The file; standard input if it is '-' or left out
+    /// The file; standard input if it is '-' or absent
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 
@@ -83,15 +83,15 @@ pub struct Args {
     #[arg(long, value_name = "COLUMN")]
     value_column: Option<Column>,
 
-    /// Backslashes in TSV are no escapes
+    /// Read backslashes in TSV as backslashes, not as escapes
     #[arg(long)]
     no_escapes: bool,
 
-    /// What to do about a wrong record
+    /// What to do with an invalid record
     #[arg(long, value_enum, default_value_t = OnError::Stop)]
     on_error: OnError,
 
-    /// Forget the pairs after this time (in a cache)
+    /// Time to live of the pairs (in a cache)
     #[arg(long, value_name = "TIME", value_parser = sizes::duration)]
     ttl: Option<Duration>,
 

@@ -17,16 +17,16 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold monitor shop                             # http://127.0.0.1:8081/_hold/, this machine only
   hold monitor shop --listen tcp:9100
-  hold monitor shop --listen unix:/run/shop-figures.sock
+  hold monitor shop --listen unix:/run/shop-metrics.sock
   curl -s localhost:8081/metrics                # for Prometheus: all counters in the hold
   curl -s localhost:8081/_hold/status.json | jq .maps
   hold serve ./public --admin tcp:8081          # the same for a file server and its hold
 
-The page shows maps, queues, channels, logs, origins, replicas and journals, and the workers of file servers with \
-their last minutes. The hold is only read.
+The page shows maps, queues, channels, logs, origins, replicas and journals, and the workers of
+file servers with their last minutes. It only reads the hold.
 
-Whoever can connect may read all names and figures, so an address beyond this machine is for networks that one \
-trusts. There is nothing to change or to start from there.
+Every client that can connect reads all names and statistics, so listen beyond this machine only
+on trusted networks. Clients cannot change or start anything.
 
 Exit codes: 0 ended by a signal; 2, 3 see 'hold help'";
 
@@ -36,7 +36,7 @@ pub struct Args {
     #[command(flatten)]
     name: HoldName,
 
-    /// Where it listens: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any
+    /// Where to listen: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any free port
     #[arg(long, value_name = "ADDRESS", default_value = DEFAULT)]
     listen: Address,
 }

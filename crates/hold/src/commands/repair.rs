@@ -18,18 +18,18 @@ Examples:
   hold repair shop
   hold repair ./shop.hold --salvage             # after a crash of the system; maps only
 
-Without --salvage: recovers what killed processes left half done, gives free memory back to the
-system and checks the hold. Others may use it meanwhile. It is never needed: whoever meets such
-leavings recovers them.
+Without --salvage: recovers the unfinished operations of killed processes, returns free memory to
+the system and checks the hold. Others may use it meanwhile. It is never necessary: the next
+process that needs the affected part recovers it.
 
-With --salvage: for a file hold that was open when the system crashed or lost power. Nobody else may
-have it open. Keeps every record whose checksum is intact, of each key the newest, and lists what
-was dropped or cannot be decided. This is salvage: pages reach a disk in no order, so deleted keys
-may come back and new ones be missing; queues, channels and logs are not saved. The old file is
-kept. A hold that opens and in which 'hold check' finds nothing wrong is refused, but with --force.
-What is guaranteed is a backup ('hold backup').
+With --salvage: for a file hold that was open when the system crashed or lost power. No other
+process may have it open. Keeps every record whose checksum is intact, of each key the newest, and
+lists the records that were dropped or are uncertain. Pages reach a disk in arbitrary order, so
+deleted keys may come back and new ones may be missing. Queues, channels and logs are not
+salvaged. The old file is kept. A sound hold is an error without --force. Only a backup is
+guaranteed ('hold backup').
 
-Exit codes: 0 all is well now; 1 problems remain, which are listed; 2, 3 see 'hold help'";
+Exit codes: 0 no problems remain; 1 problems remain, which are listed; 2, 3 see 'hold help'";
 
 /// Options of `hold repair`.
 #[derive(clap::Args, Debug)]
@@ -37,11 +37,11 @@ pub struct Args {
     #[command(flatten)]
     name: HoldName,
 
-    /// Save what is intact of a file hold after a crash of the system
+    /// Salvage the intact records of a file hold after a crash of the system
     #[arg(long)]
     salvage: bool,
 
-    /// Salvage a hold in which nothing is wrong, too
+    /// Salvage a hold even if it is sound
     #[arg(long, requires = "salvage")]
     force: bool,
 }

@@ -26,7 +26,7 @@ Examples:
   hold set --cache --cache-max-bytes 64M --ttl 5m shop pages /index '<html>'
   hold set --hex --fixed 4,8 shop ids 01000000 0a00000000000000
 
-Exit codes: 0 stored; 1 not stored, since the condition is false; 2, 3 see 'hold help'";
+Exit codes: 0 stored; 1 not stored, because the condition is false; 2, 3 see 'hold help'";
 
 /// Options of `hold set`.
 #[derive(clap::Args, Debug)]
@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(value_name = "KEY", allow_negative_numbers = true)]
     key: OsString,
 
-    /// The value; standard input, to its end, if it is '-' or left out
+    /// The value; read from standard input if it is '-' or absent
     #[arg(value_name = "VALUE", allow_negative_numbers = true)]
     value: Option<OsString>,
 
@@ -55,11 +55,11 @@ pub struct Args {
     #[arg(conflicts_with = "ttl")]
     if_value: Option<OsString>,
 
-    /// Forget the pair after this time (in a cache)
+    /// Time to live of the pair (in a cache)
     #[arg(long, value_name = "TIME", value_parser = sizes::duration)]
     ttl: Option<Duration>,
 
-    /// The value is a decimal number, kept as a counter: 8 bytes, little-endian
+    /// The value is a decimal number; store it as a counter: 8 bytes, little-endian
     #[arg(long, conflicts_with = "hex")]
     number: bool,
 

@@ -21,11 +21,11 @@ Examples:
   hold stat shop prices                         # a map, queue, channel or log
   hold stat shop --format json | jq .hold.memory_bytes
   hold stat shop --all                          # Commonhold's own maps and channels, too
-  hold list shop                                # only what is in it
+  hold list shop                                # only its contents
 
-A map that an origin serves is shown with its replicas, the one that is farthest behind first; a replica with its
-origin and how far behind it is. They say so themselves, once a second: what was killed is shown for some seconds more.
-'bytes behind' are those of changes that were not applied yet.
+A map that an origin serves is shown with its replicas, the slowest first; a replica with its
+origin and its lag. Origins and replicas report once a second, so a killed one is shown for some
+seconds more. 'bytes behind' are those of changes that are not applied yet.
 
 Workers of 'hold serve' are shown likewise, with counts and times since they began; 'hold monitor' shows them live.
 
@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(value_name = "NAME")]
     name: Option<String>,
 
-    /// Also names that begin with a dot, which are Commonhold's own
+    /// Include names that begin with a dot, which are Commonhold's own
     #[arg(long, short, conflicts_with = "name")]
     all: bool,
 }

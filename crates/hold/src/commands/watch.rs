@@ -19,24 +19,24 @@ const MOST_PASSED_OVER: u32 = 10_000;
 pub const EXAMPLES: &str = "\
 Examples:
   hold watch shop prices                       # from now on, until Ctrl-C
-  hold watch shop prices --all                 # what is there first, then what changes
+  hold watch shop prices --all                 # existing pairs, then changes
   hold watch shop prices --prefix app --count 1 --timeout 10s || echo 'nothing changed'
-  hold watch shop prices --positions           # where to go on, with each change
+  hold watch shop prices --positions           # the position to resume at, with each change
   hold watch shop prices --from 53c6a9f1e08b7d24.4096
   hold watch shop prices --format json         # {\"change\":\"set\",\"key\":\"apple\",\"value\":\"4\",...}
 
-Prints what happened (set, delete, expire, evict, clear), key, and what was set, with tabs between them;
-backslash escapes stand for control characters and for bytes that are not UTF-8. Every change is
-printed once, those of one key in their order; after --all it may be one that was seen already.
-'gap' is a change that is too large for the stream (a quarter of it): look at the map.
+Prints the change (set, delete, expire, evict, clear), the key and the new value, separated by
+tabs; backslash escapes stand for control characters and for bytes that are not UTF-8. Every
+change is printed once, in order per key; after --all a change may repeat a pair. 'gap' is a
+change that is too large for the stream (more than a quarter of it): read the map again.
 
-The first to watch a map gives it a stream, which keeps the last --stream-size of changes for whoever
-comes back with --from. It stays; each change costs a little more from then on. No writer waits for who
-watches: who is too slow is told so, and ends with the exit code 3.
+The first 'hold watch' of a map gives it a stream, which keeps the last --stream-size of changes
+for a later --from. The stream remains, and each change costs a little more from then on. No
+writer waits for a 'hold watch'; one that falls behind fails with the exit code 3.
 
-Exit codes: 0 as many changes came as were asked for, or without --count at least one; 1 the time ran out
-before; 130 ended by a signal before --count; 2, 3 see 'hold help'. Without --count a signal is the end,
-and the code 0.";
+Exit codes: 0 the requested number of changes came, or without --count at least one; 1 the time
+ran out before; 130 ended by a signal before --count; 2, 3 see 'hold help'. Without --count a
+signal ends it with the code 0.";
 
 /// Options of `hold watch`.
 #[derive(clap::Args, Debug)]
@@ -44,7 +44,7 @@ pub struct Args {
     #[command(flatten)]
     name: MapName,
 
-    /// Print the pairs that are there first, as if they were set
+    /// Print all existing pairs first, as if they were set
     #[arg(long, conflicts_with = "from")]
     all: bool,
 
@@ -52,23 +52,23 @@ pub struct Args {
     #[arg(long, value_name = "POSITION")]
     from: Option<StreamPosition>,
 
-    /// Only changes of keys that begin so
+    /// Only changes of keys that begin with TEXT
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
 
-    /// Print the position behind each change, in front of it; JSON always has it
+    /// Print the position after each change, in front of the change; JSON always has it
     #[arg(long)]
     positions: bool,
 
-    /// End after so many changes
+    /// End after N changes
     #[arg(long, short = 'n', value_name = "N")]
     count: Option<u64>,
 
-    /// End when nothing has changed for so long (0: when all is printed)
+    /// End when nothing has changed for this time (0: when all changes are printed)
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     timeout: Option<Duration>,
 
-    /// What the map's stream is to keep, if it has none yet
+    /// Size of the map's stream, if it has none yet
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "16MiB")]
     stream_size: u64,
 }

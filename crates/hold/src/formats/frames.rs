@@ -17,7 +17,7 @@ const HEAD: usize = 4;
 /// How messages are read and written.
 #[derive(clap::Args, Debug, Clone, Copy, Default)]
 pub struct Framing {
-    /// Messages are frames: each after its length, 4 bytes little-endian; instead of lines
+    /// Read or write frames (a 4-byte little-endian length, then the bytes) instead of lines
     #[arg(long)]
     pub frames: bool,
 }

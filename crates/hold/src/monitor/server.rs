@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Connections at most; further ones are told to come later.
+/// Most connections at a time; further ones get the status 503.
 const MOST: usize = 32;
 /// How often the hold is looked at.
 const LOOK: Duration = Duration::from_secs(1);

@@ -19,11 +19,11 @@ const THEIR_TURNS: u64 = 2_000_000;
 /// Options of `hold bench loop`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// How many times to set and get
+    /// Number of sets, and of gets
     #[arg(long, value_name = "N", default_value_t = THEIR_TURNS)]
     turns: u64,
 
-    /// How many different keys
+    /// Number of different keys
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     keys: u64,
 
@@ -31,7 +31,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     path: Option<PathBuf>,
 
-    /// How many times to run the whole loop; the median counts
+    /// Number of runs; the result is the median
     #[arg(long, value_name = "N", default_value_t = 3)]
     runs: usize,
 }

@@ -51,7 +51,7 @@ enum Workload {
     Map(map::Args),
     /// Localmemcache's loop: set and get of 10,000 decimal keys in a file, one process
     Loop(local_loop::Args),
-    /// Random get and copy in one process, beside hashbrown's HashMap<Vec<u8>, Vec<u8>>
+    /// Random get and copy in one process, compared with hashbrown's HashMap<Vec<u8>, Vec<u8>>
     Private(private::Args),
     /// Messages from one process to others: throughput, latency, curves of both
     #[command(after_help = flowing(channel::EXAMPLES))]
@@ -65,7 +65,7 @@ enum Workload {
     /// A map's changes, sent to many replicas
     #[command(after_help = flowing(replicate::EXAMPLES))]
     Replicate(replicate::Args),
-    /// Requests to a file server: rate, latency, what they cost the server; every body verified
+    /// Requests to a file server: rate, latency, cost to the server; every body verified
     #[command(after_help = flowing(files::EXAMPLES))]
     Files(Box<files::Args>),
 }

@@ -22,9 +22,9 @@ const MARGIN_NS: u64 = 200_000;
 /// How a process waits: for messages, for room, for an instant.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Waiting {
-    /// Look again and again: soonest, for a whole processor each
+    /// Poll: lowest latency, but a whole processor for each process
     Spin,
-    /// Look for a moment, then sleep until woken
+    /// Poll for a moment, then sleep until woken
     Sleep,
 }
 

@@ -23,7 +23,7 @@ const RATIO: &str = "ratio_to_hashbrown";
 /// Options of `hold bench private`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// How many pairs
+    /// Number of pairs
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     keys: u64,
 
@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     gets: u64,
 
-    /// Rounds of each of the two, taking turns; medians count
+    /// Rounds of each of the two, alternating; results are medians
     #[arg(long, value_name = "N", default_value_t = 9)]
     rounds: usize,
 }

@@ -50,7 +50,7 @@ use tempfile::TempDir;
 /// Options of `hold crashtest`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// How long to kill and stop at instants of chance, in seconds
+    /// How long to kill and stop processes at random, in seconds
     #[arg(long, value_name = "N", default_value_t = 60.0)]
     seconds: f64,
 
@@ -67,17 +67,17 @@ pub struct Args {
     #[arg(long, value_name = "HOLD")]
     hold: Option<PathBuf>,
 
-    /// Keep the hold if something was wrong
+    /// Keep the hold if an error was found
     #[arg(long)]
     keep: bool,
 
-    /// The seed of all choices [default: another one each time]
+    /// The seed of all random choices [default: random]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
     /// Make calls fail, too: processes run out of descriptors, the hold out of room, and processes
-    /// stand still for longer than others wait for their locks (a build with the named steps also
-    /// makes single system calls fail)
+    /// stop for longer than others wait for their locks (a build with the named steps also makes
+    /// single system calls fail)
     #[arg(long)]
     faults: bool,
 

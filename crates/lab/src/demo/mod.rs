@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 10.0)]
     seconds: f64,
 
-    /// Keep the hold afterwards, to look at it with the other subcommands
+    /// Keep the hold for inspection afterwards
     #[arg(long)]
     keep: bool,
 

@@ -15,11 +15,11 @@ Examples:
   hold channel create shop ticks
   hold channel create shop frames --ring-bytes 64M
 
-A message has at most a quarter of the ring. The ring is what consumers may be behind before
-the producer waits for them, or before lossy ones miss messages. A channel that exists is left as it
-is, if its ring has the same size; else that is an error.
+A message may take up to a quarter of the ring. The ring limits how far consumers may lag before
+the producer waits for them, or before lossy ones miss messages. If the channel exists with the
+same ring, it remains unchanged; another size is an error.
 
-Exit codes: 0 it is there now; 2, 3 see 'hold help'";
+Exit codes: 0 it exists now; 2, 3 see 'hold help'";
 
 /// Options of `hold channel create`.
 #[derive(clap::Args, Debug)]
@@ -32,7 +32,7 @@ pub struct Args {
     ring_bytes: u64,
 
     #[command(flatten)]
-    #[command(next_help_heading = "If the hold is not there yet")]
+    #[command(next_help_heading = "If the hold does not exist yet")]
     hold: NewHold,
 }
 

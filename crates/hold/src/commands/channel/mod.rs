@@ -19,9 +19,10 @@ Examples:
   hold channel recv shop ticks                    # in one terminal, or in several
   hold channel send shop ticks 'apple 12.50'      # in another
   tail -f access.log | hold channel send shop ticks
-  hold channel stat shop ticks                    # who sends, who receives, who is behind
+  hold channel stat shop ticks                    # producer, consumers, lag
 
-A channel has one producer at a time and up to 64 consumers, of which each receives every message.";
+A channel has one producer at a time and up to 64 consumers. Each consumer receives every
+message.";
 
 /// Options of `hold channel`.
 #[derive(clap::Args, Debug)]
@@ -34,16 +35,16 @@ pub struct Args {
 /// What `hold channel` can do.
 #[derive(clap::Subcommand, Debug)]
 enum Subcommand {
-    /// Make a channel
+    /// Create a channel
     #[command(after_help = flowing(create::EXAMPLES))]
     Create(create::Args),
-    /// Send messages to all who receive
+    /// Send messages to all consumers
     #[command(after_help = flowing(send::EXAMPLES))]
     Send(send::Args),
     /// Receive messages and print them
     #[command(after_help = flowing(recv::EXAMPLES))]
     Recv(recv::Args),
-    /// Show who sends, who receives and who is behind
+    /// Show the producer, the consumers and their lag
     #[command(after_help = flowing(stat::EXAMPLES))]
     Stat(stat::Args),
 }

@@ -18,29 +18,29 @@ use std::time::Duration;
 pub const EXAMPLES: &str = "\
 Examples:
   hold channel recv shop ticks                       # from now on, until Ctrl-C
-  hold channel recv shop ticks --oldest --timeout 0  # what is kept in the ring, and no more
+  hold channel recv shop ticks --oldest --timeout 0  # the messages in the ring, and no more
   hold channel recv shop ticks --count 1 --timeout 10s || echo 'nothing came'
   hold channel recv shop ticks --policy lossy        # the producer does not wait for this one
   hold channel recv shop frames --frames | decoder   # any bytes
   hold channel recv shop ticks --format json         # {\"message\":...,\"missed\":0,\"sequence\":17}
 
-A message that has line feeds in it takes several lines; --frames and --format json tell messages apart.
-What a lossy consumer misses is told with the next message, on standard error and in JSON; where the
-hold may only be read, it is the only policy.
---oldest gives what the ring still has, three quarters of it or more, whoever sent it.
+A message with line feeds takes several lines; --frames and --format json separate messages
+exactly. A lossy consumer reports missed messages with the next one, on standard error and in
+JSON. A consumer that may only read the hold must be lossy. --oldest begins with the oldest
+message in the ring, which keeps the last three quarters of its size or more.
 
-Exit codes: 0 as many came as were asked for, or without --count at least one; 1 the time ran out
-before; 130 ended by a signal before --count; 2, 3 see 'hold help'. Without --count a signal is the end,
-and the code 0.";
+Exit codes: 0 the requested number of messages came, or without --count at least one; 1 the time
+ran out before; 130 ended by a signal before --count; 2, 3 see 'hold help'. Without --count a
+signal ends it with the code 0.";
 
 /// Who waits for a consumer that is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Policy {
-    /// The producer, as long as it takes: nothing is lost
+    /// The producer waits without limit: nothing is lost
     Lossless,
-    /// Nobody: messages may be missed, which is told
+    /// The producer does not wait: this consumer may miss messages, and reports it
     Lossy,
-    /// The producer, for the time of --patience; then this consumer is dropped
+    /// The producer waits for --patience, then drops this consumer
     Patient,
 }
 
@@ -50,11 +50,11 @@ pub struct Args {
     #[command(flatten)]
     name: StructureName,
 
-    /// Begin with the oldest message that the ring still has, instead of the next one
+    /// Begin with the oldest message in the ring, instead of the next one
     #[arg(long)]
     oldest: bool,
 
-    /// Who waits if this consumer is slow
+    /// What happens if this consumer is slow
     #[arg(long, value_enum, default_value_t = Policy::Lossless)]
     policy: Policy,
 
@@ -62,11 +62,11 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     patience: Option<Duration>,
 
-    /// End after so many messages
+    /// End after N messages
     #[arg(long, short = 'n', value_name = "N")]
     count: Option<u64>,
 
-    /// End when no message has come for so long (0: when there is none)
+    /// End when no message has come for this time (0: when there is none)
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     timeout: Option<Duration>,
 

@@ -20,12 +20,12 @@ Examples:
   hold channel send shop ticks 'apple 12.50' 'pear 3.20'
   tail -f access.log | hold channel send shop ticks           # each line is a message
   encoder | hold channel send shop frames --frames            # any bytes
-  hold channel send shop ticks --timeout 5s 'plum 4.00' || echo 'nobody reads it'
+  hold channel send shop ticks --timeout 5s 'plum 4.00' || echo 'the ring is full'
 
-While the ring is full, it waits for the consumers that are behind (not for lossy or dead ones), and
-tells which process that is. A channel has one producer at a time: another one is an error.
+While the ring is full, the command waits for consumers that lag (not for lossy or dead ones), and
+names their process. A channel has one producer at a time; a second one is an error.
 
-Exit codes: 0 all is sent; 1 the time ran out; 2, 3 see 'hold help'";
+Exit codes: 0 all messages are sent; 1 the time ran out; 2, 3 see 'hold help'";
 
 /// Options of `hold channel send`.
 #[derive(clap::Args, Debug)]
@@ -33,11 +33,11 @@ pub struct Args {
     #[command(flatten)]
     name: StructureName,
 
-    /// The messages; standard input if there are none, each line a message
+    /// The messages; read from standard input, one per line, if absent
     #[arg(value_name = "MESSAGE", allow_negative_numbers = true, conflicts_with = "frames")]
     messages: Vec<OsString>,
 
-    /// Wait so long for room for a message (0 for not at all), instead of as long as it takes
+    /// How long to wait for room for a message; 0 does not wait [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     timeout: Option<Duration>,
 

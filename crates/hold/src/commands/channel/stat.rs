@@ -12,7 +12,7 @@ Examples:
   hold channel stat shop ticks
   hold channel stat shop ticks --format json | jq '.consumers[] | {pid, lag_messages}'
 
-Consumers that opened the hold read-only are not known, and not shown.";
+Consumers with a read-only handle are not registered, and not shown.";
 
 /// Options of `hold channel stat`.
 #[derive(clap::Args, Debug)]

@@ -34,13 +34,12 @@ Examples:
 
 Run it once on a new machine, and once inside the container.
 
-Exit codes: 0 nothing stands in the way (there may be warnings); 1 something fails; 2, 3 see
-'hold help'";
+Exit codes: 0 no check fails (there may be warnings); 1 a check fails; 2, 3 see 'hold help'";
 
 /// Options of `hold doctor`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// A directory or file, to check its file system for holds too
+    /// Also check the file system of this directory or file
     #[arg(value_name = "PATH")]
     path: Option<PathBuf>,
 }

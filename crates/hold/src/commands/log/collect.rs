@@ -17,17 +17,18 @@ use std::process::ExitCode;
 pub const EXAMPLES: &str = "\
 Examples:
   hold log collect shop events                           # until Ctrl-C
-  hold log collect shop events --once                    # what is there now
+  hold log collect shop events --once                    # the present lines
   hold log collect shop events --file shop.log           # appends
   hold log collect shop events --file shop.log --max-bytes 10M --keep 9
   hold log collect shop events --format json | jq -r 'select(.level == \"error\").text'
 
-A log has one collector at a time; another one is an error that names it, until that one has ended,
-however it ended. If it was killed, the next one goes on where it stopped: in a file each line is
-there once; to standard output what was written last may be written again, at most 256 KiB of text. When it is told to end (Ctrl-C, SIGTERM) it takes out all that
-is there first.
+A log has one collector at a time; a second one is an error that names the first. If a collector
+was killed, the next one continues where it stopped: in a file each line appears once; on standard
+output the last lines may repeat, at most 256 KiB of text. On Ctrl-C or SIGTERM it collects all
+present lines first.
 
-Files: shop.log has the latest lines. When it is full it becomes shop.log.1, that shop.log.2, and so on.";
+Files: shop.log has the latest lines. A full shop.log becomes shop.log.1, an older shop.log.1
+becomes shop.log.2, and so on.";
 
 /// Options of `hold log collect`.
 #[derive(clap::Args, Debug)]
@@ -39,19 +40,19 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Begin the file anew before it has more bytes than this
+    /// Rotate the file before it exceeds this size
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, requires = "file")]
     max_bytes: Option<u64>,
 
-    /// Keep so many older files
+    /// Number of older files to keep
     #[arg(long, value_name = "N", default_value_t = 5, requires = "max_bytes")]
     keep: u32,
 
-    /// Leave out lines that matter less; they count as collected
+    /// Leave out lines of lower levels; they count as collected
     #[arg(long, short, value_name = "LEVEL", default_value = "trace", value_parser = level_parser())]
     level: LogLevel,
 
-    /// Take out what is there now, and end
+    /// Collect the present lines, then end
     #[arg(long)]
     once: bool,
 }

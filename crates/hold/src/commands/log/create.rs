@@ -17,18 +17,18 @@ Examples:
   hold log create shop events
   hold log create shop trace --rings 8 --ring-bytes 1M --overflow overwrite --level trace
 
-All rings are allocated at once. A ring is free again when its thread has ended; its lines stay until
-they are collected or overwritten. A log that exists is left as it is, if it was made with the same
-rings and overflow; else that is an error.
+All rings are allocated at once. A ring is free again when its thread has ended; its lines stay
+until they are collected or overwritten. If the log exists with the same rings and overflow, it
+remains unchanged; others are an error.
 
-Exit codes: 0 it is there now; 2, 3 see 'hold help'";
+Exit codes: 0 it exists now; 2, 3 see 'hold help'";
 
-/// What a full ring does with a new line.
+/// What to do with a new line when a ring is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Overflow {
-    /// The new line is dropped, and counted
+    /// Drop the new line, and count it
     Drop,
-    /// The oldest lines are overwritten, so the last ones are kept
+    /// Overwrite the oldest lines, so that the last ones remain
     Overwrite,
 }
 
@@ -38,26 +38,26 @@ pub struct Args {
     #[command(flatten)]
     name: StructureName,
 
-    /// How many threads of all processes can write at a time
+    /// Maximum number of threads, in all processes, that write at the same time
     #[arg(long, value_name = "N", default_value_t = 64,
         value_parser = clap::value_parser!(u32).range(1..=4096))]
     rings: u32,
 
-    /// Bytes of each ring, from 4K to 1G, rounded up to a power of two; a line has at most a
+    /// Bytes of each ring, from 4K to 1G, rounded up to a power of two; a line may take up to a
     /// quarter of it
     #[arg(long, value_name = "SIZE", default_value = "256K", value_parser = ring_bytes)]
     ring_bytes: u64,
 
-    /// What a full ring does with a new line
+    /// What to do with a new line when a ring is full
     #[arg(long, value_enum, default_value_t = Overflow::Drop)]
     overflow: Overflow,
 
-    /// Lines that matter less are not accepted; 'hold log level' changes it
+    /// Reject lines of lower levels; 'hold log level' changes it
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = level_parser())]
     level: LogLevel,
 
     #[command(flatten)]
-    #[command(next_help_heading = "If the hold is not there yet")]
+    #[command(next_help_heading = "If the hold does not exist yet")]
     hold: NewHold,
 }
 

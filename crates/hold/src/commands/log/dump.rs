@@ -14,8 +14,8 @@ Examples:
   hold log dump shop events --level warn
   hold log dump ./crashed.hold events --format json | jq -r .text
 
-Lines that were collected are there, too, until others overwrite them. It opens the hold read-only,
-changes nothing, and needs nobody: it works while others write, and after all of them were killed.";
+The output includes collected lines that are not overwritten yet. The command opens the hold
+read-only and changes nothing. It works while others write, and after all of them were killed.";
 
 /// Options of `hold log dump`.
 #[derive(clap::Args, Debug)]
@@ -23,7 +23,7 @@ pub struct Args {
     #[command(flatten)]
     name: StructureName,
 
-    /// Leave out lines that matter less
+    /// Leave out lines of lower levels
     #[arg(long, short, value_name = "LEVEL", default_value = "trace", value_parser = level_parser())]
     level: LogLevel,
 }

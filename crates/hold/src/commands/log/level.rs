@@ -20,7 +20,7 @@ pub struct Args {
     #[command(flatten)]
     name: StructureName,
 
-    /// From now on lines that matter less are not accepted
+    /// From now on reject lines of lower levels
     #[arg(value_name = "LEVEL", value_parser = level_parser())]
     level: Option<LogLevel>,
 }

@@ -23,12 +23,13 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold log create shop events
   hold log write shop events 'the shop is open'
-  hold log tail -f shop events                    # beside whoever collects
+  hold log tail -f shop events                    # next to the collector
   hold log collect shop events --file shop.log --max-bytes 10M
   hold log dump shop events                       # what is in the hold, also after a crash
 
-Each thread that writes has a ring of lines of its own, so writers wait for nobody. One collector at a
-time takes the lines out, merged by time; until then they stay in the hold, whoever dies.";
+Each thread that writes has a ring of lines of its own, so writers never wait for each other. One
+collector at a time takes the lines, merged by time. Until then the lines stay in the hold, even
+if their writers die.";
 
 /// Options of `hold log`.
 #[derive(clap::Args, Debug)]
@@ -41,25 +42,25 @@ pub struct Args {
 /// What `hold log` can do.
 #[derive(clap::Subcommand, Debug)]
 enum Subcommand {
-    /// Make a log
+    /// Create a log
     #[command(after_help = flowing(create::EXAMPLES))]
     Create(create::Args),
     /// Write lines
     #[command(after_help = flowing(write::EXAMPLES))]
     Write(write::Args),
-    /// Take all lines out, merged by time, to standard output or to files that are rotated
+    /// Collect all lines, merged by time, on standard output or in rotated files
     #[command(after_help = flowing(collect::EXAMPLES))]
     Collect(collect::Args),
-    /// Print all lines that are in the hold, and leave them there
+    /// Print all lines in the hold, and leave them there
     #[command(after_help = flowing(dump::EXAMPLES))]
     Dump(dump::Args),
-    /// Print the last lines and, with -f, those that come; leave them there
+    /// Print the last lines and, with -f, new ones; leave them in the hold
     #[command(after_help = flowing(tail::EXAMPLES))]
     Tail(tail::Args),
-    /// Print or set the level: which lines are accepted from now on, from any process
+    /// Print or set the level below which the log rejects lines
     #[command(after_help = flowing(level::EXAMPLES))]
     Level(level::Args),
-    /// Show who collects, what was dropped, and which threads have which rings
+    /// Show the collector, the dropped lines, and the thread of each ring
     #[command(after_help = flowing(stat::EXAMPLES))]
     Stat(stat::Args),
 }

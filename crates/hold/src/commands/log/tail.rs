@@ -15,10 +15,11 @@ use std::time::Duration;
 pub const EXAMPLES: &str = "\
 Examples:
   hold log tail shop events                       # the last 10 lines
-  hold log tail -n 100 -f shop events             # the last 100, then those that come
+  hold log tail -n 100 -f shop events             # the last 100, then new ones
   hold log tail -f shop events --level error --format json
 
-It opens the hold read-only and changes nothing: any number may follow a log, and it is no collector.";
+The command opens the hold read-only and changes nothing. Any number of readers may follow
+a log; they do not count as collectors.";
 
 /// Options of `hold log tail`.
 #[derive(clap::Args, Debug)]
@@ -30,11 +31,11 @@ pub struct Args {
     #[arg(long, short = 'n', value_name = "N", default_value_t = 10)]
     lines: usize,
 
-    /// Go on with the lines that come, until a signal
+    /// Continue with new lines, until a signal
     #[arg(long, short)]
     follow: bool,
 
-    /// Leave out lines that matter less
+    /// Leave out lines of lower levels
     #[arg(long, short, value_name = "LEVEL", default_value = "trace", value_parser = level_parser())]
     level: LogLevel,
 }

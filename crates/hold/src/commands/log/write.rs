@@ -27,12 +27,12 @@ Examples:
   my-program 2>&1 | hold log write shop events
   my-program 2>&1 | hold log write shop events --drop   # never makes my-program wait
 
-Lines of standard input wait for room while somebody collects, so none of them is lost; with --drop,
-without a collector, and as arguments they wait for nobody: a line for which there is no room is
-dropped and counted.
+Lines of standard input wait for room while there is a collector, so none of them is lost. With
+--drop, without a collector, and for lines as arguments the command does not wait: it drops and
+counts a line for which there is no room.
 
-Exit codes: 0 all lines are in the log, or of a level that it does not want ('hold log level');
-1 lines were dropped; 2, 3 see 'hold help'";
+Exit codes: 0 all lines are in the log, or of a level that it rejects ('hold log level'); 1 lines
+were dropped; 2, 3 see 'hold help'";
 
 /// Options of `hold log write`.
 #[derive(clap::Args, Debug)]
@@ -40,16 +40,15 @@ pub struct Args {
     #[command(flatten)]
     name: StructureName,
 
-    /// The lines; without any, those of standard input
+    /// The lines; read from standard input if absent
     #[arg(value_name = "LINE", allow_negative_numbers = true)]
     lines: Vec<OsString>,
 
-    /// How much the lines matter
+    /// The level of the lines
     #[arg(long, short, value_name = "LEVEL", default_value = "info", value_parser = level_parser())]
     level: LogLevel,
 
-    /// Drop lines of standard input for which there is no room, instead of waiting for the
-    /// collector
+    /// Drop lines of standard input when a ring is full, instead of waiting for the collector
     #[arg(long)]
     drop: bool,
 }

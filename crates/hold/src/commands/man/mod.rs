@@ -17,7 +17,7 @@ Examples:
 /// Options of `hold man`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The directory to write the pages of all subcommands to; it is made if it is not there
+    /// The directory for the pages of all subcommands; created if it does not exist
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
 }

@@ -14,12 +14,12 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold queue create shop jobs
   hold queue create shop frames --elements 16 --element-bytes 8M --queues free,raw,done
-  hold queue create shop jobs --orphans full    # returns what a killed process had in flight
+  hold queue create shop jobs --orphans full    # a killed process's job is done again
 
-All elements begin in the first queue. A queue that exists is left as it is, if it was made with
-the same options; else that is an error.
+All elements begin in the first queue. If the queue exists with the same options, it remains
+unchanged; other options are an error.
 
-Exit codes: 0 it is there now; 2, 3 see 'hold help'";
+Exit codes: 0 it exists now; 2, 3 see 'hold help'";
 
 /// The most named queues of a queue.
 const MOST_QUEUES: usize = 64;
@@ -30,7 +30,7 @@ pub struct Args {
     #[command(flatten)]
     name: StructureName,
 
-    /// How many elements there are
+    /// Number of elements
     #[arg(long, value_name = "N", default_value_t = 1024,
         value_parser = clap::value_parser!(u32).range(1..=1 << 31))]
     elements: u32,
@@ -44,13 +44,12 @@ pub struct Args {
     #[arg(value_parser = queue_name)]
     queues: Vec<String>,
 
-    /// The named queue to which elements go that a process had in flight when it was killed
-    /// [default: the first]
+    /// The named queue for elements that were in flight in a killed process [default: the first]
     #[arg(long, value_name = "QUEUE")]
     orphans: Option<String>,
 
     #[command(flatten)]
-    #[command(next_help_heading = "If the hold is not there yet")]
+    #[command(next_help_heading = "If the hold does not exist yet")]
     hold: NewHold,
 }
 

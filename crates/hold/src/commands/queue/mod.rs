@@ -24,10 +24,10 @@ Examples:
   hold queue push shop jobs full 'first job'
   hold queue pull shop jobs full                  # exit code 1 if there is none
   hold queue pull shop jobs full --follow | while read -r job; do echo \"$job\"; done
-  hold queue stat shop jobs                       # who has what
+  hold queue stat shop jobs                       # statistics, and elements in flight
 
-A queue has elements of one size, which wait in named queues. Whoever pushes takes a free element,
-fills it and puts it into another queue; whoever pulls takes it from there and gives it back.";
+A queue has elements of one size, which wait in named queues. A push takes a free element, fills
+it and puts it into another queue; a pull takes it from there and returns it.";
 
 /// Options of `hold queue`.
 #[derive(clap::Args, Debug)]
@@ -40,7 +40,7 @@ pub struct Args {
 /// What `hold queue` can do.
 #[derive(clap::Subcommand, Debug)]
 enum Subcommand {
-    /// Make a queue: elements of one size, and the named queues they move between
+    /// Create a queue: elements of one size, and the named queues they move between
     #[command(after_help = flowing(create::EXAMPLES))]
     Create(create::Args),
     /// Put messages into a named queue
@@ -49,10 +49,10 @@ enum Subcommand {
     /// Take messages from a named queue and print them
     #[command(after_help = flowing(pull::EXAMPLES))]
     Pull(pull::Args),
-    /// List the named queues and how many elements wait in each
+    /// List the named queues and the number of elements in each
     #[command(after_help = flowing(list::EXAMPLES))]
     List(list::Args),
-    /// Show the figures of a queue, and who has elements in flight
+    /// Show statistics of a queue, and which processes have elements in flight
     #[command(after_help = flowing(stat::EXAMPLES))]
     Stat(stat::Args),
 }

@@ -16,8 +16,8 @@ const HEAD: usize = 4;
 /// How messages lie in elements.
 #[derive(clap::Args, Debug, Clone, Copy)]
 pub struct Packing {
-    /// In its element, a message comes after its length (4 bytes, little-endian): exact for any
-    /// bytes; without it zeros at the end are not told from the rest of the element
+    /// An element has the message's length (4 bytes, little-endian) before the message; needed for
+    /// messages that end with zeros
     #[arg(long)]
     pub sized: bool,
 }

@@ -25,16 +25,16 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold queue pull shop jobs full || echo 'nothing to do'
   hold queue pull shop jobs full --timeout 10s
-  hold queue pull shop jobs full --count 100 --timeout 0      # up to 100 of what is there
+  hold queue pull shop jobs full --count 100 --timeout 0      # up to 100, without waiting
   hold queue pull shop jobs full --follow | while read -r job; do work \"$job\"; done
   hold queue pull shop frames raw --to done --whole > frame   # all bytes of the element
   hold queue pull shop jobs full --format json                # {\"id\": 3, \"message\": \"first job\"}
 
-Zeros at the end of an element are left out, unless --sized or --whole says otherwise. A message that
-has line feeds in it takes several lines; --frames and --format json tell messages apart.
+The output omits zeros at the end of an element, except with --sized or --whole. A message with
+line feeds takes several lines; --frames and --format json separate messages exactly.
 
-Exit codes: 0 as many as were asked for; 1 there were fewer; 130 ended by a signal before that;
-2, 3 see 'hold help'. With --follow a signal is the end, and the code 0.";
+Exit codes: 0 the requested number of messages came; 1 fewer came; 130 ended by a signal before
+that; 2, 3 see 'hold help'. With --follow a signal ends it with the code 0.";
 
 /// Options of `hold queue pull`.
 #[derive(clap::Args, Debug)]
@@ -46,19 +46,19 @@ pub struct Args {
     #[arg(value_name = "QUEUE")]
     queue: String,
 
-    /// Pull so many
+    /// Number of messages to pull
     #[arg(long, short = 'n', value_name = "N", default_value_t = 1, conflicts_with = "follow")]
     count: u64,
 
-    /// Wait so long for each message [default: not at all; with --follow, as long as it takes]
+    /// How long to wait for each message [default: not at all; with --follow, no limit]
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     timeout: Option<Duration>,
 
-    /// Go on until a signal comes
+    /// Continue until a signal
     #[arg(long, short)]
     follow: bool,
 
-    /// Give the elements to this queue [default: the first]
+    /// Return the elements to this queue [default: the first]
     #[arg(long, value_name = "QUEUE")]
     to: Option<String>,
 

@@ -24,10 +24,10 @@ Examples:
   hold queue push shop jobs full --timeout 5s 'urgent' || echo 'no element was free'
   encoder | hold queue push shop frames raw --frames --sized  # any bytes
 
-In its element a message is followed by zeros to the end of the element. With --sized it comes after
-its length, for messages that may end with zeros; 'hold queue pull' is to be told the same.
+Zeros fill an element after its message. With --sized the length precedes the message, for
+messages that may end with zeros; 'hold queue pull' needs the same option.
 
-Exit codes: 0 all is pushed; 1 the time ran out; 2, 3 see 'hold help'";
+Exit codes: 0 all messages are pushed; 1 the time ran out; 2, 3 see 'hold help'";
 
 /// Options of `hold queue push`.
 #[derive(clap::Args, Debug)]
@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(value_name = "QUEUE")]
     queue: String,
 
-    /// The messages; standard input if there are none, each line a message
+    /// The messages; read from standard input, one per line, if absent
     #[arg(value_name = "MESSAGE", allow_negative_numbers = true, conflicts_with = "frames")]
     messages: Vec<OsString>,
 
@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "QUEUE")]
     from: Option<String>,
 
-    /// Wait so long for a free element (0 for not at all), instead of as long as it takes
+    /// How long to wait for a free element; 0 does not wait [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     timeout: Option<Duration>,
 

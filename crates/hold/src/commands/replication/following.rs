@@ -28,7 +28,7 @@ pub struct Follow {
     secret: SecretFile,
 
     #[command(flatten)]
-    #[command(next_help_heading = "If the hold is not there yet")]
+    #[command(next_help_heading = "If the hold does not exist yet")]
     hold: NewHold,
 }
 

@@ -22,19 +22,19 @@ Examples:
   hold journal shop prices prices.journal                    # as soon as the disk has it
   hold journal shop prices prices.journal --sync every-ms 5  # some milliseconds later
   hold journal shop prices prices.journal --rebuild-only     # the map from the file
-  hold stat shop prices                                      # how far it is, what is wrong
+  hold stat shop prices                                      # its progress and errors
 
-Any program goes on writing the map, and does not know of it; one that must know that a change is safe
-asks ('Map::sync' in the library). If the map is missing and the file is there, as after a crash of the
-system, the map is first rebuilt from it: exactly as it was at some moment, with every change that had
-been confirmed.
+Programs write the map as usual and do not know of the journal; one that must know that a change
+is safe calls 'Map::sync' of the library, or 'hold sync'. If the map is missing and the file
+exists, as after a crash of the system, the map is first rebuilt from it: exactly as it was at
+some moment, with every confirmed change.
 
-A file that is of another map, or of this one before it was made anew, is refused: --rebuild drops the map
-and takes what is in the file, --replace keeps the map and begins a new file. The file is written anew
-beside itself, without a name, when it has grown, which takes room for both.
+A file of another map, or of an earlier map of this name, is refused: --rebuild drops the map and
+takes the contents of the file, --replace keeps the map and begins a new file. When the file has
+doubled, it is compacted into a new file, which needs room for both.
 
-A disk that is full, or fails, is told; the map goes on, and the journal as soon as it can. A signal ends it,
-after it has written and synced what there is.
+If the disk is full or fails, standard error and 'hold stat' report it, the map continues, and the
+journal retries. A signal ends it after it has written and synced all changes.
 
 Exit codes: 0 ended by a signal and everything is durable, or rebuilt; 2, 3 see 'hold help'";
 
@@ -52,33 +52,33 @@ pub struct Args {
     #[arg(value_name = "N", hide = true)]
     milliseconds: Option<u64>,
 
-    /// When what was written is made durable: always, 'every-ms N', never
+    /// When changes become durable: always, 'every-ms N', never
     #[arg(long, value_name = "WHEN", default_value = "always")]
     sync: String,
 
-    /// What the map's stream is to keep, if it has none yet: how far the journal may fall behind
+    /// Size of the map's stream, if it has none yet: how far the journal may fall behind
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "64MiB")]
     stream_size: u64,
 
-    /// The file is written anew when it has doubled, but not below this size
+    /// Compact the file when it has doubled, but not below this size
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "16MiB")]
     compact_size: u64,
 
-    /// Drop the map if it is there, and rebuild it from the file
+    /// Drop the map if it exists, and rebuild it from the file
     #[arg(long, conflicts_with = "replace")]
     rebuild: bool,
 
-    /// As --rebuild if the map is missing; then end
+    /// Rebuild the map from the file if the map is missing, then end
     #[arg(long, conflicts_with = "replace")]
     rebuild_only: bool,
 
-    /// Begin a new file, whatever is in the one that is there
+    /// Begin a new file; discard the existing one
     #[arg(long)]
     replace: bool,
 
     // Last: its options are under a heading of their own.
     #[command(flatten)]
-    #[command(next_help_heading = "If the hold is not there yet")]
+    #[command(next_help_heading = "If the hold does not exist yet")]
     hold: NewHold,
 }
 

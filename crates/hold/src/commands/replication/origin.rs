@@ -15,19 +15,21 @@ Examples:
   hold origin shop prices --listen tcp:7400                 # this machine only
   hold origin shop prices --listen tcp:0.0.0.0:7400 --secret-file ~/.prices.secret
   hold origin shop prices --listen tcp:7400 --watermark 64K --delay 5ms
-  hold origin shop prices --listen tcp:0 --format json      # says which port
+  hold origin shop prices --listen tcp:0 --format json      # prints the port
   hold replica tcp:7400 copy prices                         # the other side
-  hold stat shop prices                                     # who follows, who is behind
+  hold stat shop prices                                     # replicas and their lag
 
-Any program goes on writing the map, before, while and after an origin runs, and waits for no replica. A
-replica that falls behind by more than the stream keeps is sent the whole map anew. Standard error has a line for
-each that joins, and from where on, and one when it leaves, and why; --quiet leaves them out.
+Programs write the map before, during and after the life of an origin, and wait for no replica. A
+replica that falls behind by more than the stream keeps receives the whole map again. Standard
+error has a line for each replica that joins, with its position, and one when it leaves, with the
+reason; --quiet suppresses them.
 
-A unix socket is its owner's (mode 0600). Over tcp anybody who can connect is served unless there is a
+A unix socket has the mode 0600. Over tcp every client that can connect is served, except with a
 --secret-file, and nothing is encrypted: between machines use a tunnel (WireGuard, ssh -L).
 
-Under systemd, or whatever hands over sockets that listen (LISTEN_FDS), --listen may be left out.
-A signal ends it, after replicas have taken what there is, for at most 5 seconds; a second one ends it at once.
+Under systemd, or any other program that passes listening sockets (LISTEN_FDS), --listen is
+optional. A signal ends it after the replicas have read all changes, or after 5 seconds; a second
+signal ends it at once.
 
 Exit codes: 0 ended by a signal; 2, 3 see 'hold help'";
 

@@ -14,9 +14,10 @@ Examples:
   hold relay tcp:db.example:7400 copy prices --listen unix:/run/prices.sock
   hold replica unix:/run/prices.sock second prices          # follows the relay
 
-A replica (see 'hold replica --help') that is the origin of others (see 'hold origin --help'). It listens once its map
-has been what its own origin's is; from then on it goes on serving what it has while that is away. If it has to
-begin anew, those that follow it do, too. --secret-file is for both sides of it.
+A replica (see 'hold replica --help') that is the origin of others (see 'hold origin --help'). It
+listens once it has the map of its own origin; from then on it serves its map also while its
+origin is away. When it receives the whole map again, its replicas do, too. --secret-file applies
+to both sides of it.
 
 Exit codes: 0 ended by a signal; 2, 3 see 'hold help'";
 

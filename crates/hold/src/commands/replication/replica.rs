@@ -18,19 +18,20 @@ Examples:
   hold replica tcp:7400 copy prices --format json           # {\"event\":\"ready\",\"position\":...}
   hold stat copy prices                                     # how far behind it is
 
-The hold and the map are made if they are not there. Everybody may read the map, as any other; writing
-it is an error: write at the origin. A first copy, or a new one, is built beside and shown as a whole.
+The hold and the map are created if they do not exist. Programs read the map as any other. Writing
+it is an error: write at the origin. A first copy, and every later one, becomes visible when it is
+complete.
 
-If the origin is not there, or goes away, the map stays as it is and the replica tries again, after at most some
-seconds each time; it goes on from where it was, also after it was killed. So it may be started before
-its origin. What was lost and found again is told on standard error. One replica at a time writes a map.
+If the origin is away, the map stays as it is and the replica retries, at least every few seconds.
+It resumes where it was, also after it was killed. So it may be started before its origin.
+Standard error reports lost and restored connections. One replica at a time writes a map.
 
---once ends as soon as the map is what the origin's was when it was asked; the copy stays, and can be brought up
-to date by the same command.
+With --once the command ends as soon as the map has the state of the origin's map at the start.
+The copy remains; the same command updates it.
 
-Exit codes: 0 ended by a signal, or with --once the copy is there; 1 with --once and --timeout the time ran out
-before; 130 with --once a signal came before; 2, 3 see 'hold help'. What tcp brings is not encrypted: between machines
-use a tunnel.";
+Exit codes: 0 ended by a signal, or with --once the copy is complete; 1 with --once and --timeout
+the time ran out before; 130 with --once a signal came before; 2, 3 see 'hold help'. TCP is not
+encrypted: between machines use a tunnel.";
 
 /// Options of `hold replica`.
 #[derive(clap::Args, Debug)]
@@ -39,7 +40,7 @@ pub struct Args {
     #[arg(long)]
     once: bool,
 
-    /// How long the copy may take [default: as long as it takes]
+    /// Time limit of the copy [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, requires = "once")]
     timeout: Option<Duration>,
 

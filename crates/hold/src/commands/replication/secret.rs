@@ -19,8 +19,8 @@ const OTHERS: u32 = 0o007;
 /// Where the secret stands.
 #[derive(clap::Args, Debug, Clone, Default)]
 pub struct SecretFile {
-    /// Each side has to prove that it knows what is in this file (16 bytes or more, a line end left
-    /// out)
+    /// Each side must prove that it knows the contents of this file (16 bytes or more, without the
+    /// line end)
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
 }

@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the end may take.
+/// How long shutdown may take.
 const GRACE: Duration = Duration::from_secs(5);
 /// Descriptors that an origin needs beside one for each replica.
 const OTHER_DESCRIPTORS: u64 = 64;
@@ -23,8 +23,8 @@ const OTHER_DESCRIPTORS: u64 = 64;
 /// Where and how is listened.
 #[derive(clap::Args, Debug)]
 pub struct Serve {
-    /// Where replicas connect: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any.
-    /// More than once if need be
+    /// Where replicas connect: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any free
+    /// port. May be repeated
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<Address>,
 
@@ -37,11 +37,11 @@ pub struct Serve {
     #[arg(long = "loop", value_enum, default_value_t = Loop::Epoll)]
     kind: Loop,
 
-    /// What the map's stream is to keep, if it has none yet
+    /// Size of the map's stream, if it has none yet
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "64MiB")]
     stream_size: u64,
 
-    /// Send when so many bytes of changes wait, or after --delay, instead of at once
+    /// Send when this many bytes of changes wait, or after --delay, instead of at once
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, requires = "delay")]
     watermark: Option<u64>,
 
@@ -49,12 +49,12 @@ pub struct Serve {
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, requires = "watermark")]
     delay: Option<Duration>,
 
-    /// Only processes of these users may connect to unix sockets, as far as the sockets' files let
-    /// them
+    /// Only processes of these users may connect to unix sockets (if the sockets' permissions allow
+    /// it)
     #[arg(long, value_name = "UID", value_delimiter = ',')]
     allow_uid: Vec<u32>,
 
-    /// Connections at most
+    /// Maximum number of connections
     #[arg(long, value_name = "N", default_value_t = 8192,
         value_parser = clap::value_parser!(u32).range(1..))]
     max_replicas: u32,
@@ -63,11 +63,11 @@ pub struct Serve {
 /// How threads wait for the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Loop {
-    /// One call of the system for each replica, by the thread itself
+    /// One system call for each replica, by the thread itself
     Epoll,
-    /// The same, with a pool of more threads for the calls
+    /// The same, with a pool of threads for the calls
     Pool,
-    /// io_uring, one call for many; epoll where the system has none
+    /// io_uring, one call for many replicas; epoll if the system has no io_uring
     Uring,
 }
 

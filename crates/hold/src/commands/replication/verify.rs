@@ -20,11 +20,11 @@ Examples:
   hold verify tcp:7400 copy prices && echo 'the same'
   hold verify unix:/run/prices.sock copy prices --most 1000 --format json
 
-Compares every pair at one position of the origin's stream, while writers go on, and names the keys that
-differ. Takes the map from the origin once more, into memory; keys that change meanwhile are looked at
-again. The digests of equal maps are equal, also on different machines.
+Compares every pair at one position of the origin's stream, while writers continue, and names the
+keys that differ. It reads the map from the origin once more, into memory, and compares keys that
+change meanwhile again. The digests of equal maps are equal, also on different machines.
 
-Exit codes: 0 the same; 1 keys differ, or changed all the time so that it is not known; 2, 3 see 'hold help'";
+Exit codes: 0 the same; 1 keys differ, or changed too often to compare; 2, 3 see 'hold help'";
 
 /// Options of `hold verify`.
 #[derive(clap::Args, Debug)]
@@ -43,7 +43,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "1m")]
     timeout: Duration,
 
-    /// Name so many keys at most
+    /// Maximum number of keys to list
     #[arg(long, value_name = "N", default_value_t = 20)]
     most: usize,
 }

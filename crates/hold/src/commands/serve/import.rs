@@ -18,10 +18,10 @@ Examples:
   hold serve-import ~/Zotero/storage papers.db --layout zotero
   hold serve files.db --files sqlite
 
-The database takes its place at once, when it is complete: a server of an older one goes on with the new one, by itself.
-Regular files are imported, with what lies beside them as .br and .gz; symlinks only if they stay below DIR.
+The database appears when it is complete; a server of an older one switches to the new one.
+Regular files are imported, with their .br and .gz versions; symlinks only if they stay below DIR.
 
-Exit codes: 0 it is there; 2, 3 see 'hold help', and nothing has changed";
+Exit codes: 0 the database is complete; 2, 3 see 'hold help', and nothing has changed";
 
 /// Options of `hold serve-import`.
 #[derive(clap::Args, Debug)]
@@ -30,7 +30,7 @@ pub struct Args {
     #[arg(value_name = "DIR")]
     place: PathBuf,
 
-    /// The database that is made, or replaced
+    /// The database to create or replace
     #[arg(value_name = "FILE")]
     database: PathBuf,
 

@@ -30,27 +30,30 @@ pub use options::Args;
 /// Examples of `hold serve`.
 pub const EXAMPLES: &str = "\
 Examples:
-  hold serve ./public                                   # http://127.0.0.1:8080/, only here
+  hold serve ./public                                   # http://127.0.0.1:8080/, this machine only
   hold serve ./public --listen tcp:0.0.0.0:80 --workers 4
   hold serve ./public --listen unix:/run/files.sock --access-log requests
   hold serve ~/Zotero/storage --layout zotero           # /ABCD1234 is the PDF of that item
   hold serve-import ./public files.db && hold serve files.db --files sqlite
-  hold serve ./public --admin tcp:8081                  # figures: /_hold/ and /metrics
+  hold serve ./public --admin tcp:8081                  # status page and metrics
   curl -s localhost:8080/index.html; echo index.html | nc localhost 8080
   hold log tail serve-public requests                   # see --access-log, --hold
   hold bench files ./public --matrix                    # which choices are best for these files
 
-Two protocols at one address: HTTP/1.1 (GET, HEAD, ranges, conditions, .br and .gz beside a file), and the
-simple one: send an id and a newline, read the file's bytes until the end; one zero byte: no such id.
+Two protocols at one address: HTTP/1.1 (GET, HEAD, ranges, conditions, .br and .gz next to a
+file), and the simple one: send an id and a newline, read the file's bytes until the end; one zero
+byte means no such id.
 
-Workers are processes. They share one cache of --cache-bytes in a hold, which survives them: after a crash, or
-with --hold after any end, the cache is warm. A worker that dies is started again; the others go on meanwhile.
-A file that changes or goes is served for at most --fresh longer. Nothing outside DIR is served.
+Workers are processes. They share one cache of --cache-bytes in a hold, which survives them: after
+a crash, or with --hold after any end, the cache is warm. A worker that dies is started again; the
+others continue meanwhile. A file that changes or disappears is served for at most --fresh longer.
+Nothing outside DIR is served.
 
 A signal (SIGTERM, SIGINT) ends it when the answers are sent, after at most --grace; a second one ends it at
 once. SIGHUP starts new workers (of a new version of this program, too), then lets the old ones finish.
 
-Exit codes: 0 ended by a signal; 2, 3 see 'hold help'. TCP is not encrypted: in front of the world put a proxy.";
+Exit codes: 0 ended by a signal; 2, 3 see 'hold help'. TCP is not encrypted: use a proxy on the
+public Internet.";
 
 /// Serves, as the supervisor or as one of its workers.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {

@@ -23,12 +23,12 @@ const BESIDE_CACHE: u64 = 64 << 20;
 /// Options of `hold serve`.
 #[derive(clap::Args, Debug, Clone)]
 pub struct Args {
-    /// The directory that is served; with --files sqlite the database
+    /// The directory to serve; with --files sqlite the database
     #[arg(value_name = "DIR")]
     pub place: PathBuf,
 
-    /// Where is listened: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any. More
-    /// than once if need be [default: tcp:8080]
+    /// Where to listen: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any free port.
+    /// May be repeated [default: tcp:8080]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<Address>,
 
@@ -40,11 +40,11 @@ pub struct Args {
     #[arg(long, value_name = "LAYOUT", default_value_t, value_parser = choice(&LayoutKind::ALL, LayoutKind::word))]
     layout: LayoutKind,
 
-    /// Which protocols are spoken
+    /// Protocols to accept
     #[arg(long, value_name = "PROTOCOL", default_value_t, value_parser = choice(&ProtocolKind::ALL, ProtocolKind::word))]
     protocol: ProtocolKind,
 
-    /// The file that a directory is answered with; '' for none
+    /// The file to send for a directory; '' for none
     #[arg(long, value_name = "NAME", default_value = "index.html")]
     index: String,
 
@@ -52,11 +52,11 @@ pub struct Args {
     #[arg(long)]
     follow_symlinks: bool,
 
-    /// Note every request in this log of the hold ('hold log tail HOLD NAME')
+    /// Record every request in this log of the hold ('hold log tail HOLD NAME')
     #[arg(long, value_name = "NAME")]
     access_log: Option<String>,
 
-    /// Where a page with live figures (/_hold/) and Prometheus' /metrics are: unix:PATH,
+    /// Where to serve a live status page (/_hold/) and Prometheus' /metrics: unix:PATH,
     /// tcp:HOST:PORT, tcp:PORT on this machine [default: nowhere]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<Address>,
@@ -70,7 +70,7 @@ pub struct Args {
     limits: Limits,
 
     #[command(flatten)]
-    #[command(next_help_heading = "Choices, for those who measure ('hold bench files')")]
+    #[command(next_help_heading = "Choices, for measurements ('hold bench files')")]
     choices: Choices,
 
     /// Set by the supervisor: this is a worker
@@ -80,27 +80,26 @@ pub struct Args {
 
 #[derive(clap::Args, Debug, Clone)]
 struct Cache {
-    /// The hold with the cache, kept at the end [default: one for DIR, removed at the end]
+    /// The hold of the cache; kept at the end [default: one for DIR, deleted at the end]
     #[arg(long, value_name = "HOLD")]
     hold: Option<PathBuf>,
 
-    /// Contents that are kept in memory, at most
+    /// Most bytes of contents to keep in memory
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "256MiB")]
     cache_bytes: u64,
 
-    /// Larger files are not kept, but sent from where they are [default: 32KiB; of a database
-    /// 256KiB]
+    /// Send larger files directly, without caching them [default: 32KiB; of a database 256KiB]
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
     keep_up_to: Option<u64>,
 
-    /// For how long a change of a file may go unnoticed
+    /// How long a change of a file may go unnoticed
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "1s")]
     fresh: Duration,
 }
 
 #[derive(clap::Args, Debug, Clone)]
 struct Limits {
-    /// Connections of each worker at most; further ones wait
+    /// Maximum number of connections of each worker; further ones wait
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: u32,
 
@@ -112,11 +111,11 @@ struct Limits {
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "1m")]
     idle_timeout: Duration,
 
-    /// How long a client may take no byte of an answer
+    /// How long a client may stall while it reads an answer
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "1m")]
     send_timeout: Duration,
 
-    /// How long the end may take
+    /// How long shutdown may take
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "10s")]
     grace: Duration,
 }
@@ -131,11 +130,11 @@ struct Choices {
     #[arg(long, value_name = "MAP", default_value_t, value_parser = choice(&RequestsKind::ALL, RequestsKind::word))]
     requests: RequestsKind,
 
-    /// What goes when the cache is full
+    /// What to evict when the cache is full
     #[arg(long, value_name = "POLICY", default_value_t = EvictionKind::Lockfree, value_parser = choice(&EvictionKind::ALL, EvictionKind::word))]
     eviction: EvictionKind,
 
-    /// Where contents are kept; only the hold's is shared by workers
+    /// Where to keep contents; workers share only the hold's
     #[arg(long, value_name = "MAP", default_value_t = CacheKind::Hold, value_parser = choice(&CacheKind::ALL, CacheKind::word))]
     cache: CacheKind,
 

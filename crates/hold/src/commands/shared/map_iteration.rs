@@ -20,11 +20,11 @@ pub struct MapIteration {
     #[command(flatten)]
     pub name: MapName,
 
-    /// Only keys that begin with PREFIX (all keys are looked at: the map has no order)
+    /// Only keys that begin with PREFIX (reads all keys: the map has no order)
     #[arg(long, short, value_name = "PREFIX", allow_negative_numbers = true)]
     prefix: Option<OsString>,
 
-    /// At most N; with --cursor, a page of at least N
+    /// Print at most N; with --cursor, a page of at least N
     #[arg(long, short = 'l', value_name = "N")]
     limit: Option<u64>,
 

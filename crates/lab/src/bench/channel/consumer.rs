@@ -19,9 +19,9 @@ use std::time::Duration;
 /// Whom the producer waits for, as the command says it.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Manner {
-    /// The producer waits as long as it takes; nothing is lost
+    /// The producer waits without limit; nothing is lost
     Lossless,
-    /// Nobody waits; what is missed is counted
+    /// The producer does not wait; missed messages are counted
     Lossy,
     /// The producer waits for --patience, then drops the consumer, which joins again
     Patient,
@@ -59,7 +59,7 @@ pub struct Job {
     pub patience: Duration,
     /// How it waits.
     pub waiting: Waiting,
-    /// What is measured.
+    /// The measurement.
     pub span: Span,
 }
 

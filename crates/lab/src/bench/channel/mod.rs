@@ -46,11 +46,11 @@ Examples:
   hold bench channel --rate 1000 --cpus 0,1        1,000 messages a second: latency
   hold bench channel --consumers 3 --cpus 0,1,2,3 --plot channel.svg
   hold bench channel --policy lossy --ring-bytes 64K --message-size 1K --plot channel.html
-  hold bench channel --ping-pong --cpus 0,1        round trips beside a bare cache line's
+  hold bench channel --ping-pong --cpus 0,1        round trips, and those of a bare cache line
 
-Latency counts from when a message was due to when a consumer has verified that it came: at a
-rate, a message that could not be sent in time is late; as fast as possible (--rate 0), waiting
-for room in the ring is part of it, so a smaller ring is quicker.";
+Latency counts from the instant at which a message is due until a consumer has verified it. At a
+rate, a message that cannot be sent in time is late. As fast as possible (--rate 0), latency
+includes the wait for room in the ring, so a smaller ring is quicker.";
 
 /// Options of `hold bench channel`.
 #[derive(clap::Args, Debug)]
@@ -67,7 +67,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     rate: u64,
 
-    /// How many consumers, each a process
+    /// Number of consumers, each a process
     #[arg(long, value_name = "K", default_value_t = 1)]
     consumers: u64,
 
@@ -83,7 +83,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = humantime::parse_duration)]
     warm_up: Duration,
 
-    /// Figures are also shown for each interval of so long
+    /// Also print results for each interval of this length
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
     interval: Duration,
 
@@ -107,11 +107,11 @@ pub struct Args {
     #[arg(long, value_name = "FILE", value_parser = page::destination)]
     plot: Option<PathBuf>,
 
-    /// Measure round trips between two processes, beside those of a bare cache line
+    /// Measure round trips between two processes, compared with those of a bare cache line
     #[arg(long, conflicts_with_all = ["rate", "consumers", "interval", "policy", "sample", "plot"])]
     ping_pong: bool,
 
-    /// Rounds of each of the two in --ping-pong, taking turns; medians count
+    /// Rounds of each of the two in --ping-pong, alternating; results are medians
     #[arg(long, value_name = "N", default_value_t = 11, requires = "ping_pong")]
     rounds: usize,
 

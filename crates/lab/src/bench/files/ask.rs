@@ -1,4 +1,4 @@
-//! What is asked for: a request for each id, in memory before measuring begins, and which of them
+//! The requests: a request for each id, in memory before measuring begins, and which of them
 //! comes next.
 
 use super::content::Content;
@@ -27,33 +27,33 @@ pub struct Request {
 
 /// How requests are chosen and written.
 #[derive(clap::Args, Clone, Debug)]
-#[command(next_help_heading = "What is asked for")]
+#[command(next_help_heading = "The requests")]
 pub struct Asking {
     /// How the directory is laid out
     #[arg(long, value_enum, default_value_t = Layout::Tree)]
     pub layout: Layout,
 
-    /// What the client speaks
+    /// Protocol of the client
     #[arg(long, value_enum, default_value_t = Protocol::Http)]
     pub protocol: Protocol,
 
-    /// Ask for the file of rank K in proportion to 1 / K^S; 0 is all alike
+    /// Request the file of rank K in proportion to 1 / K^S; 0 requests all files equally often
     #[arg(long, value_name = "S", default_value_t = 0.0)]
     pub zipf: f64,
 
-    /// So many of 100 requests are for ids that do not exist
+    /// Percentage of requests for ids that do not exist
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     pub unknown: f64,
 
-    /// Ask for so many of the files only, chosen at random
+    /// Request only N of the files, chosen at random
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit_files: Option<u64>,
 
-    /// Another seed is another order
+    /// Seed of the random order
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// A new connection for each request in HTTP, as always in the simple protocol
+    /// Open a new HTTP connection for each request, as the simple protocol always does
     #[arg(long)]
     pub no_keep_alive: bool,
 }

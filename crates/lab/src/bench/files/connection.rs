@@ -42,7 +42,7 @@ pub struct Around<'a> {
     pub target: &'a Target,
     /// Where events come from.
     pub poll: BorrowedFd<'a>,
-    /// What is asked for.
+    /// The requests.
     pub requests: &'a Requests,
     /// Whether a connection serves more than one request.
     pub keeps_alive: bool,

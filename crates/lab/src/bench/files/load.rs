@@ -47,7 +47,7 @@ pub struct Load {
     #[arg(long, value_name = "C", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     connections: u64,
 
-    /// Requests on their way over one connection, in HTTP
+    /// Requests in flight on one connection, in HTTP
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pipeline: u64,
 
@@ -55,7 +55,7 @@ pub struct Load {
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
 
-    /// So many requests of all threads together, instead of a time; without a warm-up
+    /// Number of requests, of all threads together, instead of a time; without a warm-up
     #[arg(long, value_name = "N", conflicts_with_all = ["seconds", "warm_up"],
         value_parser = clap::value_parser!(u64).range(1..))]
     requests_total: Option<u64>,
@@ -64,11 +64,12 @@ pub struct Load {
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = humantime::parse_duration)]
     warm_up: Duration,
 
-    /// Figures are also drawn for each interval of so long
+    /// Also draw results for each interval of this length
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
     interval: Duration,
 
-    /// Requests per second of all threads together; 0 is the next one as soon as one is answered
+    /// Requests per second, of all threads together; 0 sends the next one as soon as one is
+    /// answered
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["sleep", "sleep_deviation"])]
     rate: u64,
 
@@ -80,7 +81,7 @@ pub struct Load {
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration)]
     sleep_deviation: Duration,
 
-    /// No answer may take longer
+    /// Time limit of an answer
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
     timeout: Duration,
 

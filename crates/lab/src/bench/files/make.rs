@@ -1,4 +1,4 @@
-//! A directory to try: files of given sizes with contents that depend on a seed alone.
+//! A directory for tests: files of given sizes with contents that depend on a seed alone.
 
 use super::layout::{Layout, ZOTERO_BYTES, ZOTERO_DIGITS};
 use crate::workload::{Result, Trouble, random::Permutation};

@@ -52,7 +52,7 @@ use std::path::{Path, PathBuf};
 /// Shown after `hold bench files --help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  hold bench files --make 1000 --sizes 1KiB,16KiB,128KiB try   a directory to try
+  hold bench files --make 1000 --sizes 1KiB,16KiB,128KiB try   a directory for tests
   hold bench files try                                  start hold serve, and measure it
   hold bench files try --zipf 0.99 --unknown 5 --loop uring --cache hold
   hold bench files try --rate 20000 --plot files.html   latency at a rate
@@ -62,14 +62,14 @@ Examples:
   hold bench files try --matrix                         all 216 combinations of choices
   hold bench files try --matrix loop,cache --rounds 5 --plot matrix.html
 
-Latency counts from when a request was due: in the closed loop that is when it is sent; at a rate, a
-request that finds no connection free is late. A body is verified by a 64-bit hash of the file, which
-is read beforehand, so files should not change meanwhile.";
+Latency counts from the instant at which a request is due. In the closed loop that is when it is
+sent; at a rate, a request that finds no free connection is late. A body is verified by a 64-bit
+hash of the file, which is read beforehand, so files should not change meanwhile.";
 
 /// Options of `hold bench files`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The directory that the server serves: its files are what must come back
+    /// The directory that the server serves; every answer must match its files
     #[arg(value_name = "DIR", required_unless_present = "worker")]
     directory: Option<PathBuf>,
 
@@ -85,26 +85,29 @@ pub struct Args {
     /// Measure every combination of these choices: loop, requests, eviction, cache, files [default:
     /// all]
     #[arg(long, value_name = "CHOICE,...", num_args = 0..=1, value_delimiter = ',', value_parser = server_choices::names(),
-        default_missing_value = "loop,requests,eviction,cache,files", help_heading = "What is measured")]
+        default_missing_value = "loop,requests,eviction,cache,files",
+        help_heading = "The measurement")]
     matrix: Option<Vec<String>>,
 
-    /// Rounds of the matrix, in each of which every combination has its turn; medians count
+    /// Rounds of the matrix, each with every combination; results are medians
     #[arg(long, value_name = "N", default_value_t = 1, requires = "matrix",
-        value_parser = clap::value_parser!(u64).range(1..), help_heading = "What is measured")]
+        value_parser = clap::value_parser!(u64).range(1..), help_heading = "The measurement")]
     rounds: u64,
 
-    /// Draw latency by percentile and over time, or what choices reach: FILE.svg or FILE.html
-    #[arg(long, value_name = "FILE", value_parser = page::destination, help_heading = "What is measured")]
+    /// Draw latency by percentile and over time, or the results of the matrix: FILE.svg or
+    /// FILE.html
+    #[arg(long, value_name = "FILE", value_parser = page::destination,
+        help_heading = "The measurement")]
     plot: Option<PathBuf>,
 
-    /// Make DIR with so many files in the --layout, and do nothing else
+    /// Create DIR with COUNT files in the --layout, and do nothing else
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["matrix", "plot", "address"],
-        value_parser = clap::value_parser!(u64).range(1..=100_000_000), help_heading = "A directory to try")]
+        value_parser = clap::value_parser!(u64).range(1..=100_000_000), help_heading = "A directory for tests")]
     make: Option<u64>,
 
     /// Sizes of these files, in turn
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', default_value = "1KiB,16KiB,128KiB",
-        value_parser = sizes::bytes, help_heading = "A directory to try")]
+        value_parser = sizes::bytes, help_heading = "A directory for tests")]
     sizes: Vec<u64>,
 
     /// Leave out the machine's memory, for programs that start many short runs

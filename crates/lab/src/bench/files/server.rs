@@ -38,7 +38,7 @@ pub struct Serving {
         "cache", "files", "cache_bytes", "program", "server_cpus", "more", "matrix"])]
     address: Option<Address>,
 
-    /// The process of that server: its processor time counts, with that of its children
+    /// The process of that server, to measure its processor time and its children's
     #[arg(long, value_name = "PID", requires = "address")]
     server_pid: Option<u32>,
 
@@ -57,11 +57,11 @@ pub struct Serving {
     #[arg(long, value_name = "LIST", value_parser = Cpus::parse)]
     server_cpus: Option<Cpus>,
 
-    /// Another version of this program, to be started as the server
+    /// Start this version of the program as the server
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
 
-    /// More options of 'hold serve', as they are
+    /// More options, passed to 'hold serve' unchanged
     #[arg(last = true, value_name = "SERVE-OPTION")]
     more: Vec<String>,
 }

@@ -41,15 +41,15 @@ pub struct Choices {
     #[arg(long = "loop", value_name = "LOOP", value_parser = PossibleValuesParser::new(LOOPS))]
     kind: Option<String>,
 
-    /// Where the server keeps the requests that it is at
+    /// The server's map of connections
     #[arg(long, value_name = "MAP", value_parser = PossibleValuesParser::new(REQUESTS))]
     requests: Option<String>,
 
-    /// How the server's cache finds what to forget
+    /// What the server evicts when the cache is full
     #[arg(long, value_name = "POLICY", value_parser = PossibleValuesParser::new(EVICTIONS))]
     eviction: Option<String>,
 
-    /// What the server's cache is
+    /// Where the server keeps contents
     #[arg(long, value_name = "CACHE", value_parser = PossibleValuesParser::new(CACHES))]
     cache: Option<String>,
 

@@ -37,7 +37,7 @@ Examples:
 /// Options of `hold bench log`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// How many writers, each a process
+    /// Number of writers, each a process
     #[arg(long, value_name = "W", default_value_t = 2)]
     writers: u32,
 
@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     rate: u64,
 
-    /// What a writer does whose ring is full
+    /// What a writer does when its ring is full
     #[arg(long, value_enum, default_value_t = Full::Drop)]
     full: Full,
 
@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 64)]
     sample: u64,
 
-    /// Where lines are delivered to; overwritten
+    /// The file for collected lines; overwritten
     #[arg(long, value_name = "FILE", default_value = "/dev/null")]
     file: PathBuf,
 

@@ -22,12 +22,12 @@ use std::path::PathBuf;
 /// As fast as possible, only so often is the clock looked at for the end.
 const LOOK_EVERY: u64 = 32;
 
-/// What a writer does whose ring is full.
+/// What a writer does when its ring is full.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Full {
-    /// Goes on with the next line; the log counts what it drops
+    /// Continue with the next line; the log counts dropped lines
     Drop,
-    /// Tries again until there is room
+    /// Retry until there is room
     Wait,
 }
 

@@ -43,11 +43,11 @@ const LEAD_NS: u64 = 5_000_000;
 /// Options of `hold bench map`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// How many processes
+    /// Number of processes
     #[arg(long, value_name = "N", default_value_t = 2)]
     processes: u64,
 
-    /// How many keys, of all processes together
+    /// Number of keys, of all processes together
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     keys: u64,
 
@@ -81,7 +81,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 64)]
     batch: usize,
 
-    /// How many times to run everything, each time with a fresh hold; medians count
+    /// Number of runs, each with a fresh hold; results are medians
     #[arg(long, value_name = "N", default_value_t = 1)]
     runs: usize,
 

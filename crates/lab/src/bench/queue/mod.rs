@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long)]
     touch: bool,
 
-    /// How many elements
+    /// Number of elements
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     elements: u32,
 
@@ -65,11 +65,11 @@ pub struct Args {
     #[arg(long, value_name = "S", default_value_t = 3.0)]
     seconds: f64,
 
-    /// One process, which moves elements to and fro
+    /// Use one process, which moves elements back and forth
     #[arg(long)]
     alone: bool,
 
-    /// Runs of each batch size; medians count
+    /// Runs of each batch size; results are medians
     #[arg(long, value_name = "N", default_value_t = 1)]
     runs: usize,
 

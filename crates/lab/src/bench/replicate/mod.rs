@@ -37,14 +37,15 @@ Examples:
   hold bench replicate                                  0, 16 and 1,024 replicas that only read
   hold bench replicate --replicas 16 --watermark 65536  the writer may be further ahead
   hold bench replicate --replicas 16 --loop epoll,pool,uring
-  hold bench replicate --replicas 4 --apply --rate 1000 how old is what replicas have?
+  hold bench replicate --replicas 4 --apply --rate 1000 the age of applied changes
 
-libworld is the forerunner whose benchmark this is; its figures were taken on another machine.";
+This benchmark comes from libworld, a predecessor. The libworld results are from another
+machine.";
 
 /// Options of `hold bench replicate`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// How many replicas; one run for each number
+    /// Number of replicas; one run for each number
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "0,16,1024")]
     replicas: Vec<usize>,
 
@@ -52,7 +53,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     io_threads: usize,
 
-    /// How they wait: epoll, pool, uring; one run for each
+    /// How these threads wait for sockets: epoll, pool, uring; one run for each
     #[arg(long = "loop", value_name = "LOOP,...", value_delimiter = ',', default_value = "epoll")]
     kinds: Vec<LoopKind>,
 
@@ -68,7 +69,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "64", value_parser = sizes::bytes)]
     data_size: u64,
 
-    /// Changes that the writer may be ahead of the slowest replica
+    /// How many changes the writer may be ahead of the slowest replica
     #[arg(long, value_name = "N", default_value_t = 1024)]
     watermark: u64,
 
@@ -76,11 +77,11 @@ pub struct Args {
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     seconds: f64,
 
-    /// What the replicas are connected by
+    /// How replicas connect
     #[arg(long, value_enum, default_value_t = Transport::Unix)]
     transport: Transport,
 
-    /// Replicas apply what comes to maps of their own, and say how old it is
+    /// Replicas apply changes to maps of their own, and measure their age
     #[arg(long)]
     apply: bool,
 
@@ -92,7 +93,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = sizes::bytes)]
     stream_size: u64,
 
-    /// Runs of each; medians count
+    /// Runs of each; results are medians
     #[arg(long, value_name = "N", default_value_t = 1)]
     runs: usize,
 
