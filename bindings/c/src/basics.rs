@@ -118,7 +118,7 @@ export! {
         if len > u32::MAX as usize {
             return Err(commonhold::Error::new(
                 commonhold::ErrorKind::TooLarge,
-                format!("{len} bytes: nothing has more than 2^32 - 1"),
+                format!("expected at most 2^32 - 1 bytes, got {len}"),
             ));
         }
         bytes.fill(|out| {

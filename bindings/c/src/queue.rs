@@ -83,7 +83,7 @@ crate::ffi::handle::kinds! {
 #[inline]
 fn named(queue: &Queue, number: u32) -> Result<NamedQueue<'_>> {
     queue.all().nth(number as usize).ok_or_else(|| {
-        invalid(format!("queue '{}': there is no queue of number {number} in it", queue.name()))
+        invalid(format!("queue '{}' has no named queue of number {number}", queue.name()))
     })
 }
 
@@ -102,7 +102,7 @@ fn taken<'q>(queue: &'q Queue, InFlight { data, id, owner, .. }: &InFlight) -> R
         return Ok(element);
     }
     element.into_raw();
-    Err(invalid(format!("queue '{}': element {id} is another queue's", queue.name())))
+    Err(invalid(format!("queue '{}': element {id} belongs to another queue", queue.name())))
 }
 
 /// What was not pushed stays in flight in the caller.
@@ -147,7 +147,7 @@ fn movable_at_once(elements: &[InFlight]) -> Result<()> {
     let mut ids: Vec<u32> = elements.iter().map(|element| element.id).collect();
     ids.sort_unstable();
     if let Some(two) = ids.windows(2).find(|two| two[0] == two[1]) {
-        return Err(invalid(format!("element {} is there twice", two[0])));
+        return Err(invalid(format!("element {} is present twice", two[0])));
     }
     match elements.windows(2).find(|two| two[0].owner != two[1].owner) {
         Some(two) => Err(invalid(format!(

@@ -49,7 +49,7 @@ TEST(faults_handles_of_another_kind_are_refused) {
     ch_map_options fixed = {.size = sizeof fixed, .mode = CH_FIXED, .key_bytes = 4, .value_bytes = 4};
     ch_map_options wrong = {.size = sizeof wrong, .mode = 77};
     ch_map *other;
-    FAILS(CH_MISMATCH, "its own options", ch_hold_map(hold, "it", &fixed, &other, &E));
+    FAILS(CH_MISMATCH, "its existing options", ch_hold_map(hold, "it", &fixed, &other, &E));
     FAILS(CH_INVALID, "77", ch_hold_map(hold, "x", &wrong, &other, &E));
     DONE(ch_hold_map(hold, "fixed", &fixed, &other, &E));
     FAILS(CH_INVALID, "", ch_map_set(other, "a", 1, "b", 1, NULL, &E));

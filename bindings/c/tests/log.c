@@ -93,7 +93,7 @@ TEST(log_is_collected) {
     DONE(ch_log_reader(log, &reader, &E));
     for (int i = 0; i < 3; i++) CHECK(CH_LOG_INFO(log, "line %d", i) == CH_OK);
     DONE(ch_log_collect_to(log, NULL, refuse, NULL, &collector, &E));
-    FAILS(CH_IO, "gave up", ch_collector_finish(collector, &round, &E));
+    FAILS(CH_IO, "callback returned", ch_collector_finish(collector, &round, &E));
     FAILS(CH_BUSY, "", ch_log_collect_to(log, &options, keep, &all, &second, &E));
     CHECK(second == NULL);
     ch_collector_free(collector);

@@ -307,8 +307,8 @@ TEST(map_caches_forget) {
     CHECK(stat.evicted > 800 && stat.misses > 0 && stat.load > 0);
     DONE(ch_map_get_options(map, &found, &E));
     CHECK(found.mode == CH_CACHE && found.max_entries == 100 && found.ttl_ms == 3600000);
-    FAILS(CH_MISMATCH, "no cache", ch_map_set_ttl(plain, CH_LIT("a"), CH_LIT("b"), 5, NULL, &E));
-    FAILS(CH_MISMATCH, "no cache", ch_map_compare_exchange_ttl(plain, CH_LIT("a"), NULL, &one, 5, &E));
+    FAILS(CH_MISMATCH, "not a cache", ch_map_set_ttl(plain, CH_LIT("a"), CH_LIT("b"), 5, NULL, &E));
+    FAILS(CH_MISMATCH, "not a cache", ch_map_compare_exchange_ttl(plain, CH_LIT("a"), NULL, &one, 5, &E));
     ch_map_free(plain);
     ch_map_free(map);
     ch_hold_free(hold);

@@ -64,11 +64,11 @@ TEST(queue_elements_that_cannot_be_pushed_stay_in_flight) {
     for (int i = 0; i < 3; i++) DONE(ch_queue_pull(another, 0, &theirs, &E)); /* The same numbers, the same process. */
     CHECK(theirs.id == elements[2].id && theirs.owner == elements[2].owner);
     FAILS(CH_INVALID, "number 9", ch_queue_push(queue, 9, &elements[0], &E));
-    FAILS(CH_INVALID, "another queue's", ch_queue_push(queue, 0, &theirs, &E));
-    FAILS(CH_INVALID, "another queue's", ch_queue_push_pull(queue, 0, &theirs, 0, &other, &E));
-    FAILS(CH_INVALID, "another queue's", ch_queue_let_go(queue, &theirs, &E));
+    FAILS(CH_INVALID, "another queue", ch_queue_push(queue, 0, &theirs, &E));
+    FAILS(CH_INVALID, "another queue", ch_queue_push_pull(queue, 0, &theirs, 0, &other, &E));
+    FAILS(CH_INVALID, "another queue", ch_queue_let_go(queue, &theirs, &E));
     other = elements[2], elements[2] = theirs;
-    FAILS(CH_INVALID, "another queue's", ch_queue_push_many(queue, 0, elements, 3, &E));
+    FAILS(CH_INVALID, "another queue", ch_queue_push_many(queue, 0, elements, 3, &E));
     elements[2] = other;
     DONE(ch_queue_len(queue, 0, &len, &E));
     CHECK(len == 0);
@@ -252,7 +252,7 @@ TEST(channel_batches_reservations_and_looking) {
         memcpy(room.room, &i, sizeof i);
         DONE(ch_producer_commit(producer, &room, sizeof i, &sequence, &E));
         CHECK(sequence == i);
-        FAILS(CH_INVALID, "is over", ch_producer_commit(producer, &room, 1, NULL, &E));
+        FAILS(CH_INVALID, "no longer valid", ch_producer_commit(producer, &room, 1, NULL, &E));
         for (int twice = 0; twice < 2; twice++) {
             DONE(ch_consumer_peek(consumer, &message, &received, &E));
             CHECK(received.sequence == i && message.len == sizeof i && memcmp(message.data, &i, sizeof i) == 0);
@@ -292,8 +292,8 @@ TEST(channel_reservations_are_told_apart) {
     memcpy(second.room, "second", 6);
     ch_reservation *stale[] = {&first, &theirs, &none};
     for (int i = 0; i < 3; i++) {
-        FAILS(CH_INVALID, "is over", ch_producer_commit(producer, stale[i], 5, NULL, &E));
-        FAILS(CH_INVALID, "is over", ch_producer_cancel(producer, stale[i], &E));
+        FAILS(CH_INVALID, "no longer valid", ch_producer_commit(producer, stale[i], 5, NULL, &E));
+        FAILS(CH_INVALID, "no longer valid", ch_producer_cancel(producer, stale[i], &E));
         ANSWERS(CH_NONE, ch_consumer_try_peek(consumer, &message, NULL, &E));
     }
     FAILS(CH_INVALID, "NULL", ch_producer_cancel(producer, NULL, &E));
@@ -303,7 +303,7 @@ TEST(channel_reservations_are_told_apart) {
     DONE(ch_consumer_advance(consumer, &E));
     DONE(ch_producer_reserve(producer, 5, &first, &E));
     DONE(ch_producer_send(producer, "sent", 4, NULL, &E));
-    FAILS(CH_INVALID, "is over", ch_producer_commit(producer, &first, 5, NULL, &E));
+    FAILS(CH_INVALID, "no longer valid", ch_producer_commit(producer, &first, 5, NULL, &E));
     DONE(ch_consumer_peek(consumer, &message, NULL, &E));
     CHECK(slice_is(message, "sent"));
     DONE(ch_producer_cancel(other, &theirs, &E));

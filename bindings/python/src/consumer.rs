@@ -45,7 +45,8 @@ impl Held for Message {
         let reading = self.ours.try_lock();
         let Some(mut reading) = reading.filter(|reading| reading.shown == Some(self.showing))
         else {
-            let text = "the message is no longer shown: it was released, or the consumer went on";
+            let text = "the message is no longer available: it was released, or the consumer has \
+                        moved on";
             return Err(PyBufferError::new_err(text));
         };
         self.ours.tie.pin()?;
@@ -118,7 +119,7 @@ fn join(from: &str) -> Answer<Join> {
     match from {
         "now" => Ok(Join::Now),
         "oldest" => Ok(Join::Oldest),
-        _ => Err(invalid(format!("join {from:?}: want \"now\" or \"oldest\""))),
+        _ => Err(invalid(format!("expected join from \"now\" or \"oldest\", got {from:?}"))),
     }
 }
 
@@ -168,13 +169,15 @@ impl Consumer {
             ("lossless", None) => Policy::Lossless,
             ("lossy", None) => Policy::Lossy,
             ("patient", Some(time)) => Policy::Patient(seconds(time)?),
-            ("patient", None) => return Err(invalid("a patient consumer wants patience=SECONDS")),
+            ("patient", None) => return Err(invalid("a patient consumer needs patience=SECONDS")),
             ("lossless" | "lossy", Some(_)) => {
-                return Err(invalid("only policy \"patient\" has patience"));
+                return Err(invalid("patience applies only to the policy \"patient\""));
             }
             _ => {
-                let text =
-                    format!("policy {policy:?}: want \"lossless\", \"lossy\" or \"patient\"");
+                let text = format!(
+                    "expected the policy \"lossless\", \"lossy\" or \"patient\", got \
+                         {policy:?}"
+                );
                 return Err(invalid(text));
             }
         };

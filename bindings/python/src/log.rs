@@ -48,7 +48,8 @@ fn line<'py>(py: Python<'py>, line: &LogLine) -> Line<'py> {
 
 fn level(code: u32) -> Answer<LogLevel> {
     let found = LogLevel::ALL.into_iter().find(|level| *level as u32 == code);
-    found.ok_or_else(|| invalid(format!("level {code}: want 1 (error) to 5 (trace)")))
+    found
+        .ok_or_else(|| invalid(format!("expected a level from 1 (error) to 5 (trace), got {code}")))
 }
 
 impl Log {

@@ -82,7 +82,8 @@ fn ensure_native(process: u32) -> Answer<()> {
         return Ok(());
     }
     Err(invalid(
-        "this belongs to the process that forked this one, where its threads are; make another here",
+        "this handle belongs to the parent process, where its threads run; open another one in \
+         this process",
     ))
 }
 
@@ -285,7 +286,7 @@ impl Replica {
     #[pyo3(signature = (position, timeout=None))]
     fn wait_for(&self, py: Python<'_>, position: &str, timeout: Option<f64>) -> Answer<bool> {
         let at: StreamPosition =
-            position.parse().map_err(|_| invalid(format!("{position:?} is no position")))?;
+            position.parse().map_err(|_| invalid(format!("{position:?} is not a position")))?;
         self.wait(py, timeout, |replica, time| replica.wait_for(at, time))
     }
 

@@ -264,7 +264,7 @@ impl Producer {
         window::ensure_unseen(reservation)?;
         // The room is the same when it is asked for again, because nothing was sent since.
         let room = sending.open()?.try_reserve(most)?;
-        let room = room.ok_or_else(|| invalid("what was reserved is gone"))?;
+        let room = room.ok_or_else(|| invalid("the reservation is gone"))?;
         let sent = room.commit_first(len.unwrap_or(most))?;
         sending.reserved = None;
         Ok(sent)

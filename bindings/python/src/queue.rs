@@ -76,9 +76,9 @@ impl Held for InFlight {
     fn pin(&self) -> PyResult<()> {
         match *self.raw() {
             Some(_) => Ok(self.ours.tie.pin()?),
-            None => {
-                Err(PyBufferError::new_err("the element was pushed: its bytes are another's now"))
-            }
+            None => Err(PyBufferError::new_err(
+                "the element was pushed; its bytes belong to another process now",
+            )),
         }
     }
 
@@ -156,11 +156,13 @@ impl NamedQueue {
     fn ensure_own(&self, other: &Ours) -> Answer<()> {
         let (one, own) = (other.queue.name(), self.ours.queue.name());
         if one != own {
-            return Err(invalid(format!("it is of queue '{one}', not of '{own}'")));
+            return Err(invalid(format!(
+                "expected an element of queue '{own}', got one of '{one}'"
+            )));
         }
         if !Arc::ptr_eq(&other.tie, &self.ours.tie) {
             return Err(invalid(format!(
-                "it is of a queue '{one}' that was opened by another hold"
+                "expected an element of this handle's queue '{one}', got one of another handle's"
             )));
         }
         Ok(())

@@ -93,7 +93,8 @@ impl<T: Used> Turn<T> {
                 }
                 Err(TryLockError::WouldBlock) if self.process != std::process::id() => {
                     let text = format!(
-                        "the {} belongs to the process that forked this one, a thread of which was using it; make another here",
+                        "the {} belongs to the parent process, a thread of which was using it; \
+                         open another one in this process",
                         T::NAME
                     );
                     return Err(error(ErrorKind::Closed, text));

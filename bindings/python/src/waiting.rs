@@ -152,7 +152,10 @@ pub fn wait<T: Send>(
 /// `Invalid` for what is no time.
 pub fn seconds(time: f64) -> Answer<Duration> {
     if time.is_nan() || time < 0.0 {
-        return Err(error(ErrorKind::Invalid, format!("{time} seconds: want a number from 0 on")));
+        return Err(error(
+            ErrorKind::Invalid,
+            format!("expected a number of seconds from 0 on, got {time}"),
+        ));
     }
     Ok(Duration::try_from_secs_f64(time).unwrap_or(Duration::MAX))
 }

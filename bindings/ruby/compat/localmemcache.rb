@@ -83,7 +83,7 @@ class LocalMemCache < Commonhold::Pool
       raise ArgError, "a pool needs a :namespace or a :filename" unless options[:namespace]
 
       name = options[:namespace].to_s
-      raise ArgError, "a namespace has no slash: #{name}" if name.empty? || name.include?("/")
+      raise ArgError, "expected a namespace without a slash, got #{name}" if name.empty? || name.include?("/")
 
       root = ENV.fetch("LMC_NAMESPACES_ROOT_PATH", "/var/tmp/localmemcache")
       File.expand_path("#{name}.lmc", root)

@@ -167,7 +167,7 @@ where
     fn cope(&mut self, error: &io::Error) {
         let is_news = self.backoff.failed(&error.to_string(), Instant::now());
         if let Some(log) = self.rules.log.as_ref().filter(|_| is_news) {
-            let text = format_args!("its sockets cannot be waited for: {error}; tries again");
+            let text = format_args!("cannot wait for its sockets: {error}; retrying");
             let _ = log.print(LogLevel::Error, text);
         }
         std::thread::sleep(self.backoff.pause());

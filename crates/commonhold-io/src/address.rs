@@ -44,7 +44,8 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Address> {
         parse(text).ok_or_else(|| {
             let text = format!(
-                "'{}': not an address; want unix:PATH, tcp:HOST:PORT, or tcp:PORT for the loopback interface",
+                "expected an address (unix:PATH, tcp:HOST:PORT, or tcp:PORT for the loopback \
+                 interface), got '{}'",
                 text.escape_default()
             );
             Error::new(ErrorKind::Invalid, text)
@@ -198,7 +199,7 @@ fn connect_unix(path: &Path, patience: Duration) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
     let connected = errno(fault!("connect.connect")).and_then(|()| net::connect(&socket, &address));
     connected.map_err(|error| match error {
-        Errno::AGAIN => io::Error::new(io::ErrorKind::TimedOut, "nobody accepts it"),
+        Errno::AGAIN => io::Error::new(io::ErrorKind::TimedOut, "no process accepts it"),
         error => error.into(),
     })?;
     fault!("connect.options")?;
@@ -256,7 +257,7 @@ impl Listener {
             Some(Local::Tcp(address)) => Address::Tcp(address.ip().to_string(), address.port()),
             Some(Local::Unix(path)) => Address::Unix(path),
             None => {
-                let text = "the socket that was given is neither TCP nor unix";
+                let text = "the given socket is neither TCP nor unix";
                 return Err(Error::new(ErrorKind::Invalid, text));
             }
         };
@@ -323,7 +324,7 @@ mod tests {
         for wrong in ["", "unix:", "tcp:", "tcp:x", "tcp:h:70000", "tcp::1", "tcp:::1:5", "/run/a"]
         {
             let error = wrong.parse::<Address>().unwrap_err();
-            assert!(error.to_string().contains("want unix:PATH"), "{error}");
+            assert!(error.to_string().contains("an address (unix:PATH"), "{error}");
         }
     }
 

@@ -13,7 +13,7 @@ pub struct UnknownChoice {
 
 impl fmt::Display for UnknownChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}': want one of {}", self.word.escape_debug(), self.valid.join(", "))
+        write!(f, "'{}': expected one of {}", self.word.escape_debug(), self.valid.join(", "))
     }
 }
 

@@ -146,8 +146,10 @@ pub fn verify(
             return Ok(found.limited_to(most));
         }
     }
-    let text =
-        format!("map '{name}' and its origin: sent anew {ATTEMPTS} times while they were compared");
+    let text = format!(
+        "map '{name}': the origin sent the whole map again {ATTEMPTS} times during the \
+             comparison; try again"
+    );
     Err(Error::new(ErrorKind::TimedOut, text))
 }
 
@@ -317,18 +319,19 @@ impl Comparison<'_> {
                 Some(at) if at.stream == begin.stream && late => {
                     let behind = begin.offset - at.offset;
                     let text = format!(
-                        "map '{name}' is {behind} bytes behind its origin, and does not come nearer"
+                        "map '{name}' is {behind} bytes behind its origin, and does not catch up"
                     );
                     return Err(Error::new(ErrorKind::TimedOut, text));
                 }
                 Some(at) if at.stream != begin.stream && (self.is_first || late) => {
                     let text = format!(
-                        "map '{name}' follows another stream than this origin has: it has not been synchronised with it"
+                        "map '{name}' follows another stream than this origin's: it is not \
+                         synchronised with it"
                     );
                     return Err(Error::new(ErrorKind::Mismatch, text));
                 }
                 None if never => {
-                    let text = format!("map '{name}' is no replica that is ready");
+                    let text = format!("map '{name}' is not a ready replica");
                     return Err(Error::new(ErrorKind::NotFound, text));
                 }
                 _ if !self.is_sound()? => return Ok(false),

@@ -41,7 +41,7 @@ fn connections_end_though_a_child_keeps_their_sockets() {
         assert!(copy.replica.wait(LONG, |status| !status.connected));
         // Not because nothing was heard.
         let why = copy.replica.status().last_error.unwrap_or_default();
-        assert!(!why.contains("has said nothing"), "{why}");
+        assert!(!why.contains("has sent nothing"), "{why}");
         source.begin(|_| ());
         copy.agrees(&source);
         let other = Child::run("keeps sockets", || until("told to end", || board.get(0) == 1));

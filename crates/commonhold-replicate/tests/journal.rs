@@ -373,7 +373,7 @@ fn sync_says_when_nothing_is_durable() {
     let second = Journal::start(&kept.hold, "it", kept.ground.path("b"), JournalOptions::default());
     refused(second, ErrorKind::Busy, "has a journal already");
     drop(journal);
-    none("no journal that runs");
+    none("no running journal");
     let journal = kept.start(|options| options.sync = SyncPolicy::Never);
     refused(kept.map.sync(LONG), ErrorKind::Io, "--sync never");
     drop(journal);
@@ -446,7 +446,7 @@ fn a_killed_journal_loses_nothing_that_was_durable() {
             synced = pairs(&kept.map);
         }
         drop(victim.slay());
-        refused(kept.map.sync(LONG), ErrorKind::NotFound, "no journal that runs");
+        refused(kept.map.sync(LONG), ErrorKind::NotFound, "no running journal");
         if !synced.is_empty() {
             assert_eq!(kept.rebuilt(&kept.file).unwrap().1, synced, "round {round}");
         }

@@ -312,7 +312,7 @@ fn only_who_knows_the_secret_is_served() {
     right.agrees(&source);
     for (name, secret, why) in [
         ("wrong.hold", secret("wrong"), "closed the connection"),
-        ("none.hold", None, "wants to be proved a secret"),
+        ("none.hold", None, "requires a secret"),
     ] {
         let wrong = follow(name, secret);
         let told = |text: &Option<String>| text.as_ref().is_some_and(|text| text.contains(why));
@@ -381,7 +381,7 @@ fn who_joins_and_leaves_is_said() {
     let copy = Copy::of(&source, "copy.hold");
     copy.agrees(&source);
     let beginning = StreamPosition { offset: 0, ..source.end() };
-    until("its joining is said", || source.has_said("is sent the whole map"));
+    until("its joining is said", || source.has_said("receives the whole map"));
     let said = source.joined.lock().unwrap().join("\n");
     assert!(said.contains("joined at ") && said.contains("unix:"), "{said}");
     let end = source.end();
@@ -451,7 +451,7 @@ fn an_origin_that_finishes_waits_for_nobody_for_ever() {
     let mute = UnixStream::connect(path).unwrap();
     until("it is there", || source.origin().replicas().len() == 1);
     source.origin.take().unwrap().finish(Duration::MAX);
-    assert!(source.has_said("had not said yet who it is"));
+    assert!(source.has_said("had not identified itself yet"));
     source.begin(|_| ());
     let tap = Tap::connect(&source.address, LONG).unwrap();
     source.origin.take().unwrap().finish(Duration::from_millis(50));

@@ -121,7 +121,7 @@ fn what_cannot_be_compared_is_refused() {
     copy.agrees(&source);
     refused(compare(&copy, &other), ErrorKind::Mismatch, "another stream");
     let own = verify(&source.hold, "it", &source.address, eager(), (LONG, 10));
-    refused(own, ErrorKind::NotFound, "is no replica");
+    refused(own, ErrorKind::NotFound, "is not a replica");
     let none = verify(
         &copy.hold,
         "it",

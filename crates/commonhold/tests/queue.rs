@@ -218,7 +218,7 @@ fn an_element_goes_only_where_it_belongs() {
     let mut batch = free.pull_many(2).unwrap();
     refused(foreign.push_many(&mut batch), ErrorKind::Invalid, "another queue");
     refused(foreign.pull_into(&mut batch, 1), ErrorKind::Invalid, "another queue");
-    refused(batch.add(foreign.pull().unwrap().unwrap()), ErrorKind::Invalid, "of the queue");
+    refused(batch.add(foreign.pull().unwrap().unwrap()), ErrorKind::Invalid, "same queue");
     assert_eq!(batch.len(), 2);
     // The same queue, opened twice.
     again.named("a2b").unwrap().push_many(&mut batch).unwrap();

@@ -48,8 +48,8 @@ impl NewHold {
         if bytes > most {
             let (bytes, most) = (sizes::shown(bytes), sizes::shown(most));
             return Err(Failure::failed(format!(
-                "{kind} '{}' takes {bytes}, and the new hold may grow to {most}: make that \
-                 smaller, or --max-bytes larger",
+                "{kind} '{}' needs {bytes}, but the new hold may grow only to {most}; shrink the \
+                 {kind}, or raise --max-bytes",
                 text::printable(&name.name)
             )));
         }
@@ -171,12 +171,12 @@ impl Making {
         match (self.fixed, self.cache_max_bytes) {
             (Some((keys, values)), _) if (key, value) != (keys.into(), values.into()) => {
                 Some(format!(
-                    "it would have fixed lengths: {keys} bytes of key + {values} of value, not \
-                     {key} + {value}"
+                    "--fixed: expected {keys} bytes of key + {values} of value, got {key} + \
+                     {value}"
                 ))
             }
             (_, Some(most)) if both > most => {
-                Some(format!("the cache would hold at most {most} bytes, and this pair has {both}"))
+                Some(format!("a pair of {both} bytes exceeds the cache's limit of {most} bytes"))
             }
             _ if both > LARGEST_PAIR => {
                 Some("key and value have less than 4 GiB together".to_owned())
@@ -190,7 +190,8 @@ impl Making {
         match self.cache {
             true => Ok(()),
             false => Err(Failure::usage(
-                "--ttl is for caches, and this map is not there yet: add --cache to make one",
+                "--ttl applies only to caches, and this map does not exist yet; add --cache to \
+                 create one",
             )),
         }
     }
@@ -199,9 +200,7 @@ impl Making {
     pub fn ensure_not_fixed(&self) -> Result<()> {
         match self.fixed {
             None => Ok(()),
-            Some(_) => Err(Failure::usage(
-                "a list has another length with every change: leave --fixed out",
-            )),
+            Some(_) => Err(Failure::usage("a list changes its length; omit --fixed")),
         }
     }
 
@@ -245,7 +244,7 @@ impl Making {
 
 fn other_options(name: &MapName) -> Failure {
     Failure::failed(format!(
-        "map '{}' has other options than the ones given; 'hold list {}' shows them",
+        "map '{}' exists with other options; 'hold list {}' shows them",
         name.shown(),
         name.hold.display()
     ))
@@ -257,5 +256,7 @@ fn ensure_name(kind: StructureKind, name: &str) -> Result<()> {
         return Ok(());
     }
     let name = text::printable(name);
-    Err(Failure::failed(format!("{kind} name '{name}': names have 1 to {LONGEST_NAME} bytes")))
+    Err(Failure::failed(format!(
+        "expected a {kind} name of 1 to {LONGEST_NAME} bytes, got '{name}'"
+    )))
 }

@@ -140,7 +140,7 @@ impl Directory {
         match self.options().open(self.resolve(&name.hold)?) {
             Err(error) if refused(error.kind()) && lossy => self.channel(name, true),
             Err(error) if refused(error.kind()) => Err(Failure::failed(format!(
-                "{error}; '--policy lossy' receives from a hold that may only be read"
+                "{error}; use '--policy lossy' with read permission only"
             ))),
             _ => self.channel(name, false),
         }
@@ -158,7 +158,7 @@ impl Directory {
 fn or_make(error: commonhold::Error, kind: StructureKind, name: &StructureName) -> Failure {
     let (hold, name) = (name.hold.display(), &name.name);
     match error.is_not_found() {
-        true => Failure::failed(format!("{error}; 'hold {kind} create {hold} {name}' makes it")),
+        true => Failure::failed(format!("{error}; 'hold {kind} create {hold} {name}' creates it")),
         false => Failure::failed(error),
     }
 }

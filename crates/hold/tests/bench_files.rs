@@ -120,7 +120,7 @@ fn unknown_ids_must_be_refused() {
         let err = refused(protocol, Manner::KnowsAll, &["--unknown", "50"]);
         assert!(err.contains("'unknown/") && err.contains("': unknown, but"), "{err}");
         let err = refused(protocol, Manner::KnowsNothing, &[]);
-        assert!(err.contains(".bin': the server says that it is unknown"), "{err}");
+        assert!(err.contains(".bin': the server reports it as unknown"), "{err}");
     }
 }
 
@@ -215,7 +215,7 @@ fn what_makes_no_sense_says_why() {
     let err = ground.fails(3, &files(&["empty", address[0], address[1]]));
     assert!(err.contains("empty has no files") && err.contains("--make"), "{err}");
     let err = ground.fails(3, &files(&["nowhere", address[0], address[1]]));
-    assert!(err.contains("cannot look into nowhere"), "{err}");
+    assert!(err.contains("cannot read nowhere"), "{err}");
     ground.ok(&files(&["--make", "2", "try"]));
     let err = ground.fails(3, &files(&["--make", "2", "try"]));
     assert!(err.contains("try is not empty"), "{err}");
@@ -230,7 +230,7 @@ fn what_makes_no_sense_says_why() {
     let err = ground.fails(2, &files(&["try", "--matrix", "loop,colour"]));
     assert!(err.contains("loop, requests, eviction, cache, files"), "{err}");
     let err = ground.fails(3, &files(&["try", "--pipeline", "4", "--protocol", "simple"]));
-    assert!(err.contains("--pipeline is for HTTP"), "{err}");
+    assert!(err.contains("--pipeline applies only to HTTP"), "{err}");
     let err = ground.fails(
         3,
         &files(&["try", "--worker", r#"{"starter":1,"program":"/bin/true","words":[],"cpus":[]}"#]),

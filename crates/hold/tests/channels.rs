@@ -153,5 +153,5 @@ fn who_may_only_read_receives_as_a_lossy_consumer() {
     let refused = as_nobody("lossless").expect("a start");
     let err = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{err}");
-    assert!(err.contains("'--policy lossy' receives from a hold that may only be read"), "{err}");
+    assert!(err.contains("use '--policy lossy' with read permission only"), "{err}");
 }

@@ -182,10 +182,10 @@ fn messages_name_things_as_people_do() {
     let ground = Ground::new();
     ground.ok(&["set", "shop", "prices", "apple", "3"]);
     let err = ground.fails(3, &["stat", "shop", "none"]);
-    assert!(err.contains("has nothing called 'none'; 'hold list shop' shows"), "{err}");
+    assert!(err.contains("has no structure 'none'; 'hold list shop' shows"), "{err}");
     let run = ground.run(&["drop", "shop", "none", "--yes"]);
     assert_eq!(run.code, 1);
-    assert!(run.err.contains("has nothing called 'none'; 'hold list shop' shows"), "{run:?}");
+    assert!(run.err.contains("has no structure 'none'; 'hold list shop' shows"), "{run:?}");
     let err = ground.fails(2, &["get", "--uid", "shop", "prices", "x"]);
     assert!(err.starts_with("hold: 'x' is no uid"), "{err}");
     let err = ground.fails(2, &["set", "--number", "shop", "prices", "a", "many"]);

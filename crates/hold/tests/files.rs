@@ -228,7 +228,7 @@ fn a_name_tells_the_format_and_json_may_be_asked_for_beside_it() {
         &["dump", "shop", "prices", "-o", "out.csv", "--format", "nul"],
     ] {
         let err = ground.fails(2, args);
-        assert!(err.contains("says csv, and --format says "), "{err}");
+        assert!(err.contains("means csv, but --format is "), "{err}");
     }
     // A name that tells nothing: --format, else tsv.
     ground.json(&["dump", "shop", "prices", "-o", "out.jsonx"]);
@@ -288,7 +288,7 @@ fn options_that_do_not_fit_are_told_before_anything_is_made() {
     assert!(usage(&["load", "shop", "p", "--format", "json", "--header"]).contains("--header"));
     assert!(usage(&["load", "shop", "p", "--format", "nul", "--key-column", "2"]).contains("NUL"));
     assert!(usage(&["load", "shop", "p", "--format", "csv", "--no-escapes"]).contains("tsv"));
-    assert!(usage(&["load", "shop", "p", "--format", "text"]).contains("text is for people"));
+    assert!(usage(&["load", "shop", "p", "--format", "text"]).contains("text is only for output"));
     assert!(usage(&["dump", "shop", "p", "--format", "json", "--header"]).contains("--header"));
     assert!(usage(&["dump", "shop", "p", "--format", "tsv", "--raw"]).contains("--raw"));
     assert!(ground.fails(3, &["load", "shop", "p", "none.csv"]).contains("none.csv"));

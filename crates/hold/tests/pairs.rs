@@ -102,7 +102,7 @@ fn uids_find_pairs() {
     assert_eq!(got, json!({"key": "apple", "uid": set["uid"], "value": "3"}));
     ground.ok(&["del", "shop", "prices", "apple"]);
     assert_eq!(ground.run(&["get", "--uid", "shop", "prices", &uid]).code, 1);
-    assert!(ground.fails(2, &["get", "--uid", "shop", "prices", "x"]).contains("is no uid"));
+    assert!(ground.fails(2, &["get", "--uid", "shop", "prices", "x"]).contains("expected a uid"));
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn every_byte_goes_through_a_queue() {
     assert_eq!(ground.run(&whole).bytes, element);
     let run = ground.run_with(&push, &frames[..100]);
     assert_eq!(run.code, 3);
-    assert!(run.err.contains("frame 1 is cut off: 96 of the 256 bytes"), "{}", run.err);
+    assert!(run.err.contains("frame 1 is truncated: expected 256 bytes"), "{}", run.err);
     let run = ground.run_with(&push[..5], format!("short\n{}\n", "x".repeat(301)).as_bytes());
     assert!(run.err.contains("line 2 has more than 300 bytes"), "{}", run.err);
     assert!(run.err.ends_with("pushed before it: 1 message\n"), "{}", run.err);

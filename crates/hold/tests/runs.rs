@@ -82,7 +82,9 @@ fn demo_at_work(folder: &Path) -> (Child, BufReader<std::process::ChildStdout>) 
 #[test]
 fn the_demo_shows_itself_in_plain_lines() {
     let out = text(&run(&["demo", "--seconds", "2"]).stdout);
-    for wanted in ["is stopped", "is killed", "goes on", "median", "What was shown:", "(0 wrong)"] {
+    for wanted in
+        ["is stopped", "is killed", "continues where it stopped", "median", "Summary:", "(0 wrong)"]
+    {
         assert!(out.contains(wanted), "no '{wanted}' in:\n{out}");
     }
     assert!(!out.contains('\x1b'), "escape sequences in plain lines:\n{out}");

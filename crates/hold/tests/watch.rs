@@ -64,7 +64,7 @@ fn who_comes_back_goes_on_where_it_stopped() {
 fn what_ends_a_watch_is_told() {
     let ground = Ground::new();
     let err = ground.fails(3, &["watch", "shop", "prices"]);
-    assert!(err.contains("there is no such hold"), "{err}");
+    assert!(err.contains("this hold does not exist"), "{err}");
     ground.ok(&["set", "shop", "prices", "apple", "3"]);
     let err = ground.fails(3, &["watch", "shop", "pears"]);
     assert!(err.contains("pears"), "{err}");

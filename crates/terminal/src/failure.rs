@@ -1,7 +1,7 @@
 //! Why a subcommand failed, and the exit code for it.
 //!
 //! Exit codes: 0 done; 1 the answer is no (key absent, condition false, problems found); 2 the
-//! command line makes no sense; 3 it could not be done. Code 1 is an answer and no [`Failure`],
+//! command line is wrong; 3 it could not be done. Code 1 is an answer and no [`Failure`],
 //! except where a demo, benchmark or crash test found something wrong.
 //!
 //! Invariant: every failure but a reader that went away puts one message on standard error.
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 /// The exit code of an answer "no".
 pub const NO: u8 = 1;
-/// The exit code of a command line that makes no sense.
+/// The exit code of a command line that is wrong.
 pub const USAGE: u8 = 2;
 /// The exit code of what could not be done.
 pub const FAILED: u8 = 3;

@@ -32,7 +32,9 @@ fn join(from: u32) -> Result<Join> {
     match from {
         0 => Ok(Join::Now),
         1 => Ok(Join::Oldest),
-        _ => Err(invalid(format!("{from} is nowhere to join from"))),
+        _ => {
+            Err(invalid(format!("expected CH_JOIN_NOW or CH_JOIN_OLDEST to join from, got {from}")))
+        }
     }
 }
 
@@ -41,7 +43,7 @@ fn policy(policy: u32, patience_ns: u64) -> Result<Policy> {
         0 => Ok(Policy::Lossless),
         1 => Ok(Policy::Lossy),
         2 => Ok(Policy::Patient(Duration::from_nanos(patience_ns))),
-        _ => Err(invalid(format!("{policy} is no policy of a consumer"))),
+        _ => Err(invalid(format!("{policy} is not a policy of a consumer"))),
     }
 }
 

@@ -94,7 +94,8 @@ impl Sending {
 #[cold]
 fn over() -> Error {
     invalid(
-        "the reservation is over, or another producer's: it was committed or cancelled, or something else was reserved or sent since",
+        "the reservation is no longer valid: it was committed or cancelled, belongs to another \
+         producer, or was followed by another reservation or message",
     )
 }
 
@@ -195,7 +196,7 @@ export! {
         let mut sending = producer.get()?.lock()?;
         let Reserved { len: most, .. } = sending.reserved(&reservation)?;
         let room = sending.producer.try_reserve(most)?;
-        let number = room.ok_or_else(|| invalid("what was reserved is gone"))?.commit_first(len)?;
+        let number = room.ok_or_else(|| invalid("the reservation is gone"))?.commit_first(len)?;
         sending.reserved = None;
         sent(&sequence, Some(number))
     }

@@ -118,8 +118,7 @@ impl<T> Alone<T> {
 
 #[cold]
 fn busy() -> Error {
-    let text =
-        "another call is using this handle at this moment; it can be used by one thread at a time";
+    let text = "another thread is using this handle; use it in one thread at a time";
     Error::new(ErrorKind::Busy, text)
 }
 

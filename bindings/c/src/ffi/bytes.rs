@@ -18,7 +18,7 @@ const MOST: usize = u32::MAX as usize;
 
 #[cold]
 fn too_large(len: usize) -> Error {
-    Error::new(ErrorKind::TooLarge, format!("{len} bytes: nothing has more than 2^32 - 1"))
+    Error::new(ErrorKind::TooLarge, format!("expected at most 2^32 - 1 bytes, got {len}"))
 }
 
 /// Bytes of the caller's; their number is another argument.
@@ -69,7 +69,7 @@ impl View {
     #[inline]
     fn checked(&self) -> Result<()> {
         if self.data.is_null() && self.len > 0 {
-            return Err(invalid(format!("{} bytes at NULL", self.len)));
+            return Err(invalid(format!("expected a pointer to {} bytes, got NULL", self.len)));
         }
         if self.len > MOST { Err(too_large(self.len)) } else { Ok(()) }
     }
@@ -115,7 +115,10 @@ impl<T> Many<T> {
         }
         let most = isize::MAX as usize / size_of::<T>().max(1);
         if self.0.is_null() || !self.0.is_aligned() || count > most {
-            return Err(invalid(format!("an array of {count} at {:?}", self.0)));
+            return Err(invalid(format!(
+                "expected a valid array of {count} elements, got {:?}",
+                self.0
+            )));
         }
         // SAFETY: see the module.
         Ok(unsafe { std::slice::from_raw_parts(self.0, count) })
@@ -206,7 +209,7 @@ impl Room {
             return Ok(&mut []);
         }
         if self.0.is_null() {
-            return Err(invalid(format!("room for {len} bytes at NULL")));
+            return Err(invalid(format!("expected a buffer of {len} bytes, got NULL")));
         }
         // SAFETY: see the module.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.0.cast(), len.min(MOST)) })
@@ -240,7 +243,7 @@ impl Buffer {
             return Ok(Vec::new());
         }
         if self.len > self.capacity || self.capacity > isize::MAX as usize {
-            return Err(invalid("a ch_bytes that was not set to CH_BYTES_INIT"));
+            return Err(invalid("the ch_bytes is not initialized; set it to CH_BYTES_INIT"));
         }
         // SAFETY: see the module.
         Ok(unsafe { Vec::from_raw_parts(self.data, self.len, self.capacity) })
@@ -259,7 +262,7 @@ impl OutBytes {
     #[inline]
     pub(crate) fn fill<T>(&self, fill: impl FnOnce(&mut Vec<u8>) -> Result<T>) -> Result<T> {
         if self.0.is_null() || !self.0.is_aligned() {
-            return Err(invalid("there is nowhere to put the bytes: the ch_bytes is NULL"));
+            return Err(invalid("the ch_bytes for the result is NULL"));
         }
         // SAFETY: see the module. Meanwhile the caller's is empty, whatever `fill` does.
         let mut bytes = unsafe { self.0.replace(Buffer::EMPTY) }.into_vec()?;

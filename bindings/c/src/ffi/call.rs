@@ -75,10 +75,8 @@ pub(crate) fn run(error: ErrorOut, call: impl FnOnce() -> Answer) -> c_int {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(said)) => said as c_int,
         Ok(Err(found)) => error.tell(found.kind() as c_int, &found.to_string()),
-        Err(_) => error.tell(
-            PANIC,
-            "a fault in Commonhold itself; standard error says where. Please report it",
-        ),
+        Err(_) => error
+            .tell(PANIC, "a bug in Commonhold; standard error has the details. Please report it"),
     }
 }
 

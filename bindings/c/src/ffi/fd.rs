@@ -16,7 +16,7 @@ use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 /// `Invalid` for a number that is none; `Io` if there are no more to be had.
 pub(crate) fn double(fd: c_int) -> Result<OwnedFd> {
     if fd < 0 {
-        return Err(invalid(format!("{fd} is no file descriptor")));
+        return Err(invalid(format!("{fd} is not a file descriptor")));
     }
     // SAFETY: see the module; of a number that is none the system says so.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };

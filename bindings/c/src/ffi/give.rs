@@ -42,9 +42,7 @@ impl<T: Copy> Give<T> {
     #[inline]
     pub(crate) fn needed_many(&self, what: &str, count: usize) -> Result<()> {
         if count > 0 && (self.0.is_null() || !self.0.is_aligned()) {
-            return Err(invalid(format!(
-                "there is nowhere to put the {what}: the pointer is NULL"
-            )));
+            return Err(invalid(format!("the pointer for the {what} is NULL")));
         }
         Ok(())
     }

@@ -65,7 +65,7 @@ fn is_one<T: Kind>(handle: *const Handle<T>) -> bool {
 fn wrong(name: &str, is_null: bool) -> commonhold::Error {
     invalid(match is_null {
         true => format!("the {name} is NULL"),
-        false => format!("the handle that is given as the {name} is none, or of another kind"),
+        false => format!("the handle given as the {name} is invalid or of another kind"),
     })
 }
 
@@ -104,10 +104,7 @@ impl<T: Kind> NewHandle<T> {
     /// `Invalid` if it has not.
     pub(crate) fn ready(self) -> Result<Place<T>> {
         if self.0.is_null() || !self.0.is_aligned() {
-            return Err(invalid(format!(
-                "there is nowhere to put the {}: the pointer is NULL",
-                T::NAME
-            )));
+            return Err(invalid(format!("the pointer for the {} is NULL", T::NAME)));
         }
         // SAFETY: see the module; the header says that it points to a pointer.
         unsafe { self.0.write(std::ptr::null_mut()) };

@@ -57,7 +57,7 @@ const MOST: usize = 1 << 16;
 /// What a structure of options says of its size, if a structure of this type can have it.
 fn believed<T: Growing>(options: *const T) -> Result<usize> {
     if options.is_null() || !options.is_aligned() {
-        return Err(invalid("the structure of options is NULL"));
+        return Err(invalid("the options are NULL"));
     }
     // SAFETY: see the module: it begins with its size.
     let size = unsafe { options.cast::<usize>().read() };
@@ -69,15 +69,15 @@ fn believed<T: Growing>(options: *const T) -> Result<usize> {
 #[cold]
 fn impossible(size: usize, init: &str) -> Error {
     invalid(format!(
-        "the size that the structure of options says it has cannot be: {size}; begin with {init}, which sets it"
+        "the size in the options is invalid: {size}; initialize them with {init}, which sets it"
     ))
 }
 
 #[cold]
 fn unknown(size: usize, init: &str) -> Error {
     invalid(format!(
-        "of the {size} bytes of the structure of options some that have no meaning in this version ({}) are not zero; begin with \
-         {init}, or use the newer version that they are for",
+        "some of the options' {size} bytes are unknown to this version ({}) and not zero; \
+         initialize them with {init}, or use a newer version",
         env!("CARGO_PKG_VERSION")
     ))
 }

@@ -78,7 +78,7 @@ export! {
             2 => json(&out, &hold.others()?),
             3 => json(&out, &hold.participants()?),
             4 => json(&out, &commonhold_io::reports::reports(hold)?),
-            _ => Err(invalid(format!("{what} is nothing that a hold can be asked for"))),
+            _ => Err(invalid(format!("{what} is not a description of a hold"))),
         }
     }
 

@@ -84,7 +84,7 @@ impl Write for Target {
             Target::Descriptor(file) => file.write(text),
             Target::Callback(call, user) => match call(*user, View::of(text)) {
                 0 => Ok(text.len()),
-                said => Err(io::Error::other(format!("the callback gave up with {said}"))),
+                said => Err(io::Error::other(format!("the callback returned {said}"))),
             },
         }
     }

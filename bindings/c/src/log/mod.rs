@@ -16,5 +16,6 @@ use commonhold::{LogLevel, Result};
 /// The level of a code.
 fn level(code: u32) -> Result<LogLevel> {
     let known = LogLevel::ALL.into_iter().find(|level| *level as u32 == code);
-    known.ok_or_else(|| invalid(format!("{code} is no level; want 1 (error) to 5 (trace)")))
+    known
+        .ok_or_else(|| invalid(format!("expected a level from 1 (error) to 5 (trace), got {code}")))
 }

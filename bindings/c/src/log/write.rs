@@ -43,7 +43,7 @@ impl Options {
         match self.overflow {
             0 => Ok(options.overflow(Overflow::Drop)),
             1 => Ok(options.overflow(Overflow::Overwrite)),
-            other => Err(invalid(format!("{other} is nothing that a full ring can do"))),
+            other => Err(invalid(format!("{other} is not an overflow policy of a log"))),
         }
     }
 }

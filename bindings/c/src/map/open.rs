@@ -49,7 +49,7 @@ impl Options {
                 .max_bytes(self.max_bytes)
                 .max_entries(self.max_entries)
                 .ttl(Duration::from_millis(self.ttl_ms)),
-            mode => return Err(invalid(format!("{mode} is no mode of a map"))),
+            mode => return Err(invalid(format!("{mode} is not a mode of a map"))),
         };
         Ok(options.value_room(self.value_room))
     }

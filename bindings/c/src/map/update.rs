@@ -52,7 +52,7 @@ fn gave_up(said: c_int) -> Error {
         Lapped,
     ];
     let kind = kinds.into_iter().find(|kind| *kind as c_int == said).unwrap_or(Invalid);
-    Error::new(kind, format!("the callback gave up with {said}; nothing was changed"))
+    Error::new(kind, format!("the callback returned {said}; nothing was changed"))
 }
 
 /// What an update did.

@@ -62,7 +62,8 @@ export! {
                 cursor.set(pairs.cursor().0);
                 Ok(yes(pairs.at_cursor()))
             }
-            Walk::Keys(_) => Err(crate::ffi::invalid("a walk over keys alone has no cursor; walk over pairs")),
+            Walk::Keys(_) => Err(crate::ffi::invalid(
+                "an iteration over keys has no cursor; iterate over pairs")),
         }
     }
 }

@@ -43,7 +43,7 @@ impl Options {
             0 => SyncPolicy::Always,
             1 => SyncPolicy::Every(Duration::from_millis(self.every_ms.max(1))),
             2 => SyncPolicy::Never,
-            other => return Err(invalid(format!("{other} is no policy of a journal"))),
+            other => return Err(invalid(format!("{other} is not a policy of a journal"))),
         };
         Ok(options)
     }

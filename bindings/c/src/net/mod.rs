@@ -35,7 +35,8 @@ impl<T> Native<T> {
             return Ok(&self.value);
         }
         Err(invalid(
-            "this belongs to the process that forked this one, where its threads are; make another here",
+            "this handle belongs to the parent process, where its threads run; open another one \
+             in this process",
         ))
     }
 

@@ -87,7 +87,8 @@ impl Options {
             options.most_replicas = self.most_replicas;
         }
         let kinds = LoopKind::ALL.into_iter().nth(self.kind as usize);
-        options.kind = kinds.ok_or_else(|| invalid(format!("{} is no kind of loop", self.kind)))?;
+        options.kind =
+            kinds.ok_or_else(|| invalid(format!("{} is not a kind of loop", self.kind)))?;
         options.transmission = match self.explicit_transmission {
             0 => {
                 let delay = Duration::from_nanos(self.delay_ns);

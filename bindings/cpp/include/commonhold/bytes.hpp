@@ -81,7 +81,7 @@ namespace detail {
 class name {
 public:
     name(std::string_view text) : text_(text) {
-        if (text_.find('\0') != std::string::npos) fail(CH_INVALID, "a name with a NUL in it: \"" + text_ + "\"");
+        if (text_.find('\0') != std::string::npos) fail(CH_INVALID, "expected a name without NUL, got \"" + text_ + "\"");
     }
     operator const char *() const noexcept { return text_.c_str(); }
 

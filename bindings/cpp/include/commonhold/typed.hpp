@@ -26,7 +26,7 @@ bytes_in bytes_of(const T &value) noexcept {
 template <plain T>
 void expect_length(std::size_t len, const char *what) {
     if (len != sizeof(T)) [[unlikely]]
-        fail(CH_MISMATCH, "a " + std::string(what) + " of " + std::to_string(len) + " bytes is none of this type, which has " +
+        fail(CH_MISMATCH, "a " + std::string(what) + " of " + std::to_string(len) + " bytes is not of this type, which has " +
                               std::to_string(sizeof(T)));
 }
 

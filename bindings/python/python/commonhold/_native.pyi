@@ -15,7 +15,7 @@ _Line = Tuple[int, Optional[int], str, bytes, bool, int, bool, Optional[Tuple[in
 __version__: str
 
 class Buffer:
-    """Bytes of a hold where they lie, for memoryview() and all else that knows the buffer protocol."""
+    """Bytes of a hold in place, for memoryview() and every other user of the buffer protocol."""
 
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...

@@ -112,7 +112,7 @@ def _key(prefix: str, said: Any) -> bytes:
         try:
             text = json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
         except (TypeError, ValueError) as error:
-            raise TypeError(f"{prefix}: arguments that JSON cannot say need cached(key=...): {error}") from None
+            raise TypeError(f"{prefix}: arguments that JSON cannot represent need cached(key=...): {error}") from None
     if len(text) > 200:
         text = hashlib.sha256(text).hexdigest().encode()
     return prefix.encode() + b" " + text

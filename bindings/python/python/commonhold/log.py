@@ -21,7 +21,7 @@ def level_code(level: Union[int, str]) -> int:
         try:
             return _CODES[level.lower()]
         except KeyError:
-            raise ValueError(f"level {level!r}: want error, warn, info, debug or trace") from None
+            raise ValueError(f"expected the level error, warn, info, debug or trace, got {level!r}") from None
     if level >= logging.ERROR:
         return 1
     if level >= logging.WARNING:

@@ -254,7 +254,7 @@ class _Values:
 class ListView(Generic[_K, _V]):
     """Values are lists: each change of one, at either end, is one atomic step.
 
-    A list is written anew with every change, which suits lists of up to some kilobytes; for longer ones there are queues and
+    Every change rewrites the list, which suits lists of up to some kilobytes; for longer ones there are queues and
     channels. An empty list is no value: the key is absent.
     """
 
@@ -293,7 +293,7 @@ class ListView(Generic[_K, _V]):
     def _insert(self, key: _K, element: _V, put: Callable[[bytes, bytes], bytes]) -> int:
         encoded = self._value(element)
         if len(encoded) > 0xFFFF_FFFF:
-            raise TooLargeError("elements of lists end at 2^32 - 1")
+            raise TooLargeError("a list element has at most 2^32 - 1 bytes")
         length = struct.pack("<I", len(encoded))
         count = 0
 

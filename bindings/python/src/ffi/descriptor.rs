@@ -16,7 +16,7 @@ pub fn copy(object: &Bound<'_, PyAny>) -> Answer<OwnedFd> {
         false => object.extract()?,
     };
     if number < 0 {
-        return Err(invalid(format!("{number} is no file descriptor")));
+        return Err(invalid(format!("{number} is not a file descriptor")));
     }
     // SAFETY: not negative; should it be nobody's, copying it fails.
     let lent = unsafe { BorrowedFd::borrow_raw(number) };

@@ -279,7 +279,8 @@ pub fn install(py: Python<'_>) -> PyResult<()> {
     add::<Producer>(
         py,
         c"send",
-        c"send($self, message, /, timeout=None)\n--\n\nSends a message; returns its number. Waits for room for `timeout` seconds, None: as long as it takes; then raises TimedOutError.",
+        c"send($self, message, /, timeout=None)\n--\n\nSends a message; returns its number. Waits \
+          for room for `timeout` seconds (None: without limit), then raises TimedOutError.",
         send,
     )?;
     add::<Producer>(
@@ -291,7 +292,8 @@ pub fn install(py: Python<'_>) -> PyResult<()> {
     add::<Consumer>(
         py,
         c"recv",
-        c"recv($self, timeout=None)\n--\n\nThe next message, as bytes. Waits for `timeout` seconds, None: as long as it takes; then raises TimedOutError.",
+        c"recv($self, timeout=None)\n--\n\nThe next message, as bytes. Waits for `timeout` \
+          seconds (None: without limit), then raises TimedOutError.",
         recv,
     )?;
     add::<Consumer>(

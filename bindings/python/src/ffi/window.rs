@@ -71,7 +71,8 @@ pub fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 }
 
 fn make(py: Python<'_>) -> PyResult<Py<PyType>> {
-    let doc = c"Bytes of a hold where they lie, for memoryview() and all else that knows the buffer protocol.";
+    let doc = c"Bytes of a hold in place, for memoryview() and every other user of the buffer \
+                protocol.";
     let slot = |slot, pfunc| ffi::PyType_Slot { slot, pfunc };
     let mut slots = [
         slot(GET_BUFFER, get_buffer as *mut c_void),
@@ -98,7 +99,7 @@ fn make(py: Python<'_>) -> PyResult<Py<PyType>> {
 pub fn show<'py>(class: &Bound<'py, PyType>, window: Window) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
     if !class.is_subclass(self::class(py)?)? {
-        return Err(PyTypeError::new_err("want a class that derives from Buffer"));
+        return Err(PyTypeError::new_err("expected a class that derives from Buffer"));
     }
     let shape = window.len as isize;
     let shown = Box::new(Shown { window, shape, exports: AtomicUsize::new(0) });
@@ -138,7 +139,9 @@ pub fn ensure_unseen(object: &Bound<'_, PyAny>) -> PyResult<()> {
 }
 
 fn gone() -> PyErr {
-    PyBufferError::new_err("these bytes were given away: pushed, released or committed")
+    PyBufferError::new_err(
+        "these bytes are no longer available: they were pushed, released or committed",
+    )
 }
 
 unsafe extern "C" fn refuse(
@@ -147,7 +150,7 @@ unsafe extern "C" fn refuse(
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     Python::attach(|py| {
-        PyTypeError::new_err("queues and channels make these; nobody else can").restore(py);
+        PyTypeError::new_err("only queues and channels create these").restore(py);
     });
     std::ptr::null_mut()
 }

@@ -144,7 +144,7 @@ VALUE name_copy(VALUE string) { return rb_str_new_cstr(name_arg(&string)); }
 uint64_t timeout_arg(VALUE seconds) {
     if (NIL_P(seconds)) return CH_FOREVER;
     double number = NUM2DBL(seconds);
-    if (isnan(number) || number < 0) rb_raise(rb_eArgError, "a timeout is not negative: %f", number);
+    if (isnan(number) || number < 0) rb_raise(rb_eArgError, "expected a timeout from 0 on, got %f", number);
     return number > 9e9 ? CH_FOREVER : (uint64_t)(number * 1e9);
 }
 
@@ -156,7 +156,7 @@ uint64_t number_option(VALUE options, const char *name) {
     VALUE value = option(options, name);
     if (NIL_P(value)) return 0;
     value = rb_to_int(value);
-    if (RTEST(rb_funcall(value, '<', 1, INT2FIX(0)))) rb_raise(rb_eArgError, "%s is not negative", name);
+    if (RTEST(rb_funcall(value, '<', 1, INT2FIX(0)))) rb_raise(rb_eArgError, "expected %s from 0 on", name);
     return NUM2ULL(value);
 }
 

@@ -18,7 +18,7 @@ static int run_channel(struct call *call) {
 static VALUE hold_channel(VALUE self, VALUE name, VALUE ring_bytes) {
     ch_channel *channel = NULL;
     struct call call = {.run = run_channel, .out = &channel};
-    if (!NIL_P(ring_bytes) && !(call.number = NUM2ULL(ring_bytes))) rb_raise(rb_eArgError, "a ring of no bytes");
+    if (!NIL_P(ring_bytes) && !(call.number = NUM2ULL(ring_bytes))) rb_raise(rb_eArgError, "expected a ring of at least 1 byte, got 0");
     VALUE object = box_new(cChannel, &channel_type, self, release_channel);
     name = name_copy(name);
     call_strings(&call, name, Qnil);

@@ -22,7 +22,7 @@ static uint32_t mode_of(VALUE name) {
     if (strcmp(is, "general") == 0) return CH_GENERAL;
     if (strcmp(is, "fixed") == 0) return CH_FIXED;
     if (strcmp(is, "cache") == 0) return CH_CACHE;
-    rb_raise(rb_eArgError, "a map's mode is :general, :fixed or :cache, not :%s", is);
+    rb_raise(rb_eArgError, "expected the mode :general, :fixed or :cache, got :%s", is);
 }
 
 /* Hold#_map(class, name, options); options nil opens an existing one. */

@@ -114,7 +114,7 @@ static struct in_flight *new_element(VALUE queue, struct box *box, VALUE *object
 
 static struct in_flight *element_of(VALUE element) {
     struct in_flight *flying = rb_check_typeddata(element, &element_type);
-    if (!flying->box) raise_code(CH_INVALID, "the element is not in flight: it was pushed or let go before");
+    if (!flying->box) raise_code(CH_INVALID, "the element is not in flight: it was pushed or released before");
     if (flying->box->closed) raise_code(CH_CLOSED, "the element's queue is closed");
     struct box *hold = RTYPEDDATA_DATA(flying->box->parent);
     if (hold->closed) raise_code(CH_CLOSED, "the element's hold is closed");

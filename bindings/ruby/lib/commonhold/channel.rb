@@ -31,7 +31,7 @@ module Commonhold
 
     # @private
     def self.number(names, name)
-      names.fetch(name) { raise ArgumentError, "#{name.inspect} is none of #{names.keys.join(', ')}" }
+      names.fetch(name) { raise ArgumentError, "expected one of #{names.keys.join(', ')}, got #{name.inspect}" }
     end
 
     # @private

@@ -11,7 +11,7 @@ module Commonhold
     # @private
     def self.check_options(given, known)
       unknown = given.keys - known
-      raise ArgumentError, "unknown option #{unknown.first.inspect}; there are #{known.join(', ')}" if unknown.any?
+      raise ArgumentError, "unknown option #{unknown.first.inspect}; expected #{known.join(', ')}" if unknown.any?
     end
 
     # Opens the map of this name, or makes it.

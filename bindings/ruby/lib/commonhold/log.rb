@@ -9,7 +9,7 @@ module Commonhold
 
     # @private
     def self.level_number(level)
-      LEVELS.fetch(level.to_sym) { raise ArgumentError, "#{level.inspect} is none of #{LEVELS.keys.join(', ')}" }
+      LEVELS.fetch(level.to_sym) { raise ArgumentError, "expected one of #{LEVELS.keys.join(', ')}, got #{level.inspect}" }
     end
 
     # Writes one line of any bytes, without a line end; gives whether it was accepted.

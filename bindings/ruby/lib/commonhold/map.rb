@@ -140,7 +140,7 @@ module Commonhold
 
     # @private
     def self.milliseconds(ttl)
-      raise ArgumentError, "a time to live is not negative: #{ttl}" if ttl.negative?
+      raise ArgumentError, "expected a time to live from 0 on, got #{ttl}" if ttl.negative?
 
       (ttl * 1000).ceil
     end

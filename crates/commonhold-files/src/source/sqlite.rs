@@ -116,7 +116,7 @@ impl Open {
 }
 
 fn not_ours(what: &str) -> io::Error {
-    let way_out = "make one with 'hold serve-import DIR FILE'";
+    let way_out = "create one with 'hold serve-import DIR FILE'";
     io::Error::new(io::ErrorKind::InvalidData, format!("{what}; {way_out}"))
 }
 

@@ -225,9 +225,9 @@ fn the_words_are_those_that_are_shown() {
         assert_eq!(kinds.eviction.to_string().parse(), Ok(kinds.eviction));
     }
     let unknown = "redis".parse::<CacheKind>().unwrap_err();
-    assert_eq!(unknown.to_string(), "'redis': want one of none, std, hashbrown, hold");
+    assert_eq!(unknown.to_string(), "'redis': expected one of none, std, hashbrown, hold");
     let unknown = "lru".parse::<EvictionKind>().unwrap_err();
-    assert_eq!(unknown.to_string(), "'lru': want one of none, mutex, lockfree");
+    assert_eq!(unknown.to_string(), "'lru': expected one of none, mutex, lockfree");
 }
 
 #[test]

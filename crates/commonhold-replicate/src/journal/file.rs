@@ -308,7 +308,7 @@ impl Reader {
         // A read may give fewer bytes than there are.
         while self.inbox.rest().len() < READ && self.more()? {}
         if self.inbox.rest().get(..MAGIC.len()) != Some(MAGIC) {
-            return Err(damaged(&self.path, "is no journal"));
+            return Err(damaged(&self.path, "is not a journal"));
         }
         self.inbox.advance(MAGIC.len());
         let welcome = self.inbox.next(READ - MAGIC.len());

@@ -108,7 +108,7 @@ impl FileWriter {
     /// Those of the system.
     pub(super) fn identity(&self) -> Result<Identity> {
         let identity = self.file.identity();
-        identity.map_err(|e| failed(&self.file.path, "cannot be looked at", &e))
+        identity.map_err(|e| failed(&self.file.path, "cannot be examined", &e))
     }
 
     pub(super) fn is_whole(&self) -> bool {
@@ -127,7 +127,7 @@ impl FileWriter {
             self.next_frame(used).map_err(WriteFailure::Lost)?.filter(|_| !progress.gap)
         {
             if frame.offset != progress.position.offset {
-                return Err(WriteFailure::Lost(unsound("does not go on where it was")));
+                return Err(WriteFailure::Lost(unsound("does not continue where it was")));
             }
             // One that goes on is told where it is the map, which its file has said already.
             let is_end = matches!(Note::read(&frame), Some(Note::Complete { .. }));
@@ -154,7 +154,7 @@ impl FileWriter {
                 Some(frame) => Ok(Some(frame)),
                 None => Err(unsound("has a frame whose checksum is wrong")),
             },
-            None if rest.len() >= 4 => Err(unsound("has what is no frame")),
+            None if rest.len() >= 4 => Err(unsound("has an invalid frame")),
             _ => Ok(None),
         }
     }

@@ -77,7 +77,7 @@ impl JournalWriter {
         }
         if this.options.sync == SyncPolicy::Never {
             this.slot
-                .failed("it runs with --sync never, and says of nothing that it is durable")?;
+                .failed("it runs with --sync never, which makes no change durable on request")?;
         }
         Ok(this)
     }
@@ -141,7 +141,8 @@ impl JournalWriter {
     #[cold]
     fn of_another_life(&self) -> commonhold::Error {
         let text = format!(
-            "{}: this journal is not of map '{}' as it is now: rebuild the map from it, or move it away",
+            "{}: this journal does not belong to the present map '{}'; rebuild the map from it, \
+             or move it away",
             self.path.display(),
             self.map.name()
         );

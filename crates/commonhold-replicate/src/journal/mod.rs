@@ -70,7 +70,7 @@ impl FromStr for SyncPolicy {
             "never" => Ok(SyncPolicy::Never),
             _ => every().ok_or_else(|| {
                 let text = format!(
-                    "'{text}': want always, never, or every-ms=N, with N from 1 to 3600000"
+                    "expected always, never, or every-ms=N with N from 1 to 3600000, got '{text}'"
                 );
                 Error::new(ErrorKind::Invalid, text)
             }),
@@ -187,11 +187,14 @@ impl Journal {
             .map_err(|e| file::failed(file.as_ref(), "cannot find", &e))?;
         let map = hold.open_map(name)?;
         if map.is_replica() {
-            let text = format!("map '{name}' is a replica: keep the journal at its origin");
+            let text = format!("map '{name}' is a replica; keep the journal at its origin");
             return Err(Error::new(ErrorKind::Mismatch, text));
         }
         if matches!(map.options().mode(), MapMode::Cache { .. }) {
-            let text = format!("map '{name}' is a cache, which may forget at any time: no journal");
+            let text = format!(
+                "map '{name}' is a cache, which may evict pairs at any time; only other maps have \
+                 journals"
+            );
             return Err(Error::new(ErrorKind::Mismatch, text));
         }
         let slot = hold.take_journal_slot(name)?;
@@ -205,7 +208,7 @@ impl Journal {
         let thread = commonhold::fault!("journal.thread")
             .and_then(|()| thread.spawn(move || keep(writer, &seen, reporter)));
         let thread =
-            thread.map_err(|e| Error::new(ErrorKind::Io, format!("cannot make a thread: {e}")))?;
+            thread.map_err(|e| Error::new(ErrorKind::Io, format!("cannot start a thread: {e}")))?;
         let mut threads = OwnedThreads::default();
         threads.push(thread);
         Ok(Journal { shared, threads })

@@ -67,8 +67,7 @@ pub fn rebuild(
         // Somebody was killed while rebuilding it; unless it is a replica.
         Ok(half) if half.is_replica() && !is_followed(hold, map)? => drop(hold.drop_map(map)?),
         Ok(_) => {
-            let text =
-                format!("map '{map}' is there: drop it first, or rebuild under another name");
+            let text = format!("map '{map}' exists; drop it first, or rebuild under another name");
             return Err(Error::new(ErrorKind::Exists, text));
         }
         Err(error) if error.is_not_found() => {}
@@ -100,7 +99,7 @@ pub fn ensure_whole(path: impl AsRef<Path>) -> Result<()> {
         return Ok(());
     }
     let text = format!(
-        "{}: this journal ends before it is a whole map: {} bytes of it are damaged",
+        "{}: this journal ends before the map is complete: {} bytes of it are damaged",
         path.as_ref().display(),
         reader.cut_off()
     );
@@ -121,7 +120,8 @@ fn fill(hold: &Hold, name: &str, reader: &mut Reader) -> Result<Rebuilt> {
     let (pairs, changes) = apply_all(&next, reader)?;
     if !reader.is_complete() {
         let text = format!(
-            "the journal of map '{name}' ends before it is a whole map: {} bytes of it are damaged",
+            "the journal of map '{name}' ends before the map is complete: {} bytes of it are \
+             damaged",
             reader.cut_off()
         );
         return Err(Error::new(ErrorKind::Damaged, text));

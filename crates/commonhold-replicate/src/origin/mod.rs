@@ -119,7 +119,7 @@ impl Origin {
     pub fn start(hold: &Hold, map: &str, options: OriginOptions) -> Result<Origin> {
         let threads = options.io_threads;
         if !(1..=64).contains(&threads) {
-            let text = format!("{threads} threads to serve replicas: want 1 to 64");
+            let text = format!("expected 1 to 64 threads to serve replicas, got {threads}");
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         hold.begin_stream(map, options.stream_bytes)?;
@@ -150,7 +150,7 @@ impl Origin {
         let listener = address.listen()?;
         if !address::is_local(address) {
             let text = format!(
-                "{address}: other machines can connect, and what they are sent is not encrypted"
+                "{address}: other machines can connect, and the connections are not encrypted"
             );
             self.table.note(&text);
         }
@@ -196,7 +196,7 @@ impl Origin {
         let (peer, _) = address::peer(socket.as_fd());
         let Some(id) = self.table.admit(peer) else {
             let most = self.table.options.most_replicas;
-            let text = format!("map '{}' has {most} replicas, the most it may", self.table.name);
+            let text = format!("map '{}' has {most} replicas, the maximum", self.table.name);
             return Err(Error::new(ErrorKind::Full, text));
         };
         self.table.order(id, Order::Serve { id, socket });

@@ -75,7 +75,7 @@ impl WithDriver<Payload> for Serving {
 
     fn run<D: Driver<Payload>>(self, driver: D, chosen: Chosen) {
         if chosen.instead.is_some() && self.number == 0 {
-            self.table.note(&format!("serves by {chosen}"));
+            self.table.note(&format!("the I/O loop is {chosen}"));
         }
         self.table.add_thread(ServingThread { orders: self.orders, waker: driver.waker() });
         let _ = self.made.send(Ok(()));
@@ -162,7 +162,7 @@ impl<D: Driver<Payload>> Server<D> {
     #[cold]
     fn cope(&mut self, error: &str) {
         if self.backoff.failed(error, Instant::now()) {
-            self.table.note(&format!("its sockets cannot be waited for: {error}; tries again"));
+            self.table.note(&format!("cannot wait for its sockets: {error}; retrying"));
         }
         std::thread::sleep(self.backoff.pause());
     }
@@ -217,7 +217,7 @@ impl<D: Driver<Payload>> Server<D> {
         match done {
             Done::Accepted { result: Ok(socket), .. } => self.admit(socket),
             Done::Accepted { result: Err(error), .. } if self.finish_by.is_none() => {
-                self.table.note(&format!("cannot accept connections: {error}; tries again"));
+                self.table.note(&format!("cannot accept connections: {error}; retrying"));
                 self.accept_again = Some(Instant::now() + RETRY_ACCEPT);
             }
             Done::Received { socket, buffer, result } => self.received(socket, buffer, result),
@@ -234,12 +234,14 @@ impl<D: Driver<Payload>> Server<D> {
         let wrong = |uids: &Vec<u32>| uid.is_none_or(|uid| !uids.contains(&uid));
         let is_unix = !peer.starts_with("tcp:");
         if is_unix && self.table.options.allowed_uids.as_ref().is_some_and(wrong) {
-            let of = uid.map_or("nobody known".to_owned(), |uid| format!("user {uid}"));
-            return self.table.note(&format!("{peer}: refused: it is of {of}"));
+            let of = uid.map_or("an unknown user".to_owned(), |uid| format!("user {uid}"));
+            return self.table.note(&format!("{peer}: refused: its process belongs to {of}"));
         }
         match self.table.admit(peer.clone()) {
             Some(id) => self.table.order(id, Order::Serve { id, socket }),
-            None => self.table.note(&format!("{peer}: refused: there are as many as there may be")),
+            None => self
+                .table
+                .note(&format!("{peer}: refused: the maximum number of replicas is connected")),
         }
     }
 
@@ -253,7 +255,7 @@ impl<D: Driver<Payload>> Server<D> {
             }
             Err(error) => {
                 self.table.dismissed(id);
-                self.table.note(&format!("{}: cannot be served: {error}", subscriber.peer));
+                self.table.note(&format!("{}: cannot serve it: {error}", subscriber.peer));
             }
         }
     }
@@ -330,7 +332,7 @@ impl<D: Driver<Payload>> Server<D> {
                 session.finished = true;
                 self.driver.finish(socket);
             }
-            _ => self.dismiss(socket, "had not said yet who it is"),
+            _ => self.dismiss(socket, "had not identified itself yet"),
         }
     }
 
@@ -355,7 +357,7 @@ impl<D: Driver<Payload>> Server<D> {
             served.session.is_overdue(now).then_some(*socket)
         };
         for socket in self.sessions.iter().filter_map(overdue).collect::<Vec<_>>() {
-            self.dismiss(socket, "has not said in time who it is");
+            self.dismiss(socket, "did not identify itself in time");
         }
         // Those that take nothing would otherwise stay for ever.
         let left_behind = |(socket, served): (&SocketId, &Served)| {

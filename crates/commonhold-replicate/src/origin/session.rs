@@ -204,7 +204,7 @@ impl Session {
             name: map.name().to_owned(),
         };
         welcome.put(&mut self.words);
-        let how = if welcome.whole { "is sent the whole map" } else { "goes on" };
+        let how = if welcome.whole { "receives the whole map" } else { "resumes" };
         self.joined = Some(format!("joined at {}: {how}", welcome.position));
         if !welcome.whole {
             subscriber.applied.fetch_max(welcome.position.offset, Ordering::Relaxed);
@@ -290,5 +290,5 @@ fn over(error: commonhold::Error) -> Broken {
 }
 
 fn unexpected<T>(code: u32) -> Result<T, Broken> {
-    broken(format!("said what was not its turn (code {code:#x})"))
+    broken(format!("sent an unexpected frame (code {code:#x})"))
 }

@@ -76,9 +76,9 @@ impl Inbox {
             return Ok(None);
         }
         match RawFrame::stated_length(rest) {
-            None => broken("sent what is no frame"),
+            None => broken("sent an invalid frame"),
             Some(len) if len > most => {
-                broken(format!("announces a frame of {len} bytes, where {most} are the most"))
+                broken(format!("announces a frame of {len} bytes; the maximum is {most}"))
             }
             Some(len) => Ok((len <= rest.len()).then(|| self.used..self.used + len)),
         }
@@ -121,8 +121,8 @@ mod tests {
             inbox.put(bytes.to_vec());
             inbox.next(64).map(|frame| frame.is_some())
         };
-        assert!(with(&[0; 4]).unwrap_err().0.contains("no frame"));
-        assert!(with(&[41, 0, 0, 0]).unwrap_err().0.contains("no frame"));
+        assert!(with(&[0; 4]).unwrap_err().0.contains("invalid frame"));
+        assert!(with(&[41, 0, 0, 0]).unwrap_err().0.contains("invalid frame"));
         assert!(with(&[72, 0, 0, 0]).unwrap_err().0.contains("72 bytes, where 64"));
         assert_eq!(with(&[64, 0, 0, 0]), Ok(false));
         let mut damaged = frame(b"a");

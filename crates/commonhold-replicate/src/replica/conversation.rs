@@ -101,8 +101,8 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
                 let asked = nonce.filter(|_| frame.code == code::CHALLENGE && challenge.is_none());
                 let (Some(nonce), Some(secret)) = (asked, &secret) else {
                     return broken(match asked {
-                        Some(_) => "the origin wants to be proved a secret, and there is none here",
-                        None => "the origin said what was not its turn",
+                        Some(_) => "the origin requires a secret, but this replica has none",
+                        None => "the origin sent an unexpected frame",
                     });
                 };
                 challenge = Some(nonce);
@@ -227,7 +227,7 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
                 return Ok(true);
             }
             if self.deadline.is_some_and(|deadline| Instant::now() > deadline) {
-                return broken("the origin has not said in time who it is");
+                return broken("the origin did not identify itself in time");
             }
             if self.deadline.is_some() {
                 // It is not its turn to tell anything yet.

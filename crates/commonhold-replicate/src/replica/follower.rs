@@ -170,7 +170,7 @@ impl<E: ReplicaEvents> Follower<E> {
     /// The origin says nothing.
     pub(super) fn silent(&mut self) -> std::result::Result<(), Broken> {
         if self.shared.silence() > SILENCE {
-            return broken(format!("the origin has said nothing for {} s", SILENCE.as_secs()));
+            return broken(format!("the origin has sent nothing for {} s", SILENCE.as_secs()));
         }
         self.report(false);
         Ok(())

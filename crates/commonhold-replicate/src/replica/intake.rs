@@ -119,7 +119,11 @@ impl Intake {
     pub(crate) fn begin(&mut self, welcome: &Welcome) -> std::result::Result<(), Broken> {
         if !welcome.whole {
             let known = self.position() == Some(welcome.position) && self.map.is_some();
-            return if known { Ok(()) } else { broken("goes on where this replica never was") };
+            return if known {
+                Ok(())
+            } else {
+                broken("continues at a position that this replica never had")
+            };
         }
         self.build(welcome.mode).map_err(failed)?;
         self.regain = None;
@@ -208,7 +212,7 @@ impl Intake {
             (Some(Note::Complete { end }), _) if self.end.is_none() => {
                 self.end = Some(end.max(position.offset));
             }
-            _ => return broken(format!("said what was not its turn (code {:#x})", frame.code)),
+            _ => return broken(format!("sent an unexpected frame (code {:#x})", frame.code)),
         }
         Ok(Effect::None)
     }
@@ -222,7 +226,9 @@ impl Intake {
             // Only the whole map helps.
             self.place.forget().map_err(failed)?;
             self.position = None;
-            return broken("has a change that is too large for its stream: wants the whole map");
+            return broken(
+                "has a change that is too large for its stream; requesting the whole map",
+            );
         }
         if let Some(regain) = &mut self.regain {
             if !regain.collect(&change) {

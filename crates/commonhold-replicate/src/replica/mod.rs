@@ -286,7 +286,7 @@ fn start(
 ) -> Result<Replica> {
     let io = |what: &str, e: &dyn fmt::Display| Error::new(ErrorKind::Io, format!("{what}: {e}"));
     let end = fault!("replica.eventfd").and_then(|()| Ok(eventfd(0, EventfdFlags::CLOEXEC)?));
-    let end = end.map_err(|e| io("cannot make an eventfd", &e))?;
+    let end = end.map_err(|e| io("cannot create an eventfd", &e))?;
     let intake = Intake::open(hold, name)?;
     let origin = match &source {
         Source::Address(address) => address.to_string(),
@@ -311,6 +311,6 @@ fn start(
         })
     });
     let mut threads = OwnedThreads::default();
-    threads.push(thread.map_err(|e| io("cannot make a thread", &e))?);
+    threads.push(thread.map_err(|e| io("cannot start a thread", &e))?);
     Ok(Replica { shared, threads })
 }

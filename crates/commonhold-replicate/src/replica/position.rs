@@ -86,7 +86,7 @@ fn open(hold: &Hold, map: &str) -> Result<Map> {
 pub(crate) fn bounds(hold: &Hold, map: &str) -> Result<Option<(StreamPosition, StreamPosition)>> {
     let positions = hold.open_map(&beside("applied", map)).map_err(|error| match error.kind() {
         ErrorKind::NotFound => {
-            let text = format!("map '{map}' is no replica of anything here");
+            let text = format!("map '{map}' is not a replica");
             Error::new(ErrorKind::NotFound, text)
         }
         _ => error,

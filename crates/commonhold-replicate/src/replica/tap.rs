@@ -129,6 +129,6 @@ fn welcome(inbox: &mut Inbox) -> std::result::Result<bool, Broken> {
     match inbox.next(HANDSHAKE_FRAME)? {
         None => Ok(false),
         Some(frame) if Welcome::read(&frame).is_some() => Ok(true),
-        Some(_) => wire::broken("wants a secret to be proved"),
+        Some(_) => wire::broken("requires a secret"),
     }
 }

@@ -22,7 +22,7 @@ fn more_than_there_may_be_are_closed_at_once() {
             peer.say(&greeting(None));
         }
         assert_eq!(peer.is_sent_away(), 0, "it was told something");
-        origin.is_told("refused: there are as many as there may be");
+        origin.is_told("refused: the maximum number of replicas is connected");
     }
     origin.holds();
     for peer in three {

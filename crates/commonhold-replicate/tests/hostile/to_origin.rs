@@ -44,7 +44,7 @@ fn frames_that_cannot_be_are_refused_before_and_after_the_hello() {
     for before in [preface(), greeting(None)] {
         for bytes in [0, 1, 8, 32, 39, 41, 44, 63, 97, 1023, u32::MAX] {
             let words = [before.clone(), of_length(bytes)].concat();
-            origin.refuses(&words, "sent what is no frame");
+            origin.refuses(&words, "sent an invalid frame");
         }
         for bytes in [1032u32, 4096, 1 << 31, u32::MAX - 7] {
             let words = [before.clone(), of_length(bytes)].concat();
@@ -72,7 +72,7 @@ fn frames_that_cannot_be_are_refused_before_and_after_the_hello() {
 #[test]
 fn words_out_of_turn_are_refused() {
     let mut origin = Besieged::new();
-    let turn = |code: u32| format!("said what was not its turn (code {code:#x})");
+    let turn = |code: u32| format!("sent an unexpected frame (code {code:#x})");
     let codes = [0, SET, 6, 7, 0xff, 0x101, WELCOME, 0x110, 0x111, 0x112, 0x121, 0x999, u32::MAX];
     for code in [PROOF, APPLIED].into_iter().chain(codes) {
         let words = [preface(), frame(code, 0, &[1; 32], &[0; 24])].concat();
@@ -252,7 +252,7 @@ fn who_takes_his_time_to_say_who_he_is_is_sent_away() {
         slow.is_empty()
     });
     for _ in 0..12 {
-        origin.is_told("has not said in time who it is");
+        origin.is_told("did not identify itself in time");
     }
     // Those who do not know the secret, and those who try what they have heard.
     let mut peer = origin.peer();

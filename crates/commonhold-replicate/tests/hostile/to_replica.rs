@@ -29,16 +29,16 @@ fn of_length(bytes: u32, offset: u64) -> Vec<u8> {
 fn handshakes_that_are_none_are_left() {
     let mut replica = Deceived::new(MapOptions::general());
     let other = "does not speak the protocol of replicas";
-    let none = "the origin said what was not its turn";
+    let none = "the origin sent an unexpected frame";
     let mut version = preface();
     version[12] = 7;
     replica.is_not_believed(b"HTTP/1.1 400 Bad Request\r\n\r\n", other);
     replica.is_not_believed(b"C\0", other);
     replica.is_not_believed(&version, "speaks version 7 of the protocol, not 1");
     for (bytes, why) in [
-        (0, "sent what is no frame"),
-        (41, "sent what is no frame"),
-        (u32::MAX, "sent what is no frame"),
+        (0, "sent an invalid frame"),
+        (41, "sent an invalid frame"),
+        (u32::MAX, "sent an invalid frame"),
         (1032, "announces a frame of 1032 bytes, where 1024"),
         (u32::MAX - 7, "announces a frame of 4294967288 bytes, where 1024"),
         (40, "checksum is wrong"),
@@ -50,7 +50,7 @@ fn handshakes_that_are_none_are_left() {
         let words = [preface(), frame(code, 4096, &[1; 31], &welcome.value())].concat();
         replica.is_not_believed(&words, none);
     }
-    let wants = "wants to be proved a secret";
+    let wants = "requires a secret";
     replica.is_not_believed(&[preface(), frame(CHALLENGE, 0, &[1; 32], &[])].concat(), wants);
     for (offset, change) in [
         // Its position twice, and not the same.
@@ -75,7 +75,7 @@ fn handshakes_that_are_none_are_left() {
         StreamPosition { stream: there.stream ^ 1, ..there },
     ] {
         let words = Welcome { position, whole: 0, ..welcome }.words();
-        replica.is_not_believed(&words, "goes on where this replica never was");
+        replica.is_not_believed(&words, "continues at a position that this replica never had");
     }
     replica.finds_back();
 }
@@ -84,8 +84,8 @@ fn handshakes_that_are_none_are_left() {
 fn maps_that_cannot_be_do_not_cost_the_one_that_is() {
     for options in [MapOptions::general(), MapOptions::fixed(4, 4)] {
         let mut replica = Deceived::new(options);
-        let wrong = "keys need at least 1 byte";
-        let none = "the origin said what was not its turn";
+        let wrong = "keys of at least 1 byte";
+        let none = "the origin sent an unexpected frame";
         for (mode, why) in [
             ([1, 0, 0], wrong),
             ([1, 0, 4], wrong),
@@ -131,7 +131,7 @@ fn full_syncs_that_go_wrong_are_never_seen() {
     let complete = frame(COMPLETE, at, &[], &end(at + 1000));
     let mut damaged = pair.clone();
     damaged[44] ^= 1;
-    let turn = "said what was not its turn";
+    let turn = "sent an unexpected frame";
     for (words, why) in [
         (frame(PAIR, at + 8, &key(1), &[1; 4]), "sent offset 4104 after 4096"),
         (frame(PAIR, 0, &key(1), &[1; 4]), "sent offset 0 after 4096"),
@@ -142,8 +142,8 @@ fn full_syncs_that_go_wrong_are_never_seen() {
         ),
         (frame(TIME, u64::MAX, &[], &[0; 16]), "sent offset 18446744073709551615"),
         (damaged, "checksum is wrong"),
-        (of_length(0, at), "sent what is no frame"),
-        (of_length(44, at), "sent what is no frame"),
+        (of_length(0, at), "sent an invalid frame"),
+        (of_length(44, at), "sent an invalid frame"),
         ([complete.clone(), complete.clone()].concat(), turn),
         ([complete.clone(), pair.clone()].concat(), turn),
         (frame(COMPLETE, at, &[], &[0; 7]), turn),
@@ -178,7 +178,7 @@ fn a_gap_makes_it_want_the_whole_map_and_keep_the_old_one() {
         replica.say(&words);
         replica.comes_again();
         let error = replica.replica.status().last_error.unwrap();
-        assert!(error.contains("goes on where this replica never was"), "{error}");
+        assert!(error.contains("continues at a position that this replica never had"), "{error}");
         replica.finds_back();
     }
 }
@@ -215,7 +215,7 @@ fn who_does_not_know_the_secret_is_not_believed() {
     let secret = Some(Secret::new("the secret"));
     let mut replica = Deceived::with(MapOptions::general(), secret);
     let unknown = "the origin does not know the secret";
-    let turn = "the origin said what was not its turn";
+    let turn = "the origin sent an unexpected frame";
     let challenge = [preface(), frame(CHALLENGE, 0, &[9; 32], &[])].concat();
     let welcome =
         |replica: &Deceived, proof: &[u8]| frame(WELCOME, 4096, proof, &replica.welcome().value());
@@ -304,7 +304,7 @@ fn an_origin_that_takes_its_time_to_say_who_it_is_is_left() {
     let mut replica = Deceived::new(MapOptions::general());
     let (words, begun) = (replica.welcome().words(), Instant::now());
     let told = |replica: &Replica| replica.status().last_error.unwrap_or_default();
-    let (why, mut said) = ("has not said in time who it is", 0);
+    let (why, mut said) = ("did not identify itself in time", 0);
     // Never silent for long, and never done.
     until("the replica leaves", || {
         if begun.elapsed() > Duration::from_millis(200) * said as u32 && said < words.len() - 1 {

@@ -385,7 +385,7 @@ impl Consumer {
         });
         let Some(mark) = mark else {
             self.ensure()?;
-            return Err(self.bound.damaged("its mark makes no sense", write_limit));
+            return Err(self.bound.damaged("its state word is invalid", write_limit));
         };
         let missed = mark.sequence - self.at.sequence;
         let more = |count: u64| count.saturating_add(missed);
@@ -486,14 +486,15 @@ impl Consumer {
     fn was_dropped(&self) -> Error {
         let Policy::Patient(patience) = self.policy else { return self.nothing() };
         let text = format!(
-            "this consumer was dropped, because the producer had waited for it for {patience:?}; rejoin"
+            "this consumer was dropped after the producer had waited for it for {patience:?}; \
+             join again"
         );
         self.bound.error(ErrorKind::Closed, &text)
     }
 
     #[cold]
     fn not_lossless(&self) -> Error {
-        let what = "only a lossless consumer may look at messages where they lie; use recv";
+        let what = "only a lossless consumer may read messages in place; use recv";
         self.bound.error(ErrorKind::Invalid, what)
     }
 

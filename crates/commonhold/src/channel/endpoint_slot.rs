@@ -66,7 +66,8 @@ impl EndpointSlot {
 
     #[cold]
     fn inherited(&self) -> crate::error::Error {
-        let what = "this producer or consumer belongs to the parent process; take one of your own";
+        let what = "this producer or consumer belongs to the parent process; open another one in \
+                    this process";
         self.bound.error(ErrorKind::Closed, what)
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn claim_line(bound: &Bound, me: Owner, policy: Policy) -> Result<usi
             }
         }
     }
-    let text = format!("has {LINES} consumers already, the most there can be; close one");
+    let text = format!("has {LINES} consumers already, the maximum; close one");
     Err(bound.error(ErrorKind::Full, &text))
 }
 
@@ -115,7 +115,7 @@ pub(super) fn with_line(
             return Ok(at);
         }
     }
-    Err(bound.damaged("its write limit makes no sense", 0))
+    Err(bound.damaged("its write limit is invalid", 0))
 }
 
 /// Joins without holding anybody back.
@@ -136,7 +136,7 @@ pub(super) fn without_line(bound: &Bound, from: Join) -> Result<Mark> {
             return Ok(at);
         }
     }
-    Err(bound.damaged("its write limit makes no sense", 0))
+    Err(bound.damaged("its write limit is invalid", 0))
 }
 
 /// The position to begin at, and a mark that is not before it.
@@ -148,7 +148,7 @@ fn start(bound: &Bound, from: Join) -> Result<(u64, Mark)> {
     let mark =
         head.mark().filter(|mark| write_limit <= mark.position + size && write_limit % 8 == 0);
     let Some(mark) = mark else {
-        return Err(bound.damaged("its mark makes no sense", write_limit));
+        return Err(bound.damaged("its state word is invalid", write_limit));
     };
     let start = match from {
         Join::Now => mark.position,

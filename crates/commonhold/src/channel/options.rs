@@ -29,7 +29,7 @@ impl ChannelOptions {
         }
         let near = bytes.clamp(LEAST_RING, MOST_RING).next_power_of_two();
         let text = format!(
-            "ring of {bytes} bytes: want a power of two from 4 KiB to 1 GiB; {near} is the next"
+            "expected a ring of a power of two from 4 KiB to 1 GiB, got {bytes} bytes; use {near}"
         );
         Err(Error::new(ErrorKind::Invalid, text))
     }

@@ -326,8 +326,8 @@ impl Producer {
     #[cold]
     fn too_large(&self, len: u64) -> Error {
         let text = format!(
-            "a message of {len} bytes is over the limit of {}, a quarter of the ring; split it, or make the \
-             channel with a larger ring",
+            "a message of {len} bytes exceeds the limit of {}, a quarter of the ring; split it, \
+             or create the channel with a larger ring",
             self.bound().most()
         );
         self.bound().error(ErrorKind::TooLarge, &text)

@@ -51,7 +51,7 @@ impl<'a> Reservation<'a> {
     pub fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
         if at.checked_add(bytes.len()).is_none_or(|end| end > self.len) {
             let text =
-                format!("{} bytes at {at} do not fit into {} reserved", bytes.len(), self.len);
+                format!("{} bytes at {at} do not fit into the {} reserved", bytes.len(), self.len);
             return Err(self.producer.bound().error(ErrorKind::TooLarge, &text));
         }
         let start = self.producer.position() + HEADER + at as u64;
@@ -75,7 +75,7 @@ impl<'a> Reservation<'a> {
     pub fn commit_first(self, len: usize) -> Result<u64> {
         self.producer.slot.ensure()?;
         if len > self.len {
-            let text = format!("{len} bytes cannot be sent of {} reserved", self.len);
+            let text = format!("cannot send {len} bytes of {} reserved", self.len);
             return Err(self.producer.bound().error(ErrorKind::TooLarge, &text));
         }
         Ok(self.producer.send_written(len as u64))

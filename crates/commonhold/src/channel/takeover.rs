@@ -65,7 +65,7 @@ fn claim(bound: &Bound, me: Owner) -> Result<()> {
 fn busy(bound: &Bound, owner: Owner) -> Error {
     let peer = bound.peer(owner);
     let text = format!(
-        "has its producer: slot {} (process {}); wait until that is closed or has ended",
+        "has a producer already: slot {} (process {}); wait until it is closed or has ended",
         peer.slot, peer.pid
     );
     bound.error(ErrorKind::Busy, &text)
@@ -81,7 +81,7 @@ pub(super) fn release(bound: &Bound, me: Owner) {
 /// Walks from the mark to the end.
 fn find_end(bound: &Bound) -> Result<Mark> {
     let Some(mut at) = bound.head().mark() else {
-        return Err(bound.damaged("its mark makes no sense", 0));
+        return Err(bound.damaged("its state word is invalid", 0));
     };
     let (ring, start) = (&bound.ring, at.position);
     while at.position - start <= ring.size() && at.position <= LAST {

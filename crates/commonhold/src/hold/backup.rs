@@ -238,7 +238,7 @@ impl Backup<'_> {
                 if before.is_none_or(|(before, _)| *before != stamp) {
                     match image::read(space, bound, cursor, true, &mut pairs)? {
                         (Some(again), _) => stamp = again,
-                        _ => return Err(bound.damaged("a segment changes while nobody writes")),
+                        _ => return Err(bound.damaged("a segment changes while no process writes")),
                     }
                     self.note(bound, stamp, &pairs, &mut out);
                 }

@@ -139,7 +139,10 @@ fn check_block(
         Err(error) => return findings.problem(error.to_string()),
     };
     if !findings.reachable.insert(block.offset) {
-        findings.problem(format!("{} '{}': shares its block", block.kind, block.name));
+        findings.problem(format!(
+            "{} '{}': shares its block with another structure",
+            block.kind, block.name
+        ));
     }
     let problems = match block.kind {
         StructureKind::Queue => queue::check(space, &block, alive),

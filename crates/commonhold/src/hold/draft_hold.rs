@@ -50,8 +50,7 @@ fn ensure_clean(draft: &Draft, target: &Path) -> Result<()> {
         return Ok(());
     }
     let text = format!(
-        "{}: cannot be written to the disk, which gave an error; look at the system's log, and use \
-         another disk",
+        "{}: the disk reported an error on writing; see the system's log, and use another disk",
         target.display()
     );
     Err(Error::new(ErrorKind::Io, text))

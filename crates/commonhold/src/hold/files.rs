@@ -101,7 +101,7 @@ fn check_magic(file: &File, path: &Path) -> Result<()> {
         return Ok(());
     }
     let shown = path.display();
-    let text = format!("{shown}: not a hold, so it is left alone; delete it by other means");
+    let text = format!("{shown}: not a hold, so it was not deleted; use 'rm' to delete it");
     Err(Error::new(ErrorKind::NotAHold, text))
 }
 
@@ -114,7 +114,8 @@ fn lock_unused(file: &HoldFile) -> Result<HeldBytes> {
     };
     held.ok_or_else(|| {
         let text = format!(
-            "{}: a process has it open ('hold stat' shows which); use force to delete it",
+            "{}: a process has it open ('hold stat' shows which); close it there, or delete it \
+             with force",
             file.path().display()
         );
         Error::new(ErrorKind::Busy, text)

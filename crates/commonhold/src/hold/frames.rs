@@ -129,7 +129,7 @@ impl<R: Read> Reader<R> {
     pub(crate) fn new(mut from: R, len: u64, name: String) -> Result<Reader<R>> {
         let mut header = [0; HEADER.len()];
         if from.read_exact(&mut header).is_err() || &header != HEADER {
-            let text = format!("{name}: not a backup made by 'hold backup'");
+            let text = format!("{name}: not a file of 'hold backup'; choose another one");
             return Err(Error::new(ErrorKind::NotAHold, text));
         }
         Ok(Reader { from, left: len - HEADER.len() as u64, name })

@@ -33,7 +33,7 @@ const MOMENT: Duration = Duration::from_millis(20);
 /// While this lives nobody changes any map in the hold, and nothing is made or dropped; readers go on, and so do
 /// messages in queues, channels and logs. A writer waits, in whatever
 /// process; this very thread would get `Busy`. If this process is killed, the freeze lock is released.
-#[must_use = "dropping it lets writers go on"]
+#[must_use = "writers continue when it is dropped"]
 pub struct Freeze<'a> {
     arena: &'a Arena,
     owner: Owner,

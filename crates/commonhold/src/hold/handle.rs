@@ -116,7 +116,9 @@ impl Hold {
             lifecycle::check_name(name)?;
             let map = self.open_map(name)?;
             if map.options().mode != options.mode {
-                let text = format!("map '{name}' exists with other options; open it with its own");
+                let text = format!(
+                    "map '{name}' exists with other options; open it with its existing options"
+                );
                 return Err(Error::new(ErrorKind::Mismatch, text));
             }
             return Ok(map);
@@ -137,7 +139,7 @@ impl Hold {
         roots::check_kind(self.space(), name, StructureKind::Map)?;
         let path = self.path().display();
         let text = format!(
-            "{path}: has no map '{}'; 'hold list' shows what it has",
+            "{path}: has no map '{}'; 'hold list' shows its contents",
             name.escape_default()
         );
         Err(Error::new(ErrorKind::NotFound, text))
@@ -232,7 +234,7 @@ impl Hold {
     fn no_channel(&self, name: &str) -> Error {
         let path = self.path().display();
         let text = format!(
-            "{path}: has no channel '{}'; 'hold list' shows what it has",
+            "{path}: has no channel '{}'; 'hold list' shows its contents",
             name.escape_default()
         );
         Error::new(ErrorKind::NotFound, text)

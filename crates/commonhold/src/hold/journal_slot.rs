@@ -152,7 +152,8 @@ impl Map {
             Err(error) if !error.is_not_found() => Err(error),
             _ => {
                 let text = format!(
-                    "map '{}' has no journal that runs ('hold journal'): nothing of it is durable from now on",
+                    "map '{}' has no running journal, so its changes are not durable; start 'hold \
+                     journal'",
                     self.name()
                 );
                 Err(Error::new(ErrorKind::NotFound, text))
@@ -175,7 +176,7 @@ impl Map {
     #[cold]
     fn not_in_time(&self, time: Duration) -> Error {
         let text = format!(
-            "map '{}': its journal has not made everything durable within {} ms",
+            "map '{}': its journal did not make all changes durable within {} ms",
             self.name(),
             time.as_millis()
         );

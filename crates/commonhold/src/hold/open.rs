@@ -77,13 +77,16 @@ pub(crate) fn open_or_create(name: &Path, options: &HoldOptions) -> Result<Hold>
 }
 
 fn deleted_again_and_again(path: &Path) -> Error {
-    Error::new(ErrorKind::Busy, format!("{}: deleted again and again", path.display()))
+    Error::new(
+        ErrorKind::Busy,
+        format!("{}: deleted repeatedly while it was being opened; try again", path.display()),
+    )
 }
 
 pub(crate) fn create(name: &Path, options: &HoldOptions) -> Result<Hold> {
     let path = location::resolve(name, options.directory.as_deref())?;
     if !(LEAST_BYTES..=MOST_BYTES).contains(&options.max_bytes) {
-        let text = format!("max_bytes {}: want 1 MiB to 256 GiB", options.max_bytes);
+        let text = format!("expected max_bytes from 1 MiB to 256 GiB, got {}", options.max_bytes);
         return Err(Error::new(ErrorKind::Invalid, text));
     }
     let failed = |e: std::io::Error| Error::os(format!("creating {}", path.display()), &e);
@@ -93,7 +96,7 @@ pub(crate) fn create(name: &Path, options: &HoldOptions) -> Result<Hold> {
         return Err(match dangling {
             true => {
                 let text = format!(
-                    "{shown}: is a symbolic link to nothing; remove it, or make what it names"
+                    "{shown}: is a dangling symbolic link; remove it, or create its target"
                 );
                 Error::new(ErrorKind::Invalid, text)
             }
@@ -244,7 +247,7 @@ fn open_error(path: &Path, writable: bool, error: &std::io::Error) -> Error {
     let path = path.display();
     let text = match error.kind() {
         std::io::ErrorKind::NotFound => {
-            format!("{path}: there is no such hold")
+            format!("{path}: this hold does not exist; check its name, or create it")
         }
         std::io::ErrorKind::PermissionDenied => {
             let way_out =
@@ -296,8 +299,8 @@ fn first_look(path: &Path, file: &File) -> Result<u64> {
 
 fn truncated(path: &Path, len: u64, wanted: u64) -> Error {
     let text = format!(
-        "{}: is {len} bytes long and should have {wanted}: truncated; restore a backup, or run \
-         'hold repair --salvage'",
+        "{}: is truncated: expected {wanted} bytes, got {len}; restore a backup, or run 'hold \
+         repair --salvage'",
         path.display()
     );
     Error::new(ErrorKind::Truncated, text)
@@ -317,8 +320,7 @@ fn check_sizes(space: &Space, path: &Path) -> Result<()> {
         return Err(truncated(path, len, committed * EXTENT));
     }
     if committed * EXTENT > space.reserved() {
-        let text =
-            format!("{}: not enough address space for it; raise 'ulimit -v'", path.display());
+        let text = format!("{}: not enough address space; raise 'ulimit -v'", path.display());
         return Err(Error::new(ErrorKind::Io, text));
     }
     Ok(())
@@ -333,7 +335,7 @@ fn check_boot(space: Space, path: &Path, alone: bool, writable: bool) -> Result<
     let shown = path.display();
     let unclean = |what: &str| -> Result<Space> {
         let text = format!(
-            "{shown}: {what}; restore a backup ('hold restore'), or save what is intact with \
+            "{shown}: {what}; restore a backup ('hold restore'), or salvage what is intact with \
              'hold repair --salvage'"
         );
         Err(Error::new(ErrorKind::Unclean, text))

@@ -52,7 +52,7 @@ pub(super) fn share_to_remove(file: &HoldFile, path: &Path) -> Result<Option<Sha
 /// The same for a file that nobody else can open yet.
 pub(super) fn share_unnamed(file: &HoldFile) -> Result<Shared> {
     let held = lock(file, &SHARED)?.ok_or_else(|| {
-        let text = format!("{}: somebody has a file without a name open", file.path().display());
+        let text = format!("{}: another process has this unnamed file open", file.path().display());
         Error::new(ErrorKind::Busy, text)
     })?;
     Ok(Shared { held, was_alone: true })
@@ -77,7 +77,10 @@ fn share_as(
             std::thread::sleep(pause);
         }
     }
-    let text = format!("{}: somebody uses it alone (salvage?); try again later", path.display());
+    let text = format!(
+        "{}: another process uses it exclusively (salvage?); try again later",
+        path.display()
+    );
     Err(Error::new(ErrorKind::Busy, text))
 }
 

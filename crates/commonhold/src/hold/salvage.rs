@@ -101,7 +101,7 @@ pub(crate) fn salvage(name: &Path) -> Result<SalvageReport> {
     let (draft, ()) = draft_hold::build(&path, &options, |hold| salvage.write(hold))?;
     // Whoever takes the name away has the hold alone, as we have, unless by hand.
     if identity_of(&path) != Some(identity) {
-        let text = format!("{}: was replaced meanwhile, and is left alone", path.display());
+        let text = format!("{}: was replaced during the salvage, and is unchanged", path.display());
         return Err(Error::new(ErrorKind::Busy, text));
     }
     let kept = Kept::of(&path, identity)?;
@@ -183,7 +183,7 @@ impl<'a> Salvage<'a> {
                     }
                 }
                 Ok(bound) => {
-                    report.notes.push(format!("map '{}' was being made or dropped", bound.name))
+                    report.notes.push(format!("map '{}' was being created or dropped", bound.name))
                 }
                 Err(error) => report.notes.push(error.to_string()),
             }
@@ -372,6 +372,9 @@ fn intact_key(bound: &Bound, record: &Record<'_>) -> Option<Vec<u8>> {
 
 /// The error for a hold that others use.
 pub(crate) fn not_alone(path: &Path) -> Error {
-    let text = format!("{}: a process has it open; salvage needs it alone", path.display());
+    let text = format!(
+        "{}: a process has it open, but salvage needs it exclusively; close it there",
+        path.display()
+    );
     Error::new(ErrorKind::Busy, text)
 }

@@ -119,7 +119,9 @@ pub(crate) fn open(arena: &Arc<Arena>, name: &str, options: &LogOptions) -> Resu
     match same {
         true => Ok(log),
         false => {
-            let text = format!("log '{name}' exists with other options; open it with its own");
+            let text = format!(
+                "log '{name}' exists with other options; open it with its existing options"
+            );
             Err(Error::new(ErrorKind::Mismatch, text))
         }
     }
@@ -156,7 +158,7 @@ pub(crate) fn drop_log(arena: &Arena, name: &str) -> Result<bool> {
 fn not_found(arena: &Arena, name: &str) -> Error {
     let path = arena.space.file().path().display();
     let name = name.escape_default();
-    let text = format!("{path}: has no log '{name}'; 'hold list' shows what it has");
+    let text = format!("{path}: has no log '{name}'; 'hold list' shows its contents");
     Error::new(ErrorKind::NotFound, text)
 }
 
@@ -473,7 +475,8 @@ impl Inner {
     #[cold]
     fn too_large(&self, len: usize) -> Error {
         let text = format!(
-            "log '{}': a line of {len} bytes; the longest is {}; make the log with larger rings",
+            "log '{}': a line of {len} bytes exceeds the limit of {}; split it, or create the log \
+             with larger rings",
             self.block().name,
             self.layout.longest()
         );

@@ -144,8 +144,8 @@ pub(crate) fn bytes(name: &str, options: &LogOptions) -> Result<u64> {
     let LogOptions { rings, ring_bytes, .. } = *options;
     if !(1..=MAX_RINGS).contains(&rings) || !RING_BYTES.contains(&ring_bytes) {
         let text = format!(
-            "log '{name}': {rings} rings of {ring_bytes} bytes; a log has 1 to {MAX_RINGS} rings \
-             of 4 KiB to 1 GiB"
+            "log '{name}': expected 1 to {MAX_RINGS} rings of 4 KiB to 1 GiB, got {rings} of \
+             {ring_bytes} bytes"
         );
         return Err(Error::new(ErrorKind::Invalid, text));
     }

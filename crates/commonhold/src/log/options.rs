@@ -74,7 +74,9 @@ impl std::str::FromStr for LogLevel {
             .into_iter()
             .find(|level| level.name() == text.to_ascii_lowercase())
             .ok_or_else(|| {
-                let text = format!("log level '{text}': want error, warn, info, debug or trace");
+                let text = format!(
+                    "expected the log level error, warn, info, debug or trace, got '{text}'"
+                );
                 crate::error::Error::new(crate::error::ErrorKind::Invalid, text)
             })
     }

@@ -66,7 +66,8 @@ impl RotatedFile {
     pub fn open(path: impl AsRef<Path>, max_bytes: u64, keep: u32) -> Result<RotatedFile> {
         let path = path.as_ref().to_owned();
         if max_bytes == 0 {
-            let text = format!("{}: rotated files need room for at least a byte", path.display());
+            let text =
+                format!("{}: expected rotated files of at least 1 byte, got 0", path.display());
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         let opened = append(&path).and_then(|file| Ok((file.metadata()?.len(), file)));

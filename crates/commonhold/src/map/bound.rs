@@ -192,8 +192,8 @@ impl Bound {
         let MapMode::Fixed { key_bytes, value_bytes } = self.mode else { unreachable!() };
         let got = value.map_or_else(|| key.to_string(), |value| format!("{key} + {value}"));
         let text = format!(
-            "map '{}' has fixed lengths: {key_bytes} bytes of key + {value_bytes} of value, \
-             not {got}",
+            "map '{}' has fixed lengths: expected {key_bytes} bytes of key + {value_bytes} of \
+             value, got {got}",
             self.name
         );
         Error::new(ErrorKind::Invalid, text)
@@ -202,7 +202,7 @@ impl Bound {
     #[cold]
     fn too_large(&self, key: usize, value: Option<usize>) -> Error {
         let text = format!(
-            "map '{}': {key} bytes of key + {} of value are over the limit of 2^32 - 1 together; \
+            "map '{}': {key} bytes of key + {} of value exceed the limit of 2^32 - 1 together; \
              split the value",
             self.name,
             value.unwrap_or(0)

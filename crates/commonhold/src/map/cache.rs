@@ -102,7 +102,7 @@ pub(crate) fn make_room(lane: &LaneGuard<'_>, bound: &Bound, room: u64) -> Resul
             let mut segments = directory::segments(lane.space(), root);
             // Every segment has been locked since then, so no uncharged change is in progress.
             if before == charged && steps > HAND_LIMIT && segments.all(|s| s.pairs() == 0) {
-                return Err(bound.damaged("it is empty, and charged with something"));
+                return Err(bound.damaged("it is empty, but counts bytes"));
             }
             std::thread::yield_now();
         }
@@ -248,7 +248,7 @@ pub(crate) fn flush_counters(space: &Space, bound: &Bound) {
 #[cold]
 fn too_large(bound: &Bound, charge: u64, limit: u64) -> Error {
     let text = format!(
-        "map '{}': a pair of {charge} bytes is over the cache's limit of {limit} bytes; do not \
+        "map '{}': a pair of {charge} bytes exceeds the cache's limit of {limit} bytes; do not \
          cache it",
         bound.name
     );

@@ -226,6 +226,6 @@ pub(crate) fn problem(space: &Space, bound: &Bound) -> Option<String> {
     let (said, there) = (charged(root), (bytes, entries));
     (said != there).then(|| {
         let text = |(bytes, pairs): (u64, u64)| format!("{bytes} bytes in {pairs} pairs");
-        format!("is charged with {}, has {}", text(said), text(there))
+        format!("counts {}, has {}", text(said), text(there))
     })
 }

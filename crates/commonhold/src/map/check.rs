@@ -47,18 +47,21 @@ pub(crate) fn check(
     }
     let ring = root.stream.ring.load(Ordering::Acquire);
     if ring != 0 && !findings.reachable.insert(ring) {
-        findings.problem(format!("map '{}': its stream shares its memory", bound.name));
+        findings.problem(format!(
+            "map '{}': its stream shares its memory with another structure",
+            bound.name
+        ));
     }
     if let Err(error) = bound.stream(space).ensure_sound().and_then(|()| bound.stream(space).ring())
     {
         findings.problem(format!("map '{}': {error}", bound.name));
     }
     if robust_lock::holder(&root.stream_head.lock).is_some_and(|owner| !alive(owner)) {
-        findings.problem(format!("map '{}': its stream is locked by nobody", bound.name));
+        findings.problem(format!("map '{}': its stream has a lock without an owner", bound.name));
     }
     // Nobody writes: a holder of the lock only reads, and no change is in progress.
     if root.stream_head.armed.load(Ordering::Acquire) != 0 {
-        findings.problem(format!("map '{}': a change of its stream is not settled", bound.name));
+        findings.problem(format!("map '{}': a change of its stream is not recovered", bound.name));
     }
     let mut covered = 0u64;
     for segment in directory::segments(space, root) {
@@ -144,7 +147,7 @@ fn check_position(
     findings.records += 1;
     let hash = match &bound.inline {
         Some(inline) => {
-            let hash = inline.hash(&bound.hasher, segment, position).ok_or("came to be empty")?;
+            let hash = inline.hash(&bound.hasher, segment, position).ok_or("became empty")?;
             if !inline.is_found(segment, position, hash) {
                 return Err("its tag is not that of its key".into());
             }

@@ -56,7 +56,7 @@ impl Map {
         if self.bound.is_cache() {
             return Ok(());
         }
-        let text = format!("map '{}' is no cache: its pairs do not expire", self.name());
+        let text = format!("map '{}' is not a cache: its pairs do not expire", self.name());
         Err(Error::new(ErrorKind::Mismatch, text))
     }
 }

@@ -165,7 +165,7 @@ fn same_options(bound: Bound, options: &MapOptions) -> Result<Bound> {
         return Ok(bound);
     }
     let text = format!(
-        "map '{}' exists as {}, not as {}; open it with its own options or drop it",
+        "map '{}' exists as {}, not as {}; open it with its existing options, or drop it",
         bound.name, bound.mode, options.mode
     );
     Err(Error::new(ErrorKind::Mismatch, text))

@@ -147,7 +147,8 @@ impl ListView {
     }
 
     fn too_large(&self) -> Error {
-        let text = format!("map '{}': lists and their elements end at 2^32 - 1", self.0.name());
+        let text =
+            format!("map '{}': a list and each element have at most 2^32 - 1 bytes", self.0.name());
         Error::new(ErrorKind::TooLarge, text)
     }
 }

@@ -103,8 +103,8 @@ impl MapOptions {
             let total = u64::from(key_bytes) + u64::from(value_bytes);
             if key_bytes == 0 || total > u64::from(u32::MAX) {
                 let text = format!(
-                    "a fixed-length map with {key_bytes}-byte keys and {value_bytes}-byte values: keys need \
-                     at least 1 byte, both together at most 2^32 - 1"
+                    "a fixed-length map with {key_bytes}-byte keys and {value_bytes}-byte values: \
+                     expected keys of at least 1 byte, and at most 2^32 - 1 bytes together"
                 );
                 return Err(Error::new(ErrorKind::Invalid, text));
             }

@@ -38,8 +38,8 @@ impl Map {
     #[cold]
     fn gap(&self, offset: u64) -> Error {
         let text = format!(
-            "map '{}': at {offset} the stream has a gap, a change too large for it; read the whole \
-             map again",
+            "map '{}': at {offset} the stream has a gap, a change too large for it; read the \
+             whole map again",
             self.name()
         );
         Error::new(ErrorKind::Mismatch, text)

@@ -70,7 +70,7 @@ pub(crate) fn promote(arena: &Arena, name: &str) -> Result<bool> {
 }
 
 fn missing(name: &str) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no map '{name}'"))
+    Error::new(ErrorKind::NotFound, format!("map '{name}' does not exist"))
 }
 
 fn replicas_root<'a>(lane: &LaneGuard<'a>, name: &str) -> Result<(u32, &'a Root)> {
@@ -84,7 +84,7 @@ fn replicas_root<'a>(lane: &LaneGuard<'a>, name: &str) -> Result<(u32, &'a Root)
 /// The error of treating a map that everybody may write as a replica's.
 pub(crate) fn not_a_replica(name: &str) -> Error {
     let text = format!(
-        "map '{name}' is not a replica: its contents would be lost; drop it first, or choose \
+        "map '{name}' is not a replica, and its pairs would be lost; drop it first, or choose \
          another name"
     );
     Error::new(ErrorKind::Mismatch, text)

@@ -254,7 +254,7 @@ fn clear_moved(bound: &Bound, parent: Segment<'_>, phase: Phase) {
 #[cold]
 fn largest(bound: &Bound) -> Error {
     let text = format!(
-        "map '{}' has 2^24 segments, the most a map can have; spread the keys over several maps",
+        "map '{}' has 2^24 segments, the maximum; spread the keys over several maps",
         bound.name
     );
     Error::new(ErrorKind::Full, text)

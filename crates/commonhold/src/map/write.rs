@@ -259,7 +259,7 @@ fn sum(
 #[cold]
 pub(crate) fn not_a_number(bound: &Bound, len: u64) -> Error {
     let text = format!(
-        "map '{}': cannot add to a value of {len} bytes; a number is 8 bytes, little-endian",
+        "map '{}': cannot add to a value of {len} bytes; a counter has 8 bytes, little-endian",
         bound.name
     );
     Error::new(ErrorKind::Mismatch, text)

@@ -350,7 +350,7 @@ impl Arena {
             return Ok(());
         }
         let text = format!(
-            "slot {} died with work unfinished, which this thread has no time to recover (its \
+            "slot {} died with unfinished work, and this thread has no time to recover it (its \
              patience is 0)",
             owner.slot()
         );

@@ -94,7 +94,7 @@ pub(crate) fn others(space: &Space, block: &Block, me: Owner) -> Attendance {
 
 pub(crate) fn busy(space: &Space, block: &Block, owner: Owner) -> Error {
     let text = format!(
-        "{} '{}': slot {} (process {}) has it open; it can be dropped when that handle is closed",
+        "{} '{}': slot {} (process {}) has it open; close it there, then drop it",
         block.kind,
         block.name,
         owner.slot(),

@@ -264,7 +264,7 @@ pub(crate) fn drop_named(
         }
     }
     let text =
-        format!("{kind} '{name}': what a dead process left of it is being settled; try again");
+        format!("{kind} '{name}': the work of a dead process on it is being recovered; try again");
     Err(Error::new(ErrorKind::Busy, text))
 }
 
@@ -336,8 +336,8 @@ fn await_others(lane: &LaneGuard<'_>, id: u32) -> Result<()> {
     let patience = lane.patience();
     while lane::others_are_inside(lane, id) {
         let Some(pause) = patience.shorten(MOMENT) else {
-            let text = "other threads of this process are in operations on what is to be dropped; \
-                        end those first";
+            let text = "other threads of this process are using the structure; drop it when they \
+                        have finished";
             return Err(Error::new(ErrorKind::TimedOut, text));
         };
         std::thread::sleep(pause);

@@ -299,8 +299,8 @@ fn find_free(
 
 fn crowded(patience: Patience) -> Error {
     let text = format!(
-        "{patience} for a place to write from: more threads of this process are in operations than \
-         can be at once; what waited for it was not done"
+        "{patience} for a lane: too many threads of this process run operations at once; the \
+         operation was not done"
     );
     Error::new(ErrorKind::TimedOut, text)
 }

@@ -318,9 +318,8 @@ pub(crate) fn free(space: &Space) -> Option<u32> {
 pub(crate) fn add_extent(lane: &LaneGuard<'_>) -> Result<()> {
     let space = lane.space();
     let Some(link) = roots(space).extents.iter().find(|e| e.load(Ordering::Acquire) == 0) else {
-        let text = format!(
-            "the hold has {MAX_ROOTS} maps and other structures, the most it can have; drop some"
-        );
+        let text =
+            format!("the hold has {MAX_ROOTS} maps and other structures, the maximum; drop some");
         return Err(Error::new(ErrorKind::Full, text));
     };
     let extent = extents::claim(space, lane, lane.lane())?;
@@ -344,7 +343,7 @@ pub(crate) fn add_extent(lane: &LaneGuard<'_>) -> Result<()> {
 pub(crate) fn check_name(kind: StructureKind, name: &str) -> Result<()> {
     if name.is_empty() || name.len() > NAME_BYTES || name.contains('\0') {
         let text = format!(
-            "{kind} name '{}': names have 1 to {NAME_BYTES} bytes and no NUL",
+            "expected a {kind} name of 1 to {NAME_BYTES} bytes without NUL, got '{}'",
             name.escape_default()
         );
         return Err(Error::new(ErrorKind::Invalid, text));
@@ -358,7 +357,8 @@ pub(crate) fn check_kind(space: &Space, name: &str, wanted: StructureKind) -> Re
     match find(space, name).map(|(_, root)| root.kind()) {
         Some(Some(kind)) if kind != wanted => {
             let text = format!(
-                "'{name}' is a {kind}, not a {wanted}; open it as a {kind}, or choose another name"
+                "expected a {wanted}, but '{name}' is a {kind}; open it as a {kind}, or choose \
+                 another name"
             );
             Err(Error::new(ErrorKind::Mismatch, text))
         }

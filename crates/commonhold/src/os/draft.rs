@@ -97,7 +97,7 @@ impl Draft {
         let mode = mode & 0o777;
         if mode & OWNER != OWNER {
             return Err(invalid(format!(
-                "mode {mode:03o} would keep the owner out; it must include 600"
+                "expected a mode that includes 600, got {mode:03o}, which locks out the owner"
             )));
         }
         let draft = Draft::prepare(path, OWNER, create)?;

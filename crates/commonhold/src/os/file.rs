@@ -189,8 +189,8 @@ impl HoldFile {
         io::Error::new(
             io::ErrorKind::NotFound,
             format!(
-                "{path}: this name leads to another file now, and the descriptor of the hold was \
-                 closed by the program; open the hold again"
+                "{path}: this name leads to another file now, and the program has closed the \
+                 hold's descriptor; open the hold again"
             ),
         )
     }

@@ -43,7 +43,7 @@ pub(crate) fn resolve(name: &Path, directory: Option<&Path>) -> Result<PathBuf> 
     let bytes = name.as_os_str().as_bytes();
     let invalid = |wrong: String| Error::new(ErrorKind::Invalid, wrong);
     if bytes.is_empty() {
-        return Err(invalid("a hold needs a name, and this one is empty".into()));
+        return Err(invalid("expected a name for the hold, got an empty one".into()));
     }
     if bytes.contains(&0) {
         return Err(invalid(format!("hold name {name:?} contains a NUL byte; leave it out")));

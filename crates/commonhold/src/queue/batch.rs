@@ -56,7 +56,8 @@ impl<'q> Batch<'q> {
     pub fn add(&mut self, element: Element<'q>) -> Result<()> {
         if !self.queue.is_same(element.queue()) || !self.is_of(element.owner()) {
             let text = format!(
-                "queue '{}': the element is not of the queue and the process of the others in the batch",
+                "queue '{}': expected an element of the same queue and process as the others in \
+                 the batch",
                 self.queue.name()
             );
             return Err(Error::new(ErrorKind::Invalid, text));

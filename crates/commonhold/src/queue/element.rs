@@ -111,7 +111,7 @@ impl<'q> Bytes<'q> {
     fn within(&self, at: usize, len: usize, act: impl FnOnce(*mut u8)) -> Result<()> {
         if at.checked_add(len).is_none_or(|end| end > self.len()) {
             let text = format!(
-                "queue '{}': its elements have {} bytes; {len} at {at} are beyond",
+                "queue '{}': its elements have {} bytes, and {len} bytes at {at} exceed that",
                 self.queue.name(),
                 self.len()
             );

@@ -147,7 +147,8 @@ pub(crate) fn open_or_create(
                 return Ok(queue);
             }
             let text = format!(
-                "queue '{name}' exists as {found}, not as {options}; open it with its own options or drop it"
+                "queue '{name}' exists as {found}, not as {options}; open it with its existing \
+                 options, or drop it"
             );
             Err(Error::new(ErrorKind::Mismatch, text))
         }
@@ -233,7 +234,7 @@ impl Queue {
             return Ok(number as u32);
         }
         let text = format!(
-            "queue '{}': has no queue '{}' in it, only {:?}",
+            "queue '{}' has no named queue '{}', only {:?}",
             self.name(),
             name.escape_default(),
             self.tie.names

@@ -119,7 +119,7 @@ impl<'a> Ring<'a> {
         }
         let count = tail.saturating_sub(start).min(max);
         if count > self.layout.elements.into() {
-            return Err(self.block.damaged("a queue has more elements than there are"));
+            return Err(self.block.damaged("a named queue has more elements than exist"));
         }
         let end = start + count;
         let places = self.layout.places_at(self.space, self.queue, start, count);
@@ -127,7 +127,7 @@ impl<'a> Ring<'a> {
         // Relaxed: ordered by the tail's acquire.
         let known = |place: &AtomicU32| (place.load(Ordering::Relaxed) as usize) < holders.len();
         if !places.iter().all(|part| part.iter().all(known)) {
-            return Err(self.block.damaged("a queue names an element that there is not"));
+            return Err(self.block.damaged("a queue names an element that does not exist"));
         }
         let me = writer.me().bits();
         // Release pairs with the acquire of a recoverer: it sees the intent if it sees what
@@ -201,7 +201,7 @@ impl<'a> Ring<'a> {
             let head = self.end(Side::Head).index.load(Ordering::Acquire);
             tail.opposite.store(head, Ordering::Relaxed);
             if !room(head) {
-                return Err(self.block.damaged("a queue has more elements than there are"));
+                return Err(self.block.damaged("a named queue has more elements than exist"));
             }
         }
         let me = writer.me().bits();

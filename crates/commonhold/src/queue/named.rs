@@ -302,7 +302,7 @@ impl<'q> NamedQueue<'q> {
     #[cold]
     fn no_memory(&self, max: usize) -> Error {
         let text = format!(
-            "queue '{}': the system has no memory for a batch of {max} elements; ask for fewer",
+            "queue '{}': out of memory for a batch of {max} elements; request fewer",
             self.queue.name()
         );
         Error::new(ErrorKind::Io, text)
@@ -311,8 +311,8 @@ impl<'q> NamedQueue<'q> {
     #[cold]
     fn foreign(&self) -> Error {
         let text = format!(
-            "queue '{}': the element is one of another queue, or of the process that forked this one; push it where \
-             it was pulled",
+            "queue '{}': the element belongs to another queue, or to the process that forked this \
+             one; push it there",
             self.queue.name()
         );
         Error::new(ErrorKind::Invalid, text)

@@ -128,7 +128,7 @@ fn event(queue: &Queue, number: u32) -> &Event {
 }
 
 fn panicked() -> Error {
-    Error::new(ErrorKind::Io, "the thread of a notifier panicked; it tries again")
+    Error::new(ErrorKind::Io, "the thread of a notifier panicked; it retries")
 }
 
 /// What the thread knows.

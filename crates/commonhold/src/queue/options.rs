@@ -54,20 +54,20 @@ impl QueueOptions {
             Err(Error::new(ErrorKind::Invalid, text))
         };
         if self.elements == 0 || self.elements > 1 << 31 || self.element_bytes == 0 {
-            return invalid("want 1 to 2^31 elements of at least 1 byte");
+            return invalid("expected 1 to 2^31 elements of at least 1 byte");
         }
         if self.names.is_empty() || self.names.len() > MAX_QUEUES as usize {
-            return invalid("want 1 to 64 named queues");
+            return invalid("expected 1 to 64 named queues");
         }
         let bad = |n: &String| n.is_empty() || n.len() >= NAME_BYTES || n.contains('\0');
         if self.names.iter().any(bad) {
-            return invalid("the names of its queues have 1 to 63 bytes and no NUL");
+            return invalid("expected names of 1 to 63 bytes without NUL for its queues");
         }
         if (1..self.names.len()).any(|n| self.names[..n].contains(&self.names[n])) {
             return invalid("two of its queues have the same name");
         }
         if !self.names.contains(&self.orphans) {
-            return invalid("the queue for orphans is none of its queues");
+            return invalid("the queue for orphans is not one of its queues");
         }
         Ok(())
     }

@@ -114,7 +114,7 @@ pub(crate) fn stat_named(arena: &Arena, name: &str) -> Result<QueueStat> {
 
 pub(crate) fn absent(arena: &Arena, name: &str) -> Error {
     let text = format!(
-        "{}: has no queue '{}'; 'hold list' shows what it has",
+        "{}: has no queue '{}'; 'hold list' shows its contents",
         arena.space.file().path().display(),
         name.escape_default()
     );

@@ -48,7 +48,7 @@ pub fn arm_fault_of(table: &[(&str, &[&str])], spec: &str) -> Result<()> {
     FROM_ENVIRONMENT.call_once(|| {});
     put(Vec::new());
     let malformed = |spec: &str| {
-        let text = format!("fault '{spec}': want NAME:ERROR:once|always[:N], of the table");
+        let text = format!("fault '{spec}': expected NAME:ERROR:once|always[:N] from the table");
         Error::new(ErrorKind::Invalid, text)
     };
     let is_known = |name: &str, error: &str| {

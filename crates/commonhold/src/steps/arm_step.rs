@@ -48,7 +48,7 @@ pub fn arm(spec: &str) -> Result<()> {
 }
 
 fn malformed(spec: &str) -> Error {
-    Error::new(ErrorKind::Invalid, format!("step '{spec}': want NAME:kill|stop|panic[:N]"))
+    Error::new(ErrorKind::Invalid, format!("step '{spec}': expected NAME:kill|stop|panic[:N]"))
 }
 
 fn parse(spec: &str) -> Option<(Armed, u64)> {

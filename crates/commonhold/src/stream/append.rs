@@ -78,8 +78,8 @@ fn reserve(frame: &mut Vec<u8>, bytes: usize) -> Result<()> {
 #[cold]
 fn no_memory(bytes: usize) -> Error {
     let text = format!(
-        "the system has no memory for {bytes} bytes, to tell a change of a map to who follows it; \
-         the change was not made"
+        "out of memory for the {bytes} bytes of a change's frame in the map's stream; the change \
+         was not made"
     );
     Error::new(ErrorKind::Io, text)
 }

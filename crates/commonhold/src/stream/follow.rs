@@ -105,8 +105,8 @@ impl Follower {
     pub(crate) fn seek(mut self, position: StreamPosition) -> Result<Follower> {
         if position.stream != self.stream || position.offset > self.offset {
             let text = format!(
-                "map '{}': {position} is not a position in its stream, which is at {}; read the \
-                 map and follow it again",
+                "map '{}': its stream has no position {position} (its end is {}); read the map \
+                 and follow it again",
                 self.map.name,
                 self.position()
             );
@@ -327,8 +327,8 @@ impl Follower {
     #[cold]
     fn lapped(&self, claim: u64) -> Error {
         let text = format!(
-            "map '{}': its stream keeps {} bytes, and this follower is {} behind; read the map and \
-             follow it again",
+            "map '{}': its stream keeps {} bytes, and this follower is {} behind; read the map \
+             and follow it again",
             self.map.name,
             self.ring.size(),
             claim - self.offset
@@ -348,7 +348,7 @@ impl Follower {
 
 fn no_stream(map: &Followed) -> Error {
     let text = format!(
-        "map '{}' has no stream yet: somebody who may write begins one ('hold watch')",
+        "map '{}' has no stream yet; a process that may write creates one ('hold watch')",
         map.name
     );
     Error::new(ErrorKind::NotFound, text)

@@ -27,7 +27,7 @@ const MOST: u64 = 1 << 32;
 /// `Invalid` if the size is absurd.
 pub(crate) fn size(bytes: u64) -> Result<u64> {
     if bytes > MOST {
-        let text = format!("a stream of {bytes} bytes: want 64 KiB to 4 GiB");
+        let text = format!("expected a stream of 64 KiB to 4 GiB, got {bytes} bytes");
         return Err(Error::new(ErrorKind::Invalid, text));
     }
     Ok(bytes.max(LEAST).next_power_of_two())

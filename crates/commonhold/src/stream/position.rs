@@ -38,7 +38,7 @@ impl FromStr for StreamPosition {
         };
         parse().ok_or_else(|| {
             let text = format!(
-                "'{}': not a position in a stream (STREAM.OFFSET, as 'hold watch' prints them)",
+                "expected a stream position (STREAM.OFFSET, as 'hold watch' prints it), got '{}'",
                 text.escape_default()
             );
             Error::new(ErrorKind::Invalid, text)

@@ -267,7 +267,7 @@ pub(crate) fn claim(
             },
         }
     }
-    let text = format!("{path}: somebody uses it alone (salvage?); try again later");
+    let text = format!("{path}: another process uses it exclusively (salvage?); try again later");
     Err(Error::new(ErrorKind::Busy, text))
 }
 

@@ -143,7 +143,7 @@ fn begin_held<'a>(space: &Space, slot: &'a Slot, dead: Owner) -> Result<Option<R
 fn failed(space: &Space, slot: &Slot, error: &std::io::Error) -> Error {
     let path = space.file().path().display();
     let pid = slot.pid.load(Ordering::Relaxed);
-    Error::os(format!("{path}: recovering what process {pid} left when it died"), error)
+    Error::os(format!("{path}: recovering the work of dead process {pid}"), error)
 }
 
 /// True if `dead` uses the slot and nobody has its byte: it has died and is not yet recovered.

@@ -312,16 +312,16 @@ impl<'a, P: Peers> Wait<'a, P> {
         let holder = format!("slot {slot} (process {process})");
         let text = match &self.doubts.unsettled {
             None if self.peers.is_dead(owner) => format!(
-                "{waited} for {lock}, whose lock {holder} held when it died; another process \
-                 settles that, which lives (stopped?); what waited for it was not done"
+                "{waited} for {lock}: {holder} held its lock and died, and another process, which \
+                 lives (stopped?), recovers it; the operation was not done"
             ),
             None => format!(
-                "{waited} for {lock}, whose lock {holder} holds; that process lives (stopped?); \
-                 what waited for it was not done"
+                "{waited} for {lock}: {holder} holds its lock and lives (stopped?); the operation \
+                 was not done"
             ),
             Some(cause) => format!(
-                "{waited} for {lock}, whose lock {holder} held when it died; that cannot be \
-                 settled now: {cause}"
+                "{waited} for {lock}: {holder} held its lock and died, and recovery fails now: \
+                 {cause}"
             ),
         };
         Error::new(ErrorKind::TimedOut, text)

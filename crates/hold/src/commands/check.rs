@@ -43,7 +43,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 /// The report for people.
 pub fn text(report: &CheckReport) -> String {
     let what = format!(
-        "{}, {}, {}; {} pieces of memory allocated, {} reachable, {} on their way",
+        "{}, {}, {}; {} pieces of memory allocated, {} reachable, {} in flight",
         things(report.maps.into(), "map", "maps"),
         things(report.records, "record", "records"),
         things(report.others.into(), "queue, channel or log", "queues, channels and logs"),
@@ -57,7 +57,7 @@ pub fn text(report: &CheckReport) -> String {
     let mut lines = vec![format!("{what}; problems:")];
     lines.extend(report.problems.iter().map(|p| format!("  - {p}")));
     lines.push(
-        "what to do: 'hold dump' what can be read, 'hold repair' cleans up after killed \
+        "what to do: save what is readable with 'hold dump'; 'hold repair' cleans up after killed \
          processes; see 'hold repair --help' for --salvage"
             .to_owned(),
     );

@@ -49,7 +49,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let output = output.text_or_json("drop")?;
     let path = directory.resolve(&args.hold)?;
     if !path.exists() {
-        return report(&output, false, &format!("there is no hold {}", path.display()));
+        return report(&output, false, &format!("hold {} does not exist", path.display()));
     }
     let kind = match &args.name {
         Some(name) => kind_of(&directory.open_to_read(&args.hold)?, name)?,
@@ -73,7 +73,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
         (Some(name), _) => open()?.drop_map(name)?,
         (None, _) => Hold::drop_hold(&path, args.force).map(|()| true)?,
     };
-    report(&output, dropped, &format!("there is no {what}"))
+    report(&output, dropped, &format!("{what} does not exist"))
 }
 
 fn report(output: &Output, dropped: bool, otherwise: &str) -> Result<ExitCode> {
@@ -89,7 +89,8 @@ fn is_confirmed(what: &str) -> Result<bool> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
         return Err(Failure::usage(format!(
-            "{what} is not deleted without a yes: add --yes, or run it on a terminal"
+            "{what} is not deleted without a confirmation; add --yes, or run the command on a \
+             terminal"
         )));
     }
     let mut error = std::io::stderr();

@@ -92,7 +92,7 @@ impl Args {
             let number = key.to_str().and_then(|t| t.parse().ok());
             let number = number.ok_or_else(|| {
                 let key = shown(key.as_bytes());
-                Failure::usage(format!("'{key}' is no uid: uids are numbers"))
+                Failure::usage(format!("expected a uid, which is a number, got '{key}'"))
             })?;
             return Ok(match map.get_uid(Uid(number))? {
                 Some((key, value)) => Found { key, uid: Some(Uid(number)), value: Some(value) },
@@ -188,8 +188,8 @@ fn number(key: &[u8], value: &[u8]) -> Result<i64> {
         let key = shown(key);
         let length = value.len();
         Failure::failed(format!(
-            "the value of key '{key}' has {length} bytes and is no counter, which has 8; leave \
-             --number out to see it"
+            "the value of key '{key}' is not a counter: expected 8 bytes, got {length}; omit \
+             --number to print it"
         ))
     })?;
     Ok(i64::from_le_bytes(bytes))

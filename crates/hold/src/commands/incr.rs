@@ -96,7 +96,10 @@ fn add(old: Option<&[u8]>, by: i64) -> std::result::Result<i64, String> {
     let Some(old) = old else { return Ok(by) };
     let number = std::str::from_utf8(old).ok().and_then(|text| text.trim().parse::<i64>().ok());
     let number = number.ok_or_else(|| {
-        format!("is no number: '{}'; set it to one first", commonhold_terminal::text::shown(old))
+        format!(
+            "is not a number: '{}'; set it to a number first",
+            commonhold_terminal::text::shown(old)
+        )
     })?;
-    number.checked_add(by).ok_or_else(|| format!("is {number}: adding {by} leaves 64 bits"))
+    number.checked_add(by).ok_or_else(|| format!("is {number}: adding {by} exceeds 64 bits"))
 }

@@ -216,7 +216,7 @@ fn no_list(error: &commonhold::Error, key: &[u8]) -> Failure {
         ErrorKind::Mismatch => {
             let key = commonhold_terminal::text::shown(key);
             Failure::failed(format!(
-                "{error}: that of key '{key}'; 'hold get' shows it, 'hold del' makes way for a list"
+                "{error} (key '{key}'); 'hold get' prints it, 'hold del' deletes it"
             ))
         }
         _ => Failure::failed(error),

@@ -172,13 +172,12 @@ impl Args {
             (None, Some(_)) => {
                 let name = &input.name;
                 return Err(Failure::usage(format!(
-                    "the name of {name} does not tell its format: add --format csv, tsv, json or \
-                     nul"
+                    "{name} has no known extension; add --format csv, tsv, json or nul"
                 )));
             }
         };
         if self.no_escapes && format != Format::Tsv {
-            return Err(Failure::usage("--no-escapes is for tsv"));
+            return Err(Failure::usage("--no-escapes applies only to tsv"));
         }
         let columns = Columns {
             key: self.key_column.clone(),
@@ -299,13 +298,15 @@ impl Loading<'_> {
     fn flaw(&mut self, line: u64, what: &str) -> Result<()> {
         let message = format!("{}:{line}: {what}", self.source);
         if self.args.on_error == OnError::Stop {
-            let skip = "--on-error skip goes on after wrong records";
+            let skip = "add --on-error skip to continue after invalid records";
             return Err(self.stopped(format!("{message}\n{skip}")));
         }
         self.skipped += 1;
         self.bar.suspend(|| match self.skipped.cmp(&MOST_TOLD) {
             std::cmp::Ordering::Less => complain(&message),
-            std::cmp::Ordering::Equal => complain(&format!("{message}\nfurther ones are counted")),
+            std::cmp::Ordering::Equal => {
+                complain(&format!("{message}\nfurther errors are only counted"))
+            }
             std::cmp::Ordering::Greater => {}
         });
         Ok(())

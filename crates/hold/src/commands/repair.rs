@@ -62,7 +62,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
         "check": check::json(&report),
     });
     let text = format!(
-        "{} recovered; {} given back to the system\n{}",
+        "{} recovered; {} returned to the system\n{}",
         things(recovered as u64, "dead participant", "dead participants"),
         sizes::shown(trimmed_bytes),
         check::text(&report),
@@ -86,9 +86,9 @@ fn ensure_damaged(path: &Path) -> Result<()> {
     // Why it cannot be opened or checked is what salvage is for, or what it says itself.
     match Hold::open(path).and_then(|hold| hold.check()) {
         Ok(report) if report.ok => Err(Failure::failed(format!(
-            "{}: nothing is wrong with this hold, so there is nothing to salvage, and it is left as \
-             it is; 'hold repair' without --salvage cleans up after killed processes. --force \
-             salvages all the same: the maps are written anew, queues, channels and logs are lost",
+            "{}: this hold is sound, so it was not salvaged and is unchanged; 'hold repair' \
+             without --salvage cleans up after killed processes. --force salvages it anyway: maps \
+             are rewritten, queues, channels and logs are lost",
             path.display()
         ))),
         _ => Ok(()),
@@ -104,8 +104,8 @@ fn salvage_text(report: &SalvageReport) -> String {
         ),
         format!("{} older records of the same keys left out", count(report.superseded)),
         format!("{} damaged records dropped", count(report.dropped)),
-        format!("{} pairs missing that the index names", count(report.missing)),
-        format!("{} records that cannot be decided", count(report.undecidable)),
+        format!("{} pairs of the index missing", count(report.missing)),
+        format!("{} records uncertain", count(report.undecidable)),
     ];
     if report.cut_off > 0 {
         lines.push(format!("the file is {} shorter than it was", sizes::shown(report.cut_off)));

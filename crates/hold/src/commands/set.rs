@@ -122,7 +122,7 @@ impl Args {
                 let mut input = std::io::stdin().lock();
                 if given.is_none() && input.is_terminal() {
                     return Err(Failure::usage(
-                        "the value is missing; to type it in, give '-' as the value",
+                        "the value is missing; use '-' to read it from standard input",
                     ));
                 }
                 let mut value = Vec::new();
@@ -142,7 +142,7 @@ impl Args {
         match number {
             Some(number) => Ok(number.to_le_bytes().to_vec()),
             None => Err(Failure::usage(format!(
-                "'{}' is no 64-bit number, which --number asks for",
+                "--number: expected a 64-bit number, got '{}'",
                 shown(text.as_bytes())
             ))),
         }

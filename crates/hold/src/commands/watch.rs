@@ -92,7 +92,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
         |sink, change| show(sink, &change, args.positions, &output),
     )?;
     if !output.is_quiet() && !output.is_json() {
-        note(&format!("hold watch: '--from {}' goes on", changes.follower.position()));
+        note(&format!("hold watch: resume with '--from {}'", changes.follower.position()));
     }
     Ok(code)
 }
@@ -158,7 +158,7 @@ impl Changes<'_> {
         };
         let frame = frame.map_err(|error| match error.kind() {
             ErrorKind::Lapped => Failure::failed(format!(
-                "{error}: 'hold watch --all', on a new map with a larger --stream-size perhaps"
+                "{error}: use 'hold watch --all', perhaps on a new map with a larger --stream-size"
             )),
             _ => Failure::failed(error),
         })?;

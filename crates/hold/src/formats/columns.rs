@@ -66,7 +66,9 @@ impl Columns {
     /// The names of the JSON fields.
     pub fn names(&self) -> Result<[String; 2]> {
         if self.header {
-            return Err(Failure::usage("--header is for csv and tsv: JSON names its fields"));
+            return Err(Failure::usage(
+                "--header applies only to csv and tsv: JSON names its fields",
+            ));
         }
         let name = |column: &Option<Column>, default: &str| match column {
             None => Ok(default.to_owned()),
@@ -83,7 +85,7 @@ impl Columns {
         if self.header || self.key.is_some() || self.value.is_some() {
             return Err(Failure::usage(
                 "NUL-separated pairs have no columns: --header, --key-column and --value-column \
-                 are for csv, tsv and json",
+                 apply only to csv, tsv and json",
             ));
         }
         Ok(())

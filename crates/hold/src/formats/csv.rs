@@ -147,8 +147,8 @@ fn put_field(line: &mut Vec<u8>, field: &[u8], alone: bool) {
 fn not_text(field: &[u8], key: &[u8]) -> std::io::Error {
     let which = if std::ptr::eq(field, key) { "the key" } else { "the value of key" };
     unfit(format!(
-        "{which} '{}' has bytes that are not UTF-8, which CSV readers spoil: write --format json, \
-         tsv or nul instead, or add --raw to write them as they are",
+        "{which} '{}' has bytes that are not UTF-8, which CSV readers corrupt; use --format json, \
+         tsv or nul, or add --raw to write them unchanged",
         shown(key)
     ))
 }

@@ -110,17 +110,17 @@ impl<R: BufRead> Reader<R> {
     fn too_long(&self, what: &str, length: Option<usize>) -> String {
         let (number, most) = (self.number, self.most);
         match length {
-            None => format!("{what} {number} has more than {most} bytes, the most a message has"),
+            None => format!("{what} {number} has more than {most} bytes, the maximum of a message"),
             Some(length) => format!(
-                "{what} {number} has {length} bytes, more than {most}, the most a message has; is \
-                 this frames (each after its length, 4 bytes little-endian)?"
+                "{what} {number} has {length} bytes, more than {most}, the maximum of a message; \
+                 are these frames (each after its length, 4 bytes, little-endian)?"
             ),
         }
     }
 
     fn cut(&self, what: &str, wanted: usize, found: usize) -> String {
         let number = self.number;
-        format!("frame {number} is cut off: {found} of the {wanted} bytes of its {what} are there")
+        format!("frame {number} is truncated: expected {wanted} bytes of its {what}, got {found}")
     }
 }
 
@@ -147,10 +147,10 @@ mod tests {
         assert_eq!(written[..5], [0, 1, 0, 0, 0]);
         assert_eq!(read(&written, true, 300).unwrap(), messages);
         for end in [1, 3, written.len() - 1] {
-            assert!(read(&written[..end], true, 300).unwrap_err().contains("is cut off"));
+            assert!(read(&written[..end], true, 300).unwrap_err().contains("is truncated"));
         }
         assert!(read(&written, true, 299).unwrap_err().contains("frame 4 has 300 bytes"));
-        assert!(read(b"plain text\n", true, 99).unwrap_err().contains("is this frames"));
+        assert!(read(b"plain text\n", true, 99).unwrap_err().contains("are these frames"));
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl<R: BufRead> Reader<R> {
         let text = text.split(" at line ").next().unwrap_or_default();
         let hint = match self.text.trim_ascii() {
             [b'[', ..] => "; a JSON array becomes JSON Lines by: jq -c '.[]'",
-            [b'{'] => "; an object must stand on one line: jq -c . does that",
+            [b'{'] => "; an object must be on one line: jq -c . does that",
             _ => "",
         };
         format!("not a JSON object in column {}: {text}{hint}", error.column())
@@ -72,7 +72,7 @@ fn bytes_of(value: &RawValue) -> std::result::Result<Vec<u8>, String> {
         return serde_json::from_str::<String>(text).map(String::into_bytes).map_err(because);
     }
     if text == "null" {
-        return Err("null is no value; leave the line out, or write \"\"".to_owned());
+        return Err("null is not a value; omit the line, or write \"\"".to_owned());
     }
     if text.starts_with('{') {
         let object: HashMap<String, &RawValue> = serde_json::from_str(text).map_err(because)?;

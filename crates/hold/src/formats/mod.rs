@@ -94,7 +94,7 @@ impl Reading {
             Format::Json => Box::new(json::Reader::new(input, self.columns.names()?)),
             Format::Nul => Box::new(nul::Reader::new(input, self.columns.none_for_nul()?)),
             Format::Text => {
-                return Err(Failure::usage("text is for people: read csv, tsv, json or nul"));
+                return Err(Failure::usage("text is only for output; read csv, tsv, json or nul"));
             }
         })
     }
@@ -118,13 +118,13 @@ impl Writing {
     /// Usage, if the options do not fit the format.
     pub fn open(self, format: Format) -> Result<Box<dyn WritePairs>> {
         if self.header && !matches!(format, Format::Csv | Format::Tsv | Format::Text) {
-            return Err(Failure::usage("--header is for csv and tsv"));
+            return Err(Failure::usage("--header applies only to csv and tsv"));
         }
         if self.raw && format != Format::Csv {
-            return Err(Failure::usage("--raw is for csv; the other formats need it not"));
+            return Err(Failure::usage("--raw applies only to csv"));
         }
         if self.hex && !matches!(format, Format::Text | Format::Tsv) {
-            return Err(Failure::usage("--hex is for text; the other formats need it not"));
+            return Err(Failure::usage("--hex applies only to text"));
         }
         Ok(match format {
             Format::Csv => Box::new(csv::Writer::new(self)),
@@ -150,8 +150,7 @@ pub fn of_pairs(file: Option<&Path>, output: &Output) -> Result<Option<Format>> 
             if named != asked =>
         {
             Err(Failure::usage(format!(
-                "the name of {} says {}, and --format says {}: leave --format out, or give the \
-                 file another name",
+                "the name of {} means {}, but --format is {}; omit --format, or rename the file",
                 file.display(),
                 named.name(),
                 asked.name()

@@ -53,8 +53,7 @@ fn put(out: &mut dyn Write, field: &[u8], key: &[u8]) -> std::io::Result<()> {
     if field.contains(&0) {
         let which = if std::ptr::eq(field, key) { "key" } else { "the value of key" };
         return Err(unfit(format!(
-            "{which} '{}' has a NUL in it, which separates fields here: write --format json or \
-             tsv instead",
+            "{which} '{}' contains a NUL, which separates fields here; use --format json or tsv",
             shown(key)
         )));
     }

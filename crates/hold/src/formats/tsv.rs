@@ -67,7 +67,9 @@ impl<R: BufRead> Reader<R> {
             return Ok(());
         }
         unescape(field, out).map_err(|what| {
-            Flaw::Record(format!("{what}; if backslashes are no escapes there, add --no-escapes"))
+            Flaw::Record(format!(
+                "{what}; if backslashes are not escapes in this file, add --no-escapes"
+            ))
         })
     }
 }
@@ -85,7 +87,7 @@ impl<R: BufRead> ReadPairs for Reader<R> {
         let row = self.row();
         let (key, value) = places.pick(&row).map_err(|what| {
             let comma = row.len() == 1 && row[0].contains(&b',');
-            let hint = if comma { " (is it CSV? then give --format csv)" } else { "" };
+            let hint = if comma { " (if it is CSV, add --format csv)" } else { "" };
             Flaw::Record(format!("{what}{hint}"))
         })?;
         self.take(key, &mut pair.key)?;

@@ -76,7 +76,7 @@ fn respond(head: &Head<'_>, observer: &Observer, is_local: bool) -> Answer {
     // A page of somebody else may have a name that leads to this machine; it is not to read what is
     // here.
     if is_local && !head.host.is_none_or(is_own_name) {
-        return Answer::plain(403).because("Ask by address, or as localhost.");
+        return Answer::plain(403).because("Use an IP address, or localhost, as the host.");
     }
     match head.method {
         Method::Get | Method::Head => answer(&head.path, observer),

@@ -54,7 +54,7 @@ pub fn answer(path: &[u8], observer: &Observer) -> Answer {
         b"/_hold/page.js" => Answer::of(SCRIPT, page::SCRIPT),
         b"/_hold/status.json" => told(JSON, status::json(observer)),
         b"/metrics" => told(EXPOSITION, metrics::text(observer)),
-        _ => Answer::plain(404).because("Here are /_hold/, /_hold/status.json and /metrics."),
+        _ => Answer::plain(404).because("Available: /_hold/, /_hold/status.json and /metrics."),
     }
 }
 

@@ -18,7 +18,11 @@ pub fn text(stat: &HoldStat) -> String {
     table.fact("used", shown(stat.used_bytes));
     table.fact(
         "free",
-        format!("{} within, up to {} in all", shown(stat.free_bytes), shown(stat.max_bytes)),
+        format!(
+            "{} in the file; the file may grow to {}",
+            shown(stat.free_bytes),
+            shown(stat.max_bytes)
+        ),
     );
     table.fact("format", stat.format.to_string());
     table.text()

@@ -51,7 +51,7 @@ pub fn text(stat: &MapStat) -> String {
         let told = shown(stream.end.offset);
         table.fact(
             "stream",
-            format!("keeps {}, {told} told, to {}", shown(stream.bytes), stream.end),
+            format!("keeps {}, {told} written, to {}", shown(stream.bytes), stream.end),
         );
     }
     table.text()

@@ -106,7 +106,7 @@ fn origin_text(origin: &Value) -> String {
     }
     if let Some(more @ 1..) = replicas.len().checked_sub(MOST_SHOWN) {
         let more = things(more as u64, "replica", "replicas");
-        text.push_str(&format!("\n{more} more, not as far behind; '--format json' has all"));
+        text.push_str(&format!("\n{more} more with less lag; '--format json' lists all"));
     }
     text
 }
@@ -137,7 +137,7 @@ fn replica_text(replica: &Value) -> String {
     let (changes, bytes) = (number(replica, "changes"), number(replica, "bytes"));
     facts.fact("applied", format!("{}, {}", things(changes, "change", "changes"), shown(bytes)));
     let synchronised = times(number(replica, "synchronisations"));
-    facts.fact("whole map", format!("sent {synchronised}"));
+    facts.fact("whole map", format!("received {synchronised}"));
     facts.fact("connected", times(number(replica, "connections")));
     if let Some(error) = replica["last_error"].as_str() {
         facts.fact("last error", error);
@@ -154,12 +154,12 @@ fn journal_text(journal: &Value) -> String {
     facts.fact("written to", word(journal, "position"));
     facts.fact("durable to", word(journal, "durable"));
     facts.fact("size", shown(number(journal, "bytes")));
-    facts.fact("written anew", times(number(journal, "compactions")));
+    facts.fact("compacted", times(number(journal, "compactions")));
     if let Some(error) = journal["error"].as_str() {
         facts.fact("not durable", error);
     }
     if let Some(error) = journal["rewrite_error"].as_str() {
-        facts.fact("not rewritten", error);
+        facts.fact("not compacted", error);
     }
     facts.text()
 }
@@ -168,7 +168,7 @@ fn state(replica: &Value) -> &'static str {
     match (replica["connected"].as_bool(), replica["ready"].as_bool()) {
         (Some(true), Some(true)) => "follows",
         (Some(true), _) => "is sent the map",
-        (_, Some(true)) => "connection lost; the map is as it was",
+        (_, Some(true)) => "connection lost; the map is unchanged",
         _ => "never connected",
     }
 }

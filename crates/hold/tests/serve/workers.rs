@@ -161,7 +161,7 @@ fn a_program_that_is_missing_for_a_while_ends_nobody() {
     kill(before[0]);
     serving.beside.until_error("cannot start a worker");
     serving.beside.signal(Signal::HUP);
-    serving.beside.until_error("the old one goes on");
+    serving.beside.until_error("the old one continues");
     // The parent tries again and again: each time there is a child for a moment.
     until("only the old one is there", || serving.workers() == [before[1]]);
     for (name, contents) in files() {

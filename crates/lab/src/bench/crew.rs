@@ -89,7 +89,7 @@ impl Crew {
         for worker in &mut self.workers {
             let status = worker.wait()?;
             if !status.success() {
-                return Err(Trouble::new(format!("{} did not end well: {status}", worker.name)));
+                return Err(Trouble::new(format!("{} failed: {status}", worker.name)));
             }
         }
         Ok(())
@@ -138,7 +138,7 @@ pub fn perform<R: Serialize>(work: impl FnOnce(u64) -> Result<R>) -> Result<()> 
     let Some(line) = worker::command()? else { return Ok(()) };
     let start_ns = line.parse();
     let start_ns =
-        start_ns.map_err(|_| Trouble::new(format!("an instant is expected, not '{line}'")))?;
+        start_ns.map_err(|_| Trouble::new(format!("expected an instant, got '{line}'")))?;
     spin_until(start_ns);
     let report = work(start_ns)?;
     say(&serde_json::to_string(&report)?)?;

@@ -5,9 +5,10 @@
 //! run. Whoever shows them must say so: [`NOTE`].
 
 /// What every table with these figures must say.
-pub const NOTE: &str = "* SharedHashFile's, Localmemcache's, Olive's and libworld's figures are from another \
-                        machine (2 virtual EPYC\n  cores); the ratio to them is a hint. Ratios \
-                        from one run on one machine come from the project's\n  bench/ folder.";
+pub const NOTE: &str = "* SharedHashFile's, Localmemcache's, Olive's and libworld's results are \
+                        from another machine (2 virtual EPYC\n  cores); the ratio to them is a \
+                        hint. Ratios from one run on one machine come from the project's\n  \
+                        bench/ folder.";
 
 /// A forerunner's figure and what is wanted of this project in terms of it.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -166,6 +166,6 @@ pub fn lines(results: &Results) -> Vec<String> {
     let heading = ["random", "commonhold", RIVAL, "ratio", "goal"];
     let mut lines = table::lines(heading, &[row(NEW), row(REUSED)]);
     lines
-        .push("\nBoth in one process, taking turns in one run; medians, of the ratios too.".into());
+        .push("\nBoth in one process, alternating in one run; medians, also of the ratios.".into());
     lines
 }

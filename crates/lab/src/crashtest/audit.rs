@@ -41,7 +41,7 @@ pub fn check(hold: &Hold) -> Result<()> {
         return Ok(());
     }
     Err(Trouble::new(format!(
-        "check, while nobody works: {allocated} allocated, {reachable} reachable, {in_flight} in \
+        "check at rest: {allocated} allocated, {reachable} reachable, {in_flight} in \
          flight; {}",
         problems.join("; ")
     )))
@@ -106,7 +106,7 @@ fn compare_growing(supervisor: &Supervisor, maps: &Maps) -> Result<()> {
         let (len, met) = (map.len()?, map.iter().count() as u64);
         if len != sum || met != sum {
             return Err(Trouble::new(format!(
-                "map {}: {sum} keys were added, len says {len}, iteration meets {met}",
+                "map {}: {sum} keys were added, len is {len}, iteration finds {met}",
                 GROWING[which]
             )));
         }

@@ -65,7 +65,7 @@ fn look_around(hold: &Hold) -> Result<()> {
     }
     let alive = hold.participants()?.iter().filter(|p| p.alive).count();
     if alive == 0 || stat.maps == 0 {
-        return Err(Trouble::new(format!("stat says {} maps, {alive} participants", stat.maps)));
+        return Err(Trouble::new(format!("stat reports {} maps, {alive} participants", stat.maps)));
     }
     Ok(())
 }

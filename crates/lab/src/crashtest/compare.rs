@@ -38,8 +38,8 @@ pub fn settle(lane: u32, ledger: &Ledger, maps: &Maps, died: bool) -> Result<u64
     };
     if ahead > allowed {
         return Err(Trouble::new(format!(
-            "lane {lane}: {ahead} changes are in the maps that nobody was told of; its process \
-             can have left {allowed} at most"
+            "lane {lane}: {ahead} unacknowledged changes are in the maps; its process can have \
+             left {allowed} at most"
         )));
     }
     ledger.set_head(lane, IN_BATCH, 0)?;

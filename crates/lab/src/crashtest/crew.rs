@@ -169,7 +169,7 @@ impl Member {
             if done != *seen || *since_ns == 0 {
                 (*seen, *since_ns) = (done, now_ns());
             } else if now_ns() - *since_ns > PATIENCE.as_nanos() as u64 {
-                return Err(self.hangs("stands still"));
+                return Err(self.hangs("makes no progress"));
             }
         }
         Ok(())

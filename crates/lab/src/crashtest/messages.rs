@@ -219,7 +219,7 @@ impl Messages {
             let text = String::from_utf8_lossy(&found.text);
             let mut words = text.split(' ').map(str::parse::<u64>);
             let (Some(Ok(writer)), Some(Ok(number))) = (words.next(), words.next()) else {
-                return Err(Trouble::new(format!("a line that nobody wrote: {text:?}")));
+                return Err(Trouble::new(format!("a line that no process wrote: {text:?}")));
             };
             if text != line(writer, number) {
                 return Err(Trouble::new(format!("a torn line: {text:?}")));

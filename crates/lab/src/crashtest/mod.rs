@@ -202,7 +202,7 @@ fn at_chance(args: &Args, json: bool, interrupt: &Interrupt, report: &mut Report
         }
         shown = Instant::now();
         let Report { rounds, kills, stops, .. } = report;
-        say(&format!("  {rounds} rounds, {kills} killed, {stops} stopped; nothing wrong so far"))
+        say(&format!("  {rounds} rounds, {kills} killed, {stops} stopped; no error so far"))
     });
     if args.keep && done.is_ok() {
         temporary.discard();

@@ -115,7 +115,9 @@ impl Reader {
         let hits = self.maps.own(kind).get_many(&keys, &mut self.values)?;
         let there = (0..count).filter(|at| self.values.get(*at).is_some()).count();
         if hits != there {
-            return Err(Trouble::new(format!("get_many said {hits} hits and gave {there}")));
+            return Err(Trouble::new(format!(
+                "get_many reported {hits} hits and returned {there}"
+            )));
         }
         for (at, spot) in spots.iter().enumerate() {
             let after = self.known(spot)?;
@@ -306,7 +308,7 @@ pub fn counter_value(key: &str, plain: bool, value: Option<&[u8]>) -> Result<u64
     let bytes = <[u8; 8]>::try_from(value);
     bytes
         .map(u64::from_le_bytes)
-        .map_err(|_| Trouble::new(format!("{key} is no counter: {value:?}")))
+        .map_err(|_| Trouble::new(format!("{key} is not a counter: {value:?}")))
 }
 
 #[cfg(test)]

@@ -68,23 +68,23 @@ impl Report {
                 count(self.processes)
             ),
             format!(
-                "{} killed and {} stopped at instants of chance, {} times all at once",
+                "{} killed and {} stopped at random instants, {} times all at once",
                 count(self.kills),
                 count(self.stops),
                 count(self.massacres)
             ),
             format!(
-                "{} stops of writers, during each of which every reader got on",
+                "{} stops of writers; every reader continued during each",
                 count(self.readers_got_on)
             ),
             format!(
-                "{} changes acknowledged and compared; {} more that their killed process did not \
-                 live to hear of",
+                "{} changes acknowledged and compared; {} more committed by processes that were \
+                 killed before the acknowledgement",
                 count(self.changes),
                 count(self.unheard)
             ),
             format!(
-                "{} whole checks (allocated = reachable), {} dead participants settled by them, \
+                "{} whole checks (allocated = reachable), {} dead participants recovered by them, \
                  {} backups restored",
                 count(self.checks),
                 count(self.recovered),
@@ -95,8 +95,8 @@ impl Report {
         lines.push(self.steps_line());
         lines.extend(self.problems.iter().map(|problem| format!("WRONG: {problem}")));
         lines.push(match (self.passed, self.interrupted) {
-            (true, false) => "passed: nothing lost, nothing torn, nobody hung".to_owned(),
-            (true, true) => "interrupted: nothing was wrong so far".to_owned(),
+            (true, false) => "passed: nothing lost, nothing torn, no process hung".to_owned(),
+            (true, true) => "interrupted: no error so far".to_owned(),
             (false, _) => format!("FAILED (seed {})", self.seed),
         });
         lines
@@ -106,8 +106,8 @@ impl Report {
         let count = count_of;
         (self.failures > 0).then(|| {
             format!(
-                "{} calls failed and were taken up again: {} times without descriptors, {} times \
-                 without room, {} long stops",
+                "{} calls failed and were retried: {} times without descriptors, {} times without \
+                 room, {} long stops",
                 count(self.failures),
                 count(self.without_descriptors),
                 count(self.without_room),

@@ -112,7 +112,7 @@ pub fn all(report: &mut Report, interrupt: &Interrupt, faults: bool, json: bool)
         if shown.elapsed().as_secs() >= 10 && !json {
             shown = Instant::now();
             say(&format!(
-                "  task {} of {count}, {} cases at named steps; nothing wrong so far",
+                "  task {} of {count}, {} cases at named steps; no error so far",
                 number + 1,
                 run.report.step_cases
             ))?;

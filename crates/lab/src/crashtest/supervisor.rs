@@ -223,7 +223,7 @@ impl<'a> Supervisor<'a> {
                 waited_for.pop();
             } else if now_ns() > deadline_ns {
                 return Err(Trouble::new(format!(
-                    "the reader at place {place} does not get on while a writer stands still"
+                    "the reader at place {place} makes no progress while a writer is stopped"
                 )));
             } else {
                 // A reader that found something wrong has ended: say that instead.

@@ -80,7 +80,7 @@ impl Kind {
     /// What `value` says of itself as a value of `key`, or what is wrong with it.
     pub fn read(self, key: &[u8], value: &[u8]) -> Result<Stamp, String> {
         let stamp =
-            self.parse(value).ok_or_else(|| format!("{} bytes are no value", value.len()))?;
+            self.parse(value).ok_or_else(|| format!("{} bytes are not a value", value.len()))?;
         let mut wanted = Vec::with_capacity(value.len());
         self.write(key, stamp, &mut wanted);
         if wanted == value {
@@ -88,8 +88,8 @@ impl Kind {
         }
         let differs = wanted.iter().zip(value).position(|(a, b)| a != b);
         Err(format!(
-            "the value says {stamp:?} but is not whole or belongs to another key ({} bytes, {} \
-             expected, first difference at {differs:?})",
+            "the value has the stamp {stamp:?}, but is incomplete or belongs to another key ({} \
+             bytes, {} expected, first difference at {differs:?})",
             value.len(),
             wanted.len()
         ))

@@ -44,7 +44,9 @@ pub fn audit(hold: &Hold, board: &Board, characters: &[Character]) -> Result<Aud
     audit.compare_names(hold, board, characters)?;
     audit.compare_count(hold, board)?;
     if audit.unheard > 1 {
-        audit.problems.push("the killed writer left more than one change unheard of".to_owned());
+        audit
+            .problems
+            .push("the killed writer left more than one unacknowledged change".to_owned());
     }
     Ok(audit)
 }
@@ -73,14 +75,14 @@ impl Audit {
             match compare(*character, value.as_deref(), acknowledged, writer) {
                 Ok(false) => {}
                 Ok(true) if writer == KILLED && ahead == 0 => ahead = 1,
-                Ok(true) => self.wrong(character, "has an edit that nobody was told of"),
+                Ok(true) => self.wrong(character, "has an edit that was not acknowledged"),
                 Err(why) => self.wrong(character, &why),
             }
         }
         self.unheard += ahead;
         let len = names.len()?;
         if len != all.len() as u64 {
-            self.problems.push(format!("map {NAMES} says it has {len} keys, not {}", all.len()));
+            self.problems.push(format!("map {NAMES} reports {len} keys, not {}", all.len()));
         }
         Ok(())
     }
@@ -117,7 +119,7 @@ fn compare(
     let edit = entry::read(value.ok_or("is lost")?, character)?;
     let number = u64::from(edit.number);
     if number > 0 && edit.writer != writer {
-        return Err(format!("is edited by writer {}, who does not own it", edit.writer));
+        return Err(format!("is edited by writer {}, which does not own it", edit.writer));
     }
     match number.checked_sub(acknowledged) {
         Some(ahead @ (0 | 1)) => Ok(ahead == 1),

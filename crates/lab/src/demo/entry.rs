@@ -37,7 +37,7 @@ pub fn read(value: &[u8], character: Character) -> Result<Edit, &'static str> {
     let rest = rest.strip_prefix(b" | edit ").and_then(|r| r.strip_suffix(b" | "));
     let rest = std::str::from_utf8(rest.ok_or("no edit")?).map_err(|_| "the edit is not text")?;
     let (number, writer) = rest.split_once(" by writer ").ok_or("no writer")?;
-    let parse = |text: &str| text.parse().map_err(|_| "a number is none");
+    let parse = |text: &str| text.parse().map_err(|_| "a number is invalid");
     Ok(Edit { number: parse(number)?, writer: parse(writer)? })
 }
 

@@ -73,7 +73,7 @@ pub fn perform(
     loop {
         let elapsed = (clock::now_ns() - begin_ns) as f64 / 1e9;
         if interrupt.came() {
-            return Err(Trouble::new("interrupted; the hold is gone with the show"));
+            return Err(Trouble::new("interrupted; the hold was deleted"));
         }
         play.processes.listen(board)?;
         play.watch_the_spared();
@@ -121,7 +121,7 @@ impl<'a> Play<'a> {
     fn pause(&self, elapsed: f64, due: f64) -> Result<()> {
         if elapsed > due + SILENCE_SECONDS {
             return Err(Trouble::new(format!(
-                "the readers have told nothing for {SILENCE_SECONDS} s: they hang"
+                "the readers have reported nothing for {SILENCE_SECONDS} s: they hang"
             )));
         }
         std::thread::sleep(TICK.min(Duration::from_secs_f64((due - elapsed).max(0.01))));
@@ -173,5 +173,5 @@ fn go_on(play: &mut Play) -> Result<String> {
     play.outcome.stopped_ns = clock::now_ns() - play.stopped_at_ns;
     play.begin_part(Part::After)?;
     play.processes.writer(STOPPED).go_on()?;
-    Ok(format!("writer {STOPPED} goes on where it stood: SIGCONT"))
+    Ok(format!("writer {STOPPED} continues where it stopped: SIGCONT"))
 }

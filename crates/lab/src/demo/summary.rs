@@ -48,7 +48,7 @@ impl Summary<'_> {
         lines.extend([String::new(), wrapped(&self.paragraph(), width)]);
         lines.extend(self.problems().iter().take(20).map(|p| format!("WRONG: {p}")));
         if let Some(name) = &self.kept {
-            lines.push("\nThe hold was kept. Look at it, then drop it:".to_owned());
+            lines.push("\nThe hold was kept. Inspect it, then drop it:".to_owned());
             lines.push(format!("  hold get {name} names 00E9\n  hold stat {name}"));
             lines.push(format!("  hold drop {name} --yes"));
         }
@@ -82,18 +82,18 @@ impl Summary<'_> {
     fn paragraph(&self) -> String {
         let Audit { records, edits, recovered, check, .. } = self.audit;
         let verdict = if self.passed() {
-            "Nothing was lost, nothing was torn, nobody hung."
+            "Nothing was lost, nothing was torn, no process hung."
         } else {
             "THIS IS WRONG and must not happen:"
         };
         format!(
-            "What was shown: {} names of Unicode characters went into a hold in {:.2} s and took \
+            "Summary: {} names of Unicode characters went into a hold in {:.2} s and took \
              {} of shared memory, {:.0} bytes a pair. {READERS} reading and {WRITERS} writing \
              processes shared it, without a server. Writer {STOPPED} was stopped for {} and \
-             writer {KILLED} killed, wherever they were; {} {} The processes made {} reads, each \
-             proved by its checksum ({} wrong), and {} edits were acknowledged. At the end every \
-             record was compared with what its writer had been told: {}{} `hold check` found {} \
-             records allocated and {} reachable. {verdict}",
+             writer {KILLED} killed, each at an arbitrary instruction; {} {} The processes made \
+             {} reads, each proved by its checksum ({} wrong), and {} edits were acknowledged. At \
+             the end every record was compared with the edits that its writer had acknowledged: \
+             {}{} `hold check` found {} records allocated and {} reachable. {verdict}",
             HumanCount(*records),
             self.load_seconds,
             HumanBytes(self.memory_bytes),
@@ -127,7 +127,7 @@ impl Summary<'_> {
             return format!("Writer {SPARED} made {} edits meanwhile.", HumanCount(spared_edits));
         }
         format!(
-            "Writer {STOPPED} happened to stand inside a write, so writer {SPARED} waited {} for \
+            "Writer {STOPPED} happened to be inside a write, so writer {SPARED} waited {} for \
              that segment to be free: a stopped writer delays writers, never readers.",
             show(spared_waited_ns)
         )
@@ -137,8 +137,8 @@ impl Summary<'_> {
         match (self.audit.passed(), self.audit.unheard) {
             (false, _) => "there are differences.".to_owned(),
             (true, 0) => "all are there.".to_owned(),
-            (true, _) => "all are there, and one more, which the killed writer committed but did \
-                          not live to hear of."
+            (true, _) => "all are there, and one more, which the killed writer committed before \
+                          it could acknowledge it."
                 .to_owned(),
         }
     }
@@ -165,8 +165,8 @@ impl Summary<'_> {
 
 fn recovered_sentence(recovered: usize) -> &'static str {
     match recovered {
-        0 => " What the dead writer left had been settled on the way.",
-        _ => " What the dead writer left was settled.",
+        0 => " The dead writer's unfinished work had been recovered by another process.",
+        _ => " The dead writer's unfinished work was recovered.",
     }
 }
 

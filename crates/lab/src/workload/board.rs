@@ -26,8 +26,9 @@ pub struct Board {
 impl Board {
     /// Makes a board of `words` zeros; it is there for as long as this process.
     pub fn create(words: u64) -> Result<Board> {
-        let fd = memfd_create("hold-board", MemfdFlags::CLOEXEC)
-            .map_err(|e| Trouble::new(format!("cannot make memory for the run's board: {e}")))?;
+        let fd = memfd_create("hold-board", MemfdFlags::CLOEXEC).map_err(|e| {
+            Trouble::new(format!("cannot allocate memory for the run's board: {e}"))
+        })?;
         let file = File::from(fd);
         file.set_len(words * WORD)?;
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());

@@ -77,7 +77,7 @@ impl std::fmt::Display for Trouble {
         match self {
             Trouble::Text(text) => f.write_str(text),
             Trouble::Hold(error) => error.fmt(f),
-            Trouble::ReaderGone => f.write_str("whoever read standard output has gone away"),
+            Trouble::ReaderGone => f.write_str("the reader of standard output has closed it"),
             Trouble::Interrupted => f.write_str("interrupted"),
         }
     }

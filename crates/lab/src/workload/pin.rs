@@ -16,7 +16,7 @@ impl Cpus {
     /// Reads `0,2,3`; for the command line.
     pub fn parse(text: &str) -> std::result::Result<Cpus, String> {
         let number = |word: &str| {
-            let bad = |_| format!("'{word}' is no processor; numbers look like 0,1,2");
+            let bad = |_| format!("expected processors such as 0,1,2, got '{word}'");
             word.trim().parse::<usize>().map_err(bad)
         };
         text.split(',').map(number).collect::<std::result::Result<_, _>>().map(Cpus)
@@ -40,9 +40,7 @@ impl Cpus {
             None => Ok(()),
             Some(cpu) => {
                 let list = usable.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-                Err(Trouble::new(format!(
-                    "--cpus: there is no processor {cpu} to use, only {list}"
-                )))
+                Err(Trouble::new(format!("--cpus: processor {cpu} is not available, only {list}")))
             }
         }
     }
@@ -66,7 +64,7 @@ pub fn pin_to(cpus: &Cpus) -> Result<()> {
     let mut set = CpuSet::new();
     for cpu in &cpus.0 {
         if *cpu >= CpuSet::MAX_CPU {
-            return Err(Trouble::new(format!("cannot run on processor {cpu}: there is none")));
+            return Err(Trouble::new(format!("cannot run on processor {cpu}: it does not exist")));
         }
         set.set(*cpu);
     }
@@ -78,7 +76,7 @@ pub fn pin_to(cpus: &Cpus) -> Result<()> {
 /// The processors that this process may use.
 pub fn usable() -> Result<Vec<usize>> {
     let set = sched_getaffinity(None)
-        .map_err(|e| Trouble::new(format!("cannot ask which processors there are: {e}")))?;
+        .map_err(|e| Trouble::new(format!("cannot list the processors: {e}")))?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 

@@ -25,7 +25,7 @@ impl TemporaryHold {
         }
         let hold = options.create(name).map_err(|e| match e.kind() {
             ErrorKind::Exists => Trouble::new(format!(
-                "{e}; a run needs a hold of its own: give another name, or drop that one"
+                "{e}; a run needs a hold of its own: choose another name, or drop that hold"
             )),
             _ => e.into(),
         })?;
@@ -61,7 +61,7 @@ impl Drop for TemporaryHold {
         match Hold::drop_hold(&self.path, true) {
             Ok(()) => {}
             Err(e) if e.kind() == ErrorKind::NotFound => {}
-            Err(e) => complain(&format!("{} is left behind: {e}", self.path.display())),
+            Err(e) => complain(&format!("{} was not deleted: {e}", self.path.display())),
         }
     }
 }

@@ -171,7 +171,7 @@ pub fn die_with(starter: u32) -> Result<()> {
     if parent == Some(starter) {
         return Ok(());
     }
-    Err(Trouble::new("this option is for worker processes, which `hold` starts by itself"))
+    Err(Trouble::new("this option is internal: `hold` starts its worker processes with it"))
 }
 
 /// For the worker's side: waits for a command; none once the starter has closed the pipe.

@@ -39,7 +39,7 @@ pub struct Args {
 fn ring_bytes(text: &str) -> std::result::Result<u64, String> {
     match sizes::bytes(text)? {
         bytes if bytes.is_power_of_two() && (4 << 10..=1 << 30).contains(&bytes) => Ok(bytes),
-        _ => Err("a ring has 4K, 8K, 16K, ... up to 1G".to_owned()),
+        _ => Err("expected a power of two from 4K to 1G".to_owned()),
     }
 }
 

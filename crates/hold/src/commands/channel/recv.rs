@@ -110,7 +110,7 @@ fn next(consumer: &mut Consumer, time: Duration) -> Result<Option<(Received, Vec
 impl Args {
     fn policy(&self) -> Result<commonhold::Policy> {
         if self.patience.is_some() && self.policy != Policy::Patient {
-            return Err(Failure::usage("--patience is for --policy patient"));
+            return Err(Failure::usage("--patience applies only to --policy patient"));
         }
         Ok(match self.policy {
             Policy::Lossless => commonhold::Policy::Lossless,

@@ -86,5 +86,5 @@ fn in_the_way(channel: &Channel) -> Result<String> {
 fn behind(stat: &ChannelStat, peer: Peer) -> String {
     let lag = stat.consumers.iter().find(|c| c.peer == peer).map_or(0, |c| c.lag_messages);
     let Peer { slot, pid } = peer;
-    format!("slot {slot} (process {pid}) has {} still to read", things(lag, "message", "messages"))
+    format!("slot {slot} (process {pid}) still has {} to read", things(lag, "message", "messages"))
 }

@@ -15,20 +15,20 @@ pub fn version() -> Finding {
     let seen = format!("Linux {release}");
     match parse(&release) {
         Some(version) if version >= FULL => {
-            Finding::ok("kernel", seen, "It has all that holds use.")
+            Finding::ok("kernel", seen, "It has every feature that holds use.")
         }
         Some(version) if version >= LEAST => Finding::warn(
             "kernel",
             seen,
-            "It is older than 5.14: memory cannot be made ready in advance \
-             (MADV_POPULATE_WRITE), so first touches are slower.",
-            "Take a newer kernel when you can.",
+            "It is older than 5.14: holds cannot populate memory in advance \
+             (MADV_POPULATE_WRITE), so the first access to a page is slower.",
+            "Use a newer kernel if possible.",
         ),
         _ => Finding::fail(
             "kernel",
             seen,
-            "It is older than 4.14, or no Linux: processes that fork would not be noticed.",
-            "Take a newer kernel.",
+            "It is older than 4.14, or not Linux: holds cannot detect forks.",
+            "Use a newer kernel.",
         ),
     }
 }
@@ -42,7 +42,7 @@ fn parse(release: &str) -> Option<(u32, u32)> {
 pub fn futex() -> Finding {
     let word = AtomicU32::new(0);
     match futex::wake(&word, futex::Flags::empty(), 1) {
-        Ok(_) => Finding::ok("futexes", "work when tried", "Waiting writers sleep."),
+        Ok(_) => Finding::ok("futexes", "work in a trial", "Waiting writers sleep."),
         Err(error) => Finding::fail(
             "futexes",
             format!("a wake-up fails: {error}"),
@@ -59,14 +59,14 @@ pub fn boot_id() -> Finding {
         Ok(id) => Finding::ok(
             "boot identity",
             id.trim(),
-            "File holds notice by it that the system went down while they were open.",
+            "It shows file holds that the system crashed while they were open.",
         ),
         Err(error) => Finding::warn(
             "boot identity",
             format!("{PATH}: {error}"),
-            "File holds cannot tell whether the system went down while they were open; holds in \
-             memory need it not.",
-            "Let the sandbox show /proc, or keep holds in memory only.",
+            "File holds cannot detect that the system crashed while they were open; holds in \
+             memory do not need it.",
+            "Mount /proc in the sandbox, or keep holds in memory only.",
         ),
     }
 }

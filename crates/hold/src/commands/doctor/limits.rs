@@ -21,8 +21,7 @@ fn file_size_of(limit: Option<u64>) -> Finding {
         Some(bytes) => Finding::warn(
             NAME,
             shown(bytes),
-            "No hold grows past it: writers then get 'full' although there is room. (Growing past \
-             it would kill; that is checked first.)",
+            "No hold grows beyond it: writers get the error 'full' although the disk has room.",
             "Raise it with 'ulimit -f unlimited', in limits.conf or by LimitFSIZE= in the unit.",
         ),
     }
@@ -35,20 +34,20 @@ pub fn address_space() -> Finding {
 
 fn address_space_of(limit: Option<u64>) -> Finding {
     const NAME: &str = "ulimit -v";
-    const ADVICE: &str = "Raise it with 'ulimit -v unlimited', or make holds with a smaller \
-                          --max-bytes, which then reserve less.";
+    const ADVICE: &str = "Raise it with 'ulimit -v unlimited', or create holds with a smaller \
+                          --max-bytes, which reserve less.";
     match limit {
-        None => Finding::ok(NAME, "unlimited", "Holds reserve what address space they need."),
+        None => Finding::ok(NAME, "unlimited", "Holds reserve the address space that they need."),
         Some(bytes) if bytes > 2 * RESERVATION => Finding::ok(
             NAME,
             shown(bytes),
-            "WaitForSpace for the reservations of some holds of the usual size (64 GiB each).",
+            "Room for the reservations of some holds of the usual size (64 GiB each).",
         ),
         Some(bytes) => Finding::warn(
             NAME,
             shown(bytes),
-            "Holds of the usual size want to reserve 64 GiB of addresses (not of memory). They \
-             reserve less here, and report 'full' when that is used up.",
+            "Holds of the usual size reserve 64 GiB of address space (not of memory). Here they \
+             reserve less, and report 'full' when it is used up.",
             ADVICE,
         ),
     }
@@ -59,9 +58,9 @@ pub fn mappings() -> Finding {
     const NAME: &str = "vm.max_map_count";
     const PATH: &str = "/proc/sys/vm/max_map_count";
     let Some(most) = std::fs::read_to_string(PATH).ok().and_then(|t| t.trim().parse().ok()) else {
-        return Finding::ok(NAME, "not told here", "The kernel's own default is 65,530.");
+        return Finding::ok(NAME, "unknown", "The kernel's own default is 65,530.");
     };
-    let seen = format!("{}, about {} open holds a process", count(most), count(most / PER_HOLD));
+    let seen = format!("{}, about {} open holds per process", count(most), count(most / PER_HOLD));
     if most >= 10_000 {
         return Finding::ok(NAME, seen, "Each open hold takes three to five mappings.");
     }

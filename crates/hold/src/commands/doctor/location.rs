@@ -40,13 +40,13 @@ fn exists(name: &str, directory: &Path) -> Finding {
     let name = &format!("{name}: directory");
     let seen = directory.display().to_string();
     match access(directory, Access::WRITE_OK | Access::EXEC_OK) {
-        Ok(()) => Finding::ok(name, seen, "It is there and may be written to."),
+        Ok(()) => Finding::ok(name, seen, "It exists and is writable."),
         Err(error) => Finding::fail(
             name,
             format!("{seen}: {error}"),
-            "No hold can be made there.",
-            "Make the directory and give yourself write permission; for bare names, name another \
-             one by COMMONHOLD_DIR or --directory, best on a tmpfs.",
+            "No hold can be created there.",
+            "Create the directory with write permission; for bare names, choose another one by \
+             COMMONHOLD_DIR or --directory, preferably on a tmpfs.",
         ),
     }
 }
@@ -56,9 +56,9 @@ fn file_system(name: &str, directory: &Path) -> Finding {
     let Some(mount) = Mount::of(directory) else {
         return Finding::warn(
             title,
-            "not told by /proc/self/mountinfo",
-            "Whether it can carry a hold shows only in the trial below.",
-            "Let the sandbox show /proc.",
+            "not listed in /proc/self/mountinfo",
+            "The trial below shows whether it can carry a hold.",
+            "Mount /proc in the sandbox.",
         );
     };
     let seen = format!("{} at {}", mount.kind, mount.point.display());
@@ -71,13 +71,16 @@ fn file_system(name: &str, directory: &Path) -> Finding {
             "Use a tmpfs or a local file system such as ext4, xfs or btrfs; in a container, a \
              volume rather than the image's own root.",
         ),
-        "tmpfs" | "ramfs" if !bare => {
-            Finding::ok(title, seen, "It is memory: holds there are gone when the system restarts.")
-        }
+        "tmpfs" | "ramfs" if !bare => Finding::ok(
+            title,
+            seen,
+            "It is memory: a restart of the system deletes the holds in \
+                                      it.",
+        ),
         kind if bare && kind != "tmpfs" => Finding::warn(
             title,
             seen,
-            "Holds with bare names are meant to be in memory; here they are written to a disk.",
+            "Holds with bare names belong in memory; here they are written to a disk.",
             "Point COMMONHOLD_DIR at a directory on a tmpfs, such as /dev/shm.",
         ),
         _ => Finding::ok(title, seen, "It can carry holds."),
@@ -125,7 +128,7 @@ fn size(name: &str, directory: &Path, total: u64, free: u64) -> Finding {
         return Finding::warn(
             title,
             seen,
-            "That is little: containers get 64 MiB of /dev/shm unless told otherwise. Writers get \
+            "This is little: containers get 64 MiB of /dev/shm by default. Writers get the error \
              'full' when it is used up.",
             "Docker, Podman: --shm-size=4g; Compose: shm_size: 4g; Kubernetes: an emptyDir with \
              medium: Memory at /dev/shm.",
@@ -135,12 +138,12 @@ fn size(name: &str, directory: &Path, total: u64, free: u64) -> Finding {
         return Finding::warn(
             title,
             seen,
-            "It is nearly full. Writers get 'full' when it is used up; nothing is lost.",
-            "Make room: 'hold list' shows the holds, 'hold drop' deletes one; or make the file \
-             system larger.",
+            "It is nearly full. Writers get the error 'full' when it is used up; nothing is lost.",
+            "Free some space: 'hold list' shows the holds, 'hold drop' deletes one; or make the \
+             file system larger.",
         );
     }
-    Finding::ok(title, seen, "Holds grow into the free room, up to their own limit.")
+    Finding::ok(title, seen, "Holds grow into the free space, up to their own limit.")
 }
 
 fn trial(name: &str, directory: &Path) -> Finding {
@@ -148,22 +151,22 @@ fn trial(name: &str, directory: &Path) -> Finding {
     match try_out(directory) {
         Ok(()) => Finding::ok(
             title,
-            "locks and sharing work when tried",
-            "Two handles saw each other alive and saw each other's changes.",
+            "locks and sharing work in a trial",
+            "Two handles detected each other, and each other's changes.",
         ),
         Err(Trial::Wrong(what)) => Finding::fail(
             title,
             what,
-            "File locks or shared mappings do not work as they should there, as in some sandboxes.",
+            "File locks or shared mappings do not work correctly there, as in some sandboxes.",
             "Use another directory or another sandbox.",
         ),
         Err(Trial::Error(error)) => Finding::fail(
             title,
             error.to_string(),
-            "A hold could not be made and used there.",
+            "A hold could not be created and used there.",
             match error.kind() {
-                ErrorKind::Full => "Make room there.",
-                ErrorKind::Permission => "Give yourself permission there; look at SELinux too.",
+                ErrorKind::Full => "Free some space there.",
+                ErrorKind::Permission => "Get write permission there; check SELinux, too.",
                 _ => "See the message; docs/operations/environment.md has the reasons.",
             },
         ),
@@ -200,12 +203,12 @@ fn try_out(directory: &Path) -> Result<(), Trial> {
 fn see_each_other(one: &Hold, two: &Hold) -> Result<(), Trial> {
     one.map("trial", MapOptions::general())?.set("key", "value")?;
     if two.open_map("trial")?.get("key")?.as_deref() != Some(b"value") {
-        return Err(Trial::Wrong("one handle does not see what the other has written".into()));
+        return Err(Trial::Wrong("one handle does not see the other's changes".into()));
     }
     let alive = one.participants()?.iter().filter(|p| p.alive).count();
     if alive != 2 {
         return Err(Trial::Wrong(format!(
-            "of 2 open handles {alive} are seen alive by their locks"
+            "expected 2 open handles to be alive by their locks, got {alive}"
         )));
     }
     Ok(())

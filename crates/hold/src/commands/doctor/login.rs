@@ -24,10 +24,10 @@ pub fn remove_ipc(home: &Path) -> Finding {
         return Finding::ok(NAME, "holds are not in /dev/shm", "logind leaves them alone.");
     }
     if !Path::new("/run/systemd/system").exists() {
-        return Finding::ok(NAME, "systemd does not run here", "Nobody deletes holds at logout.");
+        return Finding::ok(NAME, "systemd does not run here", "Holds stay at logout.");
     }
     if uid < FIRST_PERSON {
-        return Finding::ok(NAME, format!("user {uid} is a system user"), "They are exempt.");
+        return Finding::ok(NAME, format!("user {uid} is a system user"), "logind exempts them.");
     }
     if lingers(uid) {
         return Finding::ok(NAME, format!("user {uid} lingers"), "Holds stay at logout.");
@@ -41,9 +41,9 @@ pub fn remove_ipc(home: &Path) -> Finding {
         NAME,
         seen,
         "When your last session ends, logind deletes your files in /dev/shm, holds too; programs \
-         that have them open go on, newcomers find nothing.",
-        "Any one of: run services as a system user; 'loginctl enable-linger'; RemoveIPC=no in \
-         /etc/systemd/logind.conf.d/; holds elsewhere, by COMMONHOLD_DIR.",
+         that have them open continue, new ones find no hold.",
+        "Do one of these: run services as a system user; 'loginctl enable-linger'; RemoveIPC=no \
+         in /etc/systemd/logind.conf.d/; keep holds elsewhere, by COMMONHOLD_DIR.",
     )
 }
 
@@ -90,7 +90,7 @@ pub fn protected_regular() -> Finding {
     const NAME: &str = "fs.protected_regular";
     let setting = std::fs::read_to_string("/proc/sys/fs/protected_regular").unwrap_or_default();
     let seen = match setting.trim() {
-        "" => "not told here",
+        "" => "unknown",
         setting => setting,
     };
     Finding::ok(

@@ -32,11 +32,16 @@ pub fn cgroup() -> Finding {
 
 fn judge(limit: Option<Limit>) -> Finding {
     const NAME: &str = "memory cgroup";
-    const MEANING: &str = "The memory of a hold counts for whoever touches it first, and at the \
-                           limit the kernel kills instead of failing. What is in the hold \
-                           survives that; the process does not.";
+    const MEANING: &str = "The memory of a hold counts toward the process that touches it first, \
+                           and at the limit the kernel kills a process. The contents of the hold \
+                           survive that.";
     let Some(limit) = limit else {
-        return Finding::ok(NAME, "no limit", "Nobody is killed for using memory of a hold.");
+        return Finding::ok(
+            NAME,
+            "no limit",
+            "The kernel kills no process for using memory of a \
+                                              hold.",
+        );
     };
     let seen = format!(
         "{} left of {} in {}",
@@ -51,7 +56,7 @@ fn judge(limit: Option<Limit>) -> Finding {
         NAME,
         seen,
         MEANING,
-        "Raise the group's memory limit, or make holds with a --max-bytes well below it.",
+        "Raise the group's memory limit, or create holds with a --max-bytes well below it.",
     )
 }
 
@@ -92,17 +97,17 @@ fn read(group: &Path, limit: &str, used: &str) -> Option<Limit> {
 pub fn huge_pages(home: &Path) -> Finding {
     const NAME: &str = "huge pages";
     const SHMEM: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
-    const MEANING: &str = "Only speed: over large holds, random access is faster on huge pages; \
-                           'mount -o remount,huge=advise /dev/shm' allows them.";
+    const MEANING: &str = "This affects speed only: random access to large holds is faster on \
+                           huge pages; 'mount -o remount,huge=advise /dev/shm' allows them.";
     let setting = std::fs::read_to_string(SHMEM).unwrap_or_default();
-    let kernel = chosen(&setting).unwrap_or("not told");
+    let kernel = chosen(&setting).unwrap_or("unknown");
     let (mount, home) = (Mount::of(home), home.display());
     match mount {
         Some(mount) if mount.kind != "tmpfs" => Finding::ok(
             NAME,
-            format!("{} at {home}, which is no tmpfs", mount.kind),
-            "Nothing to do: only holds in memory, on a tmpfs, may have huge pages, which make \
-             random access over large ones faster.",
+            format!("{} at {home}, not a tmpfs", mount.kind),
+            "Nothing to do: only holds in memory, on a tmpfs, can have huge pages, which make \
+             random access to large holds faster.",
         ),
         mount => {
             let huge = mount.as_ref().and_then(|m| m.option("huge")).unwrap_or("never");

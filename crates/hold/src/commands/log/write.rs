@@ -86,8 +86,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
         let (all, name) = (things(accepted + filtered + dropped, "line", "lines"), log.name());
         let were = if dropped == 1 { "was" } else { "were" };
         complain(&format!(
-            "{} of {all} {were} dropped: log '{name}' has no room until 'hold log collect' has taken \
-             lines out",
+            "{} of {all} {were} dropped: log '{name}' is full; run 'hold log collect'",
             count(dropped)
         ));
     }
@@ -152,7 +151,7 @@ fn in_the_way(log: &Log) -> Result<String> {
     let name = log.name();
     Ok(match log.stat()?.collector {
         Some((slot, pid)) => {
-            format!("log {name} is full; slot {slot} (process {pid}) collects")
+            format!("log {name} is full; its collector is slot {slot} (process {pid})")
         }
         None => format!("log {name} is full"),
     })

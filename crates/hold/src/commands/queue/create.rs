@@ -55,16 +55,16 @@ pub struct Args {
 
 fn element_bytes(text: &str) -> std::result::Result<u32, String> {
     match u32::try_from(sizes::bytes(text)?) {
-        Ok(0) => Err("an element has at least 1 byte".to_owned()),
+        Ok(0) => Err("expected at least 1 byte".to_owned()),
         Ok(bytes) => Ok(bytes),
-        Err(_) => Err("an element has less than 4 GiB".to_owned()),
+        Err(_) => Err("expected less than 4 GiB".to_owned()),
     }
 }
 
 fn queue_name(text: &str) -> std::result::Result<String, String> {
     match text.len() {
         1..=63 => Ok(text.to_owned()),
-        bytes => Err(format!("a named queue has a name of 1 to 63 bytes, not {bytes}")),
+        bytes => Err(format!("expected names of 1 to 63 bytes for the named queues, got {bytes}")),
     }
 }
 
@@ -74,16 +74,16 @@ impl Args {
         let queues = &self.queues;
         if queues.len() > MOST_QUEUES {
             return Err(Failure::usage(format!(
-                "{} named queues: a queue has at most {MOST_QUEUES}",
+                "got {} named queues: a queue has at most {MOST_QUEUES}",
                 queues.len()
             )));
         }
         if (1..queues.len()).any(|at| queues[..at].contains(&queues[at])) {
-            return Err(Failure::usage("--queues: two of them have the same name"));
+            return Err(Failure::usage("--queues: two queues have the same name"));
         }
         match &self.orphans {
             Some(orphans) if !queues.contains(orphans) => Err(Failure::usage(format!(
-                "--orphans '{orphans}' is none of the named queues, which are {}",
+                "--orphans '{orphans}' is not one of the named queues: {}",
                 queues.join(", ")
             ))),
             _ => Ok(()),

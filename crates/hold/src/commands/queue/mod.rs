@@ -84,7 +84,7 @@ fn ensure_other(from: NamedQueue<'_>, to: NamedQueue<'_>, option: &str) -> Resul
     }
     let name = from.name();
     Err(Failure::usage(format!(
-        "elements would come from queue '{name}' and go to it again: name another one with \
+        "elements would come from queue '{name}' and return to it; choose another one with \
          {option} ('hold queue list' shows them)"
     )))
 }

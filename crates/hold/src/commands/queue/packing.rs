@@ -59,8 +59,8 @@ impl Packing {
         let message = split.and_then(|(head, rest)| rest.get(..u32::from_le_bytes(*head) as usize));
         message.ok_or_else(|| {
             Failure::failed(format!(
-                "queue '{}': an element does not begin with the length of a message, which --sized \
-                 asks for; it stays in its queue",
+                "queue '{}': with --sized, expected an element that begins with the length of a \
+                 message; the element stays in its queue",
                 queue.name()
             ))
         })

@@ -109,7 +109,7 @@ impl Following {
         match self.missing.replace(missing) && missing {
             false => Ok(()),
             true => Err(Failure::failed(format!(
-                "map {} was dropped: start again to have it sent anew",
+                "map {} was dropped; start the command again to receive it again",
                 printable(&self.map)
             ))),
         }
@@ -152,7 +152,7 @@ impl ReplicaEvents for Voice {
         let again = if before { " again" } else { "" };
         self.say(
             &json!({ "event": "ready", "position": position.to_string() }),
-            &format!("ready{again}: the map is what {} had at {position}", self.origin),
+            &format!("ready{again}: the map has the state of {} at {position}", self.origin),
         );
     }
 
@@ -166,7 +166,7 @@ impl ReplicaEvents for Voice {
         let reason = why.strip_prefix(&format!("{}: ", self.origin)).unwrap_or(why);
         self.say(
             &json!({ "event": "lost", "why": why }),
-            &format!("{what}: {}: {}; tries again", self.origin, printable(reason)),
+            &format!("{what}: {}: {}; retrying", self.origin, printable(reason)),
         );
         self.said = Some(why.to_owned());
     }

@@ -87,7 +87,8 @@ impl Args {
         let text = match (&*self.sync, self.milliseconds) {
             ("every-ms", Some(number)) => format!("every-ms={number}"),
             (_, Some(number)) => {
-                let text = format!("'{number}' is one argument too many: HOLD MAP FILE");
+                let text =
+                    format!("expected the arguments HOLD MAP FILE, got one more: '{number}'");
                 return Err(Failure::usage(text));
             }
             (text, None) => text.to_owned(),
@@ -157,7 +158,7 @@ fn rebuild_if_missing(
         "changes": changes, "cut_off_bytes": cut_off_bytes });
     let end = match cut_off_bytes {
         0 => String::new(),
-        bytes => format!("; {} at the end had not become durable", sizes::shown(*bytes)),
+        bytes => format!("; {} at the end were not durable", sizes::shown(*bytes)),
     };
     let text = format!(
         "map {} rebuilt: {}, {}{end}",
@@ -172,15 +173,15 @@ fn rebuild_if_missing(
 fn watch(journal: &Journal, said: &RefCell<Option<String>>, output: &Output) -> Result<()> {
     let error = journal.status().error;
     if journal.is_over() {
-        let why = error.unwrap_or_else(|| "the map is gone".to_owned());
+        let why = error.unwrap_or_else(|| "the map was dropped".to_owned());
         return Err(Failure::failed(why));
     }
     if error == *said.borrow() {
         return Ok(());
     }
     let text = match &error {
-        Some(why) => format!("nothing is becoming durable: {why}; tries again"),
-        None => "everything is becoming durable again".to_owned(),
+        Some(why) => format!("changes are not becoming durable: {why}; retrying"),
+        None => "changes are becoming durable again".to_owned(),
     };
     tell(output, &json!({ "event": "trouble", "why": error }), &text)?;
     said.replace(error);

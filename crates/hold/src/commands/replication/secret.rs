@@ -43,7 +43,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     let mode = file.metadata().map_err(io)?.permissions().mode();
     if mode & OTHERS != 0 {
         return Err(Failure::failed(format!(
-            "{shown}: everybody may read or change this secret; 'chmod 600 {shown}'"
+            "{shown}: other users may read or change this secret; run 'chmod 600 {shown}'"
         )));
     }
     let mut bytes = Vec::new();
@@ -51,8 +51,8 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     let kept = without_line_end(&bytes);
     if !(SHORTEST..=LONGEST).contains(&kept.len()) {
         return Err(Failure::failed(format!(
-            "{shown}: a secret has {SHORTEST} bytes to 64 KiB; \
-             'head -c 32 /dev/urandom | base64 > FILE' makes one"
+            "{shown}: expected a secret of {SHORTEST} bytes to 64 KiB; create one with 'head -c \
+             32 /dev/urandom | base64 > FILE'"
         )));
     }
     Ok(kept.to_vec())

@@ -77,7 +77,7 @@ impl Service {
         match identity(&self.path) == self.identity {
             true => Ok(()),
             false => Err(Failure::failed(format!(
-                "{}: this hold was deleted or replaced; start again with the one that is there now",
+                "{}: this hold was deleted or replaced; start the command again",
                 self.path.display()
             ))),
         }

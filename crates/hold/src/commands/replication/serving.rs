@@ -96,8 +96,9 @@ impl Serve {
         let sockets = inherited_sockets()?;
         if sockets.is_empty() && self.listen.is_empty() {
             return Err(Failure::usage(format!(
-                "'hold {subcommand}' has nowhere to listen: add --listen unix:/path/of/socket or --listen tcp:PORT \
-                 (this machine), --listen tcp:ADDRESS:PORT (others, too), or start it by a systemd socket"
+                "'hold {subcommand}' has no address to listen at; add --listen \
+                 unix:/path/of/socket or --listen tcp:PORT (this machine), --listen \
+                 tcp:ADDRESS:PORT (others, too), or start it by a systemd socket"
             )));
         }
         Ok(Places { addresses: self.listen.clone(), sockets })
@@ -152,7 +153,8 @@ impl Serving {
             listening.push(self.origin.listen(address)?);
         }
         if !self.has_secret && listening.iter().any(|a| matches!(a, Address::Tcp(..))) {
-            self.voice.say("whoever can connect over tcp is sent the map: see --secret-file");
+            self.voice
+                .say("every client that can connect over tcp receives the map; see --secret-file");
         }
         let names: Vec<String> = listening.iter().map(ToString::to_string).collect();
         match output.is_json() {
@@ -170,7 +172,7 @@ impl Serving {
     pub fn ensure_map(&self) -> Result<()> {
         match self.map.follow() {
             Err(error) if error.is_not_found() => Err(Failure::failed(format!(
-                "map {} was dropped, or is another one now: start again to serve that",
+                "map {} was dropped or replaced; start the command again",
                 printable(self.map.name())
             ))),
             _ => Ok(()),

@@ -91,11 +91,11 @@ fn as_text(found: &Verified, args: &Args) -> String {
     }
     if found.undecided > 0 {
         let keys = sizes::things(found.undecided, "key", "keys");
-        line(format!("{keys} changed all the time: not known; give more --timeout"));
+        line(format!("{keys} kept changing and were not compared; raise --timeout"));
     }
     if found.is_equal() {
         line(format!(
-            "map {} is what {} has: {}, digest {}, at {}",
+            "map {} equals that of {}: {}, digest {}, at {}",
             args.name.shown(),
             args.origin,
             sizes::things(found.pairs, "pair", "pairs"),

@@ -37,7 +37,7 @@ fn failed(doing: &str, error: impl std::fmt::Display) -> Failure {
 
 /// A pair: the supervisor's end, and the worker's standard input.
 pub fn pair() -> Result<(OwnedFd, OwnedFd)> {
-    let pair = UnixStream::pair().map_err(|error| failed("make a socket for a worker", error))?;
+    let pair = UnixStream::pair().map_err(|error| failed("create a socket for a worker", error))?;
     Ok((pair.0.into(), pair.1.into()))
 }
 
@@ -49,7 +49,7 @@ pub fn hand_over(to: &OwnedFd, sockets: &[BorrowedFd<'_>]) -> Result<()> {
     let count = [sockets.len() as u8];
     let sent =
         retry_on_intr(|| sendmsg(to, &[IoSlice::new(&count)], &mut ancillary, SendFlags::NOSIGNAL));
-    sent.map(drop).map_err(|error| failed("hand the sockets to a worker", error))
+    sent.map(drop).map_err(|error| failed("pass the sockets to a worker", error))
 }
 
 /// The worker's end.
@@ -83,7 +83,7 @@ impl Supervisor {
             }
         }
         match sockets.is_empty() || sockets.len() != usize::from(count[0]) {
-            true => Err(Failure::usage("--as-worker is for 'hold serve' itself to use")),
+            true => Err(Failure::usage("--as-worker is internal to 'hold serve'")),
             false => Ok(sockets),
         }
     }
@@ -91,7 +91,7 @@ impl Supervisor {
     /// Says that this worker serves.
     pub fn tell_ready(&self) -> Result<()> {
         let told = retry_on_intr(|| rustix::net::send(&self.0, &[1], SendFlags::NOSIGNAL));
-        told.map(drop).map_err(|error| failed("tell the supervisor", error))
+        told.map(drop).map_err(|error| failed("report to the supervisor", error))
     }
 
     /// What it says within so long. Who is gone says `Finish`, again and again.

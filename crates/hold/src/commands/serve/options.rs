@@ -234,12 +234,13 @@ impl Args {
         let is_database = self.choices.files == SourceKind::Sqlite;
         let place = self.place.display();
         let text = match (is_database, self.place.is_dir(), self.place.exists()) {
-            (_, _, false) => format!("{place}: there is no such directory or file"),
+            (_, _, false) => format!("{place}: no such directory or file"),
             (false, false, _) => {
                 format!("{place}: not a directory; a database is served with --files sqlite")
             }
             (true, true, _) => format!(
-                "{place}: a directory, not a database; make one with 'hold serve-import {place} FILE'"
+                "{place}: a directory, not a database; create one with 'hold serve-import {place} \
+                 FILE'"
             ),
             _ => return Ok(()),
         };

@@ -95,7 +95,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     match begun {
         true => Ok(ExitCode::SUCCESS),
         // They have said why.
-        false => Err(Failure::failed("the workers could not begin; see above")),
+        false => Err(Failure::failed("the workers could not start; see above")),
     }
 }
 
@@ -155,8 +155,9 @@ fn tell(
 fn tell_of_connections(allowed: u32, wanted: u32, output: &Output) {
     if allowed < wanted {
         let text = format!(
-            "the limit of open files leaves {allowed} connections to a worker instead of {wanted}; raise it \
-             ('ulimit -Hn', LimitNOFILE= of systemd), or ask for fewer with --max-connections"
+            "the limit of open files allows each worker {allowed} connections instead of \
+             {wanted}; raise it ('ulimit -Hn', LimitNOFILE= of systemd), or lower \
+             --max-connections"
         );
         say(output, &text);
     }
@@ -171,7 +172,8 @@ fn say(output: &Output, text: &str) {
 impl Recruiter<'_> {
     fn new(listeners: &[Listener]) -> Result<Recruiter<'_>> {
         let program = std::env::current_exe();
-        let program = program.map_err(|e| Failure::failed(format!("cannot find myself: {e}")))?;
+        let program = program
+            .map_err(|e| Failure::failed(format!("cannot find the file of this program: {e}")))?;
         // The path, also when another version of the program has taken it by the time of SIGHUP.
         let mut arguments: Vec<_> = std::env::args_os().skip(1).collect();
         // In front of anything that ends options.
@@ -283,7 +285,7 @@ fn reap(number: usize, post: &mut Post, output: &Output) {
     let Some(status) = worker.has_ended() else { return };
     say(
         output,
-        &format!("worker {number} (process {}) ended: {status}; starts again", worker.id()),
+        &format!("worker {number} (process {}) ended: {status}; starting it again", worker.id()),
     );
     if worker.began.elapsed() >= WELL {
         post.wait = FIRST_WAIT;
@@ -312,11 +314,11 @@ fn replace(recruiter: &Recruiter<'_>, posts: &mut [Post], old: &mut Vec<Worker>,
         let Some(worker) = recruiter.start_ready() else {
             say(
                 output,
-                &format!("worker {number}: a new one could not begin; the old one goes on"),
+                &format!("worker {number}: a new process could not start; the old one continues"),
             );
             continue;
         };
-        say(output, &format!("worker {number}: process {} instead", worker.id()));
+        say(output, &format!("worker {number}: process {} replaces it", worker.id()));
         if let Some(before) = post.worker.replace(worker) {
             before.tell(Word::Finish);
             old.push(before);

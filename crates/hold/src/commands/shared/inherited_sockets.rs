@@ -23,7 +23,7 @@ pub fn inherited_sockets() -> Result<Vec<OwnedFd>> {
         if !socket_acceptconn(socket).unwrap_or(false) {
             return Err(strange(
                 index,
-                "a connection, not one that listens: see Accept=no of its unit",
+                "a connection, not a listening socket: see Accept=no of its unit",
             ));
         }
     }
@@ -31,5 +31,5 @@ pub fn inherited_sockets() -> Result<Vec<OwnedFd>> {
 }
 
 fn strange(index: usize, what: &str) -> Failure {
-    Failure::failed(format!("socket {index} of those handed over (LISTEN_FDS) is {what}"))
+    Failure::failed(format!("socket {index} of LISTEN_FDS is {what}"))
 }

@@ -61,7 +61,7 @@ impl MessageSource<'_> {
             let (message, most) = (argument.as_bytes(), self.most);
             if message.len() > most {
                 return Err(Failure::failed(format!(
-                    "message {number} has {} bytes, more than {most}, the most a message has here",
+                    "message {number} has {} bytes; the maximum is {most}",
                     message.len()
                 )));
             }
@@ -81,7 +81,7 @@ impl MessageSource<'_> {
     ) -> Result<bool> {
         let input = stdin().lock();
         if input.is_terminal() && !output.is_quiet() {
-            note("from the terminal, each line a message; Ctrl-D ends it");
+            note("reading messages from the terminal, one per line; Ctrl-D ends them");
         }
         let mut reader = Reader::new(input, self.framing, self.most);
         let mut message = Vec::new();

@@ -19,5 +19,5 @@ pub fn kind_of(hold: &Hold, name: &str) -> Result<Option<StructureKind>> {
 /// That nothing has this name, and the way out.
 pub fn nothing_called(name: &str, path: &Path, hold: &Path) -> String {
     let (path, hold) = (path.display(), hold.display());
-    format!("{path}: has nothing called '{name}'; 'hold list {hold}' shows what it has")
+    format!("{path}: has no structure '{name}'; 'hold list {hold}' shows its contents")
 }

@@ -12,11 +12,11 @@ use serde_json::Value;
 type Figure = (&'static str, Kind, &'static str, &'static str, f64);
 
 const REPLICA: [Figure; 9] = [
-    ("hold_replica_connected", Gauge, "Whether a replica's connection stands.", "connected", 1.0),
+    ("hold_replica_connected", Gauge, "Whether a replica is connected.", "connected", 1.0),
     (
         "hold_replica_ready",
         Gauge,
-        "Whether a replica's map has been what the origin's was.",
+        "Whether a replica's map has been synchronised once.",
         "ready",
         1.0,
     ),
@@ -27,21 +27,35 @@ const REPLICA: [Figure; 9] = [
         "lag_bytes",
         1.0,
     ),
-    ("hold_replica_lag_messages", Gauge, "About how many changes that is.", "lag_messages", 1.0),
-    ("hold_replica_lag_seconds", Gauge, "How old what a replica has is.", "lag_ms", 1e-3),
+    (
+        "hold_replica_lag_messages",
+        Gauge,
+        "Changes of the stream that a replica has not applied, \
+                                          approximately.",
+        "lag_messages",
+        1.0,
+    ),
+    ("hold_replica_lag_seconds", Gauge, "Age of a replica's data.", "lag_ms", 1e-3),
     ("hold_replica_changes_total", Counter, "Changes that a replica has applied.", "changes", 1.0),
-    ("hold_replica_applied_bytes_total", Counter, "Bytes of these.", "bytes", 1.0),
+    (
+        "hold_replica_applied_bytes_total",
+        Counter,
+        "Bytes of the changes that a replica has \
+                                                   applied.",
+        "bytes",
+        1.0,
+    ),
     (
         "hold_replica_synchronisations_total",
         Counter,
-        "How often the whole map was sent.",
+        "Times that a replica received the whole map.",
         "synchronisations",
         1.0,
     ),
     (
         "hold_replica_connections_total",
         Counter,
-        "How often a connection was made.",
+        "Connections that a replica has made.",
         "connections",
         1.0,
     ),
@@ -58,7 +72,7 @@ const FOLLOWER: [Figure; 2] = [
     (
         "hold_origin_replica_connected_seconds",
         Gauge,
-        "For how long a replica of an origin is connected.",
+        "Time since a replica of an origin connected.",
         "connected_ms",
         1e-3,
     ),
@@ -66,13 +80,7 @@ const FOLLOWER: [Figure; 2] = [
 
 const JOURNAL: [Figure; 2] = [
     ("hold_journal_file_bytes", Gauge, "Bytes of a journal's file.", "bytes", 1.0),
-    (
-        "hold_journal_compactions_total",
-        Counter,
-        "How often a journal was written anew.",
-        "compactions",
-        1.0,
-    ),
+    ("hold_journal_compactions_total", Counter, "Compactions of a journal.", "compactions", 1.0),
 ];
 
 fn number(of: &Value, field: &str, times: f64) -> Option<f64> {
@@ -102,7 +110,12 @@ pub fn write(text: &mut Text, inventory: &Inventory) {
     let help = "Bytes of a map's stream that its journal has not made durable.";
     text.family("hold_journal_lag_bytes", Gauge, help, lags);
     let failing = of("journal").map(|r| (labels(r), f64::from(r.says["error"].is_string())));
-    text.family("hold_journal_failing", Gauge, "Whether nothing is becoming durable.", failing);
+    text.family(
+        "hold_journal_failing",
+        Gauge,
+        "Whether a journal fails to make changes durable.",
+        failing,
+    );
     origins(text, of("origin"));
 }
 

@@ -15,31 +15,37 @@ const DURATION: &str = "hold_server_request_duration_seconds";
 type Figure<T> = (&'static str, &'static str, fn(&T) -> u64);
 
 const COUNTERS: [Figure<Sum>; 11] = [
-    ("hold_server_requests_total", "Requests that were answered.", |s| s.counts.requests),
-    ("hold_server_hits_total", "Answers with contents that had been kept.", |s| s.counts.hits),
-    ("hold_server_misses_total", "Answers with contents that had not.", |s| s.counts.misses),
-    ("hold_server_not_found_total", "Requests for what is not there.", |s| s.counts.not_found),
+    ("hold_server_requests_total", "Answered requests.", |s| s.counts.requests),
+    ("hold_server_hits_total", "Answers from the cache.", |s| s.counts.hits),
+    ("hold_server_misses_total", "Answers with contents that were not in the cache.", |s| {
+        s.counts.misses
+    }),
+    ("hold_server_not_found_total", "Requests for files that do not exist.", |s| {
+        s.counts.not_found
+    }),
     ("hold_server_refused_total", "Other answers with a status of 400 and above.", |s| {
         s.counts.refused
     }),
-    ("hold_server_broken_total", "Answers that could not be sent to their end.", |s| {
-        s.counts.broken
-    }),
-    ("hold_server_sent_bytes_total", "Bytes given to the system to send.", |s| s.counts.bytes),
-    ("hold_server_connections_total", "Connections that were accepted.", |s| s.counts.accepted),
+    ("hold_server_broken_total", "Answers that were not sent completely.", |s| s.counts.broken),
+    ("hold_server_sent_bytes_total", "Bytes passed to the system to send.", |s| s.counts.bytes),
+    ("hold_server_connections_total", "Accepted connections.", |s| s.counts.accepted),
     ("hold_server_timeouts_total", "Connections closed because their peer took too long.", |s| {
         s.counts.timed_out
     }),
-    ("hold_server_cache_evicted_total", "Contents that went to make room.", |s| s.cache.evicted),
-    ("hold_server_cache_refused_total", "Contents that found no room.", |s| s.cache.refused),
+    ("hold_server_cache_evicted_total", "Contents evicted to make room.", |s| s.cache.evicted),
+    ("hold_server_cache_refused_total", "Contents for which the cache had no room.", |s| {
+        s.cache.refused
+    }),
 ];
 
 const GAUGES: [Figure<Sum>; 5] = [
     ("hold_server_workers", "Workers that report.", |s| s.workers),
-    ("hold_server_open_connections", "Connections that are open.", |s| s.counts.open),
-    ("hold_server_cache_entries", "Contents that are kept.", |s| s.cache.entries),
-    ("hold_server_cache_bytes", "Bytes of what is kept.", |s| s.cache.bytes),
-    ("hold_server_cache_limit_bytes", "Bytes that are kept at most.", |s| s.cache.limit_bytes),
+    ("hold_server_open_connections", "Open connections.", |s| s.counts.open),
+    ("hold_server_cache_entries", "Contents in the cache.", |s| s.cache.entries),
+    ("hold_server_cache_bytes", "Bytes of the contents in the cache.", |s| s.cache.bytes),
+    ("hold_server_cache_limit_bytes", "Maximum number of bytes in the cache.", |s| {
+        s.cache.limit_bytes
+    }),
 ];
 
 const OF_WORKERS: [(Figure<Worker>, Kind); 3] = [
@@ -52,7 +58,7 @@ const OF_WORKERS: [(Figure<Worker>, Kind); 3] = [
     (
         (
             "hold_server_worker_sent_bytes_total",
-            "Bytes that one worker gave to the system to send.",
+            "Bytes that one worker passed to the system to send.",
             |w| w.says.counts.bytes,
         ),
         Kind::Counter,
@@ -89,7 +95,8 @@ fn durations(text: &mut Text, sums: &BTreeMap<String, Sum>) {
     if sums.is_empty() {
         return;
     }
-    let help = "From the end of a request's head until the system had all of the answer, to 1 %.";
+    let help = "Time from the end of a request's head until the system has the whole answer, to 1 \
+                %.";
     text.head(DURATION, "histogram", help);
     for (place, sum) in sums {
         let (bucket, count) = (format!("{DURATION}_bucket"), sum.latency.count() as f64);

@@ -15,10 +15,8 @@ const HOLD: [Figure<HoldStat>; 7] = [
         h.memory_bytes as f64
     }),
     ("hold_file_bytes", Gauge, "Length of the hold's file.", |h| h.file_bytes as f64),
-    ("hold_used_bytes", Gauge, "Bytes that serve something.", |h| h.used_bytes as f64),
-    ("hold_free_bytes", Gauge, "Bytes in the file that wait to be used again.", |h| {
-        h.free_bytes as f64
-    }),
+    ("hold_used_bytes", Gauge, "Bytes in use.", |h| h.used_bytes as f64),
+    ("hold_free_bytes", Gauge, "Free bytes in the file.", |h| h.free_bytes as f64),
     ("hold_max_bytes", Gauge, "The hold's size limit.", |h| h.max_bytes as f64),
     ("hold_participants", Gauge, "Living participants.", |h| h.participants.into()),
     ("hold_maps", Gauge, "Maps.", |h| h.maps.into()),
@@ -44,7 +42,7 @@ const CACHE: [Figure<MapStat>; 4] = [
 
 const NAMED_QUEUE: [Figure<NamedQueueStat>; 3] = [
     ("hold_queue_length", Gauge, "Elements in a named queue.", |q| q.len as f64),
-    ("hold_queue_pushed_total", Counter, "Elements pushed, those it began with included.", |q| {
+    ("hold_queue_pushed_total", Counter, "Elements pushed, including the initial ones.", |q| {
         q.pushed as f64
     }),
     ("hold_queue_pulled_total", Counter, "Elements pulled.", |q| q.pulled as f64),
@@ -55,28 +53,28 @@ const CHANNEL: [Figure<ChannelStat>; 5] = [
     ("hold_channel_sent_bytes_total", Counter, "Bytes ever sent, with headers and fillers.", |c| {
         c.sent_bytes as f64
     }),
-    (
-        "hold_channel_kept_bytes",
-        Gauge,
-        "Bytes that who joins from the oldest can still read.",
-        |c| c.kept_bytes as f64,
-    ),
-    ("hold_channel_producers", Gauge, "Whether there is a producer that lives.", |c| {
+    ("hold_channel_kept_bytes", Gauge, "Bytes from the oldest readable message on.", |c| {
+        c.kept_bytes as f64
+    }),
+    ("hold_channel_producers", Gauge, "Whether a living producer exists.", |c| {
         f64::from(c.producer.is_some())
     }),
-    ("hold_channel_consumers", Gauge, "Consumers that live; read-only ones are not known.", |c| {
-        c.consumers.len() as f64
-    }),
+    (
+        "hold_channel_consumers",
+        Gauge,
+        "Living consumers; read-only ones are not registered.",
+        |c| c.consumers.len() as f64,
+    ),
 ];
 
 const CONSUMER: [Figure<ConsumerInfo>; 3] = [
     (
         "hold_channel_consumer_lag_messages",
         Gauge,
-        "Messages that a consumer has still to read.",
+        "Messages that a consumer has not read yet.",
         |c| c.lag_messages as f64,
     ),
-    ("hold_channel_consumer_lag_bytes", Gauge, "Bytes that a consumer has still to read.", |c| {
+    ("hold_channel_consumer_lag_bytes", Gauge, "Bytes that a consumer has not read yet.", |c| {
         c.lag_bytes as f64
     }),
     (
@@ -88,7 +86,7 @@ const CONSUMER: [Figure<ConsumerInfo>; 3] = [
 ];
 
 const LOG: [Figure<LogStat>; 7] = [
-    ("hold_log_lines_total", Counter, "Lines written, dropped ones included.", |l| {
+    ("hold_log_lines_total", Counter, "Lines written, including dropped ones.", |l| {
         l.used.iter().map(|ring| ring.lines as f64).sum()
     }),
     ("hold_log_dropped_lines_total", Counter, "Lines dropped because their ring was full.", |l| {
@@ -100,14 +98,14 @@ const LOG: [Figure<LogStat>; 7] = [
     (
         "hold_log_overwritten_lines_total",
         Counter,
-        "Lines overwritten that nobody had collected.",
+        "Lines overwritten before they were collected.",
         |l| l.overwritten as f64,
     ),
-    ("hold_log_waiting_bytes", Gauge, "Bytes that nobody has collected.", |l| {
+    ("hold_log_waiting_bytes", Gauge, "Bytes of lines that are not collected yet.", |l| {
         l.waiting_bytes as f64
     }),
     ("hold_log_threads", Gauge, "Threads that have written so far.", |l| l.threads.into()),
-    ("hold_log_collectors", Gauge, "Whether somebody collects.", |l| {
+    ("hold_log_collectors", Gauge, "Whether a collector runs.", |l| {
         f64::from(l.collector.is_some())
     }),
 ];
@@ -122,7 +120,7 @@ pub fn write(text: &mut Text, inventory: &Inventory) {
         },
     );
     let (help, labels) = (
-        "The hold that all of this is about.",
+        "The hold of these metrics.",
         vec![("path", &*path), ("uuid", &*hold.uuid), ("kind", kind)],
     );
     text.family("hold_info", Gauge, help, [(labels, 1.0)]);
@@ -158,11 +156,17 @@ fn maps(text: &mut Text, maps: &[MapStat]) {
         .collect();
     let labels = |map, up_to| vec![("map", map), ("up_to_bytes", up_to)];
     let pairs = sizes.iter().map(|(map, up_to, pairs, _)| (labels(*map, &**up_to), *pairs as f64));
-    let help =
-        "Pairs of a cache by the size of their records: at most so many bytes, and more than half.";
+    let help = "Pairs of a cache by the size of their records: at most this many bytes, and more than \
+         half of that.";
     text.family("hold_map_size_class_pairs", Gauge, help, pairs);
     let bytes = sizes.iter().map(|(map, up_to, _, bytes)| (labels(*map, &**up_to), *bytes as f64));
-    text.family("hold_map_size_class_bytes", Gauge, "The bytes of these.", bytes);
+    text.family(
+        "hold_map_size_class_bytes",
+        Gauge,
+        "Bytes of a cache's pairs by the size of \
+                                                     their records.",
+        bytes,
+    );
     let streams = || maps.iter().filter_map(|map| Some((&*map.name, map.stream?)));
     let kept = streams().map(|(map, stream)| (vec![("map", map)], stream.bytes as f64));
     text.family("hold_stream_bytes", Gauge, "Bytes of changes that a map's stream keeps.", kept);
@@ -178,16 +182,11 @@ fn maps(text: &mut Text, maps: &[MapStat]) {
 fn queues(text: &mut Text, inventory: &Inventory) {
     let queues = &inventory.queues;
     let all = queues.iter().map(|q| (vec![("queue", &*q.name)], q.elements.into()));
-    text.family("hold_queue_elements", Gauge, "Elements of a queue in all.", all);
+    text.family("hold_queue_elements", Gauge, "All elements of a queue.", all);
     let held = queues.iter().map(|q| {
         (vec![("queue", &*q.name)], q.holders.iter().map(|holder| holder.elements as f64).sum())
     });
-    text.family(
-        "hold_queue_in_flight_elements",
-        Gauge,
-        "Elements that somebody has in flight.",
-        held,
-    );
+    text.family("hold_queue_in_flight_elements", Gauge, "Elements in flight.", held);
     for (name, kind, help, value) in NAMED_QUEUE {
         let samples = queues.iter().flat_map(|queue| {
             let named = queue.queues.iter();

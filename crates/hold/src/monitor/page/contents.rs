@@ -157,7 +157,7 @@ fn replicas(inventory: &Inventory) -> String {
         "behind>",
         "time>",
         "changes>",
-        "whole map sent>",
+        "whole map received>",
     ]);
     for report in reports(inventory, "replica") {
         let says = &report.says;

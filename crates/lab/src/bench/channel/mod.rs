@@ -217,8 +217,8 @@ impl Args {
         Ok(crowded
             .then(|| {
                 format!(
-                    "Note: {processes} processes spin on {cpus} processors and wait for each other's turns; \
-                     --wait sleep suits that better."
+                    "Note: {processes} processes spin on {cpus} processors and wait for each \
+                     other; use --wait sleep."
                 )
             })
             .into_iter()

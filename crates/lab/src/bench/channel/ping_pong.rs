@@ -321,15 +321,16 @@ pub fn lines(args: &Args, results: &Results) -> Vec<String> {
     let rows: Vec<[String; 5]> = std::iter::once(mean).chain(single).collect();
     let heading = ["round trip", "channel", BARE, "ratio", "goal"];
     let mut lines = vec![format!(
-        "{} round trips of {} bytes over two channels and {} of a bare cache line, taking turns\n",
+        "{} round trips of {} bytes over two channels and {} of a bare cache line, alternating\n",
         value(COMMONHOLD, "round_trips"),
         args.message_size,
         value(BARE, "round_trips"),
     )];
     lines.extend(table::lines(heading, &rows));
     lines.push(format!(
-        "\nThe first line has medians over {} rounds, of the ratios too. The others are of rounds in which each \
-         round trip\nwas timed, and hold one look at the clock, {:.0} ns.",
+        "\nThe first line has medians over {} rounds, also of the ratios. The others are from \
+         rounds in which each round\ntrip was timed, and include one reading of the clock, {:.0} \
+         ns.",
         args.rounds,
         value(COMMONHOLD, "clock_ns")
     ));

@@ -156,7 +156,7 @@ fn losses(measured: &Measured) -> Vec<String> {
     if sent.unsent > 0 {
         let unsent = sizes::things(sent.unsent, "message", "messages");
         lines.push(format!(
-            "The rate was not kept: {unsent} were due and not even sent a second after the end."
+            "The rate was not reached: {unsent} were due, but not sent a second after the end."
         ));
     }
     for (number, (taken, _)) in (1..).zip(&measured.consumers) {

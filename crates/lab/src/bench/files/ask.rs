@@ -162,7 +162,8 @@ impl Asking {
             }
         };
         Trouble::new(format!(
-            "{} has no {wanted}; 'hold bench files --make 1000 --layout {} DIR' makes some to try",
+            "{} has no {wanted}; 'hold bench files --make 1000 --layout {} DIR' creates some for \
+             tests",
             directory.display(),
             self.layout.name()
         ))

@@ -286,7 +286,7 @@ impl Connection {
     fn unasked(&self, around: Around, bytes: usize) -> Fault {
         let things = things(bytes as u64, "byte", "bytes");
         match self.answered {
-            0 => format!("{things} came that nobody asked for"),
+            0 => format!("{things} came without a request"),
             _ => format!("'{}': {things} came after the answer", around.requests.at(self.last).id),
         }
     }

@@ -34,7 +34,7 @@ impl Family {
     pub fn seconds(&self) -> Result<f64> {
         let all = everybody()?;
         if !all.contains_key(&self.first) {
-            return Err(Trouble::new(format!("there is no process {}", self.first)));
+            return Err(Trouble::new(format!("process {} does not exist", self.first)));
         }
         let ticks: u64 =
             all.iter().filter(|(pid, _)| self.has(**pid, &all)).map(|(_, stat)| stat.ticks).sum();
@@ -59,7 +59,7 @@ impl Family {
 }
 
 fn everybody() -> Result<HashMap<u32, Stat>> {
-    let failed = |e| Trouble::new(format!("cannot look into /proc: {e}"));
+    let failed = |e| Trouble::new(format!("cannot read /proc: {e}"));
     let mut all = HashMap::new();
     for entry in fs::read_dir("/proc").map_err(failed)?.flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {

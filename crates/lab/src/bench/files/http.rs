@@ -56,7 +56,7 @@ pub fn head(bytes: &[u8]) -> Result<Option<Head>, String> {
         header.map(|header| header.value.trim_ascii())
     };
     if find("transfer-encoding").is_some() {
-        return Err("the body has a transfer encoding; want Content-Length".to_owned());
+        return Err("the body has a transfer encoding; expected Content-Length".to_owned());
     }
     let length = find("content-length").ok_or("the answer has no Content-Length")?;
     let length = std::str::from_utf8(length).ok().and_then(|text| text.parse().ok());
@@ -65,7 +65,7 @@ pub fn head(bytes: &[u8]) -> Result<Option<Head>, String> {
     let is_old = response.version == Some(0);
     Ok(Some(Head {
         status: response.code.unwrap_or_default(),
-        body_bytes: length.ok_or("the Content-Length is no number")?,
+        body_bytes: length.ok_or("the Content-Length is not a number")?,
         closes: says("close") || (is_old && !says("keep-alive")),
         bytes,
     }))
@@ -102,7 +102,7 @@ mod tests {
         for (text, wanted) in [
             (&b"220 mail ready\r\n\r\n"[..], "not HTTP"),
             (b"HTTP/1.1 200 OK\r\n\r\n", "no Content-Length"),
-            (b"HTTP/1.1 200 OK\r\nContent-Length: ten\r\n\r\n", "no number"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: ten\r\n\r\n", "not a number"),
             (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "transfer encoding"),
             (&long, "more than 16384 bytes"),
         ] {

@@ -166,7 +166,7 @@ impl Incoming {
         let is_refusal =
             self.protocol == Protocol::Simple && (self.body.bytes(), self.first) == (1, 0);
         match content.fault(&self.body) {
-            Some(_) if is_refusal => Err("the server says that it is unknown".to_owned()),
+            Some(_) if is_refusal => Err("the server reports it as unknown".to_owned()),
             Some(fault) => Err(fault),
             None => Ok(()),
         }
@@ -178,7 +178,7 @@ fn check_head(head: http::Head, request: &Request) -> Result<(), Fault> {
     match request.content {
         None if status == 404 => Ok(()),
         None => Err(format!("unknown, but the status is {status} instead of 404")),
-        Some(_) if status == 404 => Err("the server says that it is unknown (404)".to_owned()),
+        Some(_) if status == 404 => Err("the server reports it as unknown (404)".to_owned()),
         Some(_) if status != 200 => Err(format!("the status is {status} instead of 200")),
         Some(content) if content.bytes != head.body_bytes => {
             Err(format!("the Content-Length is {} instead of {}", head.body_bytes, content.bytes))

@@ -106,7 +106,7 @@ fn entries(folder: &Path) -> Result<Vec<(DirEntry, FileType)>> {
             .map(|entry| entry.and_then(|entry| entry.file_type().map(|kind| (entry, kind))))
             .collect()
     };
-    read().map_err(|e| Trouble::new(format!("cannot look into {}: {e}", folder.display())))
+    read().map_err(|e| Trouble::new(format!("cannot read {}: {e}", folder.display())))
 }
 
 #[cfg(test)]

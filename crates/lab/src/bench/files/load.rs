@@ -143,7 +143,7 @@ impl Load {
     /// What makes no sense.
     pub fn validate(&self, asking: &Asking) -> Result<()> {
         if self.pipeline > 1 && !asking.keeps_alive() {
-            let text = "--pipeline is for HTTP connections that are kept open";
+            let text = "--pipeline applies only to HTTP connections that are kept open";
             return Err(Trouble::new(text));
         }
         if self.timeout.is_zero() {
@@ -321,7 +321,7 @@ impl Plan {
         };
         let answered = timeline.total().count;
         if answered == 0 {
-            let text = "nothing was answered in the time that was measured; raise --seconds";
+            let text = "no request was answered during the measurement; raise --seconds";
             return Err(Trouble::new(format!("{}: {text}", self.address)));
         }
         let sum = |of: fn(&Done) -> u64| done.iter().map(of).sum();

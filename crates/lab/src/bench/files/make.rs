@@ -27,10 +27,10 @@ pub fn make(
     seed: u64,
     progress: &ProgressBar,
 ) -> Result<Made> {
-    let failed = |path: &Path, e| Trouble::new(format!("cannot make {}: {e}", path.display()));
+    let failed = |path: &Path, e| Trouble::new(format!("cannot create {}: {e}", path.display()));
     fs::create_dir_all(directory).map_err(|e| failed(directory, e))?;
     if fs::read_dir(directory).map_err(|e| failed(directory, e))?.next().is_some() {
-        let text = format!("{} is not empty; --make wants a new directory", directory.display());
+        let text = format!("{} is not empty; --make needs a new directory", directory.display());
         return Err(Trouble::new(text));
     }
     progress.set_length(count);

@@ -181,7 +181,7 @@ fn measure(args: &Args, ground: &Ground, combination: &Combination) -> Result<Me
 }
 
 fn make_directory(args: &Args, directory: &Path, count: u64, json: bool) -> Result<()> {
-    let bar = progress::of_things(&Output::new(None, false), "files made");
+    let bar = progress::of_things(&Output::new(None, false), "files created");
     let Asking { layout, seed, .. } = args.asking;
     let made = make::make(directory, layout, count, &args.sizes, seed, &bar)?;
     if json {

@@ -122,13 +122,13 @@ fn losses(measured: &Measured) -> Vec<String> {
     let mut lines = Vec::new();
     if measured.unsent > 0 {
         lines.push(format!(
-            "{} were due and not sent: the rate is more than the server or the connections can do.",
+            "{} were due and not sent: the rate exceeds what the server or the connections can do.",
             sizes::things(measured.unsent, "request", "requests")
         ));
     }
     if measured.reopened > 0 {
         lines.push(format!(
-            "The server ended {} that were to be kept; they were opened again.",
+            "The server closed {} that should stay open; they were opened again.",
             sizes::things(measured.reopened, "connection", "connections")
         ));
     }
@@ -139,7 +139,7 @@ fn losses(measured: &Measured) -> Vec<String> {
 pub fn left_out(requests: &Requests) -> Option<String> {
     let things = sizes::things(requests.left_out, "thing", "things");
     (requests.left_out > 0)
-        .then(|| format!("{things} in the directory cannot be asked for and were left out."))
+        .then(|| format!("{things} in the directory cannot be requested and were left out."))
 }
 
 /// Draws the run to `path`; `place` says where it was measured.

@@ -133,7 +133,7 @@ impl Serving {
             _ => directory.to_owned(),
         };
         let place = place.to_str().ok_or_else(|| {
-            Trouble::new(format!("{} is no UTF-8, which 'hold serve' is told", place.display()))
+            Trouble::new(format!("{} is not UTF-8, which 'hold serve' needs", place.display()))
         })?;
         let words = ["serve", place, "--listen", "tcp:127.0.0.1:0", "--format", "json"];
         let own = ["--layout", asking.layout.name(), "--protocol", asking.protocol.name()];
@@ -167,9 +167,8 @@ impl Serving {
         let line = first_line(&mut worker, interrupt)?;
         let said: Option<Listening> = serde_json::from_str(&line).ok();
         let address = said.and_then(|said| said.listening.first()?.parse().ok());
-        let address = address.ok_or_else(|| {
-            Trouble::new(format!("the server is to say where it listens, but says: {line}"))
-        })?;
+        let address = address
+            .ok_or_else(|| Trouble::new(format!("expected the server's addresses, got: {line}")))?;
         let family = Some(Family::of(worker.pid())?);
         Ok(Server { address, family, worker: Some(worker) })
     }
@@ -188,7 +187,7 @@ impl Server {
             match worker.ended()? {
                 Some(status) if is_orderly(status) => return Ok(()),
                 Some(status) => {
-                    return Err(Trouble::new(format!("the server did not end well: {status}")));
+                    return Err(Trouble::new(format!("the server failed: {status}")));
                 }
                 None if interrupt.wait(LOOK) => return Err(Trouble::Interrupted),
                 None => {}

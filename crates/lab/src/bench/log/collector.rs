@@ -90,7 +90,7 @@ pub fn run(job: &Job) -> Result<()> {
         let end_ns = now_ns();
         drop(collector);
         let Seen { each, lost, late, wrong } =
-            told.recv().map_err(|_| Trouble::new("the collector has told nothing"))?;
+            told.recv().map_err(|_| Trouble::new("the collector has reported nothing"))?;
         match wrong {
             None => Ok(Delivered { each, lost, late, bytes: out.bytes, end_ns }),
             Some(text) => Err(Trouble::new(text)),

@@ -63,7 +63,8 @@ pub fn lines(args: &Args, results: &Results) -> Vec<String> {
     lines.push(String::new());
     lines.extend(cost_lines(&|metric| results.value(COMMONHOLD, WORKLOAD, metric)));
     lines.push(format!(
-        "(one of {} lines timed, if accepted at once; {:.0} ns of each time are the look at the clock)",
+        "(one of {} lines timed, if accepted at once; each time includes {:.0} ns to read the \
+         clock)",
         args.sample,
         value("clock_ns")
     ));

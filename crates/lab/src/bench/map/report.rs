@@ -90,6 +90,6 @@ fn latency_lines(get: &dyn Fn(&str) -> Option<f64>) -> Vec<String> {
     let Some(clock_ns) = get("clock_ns") else { return Vec::new() };
     let table = table::lines(["one put, while the map grows", "time", "goal"], &rows);
     let note =
-        format!("(a pass of its own; {clock_ns:.0} ns of each time are the look at the clock)");
+        format!("(a pass of its own; each time includes {clock_ns:.0} ns to read the clock)");
     std::iter::once(String::new()).chain(table).chain([note]).collect()
 }

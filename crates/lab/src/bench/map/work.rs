@@ -93,7 +93,7 @@ pub fn run(job: &Job) -> Result<()> {
     let mut process = Process::new(job)?;
     say("ready")?;
     while let Some(command) = worker::command()? {
-        let bad = || Trouble::new(format!("a phase and an instant are expected, not '{command}'"));
+        let bad = || Trouble::new(format!("expected a phase and an instant, got '{command}'"));
         let (name, start_ns) = command.split_once(' ').ok_or_else(bad)?;
         let phase = Phase::named(name).ok_or_else(bad)?;
         clock::spin_until(start_ns.parse().map_err(|_| bad())?);

@@ -23,7 +23,9 @@ pub fn destination(text: &str) -> std::result::Result<PathBuf, String> {
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match folder {
-        Some(folder) if !folder.is_dir() => Err(format!("there is no folder {}", folder.display())),
+        Some(folder) if !folder.is_dir() => {
+            Err(format!("folder {} does not exist", folder.display()))
+        }
         _ => Ok(path),
     }
 }

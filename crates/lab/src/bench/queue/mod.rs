@@ -229,7 +229,7 @@ fn lines(args: &Args, results: &Results) -> Vec<String> {
     let heading = ["batch", "elements in each", "each (M/s)", "SharedHashFile*", "ratio*", "goal"];
     let mut lines = vec![title];
     lines.extend(table::lines(heading, &rows));
-    lines.push("\nAll elements were there in the end, each once.".to_owned());
+    lines.push("\nAt the end all elements were present, each once.".to_owned());
     if args.batch.iter().any(|batch| goal(args, *batch).is_some()) {
         lines.push(format!("\n{}", goals::NOTE));
     }

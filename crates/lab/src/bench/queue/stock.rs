@@ -24,7 +24,7 @@ pub fn audit(queue: &Queue, moved: u64, touched: bool) -> Result<()> {
         for element in batch.iter() {
             let seen = &mut seen[element.id() as usize];
             if std::mem::replace(seen, true) {
-                return Err(wrong(format!("element {} is there twice", element.id())));
+                return Err(wrong(format!("element {} is present twice", element.id())));
             }
             count += 1;
             let mut word = [0; 8];

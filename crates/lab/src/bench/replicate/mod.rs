@@ -282,7 +282,7 @@ fn lines(args: &Args, cases: &[Case], runs: &[Vec<Measured>], results: &Results)
         args.data_size,
         args.watermark,
         sizes::things(args.io_threads as u64, "thread", "threads"),
-        if args.apply { "replicas apply what comes" } else { "replicas only read" },
+        if args.apply { "replicas apply changes" } else { "replicas only read" },
     );
     let heading = [
         "replicas",
@@ -297,7 +297,7 @@ fn lines(args: &Args, cases: &[Case], runs: &[Vec<Measured>], results: &Results)
     ];
     let mut lines = vec![title];
     lines.extend(table::lines(heading, &rows));
-    lines.push("\nEvery replica was sent the stream to its end.".to_owned());
+    lines.push("\nEvery replica received the whole stream.".to_owned());
     if args.is_libworlds() {
         lines.push(format!("\n{}", goals::NOTE));
     }

@@ -42,7 +42,7 @@ impl Read {
     pub fn check(&self, end: u64, replicas: usize) -> Result<()> {
         let there = self.offsets.iter().filter(|offset| **offset == end).count();
         if there != replicas {
-            let text = format!("{there} of {replicas} replicas have come to the end of the stream");
+            let text = format!("{there} of {replicas} replicas have reached the end of the stream");
             return Err(Trouble::new(text));
         }
         match self.digests.iter().all(|digest| *digest == self.digests[0]) {

@@ -75,7 +75,7 @@ impl Ahead<'_> {
                 let now = now_ns();
                 late = if late == 0 { now + PATIENCE_NS } else { late };
                 if now > late {
-                    return Err(Trouble::new("a replica takes nothing any more"));
+                    return Err(Trouble::new("a replica has stopped reading"));
                 }
                 std::thread::sleep(NAP);
             }
