@@ -175,8 +175,7 @@ impl Consumer {
             }
             _ => {
                 let text = format!(
-                    "expected the policy \"lossless\", \"lossy\" or \"patient\", got \
-                         {policy:?}"
+                    "expected the policy \"lossless\", \"lossy\" or \"patient\", got {policy:?}"
                 );
                 return Err(invalid(text));
             }

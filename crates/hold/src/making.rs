@@ -171,8 +171,7 @@ impl Making {
         match (self.fixed, self.cache_max_bytes) {
             (Some((keys, values)), _) if (key, value) != (keys.into(), values.into()) => {
                 Some(format!(
-                    "--fixed: expected {keys} bytes of key + {values} of value, got {key} + \
-                     {value}"
+                    "--fixed: expected {keys} bytes of key + {values} of value, got {key} + {value}"
                 ))
             }
             (_, Some(most)) if both > most => {

@@ -62,8 +62,10 @@ export! {
                 cursor.set(pairs.cursor().0);
                 Ok(yes(pairs.at_cursor()))
             }
-            Walk::Keys(_) => Err(crate::ffi::invalid(
-                "an iteration over keys has no cursor; iterate over pairs")),
+            Walk::Keys(_) => {
+                let text = "an iteration over keys has no cursor; iterate over pairs";
+                Err(crate::ffi::invalid(text))
+            }
         }
     }
 }

@@ -41,8 +41,7 @@ pub fn check(hold: &Hold) -> Result<()> {
         return Ok(());
     }
     Err(Trouble::new(format!(
-        "check at rest: {allocated} allocated, {reachable} reachable, {in_flight} in \
-         flight; {}",
+        "check at rest: {allocated} allocated, {reachable} reachable, {in_flight} in flight; {}",
         problems.join("; ")
     )))
 }

@@ -59,7 +59,7 @@ pub fn boot_id() -> Finding {
         Ok(id) => Finding::ok(
             "boot identity",
             id.trim(),
-            "It shows file holds that the system crashed while they were open.",
+            "File holds use it to detect that the system crashed while they were open.",
         ),
         Err(error) => Finding::warn(
             "boot identity",

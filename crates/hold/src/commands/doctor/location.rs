@@ -74,8 +74,7 @@ fn file_system(name: &str, directory: &Path) -> Finding {
         "tmpfs" | "ramfs" if !bare => Finding::ok(
             title,
             seen,
-            "It is memory: a restart of the system deletes the holds in \
-                                      it.",
+            "It is memory: a restart of the system deletes the holds in it.",
         ),
         kind if bare && kind != "tmpfs" => Finding::warn(
             title,

@@ -39,8 +39,7 @@ fn judge(limit: Option<Limit>) -> Finding {
         return Finding::ok(
             NAME,
             "no limit",
-            "The kernel kills no process for using memory of a \
-                                              hold.",
+            "The kernel kills no process for using memory of a hold.",
         );
     };
     let seen = format!(

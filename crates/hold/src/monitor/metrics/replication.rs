@@ -30,8 +30,7 @@ const REPLICA: [Figure; 9] = [
     (
         "hold_replica_lag_messages",
         Gauge,
-        "Changes of the stream that a replica has not applied, \
-                                          approximately.",
+        "Changes of the stream that a replica has not applied, approximately.",
         "lag_messages",
         1.0,
     ),
@@ -40,8 +39,7 @@ const REPLICA: [Figure; 9] = [
     (
         "hold_replica_applied_bytes_total",
         Counter,
-        "Bytes of the changes that a replica has \
-                                                   applied.",
+        "Bytes of the changes that a replica has applied.",
         "bytes",
         1.0,
     ),

@@ -163,8 +163,7 @@ fn maps(text: &mut Text, maps: &[MapStat]) {
     text.family(
         "hold_map_size_class_bytes",
         Gauge,
-        "Bytes of a cache's pairs by the size of \
-                                                     their records.",
+        "Bytes of a cache's pairs by the size of their records.",
         bytes,
     );
     let streams = || maps.iter().filter_map(|map| Some((&*map.name, map.stream?)));
