@@ -391,7 +391,7 @@ fn sync_says_when_nothing_is_durable() {
     drop(journal);
     refused(rebuild(&other.hold, "it", &kept.file, &small()), ErrorKind::Exists, "drop it first");
     std::fs::write(kept.ground.path("no"), "nothing of the kind").unwrap();
-    refused(kept.rebuilt(&kept.ground.path("no")), ErrorKind::Damaged, "is no journal");
+    refused(kept.rebuilt(&kept.ground.path("no")), ErrorKind::Damaged, "is not a journal");
 }
 
 /// Rebuilt, the map goes on with the same file; made anew by somebody else, it does not.

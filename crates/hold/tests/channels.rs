@@ -33,7 +33,7 @@ fn every_consumer_receives_every_message() {
     let run = ground.run(&["channel", "recv", "shop", "ticks", "--timeout", "0"]);
     assert_eq!((run.code, run.out.as_str(), run.err.as_str()), (1, "", ""));
     let err = ground.fails(3, &["channel", "send", "shop", "ticks", &"x".repeat(16385)]);
-    assert!(err.contains("16385 bytes, more than 16384"), "{err}");
+    assert!(err.contains("16385 bytes; the maximum is 16384"), "{err}");
 }
 
 #[test]

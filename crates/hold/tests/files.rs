@@ -94,7 +94,7 @@ fn errors_name_file_line_and_what_is_wrong() {
     let json = err("no.jsonl", b"{\"key\":\"a\",\"price\":1}\n", &[]);
     assert!(json.starts_with("hold: no.jsonl:1: no field 'value'"), "{json}");
     let json = err("null.jsonl", b"{\"key\":\"a\",\"value\":null}\n", &[]);
-    assert!(json.contains("null.jsonl:1: field 'value': null is no value"), "{json}");
+    assert!(json.contains("null.jsonl:1: field 'value': null is not a value"), "{json}");
     let json = err("array.json", b"[{\"key\":\"a\",\"value\":1}]\n", &[]);
     assert!(json.contains("array.json:1: ") && json.contains("jq -c '.[]'"), "{json}");
     let json = err("b.jsonl", b"{\"key\":{\"base64\":\"!\"},\"value\":\"\"}\n", &[]);

@@ -126,7 +126,7 @@ fn lines_of_a_pipe_wait_for_the_collector_unless_they_are_to_be_dropped() {
     // Nobody collects: nobody is waited for.
     let run = write(&[]);
     assert_eq!(run.code, 1, "{run:?}");
-    assert!(run.err.contains(" of 20,000 lines were dropped: log 'events' has no room"), "{run:?}");
+    assert!(run.err.contains(" of 20,000 lines were dropped: log 'events' is full"), "{run:?}");
     let dropped = ground.json(&stat)["dropped"].as_u64().expect("a number");
     let collect = ["log", "collect", "shop", "events", "--file", "shop.log"];
     let collector = Beside::start(&ground, &collect);

@@ -31,7 +31,7 @@ fn names_that_are_absent_or_of_another_kind_are_told_with_the_way_out() {
     assert_eq!(ground.leftovers(&[]), Vec::<String>::new());
     ground.ok(&["set", "shop", "prices", "apple", "3"]);
     every("none", &create);
-    every("prices", &|kind| vec![format!("'prices' is a map, not a {kind}")]);
+    every("prices", &|kind| vec![format!("expected a {kind}, but 'prices' is a map")]);
     ground.ok(&["queue", "create", "shop", "jobs"]);
     let pull = ["queue", "pull", "shop", "jobs"];
     assert!(ground.fails(3, &[&pull[..], &["none"]].concat()).contains("'none'"));

@@ -48,7 +48,7 @@ fn frames_that_cannot_be_are_refused_before_and_after_the_hello() {
         }
         for bytes in [1032u32, 4096, 1 << 31, u32::MAX - 7] {
             let words = [before.clone(), of_length(bytes)].concat();
-            let why = format!("announces a frame of {bytes} bytes, where 1024 are the most");
+            let why = format!("announces a frame of {bytes} bytes; the maximum is 1024");
             origin.refuses(&words, &why);
         }
         for bytes in [48, 1024] {

@@ -39,8 +39,8 @@ fn handshakes_that_are_none_are_left() {
         (0, "sent an invalid frame"),
         (41, "sent an invalid frame"),
         (u32::MAX, "sent an invalid frame"),
-        (1032, "announces a frame of 1032 bytes, where 1024"),
-        (u32::MAX - 7, "announces a frame of 4294967288 bytes, where 1024"),
+        (1032, "announces a frame of 1032 bytes; the maximum is 1024"),
+        (u32::MAX - 7, "announces a frame of 4294967288 bytes; the maximum is 1024"),
         (40, "checksum is wrong"),
     ] {
         replica.is_not_believed(&[preface(), of_length(bytes, 0)].concat(), why);
