@@ -3,8 +3,11 @@
 //! A sentence has a named subject and a standard verb. The phrases below are those that this
 //! project once used instead, each with the way out. The tests of the command use this file, too.
 
-/// Phrases and what to write instead.
-const BANNED: [(&str, &str); 24] = [
+/// A phrase and what to write instead.
+pub type Phrase = (&'static str, &'static str);
+
+/// Phrases that are banned in every text.
+pub const BANNED: [Phrase; 24] = [
     ("is told", "name who prints, returns or reports it"),
     ("are told", "name who prints, returns or reports it"),
     ("was told", "name who prints, returns or reports it"),
@@ -36,15 +39,15 @@ const HEADLESS: [&str; 4] = ["Who ", "What ", "Whoever ", "Whatever "];
 
 /// What is wrong with the English of one text.
 pub fn of_text(text: &str) -> Vec<String> {
-    let mut wrong = banned(text);
+    let mut wrong = banned(text, &BANNED);
     wrong.extend(headless(text));
     wrong
 }
 
-/// The banned phrases in a text.
-pub fn banned(text: &str) -> Vec<String> {
+/// Those of the phrases that are in a text.
+pub fn banned(text: &str, phrases: &[Phrase]) -> Vec<String> {
     let lower = text.to_lowercase();
-    let found = BANNED.iter().filter(|(phrase, _)| has_words(&lower, phrase));
+    let found = phrases.iter().filter(|(phrase, _)| has_words(&lower, phrase));
     found.map(|(phrase, instead)| format!("`{phrase}`: write {instead}")).collect()
 }
 

@@ -1,6 +1,21 @@
-//! The English of what programs print: the string literals of every crate.
+//! The English of what programs print: the string literals of every crate. Help texts are checked
+//! by the tests of the command, which read them as a user does.
 
-use crate::{english, source};
+use crate::english::{self, Phrase};
+use crate::source;
+
+/// Phrases that are banned in messages only, and what to write instead.
+const BANNED: [Phrase; 9] = [
+    ("nobody", "`no process`, `none`"),
+    ("somebody", "`another process`"),
+    ("whoever", "name who: `every client that ...`"),
+    ("want", "`expected ..., got ...`"),
+    ("wants", "`needs`, `requests`"),
+    ("goes on", "`continues`, `resumes`"),
+    ("tries again", "`retries`, `retrying`"),
+    ("makes no sense", "`is invalid`"),
+    ("as long as it takes", "`without limit`"),
+];
 
 /// Where the messages of a program stand.
 const FOLDERS: [&str; 2] = ["crates/", "bindings/"];
@@ -15,8 +30,9 @@ pub fn of_file(path: &str, text: &str) -> Vec<String> {
     source::literals(program)
         .iter()
         .flat_map(|literal| {
-            let found = english::of_text(&literal.text).into_iter();
-            found.map(|what| format!("line {}: {what}", literal.line))
+            let mut found = english::of_text(&literal.text);
+            found.extend(english::banned(&literal.text, &BANNED));
+            found.into_iter().map(|what| format!("line {}: {what}", literal.line))
         })
         .collect()
 }

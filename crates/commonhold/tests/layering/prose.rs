@@ -1,6 +1,6 @@
 //! The width and the English of prose in documents.
 
-use crate::english::{banned, of_text};
+use crate::english::{BANNED, banned, of_text};
 use crate::pages::Page;
 
 /// The widest line of prose, in characters. Code, tables and single long words may be wider.
@@ -10,7 +10,8 @@ pub const WIDEST: usize = 100;
 pub fn of_page(text: &str, page: &Page) -> Vec<String> {
     let mut wrong = too_wide(text, page);
     for passage in &page.passages {
-        let found = if passage.heading { banned(&passage.text) } else { of_text(&passage.text) };
+        let found =
+            if passage.heading { banned(&passage.text, &BANNED) } else { of_text(&passage.text) };
         wrong.extend(found.into_iter().map(|what| format!("line {}: {what}", passage.line)));
     }
     wrong

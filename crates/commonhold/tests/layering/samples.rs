@@ -246,6 +246,7 @@ fn awkward_messages_are_caught() {
     let found = |text: &str| messages::of_file("crates/hold/src/main.rs", text).len();
     assert_eq!(found("fn f() { failed(\"it is \\\n    told\"); }"), 1);
     assert_eq!(found("fn f() { failed(r#\"the \"lock\" is in hand\"#); }"), 1);
+    assert_eq!(found("fn f() { failed(\"want 1 to 64\"); }"), 1);
     assert_eq!(found("// is told\nfn f() { failed(\"out of memory\"); }"), 0);
     assert_eq!(found("fn f() {}\n#[cfg(test)]\nmod tests {\n    \"is told\"\n}"), 0);
     assert_eq!(messages::of_file("crates/hold/tests/suite.rs", "\"is told\"").len(), 0);

@@ -13,7 +13,7 @@ pub fn facts(name: &str, stat: &ChannelStat) -> Table {
     facts.fact("ring", format!("{}, messages of up to {}", ring.0, ring.1));
     facts.fact("sent", count(stat.sequence));
     facts.fact("kept", shown(stat.kept_bytes));
-    facts.fact("producer", stat.producer.map_or("nobody".to_owned(), peer_text));
+    facts.fact("producer", stat.producer.map_or("none".to_owned(), peer_text));
     if let (true, Some(slowest)) = (stat.is_waiting, stat.slowest) {
         facts.fact("waits for", peer_text(slowest));
     }

@@ -14,7 +14,7 @@ pub fn facts(name: &str, stat: &LogStat) -> Table {
     facts.fact("if full", overflow(stat.overflow));
     facts.fact("level", stat.level.name());
     let collector = |(slot, pid)| format!("slot {slot} (process {pid})");
-    facts.fact("collector", stat.collector.map_or("nobody".to_owned(), collector));
+    facts.fact("collector", stat.collector.map_or("none".to_owned(), collector));
     facts.fact("threads", count(stat.threads.into()));
     facts.fact("waiting", shown(stat.waiting_bytes));
     facts.fact("dropped", things(stat.dropped, "line", "lines"));

@@ -315,7 +315,7 @@ impl Watch {
         let watched = Arc::downgrade(&state);
         std::thread::spawn(move || {
             while let Some(state) = watched.upgrade() {
-                let (what, since) = state.lock().expect("nobody panics with it").clone();
+                let (what, since) = state.lock().expect("no thread panics with it").clone();
                 drop(state);
                 if since.elapsed() > PATIENCE {
                     commonhold_terminal::failure::complain(&format!("{what}: hangs"));
@@ -328,6 +328,6 @@ impl Watch {
     }
 
     fn case(&self, what: &str) {
-        *self.0.lock().expect("nobody panics with it") = (what.to_owned(), Instant::now());
+        *self.0.lock().expect("no thread panics with it") = (what.to_owned(), Instant::now());
     }
 }

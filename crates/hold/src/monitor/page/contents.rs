@@ -67,7 +67,7 @@ fn maps(inventory: &Inventory) -> String {
             of_cache(count(map.expired)),
             of_cache(count(map.evicted)),
             map.stream
-                .map_or("–".to_owned(), |stream| format!("{} told", bytes(stream.end.offset))),
+                .map_or("–".to_owned(), |stream| format!("{} written", bytes(stream.end.offset))),
         ]);
     }
     table.section("Maps")
@@ -111,7 +111,7 @@ fn channels(inventory: &Inventory) -> String {
             name.clone(),
             count(stat.sequence),
             bytes(stat.kept_bytes),
-            producer.map_or("nobody".to_owned(), |peer| format!("process {}", peer.pid)),
+            producer.map_or("none".to_owned(), |peer| format!("process {}", peer.pid)),
             count(consumers.len() as u64),
             behind.map_or("–".to_owned(), count),
             count(consumers.iter().map(|consumer| consumer.missed).sum()),
@@ -131,7 +131,7 @@ fn logs(inventory: &Inventory) -> String {
             bytes(stat.waiting_bytes),
             count(dropped.saturating_add(*refused)),
             count(*overwritten),
-            stat.collector.map_or("nobody".to_owned(), |(_, pid)| format!("process {pid}")),
+            stat.collector.map_or("none".to_owned(), |(_, pid)| format!("process {pid}")),
         ]);
     }
     table.section("Logs")
@@ -189,7 +189,7 @@ fn origins(inventory: &Inventory) -> String {
             ]);
         }
         if replicas.is_empty() {
-            table.row([report.map.clone(), "nobody".into(), "–".into(), "–".into(), "–".into()]);
+            table.row([report.map.clone(), "none".into(), "–".into(), "–".into(), "–".into()]);
         }
     }
     table.section("Origins")
