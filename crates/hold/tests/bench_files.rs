@@ -327,7 +327,7 @@ fn a_server_that_does_not_begin_says_so() {
     assert!(run.err.contains("the server ended before it served: exit status: 3"), "{run:?}");
     let program = stand_in(&ground, &server, "echo 'ready'");
     let err = ground.fails(3, &["bench", "files", "try", "--program", &program]);
-    assert!(err.contains("is to say where it listens, but says: ready"), "{err}");
+    assert!(err.contains("expected the server's addresses, got: ready"), "{err}");
 }
 
 #[test]

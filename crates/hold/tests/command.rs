@@ -187,7 +187,7 @@ fn messages_name_things_as_people_do() {
     assert_eq!(run.code, 1);
     assert!(run.err.contains("has no structure 'none'; 'hold list shop' shows"), "{run:?}");
     let err = ground.fails(2, &["get", "--uid", "shop", "prices", "x"]);
-    assert!(err.starts_with("hold: 'x' is no uid"), "{err}");
+    assert!(err.starts_with("hold: expected a uid, which is a number, got 'x'"), "{err}");
     let err = ground.fails(2, &["set", "--number", "shop", "prices", "a", "many"]);
     assert!(err.starts_with("hold: 'many' is no 64-bit number"), "{err}");
 }

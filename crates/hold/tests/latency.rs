@@ -246,7 +246,7 @@ fn wrong_options_are_refused_with_the_way_out() {
     for (code, arguments, wanted) in [
         (3, "channel --cpus 0,1,2", "names 3, but there are 2 processes: producer, consumer 1"),
         (3, "channel --cpus 0,99999", "processor 99999 is not available"),
-        (2, "channel --cpus 0,x", "'x' is no processor"),
+        (2, "channel --cpus 0,x", "got 'x'"),
         (3, "channel --message-size 23", "--message-size must be at least 24"),
         (3, "channel --message-size 1M", "raise --ring-bytes"),
         (3, "channel --ring-bytes 2G --seconds 0.1", "1 GiB"),

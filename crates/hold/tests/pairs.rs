@@ -149,7 +149,7 @@ fn text_is_counted_as_text_or_refused_with_the_way_out() {
     let err = ground.fails(3, &["incr", "--text", "shop", "prices", "pear"]);
     assert!(err.contains("'cheap'"), "{err}");
     let err = ground.fails(3, &["get", "--number", "shop", "prices", "pear"]);
-    assert!(err.contains("5 bytes"), "{err}");
+    assert!(err.contains("expected 8 bytes, got 5"), "{err}");
 }
 
 #[test]

@@ -376,7 +376,7 @@ fn ways_of_serving_may_be_chosen() {
     hears(&mut refused, "lost");
     stop(refused);
     let err = stop(first);
-    assert!(err.contains("refused: it is of user"), "{err}");
+    assert!(err.contains("refused: its process belongs to user"), "{err}");
 }
 
 #[test]
@@ -446,7 +446,7 @@ fn a_replica_is_compared_with_its_origin() {
     let said = ground.json(&["verify", &addresses[0], "copy", "prices"]);
     assert_eq!((&said["equal"], &said["different"]), (&json!(true), &json!(0)), "{said}");
     let err = ground.fails(3, &["verify", &addresses[0], "shop", "prices"]);
-    assert!(err.contains("not a ready replica"), "{err}");
+    assert!(err.contains("is not a replica"), "{err}");
     stop(replica);
     stop(first);
 }

@@ -18,7 +18,7 @@ fn what_cannot_be_served_is_said_and_nothing_is_left() {
     let port = format!("tcp:{}", taken.local_addr().expect("an address").port());
     let failures: [(&[&str], &str); 7] = [
         (&["public", "--listen", &port], "in use"),
-        (&["absent"], "absent: there is no such directory"),
+        (&["absent"], "absent: no such directory"),
         (&["public/1.txt"], "not a directory"),
         (&["public", "--files", "sqlite"], "serve-import"),
         (&["text.db", "--files", "sqlite"], "serve-import"),

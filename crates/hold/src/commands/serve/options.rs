@@ -84,7 +84,7 @@ struct Cache {
     #[arg(long, value_name = "HOLD")]
     hold: Option<PathBuf>,
 
-    /// Most bytes of contents to keep in memory
+    /// Maximum number of bytes of contents to keep in memory
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "256MiB")]
     cache_bytes: u64,
 
