@@ -393,7 +393,7 @@ fn who_joins_and_leaves_is_said() {
     source.begin(|_| ());
     let copy = Copy::of(&source, "copy.hold");
     copy.agrees(&source);
-    until("its joining is said", || source.has_said(&format!("joined at {end}: goes on")));
+    until("its joining is said", || source.has_said(&format!("joined at {end}: resumes")));
     assert!(source.end().offset > end.offset && end.offset > beginning.offset);
 }
 

@@ -266,7 +266,7 @@ fn who_takes_his_time_to_say_who_he_is_is_sent_away() {
         origin.refuses(&words, "does not know the secret");
     }
     let words = [greeting(None), frame(APPLIED, 0, &[], &[])].concat();
-    origin.refuses(&words, "not its turn (code 0x120)");
+    origin.refuses(&words, "unexpected frame (code 0x120)");
     origin.has_held(secret());
 }
 
@@ -286,7 +286,7 @@ fn users_who_are_not_allowed_are_refused() {
         peer.say(&greeting(None));
         assert_eq!(peer.is_sent_away(), 0, "it was told something");
     }
-    let why = format!("refused: it is of user {me}");
+    let why = format!("refused: its process belongs to user {me}");
     let lines = || source.said.lock().unwrap().iter().filter(|line| line.contains(&why)).count();
     until("all to be told of", || lines() == 20);
     source.map.set("a", "2").unwrap();

@@ -332,7 +332,7 @@ fn positions_at_the_end_of_all_numbers_are_numbers() {
         replica.say(&[time, frame(SET, offset, &key(2), &[2; 4])].concat());
         replica.comes_again();
         let error = replica.replica.status().last_error.unwrap();
-        assert!(error.contains("not its turn (code 0x1)"), "{error}");
+        assert!(error.contains("unexpected frame (code 0x1)"), "{error}");
         assert_eq!(replica.has(), BTreeMap::from([(key(1).to_vec(), vec![1; 4])]));
     }
     replica.finds_back();
