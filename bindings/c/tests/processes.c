@@ -156,8 +156,8 @@ TEST(processes_a_thread_without_patience_is_told_so_at_once) {
     CHECK(ch_thread_patience(0) == 1000000);
     FAILS(CH_TIMED_OUT, "lives", ch_map_set(map, CH_LIT("key"), CH_LIT("mine"), NULL, &E));
     killed(child);
-    FAILS(CH_TIMED_OUT, "settle", ch_map_set(map, CH_LIT("key"), CH_LIT("mine"), NULL, &E));
-    FAILS(CH_TIMED_OUT, "settle", ch_map_set(map, CH_LIT("key"), CH_LIT("mine"), NULL, &E));
+    FAILS(CH_TIMED_OUT, "recover", ch_map_set(map, CH_LIT("key"), CH_LIT("mine"), NULL, &E));
+    FAILS(CH_TIMED_OUT, "recover", ch_map_set(map, CH_LIT("key"), CH_LIT("mine"), NULL, &E));
     CHECK(ch_thread_patience(CH_FOREVER) == 0);
     DONE(ch_map_set(map, CH_LIT("key"), CH_LIT("mine"), NULL, &E));
     CHECK(ch_thread_patience(0) == CH_FOREVER);

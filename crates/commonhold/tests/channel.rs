@@ -180,7 +180,7 @@ fn joining_now_and_from_the_oldest() {
 }
 
 #[test]
-fn a_lossy_consumer_is_told_what_it_missed() {
+fn a_lossy_consumer_learns_how_many_it_missed() {
     let ground = Ground::memory();
     let hold = hold(&ground);
     let channel = hold.channel("it", options()).unwrap();
@@ -228,7 +228,7 @@ fn a_spinning_producer_drops_a_patient_consumer() {
 }
 
 #[test]
-fn a_patient_consumer_is_dropped_and_told_so() {
+fn a_patient_consumer_is_dropped_and_gets_an_error() {
     let ground = Ground::memory();
     let hold = hold(&ground);
     let channel = hold.channel("it", options()).unwrap();
@@ -338,7 +338,7 @@ fn what_is_peeked_at_stays_until_one_advances() {
 }
 
 #[test]
-fn one_producer_at_a_time_and_the_next_goes_on() {
+fn one_producer_at_a_time_and_the_next_continues() {
     let ground = Ground::memory();
     let hold = hold(&ground);
     let other = Hold::open(hold.path()).unwrap();
@@ -367,7 +367,7 @@ fn one_producer_at_a_time_and_the_next_goes_on() {
 }
 
 #[test]
-fn a_closed_handle_gives_up_its_producers_and_consumers() {
+fn a_closed_handle_releases_its_producers_and_consumers() {
     let ground = Ground::memory();
     let (first, second) = (hold(&ground), hold(&ground));
     let channel = first.channel("it", options()).unwrap();

@@ -192,7 +192,7 @@ fn receiving_steps() -> Vec<&'static str> {
 }
 
 #[test]
-fn a_producer_is_killed_anywhere_and_the_next_goes_on() {
+fn a_producer_is_killed_anywhere_and_the_next_continues() {
     let mut kills = 0;
     let steps = producing_steps();
     for step in &steps {

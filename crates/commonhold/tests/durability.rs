@@ -511,7 +511,7 @@ fn a_full_disk_spoils_no_backup() {
 }
 
 #[test]
-fn what_is_made_anew_keeps_size_limit_and_mode() {
+fn a_rebuilt_hold_keeps_size_limit_and_mode() {
     use std::os::unix::fs::PermissionsExt;
     let ground = Ground::file();
     let path = ground.path("it.hold");

@@ -101,7 +101,7 @@ fn time_in_suspend_counts() {
 
 /// Between two boots there is real time only: it counts, forward and for a week at most.
 #[test]
-fn a_restart_goes_on_from_the_time_before_it() {
+fn a_restart_continues_from_the_time_before_it() {
     let ground = Ground::file();
     for (what, realtime, hour, month) in [
         ("at once", 0, true, true),
@@ -177,7 +177,7 @@ fn readers_after_a_restart_need_no_writer() {
 
 /// Without a boot id (a sandbox hides it) two boots look the same; the clock does not go back.
 #[test]
-fn a_boot_that_cannot_be_told_from_the_one_before_does_not_set_the_clock_back() {
+fn a_boot_that_looks_like_the_one_before_does_not_set_the_clock_back() {
     let ground = Ground::file();
     in_a_child(|| {
         let path = ground.path("it.hold");

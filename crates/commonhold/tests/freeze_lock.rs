@@ -99,7 +99,7 @@ fn writers_go_on(board: &Board, waits: &Child) {
 }
 
 #[test]
-fn who_freezes_beside_a_stopped_writer_keeps_nobody_else_waiting() {
+fn a_freeze_next_to_a_stopped_writer_keeps_nobody_else_waiting() {
     let acts: [(&str, Act); 4] = [
         ("freeze", |hold| drop(hold.freeze().unwrap())),
         ("check", |hold| assert!(hold.check().unwrap().ok)),
@@ -260,7 +260,7 @@ fn remove(hold: &Hold) {
 }
 
 #[test]
-fn who_is_stopped_making_or_dropping_keeps_no_name_and_no_gate() {
+fn a_stopped_creation_or_drop_holds_neither_names_nor_the_freeze_lock() {
     for (step, act) in WITHOUT_NAMES {
         for how in [Signal::SIGCONT, Signal::SIGKILL] {
             let ground = Ground::memory();

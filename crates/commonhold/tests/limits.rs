@@ -289,7 +289,7 @@ fn a_handle_with_a_time_to_live_gives_it_to_all_that_it_stores() {
 }
 
 #[test]
-fn what_has_expired_is_removed_and_told_when_it_is_asked_for() {
+fn expired_pairs_are_removed_and_streamed_on_request() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
     let hour = Duration::from_secs(3600);

@@ -120,7 +120,7 @@ fn levels_filter_at_the_writer_and_at_the_collector() {
 }
 
 #[test]
-fn one_collects_and_others_are_told_who() {
+fn one_collects_and_others_get_an_error_that_names_it() {
     let (_ground, hold, log) = ground(small());
     let other = Hold::open(hold.path()).unwrap().open_log("it").unwrap();
     let collector = log.collector().unwrap();

@@ -186,7 +186,7 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn figures_are_for_readers_too() {
+fn readers_get_statistics_too() {
     let (ground, hold, queue) = make(5);
     let [free, a2b] = ["free", "a2b"].map(|name| queue.named(name).unwrap());
     a2b.push(free.pull().unwrap().unwrap()).unwrap();
@@ -351,7 +351,7 @@ fn a_notifier_signals_what_is_pushed() {
 }
 
 #[test]
-fn a_forked_child_has_hands_of_its_own() {
+fn a_forked_child_tracks_its_own_elements_in_flight() {
     let (_ground, hold, queue) = make(10);
     let free = queue.named("free").unwrap();
     // Taken by the child out of its own copy.

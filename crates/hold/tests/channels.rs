@@ -81,7 +81,7 @@ fn a_consumer_that_stands_is_waited_for_by_name_until_it_is_killed() {
 }
 
 #[test]
-fn a_lossy_consumer_is_told_what_it_missed() {
+fn a_lossy_consumer_learns_how_many_it_missed() {
     let ground = with_channel("4K");
     let args = ["channel", "recv", "shop", "ticks", "--policy", "lossy", "--format", "json"];
     let mut lossy = Beside::start(&ground, &args);

@@ -184,7 +184,7 @@ impl Merge {
         }
     }
 
-    /// All lines that are there now and were written at `until_ns` or before.
+    /// All existing lines that were written at `until_ns` or before.
     pub(crate) fn gather(
         &mut self,
         space: &Space,
@@ -265,7 +265,7 @@ fn tenant(ring: &Ring<'_>, thread: u32) -> Option<ThreadInfo> {
     is_tenant().then_some(who)
 }
 
-/// Begins at the oldest lines that are there.
+/// Begins at the oldest existing lines.
 pub(crate) fn from_the_oldest(space: &Space, layout: &Layout) -> Merge {
     let begin = |number| {
         let ring = Ring::new(space, layout, number);
@@ -274,7 +274,7 @@ pub(crate) fn from_the_oldest(space: &Space, layout: &Layout) -> Merge {
     Merge::new((0..layout.rings).map(begin).collect())
 }
 
-/// All lines that are there.
+/// All existing lines.
 pub(crate) fn all(space: &Space, layout: &Layout) -> Vec<LogLine> {
     from_the_oldest(space, layout).gather(space, layout, u64::MAX, u64::MAX)
 }

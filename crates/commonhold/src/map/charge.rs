@@ -223,9 +223,9 @@ pub(crate) fn problem(space: &Space, bound: &Bound) -> Option<String> {
             entries += 1;
         }
     }
-    let (said, there) = (charged(root), (bytes, entries));
-    (said != there).then(|| {
+    let (recorded, there) = (charged(root), (bytes, entries));
+    (recorded != there).then(|| {
         let text = |(bytes, pairs): (u64, u64)| format!("{bytes} bytes in {pairs} pairs");
-        format!("counts {}, has {}", text(said), text(there))
+        format!("counts {}, has {}", text(recorded), text(there))
     })
 }

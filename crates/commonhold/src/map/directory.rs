@@ -170,7 +170,7 @@ fn add_chunk(lane: &LaneGuard<'_>, root: &Root, depth: u32) -> Result<()> {
             chunk = claim_chunk(lane, count)? * EXTENT;
         }
         // An unlinked chunk becomes spare.
-        let given_up = Mend::new(|| {
+        let made_spare = Mend::new(|| {
             let kind = if is_linked(root, chunk) { Kind::Directory } else { Kind::SpareDirectory };
             if fresh {
                 header(space, chunk / EXTENT).set(State::unowned(kind, 0));
@@ -188,7 +188,7 @@ fn add_chunk(lane: &LaneGuard<'_>, root: &Root, depth: u32) -> Result<()> {
             link.store(chunk, Ordering::Release);
             step!("double.linked");
         }
-        drop(given_up);
+        drop(made_spare);
     }
     // Release: a reader that sees the depth sees the zeroed chunk.
     root.depth.store(depth + 1, Ordering::Release);
@@ -229,7 +229,7 @@ pub(crate) fn free_chunk(writer: &impl Writer, link: &AtomicU64) {
         mine = state.owner() == Some(me)
             || (free && header.change(state, State::owned(Kind::Directory, 0, 0, me)));
     }
-    let given_up = Mend::new(|| {
+    let made_spare = Mend::new(|| {
         link.store(0, Ordering::Release);
         if mine {
             header(space, chunk / EXTENT).set(State::unowned(Kind::SpareDirectory, 0));
@@ -240,7 +240,7 @@ pub(crate) fn free_chunk(writer: &impl Writer, link: &AtomicU64) {
     // spare.
     link.store(0, Ordering::Release);
     step!("drop.directory-unlinked");
-    drop(given_up);
+    drop(made_spare);
 }
 
 /// True if this offset is that of a directory's chunk.

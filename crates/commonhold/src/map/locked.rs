@@ -80,7 +80,7 @@ pub(crate) fn fetch(space: &Space, bound: &Bound, hash: Hash) {
 /// Lists and takes the lock of the segment for these 24 directory bits of a hash.
 ///
 /// # Errors
-/// `NotFound` if the map was dropped; `Busy` if this very process froze the hold; damage.
+/// `NotFound` if the map was dropped; `Busy` if this process froze the hold; damage.
 #[inline]
 pub(crate) fn lock<'w, 'a>(
     lane: &'w LaneGuard<'a>,

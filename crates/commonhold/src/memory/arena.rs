@@ -370,7 +370,7 @@ impl Arena {
         let swept = self.sweep_within(Patience::moment());
         match swept.left {
             Some(error) if error.kind() != ErrorKind::TimedOut => Err(error),
-            _ => Ok(swept.settled),
+            _ => Ok(swept.recovered),
         }
     }
 
@@ -380,13 +380,13 @@ impl Arena {
     /// `TimedOut` too.
     pub(crate) fn sweep_patiently(&self) -> Result<usize> {
         let patience = Patience::new(self.lock_timeout());
-        let mut settled = 0;
+        let mut recovered = 0;
         loop {
             self.ensure_open()?;
             let swept = self.sweep_within(patience.but_a_moment());
-            settled += swept.settled;
+            recovered += swept.recovered;
             match (swept.left, patience.shorten(PAUSE)) {
-                (None, _) => return Ok(settled),
+                (None, _) => return Ok(recovered),
                 (Some(left), Some(pause)) if left.kind() == ErrorKind::TimedOut => {
                     std::thread::sleep(pause);
                 }
@@ -396,11 +396,11 @@ impl Arena {
     }
 
     fn sweep_within(&self, patience: Patience) -> Swept {
-        let mut swept = Swept { settled: 0, left: None };
+        let mut swept = Swept { recovered: 0, left: None };
         let users = participant::slots(&self.space).filter_map(|(n, slot)| slot.user(n));
         for owner in users.filter(|&owner| participant::is_dead(&self.space, owner)) {
             match self.try_recover(owner, Level::Whole, patience) {
-                Ok(settled) => swept.settled += usize::from(settled),
+                Ok(recovered) => swept.recovered += usize::from(recovered),
                 Err(error) => swept.left = swept.left.or(Some(error)),
             }
         }
@@ -488,7 +488,7 @@ impl Arena {
         if self.recover_held(own, Level::Whole, patience).is_ok() {
             participant.registration.end(&self.space);
         }
-        participant.registration.let_go();
+        participant.registration.release_byte();
     }
 }
 
@@ -508,7 +508,7 @@ impl Drop for Arena {
 
 /// The result of a sweep.
 struct Swept {
-    settled: usize,
+    recovered: usize,
     /// Why some participants could not be recovered.
     left: Option<Error>,
 }

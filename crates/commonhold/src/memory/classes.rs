@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn index_undoes_within_and_refuses_other_places() {
+    fn index_inverts_within_and_refuses_other_places() {
         for class in 0..CLASSES as u8 {
             let g = geometry(class);
             assert!(g.within(g.count - 1) + u64::from(g.size) <= EXTENT);

@@ -324,7 +324,7 @@ pub(crate) fn take(space: &Space, extent: u64, me: Owner, lane: u32) -> bool {
     let claimable = matches!(state.kind(), Kind::Empty | Kind::Free);
     let class = state.kind() as u8;
     if claimable && header.change(state, State::owned(Kind::Claimed, class, lane, me)) {
-        let rolled_back = Mend::new(|| let_go(space, extent));
+        let rolled_back = Mend::new(|| release_unused(space, extent));
         step!("extent.claimed");
         rolled_back.done();
         unhint(space, extent);
@@ -348,10 +348,10 @@ pub(crate) fn take(space: &Space, extent: u64, me: Owner, lane: u32) -> bool {
 /// `Full` if there is no memory; those of the system.
 pub(crate) fn prepare(space: &Space, extent: u64, from: u64, len: u64) -> Result<()> {
     if let Err(error) = populate_bytes(space, extent * EXTENT + from, len) {
-        let_go(space, extent);
+        release_unused(space, extent);
         return Err(not_had(space, "more memory", error));
     }
-    let rolled_back = Mend::new(|| let_go(space, extent));
+    let rolled_back = Mend::new(|| release_unused(space, extent));
     step!("extent.populated");
     rolled_back.done();
     if was_free(space, extent) {
@@ -362,7 +362,7 @@ pub(crate) fn prepare(space: &Space, extent: u64, from: u64, len: u64) -> Result
 }
 
 /// Releases a claimed extent that was not used for anything.
-pub(crate) fn let_go(space: &Space, extent: u64) {
+pub(crate) fn release_unused(space: &Space, extent: u64) {
     let kind = if was_free(space, extent) { Kind::Free } else { Kind::Empty };
     header(space, extent).set(State::idle(kind));
     hint(space, extent);

@@ -217,7 +217,7 @@ pub(super) fn describe(space: &Space, word: &AtomicU32) -> (&'static str, u64) {
 }
 
 /// True for a lock in a block, whose memory may be used for something else after the structure is
-/// dropped. Other locks never change.
+/// dropped. Other lock words always stay locks.
 pub(super) fn is_in_block(space: &Space, offset: u64) -> bool {
     matches!(header(space, offset / EXTENT).state().kind(), Kind::Block | Kind::Body)
 }
@@ -472,7 +472,7 @@ pub(crate) fn retire_lane(arena: &Arena, participant: &Participant, number: usiz
     lane.retired.store(true, Ordering::Release);
     // SAFETY: the lane is ours and stays ours.
     let state = unsafe { &mut *lane.state.get() };
-    state.supply.let_go(&arena.space, owner, number as u32);
+    state.supply.release_all(&arena.space, owner, number as u32);
     trim::trim_if_due(&arena.space, owner, number as u32);
     true
 }

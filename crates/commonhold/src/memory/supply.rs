@@ -86,10 +86,10 @@ impl Supply {
     }
 
     /// Releases everything, at the end of the registration.
-    pub(super) fn let_go(&mut self, space: &Space, owner: Owner, lane: u32) {
+    pub(super) fn release_all(&mut self, space: &Space, owner: Owner, lane: u32) {
         let ahead = std::mem::take(&mut self.ahead);
         if ahead.extent != 0 {
-            extents::let_go(space, ahead.extent);
+            extents::release_unused(space, ahead.extent);
         }
         let emptied = std::mem::take(&mut self.untidy);
         if !matches!(emptied, 0 | TRIM) {
@@ -136,7 +136,7 @@ impl LaneGuard<'_> {
                     kept.done();
                     return Ok(offset);
                 }
-                self.give_up(class);
+                self.release_current(class);
             }
             let extent = self.find_extent(class)?;
             self.supply().current[class as usize] = Current { extent, word: 0 };
@@ -227,7 +227,7 @@ impl LaneGuard<'_> {
     }
 
     /// Releases the current extent of a class.
-    fn give_up(&self, class: u8) {
+    fn release_current(&self, class: u8) {
         let state = self.supply();
         let extent = std::mem::take(&mut state.current[class as usize]).extent;
         if extent != 0 {

@@ -202,7 +202,8 @@ impl Trimmer<'_> {
         let mut given = 0;
         let run = Cell::new((0, 0));
         let range = || run.get().0..run.get().1;
-        let kept = Mend::new(|| range().for_each(|extent| extents::let_go(self.space, extent)));
+        let kept =
+            Mend::new(|| range().for_each(|extent| extents::release_unused(self.space, extent)));
         for extent in extents {
             if wanted(extent) && extents::take(self.space, extent, self.me, self.lane) {
                 let first = if range().is_empty() { extent } else { range().start };
@@ -230,7 +231,7 @@ impl Trimmer<'_> {
         for extent in run.clone() {
             match punched {
                 true => extents::empty(self.space, extent),
-                false => extents::let_go(self.space, extent),
+                false => extents::release_unused(self.space, extent),
             }
         }
         extents::look_from(self.space, run.start);

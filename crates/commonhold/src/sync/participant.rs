@@ -226,13 +226,13 @@ impl Registration {
         if let Some(slot) = slot(space, self.owner.slot()) {
             slot.release();
         }
-        let left = Mend::new(|| self.let_go());
+        let left = Mend::new(|| self.release_byte());
         step!("slot.released");
         left.done();
     }
 
     /// Releases the slot's byte.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn release_byte(&self) {
         drop(self.bytes.lock().unwrap_or_else(|e| e.into_inner()).take());
     }
 }

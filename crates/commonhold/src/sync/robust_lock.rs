@@ -310,7 +310,7 @@ impl<'a, P: Peers> Wait<'a, P> {
         let (waited, (lock, _)) = (self.patience, self.peers.describe(self.word));
         let (slot, process) = (owner.slot(), self.peers.pid(owner));
         let holder = format!("slot {slot} (process {process})");
-        let text = match &self.doubts.unsettled {
+        let text = match &self.doubts.unrecovered {
             None if self.peers.is_dead(owner) => format!(
                 "{waited} for {lock}: {holder} held its lock and died, and another process, which \
                  lives (stopped?), recovers it; the operation was not done"
@@ -334,7 +334,7 @@ struct Doubts {
     unseen: u32,
     unlisted: u32,
     /// Why a dead owner could not be recovered: a living participant holds what its recovery needs.
-    unsettled: Option<Error>,
+    unrecovered: Option<Error>,
 }
 
 impl Doubts {
@@ -359,11 +359,11 @@ impl Doubts {
             // A waiter may miss a holder that comes and goes between two looks, but not this often
             // in a row.
             self.unlisted += 1;
-            let given_up = self.unlisted > UNLISTED_LIMIT;
-            return if given_up { Err(never_ends(owner)) } else { Ok(Some(MOMENT)) };
+            let is_over = self.unlisted > UNLISTED_LIMIT;
+            return if is_over { Err(never_ends(owner)) } else { Ok(Some(MOMENT)) };
         }
         match peers.recover(owner, level) {
-            Err(error) if error.kind() == ErrorKind::TimedOut => self.unsettled = Some(error),
+            Err(error) if error.kind() == ErrorKind::TimedOut => self.unrecovered = Some(error),
             result => result?,
         }
         let ended = peers.has_ended(owner);
@@ -373,8 +373,8 @@ impl Doubts {
         // Read after its generation had ended, the word contradicts the protocol. Otherwise
         // somebody else is recovering it and may have been stopped: wait for that.
         self.unseen += u32::from(ended.is_none());
-        let given_up = ended == Some(true) || self.unseen > UNSEEN_LIMIT;
-        if given_up { Err(never_ends(owner)) } else { Ok(Some(SLEEP)) }
+        let is_over = ended == Some(true) || self.unseen > UNSEEN_LIMIT;
+        if is_over { Err(never_ends(owner)) } else { Ok(Some(SLEEP)) }
     }
 }
 

@@ -61,7 +61,7 @@ fn only_regular_files_are_opened() {
 }
 
 #[test]
-fn file_systems_are_told_apart() {
+fn file_systems_are_distinguished() {
     assert_eq!(classify(libc::TMPFS_MAGIC as u32), FileSystem::Memory);
     assert_eq!(classify(libc::EXT4_SUPER_MAGIC as u32), FileSystem::Disk);
     assert_eq!(classify(libc::BTRFS_SUPER_MAGIC as u32), FileSystem::Disk);

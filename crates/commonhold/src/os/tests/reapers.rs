@@ -103,7 +103,7 @@ fn the_program_does_not_notice_its_reaper() {
         let file = open(&path);
         let _held = hold_open(&file);
         spawn(&path, file.dev(), file.ino(), &[]).unwrap();
-        // SAFETY: the sets are ours, and there is no status wanted.
+        // SAFETY: the sets are ours, and no status is requested.
         unsafe {
             let mut pending = std::mem::zeroed();
             libc::sigpending(&mut pending);
