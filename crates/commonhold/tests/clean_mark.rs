@@ -5,10 +5,14 @@
 use crate::support::boot::reboot;
 use crate::support::ground::Ground;
 use crate::support::process::{Child, End};
-use crate::support::standstill::{PATIENCE, go_on, killed, stopped, third};
+use crate::support::standstill::{PATIENCE, WATCHDOG, go_on, killed, stopped, third};
 use commonhold::{ErrorKind, Hold, MapOptions, limit_thread_patience, steps};
+use nix::sys::signal::{Signal, raise};
 use std::path::Path;
 use std::time::Duration;
+
+/// Only a close that writes every page again comes to this.
+const REFUSES_TO_WRITE_AGAIN: &str = "os.populate:EIO:always";
 
 /// Opens the hold and sets a pair.
 fn written(path: &Path, value: &str) -> Hold {
@@ -50,12 +54,14 @@ fn with_faults(name: &str, does: impl FnOnce()) {
 /// The pages that the disk refused count as written from then on: no later sync reports them.
 #[test]
 fn a_hold_that_could_not_be_synced_is_not_marked_by_a_later_close() {
-    for fault in ["os.msync:EIO:once", "os.fdatasync:EIO:once", "os.msync:ENOSPC:once"] {
+    let of_the_disk =
+        ["os.msync:EIO", "os.fdatasync:EIO", "os.msync:ENOSPC", "os.fdatasync:EDQUOT"];
+    for fault in of_the_disk.map(|error| format!("{error}:once")) {
         let ground = Ground::file();
         let path = ground.path("it.hold");
-        with_faults(fault, || {
+        with_faults(&fault, || {
             let hold = written(&path, "1");
-            steps::arm_fault(fault).unwrap();
+            steps::arm_fault(&fault).unwrap();
             hold.close().unwrap();
         });
         for value in ["2", "3"] {
@@ -64,6 +70,27 @@ fn a_hold_that_could_not_be_synced_is_not_marked_by_a_later_close() {
         stays_unclean(&path, "3");
         Hold::salvage(&path).unwrap();
         is_clean(&path, "3");
+    }
+}
+
+/// Whatever others do meanwhile, the error counts: their syncs may not report it.
+#[test]
+fn a_failed_sync_counts_though_others_have_opened_the_hold() {
+    for fails_first in [true, false] {
+        let ground = Ground::file();
+        let path = ground.path("it.hold");
+        let fails = stopped("close.begun", || {
+            let hold = written(&path, "1");
+            steps::arm_fault("os.msync:EIO:once").unwrap();
+            hold.close().unwrap();
+        });
+        let closes = stopped("close.synced", || written(&path, "2").close().unwrap());
+        let writes = stopped("record.marked", || written(&path, "3").close().unwrap());
+        let (first, second) = if fails_first { (fails, closes) } else { (closes, fails) };
+        go_on(first);
+        go_on(second);
+        go_on(writes);
+        stays_unclean(&path, "3");
     }
 }
 
@@ -94,7 +121,8 @@ fn after_a_kill_in_the_sync_every_page_is_written_again() {
             with_faults(step, || {
                 let hold = written(&path, "3");
                 if is_refused {
-                    steps::arm_fault("os.populate:EIO:always").unwrap();
+                    // At the second extent: it is not enough to write the first one again.
+                    steps::arm_fault("os.populate:EIO:once:2").unwrap();
                 }
                 hold.close().unwrap();
             });
@@ -106,23 +134,91 @@ fn after_a_kill_in_the_sync_every_page_is_written_again() {
     }
 }
 
+/// A sync that fails for want of memory loses nothing, but nobody knows how much it has written.
+#[test]
+fn after_a_sync_that_could_not_be_made_every_page_is_written_again() {
+    for is_refused in [true, false] {
+        let ground = Ground::file();
+        let path = ground.path("it.hold");
+        with_faults("no sync", || {
+            let hold = written(&path, "1");
+            steps::arm_fault("os.msync:ENOMEM:once").unwrap();
+            hold.close().unwrap();
+        });
+        with_faults("the next", || {
+            let hold = written(&path, "2");
+            if is_refused {
+                steps::arm_fault(REFUSES_TO_WRITE_AGAIN).unwrap();
+            }
+            hold.close().unwrap();
+        });
+        match is_refused {
+            true => stays_unclean(&path, "2"),
+            false => is_clean(&path, "2"),
+        }
+    }
+}
+
+/// A close gives up if it finds a user when it begins, or is disturbed later. A doubt that it has
+/// found remains, and it adds none of its own.
+#[test]
+fn a_sync_that_was_given_up_leaves_the_doubt_that_it_has_found() {
+    for step in ["close.syncing", "close.begun"] {
+        for is_in_doubt in [true, false] {
+            let ground = Ground::file();
+            let path = ground.path("it.hold");
+            if is_in_doubt {
+                killed("close.begun", || written(&path, "1").close().unwrap());
+            }
+            let gives_up = stopped(step, || written(&path, "2").close().unwrap());
+            let next = stopped("record.marked", || {
+                let hold = written(&path, "3");
+                steps::arm_fault(REFUSES_TO_WRITE_AGAIN).unwrap();
+                hold.close().unwrap();
+            });
+            go_on(gives_up);
+            go_on(next);
+            match is_in_doubt {
+                true => stays_unclean(&path, "3"),
+                false => is_clean(&path, "3"),
+            }
+        }
+    }
+}
+
+/// After a restart every state but clean means that pages may be missing.
+#[test]
+fn a_hold_that_was_being_opened_or_closed_when_the_system_stopped_is_unclean() {
+    for step in ["open.marking", "close.begun", "close.synced"] {
+        let ground = Ground::file();
+        let path = ground.path("it.hold");
+        written(&path, "1").close().unwrap();
+        killed(step, || Hold::open(&path).unwrap().close().unwrap());
+        reboot(&path);
+        let error = Hold::open(&path).expect_err("written since, perhaps");
+        assert_eq!(error.kind(), ErrorKind::Unclean, "{step}: {error}");
+    }
+}
+
+/// Opening fails, because the disk refuses the first page.
+fn is_not_marked(path: &Path) {
+    steps::arm_fault("os.msync:EIO:once").unwrap();
+    assert_eq!(Hold::open(path).expect_err("it is not marked").kind(), ErrorKind::Io);
+}
+
 /// What was clean until now is so on the disk until the first page is synced. Whoever finds that
 /// in doubt syncs it.
 #[test]
 fn whoever_opens_a_hold_makes_sure_that_the_disk_does_not_call_it_clean() {
-    let by_fault = |path: &Path| {
-        steps::arm_fault("os.msync:EIO:once").unwrap();
-        assert_eq!(Hold::open(path).expect_err("it is not marked").kind(), ErrorKind::Io);
-    };
     for is_killed in [true, false] {
         let ground = Ground::file();
         let path = ground.path("it.hold");
         written(&path, "1").close().unwrap();
         match is_killed {
             true => killed("open.marking", || drop(Hold::open(&path))),
-            false => with_faults("the first", || by_fault(&path)),
+            false => with_faults("the first", || is_not_marked(&path)),
         }
-        with_faults("the second", || by_fault(&path));
+        with_faults("the second", || is_not_marked(&path));
         written(&path, "2").close().unwrap();
         is_clean(&path, "2");
     }
@@ -135,10 +231,7 @@ fn an_opener_that_is_stopped_before_its_sync_is_not_relied_upon() {
     let path = ground.path("it.hold");
     written(&path, "1").close().unwrap();
     let still = stopped("open.marking", || has(&path, "2"));
-    with_faults("fails", || {
-        steps::arm_fault("os.msync:EIO:once").unwrap();
-        assert_eq!(Hold::open(&path).expect_err("it is not marked").kind(), ErrorKind::Io);
-    });
+    with_faults("fails", || is_not_marked(&path));
     third("syncs", || written(&path, "2").close().unwrap());
     go_on(still);
     is_clean(&path, "2");
@@ -148,16 +241,61 @@ fn an_opener_that_is_stopped_before_its_sync_is_not_relied_upon() {
 #[test]
 fn a_stopped_close_marks_nothing_that_was_written_since() {
     for step in ["close.begun", "close.synced"] {
-        let ground = Ground::file();
-        let path = ground.path("it.hold");
-        let still = stopped(step, || written(&path, "1").close().unwrap());
-        third(step, || written(&path, "2").close().unwrap());
-        killed("slot.released", || written(&path, "3").close().unwrap());
-        go_on(still);
-        reboot(&path);
-        assert_eq!(Hold::open(&path).expect_err("not synced").kind(), ErrorKind::Unclean);
-        Hold::salvage(&path).unwrap();
-        has(&path, "3");
+        for is_closed_meanwhile in [true, false] {
+            let ground = Ground::file();
+            let path = ground.path("it.hold");
+            let still = stopped(step, || written(&path, "1").close().unwrap());
+            if is_closed_meanwhile {
+                third(step, || written(&path, "2").close().unwrap());
+            }
+            killed("slot.released", || written(&path, "3").close().unwrap());
+            go_on(still);
+            reboot(&path);
+            assert_eq!(Hold::open(&path).expect_err("not synced").kind(), ErrorKind::Unclean);
+            Hold::salvage(&path).unwrap();
+            has(&path, "3");
+        }
+    }
+}
+
+/// A process that has opened the hold just before a sync begins may write while the sync runs.
+#[test]
+fn a_close_that_finds_a_writer_when_it_begins_marks_nothing() {
+    let ground = Ground::file();
+    let path = ground.path("it.hold");
+    let closes = stopped("close.syncing", || written(&path, "1").close().unwrap());
+    let mut writes = stopped("record.marked", || drop(written(&path, "2")));
+    go_on(closes);
+    writes.signal(Signal::SIGKILL);
+    assert_eq!(writes.wait(), End::By(Signal::SIGKILL));
+    reboot(&path);
+    assert_eq!(Hold::open(&path).expect_err("not synced").kind(), ErrorKind::Unclean);
+}
+
+/// A close that has stood still changes neither a mark that another close has set since, nor one
+/// that an opener is removing, not even if its own sync fails.
+#[test]
+fn a_late_close_leaves_a_later_mark_alone() {
+    let late = [("close.syncing", "os.msync:ENOMEM:once"), ("close.begun", "os.msync:EIO:once")];
+    for (step, fault) in late {
+        for is_opened in [false, true] {
+            let ground = Ground::file();
+            let path = ground.path("it.hold");
+            let still = stopped(step, || {
+                let hold = written(&path, "1");
+                steps::arm_fault(fault).unwrap();
+                hold.close().unwrap();
+            });
+            third(step, || written(&path, "2").close().unwrap());
+            let opens =
+                is_opened.then(|| stopped("open.marking", || drop(Hold::open(&path).unwrap())));
+            go_on(still);
+            if let Some(opens) = opens {
+                with_faults("makes sure", || is_not_marked(&path));
+                go_on(opens);
+            }
+            is_clean(&path, "2");
+        }
     }
 }
 
@@ -191,6 +329,24 @@ fn opening_waits_for_nobody_who_opens_or_closes() {
     }
 }
 
+/// Other users of the hold may see another boot id. Only a process that is alone on the hold takes
+/// it over into its own boot.
+#[test]
+fn a_hold_that_is_in_use_under_another_boot_id_is_left_alone() {
+    for ground in [Ground::memory(), Ground::file()] {
+        let path = ground.path("it.hold");
+        let hold = written(&path, "1");
+        reboot(&path);
+        for read_only in [true, false] {
+            let error = Hold::options().read_only(read_only).open(&path).expect_err("in use");
+            assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+            assert!(error.to_string().contains("another boot id"), "{error}");
+        }
+        hold.close().unwrap();
+        has(&path, "1");
+    }
+}
+
 /// Salvage has the hold alone for as long as it takes. Whoever has no patience hears so at once.
 #[test]
 fn one_without_patience_does_not_wait_for_salvage() {
@@ -209,6 +365,31 @@ fn one_without_patience_does_not_wait_for_salvage() {
             assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
         }
     });
+    go_on(still);
+    has(&path, "1");
+}
+
+/// A forked child takes a slot of its own when it writes for the first time. Salvage may have begun
+/// by then.
+#[test]
+fn a_forked_child_without_patience_does_not_wait_for_salvage() {
+    let ground = Ground::file();
+    let path = ground.path("it.hold");
+    written(&path, "1").close().unwrap();
+    let hold = Hold::options().lock_timeout(Duration::ZERO).open(&path).unwrap();
+    let map = hold.open_map("it").unwrap();
+    let mut asks = Child::run("asks often", || {
+        raise(Signal::SIGSTOP).unwrap();
+        for _ in 0..20 {
+            let error = map.set("key", "2").expect_err("salvage is alone");
+            assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+        }
+    });
+    assert!(asks.wait_stopped());
+    hold.close().unwrap();
+    let still = stopped("aside.built", || drop(Hold::salvage(&path).unwrap()));
+    asks.signal(Signal::SIGCONT);
+    assert_eq!(asks.wait_for(WATCHDOG), End::Well);
     go_on(still);
     has(&path, "1");
 }

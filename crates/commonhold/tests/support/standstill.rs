@@ -9,7 +9,7 @@ use std::time::Duration;
 /// What third parties give as their `lock_timeout`.
 pub const PATIENCE: Duration = Duration::from_millis(200);
 /// Who has not ended after that hangs: a hundred times their patience.
-const WATCHDOG: Duration = Duration::from_secs(20);
+pub const WATCHDOG: Duration = Duration::from_secs(20);
 
 /// A process that stands still at a step of what it does.
 #[track_caller]
