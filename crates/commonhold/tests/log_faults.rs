@@ -241,5 +241,29 @@ fn nothing_is_written_to_a_file_that_was_rotated_away() {
             assert_eq!(std::fs::read_to_string(&path).unwrap(), "2nd\n", "keeping {keep}");
         });
         assert_eq!(rotating.wait(), End::Well);
+        // It was put away once: a second time would have moved it on.
+        let kept = std::fs::read_to_string(ground.path("a.log.1")).ok();
+        assert_eq!(kept.as_deref(), (keep > 0).then_some("first\n"));
+    }
+}
+
+/// The old file is still there, and full.
+#[test]
+#[cfg(feature = "steps")]
+fn a_file_that_could_not_be_put_away_is_put_away_the_next_time() {
+    use std::io::Write;
+    for (keep, fault) in [(0, "rotate.remove:EIO:once"), (2, "rotate.rename:EIO:once")] {
+        let ground = Ground::memory();
+        let path = ground.path("a.log");
+        let mut rotating = Child::run(fault, || {
+            let mut file = RotatedFile::open(&path, 10, keep).unwrap();
+            file.write_all(b"first\n").unwrap();
+            commonhold::steps::arm_fault(fault).unwrap();
+            let error = file.write_all(b"too long\n").unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EIO));
+            file.write_all(b"too long\n").unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "too long\n", "{fault}");
+        });
+        assert_eq!(rotating.wait(), End::Well);
     }
 }
