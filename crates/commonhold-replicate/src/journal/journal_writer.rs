@@ -416,6 +416,7 @@ mod tests {
     use super::*;
     use crate::journal::file_writer::BATCH;
     use commonhold::MapOptions;
+    use commonhold_testing::support::process::Child;
     use tempfile::TempDir;
 
     struct Kept {
@@ -479,6 +480,33 @@ mod tests {
         assert!(writer.current.is_none(), "an older file has taken the path");
         assert!(writer.renew().unwrap());
         assert_eq!(writer.current.as_ref().unwrap().progress.position, durable);
+    }
+
+    /// A process that waits may have read the position although the call that announces it fails.
+    #[test]
+    fn what_was_announced_counts_though_the_announcement_has_failed() {
+        let kept = Kept::new();
+        let mut writer = kept.writer();
+        let mut next = FileWriter::begin(&kept.map, &kept.path()).unwrap();
+        while !next.is_whole() {
+            assert!(next.pump().is_ok());
+        }
+        writer.next = Some(next);
+        kept.map.set("a", "1").unwrap();
+        assert!(writer.current.as_mut().unwrap().pump().is_ok());
+        // The producer of the announcements is the parent's: the child writes the position, and
+        // cannot wake those who wait.
+        Child::run("announces", || {
+            assert!(writer.sync_if_due().is_err());
+            let announced = writer.slot.notes().get("durable").unwrap().unwrap();
+            let end = kept.map.follow().unwrap().end().unwrap();
+            assert_eq!(String::from_utf8(announced).unwrap(), end.to_string());
+            assert_eq!(writer.status.durable, Some(end));
+            writer.current = None;
+            writer.switch().unwrap();
+            assert!(writer.current.is_none(), "an older file has taken the path");
+        })
+        .finish();
     }
 
     /// On a full disk the next file would otherwise keep the room that the present one needs.
