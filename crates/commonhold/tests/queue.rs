@@ -142,8 +142,8 @@ fn elements_are_what_they_were_asked_to_be() {
             assert_eq!(element.as_ptr() as usize % align, 0, "{bytes} bytes");
             element.write(0, &vec![n; bytes as usize]).unwrap();
             element.write(bytes as usize, &[]).unwrap();
-            refused(element.write(bytes as usize, &[1]), ErrorKind::Invalid, "beyond");
-            refused(element.read(usize::MAX, &mut [0]), ErrorKind::Invalid, "beyond");
+            refused(element.write(bytes as usize, &[1]), ErrorKind::Invalid, "exceed that");
+            refused(element.read(usize::MAX, &mut [0]), ErrorKind::Invalid, "exceed that");
         }
         for (n, element) in (1u8..).zip(batch.iter()) {
             assert_eq!(element.to_vec().unwrap(), vec![n; bytes as usize]);
