@@ -85,7 +85,7 @@ fn a_failed_sync_counts_though_others_have_opened_the_hold() {
             hold.close().unwrap();
         });
         let closes = stopped("close.synced", || written(&path, "2").close().unwrap());
-        let writes = stopped("record.marked", || written(&path, "3").close().unwrap());
+        let writes = stopped("record.state-written", || written(&path, "3").close().unwrap());
         let (first, second) = if fails_first { (fails, closes) } else { (closes, fails) };
         go_on(first);
         go_on(second);
@@ -171,7 +171,7 @@ fn a_sync_that_was_given_up_leaves_the_doubt_that_it_has_found() {
                 killed("close.begun", || written(&path, "1").close().unwrap());
             }
             let gives_up = stopped(step, || written(&path, "2").close().unwrap());
-            let next = stopped("record.marked", || {
+            let next = stopped("record.state-written", || {
                 let hold = written(&path, "3");
                 steps::arm_fault(REFUSES_TO_WRITE_AGAIN).unwrap();
                 hold.close().unwrap();
@@ -264,7 +264,7 @@ fn a_close_that_finds_a_writer_when_it_begins_marks_nothing() {
     let ground = Ground::file();
     let path = ground.path("it.hold");
     let closes = stopped("close.syncing", || written(&path, "1").close().unwrap());
-    let mut writes = stopped("record.marked", || drop(written(&path, "2")));
+    let mut writes = stopped("record.state-written", || drop(written(&path, "2")));
     go_on(closes);
     writes.signal(Signal::SIGKILL);
     assert_eq!(writes.wait(), End::By(Signal::SIGKILL));
@@ -387,7 +387,7 @@ fn a_forked_child_without_patience_does_not_wait_for_salvage() {
     });
     assert!(asks.wait_stopped());
     hold.close().unwrap();
-    let still = stopped("aside.built", || drop(Hold::salvage(&path).unwrap()));
+    let still = stopped("draft.hold-built", || drop(Hold::salvage(&path).unwrap()));
     asks.signal(Signal::SIGCONT);
     assert_eq!(asks.wait_for(WATCHDOG), End::Well);
     go_on(still);
