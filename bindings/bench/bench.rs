@@ -1,6 +1,8 @@
 //! The bindings' benchmark in Rust; see README.md beside it.
 
-use commonhold::{ChannelOptions, Hold, Join, MapOptions, Policy, Result, Values};
+use commonhold::channel::{ChannelOptions, Join, Policy};
+use commonhold::map::{MapOptions, Values};
+use commonhold::{Hold, Result};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -28,7 +30,7 @@ fn timed<T>(name: &str, count: u32, mut run: impl FnMut() -> Result<T>) -> Resul
 fn main() -> Result<()> {
     let name = format!("/dev/shm/bindings-bench-rust-{}.hold", std::process::id());
     let hold = Hold::options().delete_on_last_exit(true).create(&name)?;
-    let map = hold.map("it", MapOptions::general())?;
+    let map = hold.maps().open_or_create("it", MapOptions::general())?;
     let keys: Vec<String> = (0..KEYS).map(|i| format!("key {i:08}")).collect();
     let value = [7u8; 100];
     let mut state = 1;
@@ -44,14 +46,14 @@ fn main() -> Result<()> {
         let batch: [&str; BATCH] = std::array::from_fn(|_| key().as_str());
         map.get_many(&batch, &mut values)
     })?;
-    let channel = hold.channel("channel", ChannelOptions::new(1 << 20))?;
+    let channel = hold.channels().open_or_create("channel", ChannelOptions::new(1 << 20))?;
     let mut consumer = channel.consumer(Join::Now, Policy::Lossless)?;
     let mut producer = channel.producer()?;
     timed("send_recv", OPERATIONS, || {
         producer.send(std::hint::black_box(&value[..]))?;
         consumer.recv(&mut out)
     })?;
-    let loops = hold.map("loop", MapOptions::general())?;
+    let loops = hold.maps().open_or_create("loop", MapOptions::general())?;
     let mut state = 1;
     timed("localmemcache", OPERATIONS, || {
         let text = (next(&mut state) % (OPERATIONS / 2)).to_string();

@@ -1,9 +1,10 @@
 //! The matrix's peer in Rust; see README.md beside it.
 
-use commonhold::{
-    ChannelOptions, Error, Hold, Join, LogLevel, LogOptions, Map, MapOptions, Policy, QueueOptions,
-    Result,
-};
+use commonhold::channel::{ChannelOptions, Join, Policy};
+use commonhold::log::{LogLevel, LogOptions};
+use commonhold::map::{List, Map, MapOptions, Text};
+use commonhold::queue::QueueOptions;
+use commonhold::{Error, Hold, Result};
 use std::time::Duration;
 
 fn hash(bytes: &[u8]) -> String {
@@ -17,7 +18,7 @@ fn data(i: u32, len: u32) -> Vec<u8> {
 
 fn options(what: &str) -> MapOptions {
     match what {
-        "cache" => MapOptions::cache().max_entries(1000).ttl(Duration::from_secs(3600)),
+        "cache" => MapOptions::cache().max_entries(1000).ttl(Duration::from_secs(3600)).into(),
         "word" => MapOptions::fixed(4, 4),
         "fixed" => MapOptions::fixed(4, 24),
         _ => MapOptions::general(),
@@ -25,7 +26,7 @@ fn options(what: &str) -> MapOptions {
 }
 
 fn pairs(hold: &Hold, what: &str, write: bool) -> Result<()> {
-    let map = hold.map(what, options(what))?;
+    let map = hold.maps().open_or_create(what, options(what))?;
     let key = |i: u32| match what {
         "word" | "fixed" => i.to_le_bytes().to_vec(),
         _ => format!("key {i}").into_bytes(),
@@ -53,7 +54,8 @@ fn pairs(hold: &Hold, what: &str, write: bool) -> Result<()> {
 }
 
 fn queue(hold: &Hold, write: bool) -> Result<()> {
-    let queue = hold.queue("queue", QueueOptions::new(4, 16).queues(["free", "full"]))?;
+    let queue =
+        hold.queues().open_or_create("queue", QueueOptions::new(4, 16).queues(["free", "full"]))?;
     let (free, full) = (queue.named("free")?, queue.named("full")?);
     let (from, to) = if write { (free, full) } else { (full, free) };
     for n in 0..3 {
@@ -68,7 +70,7 @@ fn queue(hold: &Hold, write: bool) -> Result<()> {
 }
 
 fn channel(hold: &Hold, write: bool) -> Result<()> {
-    let channel = hold.channel("channel", ChannelOptions::new(1 << 16))?;
+    let channel = hold.channels().open_or_create("channel", ChannelOptions::new(1 << 16))?;
     if write {
         let mut producer = channel.producer()?;
         for i in 0..50 {
@@ -86,7 +88,7 @@ fn channel(hold: &Hold, write: bool) -> Result<()> {
 }
 
 fn log(hold: &Hold, write: bool) -> Result<()> {
-    let log = hold.log("log", LogOptions::new())?;
+    let log = hold.logs().open_or_create("log", LogOptions::new())?;
     for i in 0..5 {
         if write {
             let _ = log.write(LogLevel::Info, format!("line {i}"))?;
@@ -99,10 +101,10 @@ fn log(hold: &Hold, write: bool) -> Result<()> {
 }
 
 fn stream(hold: &Hold, write: bool) -> Result<()> {
-    let map = hold.map("stream", MapOptions::general())?;
-    let at = hold.map("at", MapOptions::general())?;
+    let map = hold.maps().open_or_create("stream", MapOptions::general())?;
+    let at = hold.maps().open_or_create("at", MapOptions::general())?;
     if write {
-        hold.begin_stream("stream", 1 << 16)?;
+        hold.maps().begin_stream("stream", 1 << 16)?;
         at.set("from", map.follow()?.position().to_string())?;
         map.set("a", "1")?;
         map.set("b", "2")?;
@@ -119,17 +121,17 @@ fn stream(hold: &Hold, write: bool) -> Result<()> {
 }
 
 fn errors(hold: &Hold) -> Result<()> {
-    let map: Map = hold.map("errors", MapOptions::general())?;
+    let map: Map = hold.maps().open_or_create("errors", MapOptions::general())?;
     map.set("short", "ab")?;
     map.set("n", "1")?;
     let codes: [Option<Error>; 8] = [
-        hold.open_map("none").err(),
-        hold.map("errors", MapOptions::fixed(4, 4)).err(),
+        hold.maps().open("none").err(),
+        hold.maps().open_or_create("errors", MapOptions::fixed(4, 4)).err(),
         map.increment("n", 1).err(),
-        hold.map("", MapOptions::general()).err(),
-        hold.open_queue("errors").err(),
-        hold.channel("ring", ChannelOptions::new(5)).err(),
-        map.as_lists().push("short", "x").err(),
+        hold.maps().open_or_create("", MapOptions::general()).err(),
+        hold.queues().open("errors").err(),
+        hold.channels().open_or_create("ring", ChannelOptions::new(5)).err(),
+        map.typed::<Text, List>().push("short", "x").err(),
         Hold::create(hold.path()).err(),
     ];
     for code in codes {
@@ -146,18 +148,19 @@ fn facts(hold: &Hold, what: &str, write: bool) -> Result<()> {
         "stream" => stream(hold, write),
         "errors" => errors(hold),
         "list" => {
-            let lists = hold.map("list", MapOptions::general())?.as_lists();
+            let map = hold.maps().open_or_create("list", MapOptions::general())?;
+            let lists = map.typed::<Text, List>();
             if write {
                 lists.push("l", "a")?;
                 lists.push("l", "b")?;
                 lists.unshift("l", "c")?;
             }
-            let elements = lists.get("l")?;
+            let elements = lists.get("l")?.unwrap_or_default();
             println!("{}", String::from_utf8_lossy(&elements.join(&b','.to_owned())));
             Ok(())
         }
         "counter" => {
-            let map = hold.map("counter", MapOptions::general())?;
+            let map = hold.maps().open_or_create("counter", MapOptions::general())?;
             for by in [-5, 7, 40] {
                 map.increment("n", if write { by } else { 0 })?;
             }
@@ -169,7 +172,7 @@ fn facts(hold: &Hold, what: &str, write: bool) -> Result<()> {
 }
 
 fn storm(hold: &Hold) -> Result<()> {
-    let map = hold.map("storm", MapOptions::general())?;
+    let map = hold.maps().open_or_create("storm", MapOptions::general())?;
     for round in 0.. {
         map.set(format!("key {}", round % 100), data(round, round % 100))?;
         map.increment("n", 1)?;
@@ -178,7 +181,7 @@ fn storm(hold: &Hold) -> Result<()> {
 }
 
 fn sound(hold: &Hold) -> Result<()> {
-    let map = hold.map("storm", MapOptions::general())?;
+    let map = hold.maps().open_or_create("storm", MapOptions::general())?;
     for _ in 0..5000 {
         if map.increment("mine", 0)? > 0 || map.increment("n", 0)? >= 1000 {
             break;

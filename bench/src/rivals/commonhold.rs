@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use commonhold::{Hold, HoldOptions, Map, MapOptions, Values};
+use commonhold::{Hold, HoldOptions};
+use commonhold::map::{Map, MapOptions, Values};
 
 use super::OURS;
 use crate::{

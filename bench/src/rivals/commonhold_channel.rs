@@ -4,7 +4,8 @@
 use std::{ops::Range, path::Path};
 
 use anyhow::{Context, Result};
-use commonhold::{ChannelOptions, Consumer, Hold, Join, Policy, Producer};
+use commonhold::Hold;
+use commonhold::channel::{ChannelOptions, Consumer, Join, Policy, Producer};
 
 use super::OURS;
 use crate::{

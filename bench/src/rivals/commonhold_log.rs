@@ -14,7 +14,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use commonhold::{Collector, Hold, Log, LogLevel, LogOptions, Written};
+use commonhold::Hold;
+use commonhold::log::{Collector, Log, LogLevel, LogOptions, Written};
 
 use super::OURS;
 use crate::{

@@ -7,7 +7,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use commonhold::{Hold, Map, MapOptions};
+use commonhold::Hold;
+use commonhold::map::{Map, MapOptions};
 use commonhold_replicate::{Address, Origin, OriginOptions, Tap};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 

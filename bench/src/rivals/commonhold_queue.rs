@@ -7,7 +7,8 @@
 use std::{hint, ops::Range, path::Path, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
-use commonhold::{Batch, Element, Hold, NamedQueue, Queue, QueueOptions};
+use commonhold::Hold;
+use commonhold::queue::{Batch, Element, NamedQueue, Queue, QueueOptions};
 
 use super::OURS;
 use crate::{

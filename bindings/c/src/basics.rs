@@ -3,7 +3,7 @@
 use crate::ffi::call::export;
 use crate::ffi::take::Plain;
 use crate::ffi::{Give, In, Name, OutBytes, Take, invalid, yes};
-use commonhold::StreamPosition;
+use commonhold::stream::StreamPosition;
 use serde::Serialize;
 use std::ffi::{c_char, c_int};
 use std::str::FromStr;
@@ -93,7 +93,7 @@ export! {
     }
 
     fn ch_thread_patience(limit_ns: u64) -> u64, or u64::MAX, {
-        let before = commonhold::limit_thread_patience(time(limit_ns));
+        let before = commonhold::raw::limit_thread_patience(time(limit_ns));
         u64::try_from(before.as_nanos()).unwrap_or(u64::MAX)
     }
 

@@ -6,7 +6,8 @@ use crate::ffi::take::{Growing, Plain};
 use crate::ffi::{
     Answer, Asked, Give, Many, Name, NewHandle, OutBytes, Owned, Ref, Take, View, invalid, yes,
 };
-use commonhold::{Batch, Element, Error, Hold, NamedQueue, Notifier, Queue, QueueOptions, Result};
+use commonhold::queue::{Batch, Element, NamedQueue, Notifier, Queue, QueueOptions};
+use commonhold::{Error, Hold, Result};
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
 
@@ -173,18 +174,18 @@ export! {
     fn ch_hold_queue(hold: Ref<Hold>, name: Name, options: Asked<Options>, queue: NewHandle<Queue>) {
         let place = queue.ready()?;
         let options = options.needed()?.build()?;
-        place.put(hold.get()?.queue(name.text("the queue's name")?, options)?);
+        place.put(hold.get()?.queues().open_or_create(name.text("the queue's name")?, options)?);
         Ok(yes(true))
     }
 
     fn ch_hold_open_queue(hold: Ref<Hold>, name: Name, queue: NewHandle<Queue>) {
         let place = queue.ready()?;
-        place.put(hold.get()?.open_queue(name.text("the queue's name")?)?);
+        place.put(hold.get()?.queues().open(name.text("the queue's name")?)?);
         Ok(yes(true))
     }
 
     fn ch_hold_describe_queue(hold: Ref<Hold>, name: Name, out: OutBytes) {
-        json(&out, &hold.get()?.queue_stat(name.text("the queue's name")?)?)
+        json(&out, &hold.get()?.queues().stat(name.text("the queue's name")?)?)
     }
 
     fn ch_queue_free(queue: Owned<Queue>) -> (), or (), {

@@ -6,7 +6,8 @@ use crate::ffi::window::{self, Held, Window};
 use crate::producer::Channel;
 use crate::turn::{Turn, Used, closed};
 use crate::waiting::{in_time, patiently, seconds};
-use commonhold::{Join, Policy, Result, Wait};
+use commonhold::Result;
+use commonhold::channel::{Join, Policy, Wait};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
@@ -23,7 +24,7 @@ type Ours = Turn<Reading>;
 
 struct Reading {
     /// None: closed.
-    consumer: Option<commonhold::Consumer>,
+    consumer: Option<commonhold::channel::Consumer>,
     buffer: Vec<u8>,
     /// What is shown, if anything is: no two showings have the same number, though they may be of the same message.
     shown: Option<u64>,
@@ -89,7 +90,7 @@ impl Used for Reading {
 impl Reading {
     /// The consumer, to go on: a message that is shown counts as received.
     #[inline]
-    fn parts(&mut self) -> Answer<(&mut commonhold::Consumer, &mut Vec<u8>)> {
+    fn parts(&mut self) -> Answer<(&mut commonhold::channel::Consumer, &mut Vec<u8>)> {
         if self.seen > 0 {
             let text =
                 "memoryviews or arrays of the last message are still in use: release them first";
@@ -110,7 +111,7 @@ impl Reading {
     }
 
     #[inline]
-    fn open(&mut self) -> Result<(&mut commonhold::Consumer, &mut Vec<u8>)> {
+    fn open(&mut self) -> Result<(&mut commonhold::channel::Consumer, &mut Vec<u8>)> {
         Ok((self.consumer.as_mut().ok_or_else(closed::<Reading>)?, &mut self.buffer))
     }
 }

@@ -1,7 +1,8 @@
 //! Small conversions.
 
 use crate::errors::{Answer, error};
-use commonhold::{ErrorKind, Uid};
+use commonhold::ErrorKind;
+use commonhold::map::Uid;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde::Serialize;

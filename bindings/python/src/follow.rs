@@ -4,7 +4,8 @@ use crate::convert::bytes;
 use crate::errors::{Answer, error};
 use crate::tie::Tie;
 use crate::waiting::wait;
-use commonhold::{ErrorKind, StreamFrame};
+use commonhold::ErrorKind;
+use commonhold::stream::StreamFrame;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Reads a map's stream.
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct Follower {
-    follower: Mutex<commonhold::Follower>,
+    follower: Mutex<commonhold::stream::Follower>,
     tie: Arc<Tie>,
 }
 
@@ -28,11 +29,11 @@ pub fn owned(frame: &StreamFrame<'_>) -> Owned {
 }
 
 impl Follower {
-    pub fn new(follower: commonhold::Follower, tie: &Arc<Tie>) -> Follower {
+    pub fn new(follower: commonhold::stream::Follower, tie: &Arc<Tie>) -> Follower {
         Follower { follower: Mutex::new(follower), tie: Arc::clone(tie) }
     }
 
-    fn alone(&self) -> Answer<MutexGuard<'_, commonhold::Follower>> {
+    fn alone(&self) -> Answer<MutexGuard<'_, commonhold::stream::Follower>> {
         self.tie.ensure()?;
         self.follower.try_lock().map_err(|_| {
             error(

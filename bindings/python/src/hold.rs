@@ -91,11 +91,11 @@ impl Hold {
     }
 
     fn _maps(&self, py: Python<'_>) -> Answer<String> {
-        json(&self.tie.act(py, |hold| hold.maps())?)
+        json(&self.tie.act(py, |hold| hold.maps().list())?)
     }
 
     fn _others(&self, py: Python<'_>) -> Answer<String> {
-        json(&self.tie.act(py, |hold| hold.others())?)
+        json(&self.tie.act(py, |hold| hold.structures())?)
     }
 
     fn _participants(&self, py: Python<'_>) -> Answer<String> {
@@ -133,32 +133,32 @@ impl Hold {
     /// Gives a map a stream, an ordered record of its changes, of which the last `bytes` are kept. False if it has one.
     #[pyo3(signature = (map, bytes=1 << 20))]
     fn begin_stream(&self, py: Python<'_>, map: &str, bytes: u64) -> Answer<bool> {
-        self.tie.act(py, |hold| hold.begin_stream(map, bytes))
+        self.tie.act(py, |hold| hold.maps().begin_stream(map, bytes))
     }
 
     /// Drops a map with everything in it; false if there is none.
     fn drop_map(&self, py: Python<'_>, name: &str) -> Answer<bool> {
-        self.tie.act(py, |hold| hold.drop_map(name))
+        self.tie.act(py, |hold| hold.maps().drop(name))
     }
 
     /// Drops a queue; false if there is none. `BusyError` while somebody has it open.
     fn drop_queue(&self, py: Python<'_>, name: &str) -> Answer<bool> {
-        self.tie.act(py, |hold| hold.drop_queue(name))
+        self.tie.act(py, |hold| hold.queues().drop(name))
     }
 
     /// Drops a channel; false if there is none. `BusyError` while somebody has it open.
     fn drop_channel(&self, py: Python<'_>, name: &str) -> Answer<bool> {
-        self.tie.act(py, |hold| hold.drop_channel(name))
+        self.tie.act(py, |hold| hold.channels().drop(name))
     }
 
     /// Drops a log; false if there is none. `BusyError` while somebody has it open.
     fn drop_log(&self, py: Python<'_>, name: &str) -> Answer<bool> {
-        self.tie.act(py, |hold| hold.drop_log(name))
+        self.tie.act(py, |hold| hold.logs().drop(name))
     }
 
     /// Makes a replica's map one that everybody may write. False if everybody may already.
     fn promote_map(&self, py: Python<'_>, name: &str) -> Answer<bool> {
-        self.tie.act(py, |hold| hold.promote_map(name))
+        self.tie.act(py, |hold| hold.maps().promote(name))
     }
 }
 
@@ -189,28 +189,28 @@ impl Freeze {
 #[pyfunction]
 #[pyo3(signature = (name, directory=None))]
 pub fn resolve(name: PathBuf, directory: Option<PathBuf>) -> Answer<PathBuf> {
-    Ok(commonhold::Hold::resolve(name, directory.as_deref())?)
+    Ok(commonhold::hold::resolve(name, directory.as_deref())?)
 }
 
 #[pyfunction]
 #[pyo3(signature = (directory=None))]
 pub fn list_holds(directory: Option<PathBuf>) -> Answer<String> {
-    json(&commonhold::Hold::list(directory.as_deref())?)
+    json(&commonhold::hold::list(directory.as_deref())?)
 }
 
 /// Deletes the file of a hold; `BusyError` if a process has it open, unless `force`.
 #[pyfunction]
 #[pyo3(signature = (name, *, force=false))]
 pub fn drop_hold(py: Python<'_>, name: PathBuf, force: bool) -> Answer<()> {
-    Ok(py.detach(|| commonhold::Hold::drop_hold(&name, force))?)
+    Ok(py.detach(|| commonhold::hold::remove(&name, force))?)
 }
 
 #[pyfunction]
 pub fn restore(py: Python<'_>, backup: PathBuf, name: PathBuf) -> Answer<String> {
-    json(&py.detach(|| commonhold::Hold::restore(&backup, &name))?)
+    json(&py.detach(|| commonhold::hold::restore(&backup, &name))?)
 }
 
 #[pyfunction]
 pub fn salvage(py: Python<'_>, name: PathBuf) -> Answer<String> {
-    json(&py.detach(|| commonhold::Hold::salvage(&name))?)
+    json(&py.detach(|| commonhold::hold::salvage(&name))?)
 }

@@ -6,7 +6,8 @@ use crate::ffi::input::Input;
 use crate::hold::Hold;
 use crate::tie::Tie;
 use crate::waiting::{patiently, seconds};
-use commonhold::{ErrorKind, LogLevel, LogLine, LogOptions, Overflow, RotatedFile, Written};
+use commonhold::ErrorKind;
+use commonhold::log::{LogLevel, LogLine, LogOptions, Overflow, RotatedFile, Written};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use std::path::PathBuf;
@@ -16,21 +17,21 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Many writing threads, in many processes, one merged log.
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct Log {
-    pub log: commonhold::Log,
+    pub log: commonhold::log::Log,
     pub tie: Arc<Tie>,
 }
 
 /// Reads a log as it grows, without collecting it.
 #[pyclass(frozen, module = "commonhold._native")]
 pub struct LogReader {
-    reader: Mutex<commonhold::LogReader>,
+    reader: Mutex<commonhold::log::LogReader>,
     tie: Arc<Tie>,
 }
 
 /// The one who collects a log.
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct Collector {
-    collector: Mutex<Option<commonhold::Collector>>,
+    collector: Mutex<Option<commonhold::log::Collector>>,
     stops: AtomicBool,
     tie: Arc<Tie>,
 }
@@ -53,7 +54,7 @@ fn level(code: u32) -> Answer<LogLevel> {
 }
 
 impl Log {
-    fn log(&self) -> Answer<&commonhold::Log> {
+    fn log(&self) -> Answer<&commonhold::log::Log> {
         self.tie.ensure()?;
         Ok(&self.log)
     }
@@ -84,8 +85,8 @@ impl Log {
             .level(self::level(level)?)
             .direct(direct);
         let log = tie.act(py, |hold| match create {
-            true => hold.log(name, options.clone()),
-            false => hold.open_log(name),
+            true => hold.logs().open_or_create(name, options.clone()),
+            false => hold.logs().open(name),
         })?;
         Ok(Log { log, tie })
     }
@@ -164,7 +165,7 @@ impl LogReader {
 }
 
 impl Collector {
-    fn alone(&self) -> Answer<MutexGuard<'_, Option<commonhold::Collector>>> {
+    fn alone(&self) -> Answer<MutexGuard<'_, Option<commonhold::log::Collector>>> {
         self.tie.ensure()?;
         self.collector.try_lock().map_err(|_| error(ErrorKind::Busy, "another thread collects"))
     }

@@ -3,13 +3,14 @@
 use crate::convert::{bytes, invalid, json, pair, uid};
 use crate::errors::{Answer, Failure};
 use crate::ffi::input::Input;
-use crate::ffi::scratch::Scratch;
+use crate::ffi::scratch::{Scratch, look_into};
 use crate::follow::Follower;
 use crate::hold::Hold;
 use crate::tie::Tie;
 use crate::waiting::{Patience, in_time, patiently, seconds, wait};
 use crate::walk::{Keys, Pairs};
-use commonhold::{Cursor, Error, ErrorKind, MapMode, MapOptions, Values};
+use commonhold::map::{Cursor, MapMode, MapOptions, Values};
+use commonhold::{Error, ErrorKind};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -21,7 +22,7 @@ type Two<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 /// A map of bytes in a hold.
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct Map {
-    map: commonhold::Map,
+    map: commonhold::map::Map,
     pub tie: Arc<Tie>,
 }
 
@@ -35,7 +36,7 @@ pub fn time_to_live(time: &Bound<'_, PyAny>) -> Answer<Duration> {
 
 impl Map {
     #[inline]
-    pub fn map(&self) -> Answer<&commonhold::Map> {
+    pub fn map(&self) -> Answer<&commonhold::map::Map> {
         self.tie.ensure()?;
         Ok(&self.map)
     }
@@ -62,7 +63,8 @@ impl Map {
         for _ in 0..8 {
             let mut found = Some(len);
             let value = PyBytes::new_with(py, len, |out| {
-                found = self.map.get_to(key, out).map_err(|e| PyErr::from(Failure::from(e)))?;
+                found =
+                    look_into(&self.map, key, out).map_err(|e| PyErr::from(Failure::from(e)))?;
                 Ok(())
             })?;
             match found {
@@ -79,7 +81,7 @@ impl Map {
         &self,
         py: Python<'_>,
         ttl: Option<&Bound<'_, PyAny>>,
-        mut act: impl FnMut(&commonhold::Map) -> commonhold::Result<T> + Send,
+        mut act: impl FnMut(&commonhold::map::Map) -> commonhold::Result<T> + Send,
     ) -> Answer<T> {
         let map = self.map()?;
         let brief = ttl.map(|time| Answer::Ok(map.with_ttl(time_to_live(time)?)?)).transpose()?;
@@ -91,7 +93,7 @@ impl Map {
 #[pymethods]
 impl Map {
     #[new]
-    #[pyo3(signature = (hold, name, *, fixed=None, cache=false, max_bytes=0, max_entries=0, ttl=None, value_room=0, create=true))]
+    #[pyo3(signature = (hold, name, *, fixed=None, cache=false, max_bytes=None, max_entries=None, ttl=None, value_room=0, create=true))]
     #[allow(clippy::too_many_arguments)] // They are keywords.
     fn new(
         py: Python<'_>,
@@ -99,15 +101,15 @@ impl Map {
         name: &str,
         fixed: Option<(u32, u32)>,
         cache: bool,
-        max_bytes: u64,
-        max_entries: u64,
+        max_bytes: Option<u64>,
+        max_entries: Option<u64>,
         ttl: Option<&Bound<'_, PyAny>>,
         value_room: u32,
         create: bool,
     ) -> Answer<Map> {
         let tie = Arc::clone(&hold.get().tie);
         if !create {
-            let map = tie.act(py, |hold| hold.open_map(name))?;
+            let map = tie.act(py, |hold| hold.maps().open(name))?;
             return Ok(Map { map, tie });
         }
         let options = match (fixed, cache) {
@@ -115,18 +117,24 @@ impl Map {
             (Some((key, value)), false) => MapOptions::fixed(key, value),
             (None, false) => MapOptions::general(),
             (None, true) => {
-                let options = MapOptions::cache().max_bytes(max_bytes).max_entries(max_entries);
-                match ttl {
-                    Some(time) => options.ttl(time_to_live(time)?),
-                    None => options,
+                let mut options = MapOptions::cache();
+                if let Some(bytes) = max_bytes {
+                    options = options.max_bytes(bytes);
                 }
+                if let Some(entries) = max_entries {
+                    options = options.max_entries(entries);
+                }
+                if let Some(time) = ttl {
+                    options = options.ttl(time_to_live(time)?);
+                }
+                options.into()
             }
         };
-        if !cache && (max_bytes != 0 || max_entries != 0 || ttl.is_some()) {
+        if !cache && (max_bytes.is_some() || max_entries.is_some() || ttl.is_some()) {
             return Err(invalid("max_bytes, max_entries and ttl are a cache's"));
         }
         let options = options.value_room(value_room);
-        let map = tie.act(py, |hold| hold.map(name, options.clone()))?;
+        let map = tie.act(py, |hold| hold.maps().open_or_create(name, options.clone()))?;
         Ok(Map { map, tie })
     }
 
@@ -158,8 +166,7 @@ impl Map {
                 options.set_item("cache", true)?;
                 options.set_item("max_bytes", max_bytes)?;
                 options.set_item("max_entries", max_entries)?;
-                let ttl = (ttl_ms > 0).then_some(ttl_ms as f64 / 1000.0);
-                options.set_item("ttl", ttl)?;
+                options.set_item("ttl", ttl_ms.map(|ms| ms as f64 / 1000.0))?;
             }
         }
         Ok(options)
@@ -400,7 +407,7 @@ impl Map {
 
     /// Deletes every key. Not one atomic step. Returns how many there were.
     fn clear(&self, py: Python<'_>) -> Answer<u64> {
-        self.store(py, None, commonhold::Map::clear)
+        self.store(py, None, commonhold::map::Map::clear)
     }
 
     /// Removes what has expired from a cache; returns how many pairs. Absent they are in any case, but their memory is used until then.
@@ -419,7 +426,7 @@ impl Map {
     }
 
     fn _stat(&self, py: Python<'_>) -> Answer<String> {
-        json(&self.store(py, None, commonhold::Map::stat)?)
+        json(&self.store(py, None, commonhold::map::Map::stat)?)
     }
 
     fn _follow(&self, py: Python<'_>, position: Option<&str>) -> Answer<Follower> {

@@ -7,7 +7,8 @@ use crate::errors::{Answer, error};
 use crate::hold::Hold;
 use crate::tie::Tie;
 use crate::waiting::{patiently, seconds, wait};
-use commonhold::{Error, ErrorKind, StreamFrame, StreamPosition};
+use commonhold::stream::{StreamFrame, StreamPosition};
+use commonhold::{Error, ErrorKind};
 use commonhold_replicate::{
     Address, OriginOptions, ReplicaEvents, ReplicaOptions, Secret, Transmission,
 };

@@ -8,7 +8,8 @@ use crate::hold::Hold;
 use crate::tie::Tie;
 use crate::turn::{Turn, Used, closed};
 use crate::waiting::{in_time, patiently};
-use commonhold::{ChannelOptions, Result, Wait};
+use commonhold::Result;
+use commonhold::channel::{ChannelOptions, Wait};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -17,7 +18,7 @@ use std::sync::{Arc, MutexGuard};
 /// A channel: one producer sends messages, every consumer receives all of them.
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct Channel {
-    pub channel: commonhold::Channel,
+    pub channel: commonhold::channel::Channel,
     pub tie: Arc<Tie>,
 }
 
@@ -32,7 +33,7 @@ type Ours = Turn<Sending>;
 
 struct Sending {
     /// None: closed.
-    producer: Option<commonhold::Producer>,
+    producer: Option<commonhold::channel::Producer>,
     /// So many bytes are reserved, by the reservation of this number.
     reserved: Option<(usize, u64)>,
     number: u64,
@@ -86,7 +87,7 @@ impl Used for Sending {
 impl Sending {
     /// The producer, to send something: what was reserved is cancelled.
     #[inline]
-    fn producer(&mut self) -> Answer<&mut commonhold::Producer> {
+    fn producer(&mut self) -> Answer<&mut commonhold::channel::Producer> {
         if self.seen > 0 {
             let text =
                 "memoryviews or arrays of a reservation are still in use: release them first";
@@ -97,7 +98,7 @@ impl Sending {
     }
 
     #[inline]
-    fn open(&mut self) -> Result<&mut commonhold::Producer> {
+    fn open(&mut self) -> Result<&mut commonhold::channel::Producer> {
         self.producer.as_mut().ok_or_else(closed::<Sending>)
     }
 }
@@ -124,7 +125,7 @@ impl Producer {
     }
 }
 
-fn no_room(producer: &commonhold::Producer) -> String {
+fn no_room(producer: &commonhold::channel::Producer) -> String {
     match producer.waits_for() {
         Some(peer) => {
             format!("no room; slot {} (process {}) has not read on", peer.slot, peer.pid)
@@ -146,8 +147,8 @@ impl Channel {
     ) -> Answer<Channel> {
         let tie = Arc::clone(&hold.get().tie);
         let channel = tie.act(py, |hold| match create {
-            true => hold.channel(name, ChannelOptions::new(ring_bytes)),
-            false => hold.open_channel(name),
+            true => hold.channels().open_or_create(name, ChannelOptions::new(ring_bytes)),
+            false => hold.channels().open(name),
         })?;
         Ok(Channel { channel, tie })
     }

@@ -6,7 +6,8 @@ use crate::ffi::window::{self, Held, Window};
 use crate::hold::Hold;
 use crate::tie::Tie;
 use crate::waiting::{Patience, in_time, patiently, wait};
-use commonhold::{Element, Error, ErrorKind, QueueOptions};
+use commonhold::queue::{Element, QueueOptions};
+use commonhold::{Error, ErrorKind};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -30,7 +31,7 @@ pub struct NamedQueue {
 
 /// What a queue, its named queues and its elements share.
 struct Ours {
-    queue: commonhold::Queue,
+    queue: commonhold::queue::Queue,
     tie: Arc<Tie>,
 }
 
@@ -40,7 +41,7 @@ type Raw = (u32, u32);
 /// A file descriptor that becomes readable when elements are pushed.
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct Notifier {
-    notifier: Mutex<Option<commonhold::Notifier>>,
+    notifier: Mutex<Option<commonhold::queue::Notifier>>,
 }
 
 /// An element in flight. Dropped, it goes to the orphans.
@@ -106,7 +107,7 @@ impl NamedQueue {
         Ok(window::show(self.class.bind(py), window)?)
     }
 
-    fn named(&self) -> Answer<commonhold::NamedQueue<'_>> {
+    fn named(&self) -> Answer<commonhold::queue::NamedQueue<'_>> {
         self.ours.tie.ensure()?;
         Ok(self.ours.queue.named(&self.name)?)
     }
@@ -139,7 +140,8 @@ impl NamedQueue {
     fn push_taken<T: Send>(
         &self,
         object: &Bound<'_, PyAny>,
-        act: impl Fn(&commonhold::NamedQueue<'_>, Element<'_>) -> std::result::Result<T, Error> + Sync,
+        act: impl Fn(&commonhold::queue::NamedQueue<'_>, Element<'_>) -> std::result::Result<T, Error>
+        + Sync,
     ) -> Answer<T> {
         let named = self.named()?;
         let raw = self.take(object)?;
@@ -201,9 +203,9 @@ impl Queue {
             if let Some(orphans) = orphans {
                 options = options.orphans(orphans);
             }
-            tie.act(py, |hold| hold.queue(name, options.clone()))?
+            tie.act(py, |hold| hold.queues().open_or_create(name, options.clone()))?
         } else {
-            tie.act(py, |hold| hold.open_queue(name))?
+            tie.act(py, |hold| hold.queues().open(name))?
         };
         Ok(Queue { ours: Arc::new(Ours { queue, tie }) })
     }

@@ -4,7 +4,8 @@
 //! as patient as their hold (`lock_timeout`), whose time is counted here.
 
 use crate::errors::{Answer, Failure, error};
-use commonhold::{ErrorKind, Result, limit_thread_patience};
+use commonhold::raw::limit_thread_patience;
+use commonhold::{ErrorKind, Result};
 use pyo3::prelude::*;
 use std::ops::Deref;
 use std::time::{Duration, Instant};

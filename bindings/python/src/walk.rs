@@ -3,7 +3,7 @@
 use crate::convert::{bytes, pair};
 use crate::errors::Answer;
 use crate::tie::Tie;
-use commonhold::Iter;
+use commonhold::map::Iter;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The keys of a map.
 #[pyclass(frozen, module = "commonhold._native")]
 pub struct Keys {
-    keys: Mutex<commonhold::Keys>,
+    keys: Mutex<commonhold::map::Keys>,
     tie: Arc<Tie>,
 }
 
@@ -23,7 +23,7 @@ pub struct Pairs {
 }
 
 impl Keys {
-    pub fn new(keys: commonhold::Keys, tie: &Arc<Tie>) -> Keys {
+    pub fn new(keys: commonhold::map::Keys, tie: &Arc<Tie>) -> Keys {
         Keys { keys: Mutex::new(keys), tie: Arc::clone(tie) }
     }
 }

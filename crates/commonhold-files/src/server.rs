@@ -18,7 +18,8 @@ use super::source::{Directory, FileTree, Source, SourceKind, Symlinks};
 use super::store::caches;
 use super::store::{CacheKind, EvictionKind, Store, WithStore, choose_store};
 use super::worker::{Reports, Rules, Signal, Worker};
-use commonhold::{Error, ErrorKind, Hold, Log, Result, fault};
+use commonhold::log::Log;
+use commonhold::{Error, ErrorKind, Hold, Result, fault};
 use commonhold_io::reports::Reporter;
 use commonhold_io::sockets::{
     Chosen, Driver, LoopKind, Options, Waker, WithDriver, block_broken_pipes, choose,

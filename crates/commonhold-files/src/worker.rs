@@ -21,7 +21,7 @@ use super::reply::{Piece, Reply, Responder, next};
 use super::requests::Requests;
 use super::source::Source;
 use super::store::Store;
-use commonhold::{Log, LogLevel};
+use commonhold::log::{Log, LogLevel};
 use commonhold_io::sockets::{Done, Driver, ErrorBackoff, SocketId};
 use rustix::net::sockopt::set_socket_linger;
 use std::io;

@@ -2,7 +2,8 @@
 //! the hold open (`hold stat`): one line of JSON each, in a map of the hold that forgets who has
 //! not said anything for a while.
 
-use commonhold::{Hold, Map, MapOptions, Result};
+use commonhold::map::{Map, MapOptions};
+use commonhold::{Hold, Result};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,7 @@ impl Reporter {
     /// # Errors
     /// Those of making the map of the reports.
     pub fn new(hold: &Hold, what: &str, map: &str) -> Result<Reporter> {
-        let reports = hold.map(REPORTS, MapOptions::cache().ttl(FORGET))?;
+        let reports = hold.maps().open_or_create(REPORTS, MapOptions::cache().ttl(FORGET))?;
         // The number: one process may have several.
         let number = fastrand::u32(..);
         let key = format!("{what} {map} {} {number:08x}", std::process::id());
@@ -74,7 +75,7 @@ pub struct Report {
 /// # Errors
 /// Those of reading a map.
 pub fn reports(hold: &Hold) -> Result<Vec<Report>> {
-    let map = match hold.open_map(REPORTS) {
+    let map = match hold.maps().open(REPORTS) {
         Ok(map) => map,
         Err(error) if error.is_not_found() => return Ok(Vec::new()),
         Err(error) => return Err(error),

@@ -14,7 +14,10 @@
 
 use crate::protocol::payload::Payload;
 use crate::protocol::wire::{self, code};
-use commonhold::{Feed, Iter, Map, RawFrame, Result, StreamPosition};
+use commonhold::Result;
+use commonhold::map::{Iter, Map};
+use commonhold::raw::{Feed, RawFrame};
+use commonhold::stream::StreamPosition;
 use commonhold_io::sockets::Bytes;
 use std::time::{Duration, Instant};
 

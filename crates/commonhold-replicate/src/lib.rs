@@ -9,7 +9,7 @@
 //! # let dir = std::env::temp_dir().join(format!("commonhold-replicate-{}", std::process::id()));
 //! # std::fs::create_dir_all(&dir).unwrap();
 //! # let (one, other) = (dir.join("one.hold"), dir.join("other.hold"));
-//! use commonhold::{Hold, MapOptions};
+//! use commonhold::{Hold, map::MapOptions};
 //! use commonhold_replicate::{Address, Origin, OriginOptions, Replica, ReplicaOptions};
 //! use std::time::Duration;
 //!

@@ -10,7 +10,9 @@
 
 use crate::replica::position;
 use crate::replica::{Replica, ReplicaEvents, ReplicaOptions};
-use commonhold::{Error, ErrorKind, Hold, Map, Result, StreamFrame, StreamPosition};
+use commonhold::map::Map;
+use commonhold::stream::{StreamFrame, StreamPosition};
+use commonhold::{Error, ErrorKind, Hold, Result};
 use commonhold_io::address::Address;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeSet, HashMap};
@@ -209,7 +211,7 @@ impl Side {
     }
 
     fn map(&self) -> Result<Map> {
-        self.hold.open_map(&self.name)
+        self.hold.maps().open(&self.name)
     }
 }
 

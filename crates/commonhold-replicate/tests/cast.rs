@@ -8,7 +8,9 @@
 
 use crate::party::{eager, pairs};
 use crate::stairs::Eye;
-use commonhold::{Hold, Map, MapOptions, StreamPosition};
+use commonhold::Hold;
+use commonhold::map::{Map, MapOptions};
+use commonhold::stream::StreamPosition;
 use commonhold_replicate::{Address, Origin, OriginOptions, Replica, ReplicaEvents, ReplicaState};
 use commonhold_testing::alone::cast;
 use commonhold_testing::support::Dice;
@@ -69,7 +71,7 @@ impl Play {
     pub fn new(options: MapOptions, actors: usize) -> Play {
         let ground = Ground::memory();
         let hold = Hold::create(ground.path("origin.hold")).unwrap();
-        let map = hold.map("it", options).unwrap();
+        let map = hold.maps().open_or_create("it", options).unwrap();
         let board = Box::leak(Box::new(Board::new(ROWS + ROW * actors)));
         let address = Address::Unix(ground.path("origin"));
         Play { ground, board, hold, map, address }
@@ -124,7 +126,7 @@ impl Play {
         let (row, path) = (self.row(actor), self.ground.path("origin.hold"));
         cast(format!("writer {actor}"), || {
             let hold = Hold::open(path).unwrap();
-            let map = hold.open_map("it").unwrap();
+            let map = hold.maps().open("it").unwrap();
             while row.board.get(ENOUGH) == 0 {
                 work(&map, &row);
                 row.count();
@@ -207,12 +209,12 @@ impl Play {
                 hold.is_some()
             });
             let hold = hold.unwrap();
-            let mut map = hold.open_map("it").ok();
+            let mut map = hold.maps().open("it").ok();
             let mut eye = Eye::default();
             while row.board.get(OVER) == 0 {
                 match &map {
                     Some(map) => eye.look(map),
-                    None => map = hold.open_map("it").ok(),
+                    None => map = hold.maps().open("it").ok(),
                 }
                 row.count();
             }
@@ -236,7 +238,7 @@ impl Play {
         let there = || row.get(READY) == 1 && row.get(AT) >= end;
         until("the replica has come to the end", || there() || child.is_gone());
         let copy = Hold::options().read_only(true).open(self.copy_path(actor)).unwrap();
-        let (copy, map) = (copy.open_map("it").unwrap(), &self.map);
+        let (copy, map) = (copy.maps().open("it").unwrap(), &self.map);
         assert!(digest(&copy) == digest(map), "{when}: {:?}, not {:?}", pairs(&copy), pairs(map));
     }
 
@@ -322,7 +324,7 @@ impl Row {
     fn compare(&self, hold: &Hold, replica: &Replica) {
         let board = self.board;
         let [stream, offset, expected] = [STREAM, OFFSET, DIGEST].map(|word| board.get(word));
-        let agrees = || hold.open_map("it").is_ok_and(|map| digest(&map) == expected);
+        let agrees = || hold.maps().open("it").is_ok_and(|map| digest(&map) == expected);
         let late = Instant::now() + PATIENCE;
         loop {
             match replica.status().position.filter(|position| position.stream == stream) {
@@ -381,7 +383,7 @@ pub fn digest(map: &Map) -> u64 {
 pub fn scribble(map: &Map, dice: &mut Dice, keys: u64) {
     let key = (dice.below(keys) as u32).to_be_bytes();
     let len = match map.options().mode() {
-        commonhold::MapMode::Fixed { value_bytes, .. } => value_bytes as usize,
+        commonhold::map::MapMode::Fixed { value_bytes, .. } => value_bytes as usize,
         _ => dice.below(60) as usize,
     };
     match dice.below(5000) {

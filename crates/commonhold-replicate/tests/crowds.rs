@@ -3,7 +3,9 @@
 use crate::cast::{Complaint, Play, Row, digest, raise_file_limit, scribble, word};
 use crate::party::{LONG, eager};
 use crate::stairs;
-use commonhold::{Hold, MapOptions, StreamFrame, StreamPosition};
+use commonhold::Hold;
+use commonhold::map::MapOptions;
+use commonhold::stream::{StreamFrame, StreamPosition};
 use commonhold_io::sockets::LoopKind;
 use commonhold_replicate::{Replica, ReplicaEvents};
 use commonhold_testing::alone::cast;
@@ -59,7 +61,7 @@ const JOIN: u64 = 1;
 #[test]
 fn a_thousand_replicas_of_one_process_converge() {
     let play = Play::new(MapOptions::general(), REPLICA);
-    play.hold.begin_stream("it", STREAM).unwrap();
+    play.hold.maps().begin_stream("it", STREAM).unwrap();
     let origin = play.origin(ORIGIN, |_| raise_file_limit());
     let before = private_bytes(origin.pid());
     let row = play.row(CROWD);
@@ -120,7 +122,7 @@ fn follow_with(play: &Play, count: usize) {
     for (number, (hold, replica)) in copies.iter().enumerate() {
         let there = replica.wait_for(StreamPosition { stream, offset }, LONG);
         assert!(there, "replica {number}: {:?}", replica.status());
-        let found = digest(&hold.open_map("it").unwrap());
+        let found = digest(&hold.maps().open("it").unwrap());
         assert_eq!(found, play.board.get(word::DIGEST), "replica {number}");
     }
 }
@@ -129,7 +131,7 @@ fn follow_with(play: &Play, count: usize) {
 fn two_hundred_replica_processes_converge() {
     const COUNT: usize = 200;
     let play = Play::new(MapOptions::fixed(4, 12), REPLICA + COUNT);
-    play.hold.begin_stream("it", STREAM).unwrap();
+    play.hold.maps().begin_stream("it", STREAM).unwrap();
     let origin = play.origin(ORIGIN, |options| {
         options.kind = LoopKind::Uring;
         options.io_threads = 2;
@@ -151,7 +153,7 @@ struct Inspector {
 
 impl Inspector {
     fn inspect(&self, when: impl FnOnce() -> String) {
-        let map = self.hold.open_map("it").unwrap();
+        let map = self.hold.maps().open("it").unwrap();
         if let Err(text) = stairs::check(&map) {
             self.complaint.file(format!("{}: {text}", when()));
         }

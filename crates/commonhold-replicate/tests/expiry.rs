@@ -1,7 +1,9 @@
 //! Caches: what has expired at the origin is removed and told there, also if nobody writes.
 
 use crate::party::{Copy, LONG, SMALL_STREAM, Source, eager};
-use commonhold::{ChangeKind, Hold, MapOptions, StreamFrame};
+use commonhold::Hold;
+use commonhold::map::MapOptions;
+use commonhold::stream::{ChangeKind, StreamFrame};
 use commonhold_replicate::{Replica, ReplicaEvents, Transmission, verify};
 use commonhold_testing::support::process::until;
 use std::sync::{Arc, Mutex};
@@ -30,7 +32,7 @@ impl ReplicaEvents for Removals {
 
 #[test]
 fn pairs_that_expire_leave_replicas_though_nobody_writes() {
-    let source = Source::new(MapOptions::cache().ttl(SHORT));
+    let source = Source::new(MapOptions::cache().ttl(SHORT).into());
     let hold = Hold::create(source.ground.path("copy.hold")).unwrap();
     let removals = Removals::default();
     let options = eager();
@@ -57,7 +59,7 @@ fn pairs_that_expire_leave_replicas_though_nobody_writes() {
 
 #[test]
 fn a_replica_that_was_away_is_told_what_has_expired() {
-    let mut source = Source::new(MapOptions::cache());
+    let mut source = Source::new(MapOptions::cache().into());
     for id in 0..500u32 {
         let time = if id % 2 == 0 { HOUR } else { SHORT };
         source.map.set_with_ttl(id.to_be_bytes(), "value", time).unwrap();
@@ -74,7 +76,7 @@ fn a_replica_that_was_away_is_told_what_has_expired() {
 
 #[test]
 fn a_replica_of_a_cache_whose_pairs_expire_is_verified() {
-    let source = Source::new(MapOptions::cache());
+    let source = Source::new(MapOptions::cache().into());
     let copy = Copy::of(&source, "copy.hold");
     for round in 0..3u64 {
         for id in 0..300u32 {
@@ -90,7 +92,7 @@ fn a_replica_of_a_cache_whose_pairs_expire_is_verified() {
 
 #[test]
 fn watermarks_and_small_streams_do_not_keep_anybody_from_being_told() {
-    let source = Source::with(MapOptions::cache().ttl(SHORT), |options| {
+    let source = Source::with(MapOptions::cache().ttl(SHORT).into(), |options| {
         options.stream_bytes = SMALL_STREAM;
         let delay = Duration::from_millis(300);
         options.transmission = Transmission::Automatic { watermark: 1 << 20, delay };

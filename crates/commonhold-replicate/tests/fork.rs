@@ -2,7 +2,8 @@
 //! what it has inherited, or keep it, and disturbs nobody.
 
 use crate::party::{Copy, LONG, Source};
-use commonhold::{Hold, MapOptions};
+use commonhold::Hold;
+use commonhold::map::MapOptions;
 use commonhold_io::address::Address;
 use commonhold_io::sockets::LoopKind;
 use commonhold_replicate::journal::{Journal, JournalOptions};
@@ -74,7 +75,7 @@ fn a_child_may_use_the_hold_all_the_same() {
     Child::run("writes", || {
         drop(source.origin.take());
         source.map.set("by the child", "1").unwrap();
-        Hold::open(&path).unwrap().open_map("it").unwrap().set("anew", "2").unwrap();
+        Hold::open(&path).unwrap().maps().open("it").unwrap().set("anew", "2").unwrap();
     })
     .finish();
     copy.agrees(&source);

@@ -18,7 +18,8 @@ mod to_replica;
 mod words;
 
 use crate::party::{Copy, LONG, Source, eager};
-use commonhold::{Hold, MapOptions};
+use commonhold::Hold;
+use commonhold::map::MapOptions;
 use commonhold_replicate::{Address, OriginOptions, Replica, ReplicaOptions, Secret};
 use commonhold_testing::support::process::until;
 use words::Peer;

@@ -1,7 +1,9 @@
 //! Journals: what is durable comes back, exactly as it was at some moment, whatever part of the
 //! file is lost.
 
-use commonhold::{ErrorKind, Hold, Map, MapOptions, StreamPosition};
+use commonhold::map::{Map, MapOptions};
+use commonhold::stream::StreamPosition;
+use commonhold::{ErrorKind, Hold};
 use commonhold_replicate::journal::{Journal, JournalOptions, Rebuilt, SyncPolicy, rebuild};
 use commonhold_testing::support::Dice;
 use commonhold_testing::support::disk::on_small_tmpfs;
@@ -27,7 +29,7 @@ impl Kept {
     fn new(options: MapOptions) -> Kept {
         let ground = Ground::memory();
         let hold = Hold::create(ground.path("it.hold")).unwrap();
-        let map = hold.map("it", options).unwrap();
+        let map = hold.maps().open_or_create("it", options).unwrap();
         std::fs::create_dir(ground.path("place")).unwrap();
         let file = ground.path("place/it.journal");
         Kept { ground, hold, map, file }
@@ -56,12 +58,12 @@ impl Kept {
         let hold = Hold::create(&path).unwrap();
         let rebuilt = rebuild(&hold, "it", file, &small());
         let result = rebuilt.map(|rebuilt| {
-            let map = hold.open_map("it").unwrap();
+            let map = hold.maps().open("it").unwrap();
             assert!(!map.is_replica());
             (rebuilt, pairs(&map))
         });
-        let half = |map: &commonhold::MapInfo| !map.name.starts_with('.');
-        let left = hold.maps().unwrap().iter().any(half);
+        let half = |map: &commonhold::map::MapInfo| !map.name.starts_with('.');
+        let left = hold.maps().list().unwrap().iter().any(half);
         assert!(result.is_ok() || !left, "half a map is left");
         drop(hold);
         std::fs::remove_file(path).unwrap();
@@ -333,7 +335,7 @@ fn what_could_not_be_written_in_the_end_is_told() {
     kept.move_back();
     assert_eq!(kept.rebuilt(&kept.file).unwrap().1.len(), 1);
     let journal = kept.start(|_| ());
-    kept.hold.drop_map("it").unwrap();
+    kept.hold.maps().drop("it").unwrap();
     until("it to end", || journal.is_over());
     refused(journal.finish(), ErrorKind::Io, "it");
 }
@@ -377,7 +379,7 @@ fn sync_says_when_nothing_is_durable() {
     let journal = kept.start(|options| options.sync = SyncPolicy::Never);
     refused(kept.map.sync(LONG), ErrorKind::Io, "--sync never");
     drop(journal);
-    kept.hold.map("cache", MapOptions::cache()).unwrap();
+    kept.hold.maps().open_or_create("cache", MapOptions::cache()).unwrap();
     let cache =
         Journal::start(&kept.hold, "cache", kept.ground.path("c"), JournalOptions::default());
     refused(cache, ErrorKind::Mismatch, "is a cache");
@@ -405,7 +407,7 @@ fn a_rebuilt_map_goes_on_with_its_journal() {
     let hold = Hold::create(kept.ground.path("new.hold")).unwrap();
     for round in 0..3u8 {
         rebuild(&hold, "it", &kept.file, &small()).unwrap();
-        let map = hold.open_map("it").unwrap();
+        let map = hold.maps().open("it").unwrap();
         // Also if it is killed before it has written the file anew.
         drop(Journal::start(&hold, "it", kept.ground.path("another"), small()).unwrap());
         let journal = Journal::start(&hold, "it", &kept.file, small()).unwrap();
@@ -413,9 +415,9 @@ fn a_rebuilt_map_goes_on_with_its_journal() {
         map.sync(LONG).unwrap();
         drop(journal);
         assert_eq!(kept.rebuilt(&kept.file).unwrap().1.len(), usize::from(round) + 2);
-        assert!(hold.drop_map("it").unwrap());
+        assert!(hold.maps().drop("it").unwrap());
     }
-    hold.map("it", MapOptions::general()).unwrap();
+    hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     let other = Journal::start(&hold, "it", &kept.file, small());
     refused(other, ErrorKind::Mismatch, "rebuild the map from it");
 }
@@ -425,7 +427,7 @@ fn a_rebuilt_map_goes_on_with_its_journal() {
 fn a_killed_journal_loses_nothing_that_was_durable() {
     let kept = Kept::new(MapOptions::general());
     let mut dice = Dice::new(7);
-    kept.hold.begin_stream("it", 1 << 20).unwrap();
+    kept.hold.maps().begin_stream("it", 1 << 20).unwrap();
     for round in 0..15 {
         let board = Board::new(1);
         let (path, file) = (kept.ground.path("it.hold"), kept.file.clone());

@@ -5,7 +5,9 @@
 use crate::cast::{Play, STOP_BEFORE_SHOWING, scribble, word};
 use crate::party::{SMALL_STREAM, pairs};
 use crate::stairs;
-use commonhold::{ChangeKind, Follower, Hold, Map, MapOptions, steps};
+use commonhold::map::{Map, MapOptions};
+use commonhold::stream::{ChangeKind, Follower};
+use commonhold::{Hold, steps};
 use commonhold_testing::alone::cast;
 use commonhold_testing::support::Dice;
 use commonhold_testing::support::process::{Child, End, pause, until};
@@ -46,7 +48,7 @@ const BEGINNING: [&str; 3] = ["stream.claimed-memory", "stream.linked", "stream.
 fn kill_writers(options: MapOptions) -> BTreeSet<&'static str> {
     let mode = options.mode();
     let play = Play::new(options, REPLICA + 1);
-    play.hold.begin_stream("it", 64 << 20).unwrap();
+    play.hold.maps().begin_stream("it", 64 << 20).unwrap();
     let mut told = Told { follower: play.map.follow().unwrap(), pairs: BTreeMap::new() };
     let origin = play.origin(ORIGIN, |_| ());
     let replica = play.replica(REPLICA, &play.address);
@@ -96,7 +98,7 @@ fn killed_while_the_stream_is_begun() {
         let mut victim = cast(step, || {
             steps::arm(&format!("{step}:kill")).unwrap();
             let hold = Hold::open(play.ground.path("origin.hold")).unwrap();
-            hold.begin_stream("it", 1 << 20).unwrap();
+            hold.maps().begin_stream("it", 1 << 20).unwrap();
         });
         assert_eq!(victim.wait(), End::By(Signal::SIGKILL), "{step}");
         stairs::climb(&play.map);
@@ -149,7 +151,7 @@ fn origins_killed_at_random_instants() {
 /// Lets a replica that does not run begin anew.
 fn forget(play: &Play, actor: usize) {
     let hold = Hold::open(play.copy_path(actor)).unwrap();
-    if let Ok(map) = hold.open_map(".applied/it") {
+    if let Ok(map) = hold.maps().open(".applied/it") {
         map.clear().unwrap();
     }
 }
@@ -295,10 +297,10 @@ fn a_lapped_replica_shows_its_old_map_until_the_new_one_is_whole() {
     assert!(replica.wait_stopped(), "before it shows the new map");
     looks.goes_on("readers read", 100, &reader);
     let hold = Hold::options().read_only(true).open(play.copy_path(REPLICA)).unwrap();
-    let old = hold.open_map("it").unwrap();
+    let old = hold.maps().open("it").unwrap();
     stairs::check(&old).unwrap();
     assert_ne!(pairs(&old), pairs(&play.map));
-    let next = hold.open_map(".next/it").unwrap();
+    let next = hold.maps().open(".next/it").unwrap();
     assert_eq!(pairs(&next), pairs(&play.map), "it is built");
     replica.signal(Signal::SIGCONT);
     play.agrees(REPLICA, &replica, "afterwards");

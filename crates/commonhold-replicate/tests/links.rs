@@ -12,7 +12,7 @@ mod wire;
 
 use crate::cast::{Play, scribble, word};
 use crate::stairs;
-use commonhold::MapOptions;
+use commonhold::map::MapOptions;
 use commonhold_io::address::Address;
 use commonhold_io::sockets::LoopKind;
 use commonhold_testing::support::Dice;

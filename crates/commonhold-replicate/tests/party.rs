@@ -1,6 +1,7 @@
 //! Origins and replicas with holds of their own, and whether they agree.
 
-use commonhold::{Hold, Map, MapOptions};
+use commonhold::Hold;
+use commonhold::map::{Map, MapOptions};
 use commonhold_replicate::{Address, Origin, OriginOptions, Replica, ReplicaOptions};
 use commonhold_testing::support::ground::Ground;
 use std::collections::BTreeMap;
@@ -32,7 +33,7 @@ impl Source {
     pub fn with(map: MapOptions, change: impl FnOnce(&mut OriginOptions)) -> Source {
         let ground = Ground::memory();
         let hold = Hold::create(ground.path("origin.hold")).unwrap();
-        let map = hold.map("it", map).unwrap();
+        let map = hold.maps().open_or_create("it", map).unwrap();
         let address = Address::Unix(ground.path("socket"));
         let (said, joined) = Default::default();
         let mut source = Source { ground, hold, map, origin: None, address, said, joined };
@@ -62,7 +63,7 @@ impl Source {
     }
 
     /// Where the stream ends.
-    pub fn end(&self) -> commonhold::StreamPosition {
+    pub fn end(&self) -> commonhold::stream::StreamPosition {
         self.map.follow().unwrap().end().unwrap()
     }
 
@@ -97,7 +98,7 @@ impl Copy {
     }
 
     pub fn pairs(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
-        pairs(&self.hold.open_map("it").unwrap())
+        pairs(&self.hold.maps().open("it").unwrap())
     }
 
     /// Waits until it has all that the source has, and compares.

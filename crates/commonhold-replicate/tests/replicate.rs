@@ -1,7 +1,9 @@
 //! Origins and replicas: what is written at the one is read at the other.
 
 use crate::party::{Copy, LONG, SMALL_STREAM, Source, eager, pairs};
-use commonhold::{ChangeKind, ErrorKind, Hold, MapOptions, StreamFrame, StreamPosition};
+use commonhold::map::MapOptions;
+use commonhold::stream::{ChangeKind, StreamFrame, StreamPosition};
+use commonhold::{ErrorKind, Hold};
 use commonhold_io::sockets::LoopKind;
 use commonhold_replicate::{
     Address, Origin, OriginOptions, Replica, ReplicaEvents, Secret, Tap, Transmission,
@@ -17,7 +19,7 @@ const SHAPES: [fn() -> MapOptions; 4] = [
     MapOptions::general,
     || MapOptions::fixed(4, 4),
     || MapOptions::fixed(4, 12),
-    || MapOptions::cache().max_entries(300),
+    || MapOptions::cache().max_entries(300).into(),
 ];
 
 fn key(id: u64) -> [u8; 4] {
@@ -27,7 +29,7 @@ fn key(id: u64) -> [u8; 4] {
 /// A value that the map takes.
 fn value(options: &MapOptions, number: u64) -> Vec<u8> {
     let len = match options.mode() {
-        commonhold::MapMode::Fixed { value_bytes, .. } => value_bytes as usize,
+        commonhold::map::MapMode::Fixed { value_bytes, .. } => value_bytes as usize,
         _ => (number % 100) as usize,
     };
     (0..len).map(|at| (number >> (at % 4 * 8)) as u8).collect()
@@ -87,7 +89,7 @@ fn a_socket_pair_will_do() {
     assert!(!source.origin().detach(id));
     // It stays what it was.
     source.map.set("a", "2").unwrap();
-    assert_eq!(copy.hold.open_map("it").unwrap().get("a").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(copy.hold.maps().open("it").unwrap().get("a").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
 #[test]
@@ -96,12 +98,12 @@ fn a_replica_is_read_by_all_and_written_by_none() {
     source.map.set("a", "1").unwrap();
     let copy = Copy::of(&source, "copy.hold");
     copy.agrees(&source);
-    let other = Hold::open(source.ground.path("copy.hold")).unwrap().open_map("it").unwrap();
+    let other = Hold::open(source.ground.path("copy.hold")).unwrap().maps().open("it").unwrap();
     assert_eq!(other.get("a").unwrap().as_deref(), Some(&b"1"[..]));
     refused(other.set("a", "2"), ErrorKind::ReadOnly, "is a replica");
     let again = Replica::connect(&copy.hold, "it", &source.address, eager(), ());
     refused(again, ErrorKind::Busy, "has a replica already");
-    copy.hold.map("own", MapOptions::general()).unwrap();
+    copy.hold.maps().open_or_create("own", MapOptions::general()).unwrap();
     let own = Replica::connect(&copy.hold, "own", &source.address, eager(), ());
     refused(own, ErrorKind::Mismatch, "is not a replica");
 }
@@ -130,7 +132,7 @@ impl ReplicaEvents for Teller {
 
 #[test]
 fn changes_come_in_order_and_are_told_apart() {
-    let mut source = Source::new(MapOptions::cache().max_entries(3));
+    let mut source = Source::new(MapOptions::cache().max_entries(3).into());
     let hold = Hold::create(source.ground.path("copy.hold")).unwrap();
     let (teller, told) = channel();
     let replica = Replica::connect(&hold, "it", &source.address, eager(), Teller(teller)).unwrap();
@@ -201,7 +203,7 @@ fn a_lapped_replica_is_sent_the_whole_map_and_shows_the_old_one_meanwhile() {
         source.map.set(key(id), "new").unwrap();
     }
     source.map.delete(key(0)).unwrap();
-    let map = copy.hold.open_map("it").unwrap();
+    let map = copy.hold.maps().open("it").unwrap();
     assert_eq!(map.get(key(7)).unwrap().as_deref(), Some(&b"old"[..]));
     source.begin(|_| ());
     let mut seen = Vec::new();
@@ -223,7 +225,7 @@ fn what_is_too_large_for_the_stream_comes_with_the_whole_map() {
     source.map.set("small", "1").unwrap();
     until("the whole map", || copy.replica.status().synchronisations == 2);
     copy.agrees(&source);
-    let map = copy.hold.open_map("it").unwrap();
+    let map = copy.hold.maps().open("it").unwrap();
     assert_eq!(map.get("large").unwrap(), Some(large));
 }
 
@@ -253,8 +255,8 @@ fn a_map_that_was_made_anew_is_served() {
     for transmission in [OriginOptions::default().transmission, Transmission::Explicit] {
         let source =
             Source::with(MapOptions::general(), |options| options.transmission = transmission);
-        assert!(source.hold.drop_map("it").unwrap());
-        let map = source.hold.map("it", MapOptions::general()).unwrap();
+        assert!(source.hold.maps().drop("it").unwrap());
+        let map = source.hold.maps().open_or_create("it", MapOptions::general()).unwrap();
         map.set("a", "1").unwrap();
         let copy = Copy::of(&source, "copy.hold");
         let ready = copy.replica.wait_ready(LONG);
@@ -271,8 +273,8 @@ fn of_a_map_that_was_made_anew_nothing_is_sent_before_it_is_told_to_be() {
     });
     source.map.set("a", vec![7; 1000]).unwrap();
     source.origin().transmit().unwrap();
-    assert!(source.hold.drop_map("it").unwrap());
-    let map = source.hold.map("it", MapOptions::general()).unwrap();
+    assert!(source.hold.maps().drop("it").unwrap());
+    let map = source.hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     let copy = Copy::of(&source, "copy.hold");
     assert!(copy.replica.wait_ready(LONG), "{:?}", copy.replica.status());
     for number in 0..20u8 {
@@ -318,7 +320,7 @@ fn only_who_knows_the_secret_is_served() {
         let told = |text: &Option<String>| text.as_ref().is_some_and(|text| text.contains(why));
         assert!(wrong.replica.wait(LONG, |status| told(&status.last_error)), "{name}");
         assert!(!wrong.replica.status().ready);
-        assert!(wrong.hold.open_map("it").is_err(), "it was sent nothing");
+        assert!(wrong.hold.maps().open("it").is_err(), "it was sent nothing");
     }
     assert!(source.has_said("does not know the secret"));
     // An origin that cannot prove it is not believed.

@@ -5,7 +5,7 @@
 //! step, which goes up.
 #![cfg_attr(not(feature = "steps"), allow(dead_code))]
 
-use commonhold::Map;
+use commonhold::map::Map;
 
 /// How many keys.
 pub const STAIRS: usize = 10;
@@ -27,7 +27,7 @@ pub fn climb(map: &Map) {
     let last = map.get(key(STAIRS - 1)).unwrap().map_or(0, |value| version(&value));
     let next = last + 1;
     let words = match map.options().mode() {
-        commonhold::MapMode::Fixed { .. } => 1,
+        commonhold::map::MapMode::Fixed { .. } => 1,
         _ => 1 + next % 5,
     };
     let value = next.to_le_bytes().repeat(words as usize);

@@ -3,7 +3,8 @@
 
 use crate::cast::{Play, Row, scribble, word};
 use crate::stairs;
-use commonhold::{ErrorKind, Hold, MapOptions, steps};
+use commonhold::map::MapOptions;
+use commonhold::{ErrorKind, Hold, steps};
 use commonhold_io::sockets::LoopKind;
 use commonhold_testing::support::process::{Child, End, until};
 use commonhold_testing::support::{Dice, refused};
@@ -71,14 +72,14 @@ fn stopped_writer(step: &str, then: Signal) {
     assert!(victim.wait_stopped(), "{what}");
     let patience = Duration::from_millis(20);
     let hold = Hold::options().lock_timeout(patience).open(play.ground.path("origin.hold"));
-    let map = hold.unwrap().open_map("it").unwrap();
+    let map = hold.unwrap().maps().open("it").unwrap();
     refused(map.set("another", "value"), ErrorKind::TimedOut, &victim.pid().to_string());
 
     let len = play.map.len().unwrap();
     let after = play.replica(REPLICA + 1, &play.address);
     let built = || {
         let hold = Hold::options().read_only(true).open(play.copy_path(REPLICA + 1)).ok()?;
-        hold.open_map(".next/it").ok()?.len().ok()
+        hold.maps().open(".next/it").ok()?.len().ok()
     };
     let shows = |row: Row| [word::CONNECTED, word::CONNECTIONS].map(|word| row.get(word));
     until("the second has got every pair", || {

@@ -1,7 +1,8 @@
 //! Whether a replica is what its origin is: found out while both go on.
 
 use crate::party::{Copy, LONG, SMALL_STREAM, Source, eager};
-use commonhold::{ErrorKind, MapOptions};
+use commonhold::ErrorKind;
+use commonhold::map::MapOptions;
 use commonhold_replicate::{Verified, digest, verify};
 use commonhold_testing::support::Dice;
 use commonhold_testing::support::refused;
@@ -14,7 +15,7 @@ fn compare(copy: &Copy, source: &Source) -> commonhold::Result<Verified> {
 
 /// What the replica's own process would write by mistake.
 fn spoil(copy: &Copy, key: &str, value: Option<&str>) {
-    let own = copy.hold.replica_map("it", MapOptions::general()).unwrap();
+    let own = copy.hold.maps().open_replica("it", MapOptions::general()).unwrap();
     match value {
         Some(value) => drop(own.set(key, value).unwrap()),
         None => assert!(own.delete(key).unwrap()),

@@ -2,7 +2,8 @@
 //! and has to end with the map that the origin's was at the position that it has come to.
 
 use crate::party::{SMALL_STREAM, Source, pairs};
-use commonhold::{ChangeKind, Follower, MapMode, MapOptions, StreamPosition};
+use commonhold::map::{MapMode, MapOptions};
+use commonhold::stream::{ChangeKind, Follower, StreamPosition};
 use commonhold_replicate::{Address, Secret};
 use commonhold_testing::support::Dice;
 use commonhold_testing::support::process::pause;
@@ -128,7 +129,7 @@ const SHAPES: [Shape; 4] = [
     (MapOptions::general, (0, 0, 0)),
     (|| MapOptions::fixed(4, 4), (1, 4, 4)),
     (|| MapOptions::fixed(4, 12), (1, 4, 12)),
-    (|| MapOptions::cache().max_entries(100), (0, 0, 0)),
+    (|| MapOptions::cache().max_entries(100).into(), (0, 0, 0)),
 ];
 
 #[test]

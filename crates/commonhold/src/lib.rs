@@ -5,7 +5,7 @@
 //! # let dir = std::env::temp_dir().join(format!("commonhold-lib-{}", std::process::id()));
 //! # std::fs::create_dir_all(&dir).unwrap();
 //! # let name = dir.join("shop.hold");
-//! use commonhold::{Hold, MapOptions};
+//! use commonhold::{Hold, map::MapOptions};
 //!
 //! let hold = Hold::open_or_create(&name)?; // "shop" would be /dev/shm/shop.hold
 //! let stock = hold.map("stock", MapOptions::general())?;
@@ -25,80 +25,25 @@
 //! ARCHITECTURE.md is the tour,
 //! docs/internals/concurrency.md the argument.
 
-mod channel;
+pub mod channel;
 pub mod error;
-mod hold;
-mod log;
-mod map;
+pub mod hold;
+pub mod log;
+pub mod map;
 mod memory;
 mod os;
-mod queue;
+pub mod queue;
+#[doc(hidden)]
+pub mod raw;
 #[cfg_attr(not(feature = "steps"), allow(unused))]
 #[doc(hidden)]
 pub mod steps;
-mod stream;
+pub mod stream;
 mod sync;
 
-pub use channel::consumer::Consumer;
-pub use channel::handle::Channel;
-pub use channel::options::{ChannelOptions, Join, Peer, Policy, Received, Wait};
-pub use channel::producer::Producer;
-pub use channel::raw_bytes::RawBytes;
-pub use channel::reserve::Reservation;
-pub use channel::status::{ChannelStat, ConsumerInfo, ConsumerState};
 pub use error::{Error, ErrorKind, Result};
-pub use hold::backup::BackupReport;
-pub use hold::check::CheckReport;
-pub use hold::files::Listed;
-pub use hold::freeze::Freeze;
 pub use hold::handle::Hold;
-pub use hold::journal_slot::JournalSlot;
 pub use hold::options::HoldOptions;
-pub use hold::restore::RestoreReport;
-pub use hold::salvage::SalvageReport;
-pub use hold::stat::{HoldKind, HoldStat, MapInfo, ParticipantInfo, StructureInfo};
-pub use log::collect::{Collector, Round};
-#[cfg(feature = "log")]
-pub use log::facade::LogFacade;
-pub use log::handle::Log;
-#[cfg(feature = "tracing")]
-pub use log::layer::LogLayer;
-pub use log::line::{LogLine, ThreadId, ThreadInfo};
-pub use log::options::{LogLevel, LogOptions, Overflow, Written};
-pub use log::reader::LogReader;
-pub use log::rotate::RotatedFile;
-pub use log::stat::{LogStat, RingStat};
-pub use map::handle::Map;
-pub use map::iterate::Cursor;
-pub use map::list::ListView;
-pub use map::many::Values;
-pub use map::options::{MapMode, MapOptions, Uid};
-#[cfg(feature = "serde")]
-pub use map::typed::JsonView;
-pub use map::typed::{StrView, U64View};
-#[doc(hidden)]
-pub use map::walk::Charged;
-pub use map::walk::{Iter, Keys, MapStat, SizeStat};
-pub use memory::roots::StructureKind;
-#[doc(hidden)]
-pub use os::barrier;
-#[doc(hidden)]
-pub use os::draft::{Draft, Placed};
-#[doc(hidden)]
-pub use os::lines::SharedLines;
-pub use queue::batch::Batch;
-pub use queue::element::{Bytes, Element};
-pub use queue::handle::Queue;
-pub use queue::named::NamedQueue;
-pub use queue::notifier::Notifier;
-pub use queue::options::QueueOptions;
-pub use queue::stat::{Holder, NamedQueueStat, QueueStat};
-pub use stream::feed::{Feed, RingBytes};
-pub use stream::follow::Follower;
-pub use stream::frame::{ChangeKind, RawFrame, StreamFrame};
-pub use stream::position::StreamPosition;
-pub use stream::words::StreamStat;
-pub use sync::thread_patience::limit_thread_patience;
 
 /// The programs in the documents, so that one that no longer compiles fails.
 #[cfg(doctest)]

@@ -10,7 +10,9 @@ use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, limit_address_space};
 use crate::support::shape::Shape;
 use crate::support::{Dice, long};
-use commonhold::{Error, ErrorKind, Hold, MapOptions, Queue, QueueOptions, Values};
+use commonhold::map::{MapOptions, Values};
+use commonhold::queue::{Queue, QueueOptions};
+use commonhold::{Error, ErrorKind, Hold};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::stat::Mode;
 use std::collections::BTreeMap;
@@ -31,7 +33,7 @@ const PAIRS: u32 = 700;
 fn sample(path: &Path) -> Vec<u8> {
     let hold = Hold::options().max_bytes(64 << 20).create(path).unwrap();
     for (name, shape) in MAPS {
-        let map = hold.map(name, shape.options()).unwrap();
+        let map = hold.maps().open_or_create(name, shape.options()).unwrap();
         for id in 0..PAIRS {
             map.set(shape.key(id), shape.value(id, shape.fit(1))).unwrap();
         }
@@ -39,14 +41,17 @@ fn sample(path: &Path) -> Vec<u8> {
             map.delete(shape.key(id)).unwrap();
         }
     }
-    let queue = hold.queue("queue", QueueOptions::new(300, 40).queues(["free", "full"])).unwrap();
+    let queue = hold
+        .queues()
+        .open_or_create("queue", QueueOptions::new(300, 40).queues(["free", "full"]))
+        .unwrap();
     queue
         .named("full")
         .unwrap()
         .push_many(&mut queue.named("free").unwrap().pull_many(100).unwrap())
         .unwrap();
     drop(queue);
-    let general = hold.open_map("general").unwrap();
+    let general = hold.maps().open("general").unwrap();
     general.set(Shape::General.key(1 << 20), vec![5; 200_000]).unwrap();
     hold.close().unwrap();
     std::fs::read(path).unwrap()
@@ -55,7 +60,7 @@ fn sample(path: &Path) -> Vec<u8> {
 /// True if every pair of the sample is there and right.
 fn is_right(hold: &Hold) -> Result<bool, Error> {
     for (name, shape) in MAPS {
-        let map = hold.open_map(name)?;
+        let map = hold.maps().open(name)?;
         for id in 0..PAIRS {
             let wanted = (id % 5 != 0).then(|| shape.value(id, shape.fit(1)));
             if map.get(shape.key(id))? != wanted {
@@ -112,7 +117,14 @@ fn what_is_no_hold_is_called_so() {
 fn without_permission_nothing_opens() {
     let ground = Ground::memory();
     let path = ground.path("it.hold");
-    drop(Hold::create(&path).unwrap().map("it", MapOptions::general()).unwrap().set("a", "b"));
+    drop(
+        Hold::create(&path)
+            .unwrap()
+            .maps()
+            .open_or_create("it", MapOptions::general())
+            .unwrap()
+            .set("a", "b"),
+    );
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let mode = |path: &Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
@@ -140,7 +152,7 @@ fn without_permission_nothing_opens() {
         assert!(matches!(error.kind(), ErrorKind::Permission | ErrorKind::ReadOnly), "{error:?}");
         clear(&error, &path);
         let hold = Hold::options().read_only(true).open(&path).unwrap();
-        let map = hold.open_map("it").unwrap();
+        let map = hold.maps().open("it").unwrap();
         assert_eq!(map.get("a").unwrap(), Some(b"b".to_vec()));
         assert_eq!(map.set("a", "c").unwrap_err().kind(), ErrorKind::ReadOnly);
     });
@@ -181,15 +193,20 @@ fn a_damaged_map_can_be_dropped() {
     bytes[at - 16..at - 8].fill(0);
     store(&path, &bytes);
     let hold = Hold::open(&path).unwrap();
-    assert_eq!(hold.open_map("general").unwrap().get(&key).unwrap_err().kind(), ErrorKind::Damaged);
-    assert!(hold.drop_map("general").unwrap());
+    assert_eq!(
+        hold.maps().open("general").unwrap().get(&key).unwrap_err().kind(),
+        ErrorKind::Damaged
+    );
+    assert!(hold.maps().drop("general").unwrap());
     hold.close().unwrap();
     let hold = Hold::open(&path).unwrap();
     for (name, shape) in MAPS.into_iter().filter(|(name, _)| *name != "general") {
-        let map = hold.open_map(name).unwrap();
+        let map = hold.maps().open(name).unwrap();
         map.set(shape.key(PAIRS), shape.value(PAIRS, shape.fit(1))).unwrap();
     }
-    assert!(hold.map("general", MapOptions::general()).unwrap().is_empty().unwrap());
+    assert!(
+        hold.maps().open_or_create("general", MapOptions::general()).unwrap().is_empty().unwrap()
+    );
 }
 
 /// Uses everything there is to use; only errors are allowed to come out.
@@ -203,9 +220,9 @@ fn use_everything(path: &Path, ground: &Ground) {
 }
 
 fn use_hold(hold: &Hold, ground: &Ground) {
-    let _ = (hold.stat(), hold.participants(), hold.maps());
+    let _ = (hold.stat(), hold.participants(), hold.maps().list());
     for (name, shape) in MAPS {
-        let Ok(map) = hold.open_map(name) else { continue };
+        let Ok(map) = hold.maps().open(name) else { continue };
         let keys: Vec<_> = (0..PAIRS).map(|id| shape.key(id)).collect();
         let _ = map.get_many(&keys, &mut Values::default());
         for (id, key) in keys.iter().enumerate() {
@@ -222,21 +239,24 @@ fn use_hold(hold: &Hold, ground: &Ground) {
         let _ = map.iter().take(100_000).filter(Result::is_ok).count();
         let _ = (map.random_pair(), map.len(), map.stat());
     }
-    if let Ok(queue) = hold.open_queue("queue") {
+    if let Ok(queue) = hold.queues().open("queue") {
         use_queue(&queue);
     }
-    let _ = hold.others();
+    let _ = hold.structures();
     let _ = hold.check();
     let _ = hold.sweep();
     let _ = hold.trim();
     let backup = ground.path("backup");
     let _ = hold.backup(&backup);
     let _ = std::fs::remove_file(&backup);
-    let _ = hold.drop_map("general");
-    let _ = hold.drop_queue("queue");
-    let _ = hold.queue("queue", QueueOptions::new(3, 8)).map(|queue| use_queue(&queue));
-    let _ = hold.map("new", MapOptions::general()).map(|m| m.set("a", "b"));
-    let _ = hold.open_map("cache").map(|m| m.clear());
+    let _ = hold.maps().drop("general");
+    let _ = hold.queues().drop("queue");
+    let _ = hold
+        .queues()
+        .open_or_create("queue", QueueOptions::new(3, 8))
+        .map(|queue| use_queue(&queue));
+    let _ = hold.maps().open_or_create("new", MapOptions::general()).map(|m| m.set("a", "b"));
+    let _ = hold.maps().open("cache").map(|m| m.clear());
 }
 
 fn use_queue(queue: &Queue) {
@@ -389,7 +409,7 @@ fn salvage_of_damaged_holds() {
     let original = sample(&path);
     mutants("salvage", many(300), &original, &|n, bytes| overwrite(n, bytes), &|bytes| {
         store(&path, bytes);
-        match Hold::salvage(&path) {
+        match commonhold::hold::salvage(&path) {
             Ok(report) => {
                 let _ = std::fs::remove_file(&report.kept_old_as);
                 use_everything(&path, &ground);
@@ -456,8 +476,8 @@ fn the_beginning_says_what_it_is() {
 
 /// All pairs of a hold, map by map.
 fn contents(hold: &Hold) -> BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>> {
-    let maps = hold.maps().unwrap();
-    let pairs = |name: &str| hold.open_map(name).unwrap().iter().map(Result::unwrap).collect();
+    let maps = hold.maps().list().unwrap();
+    let pairs = |name: &str| hold.maps().open(name).unwrap().iter().map(Result::unwrap).collect();
     maps.iter().map(|m| (m.name.clone(), pairs(&m.name))).collect()
 }
 
@@ -479,7 +499,7 @@ fn damaged_backups_are_refused_or_right() {
     };
     mutants("backup", many(900), &original, &mutate, &|bytes| {
         store(&backup, bytes);
-        match Hold::restore(&backup, &target) {
+        match commonhold::hold::restore(&backup, &target) {
             Ok(_) => {
                 let hold = Hold::open(&target).unwrap();
                 assert!(contents(&hold) == wanted, "restored something else");

@@ -2,9 +2,9 @@
 
 use crate::support::Dice;
 use crate::support::ground::Ground;
-use commonhold::{
-    ChannelOptions, ConsumerState, ErrorKind, Hold, Join, MapOptions, Policy, Received, Wait,
-};
+use commonhold::channel::{ChannelOptions, ConsumerState, Join, Policy, Received, Wait};
+use commonhold::map::MapOptions;
+use commonhold::{ErrorKind, Hold};
 use std::time::{Duration, Instant};
 
 const SMALL: u64 = 4096;
@@ -40,7 +40,8 @@ fn every_length_comes_through_many_laps() {
     let ground = Ground::memory();
     let hold = hold(&ground);
     for ring_bytes in [SMALL, 1 << 16] {
-        let channel = hold.channel("it", ChannelOptions::new(ring_bytes)).unwrap();
+        let channel =
+            hold.channels().open_or_create("it", ChannelOptions::new(ring_bytes)).unwrap();
         let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
         let mut late = channel.consumer(Join::Oldest, Policy::Lossy).unwrap();
         let mut producer = channel.producer().unwrap();
@@ -55,8 +56,8 @@ fn every_length_comes_through_many_laps() {
         }
         assert_eq!(consumer.try_recv(&mut buffer).unwrap(), None);
         drop((consumer, late, producer, channel));
-        assert!(hold.drop_channel("it").unwrap());
-        assert!(!hold.drop_channel("it").unwrap());
+        assert!(hold.channels().drop("it").unwrap());
+        assert!(!hold.channels().drop("it").unwrap());
     }
     let report = hold.check().unwrap();
     assert!(report.ok && report.allocated == report.reachable, "{report:?}");
@@ -67,13 +68,21 @@ fn borders_of_rings_messages_and_names() {
     let ground = Ground::memory();
     let hold = hold(&ground);
     for bytes in [0, 4095, 2048, 5000, 2 << 30] {
-        kind(hold.channel("it", ChannelOptions::new(bytes)), ErrorKind::Invalid, "power of two");
+        kind(
+            hold.channels().open_or_create("it", ChannelOptions::new(bytes)),
+            ErrorKind::Invalid,
+            "power of two",
+        );
     }
-    kind(hold.open_channel("it"), ErrorKind::NotFound, "no channel 'it'");
-    let channel = hold.channel("it", options()).unwrap();
-    assert_eq!(hold.open_channel("it").unwrap().options(), options());
-    kind(hold.channel("it", ChannelOptions::new(8192)), ErrorKind::Mismatch, "4096");
-    kind(hold.map("it", MapOptions::general()), ErrorKind::Mismatch, "channel");
+    kind(hold.channels().open("it"), ErrorKind::NotFound, "no channel 'it'");
+    let channel = hold.channels().open_or_create("it", options()).unwrap();
+    assert_eq!(hold.channels().open("it").unwrap().options(), options());
+    kind(
+        hold.channels().open_or_create("it", ChannelOptions::new(8192)),
+        ErrorKind::Mismatch,
+        "4096",
+    );
+    kind(hold.maps().open_or_create("it", MapOptions::general()), ErrorKind::Mismatch, "channel");
     let mut producer = channel.producer().unwrap();
     let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
     assert_eq!(producer.max_message(), 1024);
@@ -95,7 +104,7 @@ fn borders_of_rings_messages_and_names() {
 fn a_lossless_consumer_holds_the_producer_back_and_is_named() {
     let ground = Ground::memory();
     let hold = hold(&ground);
-    let channel = hold.channel("it", options()).unwrap();
+    let channel = hold.channels().open_or_create("it", options()).unwrap();
     let mut producer = channel.producer().unwrap();
     let mut slow = channel.consumer(Join::Now, Policy::Lossless).unwrap();
     let mut sent = 0;
@@ -139,7 +148,7 @@ fn a_lossless_consumer_holds_the_producer_back_and_is_named() {
 fn joining_now_and_from_the_oldest() {
     let ground = Ground::memory();
     let hold = hold(&ground);
-    let channel = hold.channel("it", options()).unwrap();
+    let channel = hold.channels().open_or_create("it", options()).unwrap();
     let mut buffer = Vec::new();
     let first = channel.consumer(Join::Oldest, Policy::Lossless).unwrap();
     assert_eq!(first.sequence(), 0);
@@ -183,7 +192,7 @@ fn joining_now_and_from_the_oldest() {
 fn a_lossy_consumer_learns_how_many_it_missed() {
     let ground = Ground::memory();
     let hold = hold(&ground);
-    let channel = hold.channel("it", options()).unwrap();
+    let channel = hold.channels().open_or_create("it", options()).unwrap();
     let mut producer = channel.producer().unwrap();
     let mut lossy = channel.consumer(Join::Now, Policy::Lossy).unwrap();
     let (mut buffer, mut dice) = (Vec::new(), Dice::new(3));
@@ -213,7 +222,7 @@ fn a_lossy_consumer_learns_how_many_it_missed() {
 fn a_spinning_producer_drops_a_patient_consumer() {
     let ground = Ground::memory();
     let hold = hold(&ground);
-    let channel = hold.channel("it", options()).unwrap();
+    let channel = hold.channels().open_or_create("it", options()).unwrap();
     let mut producer = channel.producer().unwrap();
     producer.set_wait(Wait::Spin);
     let patience = Policy::Patient(Duration::from_millis(5));
@@ -231,7 +240,7 @@ fn a_spinning_producer_drops_a_patient_consumer() {
 fn a_patient_consumer_is_dropped_and_gets_an_error() {
     let ground = Ground::memory();
     let hold = hold(&ground);
-    let channel = hold.channel("it", options()).unwrap();
+    let channel = hold.channels().open_or_create("it", options()).unwrap();
     let mut producer = channel.producer().unwrap();
     let patience = Duration::from_millis(40);
     let mut patient = channel.consumer(Join::Now, Policy::Patient(patience)).unwrap();
@@ -264,7 +273,7 @@ fn a_patient_consumer_is_dropped_and_gets_an_error() {
 fn reservations_and_batches() {
     let ground = Ground::memory();
     let hold = hold(&ground);
-    let channel = hold.channel("it", ChannelOptions::new(1 << 16)).unwrap();
+    let channel = hold.channels().open_or_create("it", ChannelOptions::new(1 << 16)).unwrap();
     let mut producer = channel.producer().unwrap();
     let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
     let mut dice = Dice::new(5);
@@ -318,7 +327,7 @@ fn reservations_and_batches() {
 #[test]
 fn what_is_peeked_at_stays_until_one_advances() {
     let ground = Ground::memory();
-    let channel = hold(&ground).channel("it", options()).unwrap();
+    let channel = hold(&ground).channels().open_or_create("it", options()).unwrap();
     let mut producer = channel.producer().unwrap();
     let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
     let mut lossy = channel.consumer(Join::Now, Policy::Lossy).unwrap();
@@ -342,12 +351,12 @@ fn one_producer_at_a_time_and_the_next_continues() {
     let ground = Ground::memory();
     let hold = hold(&ground);
     let other = Hold::open(hold.path()).unwrap();
-    let channel = hold.channel("it", options()).unwrap();
+    let channel = hold.channels().open_or_create("it", options()).unwrap();
     let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
     let mut buffer = Vec::new();
     let mut expected = 0;
     for round in 0..200u64 {
-        let theirs = other.open_channel("it").unwrap();
+        let theirs = other.channels().open("it").unwrap();
         let mut producer =
             if round % 2 == 0 { channel.producer() } else { theirs.producer() }.unwrap();
         let pid = std::process::id().to_string();
@@ -370,35 +379,35 @@ fn one_producer_at_a_time_and_the_next_continues() {
 fn a_closed_handle_releases_its_producers_and_consumers() {
     let ground = Ground::memory();
     let (first, second) = (hold(&ground), hold(&ground));
-    let channel = first.channel("it", options()).unwrap();
+    let channel = first.channels().open_or_create("it", options()).unwrap();
     let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
     let mut producer = channel.producer().unwrap();
     producer.send(b"one").unwrap();
-    let theirs = second.open_channel("it").unwrap();
-    kind(second.drop_channel("it"), ErrorKind::Busy, "slot");
-    kind(first.drop_channel("it"), ErrorKind::Busy, "slot");
+    let theirs = second.channels().open("it").unwrap();
+    kind(second.channels().drop("it"), ErrorKind::Busy, "slot");
+    kind(first.channels().drop("it"), ErrorKind::Busy, "slot");
     drop(theirs);
-    kind(first.drop_channel("it"), ErrorKind::Busy, "producer or consumer");
+    kind(first.channels().drop("it"), ErrorKind::Busy, "producer or consumer");
     first.close().unwrap();
     kind(producer.send(b"two"), ErrorKind::Closed, "closed");
     kind(consumer.try_recv(&mut Vec::new()), ErrorKind::Closed, "closed");
     kind(channel.producer(), ErrorKind::Closed, "closed");
     // They are somebody's as long as they are there.
-    kind(second.open_channel("it").unwrap().producer(), ErrorKind::Busy, "slot");
+    kind(second.channels().open("it").unwrap().producer(), ErrorKind::Busy, "slot");
     drop(producer);
-    let theirs = second.open_channel("it").unwrap();
+    let theirs = second.channels().open("it").unwrap();
     let mut next = theirs.producer().unwrap();
     assert_eq!(next.send(b"two").unwrap(), 1);
     drop((consumer, channel, next, theirs));
     assert_eq!(second.participants().unwrap().len(), 1);
-    assert!(second.drop_channel("it").unwrap());
+    assert!(second.channels().drop("it").unwrap());
 }
 
 #[test]
 fn who_is_asleep_hears_of_a_closed_handle() {
     let ground = Ground::memory();
     let hold = hold(&ground);
-    let channel = hold.channel("it", options()).unwrap();
+    let channel = hold.channels().open_or_create("it", options()).unwrap();
     let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
     let asleep = std::thread::spawn(move || consumer.recv(&mut Vec::new()).map(|_| ()));
     crate::support::process::until("it sleeps", || !channel.stat().unwrap().consumers.is_empty());
@@ -413,7 +422,10 @@ fn threads_pass_messages_asleep_and_awake() {
     let ground = Ground::memory();
     let hold = hold(&ground);
     for wait in [Wait::Sleep, Wait::Spin] {
-        let (to, from) = (hold.channel("to", options()), hold.channel("from", options()));
+        let (to, from) = (
+            hold.channels().open_or_create("to", options()),
+            hold.channels().open_or_create("from", options()),
+        );
         let (to, from) = (to.unwrap(), from.unwrap());
         let mut back = from.consumer(Join::Now, Policy::Lossless).unwrap();
         let mut forth = to.consumer(Join::Now, Policy::Patient(Duration::from_secs(60))).unwrap();
@@ -436,7 +448,7 @@ fn threads_pass_messages_asleep_and_awake() {
             }
         });
         drop((back, forth, to, from));
-        assert!(hold.drop_channel("to").unwrap() && hold.drop_channel("from").unwrap());
+        assert!(hold.channels().drop("to").unwrap() && hold.channels().drop("from").unwrap());
     }
 }
 
@@ -444,7 +456,7 @@ fn threads_pass_messages_asleep_and_awake() {
 fn sixty_four_consumers_and_no_more() {
     let ground = Ground::memory();
     let hold = hold(&ground);
-    let channel = hold.channel("it", options()).unwrap();
+    let channel = hold.channels().open_or_create("it", options()).unwrap();
     let mut producer = channel.producer().unwrap();
     let join = || channel.consumer(Join::Now, Policy::Lossless);
     let mut all: Vec<_> = (0..64).map(|_| join().unwrap()).collect();
@@ -467,11 +479,11 @@ fn sixty_four_consumers_and_no_more() {
 fn a_read_only_handle_can_be_lossy_only() {
     let ground = Ground::memory();
     let hold = hold(&ground);
-    let channel = hold.channel("it", options()).unwrap();
+    let channel = hold.channels().open_or_create("it", options()).unwrap();
     let mut producer = channel.producer().unwrap();
     let view = Hold::options().read_only(true).open(hold.path()).unwrap();
-    let theirs = view.channel("it", options()).unwrap();
-    kind(view.channel("none", options()), ErrorKind::NotFound, "none");
+    let theirs = view.channels().open_or_create("it", options()).unwrap();
+    kind(view.channels().open_or_create("none", options()), ErrorKind::NotFound, "none");
     kind(theirs.producer(), ErrorKind::ReadOnly, "lossy");
     kind(theirs.consumer(Join::Now, Policy::Lossless), ErrorKind::ReadOnly, "lossy");
     let mut lossy = theirs.consumer(Join::Oldest, Policy::Lossy).unwrap();
@@ -500,7 +512,7 @@ fn a_read_only_handle_can_be_lossy_only() {
     let (mut lossy, last) = waits.join().unwrap().unwrap();
     assert_eq!(last, b"awaited");
     drop((producer, channel));
-    assert!(hold.drop_channel("it").unwrap());
+    assert!(hold.channels().drop("it").unwrap());
     kind(lossy.try_recv(&mut buffer), ErrorKind::NotFound, "dropped");
     kind(theirs.stat(), ErrorKind::NotFound, "dropped");
 }

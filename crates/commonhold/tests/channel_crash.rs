@@ -9,7 +9,9 @@
 use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, pause, until};
 use crate::support::{Dice, long};
-use commonhold::{ChannelOptions, ErrorKind, Hold, Join, LogOptions, Policy, Producer, steps};
+use commonhold::channel::{ChannelOptions, Join, Policy, Producer};
+use commonhold::log::LogOptions;
+use commonhold::{ErrorKind, Hold, steps};
 use nix::sys::signal::Signal;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -33,7 +35,11 @@ fn message(sequence: u64) -> Vec<u8> {
 
 fn prepare(path: &Path) {
     Child::run("preparation", || {
-        Hold::create(path).unwrap().channel(NAME, ChannelOptions::new(RING)).unwrap();
+        Hold::create(path)
+            .unwrap()
+            .channels()
+            .open_or_create(NAME, ChannelOptions::new(RING))
+            .unwrap();
     })
     .finish();
 }
@@ -63,7 +69,7 @@ fn send_some(producer: &mut Producer, end: u64, dice: &mut Dice) {
 /// Goes on from wherever the one before stopped.
 fn send(path: &Path, end: u64, board: &Board) {
     let hold = Hold::open(path).unwrap();
-    let mut producer = hold.open_channel(NAME).unwrap().producer().unwrap();
+    let mut producer = hold.channels().open(NAME).unwrap().producer().unwrap();
     let mut dice = Dice::new(producer.sequence());
     while producer.sequence() < end {
         send_some(&mut producer, end, &mut dice);
@@ -74,7 +80,7 @@ fn send(path: &Path, end: u64, board: &Board) {
 /// Receives everything up to message `end`, and checks it.
 fn keep(path: &Path, from: Join, end: u64, board: &Board) {
     let hold = Hold::open(path).unwrap();
-    let channel = hold.open_channel(NAME).unwrap();
+    let channel = hold.channels().open(NAME).unwrap();
     let mut consumer = channel.consumer(from, Policy::Lossless).unwrap();
     board.count(word::JOINED, 1);
     let mut buffer = Vec::new();
@@ -88,7 +94,7 @@ fn keep(path: &Path, from: Join, end: u64, board: &Board) {
 /// Comes, receives, goes; again and again, in every way.
 fn visit(path: &Path, rounds: u64, end: u64, board: &Board) {
     let hold = Hold::open(path).unwrap();
-    let channel = hold.open_channel(NAME).unwrap();
+    let channel = hold.channels().open(NAME).unwrap();
     let mut dice = Dice::new(rounds);
     let mut buffer = Vec::new();
     board.count(word::JOINED, 1);
@@ -113,11 +119,11 @@ fn whole(path: &Path, end: u64, what: &str) {
     Child::run(format!("afterwards; {what}"), || {
         let hold = Hold::open(path).unwrap();
         hold.sweep().unwrap();
-        let stat = hold.open_channel(NAME).unwrap().stat().unwrap();
+        let stat = hold.channels().open(NAME).unwrap().stat().unwrap();
         assert_eq!((stat.sequence, stat.producer), (end, None), "{stat:?}");
         assert!(stat.consumers.is_empty(), "{stat:?}");
         keep(path, Join::Oldest, end, &Board::new(word::ALL));
-        assert!(hold.drop_channel(NAME).unwrap());
+        assert!(hold.channels().drop(NAME).unwrap());
         let report = hold.check().unwrap();
         assert!(report.ok && report.allocated == report.reachable, "{report:?}");
     })
@@ -133,8 +139,12 @@ fn a_recoverer_that_stands_still_keeps_no_place_taken() {
         prepare(&path);
         let take_places = || {
             let hold = Hold::open(&path).unwrap();
-            let producer = hold.open_channel(NAME).unwrap().producer().unwrap();
-            (producer, hold.log("log", LogOptions::new()).unwrap().collector().unwrap(), hold)
+            let producer = hold.channels().open(NAME).unwrap().producer().unwrap();
+            (
+                producer,
+                hold.logs().open_or_create("log", LogOptions::new()).unwrap().collector().unwrap(),
+                hold,
+            )
         };
         let victim = Child::run("victim", || {
             let _places = take_places();
@@ -300,7 +310,7 @@ fn stop_consumer(step: &str, then: Signal) -> bool {
     let pid = victim.pid() as u32;
     let producer = Child::run(format!("producer; {what}"), || {
         let hold = Hold::open(&path).unwrap();
-        let mut producer = hold.open_channel(NAME).unwrap().producer().unwrap();
+        let mut producer = hold.channels().open(NAME).unwrap().producer().unwrap();
         while producer.sequence() < END {
             let bytes = message(producer.sequence());
             let timeout = Duration::from_millis(200);
@@ -355,7 +365,7 @@ fn stop_producer(step: &str, then: Signal) {
         let pid = victim.pid();
         Child::run(format!("bystander; {what}"), || {
             let hold = Hold::open(&path).unwrap();
-            let channel = hold.open_channel(NAME).unwrap();
+            let channel = hold.channels().open(NAME).unwrap();
             let stat = channel.stat().unwrap();
             // At the very end it has given its place up.
             if step != "channel.left" {
@@ -397,7 +407,7 @@ fn killed_and_stopped_at_random() {
     board.put(word::END, NEVER);
     let endless = || {
         let hold = Hold::open(&path).unwrap();
-        let mut producer = hold.open_channel(NAME).unwrap().producer().unwrap();
+        let mut producer = hold.channels().open(NAME).unwrap().producer().unwrap();
         let mut dice = Dice::new(producer.sequence());
         while producer.sequence() < board.get(word::END) {
             send_some(&mut producer, board.get(word::END), &mut dice);
@@ -406,7 +416,7 @@ fn killed_and_stopped_at_random() {
     };
     let keeper = Child::run("keeper", || {
         let hold = Hold::open(&path).unwrap();
-        let channel = hold.open_channel(NAME).unwrap();
+        let channel = hold.channels().open(NAME).unwrap();
         let mut consumer = channel.consumer(Join::Oldest, Policy::Lossless).unwrap();
         board.count(word::JOINED, 1);
         let mut buffer = Vec::new();

@@ -3,7 +3,8 @@
 use crate::support::Dice;
 use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, Watchdog, until};
-use commonhold::{ChannelOptions, ErrorKind, Hold, Join, Policy, Wait};
+use commonhold::channel::{ChannelOptions, Join, Policy, Wait};
+use commonhold::{ErrorKind, Hold};
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +28,7 @@ fn a_forked_child_takes_its_own_place() {
     let path = ground.path("it.hold");
     Child::run("parent", || {
         let hold = Hold::create(&path).unwrap();
-        let channel = hold.channel("it", options()).unwrap();
+        let channel = hold.channels().open_or_create("it", options()).unwrap();
         let mut producer = channel.producer().unwrap();
         let consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
         let mut buffer = Vec::new();
@@ -71,7 +72,7 @@ fn a_forked_child_takes_its_own_place() {
     .finish();
     Child::run("afterwards", || {
         let hold = Hold::open(&path).unwrap();
-        assert!(hold.drop_channel("it").unwrap());
+        assert!(hold.channels().drop("it").unwrap());
         let report = hold.check().unwrap();
         assert!(report.ok && report.allocated == report.reachable, "{report:?}");
     })
@@ -100,7 +101,7 @@ fn a_batch_from_a_slow_iterator_wakes_for_every_message() {
     let path = ground.path("it.hold");
     Child::run("producer", || {
         let hold = Hold::create(&path).unwrap();
-        let channel = hold.channel("it", options()).unwrap();
+        let channel = hold.channels().open_or_create("it", options()).unwrap();
         let mut producer = channel.producer().unwrap();
         let mut seen = Vec::new();
         assert_eq!(producer.send_many(woken_before_each(4, &mut seen)).unwrap(), 4);
@@ -116,7 +117,7 @@ fn a_batch_whose_iterator_panics_has_woken_for_what_was_sent() {
     let path = ground.path("it.hold");
     Child::run("producer", || {
         let hold = Hold::create(&path).unwrap();
-        let channel = hold.channel("it", options()).unwrap();
+        let channel = hold.channels().open_or_create("it", options()).unwrap();
         let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
         let mut producer = channel.producer().unwrap();
         let mut seen = Vec::new();
@@ -141,12 +142,12 @@ fn an_idle_consumer_sleeps_and_wakes() {
     let ground = Ground::memory();
     let (path, board) = (ground.path("it.hold"), Board::new(2));
     Child::run("preparation", || {
-        Hold::create(&path).unwrap().channel("it", options()).unwrap();
+        Hold::create(&path).unwrap().channels().open_or_create("it", options()).unwrap();
     })
     .finish();
     let idle = Child::run("idle", || {
         let hold = Hold::open(&path).unwrap();
-        let channel = hold.open_channel("it").unwrap();
+        let channel = hold.channels().open("it").unwrap();
         let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
         board.put(0, 1);
         let received = consumer.recv(&mut Vec::new()).unwrap();
@@ -168,7 +169,7 @@ fn an_idle_consumer_sleeps_and_wakes() {
     assert_eq!(board.get(1), 0);
     Child::run("producer", || {
         let hold = Hold::open(&path).unwrap();
-        hold.open_channel("it").unwrap().producer().unwrap().send(b"wake").unwrap();
+        hold.channels().open("it").unwrap().producer().unwrap().send(b"wake").unwrap();
     })
     .finish();
     idle.finish();
@@ -183,7 +184,7 @@ fn who_dies_asleep_is_nobodys_concern() {
         let before = board.get(0);
         let child = Child::run("asleep", || {
             let hold = Hold::open(&path).unwrap();
-            let channel = hold.open_channel("it").unwrap();
+            let channel = hold.channels().open("it").unwrap();
             let mut consumer = channel.consumer(Join::Now, policy).unwrap();
             board.count(0, 1);
             let _ = consumer.recv(&mut Vec::new());
@@ -193,7 +194,7 @@ fn who_dies_asleep_is_nobodys_concern() {
     };
     Child::run("producer", || {
         let hold = Hold::create(&path).unwrap();
-        let channel = hold.channel("it", options()).unwrap();
+        let channel = hold.channels().open_or_create("it", options()).unwrap();
         let mut producer = channel.producer().unwrap();
         producer.set_wait(Wait::Sleep);
         for policy in [Policy::Lossless, Policy::Patient(Duration::from_secs(600))] {
@@ -224,7 +225,7 @@ fn place(path: &Path) -> u64 {
 /// Whatever it answers, it answers.
 fn use_everything(path: &Path) -> commonhold::Result<()> {
     let hold = Hold::open(path)?;
-    let channel = hold.open_channel("it")?;
+    let channel = hold.channels().open("it")?;
     let _ = channel.stat();
     let mut buffer = Vec::new();
     let policies = [Policy::Lossless, Policy::Lossy, Policy::Patient(nothing())];
@@ -255,7 +256,7 @@ fn use_everything(path: &Path) -> commonhold::Result<()> {
     drop(consumers);
     hold.sweep()?;
     hold.check()?;
-    hold.drop_channel("it").map(|_| ())
+    hold.channels().drop("it").map(|_| ())
 }
 
 #[test]
@@ -266,7 +267,7 @@ fn nonsense_in_the_file_leads_to_errors_only() {
         let ground = Ground::memory();
         let path = ground.path("it.hold");
         let hold = Hold::create(&path).unwrap();
-        let channel = hold.channel("it", options()).unwrap();
+        let channel = hold.channels().open_or_create("it", options()).unwrap();
         let mut producer = channel.producer().unwrap();
         let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
         producer.send(b"the very first message of all").unwrap();

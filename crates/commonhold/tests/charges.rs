@@ -3,7 +3,8 @@
 
 use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, until};
-use commonhold::{Hold, Map, MapOptions, steps};
+use commonhold::map::{Map, MapOptions};
+use commonhold::{Hold, steps};
 use nix::sys::signal::Signal;
 use std::path::Path;
 
@@ -36,7 +37,7 @@ fn kill_at(path: &Path, step: &str, time: u64) -> End {
     let mut victim = Child::run(format!("victim at {step}, time {time}"), || {
         steps::arm(&format!("{step}:kill:{time}")).unwrap();
         let hold = Hold::open(path).unwrap();
-        churn(&hold.open_map("it").unwrap(), 99, 2000);
+        churn(&hold.maps().open("it").unwrap(), 99, 2000);
     });
     victim.wait()
 }
@@ -60,13 +61,13 @@ fn a_charge_is_exact_after_kills_among_writers() {
     let ground = Ground::memory();
     let path = ground.path("it.hold");
     let hold = Hold::create(&path).unwrap();
-    let map = hold.map("it", MapOptions::cache().max_entries(600)).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::cache().max_entries(600)).unwrap();
     let board = Board::new(1);
     let writers = [1, 2].map(|seed| {
         let (path, board) = (&path, &board);
         Child::run("writer", move || {
             let hold = Hold::open(path).unwrap();
-            let map = hold.open_map("it").unwrap();
+            let map = hold.maps().open("it").unwrap();
             while board.get(0) == 0 {
                 churn(&map, seed, 500);
             }
@@ -90,7 +91,7 @@ fn a_charge_is_exact_after_each_kill() {
     let ground = Ground::memory();
     let path = ground.path("it.hold");
     let hold = Hold::create(&path).unwrap();
-    let map = hold.map("it", MapOptions::cache().max_bytes(200 << 10)).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::cache().max_bytes(200 << 10)).unwrap();
     for step in STEPS {
         for time in [1, 2, 5, 60, 301] {
             assert_eq!(kill_at(&path, step, time), End::By(Signal::SIGKILL), "{step} {time}");
@@ -110,7 +111,9 @@ fn a_recoverer_killed_while_it_charges_is_finished_once() {
             let path = ground.path("it.hold");
             let made = Child::run("preparation", || {
                 let hold = Hold::create(&path).unwrap();
-                drop(hold.map("it", MapOptions::cache().max_entries(300)).unwrap());
+                drop(
+                    hold.maps().open_or_create("it", MapOptions::cache().max_entries(300)).unwrap(),
+                );
             });
             made.finish();
             assert_eq!(kill_at(&path, step, by), End::By(Signal::SIGKILL));
@@ -127,7 +130,7 @@ fn a_recoverer_killed_while_it_charges_is_finished_once() {
                 "{step}, {recovering}: {end:?}"
             );
             let hold = Hold::open(&path).unwrap();
-            exact(&hold, &hold.open_map("it").unwrap(), &format!("{step}, {recovering}"));
+            exact(&hold, &hold.maps().open("it").unwrap(), &format!("{step}, {recovering}"));
         }
     }
 }
@@ -137,7 +140,10 @@ fn a_recoverer_killed_while_it_charges_is_finished_once() {
 fn room_for_values_that_grow_is_charged() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", MapOptions::cache().max_bytes(1 << 20).value_room(16 << 10)).unwrap();
+    let map = hold
+        .maps()
+        .open_or_create("it", MapOptions::cache().max_bytes(1 << 20).value_room(16 << 10))
+        .unwrap();
     for key in 0..5000u64 {
         map.set(key.to_le_bytes(), "small").unwrap();
     }
@@ -146,13 +152,14 @@ fn room_for_values_that_grow_is_charged() {
     assert!(map.len().unwrap() >= 40, "{} pairs", map.len().unwrap());
     exact(&hold, &map, "with room");
     // Updated by a handle without room, the records shrink, and the charge with them.
-    let plain = hold.open_map("it").unwrap();
+    let plain = hold.maps().open("it").unwrap();
     for key in 4900..5000u64 {
         plain.set(key.to_le_bytes(), "small").unwrap();
     }
     exact(&hold, &map, "without room");
     let error = hold
-        .map("tiny", MapOptions::cache().max_bytes(10 << 10).value_room(16 << 10))
+        .maps()
+        .open_or_create("tiny", MapOptions::cache().max_bytes(10 << 10).value_room(16 << 10))
         .unwrap()
         .set("a", "b")
         .unwrap_err();
@@ -165,13 +172,16 @@ fn a_charge_adds_up_over_processes() {
     let ground = Ground::memory();
     let path = ground.path("it.hold");
     let hold = Hold::create(&path).unwrap();
-    let map = hold.map("it", MapOptions::cache().max_bytes(1 << 20).max_entries(900)).unwrap();
+    let map = hold
+        .maps()
+        .open_or_create("it", MapOptions::cache().max_bytes(1 << 20).max_entries(900))
+        .unwrap();
     let writers: Vec<_> = (0..3)
         .map(|seed| {
             let path = path.clone();
             Child::run("writer", move || {
                 let hold = Hold::open(&path).unwrap();
-                churn(&hold.open_map("it").unwrap(), seed, 20_000);
+                churn(&hold.maps().open("it").unwrap(), seed, 20_000);
             })
         })
         .collect();

@@ -6,7 +6,9 @@ use crate::support::boot::reboot;
 use crate::support::ground::Ground;
 use crate::support::process::{Child, End};
 use crate::support::standstill::{PATIENCE, WATCHDOG, go_on, killed, stopped, third};
-use commonhold::{ErrorKind, Hold, MapOptions, limit_thread_patience, steps};
+use commonhold::map::MapOptions;
+use commonhold::raw::limit_thread_patience;
+use commonhold::{ErrorKind, Hold, steps};
 use nix::sys::signal::{Signal, raise};
 use std::path::Path;
 use std::time::Duration;
@@ -17,14 +19,14 @@ const REFUSES_TO_WRITE_AGAIN: &str = "os.populate:EIO:always";
 /// Opens the hold and sets a pair.
 fn written(path: &Path, value: &str) -> Hold {
     let hold = Hold::open_or_create(path).unwrap();
-    hold.map("it", MapOptions::general()).unwrap().set("key", value).unwrap();
+    hold.maps().open_or_create("it", MapOptions::general()).unwrap().set("key", value).unwrap();
     hold
 }
 
 #[track_caller]
 fn has(path: &Path, value: &str) {
     let hold = Hold::open(path).unwrap();
-    let found = hold.open_map("it").unwrap().get("key").unwrap();
+    let found = hold.maps().open("it").unwrap().get("key").unwrap();
     assert_eq!(found.as_deref(), Some(value.as_bytes()));
     let report = hold.check().unwrap();
     assert!(report.ok, "{:?}", report.problems);
@@ -68,7 +70,7 @@ fn a_hold_that_could_not_be_synced_is_not_marked_by_a_later_close() {
             written(&path, value).close().unwrap();
         }
         stays_unclean(&path, "3");
-        Hold::salvage(&path).unwrap();
+        commonhold::hold::salvage(&path).unwrap();
         is_clean(&path, "3");
     }
 }
@@ -252,7 +254,7 @@ fn a_stopped_close_marks_nothing_that_was_written_since() {
             go_on(still);
             reboot(&path);
             assert_eq!(Hold::open(&path).expect_err("not synced").kind(), ErrorKind::Unclean);
-            Hold::salvage(&path).unwrap();
+            commonhold::hold::salvage(&path).unwrap();
             has(&path, "3");
         }
     }
@@ -353,7 +355,7 @@ fn one_without_patience_does_not_wait_for_salvage() {
     let ground = Ground::file();
     let path = ground.path("it.hold");
     written(&path, "1").close().unwrap();
-    let still = stopped("draft.hold-built", || drop(Hold::salvage(&path).unwrap()));
+    let still = stopped("draft.hold-built", || drop(commonhold::hold::salvage(&path).unwrap()));
     third("asks often", || {
         for round in 0..40 {
             let mut options = Hold::options().read_only(round % 2 == 0);

@@ -7,12 +7,16 @@
 //!
 //! A binary of its own: `./test` runs it twice, as users build the library too, which is not to cost compiling everything twice.
 
+#![allow(unsafe_code)] // Memory that has no values yet.
+
 mod support;
 
 use crate::support::ground::Ground;
 use crate::support::shape::{COUNTER, Shape};
-use commonhold::{Cursor, Hold, Map, Values};
+use commonhold::Hold;
+use commonhold::map::{Cursor, Map, Values};
 use std::collections::BTreeSet;
+use std::mem::MaybeUninit;
 
 /// A fresh hold with one map in it.
 struct Scene {
@@ -26,7 +30,7 @@ impl Scene {
     fn new(shape: Shape) -> Scene {
         let ground = Ground::memory();
         let hold = Hold::create(ground.path("it.hold")).unwrap();
-        let map = hold.map("it", shape.options()).unwrap();
+        let map = hold.maps().open_or_create("it", shape.options()).unwrap();
         Scene { hold, map, shape, ground }
     }
 
@@ -54,12 +58,12 @@ impl Scene {
         if let Some(wanted) = &wanted {
             assert_eq!(&out, wanted);
         }
-        let mut room = [0; 5];
-        let len = map.get_to(&key, &mut room).unwrap();
+        let mut room = [MaybeUninit::new(0); 5];
+        let len = map.get_uninit(&key, &mut room).unwrap();
         assert_eq!(len, wanted.as_ref().map(Vec::len));
-        if let Some(wanted) = &wanted {
-            let seen = wanted.len().min(room.len());
-            assert_eq!(room[..seen], wanted[..seen]);
+        for (byte, wanted) in room.iter().zip(wanted.iter().flatten()) {
+            // SAFETY: every byte was initialized above.
+            assert_eq!(unsafe { byte.assume_init() }, *wanted);
         }
         let mut values = Values::default();
         let hits = map.get_many(std::slice::from_ref(&key), &mut values).unwrap();
@@ -356,12 +360,12 @@ fn random_pairs_are_pairs(s: &Scene) {
 
 fn reopened_by_name_it_is_the_same(s: &Scene) {
     s.set(1, 1);
-    let again = s.hold.map("it", s.shape.options()).unwrap();
+    let again = s.hold.maps().open_or_create("it", s.shape.options()).unwrap();
     assert_eq!(again.get(s.key(1)).unwrap(), Some(s.value(1, 1)));
     assert_eq!((again.name(), again.options()), ("it", &s.shape.options()));
     let other = Hold::open(s.ground.path("it.hold")).unwrap();
     assert_eq!(other.uuid(), s.hold.uuid());
-    let other = other.open_map("it").unwrap();
+    let other = other.maps().open("it").unwrap();
     assert_eq!(other.options(), &s.shape.options());
     assert_eq!(other.get(s.key(1)).unwrap(), Some(s.value(1, 1)));
     other.set(s.key(1), s.value(1, 2)).unwrap();
@@ -379,7 +383,7 @@ fn statistics_count(s: &Scene) {
     assert_eq!((stat.len, stat.name.as_str()), (990, "it"));
     assert!(stat.segments >= 4 && stat.index_bytes > 0);
     assert!(stat.load > 0.0 && stat.load <= 1.0);
-    let maps = s.hold.maps().unwrap();
+    let maps = s.hold.maps().list().unwrap();
     assert_eq!((maps.len(), maps[0].len, maps[0].name.as_str()), (1, 990, "it"));
     let stat = s.hold.stat().unwrap();
     assert!(stat.used_bytes <= stat.file_bytes && stat.file_bytes <= stat.max_bytes);

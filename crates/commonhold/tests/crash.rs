@@ -15,7 +15,9 @@ use crate::support::scenario::{self, Scenario, first, word};
 use crate::support::script::{self, Expected};
 use crate::support::shape::Shape;
 use crate::support::{Dice, long};
-use commonhold::{ChannelOptions, Hold, Map, MapOptions, steps};
+use commonhold::channel::ChannelOptions;
+use commonhold::map::{Map, MapOptions};
+use commonhold::{Hold, steps};
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -27,7 +29,7 @@ fn a_map_is_not_made_in_the_place_of_a_channel() {
     let ground = Ground::memory();
     let path = ground.path("it.hold");
     let hold = Hold::create(&path).unwrap();
-    let map = hold.map("first", MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("first", MapOptions::general()).unwrap();
     let set = |from: u32| {
         for id in from..from + 100 {
             map.set(id.to_le_bytes(), b"value").unwrap();
@@ -36,17 +38,17 @@ fn a_map_is_not_made_in_the_place_of_a_channel() {
     set(0);
     // Rings of all lengths: each leaves another number where a map has the link of a chunk.
     for ring in (12..=20).map(|bits| 1u64 << bits) {
-        hold.channel("channel", ChannelOptions::new(ring)).unwrap();
-        assert!(hold.drop_channel("channel").unwrap());
+        hold.channels().open_or_create("channel", ChannelOptions::new(ring)).unwrap();
+        assert!(hold.channels().drop("channel").unwrap());
         let mut victim = Child::run(format!("victim after a ring of {ring} bytes"), || {
             let hold = Hold::open(&path).unwrap();
             steps::arm("create.claimed:kill").unwrap();
-            hold.map("second", MapOptions::general()).unwrap();
+            hold.maps().open_or_create("second", MapOptions::general()).unwrap();
         });
         assert_eq!(victim.wait(), End::By(Signal::SIGKILL));
         whole(&hold, "nobody's directory is given away");
-        hold.map("third", MapOptions::general()).unwrap();
-        assert!(hold.drop_map("third").unwrap());
+        hold.maps().open_or_create("third", MapOptions::general()).unwrap();
+        assert!(hold.maps().drop("third").unwrap());
         set(ring as u32);
         assert_eq!(map.get(7u32.to_le_bytes()).unwrap().as_deref(), Some(&b"value"[..]));
         whole(&hold, "with another map made");
@@ -319,7 +321,7 @@ fn judge(path: &Path, shape: Shape, board: &Board) {
 /// Reads what everybody writes.
 fn watch(path: &Path, shape: Shape, board: &Board) {
     let hold = Hold::options().read_only(true).open(path).unwrap();
-    let map = hold.open_map(scenario::COMMON).unwrap();
+    let map = hold.maps().open(scenario::COMMON).unwrap();
     while board.get(word::ORDER) != u64::MAX {
         for pair in map.iter() {
             let (key, value) = pair.unwrap();

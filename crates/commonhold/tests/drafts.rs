@@ -8,7 +8,8 @@
 
 use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End};
-use commonhold::{ErrorKind, Hold, MapOptions, Result, steps};
+use commonhold::map::MapOptions;
+use commonhold::{ErrorKind, Hold, Result, steps};
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -47,7 +48,7 @@ const ALL: [Operation; 4] = [
         makes: "backup",
         verify: |dir| {
             let copy = dir.join("copy.hold");
-            Hold::restore(dir.join("backup"), &copy).unwrap();
+            commonhold::hold::restore(dir.join("backup"), &copy).unwrap();
             all_there(&copy);
             std::fs::remove_file(copy).unwrap();
         },
@@ -55,14 +56,14 @@ const ALL: [Operation; 4] = [
     Operation {
         name: "restore",
         prepare: |materials, dir| put(&materials.backup, &dir.join("backup")),
-        run: |dir| Hold::restore(dir.join("backup"), dir.join(NAME)).map(drop),
+        run: |dir| commonhold::hold::restore(dir.join("backup"), dir.join(NAME)).map(drop),
         makes: NAME,
         verify: |dir| all_there(&dir.join(NAME)),
     },
     Operation {
         name: "salvage",
         prepare: |materials, dir| put(&materials.unclean, &dir.join(NAME)),
-        run: |dir| Hold::salvage(dir.join(NAME)).map(drop),
+        run: |dir| commonhold::hold::salvage(dir.join(NAME)).map(drop),
         makes: NAME,
         verify: |dir| all_there(&dir.join(NAME)),
     },
@@ -106,7 +107,7 @@ fn fill(path: &Path) -> Hold {
 
 fn fill_with(path: &Path, pairs: u32) -> Hold {
     let hold = Hold::create(path).unwrap();
-    let map = hold.map("pairs", MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("pairs", MapOptions::general()).unwrap();
     for id in 0..pairs {
         map.set(id.to_le_bytes(), [id as u8; 100]).unwrap();
     }
@@ -117,7 +118,7 @@ fn fill_with(path: &Path, pairs: u32) -> Hold {
 fn all_there(path: &Path) {
     // As a program would that makes it if it is not there.
     let hold = Hold::open_or_create(path).unwrap();
-    let map = hold.open_map("pairs").expect("the hold was there already");
+    let map = hold.maps().open("pairs").expect("the hold was there already");
     for id in 0..PAIRS {
         assert_eq!(map.get(id.to_le_bytes()).unwrap().as_deref(), Some(&[id as u8; 100][..]));
     }
@@ -328,14 +329,14 @@ fn a_salvage_that_is_stopped_shows_the_old_file_or_the_new_one() {
         std::fs::copy(&materials.unclean, &path).unwrap();
         let mut stopped = Child::run(format!("stopped at {step}"), || {
             steps::arm(&format!("{step}:stop")).unwrap();
-            Hold::salvage(&path).unwrap();
+            commonhold::hold::salvage(&path).unwrap();
         });
         assert!(stopped.wait_stopped());
         match is_new {
             true => all_there(&path),
             false => {
                 let kind = |error: Option<commonhold::Error>| error.map(|e| e.kind());
-                assert_eq!(kind(Hold::salvage(&path).err()), Some(ErrorKind::Busy));
+                assert_eq!(kind(commonhold::hold::salvage(&path).err()), Some(ErrorKind::Busy));
                 assert_eq!(kind(Hold::open_or_create(&path).err()), Some(ErrorKind::Busy));
             }
         }
@@ -358,7 +359,7 @@ fn salvage_changes_nothing_in_a_file_that_is_too_short() {
         let before = std::fs::read(&path).unwrap();
         let mut victim = Child::run("salvage", || {
             steps::arm("salvage.kept:kill").unwrap();
-            Hold::salvage(&path).unwrap();
+            commonhold::hold::salvage(&path).unwrap();
         });
         assert_eq!(victim.wait(), End::By(Signal::SIGKILL));
         assert!(std::fs::read(&path).unwrap() == before, "{len} bytes");
@@ -366,13 +367,13 @@ fn salvage_changes_nothing_in_a_file_that_is_too_short() {
         let attempts = || {
             for error in errors.iter().filter(|error| **error != "EINTR") {
                 steps::arm_fault(&format!("salvage.copy:{error}:once")).unwrap();
-                assert!(Hold::salvage(&path).is_err(), "{error}");
+                assert!(commonhold::hold::salvage(&path).is_err(), "{error}");
                 assert!(std::fs::read(&path).unwrap() == before, "{len} bytes, {error}");
                 assert_eq!(names(ground.dir()).len(), 2, "{len} bytes, {error}");
             }
         };
         Child::run("salvage that fails", attempts).finish();
-        let report = Hold::salvage(&path).unwrap();
+        let report = commonhold::hold::salvage(&path).unwrap();
         assert!(std::fs::read(&report.kept_old_as).unwrap() == before, "{len} bytes");
         assert_eq!(names(ground.dir()).len(), 2, "{len} bytes");
         Hold::open(&path).unwrap();
@@ -393,13 +394,13 @@ fn salvage_passes_over_what_cannot_be_read() {
         Child::run(format!("salvage without page {page}"), || {
             let faults = format!("salvage.read:EIO:once,salvage.read-page:EIO:once:{}", page + 1);
             steps::arm_fault(&faults).unwrap();
-            let report = Hold::salvage(&path).unwrap();
+            let report = commonhold::hold::salvage(&path).unwrap();
             let (from, to) = (page * 4096, (page + 1) * 4096);
             let told = format!("bytes {from} to {to} of the file cannot be read");
             assert!(report.notes.iter().any(|note| note.contains(&told)), "{:?}", report.notes);
             let hold = Hold::open(&path).unwrap();
             // A page has so many of these at most.
-            let kept = hold.open_map("pairs").unwrap().len().unwrap();
+            let kept = hold.maps().open("pairs").unwrap().len().unwrap();
             assert!(kept + 42 >= u64::from(MANY), "page {page}: {kept} pairs, {report:?}");
             assert!(hold.check().unwrap().ok);
             std::fs::remove_file(report.kept_old_as).unwrap();
@@ -416,7 +417,7 @@ fn salvage_by_a_symbolic_link_saves_the_file() {
     let (path, link) = (ground.path(NAME), other.path("link.hold"));
     std::fs::copy(&materials.unclean, &path).unwrap();
     std::os::unix::fs::symlink(&path, &link).unwrap();
-    let report = Hold::salvage(&link).unwrap();
+    let report = commonhold::hold::salvage(&link).unwrap();
     assert_eq!(report.kept_old_as.parent(), Some(ground.dir()));
     assert!(link.is_symlink());
     all_there(&path);
@@ -436,12 +437,12 @@ fn drafts_that_were_left_are_removed_and_no_others() {
     let mut busy = Child::run("restores", || {
         steps::arm_fault(NAMED).unwrap();
         steps::arm("draft.hold-built:stop").unwrap();
-        Hold::restore(&materials.backup, &path).unwrap();
+        commonhold::hold::restore(&materials.backup, &path).unwrap();
     });
     assert!(busy.wait_stopped());
     std::fs::write(ground.path(".it.hold.fedcba9876543210.draft"), b"left").unwrap();
     drop(Hold::create(&path).unwrap());
-    Hold::drop_hold(&path, false).unwrap();
+    commonhold::hold::remove(&path, false).unwrap();
     let drafts = names(ground.dir()).iter().filter(|name| is_draft(name, NAME)).count();
     assert_eq!(drafts, 2, "its own, and one that has no number");
     busy.signal(Signal::SIGCONT);

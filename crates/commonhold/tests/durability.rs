@@ -11,7 +11,9 @@ use crate::support::process::{Board, Child, End, until};
 use crate::support::script::read;
 use crate::support::shape::Shape;
 use crate::support::{Dice, long};
-use commonhold::{Error, ErrorKind, Hold, HoldKind, Map, MapOptions};
+use commonhold::hold::HoldKind;
+use commonhold::map::{Map, MapOptions};
+use commonhold::{Error, ErrorKind, Hold};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
@@ -27,7 +29,7 @@ const PAIRS: u32 = 3000;
 
 fn fill(hold: &Hold, version: u64) {
     for (name, shape) in SHAPES {
-        let map = hold.map(name, shape.options()).unwrap();
+        let map = hold.maps().open_or_create(name, shape.options()).unwrap();
         for id in 0..PAIRS {
             map.set(shape.key(id), shape.value(id, shape.fit(version))).unwrap();
         }
@@ -37,7 +39,7 @@ fn fill(hold: &Hold, version: u64) {
 #[track_caller]
 fn all_there(hold: &Hold, version: u64) {
     for (name, shape) in SHAPES {
-        let map = hold.open_map(name).unwrap();
+        let map = hold.maps().open(name).unwrap();
         assert_eq!(map.len().unwrap(), PAIRS as u64, "{name}");
         for id in 0..PAIRS {
             let value = map.get(shape.key(id)).unwrap().unwrap_or_else(|| panic!("{name}: {id}"));
@@ -128,7 +130,7 @@ fn on_a_disk_a_hold_that_was_made_in_memory_is_unclean_after_a_crash_of_the_syst
     written_by_a_victim(&path);
     reboot(&path);
     unclean(&path);
-    assert_eq!(Hold::salvage(&path).unwrap().maps, 4);
+    assert_eq!(commonhold::hold::salvage(&path).unwrap().maps, 4);
 }
 
 /// What is cut off is not to be forgotten by who looks for what is left.
@@ -145,7 +147,7 @@ fn a_truncated_hold_stays_so_when_salvage_fails() {
         file.set_len(cut).unwrap();
         Child::run("salvage without room", || {
             setrlimit(Resource::RLIMIT_FSIZE, 100_000, 100_000).unwrap();
-            assert!(Hold::salvage(&path).unwrap_err().is_full());
+            assert!(commonhold::hold::salvage(&path).unwrap_err().is_full());
         })
         .finish();
         assert_eq!(Hold::open(&path).unwrap_err().kind(), ErrorKind::Truncated);
@@ -153,7 +155,7 @@ fn a_truncated_hold_stays_so_when_salvage_fails() {
         file.set_len(len).unwrap();
     }
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(len / 2).unwrap();
-    let report = Hold::salvage(&path).unwrap();
+    let report = commonhold::hold::salvage(&path).unwrap();
     assert!(report.kept > 0 && report.cut_off == len - len / 2, "{report:?}");
 }
 
@@ -194,7 +196,7 @@ fn after_a_crash_of_the_system_a_file_is_unclean_until_salvaged() {
         Hold::options().open_or_create(&path).err().map(|e| e.kind()),
         Some(ErrorKind::Unclean)
     );
-    let report = Hold::salvage(&path).unwrap();
+    let report = commonhold::hold::salvage(&path).unwrap();
     let kept = PAIRS as u64 * SHAPES.len() as u64;
     assert_eq!((report.maps, report.dropped), (4, 0), "{report:?}");
     assert!(report.kept + report.undecidable >= kept, "{report:?}");
@@ -223,10 +225,10 @@ fn salvage_needs_the_hold_alone() {
     let path = ground.path("it.hold");
     let hold = Hold::create(&path).unwrap();
     fill(&hold, 1);
-    assert_eq!(Hold::salvage(&path).err().map(|e| e.kind()), Some(ErrorKind::Busy));
+    assert_eq!(commonhold::hold::salvage(&path).err().map(|e| e.kind()), Some(ErrorKind::Busy));
     all_there(&hold, 1);
     assert_eq!(
-        Hold::salvage(ground.path("none.hold")).err().map(|e| e.kind()),
+        commonhold::hold::salvage(ground.path("none.hold")).err().map(|e| e.kind()),
         Some(ErrorKind::NotFound)
     );
 }
@@ -238,7 +240,8 @@ fn salvage_keeps_what_is_intact_and_reports_what_is_not() {
     let shape = Shape::General;
     let board = Board::new(1);
     let mut victim = Child::run("victim", || {
-        let map = Hold::create(&path).unwrap().map("general", shape.options()).unwrap();
+        let map =
+            Hold::create(&path).unwrap().maps().open_or_create("general", shape.options()).unwrap();
         for id in 0..PAIRS {
             map.set(shape.key(id), shape.value(id, 1)).unwrap();
         }
@@ -259,11 +262,11 @@ fn salvage_keeps_what_is_intact_and_reports_what_is_not() {
     }
     reboot(&path);
     unclean(&path);
-    let report = Hold::salvage(&path).unwrap();
+    let report = commonhold::hold::salvage(&path).unwrap();
     assert_eq!((report.kept, report.maps), ((PAIRS - damaged) as u64, 1), "{report:?}");
     assert!(report.dropped + report.undecidable >= damaged as u64, "{report:?}");
     let hold = Hold::open(&path).unwrap();
-    let map = hold.open_map("general").unwrap();
+    let map = hold.maps().open("general").unwrap();
     for id in 0..PAIRS {
         let value = map.get(shape.key(id)).unwrap().map(|v| read(shape, id, &v));
         assert_eq!(value, (id % 10 != 0).then_some(1), "key {id}");
@@ -281,15 +284,15 @@ fn salvage_says_what_was_cut_off_and_what_is_missing() {
     // Half an extent too: what is left of it cannot hold anything.
     let left = len * 2 / 3 / 65_536 * 65_536 + 32_768;
     std::fs::File::options().write(true).open(&path).unwrap().set_len(left).unwrap();
-    let report = Hold::salvage(&path).unwrap();
+    let report = commonhold::hold::salvage(&path).unwrap();
     assert_eq!(report.cut_off, len - left, "{report:?}");
     assert!(report.missing > 0 && report.kept > 0, "{report:?}");
     let hold = Hold::open(&path).unwrap();
     let kept: u64 =
-        SHAPES.iter().map(|(name, _)| hold.open_map(name).map_or(0, |m| m.len().unwrap())).sum();
+        SHAPES.iter().map(|(name, _)| hold.maps().open(name).map_or(0, |m| m.len().unwrap())).sum();
     assert_eq!(kept, report.kept, "{report:?}");
-    for (name, shape) in SHAPES.iter().filter(|(name, _)| hold.open_map(name).is_ok()) {
-        let map = hold.open_map(name).unwrap();
+    for (name, shape) in SHAPES.iter().filter(|(name, _)| hold.maps().open(name).is_ok()) {
+        let map = hold.maps().open(name).unwrap();
         let read_all =
             (0..PAIRS).filter_map(|id| Some(read(*shape, id, &map.get(shape.key(id)).unwrap()?)));
         assert_eq!(
@@ -321,7 +324,7 @@ fn a_killed_backup_leaves_no_file() {
         victim.wait();
         if target.exists() {
             let copy = ground.path("copy.hold");
-            Hold::restore(&target, &copy).unwrap();
+            commonhold::hold::restore(&target, &copy).unwrap();
             all_there(&Hold::open(&copy).unwrap(), 1);
             std::fs::remove_file(&copy).unwrap();
             std::fs::remove_file(&target).unwrap();
@@ -343,7 +346,7 @@ fn salvage_keeps_the_pairs_of_a_map_whose_name_is_damaged() {
         let mut victim = Child::run("victim", || {
             let hold = Hold::create(&path).unwrap();
             for (name, version) in [("first", 1), ("other", 2)] {
-                let map = hold.map(name, shape.options()).unwrap();
+                let map = hold.maps().open_or_create(name, shape.options()).unwrap();
                 for id in 0..PAIRS {
                     map.set(shape.key(id), shape.value(id, version)).unwrap();
                 }
@@ -354,18 +357,18 @@ fn salvage_keeps_the_pairs_of_a_map_whose_name_is_damaged() {
         let at = find(&std::fs::read(&path).unwrap(), b"other").expect("the name in the file");
         overwrite(&path, at as u64, damaged);
         reboot(&path);
-        let report = Hold::salvage(&path).unwrap();
+        let report = commonhold::hold::salvage(&path).unwrap();
         assert_eq!((report.kept, report.maps), (2 * PAIRS as u64, 2), "{damaged:?}: {report:?}");
         let hold = Hold::open(&path).unwrap();
-        for info in hold.maps().unwrap() {
+        for info in hold.maps().list().unwrap() {
             let version = if info.name == "first" { 1 } else { 2 };
-            let map = hold.open_map(&info.name).unwrap();
+            let map = hold.maps().open(&info.name).unwrap();
             for id in 0..PAIRS {
                 let value = map.get(shape.key(id)).unwrap().map(|v| read(shape, id, &v));
                 assert_eq!(value, Some(version), "map {}, key {id}", info.name);
             }
         }
-        hold.open_map("first").unwrap();
+        hold.maps().open("first").unwrap();
     }
 }
 
@@ -384,7 +387,8 @@ fn salvage_keeps_the_highest_sequence_of_a_key() {
     let path = ground.path("it.hold");
     let shape = Shape::General;
     let mut victim = Child::run("victim", || {
-        let map = Hold::create(&path).unwrap().map("it", shape.options()).unwrap();
+        let map =
+            Hold::create(&path).unwrap().maps().open_or_create("it", shape.options()).unwrap();
         map.set(shape.key(1), shape.value(1, 1)).unwrap();
         map.set(shape.key(2), shape.value(2, 1)).unwrap();
         commonhold::steps::arm("write.committed:kill").unwrap();
@@ -393,9 +397,9 @@ fn salvage_keeps_the_highest_sequence_of_a_key() {
     assert_eq!(victim.wait(), End::By(Signal::SIGKILL));
     reboot(&path);
     unclean(&path);
-    let report = Hold::salvage(&path).unwrap();
+    let report = commonhold::hold::salvage(&path).unwrap();
     assert_eq!((report.kept, report.superseded), (2, 1), "{report:?}");
-    let map = Hold::open(&path).unwrap().open_map("it").unwrap();
+    let map = Hold::open(&path).unwrap().maps().open("it").unwrap();
     assert_eq!(map.get(shape.key(1)).unwrap(), Some(shape.value(1, 2)));
     assert_eq!(map.get(shape.key(2)).unwrap(), Some(shape.value(2, 1)));
 }
@@ -410,12 +414,12 @@ fn a_backup_is_one_point_in_time_while_writers_write() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
     fill(&hold, 1);
-    hold.map("race", MapOptions::general()).unwrap();
-    hold.map("other", MapOptions::general()).unwrap();
+    hold.maps().open_or_create("race", MapOptions::general()).unwrap();
+    hold.maps().open_or_create("other", MapOptions::general()).unwrap();
     let board = Board::new(8);
     let write = |writer: u64| {
         let hold = Hold::open(ground.path("it.hold")).unwrap();
-        let (race, other) = (hold.open_map("race").unwrap(), hold.open_map("other").unwrap());
+        let (race, other) = (hold.maps().open("race").unwrap(), hold.maps().open("other").unwrap());
         // First, then second, in two maps; and then fresh keys, each after the one before.
         for n in (1..).take_while(|_| board.get(7) == 0) {
             race.set(format!("first {writer}"), u64::to_le_bytes(n)).unwrap();
@@ -429,12 +433,12 @@ fn a_backup_is_one_point_in_time_while_writers_write() {
         let before: Vec<u64> = (0..WRITERS).map(|w| board.get(w as usize)).collect();
         let (backup, restored) = (ground.path("backup"), ground.path("restored.hold"));
         let report = hold.backup(&backup).unwrap();
-        let told = Hold::restore(&backup, &restored).unwrap();
+        let told = commonhold::hold::restore(&backup, &restored).unwrap();
         assert_eq!((report.maps, report.pairs), (told.maps, told.pairs), "round {round}");
         assert_eq!(report.bytes, std::fs::metadata(&backup).unwrap().len());
         let copy = Hold::open(&restored).unwrap();
         all_there(&copy, 1);
-        let (race, other) = (copy.open_map("race").unwrap(), copy.open_map("other").unwrap());
+        let (race, other) = (copy.maps().open("race").unwrap(), copy.maps().open("other").unwrap());
         for writer in 0..WRITERS {
             let first = number(&race, &format!("first {writer}"));
             let second = number(&other, &format!("second {writer}"));
@@ -451,7 +455,7 @@ fn a_backup_is_one_point_in_time_while_writers_write() {
         until("writers go on", || board.get(0) > seen + 10);
         copy.close().unwrap();
         std::fs::remove_file(&backup).unwrap();
-        Hold::drop_hold(&restored, false).unwrap();
+        commonhold::hold::remove(&restored, false).unwrap();
     }
     board.put(7, 1);
     writers.into_iter().for_each(Child::finish);
@@ -463,7 +467,7 @@ fn a_backup_comes_back_whole() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
     fill(&hold, 3);
-    let map = hold.map("odd", MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("odd", MapOptions::general()).unwrap();
     let mut dice = Dice::new(1);
     let mut wanted = BTreeMap::new();
     for len in (0..2000).chain([65_535, 65_536, 300_000, 5 << 20]) {
@@ -472,22 +476,25 @@ fn a_backup_comes_back_whole() {
         map.set(&key, &value).unwrap();
         wanted.insert(key, value);
     }
-    hold.map("empty", MapOptions::cache().max_entries(7)).unwrap();
+    hold.maps().open_or_create("empty", MapOptions::cache().max_entries(7)).unwrap();
     let backup = ground.path("backup");
     let report = hold.backup(&backup).unwrap();
     assert_eq!(report.pairs, 4 * PAIRS as u64 + wanted.len() as u64);
     assert_eq!(report.maps, 6);
     assert_eq!(Hold::backup(&hold, &backup).err().map(|e| e.kind()), Some(ErrorKind::Exists));
     let target = ground.path("restored.hold");
-    let told = Hold::restore(&backup, &target).unwrap();
+    let told = commonhold::hold::restore(&backup, &target).unwrap();
     assert_eq!((told.maps, told.pairs), (report.maps, report.pairs));
-    assert_eq!(Hold::restore(&backup, &target).err().map(|e| e.kind()), Some(ErrorKind::Exists));
+    assert_eq!(
+        commonhold::hold::restore(&backup, &target).err().map(|e| e.kind()),
+        Some(ErrorKind::Exists)
+    );
     let copy = Hold::open(&target).unwrap();
     all_there(&copy, 3);
-    let odd: BTreeMap<_, _> = copy.open_map("odd").unwrap().iter().map(Result::unwrap).collect();
+    let odd: BTreeMap<_, _> = copy.maps().open("odd").unwrap().iter().map(Result::unwrap).collect();
     assert!(odd == wanted, "the odd map differs");
-    let options = copy.open_map("empty").unwrap().options().clone();
-    assert_eq!(options, MapOptions::cache().max_entries(7));
+    let options = copy.maps().open("empty").unwrap().options().clone();
+    assert_eq!(options, MapOptions::cache().max_entries(7).into());
     assert_ne!(copy.uuid(), hold.uuid(), "a restored hold is another hold");
 }
 
@@ -516,18 +523,18 @@ fn a_rebuilt_hold_keeps_size_limit_and_mode() {
     let ground = Ground::file();
     let path = ground.path("it.hold");
     let hold = Hold::options().max_bytes(100 << 20).mode(0o640).create(&path).unwrap();
-    hold.map("it", MapOptions::general()).unwrap().set("a", "b").unwrap();
+    hold.maps().open_or_create("it", MapOptions::general()).unwrap().set("a", "b").unwrap();
     hold.backup(ground.path("backup")).unwrap();
     hold.close().unwrap();
-    Hold::restore(ground.path("backup"), ground.path("restored.hold")).unwrap();
+    commonhold::hold::restore(ground.path("backup"), ground.path("restored.hold")).unwrap();
     reboot(&path);
-    Hold::salvage(&path).unwrap();
+    commonhold::hold::salvage(&path).unwrap();
     for name in ["restored.hold", "it.hold"] {
         let hold = Hold::open(ground.path(name)).unwrap();
         assert_eq!(hold.stat().unwrap().max_bytes, 100 << 20, "{name}");
         let mode = std::fs::metadata(ground.path(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640, "{name}");
-        assert_eq!(hold.open_map("it").unwrap().get("a").unwrap(), Some(b"b".to_vec()));
+        assert_eq!(hold.maps().open("it").unwrap().get("a").unwrap(), Some(b"b".to_vec()));
     }
 }
 

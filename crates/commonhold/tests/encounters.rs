@@ -12,8 +12,13 @@ use crate::support::process::{Board, Child, End, until};
 use crate::support::scenario::{self, word};
 use crate::support::script;
 use crate::support::shape::Shape;
-use commonhold::{ChannelOptions, ErrorKind, Hold, Join, LogLevel, LogOptions, Map, Policy};
-use commonhold::{Result, Values, Written, steps};
+use commonhold::channel::{ChannelOptions, Join, Policy};
+use commonhold::log::Written;
+use commonhold::log::{LogLevel, LogOptions};
+use commonhold::map::Map;
+use commonhold::map::Values;
+use commonhold::{ErrorKind, Hold};
+use commonhold::{Result, steps};
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -39,7 +44,7 @@ struct Meddling {
 }
 
 fn it(hold: &Hold, shape: Shape) -> Result<Map> {
-    hold.map("it", shape.options())
+    hold.maps().open_or_create("it", shape.options())
 }
 
 /// Sets so many other keys to version 3, which uses memory that was freed again.
@@ -111,11 +116,15 @@ const MEDDLINGS: &[Meddling] = &[
         },
         allowed: &[1, ABSENT],
     },
-    Meddling { name: "drop", act: |hold, _| hold.drop_map("it").map(drop), allowed: &[1, DROPPED] },
+    Meddling {
+        name: "drop",
+        act: |hold, _| hold.maps().drop("it").map(drop),
+        allowed: &[1, DROPPED],
+    },
     Meddling {
         name: "drop and reuse",
         act: |hold, shape| {
-            hold.drop_map("it")?;
+            hold.maps().drop("it")?;
             // The same key in the same place, with another value, and the old record's memory used again.
             it(hold, shape)?.set(shape.key(KEY), shape.value(KEY, 2))?;
             fill(hold, shape, 300)
@@ -163,7 +172,7 @@ fn meet(shape: Shape, step: &str, (how, way): (&str, Way), meddling: &Meddling, 
     it(&hold, shape).unwrap().set(shape.key(KEY), shape.value(KEY, 1)).unwrap();
     let mut reader = Child::run(format!("reader; {what}"), || {
         let hold = Hold::options().read_only(read_only).open(&path).unwrap();
-        let map = hold.open_map("it").unwrap();
+        let map = hold.maps().open("it").unwrap();
         steps::arm(&format!("{step}:stop")).unwrap();
         board.put(0, look(&map, shape, way));
     });
@@ -228,16 +237,16 @@ fn drop_stopped_at(step: &str, then: Signal) {
     let what = format!("dropped, stopped at {step}, then {then}");
     let hold = Hold::create(&path).unwrap();
     fill_it(&hold, 1);
-    let old = hold.open_map("it").unwrap();
+    let old = hold.maps().open("it").unwrap();
     let mut dropper = Child::run(format!("dropper; {what}"), || {
         let hold = Hold::open(&path).unwrap();
         steps::arm(&format!("{step}:stop")).unwrap();
-        assert!(hold.drop_map("it").unwrap());
+        assert!(hold.maps().drop("it").unwrap());
     });
     assert!(dropper.wait_stopped(), "{what}: it does not pass");
-    looks_right(hold.open_map("it"), &what);
+    looks_right(hold.maps().open("it"), &what);
     looks_right(Ok(old), &what);
-    assert!(hold.maps().unwrap().len() <= 1);
+    assert!(hold.maps().list().unwrap().len() <= 1);
     // Who wants a map of that name waits for the dropper, dead or alive, and gets a new one.
     let maker = Child::run(format!("maker; {what}"), || {
         let hold = Hold::open(&path).unwrap();
@@ -251,7 +260,7 @@ fn drop_stopped_at(step: &str, then: Signal) {
     let killed = then == Signal::SIGKILL;
     assert_eq!(dropper.wait(), if killed { End::By(then) } else { End::Well }, "{what}");
     maker.finish();
-    let map = hold.open_map("it").unwrap();
+    let map = hold.maps().open("it").unwrap();
     for id in 0..PAIRS {
         let value = map.get(Shape::General.key(id)).unwrap().expect("a pair of the new map");
         assert_eq!(script::read(Shape::General, id, &value), 2, "{what}");
@@ -439,22 +448,23 @@ fn removal_waits(what: &str, step: &'static str, leave: fn(&Hold), remove: fn(&H
 #[test]
 fn a_channel_stays_while_a_consumer_leaves_it() {
     let leave = |hold: &Hold| {
-        let channel = hold.channel("it", ChannelOptions::new(4096)).unwrap();
+        let channel = hold.channels().open_or_create("it", ChannelOptions::new(4096)).unwrap();
         drop(channel.consumer(Join::Now, Policy::Lossless).unwrap());
     };
-    let remove = |hold: &Hold| hold.drop_channel("it").unwrap();
+    let remove = |hold: &Hold| hold.channels().drop("it").unwrap();
     removal_waits("a consumer leaves", "channel.line-left", leave, remove);
 }
 
 #[test]
 fn a_log_stays_while_a_refused_line_is_counted() {
     let leave = |hold: &Hold| {
-        let log = hold.log("it", LogOptions::new().rings(1).ring_bytes(4096)).unwrap();
+        let log =
+            hold.logs().open_or_create("it", LogOptions::new().rings(1).ring_bytes(4096)).unwrap();
         assert!(log.prepare().unwrap());
         let other = log.clone();
         let second = std::thread::spawn(move || other.write(LogLevel::Error, "no ring is free"));
         assert_eq!(second.join().unwrap().unwrap(), Written::Dropped);
     };
-    let remove = |hold: &Hold| hold.drop_log("it").unwrap();
+    let remove = |hold: &Hold| hold.logs().drop("it").unwrap();
     removal_waits("a line is refused", "log.refused", leave, remove);
 }

@@ -7,7 +7,10 @@
 use crate::support::boot::reboot;
 use crate::support::ground::Ground;
 use crate::support::process::{Child, PATIENCE, until};
-use commonhold::{Follower, Hold, Map, MapOptions, steps::shifts};
+use commonhold::Hold;
+use commonhold::map::{Map, MapOptions};
+use commonhold::steps::shifts;
+use commonhold::stream::Follower;
 use nix::sched::{CloneFlags, unshare};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -27,7 +30,7 @@ fn time(ms: i64) -> Duration {
 }
 
 fn cache(hold: &Hold) -> Map {
-    hold.map("cache", MapOptions::cache()).unwrap()
+    hold.maps().open_or_create("cache", MapOptions::cache()).unwrap()
 }
 
 fn set(hold: &Hold, key: &str, ttl: i64) {
@@ -35,7 +38,7 @@ fn set(hold: &Hold, key: &str, ttl: i64) {
 }
 
 fn has(hold: &Hold, key: &str) -> bool {
-    hold.open_map("cache").unwrap().get(key).unwrap().is_some()
+    hold.maps().open("cache").unwrap().get(key).unwrap().is_some()
 }
 
 /// Closes it and lets the system restart: real time goes on by `passed`, boot time begins again.
@@ -57,7 +60,7 @@ fn a_jump_of_real_time_expires_nothing() {
         assert!(has(&hold, "an hour"), "read");
         // A writer's clock is the same, and so is everybody's after it.
         set(&hold, "another", HOUR);
-        let mut cursor = commonhold::Cursor::START;
+        let mut cursor = commonhold::map::Cursor::START;
         assert_eq!(cache(&hold).try_expire(&mut cursor, 1 << 20).unwrap(), 0);
         shifts::set_realtime_ms(0);
         assert!(has(&hold, "an hour") && has(&hold, "another"));
@@ -239,7 +242,7 @@ fn a_stream_says_real_time() {
     in_a_child(|| {
         let hold = Hold::create(ground.path("it.hold")).unwrap();
         let map = cache(&hold);
-        hold.begin_stream("cache", 1 << 20).unwrap();
+        hold.maps().begin_stream("cache", 1 << 20).unwrap();
         let mut follower = map.follow().unwrap();
         for shift in [0, YEAR, -YEAR] {
             shifts::set_realtime_ms(shift);
@@ -278,7 +281,7 @@ fn a_backup_keeps_what_a_pair_has_left() {
             shifts::set_realtime_ms(made);
             hold.backup(&backup).unwrap();
             shifts::set_realtime_ms(restored);
-            let report = Hold::restore(&backup, ground.path("copy.hold")).unwrap();
+            let report = commonhold::hold::restore(&backup, ground.path("copy.hold")).unwrap();
             assert_eq!(report.pairs, 1 + u64::from(hour), "{made} {restored}");
             let copy = Hold::open(ground.path("copy.hold")).unwrap();
             assert!(has(&copy, "an hour") == hour && has(&copy, "a day"), "{made} {restored}");
@@ -309,7 +312,7 @@ fn salvage_keeps_what_a_pair_has_left() {
         reboot(&path);
         shifts::set_realtime_ms(2 * HOUR);
         shifts::set_boottime_ms(-HOUR);
-        let report = Hold::salvage(&path).unwrap();
+        let report = commonhold::hold::salvage(&path).unwrap();
         assert_eq!(report.kept, 1, "{report:?}");
         let hold = Hold::open(&path).unwrap();
         assert!(!has(&hold, "an hour") && has(&hold, "a day"));

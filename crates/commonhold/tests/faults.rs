@@ -178,7 +178,7 @@ fn verify(scenario: &Scenario, hold: &Hold, actor: u32, board: &Board, when: &st
 fn works_again(
     scenario: &Scenario,
     path: &Path,
-    handles: Option<(Hold, commonhold::Map)>,
+    handles: Option<(Hold, commonhold::map::Map)>,
     board: &Board,
 ) {
     let when = "in the victim, with the fault lifted";
@@ -395,7 +395,7 @@ fn memory_that_is_never_to_be_had_at_the_moment_is_an_error() {
     let ground = Ground::memory();
     Child::run("writer", || {
         let hold = Hold::create(ground.path("it.hold")).unwrap();
-        let map = hold.map("it", commonhold::MapOptions::general()).unwrap();
+        let map = hold.maps().open_or_create("it", commonhold::map::MapOptions::general()).unwrap();
         let set = || map.set("large", vec![1; 1 << 20]);
         steps::arm_fault("os.populate:EAGAIN:always").unwrap();
         let error = set().expect_err("no page");
@@ -438,7 +438,7 @@ fn what_is_done_once_in_a_process_is_tried_again_after_an_error() {
 fn a_file_that_cannot_be_looked_at_is_not_taken_for_another() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", commonhold::MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("it", commonhold::map::MapOptions::general()).unwrap();
     Child::run("cannot look at it", || {
         steps::arm_fault("os.fstat:EIO:always").unwrap();
         // A forked child takes a place of its own, for which it locks a byte of the file.

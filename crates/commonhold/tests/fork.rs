@@ -12,7 +12,9 @@ use crate::support::process::{
 use crate::support::script::{self, Expected};
 use crate::support::shape::Shape;
 use crate::support::{Dice, long};
-use commonhold::{Hold, LogOptions, Map, MapOptions};
+use commonhold::Hold;
+use commonhold::log::LogOptions;
+use commonhold::map::{Map, MapOptions};
 use nix::sys::signal::Signal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -20,7 +22,7 @@ const SHAPES: [Shape; 4] = [Shape::General, Shape::Fixed(4, 4), Shape::Fixed(8, 
 
 fn open(ground: &Ground, shape: Shape) -> (Hold, Map) {
     let hold = Hold::open_or_create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", shape.options()).unwrap();
+    let map = hold.maps().open_or_create("it", shape.options()).unwrap();
     (hold, map)
 }
 
@@ -86,7 +88,8 @@ fn a_child_does_not_keep_the_parents_slot_alive() {
     let board = Board::new(4);
     let path = ground.path("it.hold");
     let middle = Child::run("parent of one", || {
-        let map = Hold::open(&path).unwrap().map("it", MapOptions::general()).unwrap();
+        let map =
+            Hold::open(&path).unwrap().maps().open_or_create("it", MapOptions::general()).unwrap();
         map.set("middle", "1").unwrap();
         board.put(0, std::process::id() as u64);
         let orphan = Child::run("orphan", || {
@@ -218,19 +221,19 @@ fn forking_while_other_threads_open_logs() {
     let ground = Ground::memory();
     let (hold, _map) = open(&ground, Shape::General);
     let options = || LogOptions::new().rings(8).ring_bytes(4096);
-    let log = hold.log("log", options()).unwrap();
+    let log = hold.logs().open_or_create("log", options()).unwrap();
     let over = AtomicBool::new(false);
     std::thread::scope(|s| {
         for _ in 0..2 {
             s.spawn(|| {
                 while !over.load(Ordering::SeqCst) {
-                    drop(hold.log("log", options()).unwrap());
+                    drop(hold.logs().open_or_create("log", options()).unwrap());
                 }
             });
         }
         for round in 0..if long() { 5000 } else { 200 } {
             let child = Child::run(format!("child {round}"), || {
-                drop(hold.log("log", options()).unwrap());
+                drop(hold.logs().open_or_create("log", options()).unwrap());
                 // Waits for who is inside a log.
                 hold.clone().close().unwrap();
             });
@@ -278,7 +281,7 @@ fn closing_every_descriptor_changes_nothing() {
         let path = ground.path("it.hold");
         let child = Child::run("daemon", || {
             let inner = Hold::open(&path).unwrap();
-            let own = inner.open_map("it").unwrap();
+            let own = inner.maps().open("it").unwrap();
             own.set(shape.key(1), shape.value(1, 1)).unwrap();
             crate::support::process::close_everything();
             // The numbers are used again for something else: it must stay untouched.
@@ -317,7 +320,7 @@ fn a_newcomer_takes_a_dead_ones_slot_while_others_work() {
         let board = Board::new(8);
         let path = ground.path("it.hold");
         let worker = |number: u64, limit: u64| {
-            let map = Hold::open(&path).unwrap().open_map("it").unwrap();
+            let map = Hold::open(&path).unwrap().maps().open("it").unwrap();
             let mut dice = Dice::new(number);
             let mut turn = 0;
             while board.get(0) == 0 && turn < limit {

@@ -8,7 +8,9 @@
 
 use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, until};
-use commonhold::{ErrorKind, Hold, MapOptions, QueueOptions, steps};
+use commonhold::map::MapOptions;
+use commonhold::queue::QueueOptions;
+use commonhold::{ErrorKind, Hold, steps};
 use nix::sys::signal::Signal;
 use std::path::Path;
 use std::time::Duration;
@@ -29,7 +31,7 @@ fn impatient(path: &Path) -> Hold {
 }
 
 fn fill(hold: &Hold, name: &str) {
-    let map = hold.map(name, MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create(name, MapOptions::general()).unwrap();
     for id in 0..KEYS {
         map.set(id.to_le_bytes(), [7; 300]).unwrap();
     }
@@ -49,7 +51,7 @@ fn stopped(path: &Path, step: &str, time: u32, act: impl FnOnce(&Hold)) -> Child
 
 fn stopped_writer(path: &Path, map: &str) -> Child {
     stopped(path, "write.locked", 1, |hold| {
-        hold.open_map(map).unwrap().set(3u32.to_le_bytes(), "other").unwrap();
+        hold.maps().open(map).unwrap().set(3u32.to_le_bytes(), "other").unwrap();
     })
 }
 
@@ -81,7 +83,7 @@ fn end(mut child: Child, how: Signal) {
 /// Writes without a pause until told to end.
 fn write(path: &Path, board: &Board) {
     let hold = Hold::open(path).unwrap();
-    let map = hold.map("free", MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("free", MapOptions::general()).unwrap();
     while board.get(ORDER) == 0 {
         let turn = board.count(WRITES, 1);
         map.set((turn as u32 % KEYS).to_le_bytes(), turn.to_le_bytes()).unwrap();
@@ -106,7 +108,7 @@ fn a_freeze_next_to_a_stopped_writer_keeps_nobody_else_waiting() {
         ("backup", |hold| {
             hold.backup(hold.path().with_extension("backup")).unwrap();
         }),
-        ("begin_stream", |hold| assert!(hold.begin_stream("other", 1 << 16).unwrap())),
+        ("begin_stream", |hold| assert!(hold.maps().begin_stream("other", 1 << 16).unwrap())),
     ];
     for (what, act) in acts {
         let ground = Ground::memory();
@@ -123,8 +125,12 @@ fn a_freeze_next_to_a_stopped_writer_keeps_nobody_else_waiting() {
         writers_go_on(&board, &waits);
         // Nor are names kept from anybody.
         let hold = impatient(&path);
-        hold.map("made meanwhile", MapOptions::general()).unwrap().set("a", "b").unwrap();
-        assert!(hold.drop_map("made meanwhile").unwrap());
+        hold.maps()
+            .open_or_create("made meanwhile", MapOptions::general())
+            .unwrap()
+            .set("a", "b")
+            .unwrap();
+        assert!(hold.maps().drop("made meanwhile").unwrap());
         end(stopped, Signal::SIGCONT);
         waits.finish();
         board.put(ORDER, 1);
@@ -158,14 +164,16 @@ fn who_freezes_waits_for_a_stopped_writer_as_long_as_it_may() {
 #[test]
 fn a_map_that_a_stopped_writer_holds_is_dropped_at_once_and_freed_later() {
     for how in [Signal::SIGCONT, Signal::SIGKILL] {
-        for options in
-            [MapOptions::general(), MapOptions::fixed(4, 4), MapOptions::cache().max_entries(99)]
-        {
+        for options in [
+            MapOptions::general(),
+            MapOptions::fixed(4, 4),
+            MapOptions::cache().max_entries(99).into(),
+        ] {
             let ground = Ground::memory();
             let path = ground.path("it.hold");
             // Without a timeout: what is not needed is not waited for.
             let hold = Hold::create(&path).unwrap();
-            let map = hold.map("held", options.clone()).unwrap();
+            let map = hold.maps().open_or_create("held", options.clone()).unwrap();
             let value = [1u8; 4];
             for id in 0..KEYS {
                 map.set(id.to_le_bytes(), value).unwrap();
@@ -176,11 +184,11 @@ fn a_map_that_a_stopped_writer_holds_is_dropped_at_once_and_freed_later() {
                 "write.locked"
             };
             let stopped = stopped(&path, step, 1, |hold| {
-                let _ = hold.open_map("held").unwrap().set(3u32.to_le_bytes(), [2; 4]).unwrap();
+                let _ = hold.maps().open("held").unwrap().set(3u32.to_le_bytes(), [2; 4]).unwrap();
             });
-            assert!(hold.drop_map("held").unwrap());
+            assert!(hold.maps().drop("held").unwrap());
             assert_eq!(map.get(3u32.to_le_bytes()).unwrap_err().kind(), ErrorKind::NotFound);
-            assert!(!hold.drop_map("held").unwrap());
+            assert!(!hold.maps().drop("held").unwrap());
             sound(&hold, "with a drop to be finished");
             fill(&hold, "held");
             fill(&hold, "other");
@@ -188,7 +196,7 @@ fn a_map_that_a_stopped_writer_holds_is_dropped_at_once_and_freed_later() {
             sound(&hold, "with new maps");
             end(stopped, how);
             whole(&hold, "afterwards");
-            assert_eq!(hold.open_map("held").unwrap().len().unwrap(), u64::from(KEYS));
+            assert_eq!(hold.maps().open("held").unwrap().len().unwrap(), u64::from(KEYS));
         }
     }
 }
@@ -202,7 +210,7 @@ fn a_drop_that_had_to_stop_is_finished_by_whoever_comes() {
         ("trim", |hold| {
             hold.trim().unwrap();
         }),
-        ("drop", |hold| assert!(hold.drop_map("other").unwrap())),
+        ("drop", |hold| assert!(hold.maps().drop("other").unwrap())),
         ("open", |hold| drop(Hold::open(hold.path()).unwrap())),
         ("close", |hold| hold.close().unwrap()),
     ];
@@ -211,7 +219,7 @@ fn a_drop_that_had_to_stop_is_finished_by_whoever_comes() {
         let path = ground.path("it.hold");
         let hold = Hold::create(&path).unwrap();
         fill(&hold, "held");
-        hold.map("other", MapOptions::general()).unwrap();
+        hold.maps().open_or_create("other", MapOptions::general()).unwrap();
         let next = Child::run(what, || {
             let hold = Hold::open(&path).unwrap();
             board.put(ANSWER, 1);
@@ -227,7 +235,7 @@ fn a_drop_that_had_to_stop_is_finished_by_whoever_comes() {
         });
         until("it has opened the hold", || board.get(ANSWER) == 1 || next.is_gone());
         let stopped = stopped_writer(&path, "held");
-        assert!(hold.drop_map("held").unwrap());
+        assert!(hold.maps().drop("held").unwrap());
         end(stopped, Signal::SIGKILL);
         board.put(ORDER, 1);
         next.finish();
@@ -248,15 +256,17 @@ const WITHOUT_NAMES: [(&str, Act); 12] = [
     ("drop.directory-unlinked", remove),
     ("drop.directory-freed", remove),
     ("drop.done", remove),
-    ("block.zeroed", |hold| drop(hold.queue("it", QueueOptions::new(9, 64)).unwrap())),
+    ("block.zeroed", |hold| {
+        drop(hold.queues().open_or_create("it", QueueOptions::new(9, 64)).unwrap())
+    }),
 ];
 
 fn make(hold: &Hold) {
-    drop(hold.map("it", MapOptions::general()).unwrap());
+    drop(hold.maps().open_or_create("it", MapOptions::general()).unwrap());
 }
 
 fn remove(hold: &Hold) {
-    assert!(hold.drop_map("it").unwrap());
+    assert!(hold.maps().drop("it").unwrap());
 }
 
 #[test]
@@ -274,18 +284,18 @@ fn a_stopped_creation_or_drop_holds_neither_names_nor_the_freeze_lock() {
             let hold = impatient(&path);
             // Dropped, the name is free.
             if step.starts_with("drop.") {
-                assert!(!hold.drop_map("it").unwrap(), "{step}");
+                assert!(!hold.maps().drop("it").unwrap(), "{step}");
                 fill(&hold, "it");
             }
             fill(&hold, "a third");
-            assert!(hold.drop_map("a third").unwrap());
-            drop(hold.queue("a queue", QueueOptions::new(9, 64)).unwrap());
-            assert!(hold.drop_queue("a queue").unwrap());
+            assert!(hold.maps().drop("a third").unwrap());
+            drop(hold.queues().open_or_create("a queue", QueueOptions::new(9, 64)).unwrap());
+            assert!(hold.queues().drop("a queue").unwrap());
             drop(hold.freeze().unwrap());
             sound(&hold, step);
             let (copy, other) = (ground.path("it.backup"), ground.path("restored.hold"));
             hold.backup(&copy).unwrap();
-            Hold::restore(&copy, &other).unwrap();
+            commonhold::hold::restore(&copy, &other).unwrap();
             whole(&Hold::open(&other).unwrap(), step);
             end(stopped, how);
             whole(&hold, step);
@@ -299,23 +309,23 @@ fn who_waits_for_memory_to_make_something_keeps_no_name() {
     let (ground, board) = (Ground::memory(), Board::new(3));
     let path = ground.path("it.hold");
     let hold = Hold::create(&path).unwrap();
-    hold.map("small", MapOptions::general()).unwrap();
+    hold.maps().open_or_create("small", MapOptions::general()).unwrap();
     let stopped = stopped(&path, "grow.locked", 1, |hold| {
-        let map = hold.map("large", MapOptions::general()).unwrap();
+        let map = hold.maps().open_or_create("large", MapOptions::general()).unwrap();
         map.set("a", vec![1; 1 << 24]).unwrap();
     });
     let maker = Child::run("makes a queue", || {
         let hold = Hold::open(&path).unwrap();
         board.put(ANSWER, 1);
-        drop(hold.queue("a queue", QueueOptions::new(1000, 10_000)).unwrap());
+        drop(hold.queues().open_or_create("a queue", QueueOptions::new(1000, 10_000)).unwrap());
     });
     let stat = format!("/proc/{}/stat", maker.pid());
     let sleeps = || std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") S "));
     until("it waits for memory", || board.get(ANSWER) == 1 && sleeps());
     let hold = impatient(&path);
     drop(hold.freeze().unwrap());
-    hold.map("small", MapOptions::general()).unwrap();
-    assert!(hold.drop_map("small").unwrap());
+    hold.maps().open_or_create("small", MapOptions::general()).unwrap();
+    assert!(hold.maps().drop("small").unwrap());
     assert!(!maker.is_gone(), "it waits for memory");
     end(stopped, Signal::SIGCONT);
     maker.finish();
@@ -330,17 +340,18 @@ fn what_cannot_be_made_leaves_no_name_locked() {
     let hold = Hold::options().max_bytes(2 << 20).create(&path).unwrap();
     let mut made = 0;
     let error = loop {
-        match hold.map(&format!("map {made}"), MapOptions::general()) {
+        match hold.maps().open_or_create(&format!("map {made}"), MapOptions::general()) {
             Ok(_) => made += 1,
             Err(error) => break error,
         }
     };
     assert_eq!(error.kind(), ErrorKind::Full, "{error}");
-    let queue = hold.queue("a queue", QueueOptions::new(1000, 10_000)).unwrap_err();
+    let queue =
+        hold.queues().open_or_create("a queue", QueueOptions::new(1000, 10_000)).unwrap_err();
     assert_eq!(queue.kind(), ErrorKind::Full, "{queue}");
     whole(&hold, "full");
     let other = impatient(&path);
-    assert!(other.drop_map("map 0").unwrap());
-    drop(other.map("another", MapOptions::general()).unwrap());
+    assert!(other.maps().drop("map 0").unwrap());
+    drop(other.maps().open_or_create("another", MapOptions::general()).unwrap());
     whole(&other, "with another map");
 }

@@ -9,7 +9,8 @@ use crate::support::ground::Ground;
 use crate::support::process::{Child, limit_address_space};
 use crate::support::script::read;
 use crate::support::shape::Shape;
-use commonhold::{Error, ErrorKind, Hold, Map, Values};
+use commonhold::map::{Map, Values};
+use commonhold::{Error, ErrorKind, Hold};
 use nix::sys::resource::{Resource, setrlimit};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -73,7 +74,7 @@ fn is_in_the_index(shape: Shape) -> bool {
 /// The story of every test here: full, nothing lost, room again. Returns the share of what fitted at first that fits after all
 /// was deleted.
 fn full_and_back(hold: &Hold, shape: Shape) -> f64 {
-    let map = hold.map("it", shape.options()).unwrap();
+    let map = hold.maps().open_or_create("it", shape.options()).unwrap();
     let mut stored = Stored::new();
     let count = fill(&map, shape, 0, &mut stored);
     assert!(count > 10, "full after {count} pairs");
@@ -138,7 +139,7 @@ fn a_size_limit_is_met_and_left() {
 fn what_is_deleted_makes_room_for_pairs_of_other_sizes() {
     let ground = Ground::memory();
     let hold = Hold::options().max_bytes(8 << 20).create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", Shape::General.options()).unwrap();
+    let map = hold.maps().open_or_create("it", Shape::General.options()).unwrap();
     let key = |n: u32| format!("key {n}");
     let full = |size: usize| (0..).find(|n| map.set(key(*n), vec![7; size]).is_err());
     let count = full(40).unwrap();
@@ -175,7 +176,9 @@ fn a_limit_too_small_for_anything_is_refused_clearly() {
     for bytes in [0, 1, 4096, 65_536, 131_072, 262_144, 1 << 20] {
         let path = ground.path(&format!("{bytes}.hold"));
         let made = Hold::options().max_bytes(bytes).create(&path);
-        let made = made.and_then(|hold| Ok((hold.map("it", Shape::General.options())?, hold)));
+        let made = made.and_then(|hold| {
+            Ok((hold.maps().open_or_create("it", Shape::General.options())?, hold))
+        });
         match made {
             Ok((map, hold)) => {
                 let mut stored = Stored::new();
@@ -204,7 +207,7 @@ fn room_taken_by_others_is_no_signal() {
         let ground = Ground::memory();
         on_small_tmpfs(16, &ground, |dir| {
             let hold = Hold::create(dir.join("it.hold")).unwrap();
-            let map = hold.map("it", shape.options()).unwrap();
+            let map = hold.maps().open_or_create("it", shape.options()).unwrap();
             let mut stored = Stored::new();
             for id in 0..60 {
                 set(&map, shape, id, 1).unwrap();
@@ -222,7 +225,7 @@ fn room_taken_by_others_is_no_signal() {
             fill(&map, shape, 1000, &mut stored);
             all_there(&hold, &map, shape, &stored);
             let second = Hold::open(dir.join("it.hold")).unwrap();
-            all_there(&second, &second.open_map("it").unwrap(), shape, &stored);
+            all_there(&second, &second.maps().open("it").unwrap(), shape, &stored);
             let error = Hold::create(dir.join("new.hold")).expect_err("an error");
             assert_eq!(error.kind(), ErrorKind::Full, "{error:?}");
             assert!(!dir.join("new.hold").exists(), "a hold that could not be made was left");
@@ -240,10 +243,10 @@ fn processes_meet_a_full_tmpfs_together() {
     let ground = Ground::memory();
     on_small_tmpfs(16, &ground, |dir| {
         let hold = Hold::create(dir.join("it.hold")).unwrap();
-        let map = hold.map("it", shape.options()).unwrap();
+        let map = hold.maps().open_or_create("it", shape.options()).unwrap();
         let writer = |number: u32| {
             let hold = Hold::open(dir.join("it.hold")).unwrap();
-            let map = hold.open_map("it").unwrap();
+            let map = hold.maps().open("it").unwrap();
             let mut stored = Stored::new();
             for round in 0..5 {
                 fill(&map, shape, number << 24 | round << 20, &mut stored);
@@ -275,7 +278,7 @@ fn a_limit_on_file_size_is_no_signal() {
         .finish();
         // Without the limit the same hold goes on growing.
         let hold = Hold::open(ground.path("it.hold")).unwrap();
-        let map = hold.open_map("it").unwrap();
+        let map = hold.maps().open("it").unwrap();
         for id in 0..100 {
             set(&map, shape, 3 << 24 | id, 1).unwrap();
         }
@@ -290,7 +293,7 @@ fn a_limit_on_address_space_makes_the_hold_smaller() {
     Child::run("with RLIMIT_AS", || {
         limit_address_space(192 << 20);
         let hold = Hold::create(&path).unwrap();
-        let map = hold.map("it", Shape::General.options()).unwrap();
+        let map = hold.maps().open_or_create("it", Shape::General.options()).unwrap();
         let mut stored = Stored::new();
         for id in 0..20_000 {
             set(&map, Shape::General, id, 1).unwrap();
@@ -300,7 +303,7 @@ fn a_limit_on_address_space_makes_the_hold_smaller() {
     })
     .finish();
     let hold = Hold::open(&path).unwrap();
-    let map = hold.open_map("it").unwrap();
+    let map = hold.maps().open("it").unwrap();
     assert_eq!(map.len().unwrap(), 20_000);
     // Grown by a process without the limit beyond what the limited one can see: an error or all of it.
     for id in 20_000..21_000 {
@@ -308,7 +311,7 @@ fn a_limit_on_address_space_makes_the_hold_smaller() {
     }
     Child::run("with RLIMIT_AS again", || {
         limit_address_space(192 << 20);
-        let opened = Hold::open(&path).and_then(|h| h.open_map("it"));
+        let opened = Hold::open(&path).and_then(|h| h.maps().open("it"));
         match opened {
             Ok(map) => {
                 for id in 0..21_000 {
@@ -356,15 +359,21 @@ fn a_quota_is_no_room_and_a_broken_disk_is_not() {
             assert!(!path.exists());
             arm("");
             let hold = Hold::create(&path).unwrap();
-            let map = hold.map("it", Shape::General.options()).unwrap();
+            let map = hold.maps().open_or_create("it", Shape::General.options()).unwrap();
             arm(&always);
             let error = map.set("large", vec![1; 8 << 20]).unwrap_err();
             assert_eq!(error.kind(), kind, "{error}");
-            let made = hold.queue("large", commonhold::QueueOptions::new(1000, 10_000));
+            let made = hold
+                .queues()
+                .open_or_create("large", commonhold::queue::QueueOptions::new(1000, 10_000));
             assert_eq!(made.unwrap_err().kind(), kind);
             arm("");
             map.set("large", vec![1; 8 << 20]).unwrap();
-            drop(hold.queue("large", commonhold::QueueOptions::new(1000, 10_000)).unwrap());
+            drop(
+                hold.queues()
+                    .open_or_create("large", commonhold::queue::QueueOptions::new(1000, 10_000))
+                    .unwrap(),
+            );
             let report = hold.check().unwrap();
             assert!(report.ok && report.in_flight == 0, "{report:?}");
         })

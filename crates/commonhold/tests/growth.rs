@@ -9,7 +9,8 @@ use crate::support::process::until;
 use crate::support::script::read;
 use crate::support::shape::Shape;
 use crate::support::{Dice, mix};
-use commonhold::{Hold, Map, MapOptions, Uid};
+use commonhold::Hold;
+use commonhold::map::{Map, MapOptions, Uid};
 
 const MANY: u32 = 2_000_000;
 
@@ -17,7 +18,7 @@ const MANY: u32 = 2_000_000;
 fn grow(shape: Shape, back_below: impl Fn(u64) -> u64) {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", shape.options()).unwrap();
+    let map = hold.maps().open_or_create("it", shape.options()).unwrap();
     let empty = hold.stat().unwrap().memory_bytes;
     let mut uids: Vec<(u32, Uid)> = Vec::new();
     for id in 0..MANY {
@@ -105,7 +106,7 @@ fn bound(pairs: u64, stored: u64) -> u64 {
 fn values_that_grow_byte_by_byte_stay_within_the_bound() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     let (keys, most) = (2000u32, 1500usize);
     let text = vec![b'x'; most];
     for len in 0..=most {
@@ -127,7 +128,7 @@ fn values_that_grow_byte_by_byte_stay_within_the_bound() {
 fn values_that_shrink_leave_no_holes_behind() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     let keys = 100_000u32;
     for key in 0..keys {
         map.set(key.to_le_bytes(), [7; 1000]).unwrap();
@@ -147,7 +148,7 @@ fn values_that_shrink_leave_no_holes_behind() {
 fn churn_does_not_grow() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     let mut dice = Dice::new(11);
     let text = [b'y'; 4000];
     let mut peak = 0;

@@ -6,7 +6,10 @@
 
 use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, until};
-use commonhold::{ChannelOptions, Hold, Join, LogOptions, Policy, QueueOptions};
+use commonhold::Hold;
+use commonhold::channel::{ChannelOptions, Join, Policy};
+use commonhold::log::LogOptions;
+use commonhold::queue::QueueOptions;
 use std::path::Path;
 use std::time::Duration;
 
@@ -41,7 +44,7 @@ fn costs_nothing(what: &str, wait: impl FnOnce(&Path, &dyn Fn())) {
 fn of_a_consumer_that_waits_for_messages() {
     costs_nothing("consumer", |path, ready| {
         let hold = Hold::create(path).unwrap();
-        let channel = hold.channel("it", ChannelOptions::new(4096)).unwrap();
+        let channel = hold.channels().open_or_create("it", ChannelOptions::new(4096)).unwrap();
         let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
         ready();
         let _ = consumer.recv(&mut Vec::new());
@@ -52,7 +55,7 @@ fn of_a_consumer_that_waits_for_messages() {
 fn of_a_producer_that_waits_for_room() {
     costs_nothing("producer", |path, ready| {
         let hold = Hold::create(path).unwrap();
-        let channel = hold.channel("it", ChannelOptions::new(4096)).unwrap();
+        let channel = hold.channels().open_or_create("it", ChannelOptions::new(4096)).unwrap();
         let _consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
         let mut producer = channel.producer().unwrap();
         while producer.try_send(&[7; 100]).unwrap().is_some() {}
@@ -65,7 +68,10 @@ fn of_a_producer_that_waits_for_room() {
 fn of_one_that_waits_for_elements() {
     costs_nothing("puller", |path, ready| {
         let hold = Hold::create(path).unwrap();
-        let queue = hold.queue("it", QueueOptions::new(4, 8).queues(["free", "full"])).unwrap();
+        let queue = hold
+            .queues()
+            .open_or_create("it", QueueOptions::new(4, 8).queues(["free", "full"]))
+            .unwrap();
         ready();
         let _ = queue.named("full").unwrap().pull_timeout(Duration::from_secs(600));
     });
@@ -75,7 +81,10 @@ fn of_one_that_waits_for_elements() {
 fn of_one_that_waits_for_a_notifier() {
     costs_nothing("listener", |path, ready| {
         let hold = Hold::create(path).unwrap();
-        let queue = hold.queue("it", QueueOptions::new(4, 8).queues(["free", "full"])).unwrap();
+        let queue = hold
+            .queues()
+            .open_or_create("it", QueueOptions::new(4, 8).queues(["free", "full"]))
+            .unwrap();
         let _notifier = queue.eventfd("full").unwrap();
         ready();
         std::thread::sleep(Duration::from_secs(600));
@@ -86,7 +95,8 @@ fn of_one_that_waits_for_a_notifier() {
 fn of_a_collector_without_lines() {
     costs_nothing("collector", |path, ready| {
         let hold = Hold::create(path).unwrap();
-        let log = hold.log("it", LogOptions::new().rings(64).ring_bytes(4096)).unwrap();
+        let log =
+            hold.logs().open_or_create("it", LogOptions::new().rings(64).ring_bytes(4096)).unwrap();
         let mut collector = log.collector().unwrap();
         ready();
         let _ = collector.run(&mut std::io::sink(), || false);

@@ -3,7 +3,8 @@
 use crate::support::disk::on_small_tmpfs;
 use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, until};
-use commonhold::{Hold, Map, MapOptions};
+use commonhold::Hold;
+use commonhold::map::{Map, MapOptions};
 use nix::sys::signal::Signal;
 use std::collections::HashSet;
 use std::io::Write;
@@ -30,7 +31,7 @@ fn trimmed_below(hold: &Hold, bytes: u64) {
 fn reader<'a>(path: &'a Path, board: &'a Board) -> Child {
     Child::run("reader", move || {
         let hold = Hold::options().read_only(true).open(path).unwrap();
-        let map = hold.open_map("it").unwrap();
+        let map = hold.maps().open("it").unwrap();
         // Nearly all its time goes into copies.
         let mut value = Vec::new();
         while map.get_into(KEY, &mut value).unwrap() {
@@ -72,7 +73,7 @@ fn a_reader_stopped_in_a_copy_brings_no_memory_back() {
     let ground = Ground::memory();
     let path = ground.path("it.hold");
     let hold = Hold::create(&path).unwrap();
-    let map = hold.map("it", MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     for round in 0..3 {
         let given_back = stop_a_reader(&path, &hold, &map, 48 << 20, || ());
         let after = memory(&hold);
@@ -88,7 +89,7 @@ fn a_reader_stopped_in_a_copy_survives_a_full_file_system() {
     on_small_tmpfs(96, &ground, |dir| {
         let path = dir.join("it.hold");
         let hold = Hold::create(&path).unwrap();
-        let map = hold.map("it", MapOptions::general()).unwrap();
+        let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
         for _ in 0..3 {
             let other = dir.join("other");
             stop_a_reader(&path, &hold, &map, 48 << 20, || {
@@ -104,17 +105,18 @@ fn a_reader_stopped_in_a_copy_survives_a_full_file_system() {
 #[test]
 #[cfg(feature = "steps")]
 fn a_follower_stopped_in_a_copy_brings_no_memory_back() {
-    use commonhold::{StreamPosition, steps};
+    use commonhold::steps;
+    use commonhold::stream::StreamPosition;
     let ground = Ground::memory();
     let path = ground.path("it.hold");
     let hold = Hold::create(&path).unwrap();
     let before = memory(&hold);
-    let map = hold.map("it", MapOptions::general()).unwrap();
-    assert!(hold.begin_stream("it", 64 << 20).unwrap());
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
+    assert!(hold.maps().begin_stream("it", 64 << 20).unwrap());
     map.set(KEY, vec![7; 12 << 20]).unwrap();
     let mut follower = Child::run("follower", || {
         let hold = Hold::options().read_only(true).open(&path).unwrap();
-        let map = hold.open_map("it").unwrap();
+        let map = hold.maps().open("it").unwrap();
         let now = map.follow().unwrap().position();
         let mut follower = map.follow_from(StreamPosition { offset: 0, ..now }).unwrap();
         assert_eq!(follower.try_recv().unwrap().unwrap().value.len(), 12 << 20);
@@ -125,7 +127,7 @@ fn a_follower_stopped_in_a_copy_brings_no_memory_back() {
     });
     assert!(follower.wait_stopped());
     drop(map);
-    assert!(hold.drop_map("it").unwrap());
+    assert!(hold.maps().drop("it").unwrap());
     trimmed_below(&hold, before + KEPT);
     let given_back = memory(&hold);
     follower.signal(Signal::SIGCONT);
@@ -140,7 +142,7 @@ fn what_comes_back_to_empty_extents_is_given_back_again() {
     let ground = Ground::memory();
     let path = ground.path("it.hold");
     let hold = Hold::create(&path).unwrap();
-    let map = hold.map("it", MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     map.set("small", "value").unwrap();
     let before = memory(&hold);
     map.set(KEY, vec![7; 48 << 20]).unwrap();
@@ -165,7 +167,7 @@ fn what_comes_back_to_empty_extents_is_given_back_again() {
 fn a_large_value_is_taken_whole_and_once() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     const VALUES: u32 = 400;
     let taken = Mutex::new(HashSet::new());
     let is_whole = |value: &[u8]| value.chunks_exact(4).all(|word| word == &value[..4]);

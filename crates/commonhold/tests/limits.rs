@@ -3,7 +3,9 @@
 use crate::support::ground::Ground;
 use crate::support::process::{Zeros, until};
 use crate::support::{Dice, long};
-use commonhold::{ChangeKind, Cursor, ErrorKind, Hold, MapOptions, Result};
+use commonhold::map::{Cursor, MapOptions};
+use commonhold::stream::ChangeKind;
+use commonhold::{ErrorKind, Hold, Result};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -35,7 +37,7 @@ fn values_grow_into_the_room_that_was_asked_for() {
     for room in [0u32, 2000, 200_000] {
         let ground = Ground::memory();
         let hold = Hold::create(ground.path("it.hold")).unwrap();
-        let map = hold.map("it", MapOptions::general().value_room(room)).unwrap();
+        let map = hold.maps().open_or_create("it", MapOptions::general().value_room(room)).unwrap();
         for key in 0..200u32 {
             map.set(key.to_le_bytes(), b"").unwrap();
         }
@@ -50,7 +52,7 @@ fn values_grow_into_the_room_that_was_asked_for() {
         let grown = used(&hold).saturating_sub(before);
         assert_eq!(grown < 2 * 65_536, room > 0, "{room} bytes of room: {grown} bytes more");
         // Another handle asks for none, and reads and changes what this one has stored.
-        let other = hold.open_map("it").unwrap();
+        let other = hold.maps().open("it").unwrap();
         assert_eq!(other.get(7u32.to_le_bytes()).unwrap(), Some(vec![7; 1900]));
         other.set(7u32.to_le_bytes(), b"short").unwrap();
         for key in 0..200u32 {
@@ -79,7 +81,7 @@ fn lengths() -> Vec<usize> {
 fn values_of_every_length_come_back() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     let mut dice = Dice::new(1);
     let mut all = HashMap::new();
     for len in lengths() {
@@ -105,7 +107,7 @@ fn values_of_every_length_come_back() {
 fn keys_of_every_length_come_back() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     let mut dice = Dice::new(2);
     let keys: Vec<Vec<u8>> = lengths().into_iter().map(|len| bytes(len, &mut dice)).collect();
     for (i, key) in keys.iter().enumerate() {
@@ -128,8 +130,8 @@ fn keys_of_every_length_come_back() {
 fn empty_keys_and_values_are_ordinary() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    for options in [MapOptions::general(), MapOptions::cache()] {
-        let map = hold.map(&format!("{options:?}"), options).unwrap();
+    for options in [MapOptions::general(), MapOptions::cache().into()] {
+        let map = hold.maps().open_or_create(&format!("{options:?}"), options).unwrap();
         assert_eq!(map.get("").unwrap(), None);
         map.set("", "").unwrap();
         assert_eq!(map.get("").unwrap(), Some(vec![]));
@@ -146,7 +148,7 @@ fn empty_keys_and_values_are_ordinary() {
 fn a_hundred_mebibytes_in_one_value() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     let mut value = vec![7u8; 100 << 20];
     for (i, page) in value.chunks_mut(4096).enumerate() {
         page[..8].copy_from_slice(&i.to_le_bytes());
@@ -169,7 +171,7 @@ fn a_hundred_mebibytes_in_one_value() {
 fn over_four_gibibytes_is_too_large_and_takes_no_memory() {
     let ground = Ground::memory();
     let hold = Hold::options().max_bytes(64 << 20).create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     map.set("there", "before").unwrap();
     let before = hold.stat().unwrap().memory_bytes;
     let zeros = Zeros::new((1 << 32) + 8);
@@ -188,7 +190,7 @@ fn over_four_gibibytes_is_too_large_and_takes_no_memory() {
     assert_eq!(map.len().unwrap(), 1);
     if long() {
         let hold = Hold::create(ground.path("large.hold")).unwrap();
-        let map = hold.map("it", MapOptions::general()).unwrap();
+        let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
         map.set(&zeros[..4], &zeros[..(1 << 32) - 1 - 4]).unwrap();
         assert_eq!(map.get(&zeros[..4]).unwrap().unwrap().len(), (1 << 32) - 1 - 4);
         assert!(hold.check().unwrap().ok);
@@ -200,7 +202,7 @@ fn fixed_lengths_are_exact() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
     for (k, v) in [(4, 4), (8, 8), (16, 16)] {
-        let map = hold.map(&format!("{k}"), MapOptions::fixed(k, v)).unwrap();
+        let map = hold.maps().open_or_create(&format!("{k}"), MapOptions::fixed(k, v)).unwrap();
         let (key, value) = (vec![1; k as usize], vec![2; v as usize]);
         map.set(&key, &value).unwrap();
         for (k, v) in [(k - 1, v), (k + 1, v), (k, v - 1), (k, v + 1), (k, 0), (0, v)] {
@@ -217,7 +219,7 @@ fn every_pair_of_four_and_four_bytes_is_legal() {
     // One word per pair: the words that mean "empty" or "filler" must not be lost among them.
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", MapOptions::fixed(4, 4)).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::fixed(4, 4)).unwrap();
     let mut dice = Dice::new(3);
     let edges = [0u32, 1, 2, 0x7fff_ffff, 0x8000_0000, u32::MAX - 1, u32::MAX];
     let mut wanted = HashMap::new();
@@ -244,7 +246,7 @@ fn time_to_live_ends() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
     let hour = Duration::from_secs(3600);
-    let map = hold.map("it", MapOptions::cache().ttl(hour)).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::cache().ttl(hour)).unwrap();
     map.set("stays", "1").unwrap();
     map.set_with_ttl("goes", "2", Duration::from_millis(30)).unwrap();
     until("a pair has expired", || map.get("goes").unwrap().is_none());
@@ -260,7 +262,7 @@ fn time_to_live_ends() {
     assert_eq!(map.get("renewed").unwrap(), Some(b"5".to_vec()));
     assert!(map.stat().unwrap().expired >= 1);
     assert!(hold.check().unwrap().ok);
-    let plain = hold.map("plain", MapOptions::general()).unwrap();
+    let plain = hold.maps().open_or_create("plain", MapOptions::general()).unwrap();
     assert!(plain.set_with_ttl("a", "b", hour).is_err(), "only a cache forgets");
     assert!(plain.with_ttl(hour).is_err(), "only a cache forgets");
 }
@@ -269,7 +271,10 @@ fn time_to_live_ends() {
 fn a_handle_with_a_time_to_live_gives_it_to_all_that_it_stores() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", MapOptions::cache().ttl(Duration::from_secs(3600))).unwrap();
+    let map = hold
+        .maps()
+        .open_or_create("it", MapOptions::cache().ttl(Duration::from_secs(3600)))
+        .unwrap();
     let brief = map.with_ttl(Duration::from_millis(30)).unwrap();
     for key in ["set", "replaced", "exchanged", "stays"] {
         map.set(key, "1").unwrap();
@@ -293,8 +298,8 @@ fn expired_pairs_are_removed_and_streamed_on_request() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
     let hour = Duration::from_secs(3600);
-    let map = hold.map("it", MapOptions::cache().ttl(hour)).unwrap();
-    hold.begin_stream("it", 4 << 20).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::cache().ttl(hour)).unwrap();
+    hold.maps().begin_stream("it", 4 << 20).unwrap();
     // Enough for some growth.
     for id in 0..6000u32 {
         let time = if id % 3 == 0 { hour } else { Duration::from_millis(1 + u64::from(id % 20)) };
@@ -325,11 +330,11 @@ fn expired_pairs_are_removed_and_streamed_on_request() {
     }
     assert_eq!(map.iter().count(), 2000);
     let mut cursor = Cursor::START;
-    let plain = hold.map("plain", MapOptions::general()).unwrap();
+    let plain = hold.maps().open_or_create("plain", MapOptions::general()).unwrap();
     assert_eq!(plain.try_expire(&mut cursor, 1).unwrap(), 0);
     assert!(cursor.is_end(), "in other modes there is nothing to do");
     let view = Hold::options().read_only(true).open(ground.path("it.hold")).unwrap();
-    refused(view.open_map("it").unwrap().try_expire(&mut cursor, 1), ErrorKind::ReadOnly);
+    refused(view.maps().open("it").unwrap().try_expire(&mut cursor, 1), ErrorKind::ReadOnly);
     used(&hold);
 }
 
@@ -337,8 +342,10 @@ fn expired_pairs_are_removed_and_streamed_on_request() {
 fn a_cache_keeps_its_limits_and_what_is_used() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let by_count = hold.map("count", MapOptions::cache().max_entries(1000)).unwrap();
-    let by_bytes = hold.map("bytes", MapOptions::cache().max_bytes(1 << 20)).unwrap();
+    let by_count =
+        hold.maps().open_or_create("count", MapOptions::cache().max_entries(1000)).unwrap();
+    let by_bytes =
+        hold.maps().open_or_create("bytes", MapOptions::cache().max_bytes(1 << 20)).unwrap();
     for map in [&by_count, &by_bytes] {
         map.set("used", [0; 100]).unwrap();
         for i in 0..30_000u32 {
@@ -361,7 +368,7 @@ fn a_cache_keeps_its_limits_and_what_is_used() {
 fn what_is_used_now_and_then_outlives_what_is_not() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", MapOptions::cache().max_entries(10_000)).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::cache().max_entries(10_000)).unwrap();
     for used in 0..500u64 {
         map.set(used.to_le_bytes(), "used").unwrap();
     }
@@ -381,7 +388,7 @@ fn what_is_used_now_and_then_outlives_what_is_not() {
 fn a_closed_hold_answers_closed() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     map.set("a", "b").unwrap();
     let (other, mut walk) = (hold.clone(), map.iter());
     hold.close().unwrap();
@@ -390,11 +397,11 @@ fn a_closed_hold_answers_closed() {
     refused(map.delete("a"), ErrorKind::Closed);
     refused(map.increment("n", 1), ErrorKind::Closed);
     refused(map.len(), ErrorKind::Closed);
-    refused(other.map("it", MapOptions::general()), ErrorKind::Closed);
+    refused(other.maps().open_or_create("it", MapOptions::general()), ErrorKind::Closed);
     refused(other.stat(), ErrorKind::Closed);
     refused(other.check(), ErrorKind::Closed);
     refused(walk.next().expect("an error"), ErrorKind::Closed);
-    let again = Hold::open(ground.path("it.hold")).unwrap().open_map("it").unwrap();
+    let again = Hold::open(ground.path("it.hold")).unwrap().maps().open("it").unwrap();
     assert_eq!(again.get("a").unwrap(), Some(b"b".to_vec()));
 }
 
@@ -403,12 +410,12 @@ fn a_read_only_hold_reads_and_refuses_changes() {
     let ground = Ground::memory();
     let path = ground.path("it.hold");
     let hold = Hold::create(&path).unwrap();
-    let map = hold.map("it", MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     map.set("a", "b").unwrap();
     let mine = hold.participants().unwrap().len();
     let reader = Hold::options().read_only(true).open(&path).unwrap();
     assert_eq!(hold.participants().unwrap().len(), mine, "a reader takes no slot");
-    let view = reader.open_map("it").unwrap();
+    let view = reader.maps().open("it").unwrap();
     assert_eq!(view.get("a").unwrap(), Some(b"b".to_vec()));
     assert_eq!((view.len().unwrap(), view.iter().count()), (1, 1));
     refused(view.set("a", "c"), ErrorKind::ReadOnly);
@@ -416,8 +423,8 @@ fn a_read_only_hold_reads_and_refuses_changes() {
     refused(view.update("a", |_| None), ErrorKind::ReadOnly);
     refused(view.clear(), ErrorKind::ReadOnly);
     // Nothing is made through it: what is not there is not found.
-    refused(reader.map("new", MapOptions::general()), ErrorKind::NotFound);
-    refused(reader.drop_map("it"), ErrorKind::ReadOnly);
+    refused(reader.maps().open_or_create("new", MapOptions::general()), ErrorKind::NotFound);
+    refused(reader.maps().drop("it"), ErrorKind::ReadOnly);
     map.set("a", "d").unwrap();
     assert_eq!(view.get("a").unwrap(), Some(b"d".to_vec()));
 }
@@ -430,10 +437,10 @@ fn holds_are_there_or_not() {
     let hold = Hold::create(&path).unwrap();
     refused(Hold::create(&path), ErrorKind::Exists);
     assert_eq!(Hold::open_or_create(&path).unwrap().uuid(), hold.uuid());
-    refused(Hold::drop_hold(&path, false), ErrorKind::Busy);
+    refused(commonhold::hold::remove(&path, false), ErrorKind::Busy);
     hold.close().unwrap();
-    Hold::drop_hold(&path, false).unwrap();
-    refused(Hold::drop_hold(&path, false), ErrorKind::NotFound);
+    commonhold::hold::remove(&path, false).unwrap();
+    refused(commonhold::hold::remove(&path, false), ErrorKind::NotFound);
     refused(Hold::open(ground.path("no/such/directory.hold")), ErrorKind::NotFound);
     for name in ["", "a\0b"] {
         refused(Hold::create(name), ErrorKind::Invalid);
@@ -444,25 +451,25 @@ fn holds_are_there_or_not() {
 fn maps_are_there_or_not() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    refused(hold.open_map("it"), ErrorKind::NotFound);
-    assert!(!hold.drop_map("it").unwrap());
-    let map = hold.map("it", MapOptions::fixed(4, 4)).unwrap();
-    refused(hold.map("it", MapOptions::general()), ErrorKind::Mismatch);
-    refused(hold.map("it", MapOptions::fixed(4, 8)), ErrorKind::Mismatch);
-    refused(hold.map("it", MapOptions::cache()), ErrorKind::Mismatch);
+    refused(hold.maps().open("it"), ErrorKind::NotFound);
+    assert!(!hold.maps().drop("it").unwrap());
+    let map = hold.maps().open_or_create("it", MapOptions::fixed(4, 4)).unwrap();
+    refused(hold.maps().open_or_create("it", MapOptions::general()), ErrorKind::Mismatch);
+    refused(hold.maps().open_or_create("it", MapOptions::fixed(4, 8)), ErrorKind::Mismatch);
+    refused(hold.maps().open_or_create("it", MapOptions::cache()), ErrorKind::Mismatch);
     for name in ["", "a\0b", &"x".repeat(201)] {
-        refused(hold.map(name, MapOptions::general()), ErrorKind::Invalid);
+        refused(hold.maps().open_or_create(name, MapOptions::general()), ErrorKind::Invalid);
     }
     let longest = "é".repeat(100);
-    hold.map(&longest, MapOptions::general()).unwrap().set("a", "b").unwrap();
-    let names: Vec<_> = hold.maps().unwrap().into_iter().map(|m| m.name).collect();
+    hold.maps().open_or_create(&longest, MapOptions::general()).unwrap().set("a", "b").unwrap();
+    let names: Vec<_> = hold.maps().list().unwrap().into_iter().map(|m| m.name).collect();
     assert_eq!(names, ["it", longest.as_str()]);
     map.set([1; 4], [2; 4]).unwrap();
-    assert!(hold.drop_map("it").unwrap());
+    assert!(hold.maps().drop("it").unwrap());
     refused(map.get([1; 4]), ErrorKind::NotFound);
     refused(map.set([1; 4], [2; 4]), ErrorKind::NotFound);
-    refused(hold.open_map("it"), ErrorKind::NotFound);
-    let again = hold.map("it", MapOptions::general()).unwrap();
+    refused(hold.maps().open("it"), ErrorKind::NotFound);
+    let again = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     assert_eq!(again.get([1; 4]).unwrap(), None, "a new map begins empty");
     assert!(hold.check().unwrap().ok);
 }
@@ -471,7 +478,7 @@ fn maps_are_there_or_not() {
 fn an_operation_inside_an_operation_is_refused_or_works() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     map.set("a", "1").unwrap();
     // No lock is held while the callback runs: whatever it answers, nothing may hang.
     let mut inner = None;

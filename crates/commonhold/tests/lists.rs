@@ -5,13 +5,26 @@
 use crate::support::Dice;
 use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End};
-use commonhold::{ErrorKind, Hold, ListView, MapOptions, steps};
+use commonhold::map::{List, MapOptions, Text, TypedMap};
+use commonhold::{ErrorKind, Hold, steps};
 use nix::sys::signal::Signal;
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 
-fn lists(path: &Path) -> ListView {
-    Hold::open_or_create(path).unwrap().map("lists", MapOptions::general()).unwrap().as_lists()
+type Lists = TypedMap<Text, List>;
+
+fn lists(path: &Path) -> Lists {
+    Hold::open_or_create(path)
+        .unwrap()
+        .maps()
+        .open_or_create("lists", MapOptions::general())
+        .unwrap()
+        .typed()
+}
+
+/// What is in the list of the tests.
+fn elements(lists: &Lists) -> Vec<Vec<u8>> {
+    lists.get("key").unwrap().unwrap_or_default()
 }
 
 fn element(number: u64) -> Vec<u8> {
@@ -44,15 +57,18 @@ fn a_list_is_a_deque() {
             }
             2 => assert_eq!(lists.pop("key").unwrap(), model.pop_back()),
             3 => assert_eq!(lists.shift("key").unwrap(), model.pop_front()),
-            _ => assert_eq!(lists.get("key").unwrap(), Vec::from(model.clone())),
+            _ => assert_eq!(elements(&lists), Vec::from(model.clone())),
         }
-        assert_eq!(lists.len("key").unwrap() as usize, model.len());
+        assert_eq!(lists.list_len("key").unwrap() as usize, model.len());
     }
     while let Some(last) = model.pop_back() {
         assert_eq!(lists.pop("key").unwrap(), Some(last));
     }
-    assert!(lists.is_empty("key").unwrap() && lists.pop("key").unwrap().is_none());
-    let map = Hold::open(ground.path("it.hold")).unwrap().map("lists", MapOptions::general());
+    assert!(lists.list_len("key").unwrap() == 0 && lists.pop("key").unwrap().is_none());
+    let map = Hold::open(ground.path("it.hold"))
+        .unwrap()
+        .maps()
+        .open_or_create("lists", MapOptions::general());
     assert!(!map.unwrap().contains("key").unwrap(), "an empty list is no value");
 }
 
@@ -60,8 +76,8 @@ fn a_list_is_a_deque() {
 fn a_value_that_is_no_list_is_refused_and_kept() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", MapOptions::general()).unwrap();
-    let lists = map.as_lists();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
+    let lists: Lists = map.typed();
     lists.push("good", "element").unwrap();
     let good = map.get("good").unwrap().unwrap();
     let mut bad = vec![Vec::new(), b"text".to_vec(), vec![0; 4], [&good[..], b"more"].concat()];
@@ -80,7 +96,8 @@ fn a_value_that_is_no_list_is_refused_and_kept() {
             assert!(result.is_ok() || result.is_err_and(|e| e.kind() == ErrorKind::Mismatch));
         }
     }
-    let fixed = hold.map("fixed", MapOptions::fixed(4, 4)).unwrap().as_lists();
+    let fixed = hold.maps().open_or_create("fixed", MapOptions::fixed(4, 4)).unwrap();
+    let fixed: Lists = fixed.typed();
     assert_eq!(fixed.push("four", "x").expect_err("a length").kind(), ErrorKind::Invalid);
 }
 
@@ -122,7 +139,7 @@ fn processes_share_a_list() {
         (1..4 * EACH as usize + 1).map(|at| board.get(at)).filter(|n| *n > 0).collect();
     let distinct: BTreeSet<u64> = seen.iter().copied().collect();
     assert_eq!((seen.len(), distinct.len()), (2 * EACH as usize, 2 * EACH as usize));
-    assert!(all.is_empty("jobs").unwrap());
+    assert!(all.list_len("jobs").unwrap() == 0);
 }
 
 #[test]
@@ -135,7 +152,7 @@ fn a_push_is_whole_or_not_at_all() {
         if !["write.", "record.", "retire."].iter().any(|group| step.starts_with(group)) {
             continue;
         }
-        let before: Vec<u64> = lists.get("key").unwrap().iter().map(|e| number(e)).collect();
+        let before: Vec<u64> = elements(&lists).iter().map(|e| number(e)).collect();
         let pushed = at as u64;
         let mut child = Child::run(*step, || {
             let lists = self::lists(&path);
@@ -147,7 +164,7 @@ fn a_push_is_whole_or_not_at_all() {
         assert!(end == End::Well || end == End::By(Signal::SIGKILL), "{step}: {end:?}");
         survived += u32::from(end == End::Well);
         lists.push("mine", "x").unwrap();
-        let after: Vec<u64> = lists.get("key").unwrap().iter().map(|e| number(e)).collect();
+        let after: Vec<u64> = elements(&lists).iter().map(|e| number(e)).collect();
         let with: Vec<u64> = before.iter().copied().chain([pushed]).collect();
         assert!(after == with || (after == before && end != End::Well), "{step}: {after:?}");
         let report = Hold::open(&path).unwrap().check().unwrap();

@@ -1,10 +1,9 @@
 //! What a log answers: writing, levels, collecting, dumping, options, errors, front ends.
 
 use crate::support::ground::Ground;
-use commonhold::{
-    Collector, ErrorKind, Hold, Log, LogLevel, LogLine, LogOptions, MapOptions, Overflow, Written,
-    log_line,
-};
+use commonhold::log::{Collector, Log, LogLevel, LogLine, LogOptions, Overflow, Written};
+use commonhold::map::MapOptions;
+use commonhold::{ErrorKind, Hold, log_line};
 use std::io::{self, Write};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -16,7 +15,7 @@ fn small() -> LogOptions {
 fn ground(options: LogOptions) -> (Ground, Hold, Log) {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let log = hold.log("it", options).unwrap();
+    let log = hold.logs().open_or_create("it", options).unwrap();
     (ground, hold, log)
 }
 
@@ -105,7 +104,7 @@ fn levels_filter_at_the_writer_and_at_the_collector() {
     assert_eq!(log.write(LogLevel::Info, "no").unwrap(), Written::Filtered);
     assert_eq!(log.write(LogLevel::Error, "a").unwrap(), Written::Accepted);
     let other = Hold::open(hold.path()).unwrap();
-    other.open_log("it").unwrap().set_level(LogLevel::Debug).unwrap();
+    other.logs().open("it").unwrap().set_level(LogLevel::Debug).unwrap();
     assert_eq!(log.level(), LogLevel::Debug);
     assert_eq!(log.write(LogLevel::Trace, "no").unwrap(), Written::Filtered);
     assert_eq!(log_line!(log, Debug, "{}", "b").unwrap(), Written::Accepted);
@@ -122,7 +121,7 @@ fn levels_filter_at_the_writer_and_at_the_collector() {
 #[test]
 fn one_collects_and_others_get_an_error_that_names_it() {
     let (_ground, hold, log) = ground(small());
-    let other = Hold::open(hold.path()).unwrap().open_log("it").unwrap();
+    let other = Hold::open(hold.path()).unwrap().logs().open("it").unwrap();
     let collector = log.collector().unwrap();
     for log in [&log, &other] {
         let error = log.collector().unwrap_err();
@@ -185,10 +184,10 @@ fn who_has_frozen_the_hold_lets_go_of_what_it_drops() {
     let frozen = hold.freeze().unwrap();
     drop((collector, log));
     drop(frozen);
-    let theirs = other.open_log("it").unwrap();
+    let theirs = other.logs().open("it").unwrap();
     assert!(theirs.stat().unwrap().used.iter().all(|ring| ring.slot.is_none()));
     drop((theirs.collector().unwrap(), theirs));
-    assert!(other.drop_log("it").unwrap());
+    assert!(other.logs().drop("it").unwrap());
 }
 
 #[test]
@@ -312,14 +311,14 @@ fn a_line_from_the_destructor_of_a_thread_is_taken() {
 fn handles_come_and_go() {
     let (_ground, hold, log) = ground(small());
     for n in 0..10 {
-        let again = hold.log("it", small()).unwrap();
+        let again = hold.logs().open_or_create("it", small()).unwrap();
         accepted(&again, format!("{n}"));
         accepted(&log, format!("and {n}"));
     }
     let stat = log.stat().unwrap();
     assert_eq!(stat.used.iter().filter(|ring| ring.slot.is_some()).count(), 1, "{stat:?}");
     drop(log);
-    let log = hold.open_log("it").unwrap();
+    let log = hold.logs().open("it").unwrap();
     assert_eq!(texts(&log.dump().unwrap()).len(), 20);
     assert!(log.stat().unwrap().used.iter().all(|ring| ring.slot.is_none()));
     is_whole(&hold);
@@ -328,8 +327,8 @@ fn handles_come_and_go() {
 #[test]
 fn names_options_and_lengths_are_checked() {
     let (_ground, hold, log) = ground(small());
-    hold.map("a map", MapOptions::general()).unwrap();
-    let kind = |name: &str, options| hold.log(name, options).unwrap_err().kind();
+    hold.maps().open_or_create("a map", MapOptions::general()).unwrap();
+    let kind = |name: &str, options| hold.logs().open_or_create(name, options).unwrap_err().kind();
     assert_eq!(kind("a map", small()), ErrorKind::Mismatch);
     assert_eq!(kind("it", small().rings(5)), ErrorKind::Mismatch);
     assert_eq!(kind("it", small().overflow(Overflow::Overwrite)), ErrorKind::Mismatch);
@@ -338,8 +337,8 @@ fn names_options_and_lengths_are_checked() {
     assert_eq!(kind("x", small().rings(4097)), ErrorKind::Invalid);
     assert_eq!(kind("x", small().ring_bytes(100)), ErrorKind::Invalid);
     assert_eq!(kind("x", small().ring_bytes(u64::MAX)), ErrorKind::Invalid);
-    assert_eq!(hold.open_log("none").unwrap_err().kind(), ErrorKind::NotFound);
-    assert_eq!(hold.open_log("a map").unwrap_err().kind(), ErrorKind::Mismatch);
+    assert_eq!(hold.logs().open("none").unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(hold.logs().open("a map").unwrap_err().kind(), ErrorKind::Mismatch);
     accepted(&log, [1; 960]);
     let error = log.write(LogLevel::Info, [1; 961]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
@@ -353,15 +352,15 @@ fn dropped_and_closed_logs_say_so() {
     accepted(&log, "one");
     let collector = log.collector().unwrap();
     let other = Hold::open(hold.path()).unwrap();
-    assert_eq!(other.drop_log("it").unwrap_err().kind(), ErrorKind::Busy);
-    assert!(hold.drop_log("it").unwrap() && !hold.drop_log("it").unwrap());
+    assert_eq!(other.logs().drop("it").unwrap_err().kind(), ErrorKind::Busy);
+    assert!(hold.logs().drop("it").unwrap() && !hold.logs().drop("it").unwrap());
     let gone = ErrorKind::NotFound;
     assert_eq!(log.write(LogLevel::Info, "two").unwrap_err().kind(), gone);
     assert_eq!(log.dump().unwrap_err().kind(), gone);
     assert_eq!(log.stat().unwrap_err().kind(), gone);
     assert_eq!(log.collector().unwrap_err().kind(), gone);
     drop(collector);
-    let again = hold.log("it", small()).unwrap();
+    let again = hold.logs().open_or_create("it", small()).unwrap();
     accepted(&again, "three");
     assert_eq!(texts(&again.dump().unwrap()), ["three"]);
     is_whole(&hold);
@@ -369,7 +368,7 @@ fn dropped_and_closed_logs_say_so() {
     let closed = ErrorKind::Closed;
     assert_eq!(again.write(LogLevel::Info, "four").unwrap_err().kind(), closed);
     assert_eq!(again.dump().unwrap_err().kind(), closed);
-    let log = other.open_log("it").unwrap();
+    let log = other.logs().open("it").unwrap();
     assert_eq!(texts(&log.dump().unwrap()), ["three"]);
     assert!(log.stat().unwrap().used.iter().all(|ring| ring.slot.is_none()));
     is_whole(&other);
@@ -380,7 +379,7 @@ fn a_read_only_handle_dumps() {
     let (_ground, hold, log) = ground(small());
     accepted(&log, "one");
     let view = Hold::options().read_only(true).open(hold.path()).unwrap();
-    let log = view.open_log("it").unwrap();
+    let log = view.logs().open("it").unwrap();
     assert_eq!(texts(&log.dump().unwrap()), ["one"]);
     assert_eq!(log.stat().unwrap().rings, 4);
     for error in [
@@ -390,7 +389,7 @@ fn a_read_only_handle_dumps() {
     ] {
         assert_eq!(error.kind(), ErrorKind::ReadOnly);
     }
-    assert_eq!(view.open_log("none").unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(view.logs().open("none").unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[test]
@@ -398,7 +397,7 @@ fn a_reader_follows_what_is_written_and_leaves_no_trace() {
     let (ground, hold, log) = ground(small().overflow(Overflow::Overwrite));
     accepted(&log, "one");
     let looking = Hold::options().read_only(true).open(ground.path("it.hold")).unwrap();
-    let mut reader = looking.open_log("it").unwrap().reader().unwrap();
+    let mut reader = looking.logs().open("it").unwrap().reader().unwrap();
     assert_eq!(texts(&reader.finish().unwrap()), ["one"]);
     assert_eq!(texts(&reader.finish().unwrap()), [""; 0]);
     accepted(&log, "two");
@@ -413,7 +412,7 @@ fn a_reader_follows_what_is_written_and_leaves_no_trace() {
     let lost: u32 = lines.iter().map(|line| line.lost).sum();
     assert_eq!(lost as usize + lines.len(), 1000);
     drop(log);
-    hold.drop_log("it").unwrap();
+    hold.logs().drop("it").unwrap();
     assert_eq!(reader.poll().unwrap_err().kind(), ErrorKind::NotFound);
 }
 
@@ -429,7 +428,7 @@ fn closing_and_dropping_race_with_writers() {
                 std::thread::yield_now();
             }
             match round % 2 {
-                0 => assert!(hold.drop_log("it").unwrap()),
+                0 => assert!(hold.logs().drop("it").unwrap()),
                 _ => hold.clone().close().unwrap(),
             }
         });
@@ -443,7 +442,7 @@ fn closing_and_dropping_race_with_writers() {
 fn the_crate_log_writes_lines() {
     use log::Log as _;
     let (_ground, _hold, events) = ground(small());
-    let facade = commonhold::LogFacade::new(events.clone());
+    let facade = commonhold::log::LogFacade::new(events.clone());
     for level in [log::Level::Warn, log::Level::Debug] {
         let text = format_args!("a {} b", 5);
         facade.log(&log::Record::builder().target("shop").level(level).args(text).build());
@@ -458,7 +457,7 @@ fn the_crate_log_writes_lines() {
 fn the_crate_tracing_writes_lines() {
     use tracing_subscriber::layer::SubscriberExt;
     let (_ground, _hold, events) = ground(small());
-    let layer = commonhold::LogLayer::new(events.clone());
+    let layer = commonhold::log::LogLayer::new(events.clone());
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         tracing::warn!(target: "shop", count = 5, name = "pear", "a {}", "b");
         tracing::debug!("no");

@@ -7,9 +7,10 @@
 use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, until};
 use crate::support::{Dice, long, mix};
-use commonhold::{
-    Collector, Hold, Log, LogLevel, LogOptions, Overflow, RotatedFile, Round, Written, steps,
+use commonhold::log::{
+    Collector, Log, LogLevel, LogOptions, Overflow, RotatedFile, Round, Written,
 };
+use commonhold::{Hold, steps};
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -35,7 +36,7 @@ fn options() -> LogOptions {
 
 fn open(path: &Path) -> (Hold, Log) {
     let hold = Hold::open_or_create(path).unwrap();
-    let log = hold.log("it", options()).unwrap();
+    let log = hold.logs().open_or_create("it", options()).unwrap();
     (hold, log)
 }
 
@@ -423,7 +424,7 @@ fn writers_are_killed_at_random() {
     let (path, board) = (ground.path("it.hold"), Board::new(16));
     let hold = Hold::create(&path).unwrap();
     let options = LogOptions::new().rings(6).ring_bytes(64 << 10);
-    let log = hold.log("it", options).unwrap();
+    let log = hold.logs().open_or_create("it", options).unwrap();
     let (sender, receiver) = std::sync::mpsc::channel();
     let mut collector = log.collector().unwrap().format(move |line, _| {
         if line.level.is_some() {
@@ -442,7 +443,7 @@ fn writers_are_killed_at_random() {
             .map(|who| {
                 Child::run("victim", || {
                     let hold = Hold::open(&path).unwrap();
-                    let log = hold.open_log("it").unwrap();
+                    let log = hold.logs().open("it").unwrap();
                     let mut number = 0;
                     loop {
                         // Full: the collector comes.

@@ -4,9 +4,9 @@
 use crate::support::ground::Ground;
 use crate::support::process::{Child, End};
 use crate::support::refused;
-use commonhold::{
-    ErrorKind, Freeze, Hold, Log, LogLevel, LogLine, LogOptions, RotatedFile, Written,
-};
+use commonhold::hold::Freeze;
+use commonhold::log::{Log, LogLevel, LogLine, LogOptions, RotatedFile, Written};
+use commonhold::{ErrorKind, Hold};
 use nix::sys::signal::Signal;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,7 +38,8 @@ fn a_thread_that_ends_leaves_the_next_tenants_guard_alone() {
     Child::run("process", || {
         let hold = Hold::create(&path).unwrap();
         // One ring: the second thread gets the one that the first hands back.
-        let log = hold.log("it", LogOptions::new().rings(1).ring_bytes(4096)).unwrap();
+        let log =
+            hold.logs().open_or_create("it", LogOptions::new().rings(1).ring_bytes(4096)).unwrap();
         commonhold::steps::observe(|step| match (ROLE.get(), step) {
             ("ending", "log.returned") => {
                 RETURNED.store(true, Ordering::SeqCst);
@@ -73,7 +74,7 @@ fn a_thread_that_ends_leaves_the_next_tenants_guard_alone() {
             // Joined by its handle: a scope does not wait for the destructors of a thread's locals.
             ending.join().unwrap();
             wait_for(&WRITING);
-            let dropping = scope.spawn(|| hold.drop_log("it").unwrap());
+            let dropping = scope.spawn(|| hold.logs().drop("it").unwrap());
             writing.join().unwrap();
             assert!(dropping.join().unwrap());
         });
@@ -100,7 +101,8 @@ const LINES: usize = 300;
 /// A hold for the rest of the process, with a log of some lines.
 fn filled(path: &Path) -> (&'static Hold, Log) {
     let hold: &'static Hold = Box::leak(Box::new(Hold::create(path).unwrap()));
-    let log = hold.log("it", LogOptions::new().rings(2).ring_bytes(1 << 16)).unwrap();
+    let log =
+        hold.logs().open_or_create("it", LogOptions::new().rings(2).ring_bytes(1 << 16)).unwrap();
     for number in 0..LINES {
         let text = format!("line {number}");
         assert_eq!(log.write(LogLevel::Info, text).unwrap(), Written::Accepted);
@@ -194,7 +196,7 @@ fn a_round_that_was_written_and_not_marked_is_marked_before_the_next() {
     });
     assert_eq!(child.wait(), End::By(Signal::SIGKILL));
     let hold = Hold::open(&path).unwrap();
-    let mut collector = hold.open_log("it").unwrap().collector().unwrap().format(plain);
+    let mut collector = hold.logs().open("it").unwrap().collector().unwrap().format(plain);
     collector.finish_to_file(&mut RotatedFile::open(&out, 1 << 20, 1).unwrap()).unwrap();
     let text = std::fs::read_to_string(&out).unwrap();
     let last = format!("line {LINES}\n");

@@ -9,9 +9,8 @@
 use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, PATIENCE, until};
 use crate::support::{Dice, long, mix};
-use commonhold::{
-    ErrorKind, Hold, Log, LogLevel, LogLine, LogOptions, Overflow, RotatedFile, Written,
-};
+use commonhold::log::{Log, LogLevel, LogLine, LogOptions, Overflow, RotatedFile, Written};
+use commonhold::{ErrorKind, Hold};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -98,12 +97,16 @@ fn many_writers(options: LogOptions, count: u64) {
     let ground = Ground::memory();
     let path = ground.path("it.hold");
     let hold = Hold::create(&path).unwrap();
-    let log = hold.log("it", options.clone()).unwrap();
+    let log = hold.logs().open_or_create("it", options.clone()).unwrap();
     let board = Board::new(20);
     let writers: Vec<Child> = (0..WRITERS)
         .map(|writer| {
             Child::run(format!("writer {writer}"), || {
-                let log = Hold::open(&path).unwrap().log("it", options.clone()).unwrap();
+                let log = Hold::open(&path)
+                    .unwrap()
+                    .logs()
+                    .open_or_create("it", options.clone())
+                    .unwrap();
                 std::thread::scope(|scope| {
                     for thread in 0..THREADS {
                         let (log, board) = (&log, &board);
@@ -177,12 +180,12 @@ fn dumps_of_rings_that_are_written() {
     let path = ground.path("it.hold");
     let hold = Hold::create(&path).unwrap();
     let options = LogOptions::new().rings(4).ring_bytes(4 << 10).overflow(Overflow::Overwrite);
-    let log = hold.log("it", options).unwrap();
+    let log = hold.logs().open_or_create("it", options).unwrap();
     let stop = Board::new(1);
     let writers: Vec<Child> = (0..2)
         .map(|who| {
             Child::run(format!("writer {who}"), || {
-                let log = Hold::open(&path).unwrap().open_log("it").unwrap();
+                let log = Hold::open(&path).unwrap().logs().open("it").unwrap();
                 let numbers = (0..).take_while(|_| stop.get(0) == 0);
                 numbers.for_each(|number| {
                     let written = log.write(LogLevel::Info, text(who, number)).unwrap();
@@ -192,7 +195,7 @@ fn dumps_of_rings_that_are_written() {
         })
         .collect();
     until("both write", || log.stat().unwrap().used.len() == 2);
-    let view = Hold::options().read_only(true).open(&path).unwrap().open_log("it").unwrap();
+    let view = Hold::options().read_only(true).open(&path).unwrap().logs().open("it").unwrap();
     let mut seen = 0;
     for _ in 0..if long() { 20_000 } else { 1500 } {
         let mut last: BTreeMap<u64, u64> = BTreeMap::new();
@@ -216,11 +219,12 @@ fn four_writers_and_a_rotated_file() {
     let ground = Ground::memory();
     let path = ground.path("it.hold");
     let hold = Hold::create(&path).unwrap();
-    let log = hold.log("it", LogOptions::new().rings(8).ring_bytes(4 << 20)).unwrap();
+    let log =
+        hold.logs().open_or_create("it", LogOptions::new().rings(8).ring_bytes(4 << 20)).unwrap();
     let writers: Vec<Child> = (0..4)
         .map(|who| {
             Child::run(format!("writer {who}"), || {
-                let log = Hold::open(&path).unwrap().open_log("it").unwrap();
+                let log = Hold::open(&path).unwrap().logs().open("it").unwrap();
                 for number in 0..10_000 {
                     let written = log.write(LogLevel::Info, text(who, number)).unwrap();
                     assert_eq!(written, Written::Accepted);
@@ -261,7 +265,10 @@ fn forked_children_have_rings_of_their_own() {
     let board = Board::new(10);
     Child::run("parent", || {
         let hold = Hold::create(&path).unwrap();
-        let log = hold.log("it", LogOptions::new().rings(8).ring_bytes(64 << 10)).unwrap();
+        let log = hold
+            .logs()
+            .open_or_create("it", LogOptions::new().rings(8).ring_bytes(64 << 10))
+            .unwrap();
         let accepted = |who, number| {
             let written = log.write(LogLevel::Info, text(who, number)).unwrap();
             assert_eq!(written, Written::Accepted);
@@ -323,7 +330,7 @@ fn signal_handlers_write_in_the_middle_of_lines() {
     Child::run("signalled", || {
         let hold = Hold::create(&path).unwrap();
         let options = LogOptions::new().rings(8).ring_bytes(16 << 20);
-        SIGNALLED.set(hold.log("it", options).unwrap()).unwrap();
+        SIGNALLED.set(hold.logs().open_or_create("it", options).unwrap()).unwrap();
         let log = SIGNALLED.get().unwrap();
         assert!(log.prepare().unwrap());
         let action =
@@ -396,7 +403,8 @@ fn lines_go_straight_to_standard_error_while_nobody_collects() {
         // SAFETY: the child's own descriptors.
         assert_eq!(unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&out), 2) }, 2);
         let hold = Hold::create(&path).unwrap();
-        let log = hold.log("it", LogOptions::new().rings(2).direct(true)).unwrap();
+        let log =
+            hold.logs().open_or_create("it", LogOptions::new().rings(2).direct(true)).unwrap();
         assert_eq!(log.write(LogLevel::Warn, "first").unwrap(), Written::Accepted);
         assert_eq!(log.write(LogLevel::Debug, "filtered").unwrap(), Written::Filtered);
         let mut collector = log.collector().unwrap();
@@ -415,7 +423,7 @@ fn lines_go_straight_to_standard_error_while_nobody_collects() {
 fn sample(path: &Path, overflow: Overflow) -> (Vec<u8>, usize) {
     let hold = Hold::options().max_bytes(16 << 20).create(path).unwrap();
     let options = LogOptions::new().rings(4).ring_bytes(4096).overflow(overflow);
-    let log = hold.log("it", options).unwrap();
+    let log = hold.logs().open_or_create("it", options).unwrap();
     std::thread::scope(|scope| {
         for who in 0..3 {
             let log = &log;
@@ -439,7 +447,7 @@ fn sample(path: &Path, overflow: Overflow) -> (Vec<u8>, usize) {
 fn use_it(path: &Path) {
     for read_only in [true, false] {
         let Ok(hold) = Hold::options().read_only(read_only).open(path) else { continue };
-        let Ok(log) = hold.open_log("it") else { continue };
+        let Ok(log) = hold.logs().open("it") else { continue };
         let _ = (log.dump(), log.stat());
         for number in 0..150 {
             let _ = log.write(LogLevel::Info, text(9, number));
@@ -452,7 +460,7 @@ fn use_it(path: &Path) {
         }
         let _ = (log.dump(), log.stat(), hold.check(), hold.sweep());
         drop(log);
-        let _ = hold.drop_log("it");
+        let _ = hold.logs().drop("it");
     }
 }
 
@@ -500,7 +508,8 @@ fn damaged_logs_never_panic_or_hang() {
 fn an_idle_collector_sleeps() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let log = hold.log("it", LogOptions::new().rings(2).ring_bytes(4096)).unwrap();
+    let log =
+        hold.logs().open_or_create("it", LogOptions::new().rings(2).ring_bytes(4096)).unwrap();
     let mut collector = log.collector().unwrap();
     let (begun, mut rounds) = (Instant::now(), 0u32);
     let enough = || {

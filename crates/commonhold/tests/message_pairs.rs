@@ -10,9 +10,10 @@ use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End};
 use crate::support::standstill::in_time;
 use crate::support::{Dice, long};
-use commonhold::{
-    ChannelOptions, Hold, Join, LogLevel, LogOptions, Policy, Queue, QueueOptions, steps,
-};
+use commonhold::channel::{ChannelOptions, Join, Policy};
+use commonhold::log::{LogLevel, LogOptions};
+use commonhold::queue::{Queue, QueueOptions};
+use commonhold::{Hold, steps};
 use nix::sys::signal::Signal;
 use std::io;
 use std::path::Path;
@@ -43,18 +44,18 @@ const QUEUE: Kind = Kind {
     prefixes: &["queue.", "pull.", "push.", "recover.roll", "recover.requeued"],
     make: |hold| {
         let options = QueueOptions::new(ELEMENTS, 16).queues(["free", "a2b"]);
-        let queue = hold.queue("it", options).unwrap();
+        let queue = hold.queues().open_or_create("it", options).unwrap();
         let (free, a2b) = (queue.named("free").unwrap(), queue.named("a2b").unwrap());
         a2b.push_many(&mut free.pull_many(ELEMENTS as usize / 2).unwrap()).unwrap();
     },
     work: |hold| {
         // What the dead one has left, for the steps of recovery.
         let _ = hold.sweep();
-        let Ok(queue) = hold.open_queue("it") else { return };
+        let Ok(queue) = hold.queues().open("it") else { return };
         let _ = work_in_queue(&queue);
     },
     third: |hold| {
-        let Some(queue) = in_time(hold.open_queue("it")) else { return };
+        let Some(queue) = in_time(hold.queues().open("it")) else { return };
         for named in queue.all() {
             named.len().unwrap();
             let first = in_time(named.pull_timeout(SHORT)).flatten();
@@ -76,7 +77,7 @@ const QUEUE: Kind = Kind {
         queue.stat().unwrap();
     },
     after: |hold| {
-        let queue = hold.open_queue("it").unwrap();
+        let queue = hold.queues().open("it").unwrap();
         let lens: u64 = queue.all().map(|named| named.len().unwrap()).sum();
         assert_eq!((lens, queue.stat().unwrap().holders.len()), (ELEMENTS.into(), 0));
     },
@@ -96,9 +97,9 @@ fn work_in_queue(queue: &Queue) -> commonhold::Result<()> {
 
 const CHANNEL: Kind = Kind {
     prefixes: &["channel."],
-    make: |hold| drop(hold.channel("it", ChannelOptions::new(4096)).unwrap()),
+    make: |hold| drop(hold.channels().open_or_create("it", ChannelOptions::new(4096)).unwrap()),
     work: |hold| {
-        let Ok(channel) = hold.open_channel("it") else { return };
+        let Ok(channel) = hold.channels().open("it") else { return };
         let (mut consumer, mut buffer) =
             (channel.consumer(Join::Oldest, Policy::Lossless).unwrap(), Vec::new());
         let Ok(mut producer) = channel.producer() else {
@@ -116,7 +117,7 @@ const CHANNEL: Kind = Kind {
         drop((producer, consumer));
     },
     third: |hold| {
-        let Some(channel) = in_time(hold.open_channel("it")) else { return };
+        let Some(channel) = in_time(hold.channels().open("it")) else { return };
         let (mut buffer, mut consumers) = (Vec::new(), Vec::new());
         for policy in [Policy::Lossless, Policy::Lossy, Policy::Patient(SHORT)] {
             for from in [Join::Now, Join::Oldest] {
@@ -139,7 +140,7 @@ const CHANNEL: Kind = Kind {
         channel.stat().unwrap();
     },
     after: |hold| {
-        let channel = hold.open_channel("it").unwrap();
+        let channel = hold.channels().open("it").unwrap();
         let stat = channel.stat().unwrap();
         assert!(stat.producer.is_none() && stat.consumers.is_empty(), "{stat:?}");
         channel.producer().unwrap().send(b"goes on").unwrap();
@@ -148,9 +149,11 @@ const CHANNEL: Kind = Kind {
 
 const LOG: Kind = Kind {
     prefixes: &["log.", "collect."],
-    make: |hold| drop(hold.log("it", LogOptions::new().rings(2).ring_bytes(4096)).unwrap()),
+    make: |hold| {
+        drop(hold.logs().open_or_create("it", LogOptions::new().rings(2).ring_bytes(4096)).unwrap())
+    },
     work: |hold| {
-        let Ok(log) = hold.open_log("it") else { return };
+        let Ok(log) = hold.logs().open("it") else { return };
         for round in 0..2 {
             // Each thread claims a ring, and hands it back.
             std::thread::scope(|scope| {
@@ -166,7 +169,7 @@ const LOG: Kind = Kind {
         }
     },
     third: |hold| {
-        let Some(log) = in_time(hold.open_log("it")) else { return };
+        let Some(log) = in_time(hold.logs().open("it")) else { return };
         let mut reader = log.reader().unwrap();
         log.prepare().unwrap();
         for _ in 0..200 {
@@ -182,7 +185,7 @@ const LOG: Kind = Kind {
         log.stat().unwrap();
     },
     after: |hold| {
-        let log = hold.open_log("it").unwrap();
+        let log = hold.logs().open("it").unwrap();
         log.collector().unwrap().finish(&mut io::sink()).unwrap();
         let stat = log.stat().unwrap();
         assert!(stat.used.iter().all(|ring| ring.slot.is_none()), "{stat:?}");

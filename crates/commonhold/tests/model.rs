@@ -7,7 +7,8 @@ use crate::support::ground::Ground;
 use crate::support::script::{Model, Op, read};
 use crate::support::shape::{COUNTER, Shape};
 use crate::support::{Dice, long};
-use commonhold::{Hold, Map};
+use commonhold::Hold;
+use commonhold::map::Map;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
@@ -52,7 +53,7 @@ fn agree(shape: Shape, keys: u32, len: usize, cases: u32) {
     proptest!(config, |(script in prop::collection::vec(operation(shape, keys), 1..len))| {
         let ground = Ground::memory();
         let holds = [0, 1].map(|_| Hold::open_or_create(ground.path("it.hold")).unwrap());
-        let maps = [0, 1].map(|i: usize| holds[i].map("it", shape.options()).unwrap());
+        let maps = [0, 1].map(|i: usize| holds[i].maps().open_or_create("it", shape.options()).unwrap());
         let mut model = Model::new();
         for (i, op) in script.iter().enumerate() {
             let wanted = op.apply(&mut model);
@@ -111,7 +112,7 @@ fn agree_at_large(shape: Shape) {
     const SHRINKING: u64 = 400_000;
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", shape.options()).unwrap();
+    let map = hold.maps().open_or_create("it", shape.options()).unwrap();
     let (mut model, mut dice, mut most) = (Model::new(), Dice::new(11), 0);
     for turn in 0..GROWING + SHRINKING {
         let grows = turn < GROWING;

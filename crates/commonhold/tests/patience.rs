@@ -11,7 +11,9 @@ use crate::support::process::{Child, Watchdog};
 use crate::support::standstill::{
     PATIENCE, go_on, killed, stopped, third, timed_out, until_asleep,
 };
-use commonhold::{ErrorKind, Hold, Map, MapOptions, QueueOptions};
+use commonhold::map::{Map, MapOptions};
+use commonhold::queue::QueueOptions;
+use commonhold::{ErrorKind, Hold};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -32,7 +34,7 @@ impl Groups {
     /// Makes the hold with its maps, and some pairs in them.
     fn prepare(path: &Path) -> Groups {
         let hold = Hold::create(path).unwrap();
-        let map = hold.map("common", MapOptions::general()).unwrap();
+        let map = hold.maps().open_or_create("common", MapOptions::general()).unwrap();
         let groups = (0..4).map(|group| keys(&map, group).take(400).collect()).collect();
         let groups = Groups(groups);
         for group in &groups.0 {
@@ -40,7 +42,7 @@ impl Groups {
                 map.set(key, "old").unwrap();
             }
         }
-        let other = hold.map("other", MapOptions::general()).unwrap();
+        let other = hold.maps().open_or_create("other", MapOptions::general()).unwrap();
         other.set("key", "old").unwrap();
         groups
     }
@@ -51,7 +53,7 @@ impl Groups {
     }
 
     fn split_in(&self, hold: &Hold, group: usize) {
-        let map = hold.open_map("common").unwrap();
+        let map = hold.maps().open("common").unwrap();
         for key in &self.0[group] {
             map.set(key, "new").unwrap();
         }
@@ -66,19 +68,19 @@ fn impatient(path: &Path) -> Hold {
 fn works_elsewhere(path: &Path, groups: &Groups) {
     // Without a limit: it needs nobody.
     let hold = Hold::open(path).unwrap();
-    let common = hold.open_map("common").unwrap();
+    let common = hold.maps().open("common").unwrap();
     for key in &groups.0[2][..20] {
         assert_eq!(common.get(key).unwrap().as_deref(), Some(&b"old"[..]));
         common.set(key, "older").unwrap();
         common.set(key, "old").unwrap();
     }
-    let other = hold.open_map("other").unwrap();
+    let other = hold.maps().open("other").unwrap();
     other.set("key", "new").unwrap();
     other.delete("key").unwrap();
     other.set("key", "old").unwrap();
-    drop(hold.queue("new", QueueOptions::new(4, 8).queues(["free"])).unwrap());
-    assert!(hold.drop_queue("new").unwrap());
-    drop(hold.map("new", MapOptions::general()).unwrap());
+    drop(hold.queues().open_or_create("new", QueueOptions::new(4, 8).queues(["free"])).unwrap());
+    assert!(hold.queues().drop("new").unwrap());
+    drop(hold.maps().open_or_create("new", MapOptions::general()).unwrap());
     hold.trim().unwrap();
     hold.close().unwrap();
 }
@@ -86,7 +88,7 @@ fn works_elsewhere(path: &Path, groups: &Groups) {
 fn whole(path: &Path, groups: &Groups) {
     let hold = Hold::open(path).unwrap();
     hold.sweep().unwrap();
-    let common = hold.open_map("common").unwrap();
+    let common = hold.maps().open("common").unwrap();
     for key in groups.0.iter().flat_map(|group| &group[..20]) {
         assert!(common.get(key).unwrap().is_some(), "{key}");
     }
@@ -116,7 +118,7 @@ fn one_dead_and_one_stopped_process_stop_nobody_else() {
         third(format!("elsewhere, {dead}"), || works_elsewhere(&path, &groups));
         third(format!("in the way, {dead}"), || {
             let hold = impatient(&path);
-            let common = hold.open_map("common").unwrap();
+            let common = hold.maps().open("common").unwrap();
             if dead.starts_with("split.p") || dead.starts_with("split.e") {
                 // It knows both: who died, and who is in the way of settling that.
                 timed_out(common.set(&groups.0[0][0], "mine").map(drop), &still);
@@ -152,7 +154,7 @@ fn opening_and_closing_wait_for_nobody() {
                 return;
             }
             groups.split(&path, 1);
-            let other = Hold::open(&path).unwrap().open_map("other").unwrap();
+            let other = Hold::open(&path).unwrap().maps().open("other").unwrap();
             for n in 0..20_000 {
                 other.set(format!("{n}"), [1; 100]).unwrap();
             }
@@ -161,7 +163,9 @@ fn opening_and_closing_wait_for_nobody() {
             let hold = Hold::open(&path).unwrap();
             let read_only = Hold::options().read_only(true).open(&path).unwrap();
             for hold in [&hold, &read_only] {
-                assert!(hold.open_map("common").unwrap().get(&groups.0[2][0]).unwrap().is_some());
+                assert!(
+                    hold.maps().open("common").unwrap().get(&groups.0[2][0]).unwrap().is_some()
+                );
             }
             hold.close().unwrap();
         });
@@ -176,15 +180,15 @@ fn waiting_until_a_change_is_durable_ends_in_time() {
     let ground = Ground::memory();
     let path = ground.path("it.hold");
     let hold = Hold::create(&path).unwrap();
-    let map = hold.map("it", MapOptions::general()).unwrap();
-    hold.begin_stream("it", 1 << 20).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
+    hold.maps().begin_stream("it", 1 << 20).unwrap();
     drop((map, hold));
     let still = stopped("stream.locked", || {
-        let map = Hold::open(&path).unwrap().open_map("it").unwrap();
+        let map = Hold::open(&path).unwrap().maps().open("it").unwrap();
         map.set("key", "value").unwrap();
     });
     third("waits until it is durable", || {
-        let map = Hold::open(&path).unwrap().open_map("it").unwrap();
+        let map = Hold::open(&path).unwrap().maps().open("it").unwrap();
         timed_out(map.sync(PATIENCE), &still);
     });
     go_on(still);
@@ -204,7 +208,7 @@ fn threads_that_wait_leave_room_for_others() {
         let crowd = Child::run(name, || {
             let _watchdog = Watchdog::new("a crowd", Duration::from_secs(60));
             let hold = Hold::open(&path).unwrap();
-            let (map, done) = (hold.open_map("common").unwrap(), AtomicU64::new(0));
+            let (map, done) = (hold.maps().open("common").unwrap(), AtomicU64::new(0));
             std::thread::scope(|scope| {
                 for _ in 0..WAITERS {
                     let waits = || {
@@ -219,7 +223,7 @@ fn threads_that_wait_leave_room_for_others() {
                 until_asleep(std::process::id() as i32, "crowd", WAITERS);
                 assert_eq!(done.load(Ordering::SeqCst), 0);
                 works_elsewhere(&path, &groups);
-                let other = hold.open_map("other").unwrap();
+                let other = hold.maps().open("other").unwrap();
                 for n in 0..1000 {
                     other.set(format!("{n}"), "mine").unwrap();
                 }
@@ -249,7 +253,7 @@ fn threads_that_freeze_leave_room_for_others() {
             &|_| drop(hold.freeze().unwrap()),
             &|_| assert!(hold.check().unwrap().ok),
             &|n| assert!(hold.backup(copy(n)).unwrap().maps > 0),
-            &|_| drop(hold.begin_stream("other", 1 << 16)),
+            &|_| drop(hold.maps().begin_stream("other", 1 << 16)),
         ];
         std::thread::scope(|scope| {
             for n in 0..waits.len() * EACH {
@@ -259,7 +263,7 @@ fn threads_that_freeze_leave_room_for_others() {
             }
             until_asleep(std::process::id() as i32, "freezes", waits.len() * EACH);
             // Through this very handle, whose lanes they would fill.
-            let other = hold.open_map("other").unwrap();
+            let other = hold.maps().open("other").unwrap();
             for n in 0..1000 {
                 other.set(format!("{n}"), "mine").unwrap();
             }
@@ -277,7 +281,9 @@ fn threads_that_freeze_leave_room_for_others() {
 fn closing_with_elements_in_flight_waits_for_nobody() {
     let ground = Ground::memory();
     let path = ground.path("it.hold");
-    let queue = |hold: &Hold| hold.queue("it", QueueOptions::new(8, 8).queues(["free"])).unwrap();
+    let queue = |hold: &Hold| {
+        hold.queues().open_or_create("it", QueueOptions::new(8, 8).queues(["free"])).unwrap()
+    };
     drop(queue(&Hold::create(&path).unwrap()));
     // Orphans go to the first queue.
     let still = stopped("push.armed", || {
@@ -314,7 +320,7 @@ fn who_waits_holds_nothing() {
         let waits = Child::run("waits", || groups.split(&path, 3));
         third("meanwhile", || {
             let hold = impatient(&path);
-            let common = hold.open_map("common").unwrap();
+            let common = hold.maps().open("common").unwrap();
             let filled = || (0..400).take_while(|at| has(&common, &groups.0[3][*at])).count();
             // Its segment is full, and it sleeps: that can only be for the directory.
             until_asleep(waits.pid(), "", 1);
@@ -352,7 +358,7 @@ fn closing_ends_the_waiting_of_other_threads() {
     let still = stopped("write.locked", || groups.split(&path, 0));
     third("closes", || {
         let hold = Hold::open(&path).unwrap();
-        let map = hold.open_map("common").unwrap();
+        let map = hold.maps().open("common").unwrap();
         std::thread::scope(|scope| {
             let waits = std::thread::Builder::new().name("waits".into());
             let waits = waits.spawn_scoped(scope, || map.set(&groups.0[0][0], "mine")).unwrap();

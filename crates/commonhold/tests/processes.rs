@@ -13,7 +13,8 @@ use crate::support::process::outlive_parent;
 use crate::support::process::{Board, Child, End, until};
 use crate::support::shape::Shape;
 use crate::support::{Dice, long};
-use commonhold::{ErrorKind, Hold, MapOptions};
+use commonhold::map::MapOptions;
+use commonhold::{ErrorKind, Hold};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::Signal;
 use std::fs::File;
@@ -96,12 +97,12 @@ const KEYS: u32 = 4;
 fn history(shape: Shape, clients: usize, calls: usize, kills: usize, seed: u64) {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    hold.map("it", shape.options()).unwrap();
+    hold.maps().open_or_create("it", shape.options()).unwrap();
     let notes = Notes::new(clients, calls);
     let board = Board::new(2);
     let client = |number: usize| {
         // A killed client's last call is open, so its room must not run out before the kill.
-        let map = Hold::open(ground.path("it.hold")).unwrap().open_map("it").unwrap();
+        let map = Hold::open(ground.path("it.hold")).unwrap().maps().open("it").unwrap();
         let mut dice = Dice::new(seed << 8 | number as u64);
         board.count(0, 1);
         until("all clients are there", || board.get(0) >= clients as u64);
@@ -119,7 +120,7 @@ fn history(shape: Shape, clients: usize, calls: usize, kills: usize, seed: u64) 
         }
     };
     let grower = || {
-        let map = Hold::open(ground.path("it.hold")).unwrap().open_map("it").unwrap();
+        let map = Hold::open(ground.path("it.hold")).unwrap().maps().open("it").unwrap();
         for id in (1000..).take_while(|_| board.get(1) == 0) {
             map.set(shape.key(id), crate::support::history::bytes(shape, 1)).unwrap();
             if id % 3 == 0 {
@@ -198,14 +199,17 @@ fn two_processes_create_the_same_hold_at_once() {
                     Err(e) => assert_eq!(e.kind(), ErrorKind::Exists, "{e:?}"),
                 }
             } else {
-                let map = Hold::open_or_create(path).unwrap().map("it", MapOptions::general());
+                let map = Hold::open_or_create(path)
+                    .unwrap()
+                    .maps()
+                    .open_or_create("it", MapOptions::general());
                 map.unwrap().increment("opened", 1).unwrap();
             }
         };
         let children: Vec<_> =
             (0..3).map(|n| Child::run(format!("creator {n}"), || create(n))).collect();
         children.into_iter().for_each(Child::finish);
-        let map = Hold::open(ground.path("it.hold")).unwrap().open_map("it").unwrap();
+        let map = Hold::open(ground.path("it.hold")).unwrap().maps().open("it").unwrap();
         assert_eq!(map.increment("opened", 0).unwrap(), 2);
         let names: Vec<_> = std::fs::read_dir(ground.dir()).unwrap().collect();
         assert_eq!(names.len(), 1, "something was left behind: {names:?}");
@@ -225,19 +229,20 @@ fn processes_create_and_drop_the_same_maps_at_once() {
             while board.get(0) < (round + 1) * 3 {
                 std::hint::spin_loop();
             }
-            let map = hold.map(&format!("map {round}"), MapOptions::general()).unwrap();
+            let map =
+                hold.maps().open_or_create(&format!("map {round}"), MapOptions::general()).unwrap();
             assert!(
                 map.add(number.to_le_bytes(), "mine").unwrap().is_some(),
                 "two maps of one name"
             );
             if number == 0 && round > 0 {
-                assert!(hold.drop_map(&format!("map {}", round - 1)).unwrap());
+                assert!(hold.maps().drop(&format!("map {}", round - 1)).unwrap());
             }
         }
     };
     let children: Vec<_> = (0..3).map(|n| Child::run(format!("{n}"), move || work(n))).collect();
     children.into_iter().for_each(Child::finish);
-    let maps = hold.maps().unwrap();
+    let maps = hold.maps().list().unwrap();
     assert_eq!(maps.len(), 1, "{maps:?}");
     assert_eq!(maps[0].len, 3, "all three wrote into the same map");
     let report = hold.check().unwrap();
@@ -249,11 +254,11 @@ fn writers_and_readers_share_many_keys() {
     for shape in [Shape::General, Shape::Fixed(4, 4), Shape::Fixed(8, 8), Shape::Cache] {
         let ground = Ground::memory();
         let hold = Hold::create(ground.path("it.hold")).unwrap();
-        let map = hold.map("it", shape.options()).unwrap();
+        let map = hold.maps().open_or_create("it", shape.options()).unwrap();
         let board = Board::new(8);
         const EACH: u32 = 60_000;
         let write = |number: u32| {
-            let map = Hold::open(ground.path("it.hold")).unwrap().open_map("it").unwrap();
+            let map = Hold::open(ground.path("it.hold")).unwrap().maps().open("it").unwrap();
             for i in 0..EACH {
                 let id = number * EACH + i;
                 map.set(shape.key(id), shape.value(id, shape.fit(1))).unwrap();
@@ -261,7 +266,7 @@ fn writers_and_readers_share_many_keys() {
             }
         };
         let read = |seed: u64| {
-            let map = Hold::open(ground.path("it.hold")).unwrap().open_map("it").unwrap();
+            let map = Hold::open(ground.path("it.hold")).unwrap().maps().open("it").unwrap();
             let mut dice = Dice::new(seed);
             while board.get(7) == 0 {
                 let writer = dice.below(3) as u32;
@@ -291,7 +296,11 @@ fn writers_and_readers_share_many_keys() {
 fn stay(ground: &Ground, board: &Board) {
     let options = Hold::options().delete_on_last_exit(true);
     let hold = options.open_or_create(ground.path("it.hold")).unwrap();
-    hold.map("it", MapOptions::general()).unwrap().increment("visits", 1).unwrap();
+    hold.maps()
+        .open_or_create("it", MapOptions::general())
+        .unwrap()
+        .increment("visits", 1)
+        .unwrap();
     board.count(0, 1);
     until("told to go", || board.get(1) == 1);
 }
@@ -307,7 +316,7 @@ fn a_hold_is_deleted_when_the_last_user_exits() {
         until("the second is there", || board.get(0) == 2);
         if last_is_killed {
             first.slay();
-            let map = Hold::open(&path).unwrap().open_map("it").unwrap();
+            let map = Hold::open(&path).unwrap().maps().open("it").unwrap();
             assert_eq!(map.increment("visits", 0).unwrap(), 2, "one user is left, and the hold");
             drop(map);
             second.signal(Signal::SIGKILL);
@@ -326,7 +335,7 @@ fn a_hold_stays_while_anybody_uses_it() {
     let ground = Ground::memory();
     let (path, board) = (ground.path("it.hold"), Board::new(2));
     let hold = Hold::options().delete_on_last_exit(true).create(&path).unwrap();
-    let map = hold.map("it", MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     for round in 1..=20 {
         let child = Child::run("passer-by", || stay(&ground, &board));
         until("it is there", || board.get(0) == round);
@@ -365,7 +374,7 @@ fn a_forked_child_waits_for_who_has_the_hold_alone() {
     let board: &'static Board = Box::leak(Box::new(Board::new(4)));
     Child::run("parent", || {
         let hold = Hold::create(&path).unwrap();
-        let map = hold.map("it", MapOptions::general()).unwrap();
+        let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
         let child = Child::run("child", || {
             outlive_parent();
             board.put(FORKED, 1);
@@ -396,7 +405,7 @@ fn a_new_hold_is_safe_from_whoever_deletes_the_one_before_it() {
         Hold::create(&path).unwrap().close().unwrap();
         let reaper = lock_alone(&path);
         std::thread::scope(|scope| {
-            let dropping = scope.spawn(|| Hold::drop_hold(&path, force));
+            let dropping = scope.spawn(|| commonhold::hold::remove(&path, force));
             std::thread::sleep(Duration::from_millis(50));
             assert!(path.exists(), "deleted behind the reaper's back");
             std::fs::remove_file(&path).unwrap();
@@ -406,7 +415,7 @@ fn a_new_hold_is_safe_from_whoever_deletes_the_one_before_it() {
             assert_eq!(kind, if force { ErrorKind::NotFound } else { ErrorKind::Busy });
             assert!(path.exists(), "another hold was deleted");
             next.close().unwrap();
-            Hold::drop_hold(&path, force).unwrap();
+            commonhold::hold::remove(&path, force).unwrap();
         });
     }
 }

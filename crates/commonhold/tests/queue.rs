@@ -4,7 +4,10 @@ use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, Watchdog, until};
 use crate::support::refused;
 use crate::support::{Dice, mix};
-use commonhold::{ErrorKind, Hold, MapOptions, Queue, QueueOptions, StructureKind};
+use commonhold::hold::StructureKind;
+use commonhold::map::MapOptions;
+use commonhold::queue::{Queue, QueueOptions};
+use commonhold::{ErrorKind, Hold};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use std::os::fd::AsFd;
@@ -19,7 +22,7 @@ fn options(elements: u32) -> QueueOptions {
 fn make(elements: u32) -> (Ground, Hold, Queue) {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let queue = hold.queue("it", options(elements)).unwrap();
+    let queue = hold.queues().open_or_create("it", options(elements)).unwrap();
     (ground, hold, queue)
 }
 
@@ -134,7 +137,10 @@ fn elements_are_what_they_were_asked_to_be() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
     for bytes in [1, 7, 8, 63, 64, 65, 1000, 70_000] {
-        let queue = hold.queue(&format!("of {bytes}"), QueueOptions::new(9, bytes)).unwrap();
+        let queue = hold
+            .queues()
+            .open_or_create(&format!("of {bytes}"), QueueOptions::new(9, bytes))
+            .unwrap();
         let mut batch = queue.named("free").unwrap().pull_many(9).unwrap();
         for (n, element) in (1u8..).zip(batch.iter()) {
             assert_eq!(element.len(), bytes as usize);
@@ -157,7 +163,7 @@ fn elements_are_what_they_were_asked_to_be() {
 fn what_cannot_be_is_refused() {
     let (_ground, hold, queue) = make(3);
     let no = |options: QueueOptions, says: &str| {
-        refused(hold.queue("new", options), ErrorKind::Invalid, says);
+        refused(hold.queues().open_or_create("new", options), ErrorKind::Invalid, says);
     };
     no(QueueOptions::new(0, 8), "elements");
     no(QueueOptions::new(8, 0), "elements");
@@ -169,17 +175,25 @@ fn what_cannot_be_is_refused() {
     no(QueueOptions::new(8, 8).queues((0..65).map(|n| n.to_string())), "1 to 64");
     no(QueueOptions::new(8, 8).orphans("elsewhere"), "orphans");
     let most = QueueOptions::new(8, 8).queues((0..64).map(|n| format!("{n:063}")));
-    drop(hold.queue("most", most.clone()).unwrap());
-    assert_eq!(hold.open_queue("most").unwrap().options(), most);
-    refused(hold.queue("", options(3)), ErrorKind::Invalid, "200 bytes");
-    refused(hold.queue("it", options(4)), ErrorKind::Mismatch, "exists as");
-    refused(hold.map("it", MapOptions::general()), ErrorKind::Mismatch, "is a queue");
-    refused(hold.open_queue("none"), ErrorKind::NotFound, "none");
+    drop(hold.queues().open_or_create("most", most.clone()).unwrap());
+    assert_eq!(hold.queues().open("most").unwrap().options(), most);
+    refused(hold.queues().open_or_create("", options(3)), ErrorKind::Invalid, "200 bytes");
+    refused(hold.queues().open_or_create("it", options(4)), ErrorKind::Mismatch, "exists as");
+    refused(
+        hold.maps().open_or_create("it", MapOptions::general()),
+        ErrorKind::Mismatch,
+        "is a queue",
+    );
+    refused(hold.queues().open("none"), ErrorKind::NotFound, "none");
     refused(queue.named("none"), ErrorKind::NotFound, "a2b");
-    refused(hold.queue("huge", QueueOptions::new(1 << 31, 1 << 31)), ErrorKind::Full, "room");
+    refused(
+        hold.queues().open_or_create("huge", QueueOptions::new(1 << 31, 1 << 31)),
+        ErrorKind::Full,
+        "room",
+    );
     let read_only = Hold::options().read_only(true).open(hold.path()).unwrap();
-    refused(read_only.open_queue("it"), ErrorKind::ReadOnly, "read-only");
-    let kinds: Vec<_> = hold.others().unwrap().into_iter().map(|o| (o.name, o.kind)).collect();
+    refused(read_only.queues().open("it"), ErrorKind::ReadOnly, "read-only");
+    let kinds: Vec<_> = hold.structures().unwrap().into_iter().map(|o| (o.name, o.kind)).collect();
     let queue = StructureKind::Queue;
     assert_eq!(kinds, [("it".to_owned(), queue), ("most".to_owned(), queue)]);
     whole(&hold);
@@ -191,9 +205,9 @@ fn readers_get_statistics_too() {
     let [free, a2b] = ["free", "a2b"].map(|name| queue.named(name).unwrap());
     a2b.push(free.pull().unwrap().unwrap()).unwrap();
     let in_flight = free.pull().unwrap().unwrap();
-    hold.map("a map", MapOptions::general()).unwrap();
+    hold.maps().open_or_create("a map", MapOptions::general()).unwrap();
     let reader = Hold::options().read_only(true).open(ground.path("it.hold")).unwrap();
-    let stat = reader.queue_stat("it").unwrap();
+    let stat = reader.queues().stat("it").unwrap();
     assert_eq!((stat.elements, stat.element_bytes), (5, 16));
     let lens: Vec<(&str, u64)> = stat.queues.iter().map(|q| (&q.name[..], q.len)).collect();
     assert_eq!(lens, [("free", 3), ("a2b", 1), ("b2a", 0)]);
@@ -202,16 +216,16 @@ fn readers_get_statistics_too() {
         matches!(&stat.holders[..], [h] if h.pid == pid && h.alive && h.elements == 1),
         "{stat:?}"
     );
-    refused(reader.queue_stat("none"), ErrorKind::NotFound, "none");
-    refused(reader.queue_stat("a map"), ErrorKind::Mismatch, "a map");
+    refused(reader.queues().stat("none"), ErrorKind::NotFound, "none");
+    refused(reader.queues().stat("a map"), ErrorKind::Mismatch, "a map");
     drop(in_flight);
 }
 
 #[test]
 fn an_element_goes_only_where_it_belongs() {
     let (_ground, hold, queue) = make(3);
-    let other = hold.queue("other", options(3)).unwrap();
-    let again = hold.open_queue("it").unwrap();
+    let other = hold.queues().open_or_create("other", options(3)).unwrap();
+    let again = hold.queues().open("it").unwrap();
     let free = queue.named("free").unwrap();
     let foreign = other.named("free").unwrap();
     refused(foreign.push(free.pull().unwrap().unwrap()), ErrorKind::Invalid, "another queue");
@@ -231,19 +245,19 @@ fn a_dropped_queue_is_gone_for_its_handles() {
     let (_ground, hold, queue) = make(3);
     let free = queue.named("free").unwrap();
     let element = free.pull().unwrap().unwrap();
-    refused(hold.drop_queue("it"), ErrorKind::Busy, "in flight");
+    refused(hold.queues().drop("it"), ErrorKind::Busy, "in flight");
     free.push(element).unwrap();
     let other = Hold::open(hold.path()).unwrap();
-    let theirs = other.open_queue("it").unwrap();
+    let theirs = other.queues().open("it").unwrap();
     let pid = std::process::id().to_string();
-    refused(hold.drop_queue("it"), ErrorKind::Busy, &pid);
+    refused(hold.queues().drop("it"), ErrorKind::Busy, &pid);
     drop(theirs);
-    assert!(hold.drop_queue("it").unwrap());
-    assert!(!hold.drop_queue("it").unwrap());
+    assert!(hold.queues().drop("it").unwrap());
+    assert!(!hold.queues().drop("it").unwrap());
     refused(free.pull(), ErrorKind::NotFound, "dropped");
     refused(free.pull_timeout(LONG), ErrorKind::NotFound, "dropped");
     refused(queue.stat(), ErrorKind::NotFound, "dropped");
-    let again = hold.queue("it", options(3)).unwrap();
+    let again = hold.queues().open_or_create("it", options(3)).unwrap();
     refused(free.len(), ErrorKind::NotFound, "dropped");
     assert_eq!(lens(&again), [3, 0, 0]);
     whole(&hold);
@@ -253,11 +267,11 @@ fn a_dropped_queue_is_gone_for_its_handles() {
 fn closing_the_hold_gives_back_what_is_in_flight() {
     let (_ground, hold, queue) = make(10);
     let other = Hold::open(hold.path()).unwrap();
-    let theirs = other.open_queue("it").unwrap();
+    let theirs = other.queues().open("it").unwrap();
     let free = queue.named("free").unwrap();
     let element = free.pull().unwrap().unwrap();
     // Leaked, and its handle dropped: still accounted for.
-    let again = hold.open_queue("it").unwrap();
+    let again = hold.queues().open("it").unwrap();
     std::mem::forget(again.named("free").unwrap().pull().unwrap());
     drop(again);
     assert_eq!(theirs.stat().unwrap().holders[0].elements, 2);
@@ -278,7 +292,7 @@ fn who_waits_is_woken() {
     let sum = Board::new(1);
     let waiter = Child::run("a waiter", || {
         let hold = Hold::open(&path).unwrap();
-        let queue = hold.open_queue("it").unwrap();
+        let queue = hold.queues().open("it").unwrap();
         let (a2b, b2a) = (queue.named("a2b").unwrap(), queue.named("b2a").unwrap());
         for _ in 0..1000 {
             let element = a2b.pull_timeout(LONG).unwrap().expect("an element");
@@ -306,7 +320,7 @@ fn who_waits_gets_what_the_dead_had_in_flight() {
     let (path, ready) = (hold.path().to_owned(), Board::new(1));
     let holder = Child::run("a holder", || {
         let hold = Hold::open(&path).unwrap();
-        let queue = hold.open_queue("it").unwrap();
+        let queue = hold.queues().open("it").unwrap();
         let _all = queue.named("free").unwrap().pull_many(4).unwrap();
         ready.put(0, 1);
         std::thread::sleep(LONG);
@@ -347,7 +361,7 @@ fn a_notifier_signals_what_is_pushed() {
     refused(queue.eventfd("none"), ErrorKind::NotFound, "none");
     drop((notifier, full));
     // No thread stands behind it any more.
-    assert!(hold.drop_queue("it").unwrap());
+    assert!(hold.queues().drop("it").unwrap());
 }
 
 #[test]
@@ -374,7 +388,7 @@ fn a_forked_child_tracks_its_own_elements_in_flight() {
     });
     until("the child has begun", || board.get(0) == 1 || child.is_gone());
     let other = Hold::open(&path).unwrap();
-    let holders = other.open_queue("it").unwrap().stat().unwrap().holders;
+    let holders = other.queues().open("it").unwrap().stat().unwrap().holders;
     let counts: Vec<_> = holders.iter().map(|h| (h.pid as i32, h.elements)).collect();
     assert_eq!(counts, [(std::process::id() as i32, 4), (child.pid(), 1)]);
     board.put(1, 1);
@@ -386,14 +400,14 @@ fn a_forked_child_tracks_its_own_elements_in_flight() {
 }
 
 /// Each element carries what its content must be; 0 says that it is being written, perhaps by one that was killed.
-fn seal(element: &commonhold::Bytes<'_>, number: u64) {
+fn seal(element: &commonhold::queue::Bytes<'_>, number: u64) {
     element.write(0, &[0; 8]).unwrap();
     element.write(8, &mix(number).to_le_bytes()).unwrap();
     element.write(0, &number.to_le_bytes()).unwrap();
 }
 
 #[track_caller]
-fn is_sealed(element: &commonhold::Bytes<'_>) {
+fn is_sealed(element: &commonhold::queue::Bytes<'_>) {
     let bytes = element.to_vec().unwrap();
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     assert!(word(8) == mix(word(0)) || word(0) == 0, "torn: {bytes:?}");
@@ -438,7 +452,7 @@ fn many_processes_and_threads_lose_nothing() {
         .map(|n| {
             Child::run(format!("worker {n}"), || {
                 let hold = Hold::open(&path).unwrap();
-                let queue = hold.open_queue("it").unwrap();
+                let queue = hold.queues().open("it").unwrap();
                 let worker = std::thread::scope(|scope| {
                     let other = scope.spawn(|| wander(&queue, n * 2, 3000));
                     wander(&queue, n * 2 + 1, 3000);
@@ -462,7 +476,7 @@ fn killed_at_random_instants_nothing_is_lost() {
     let board = Board::new(2);
     let companion = Child::run("companion", || {
         let hold = Hold::open(&path).unwrap();
-        let queue = hold.open_queue("it").unwrap();
+        let queue = hold.queues().open("it").unwrap();
         let mut round = 0;
         while board.get(0) == 0 {
             round += 1;
@@ -478,7 +492,7 @@ fn killed_at_random_instants_nothing_is_lost() {
             .map(|n| {
                 Child::run(format!("victim {n} of round {round}"), || {
                     let hold = Hold::open(&path).unwrap();
-                    let queue = hold.open_queue("it").unwrap();
+                    let queue = hold.queues().open("it").unwrap();
                     wander(&queue, round * 2 + n, u64::MAX);
                 })
             })
@@ -514,7 +528,7 @@ fn who_is_stopped_is_waited_for_and_loses_nothing() {
         .map(|n| {
             Child::run(format!("worker {n}"), || {
                 let hold = Hold::open(&path).unwrap();
-                let queue = hold.open_queue("it").unwrap();
+                let queue = hold.queues().open("it").unwrap();
                 let mut round = n * 1000;
                 while board.get(0) == 0 {
                     round += 1;

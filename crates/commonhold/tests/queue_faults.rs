@@ -5,7 +5,10 @@
 use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, until};
 use crate::support::refused;
-use commonhold::{ErrorKind, Hold, Join, LogOptions, Policy, Queue, QueueOptions};
+use commonhold::channel::{Join, Policy};
+use commonhold::log::LogOptions;
+use commonhold::queue::{Queue, QueueOptions};
+use commonhold::{ErrorKind, Hold};
 
 fn options(elements: u32) -> QueueOptions {
     QueueOptions::new(elements, 16).queues(["free", "a2b"])
@@ -14,7 +17,7 @@ fn options(elements: u32) -> QueueOptions {
 fn make(elements: u32) -> (Ground, Hold, Queue) {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let queue = hold.queue("it", options(elements)).unwrap();
+    let queue = hold.queues().open_or_create("it", options(elements)).unwrap();
     (ground, hold, queue)
 }
 
@@ -33,7 +36,7 @@ fn whole(hold: &Hold) {
 fn an_element_is_made_again_once() {
     let (_ground, hold, queue) = make(3);
     let (free, a2b) = (queue.named("free").unwrap(), queue.named("a2b").unwrap());
-    let again = hold.open_queue("it").unwrap();
+    let again = hold.queues().open("it").unwrap();
     for other in [&queue, &again] {
         let raw = free.pull().unwrap().unwrap().into_raw();
         let mut batch = other.batch();
@@ -59,13 +62,17 @@ fn an_element_is_made_again_once() {
 #[test]
 fn a_forked_child_that_drops_what_it_inherited_takes_no_part() {
     let (ground, hold, queue) = make(10);
-    let channel = hold.channel("channel", commonhold::ChannelOptions::new(4096)).unwrap();
-    let log = hold.log("log", LogOptions::new().rings(2).ring_bytes(4096)).unwrap();
+    let channel = hold
+        .channels()
+        .open_or_create("channel", commonhold::channel::ChannelOptions::new(4096))
+        .unwrap();
+    let log =
+        hold.logs().open_or_create("log", LogOptions::new().rings(2).ring_bytes(4096)).unwrap();
     let free = queue.named("free").unwrap();
     let element = free.pull().unwrap().unwrap();
     let batch = free.pull_many(3).unwrap();
     let notifier = queue.eventfd("a2b").unwrap();
-    let again = hold.open_queue("it").unwrap();
+    let again = hold.queues().open("it").unwrap();
     let producer = channel.producer().unwrap();
     let consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
     let collector = log.collector().unwrap();
@@ -88,7 +95,7 @@ fn a_forked_child_that_drops_what_it_inherited_takes_no_part() {
     assert_eq!(lens(&queue), [10, 0]);
     drop((queue, channel));
     drop(other);
-    assert!(hold.drop_queue("it").unwrap() && hold.drop_channel("channel").unwrap());
+    assert!(hold.queues().drop("it").unwrap() && hold.channels().drop("channel").unwrap());
     whole(&hold);
 }
 
@@ -99,7 +106,9 @@ mod at_steps {
     use crate::support::process::{Board, Child, End, Watchdog, until};
     use crate::support::refused;
     use crate::support::standstill::{go_on, stopped, until_asleep};
-    use commonhold::{ErrorKind, Hold, MapOptions, Queue, steps};
+    use commonhold::map::MapOptions;
+    use commonhold::queue::Queue;
+    use commonhold::{ErrorKind, Hold, steps};
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use nix::sys::signal::Signal;
     use std::os::fd::AsFd;
@@ -118,7 +127,7 @@ mod at_steps {
     fn prepare(path: &Path, elements: u32) {
         Child::run("preparation", || {
             let hold = Hold::create(path).unwrap();
-            let queue = hold.queue("it", options(elements)).unwrap();
+            let queue = hold.queues().open_or_create("it", options(elements)).unwrap();
             let half = elements as usize / 2;
             let mut batch = queue.named("free").unwrap().pull_many(half).unwrap();
             queue.named("a2b").unwrap().push_many(&mut batch).unwrap();
@@ -130,7 +139,7 @@ mod at_steps {
     fn at(step: &str, path: &Path, work: impl FnOnce(&Queue)) -> Child {
         Child::run(step.to_owned(), || {
             let hold = Hold::open(path).unwrap();
-            let queue = hold.open_queue("it").unwrap();
+            let queue = hold.queues().open("it").unwrap();
             steps::arm(step).unwrap();
             work(&queue);
         })
@@ -161,7 +170,7 @@ mod at_steps {
         let mut stopped = one_dead_and_one_stopped(&path);
         Child::run("third", || {
             let hold = Hold::open(&path).unwrap();
-            let queue = hold.open_queue("it").unwrap();
+            let queue = hold.queues().open("it").unwrap();
             let (free, a2b) = (queue.named("free").unwrap(), queue.named("a2b").unwrap());
             // The head of "a2b" is the dead one's; of what it had in flight nobody needs anything.
             let element = a2b.pull_timeout(FOR_EVER).unwrap().expect("it is there");
@@ -185,7 +194,7 @@ mod at_steps {
         assert_eq!(stopped.wait(), End::Well);
         let hold = Hold::open(&path).unwrap();
         hold.sweep().unwrap();
-        let queue = hold.open_queue("it").unwrap();
+        let queue = hold.queues().open("it").unwrap();
         assert_eq!(lens(&queue), [4, 16]);
         whole(&hold);
     }
@@ -202,7 +211,7 @@ mod at_steps {
         assert!(at_head.wait_stopped());
         Child::run("patient", || {
             let hold = Hold::open(&path).unwrap();
-            let queue = hold.open_queue("it").unwrap();
+            let queue = hold.queues().open("it").unwrap();
             let free = queue.named("free").unwrap();
             // The time of the call, although the hold has no timeout of its own.
             refused(free.pull_timeout(SOON), ErrorKind::TimedOut, "stopped");
@@ -212,7 +221,7 @@ mod at_steps {
         .finish();
         Child::run("brief", || {
             let hold = Hold::options().lock_timeout(SOON).open(&path).unwrap();
-            let queue = hold.open_queue("it").unwrap();
+            let queue = hold.queues().open("it").unwrap();
             let free = queue.named("free").unwrap();
             let element = queue.named("a2b").unwrap().pull().unwrap().unwrap();
             let (element, error) = free.try_push(element).unwrap_err();
@@ -229,7 +238,7 @@ mod at_steps {
         }
         let hold = Hold::open(&path).unwrap();
         hold.sweep().unwrap();
-        assert_eq!(lens(&hold.open_queue("it").unwrap()).iter().sum::<u64>(), 20);
+        assert_eq!(lens(&hold.queues().open("it").unwrap()).iter().sum::<u64>(), 20);
         whole(&hold);
     }
 
@@ -246,7 +255,7 @@ mod at_steps {
         let board = Board::new(1);
         let third = Child::run("third", || {
             let hold = Hold::open(&path).unwrap();
-            let queue = hold.open_queue("it").unwrap();
+            let queue = hold.queues().open("it").unwrap();
             let (free, a2b) = (queue.named("free").unwrap(), queue.named("a2b").unwrap());
             drop((a2b.pull().unwrap(), a2b.pull_many(3).unwrap()));
             assert_eq!((a2b.len().unwrap(), free.len().unwrap()), (5, 10));
@@ -273,14 +282,16 @@ mod at_steps {
         let path = ground.path("it.hold");
         prepare(&path, 4);
         let stopped = stopped("pull.armed", || {
-            let queue = Hold::open(&path).unwrap().open_queue("it").unwrap();
+            let queue = Hold::open(&path).unwrap().queues().open("it").unwrap();
             drop(queue.named("free").unwrap().pull().unwrap());
         });
         let asleep = Board::new(1);
         let crowd = Child::run("a crowd", || {
             let hold = Hold::open(&path).unwrap();
-            let (queue, map) =
-                (hold.open_queue("it").unwrap(), hold.map("map", MapOptions::general()));
+            let (queue, map) = (
+                hold.queues().open("it").unwrap(),
+                hold.maps().open_or_create("map", MapOptions::general()),
+            );
             std::thread::scope(|scope| {
                 for _ in 0..20 {
                     let wait = || drop(queue.named("free").unwrap().pull().unwrap());
@@ -309,7 +320,7 @@ mod at_steps {
         let waiter = Child::run("waiter", || {
             let _watchdog = Watchdog::new("a wait with errors", Duration::from_secs(50));
             let hold = Hold::open(&path).unwrap();
-            let queue = hold.open_queue("it").unwrap();
+            let queue = hold.queues().open("it").unwrap();
             let (free, a2b) = (queue.named("free").unwrap(), queue.named("a2b").unwrap());
             let mut all = free.pull_many(4).unwrap();
             let notifier = queue.eventfd("free").unwrap();
@@ -342,7 +353,7 @@ mod at_steps {
         dead.put(0, 1);
         waiter.finish();
         let hold = Hold::open(&path).unwrap();
-        assert_eq!(lens(&hold.open_queue("it").unwrap()).iter().sum::<u64>(), 8);
+        assert_eq!(lens(&hold.queues().open("it").unwrap()).iter().sum::<u64>(), 8);
         whole(&hold);
     }
 
@@ -351,7 +362,7 @@ mod at_steps {
         let (_ground, hold, queue) = make(4);
         let notifier = queue.eventfd("a2b").unwrap();
         assert!(notifier.error().is_none());
-        assert!(hold.drop_queue("it").unwrap());
+        assert!(hold.queues().drop("it").unwrap());
         until("the notifier signals", || is_readable(&notifier));
         assert_eq!(notifier.error().unwrap().kind(), ErrorKind::NotFound);
     }

@@ -3,7 +3,9 @@
 use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, until};
 use crate::support::refused;
-use commonhold::{ChangeKind, ErrorKind, Hold, Map, MapOptions, Result, Values};
+use commonhold::map::{List, Map, MapOptions, Text, Values};
+use commonhold::stream::ChangeKind;
+use commonhold::{ErrorKind, Hold, Result};
 use nix::sys::signal::Signal;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,7 +19,7 @@ fn key(id: u32) -> [u8; 4] {
 /// The value of a version, as long as the map wants it.
 fn value(map: &Map, version: u64) -> Vec<u8> {
     let len = match map.options().mode() {
-        commonhold::MapMode::Fixed { value_bytes, .. } => value_bytes as usize,
+        commonhold::map::MapMode::Fixed { value_bytes, .. } => value_bytes as usize,
         _ => 24,
     };
     let mut value = (version as u32).to_le_bytes().to_vec();
@@ -31,20 +33,20 @@ fn version(value: &[u8]) -> u32 {
 
 /// Builds a version of `len` pairs beside the map and lets it take its place.
 fn renew(hold: &Hold, name: &str, number: u64, len: u32) -> Result<()> {
-    let next = hold.create_shadow_map("next", name)?;
+    let next = commonhold::raw::create_shadow_map(&hold, "next", name)?;
     for id in 0..len {
         next.set(key(id), value(&next, number))?;
     }
-    hold.swap_in_shadow_map("next", name)
+    commonhold::raw::swap_in_shadow_map(&hold, "next", name)
 }
 
 #[test]
 fn only_the_replica_writes() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let own = hold.replica_map("it", MapOptions::general()).unwrap();
+    let own = hold.maps().open_replica("it", MapOptions::general()).unwrap();
     own.set("a", "1").unwrap();
-    let other = hold.map("it", MapOptions::general()).unwrap();
+    let other = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     assert!(other.is_replica() && other.stat().unwrap().replica);
     assert_eq!(other.get("a").unwrap().as_deref(), Some(&b"1"[..]));
     let read_only = |result: Result<()>| refused(result, ErrorKind::ReadOnly, "is a replica");
@@ -58,22 +60,33 @@ fn only_the_replica_writes() {
     read_only(other.update("a", |_| None).map(drop));
     read_only(other.set_many(&[("a", "2")]));
     read_only(other.clear().map(drop));
-    read_only(other.as_lists().push("l", "x").map(drop));
+    read_only(other.typed::<Text, List>().push("l", "x").map(drop));
     assert_eq!(other.get("a").unwrap().as_deref(), Some(&b"1"[..]));
     own.clear().unwrap();
 
-    hold.map("plain", MapOptions::general()).unwrap();
-    let plain =
-        |result: Result<()>| refused(result, ErrorKind::Mismatch, "'plain' is not a replica");
-    plain(hold.replica_map("plain", MapOptions::general()).map(drop));
-    plain(hold.create_shadow_map("next", "plain").map(drop));
-    plain(hold.create_shadow_map("plain", "it").map(drop));
-    plain(hold.swap_in_shadow_map("it", "plain"));
-    plain(hold.swap_in_shadow_map("plain", "it"));
-    refused(hold.swap_in_shadow_map("next", "it"), ErrorKind::NotFound, "no map 'next'");
-    hold.replica_map("other", MapOptions::fixed(4, 4)).unwrap();
-    refused(hold.swap_in_shadow_map("other", "it"), ErrorKind::Mismatch, "different modes");
-    refused(hold.replica_map("other", MapOptions::general()), ErrorKind::Mismatch, "exists as");
+    hold.maps().open_or_create("plain", MapOptions::general()).unwrap();
+    let plain = |result: Result<()>| refused(result, ErrorKind::Mismatch, "'plain' is not a replica");
+    plain(hold.maps().open_replica("plain", MapOptions::general()).map(drop));
+    plain(commonhold::raw::create_shadow_map(&hold, "next", "plain").map(drop));
+    plain(commonhold::raw::create_shadow_map(&hold, "plain", "it").map(drop));
+    plain(commonhold::raw::swap_in_shadow_map(&hold, "it", "plain"));
+    plain(commonhold::raw::swap_in_shadow_map(&hold, "plain", "it"));
+    refused(
+        commonhold::raw::swap_in_shadow_map(&hold, "next", "it"),
+        ErrorKind::NotFound,
+        "no map 'next'",
+    );
+    hold.maps().open_replica("other", MapOptions::fixed(4, 4)).unwrap();
+    refused(
+        commonhold::raw::swap_in_shadow_map(&hold, "other", "it"),
+        ErrorKind::Mismatch,
+        "different modes",
+    );
+    refused(
+        hold.maps().open_replica("other", MapOptions::general()),
+        ErrorKind::Mismatch,
+        "exists as",
+    );
     assert!(hold.check().unwrap().ok);
 }
 
@@ -81,10 +94,10 @@ fn only_the_replica_writes() {
 fn frames_are_applied_and_told_on() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let from = hold.map("from", MapOptions::cache().max_entries(4)).unwrap();
-    let to = hold.replica_map("to", MapOptions::general()).unwrap();
+    let from = hold.maps().open_or_create("from", MapOptions::cache().max_entries(4)).unwrap();
+    let to = hold.maps().open_replica("to", MapOptions::general()).unwrap();
     for name in ["from", "to"] {
-        hold.begin_stream(name, 1 << 16).unwrap();
+        hold.maps().begin_stream(name, 1 << 16).unwrap();
     }
     let (mut told, mut told_on) = (from.follow().unwrap(), to.follow().unwrap());
     for n in 0..40u32 {
@@ -122,13 +135,13 @@ fn an_iteration_continues_in_the_shadow_map() {
     for options in SHAPES {
         let ground = Ground::memory();
         let hold = Hold::create(ground.path("it.hold")).unwrap();
-        let first = hold.replica_map("it", options()).unwrap();
+        let first = hold.maps().open_replica("it", options()).unwrap();
         let keys = 3000;
         for n in 0..keys {
             first.set(key(n), value(&first, 1)).unwrap();
         }
         let walks = [0, 1, 5, 60, 400, 2000, 2990].map(|given| {
-            let mut walk = hold.open_map("it").unwrap().iter();
+            let mut walk = hold.maps().open("it").unwrap().iter();
             let seen: Vec<_> = walk.by_ref().take(given).map(|pair| pair.unwrap().0).collect();
             (walk, seen)
         });
@@ -149,9 +162,9 @@ fn handles_continue_with_the_shadow_map() {
     for options in SHAPES {
         let ground = Ground::memory();
         let hold = Hold::create(ground.path("it.hold")).unwrap();
-        let first = hold.replica_map("it", options()).unwrap();
+        let first = hold.maps().open_replica("it", options()).unwrap();
         first.set(key(7), value(&first, 1)).unwrap();
-        let first_to_write = hold.replica_map("it", options()).unwrap();
+        let first_to_write = hold.maps().open_replica("it", options()).unwrap();
         let reader = Hold::options().read_only(true).open(ground.path("it.hold")).unwrap();
         for (number, eyes) in [(2, &hold), (3, &reader)] {
             // Every operation is the first to find out, on a handle of its own.
@@ -164,8 +177,8 @@ fn handles_continue_with_the_shadow_map() {
                 |map| map.random_pair().unwrap().iter().len(),
                 |map| map.stat().unwrap().len as usize,
             ];
-            let maps: Vec<Map> = finders.iter().map(|_| eyes.open_map("it").unwrap()).collect();
-            let walks: Vec<_> = (0..2).map(|_| eyes.open_map("it").unwrap().iter()).collect();
+            let maps: Vec<Map> = finders.iter().map(|_| eyes.maps().open("it").unwrap()).collect();
+            let walks: Vec<_> = (0..2).map(|_| eyes.maps().open("it").unwrap().iter()).collect();
             renew(&hold, "it", number, 9).unwrap();
             for (n, (finder, map)) in finders.iter().zip(&maps).enumerate() {
                 let found = finder(map);
@@ -182,9 +195,9 @@ fn handles_continue_with_the_shadow_map() {
         assert_eq!(first.get(key(8)).unwrap().map(|v| version(&v)), Some(3));
         assert!(hold.check().unwrap().ok);
         // Dropped and made anew as something else, it is gone.
-        assert!(hold.drop_map("it").unwrap());
+        assert!(hold.maps().drop("it").unwrap());
         refused(first.get(key(7)), ErrorKind::NotFound, "was dropped");
-        hold.map("it", options()).unwrap();
+        hold.maps().open_or_create("it", options()).unwrap();
         refused(first.get(key(7)), ErrorKind::NotFound, "was dropped");
     }
 }
@@ -196,19 +209,19 @@ fn readers_see_one_after_the_other() {
         let ground = Ground::memory();
         let path = ground.path("it.hold");
         let hold = Hold::create(&path).unwrap();
-        hold.replica_map("it", options()).unwrap();
+        hold.maps().open_replica("it", options()).unwrap();
         renew(&hold, "it", 1, 50).unwrap();
         let board = Board::new(2);
         let reader = Child::run("reader", || {
             let hold = Hold::options().read_only(true).open(&path).unwrap();
-            let map = hold.open_map("it").unwrap();
+            let map = hold.maps().open("it").unwrap();
             let mut last = 1;
             while board.get(0) == 0 {
                 for id in 0..50 {
                     let found = map.get(key(id)).unwrap().expect("it is in every version");
                     assert!(version(&found) >= last, "{} after {last}", version(&found));
                     last = version(&found);
-                    let fresh = hold.open_map("it").unwrap();
+                    let fresh = hold.maps().open("it").unwrap();
                     let found = fresh.get(key(id)).unwrap().expect("it is in every version");
                     assert!(version(&found) >= last, "{} after {last}", version(&found));
                 }
@@ -241,23 +254,23 @@ fn a_stopped_swap_hides_neither() {
         let ground = Ground::memory();
         let path = ground.path("it.hold");
         let hold = Hold::create(&path).unwrap();
-        hold.replica_map("it", MapOptions::general()).unwrap();
+        hold.maps().open_replica("it", MapOptions::general()).unwrap();
         renew(&hold, "it", 1, 9).unwrap();
-        let old = hold.open_map("it").unwrap();
+        let old = hold.maps().open("it").unwrap();
         let mut victim = Child::run("victim", || {
             let hold = Hold::open(&path).unwrap();
-            let next = hold.create_shadow_map("next", "it").unwrap();
+            let next = commonhold::raw::create_shadow_map(&hold, "next", "it").unwrap();
             for id in 0..9 {
                 next.set(key(id), value(&next, 2)).unwrap();
             }
             commonhold::steps::arm(&format!("{step}:stop")).unwrap();
-            hold.swap_in_shadow_map("next", "it").unwrap();
+            commonhold::raw::swap_in_shadow_map(&hold, "next", "it").unwrap();
         });
         assert!(victim.wait_stopped(), "{step}");
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let read = scope.spawn(|| {
-                let fresh = hold.open_map("it").unwrap();
+                let fresh = hold.maps().open("it").unwrap();
                 let found = (fresh.get(key(3)).unwrap(), old.get(key(3)).unwrap());
                 done.store(true, Ordering::Release);
                 found

@@ -1,11 +1,12 @@
 //! The first things anybody tries: many pairs in each mode, read back, deleted, checked.
-use commonhold::{Hold, MapOptions};
+use commonhold::Hold;
+use commonhold::map::MapOptions;
 
 fn run(options: MapOptions, fixed: bool) {
     let dir = std::env::temp_dir().join(format!("ch-smoke-{}-{fixed}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let hold = Hold::create(dir.join("a.hold")).unwrap();
-    let map = hold.map("m", options).unwrap();
+    let map = hold.maps().open_or_create("m", options).unwrap();
     let n = 300_000u32;
     let t = std::time::Instant::now();
     for k in 0..n {
@@ -28,7 +29,7 @@ fn run(options: MapOptions, fixed: bool) {
     assert!(report.ok, "{report:?}");
     drop((map, hold));
     let hold = Hold::open(dir.join("a.hold")).unwrap();
-    assert!(hold.drop_map("m").unwrap());
+    assert!(hold.maps().drop("m").unwrap());
     let report = hold.check().unwrap();
     assert!(report.ok, "{report:?}");
     std::fs::remove_dir_all(&dir).unwrap();

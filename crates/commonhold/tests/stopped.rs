@@ -12,7 +12,9 @@ use crate::support::process::{Board, Child, End, until};
 use crate::support::scenario::{self, Scenario, word};
 use crate::support::script::{Expected, Op, read};
 use crate::support::shape::Shape;
-use commonhold::{Cursor, ErrorKind, Hold, Map, MapOptions, QueueOptions, Values, steps};
+use commonhold::map::{Cursor, Map, MapOptions, Values};
+use commonhold::queue::QueueOptions;
+use commonhold::{ErrorKind, Hold, steps};
 use nix::sys::signal::Signal;
 use std::path::Path;
 use std::time::Duration;
@@ -35,7 +37,7 @@ fn keep(path: &Path, scenario: &Scenario, board: &Board) {
         op.perform(&map, scenario.shape).unwrap();
     }
     let read_only = Hold::options().read_only(true).open(path).unwrap();
-    let view = read_only.open_map(scenario::COMMON).unwrap();
+    let view = read_only.maps().open(scenario::COMMON).unwrap();
     let expected = Expected::after(scenario.shape, &script, script.len(), script.len());
     board.put(word::ANSWER, 1);
     until("told to read", || board.get(word::ORDER) >= 1);
@@ -69,10 +71,10 @@ fn eviction_waits_for_a_stopped_writer_only_if_nothing_else_is_left() {
     let ground = Ground::memory();
     let path = ground.path("it.hold");
     let hold = Hold::options().lock_timeout(Duration::from_millis(20)).create(&path).unwrap();
-    let map = hold.map("it", MapOptions::cache().max_entries(2)).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::cache().max_entries(2)).unwrap();
     map.set("held", "1").unwrap();
     let mut victim = Child::run("victim", || {
-        let map = Hold::open(&path).unwrap().open_map("it").unwrap();
+        let map = Hold::open(&path).unwrap().maps().open("it").unwrap();
         steps::arm("write.locked:stop").unwrap();
         map.delete("held").unwrap();
     });
@@ -81,12 +83,12 @@ fn eviction_waits_for_a_stopped_writer_only_if_nothing_else_is_left() {
     let segment_of_its_own = |key: &u32| map.set(key.to_le_bytes(), "1").is_ok();
     let others: Vec<u32> = (0..100).filter(segment_of_its_own).collect();
     assert!(others.len() > 50, "{others:?}");
-    let only = hold.map("only", MapOptions::cache().max_entries(1)).unwrap();
+    let only = hold.maps().open_or_create("only", MapOptions::cache().max_entries(1)).unwrap();
     only.set("held", "1").unwrap();
     victim.signal(Signal::SIGCONT);
     assert_eq!(victim.wait(), End::Well);
     let mut victim = Child::run("victim", || {
-        let only = Hold::open(&path).unwrap().open_map("only").unwrap();
+        let only = Hold::open(&path).unwrap().maps().open("only").unwrap();
         steps::arm("write.locked:stop").unwrap();
         only.delete("held").unwrap();
     });
@@ -252,7 +254,7 @@ fn who_removes_what_has_expired_waits_for_nobody() {
         assert!(victim.wait_stopped(), "{step}");
         let sweeper = Child::run(format!("sweeps while one is stopped at {step}"), || {
             let hold = Hold::open(&path).unwrap();
-            let map = hold.open_map(expiry::PASSING).unwrap();
+            let map = hold.maps().open(expiry::PASSING).unwrap();
             let mut cursor = Cursor::START;
             let removed = map.try_expire(&mut cursor, u64::MAX).unwrap();
             match step {
@@ -267,7 +269,7 @@ fn who_removes_what_has_expired_waits_for_nobody() {
         assert_eq!(victim.wait(), End::Well, "{step}");
     }
     let hold = Hold::open(&path).unwrap();
-    let map = hold.open_map(expiry::PASSING).unwrap();
+    let map = hold.maps().open(expiry::PASSING).unwrap();
     expiry::go_round(&map).unwrap();
     assert_eq!(map.len().unwrap(), u64::from(expiry::STAYING) + 1);
     let report = hold.check().unwrap();
@@ -282,15 +284,19 @@ fn who_waits_for_one_that_is_stopped_can_give_up() {
     let options = || QueueOptions::new(4, 8).queues(["free", "lost"]).orphans("lost");
     Child::run("preparation", || {
         let hold = make();
-        hold.map("it", shape.options()).unwrap().set(shape.key(1), shape.value(1, 1)).unwrap();
-        drop(hold.queue("moving", options()).unwrap());
+        hold.maps()
+            .open_or_create("it", shape.options())
+            .unwrap()
+            .set(shape.key(1), shape.value(1, 1))
+            .unwrap();
+        drop(hold.queues().open_or_create("moving", options()).unwrap());
     })
     .finish();
     for step in ["write.locked", "pull.held", "push.written", "freeze.closed", "create.filled"] {
         let mut victim = Child::run(format!("stopped at {step}"), || {
             let hold = make();
-            let map = hold.open_map("it").unwrap();
-            let queue = hold.open_queue("moving").unwrap();
+            let map = hold.maps().open("it").unwrap();
+            let queue = hold.queues().open("moving").unwrap();
             steps::arm(&format!("{step}:stop")).unwrap();
             map.set(shape.key(1), shape.value(1, 2)).unwrap();
             queue
@@ -299,14 +305,14 @@ fn who_waits_for_one_that_is_stopped_can_give_up() {
                 .push(queue.named("free").unwrap().pull().unwrap().unwrap())
                 .unwrap();
             drop(hold.freeze().unwrap());
-            drop(hold.map("another", shape.options()).unwrap());
-            assert!(hold.drop_map("another").unwrap());
+            drop(hold.maps().open_or_create("another", shape.options()).unwrap());
+            assert!(hold.maps().drop("another").unwrap());
         });
         assert!(victim.wait_stopped(), "{step}");
         let waiter = Child::run(format!("waits for one stopped at {step}"), || {
             let patience = std::time::Duration::from_millis(50);
             let hold = Hold::options().lock_timeout(patience).open(&path).unwrap();
-            let map = hold.open_map("it").unwrap();
+            let map = hold.maps().open("it").unwrap();
             let read_value = || map.get(shape.key(1)).unwrap().map(|v| read(shape, 1, &v));
             let before = read_value();
             let told = |result: commonhold::Result<()>| {
@@ -321,11 +327,11 @@ fn who_waits_for_one_that_is_stopped_can_give_up() {
                     told(map.delete(shape.key(1)).map(drop));
                     told(hold.freeze().map(drop));
                 }
-                "pull.held" => {
-                    told(hold.open_queue("moving").unwrap().named("free").unwrap().pull().map(drop))
-                }
+                "pull.held" => told(
+                    hold.queues().open("moving").unwrap().named("free").unwrap().pull().map(drop),
+                ),
                 "push.written" => {
-                    let queue = hold.open_queue("moving").unwrap();
+                    let queue = hold.queues().open("moving").unwrap();
                     let free = queue.named("free").unwrap();
                     let element = free.pull().unwrap().unwrap();
                     let (element, error) = free.try_push(element).unwrap_err();
@@ -336,9 +342,9 @@ fn who_waits_for_one_that_is_stopped_can_give_up() {
                 }
                 "freeze.closed" => {
                     told(map.set(shape.key(1), shape.value(1, 9)).map(drop));
-                    told(hold.drop_map("it").map(drop));
+                    told(hold.maps().drop("it").map(drop));
                 }
-                _ => told(hold.map("third", shape.options()).map(drop)),
+                _ => told(hold.maps().open_or_create("third", shape.options()).map(drop)),
             }
             assert_eq!(read_value(), before);
         });

@@ -5,7 +5,9 @@ use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, until};
 use crate::support::refused;
 use crate::support::shape::Shape;
-use commonhold::{ChangeKind, ErrorKind, Follower, Hold, Map, MapOptions, StreamPosition};
+use commonhold::map::{Map, MapOptions};
+use commonhold::stream::{ChangeKind, Follower, StreamPosition};
+use commonhold::{ErrorKind, Hold};
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,8 +17,8 @@ const SHAPES: [Shape; 4] = [Shape::General, Shape::Fixed(4, 4), Shape::Fixed(16,
 fn make(shape: Shape, bytes: u64) -> (Ground, Hold, Map) {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", shape.options()).unwrap();
-    assert!(hold.begin_stream("it", bytes).unwrap());
+    let map = hold.maps().open_or_create("it", shape.options()).unwrap();
+    assert!(hold.maps().begin_stream("it", bytes).unwrap());
     (ground, hold, map)
 }
 
@@ -50,11 +52,11 @@ fn pairs(map: &Map) -> BTreeMap<Vec<u8>, Vec<u8>> {
 fn each_kind_of_change_is_told() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     map.set("before", "1").unwrap();
     refused(map.follow(), ErrorKind::NotFound, "no stream");
-    assert!(hold.begin_stream("it", 1).unwrap());
-    assert!(!hold.begin_stream("it", 1 << 20).unwrap(), "it has one already");
+    assert!(hold.maps().begin_stream("it", 1).unwrap());
+    assert!(!hold.maps().begin_stream("it", 1 << 20).unwrap(), "it has one already");
     let mut follower = map.follow().unwrap();
     assert_eq!(follower.try_recv().unwrap(), None);
 
@@ -105,8 +107,8 @@ fn each_kind_of_change_is_told() {
 fn caches_tell_what_they_forget() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", MapOptions::cache().max_entries(10)).unwrap();
-    hold.begin_stream("it", 1 << 20).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::cache().max_entries(10)).unwrap();
+    hold.maps().begin_stream("it", 1 << 20).unwrap();
     let mut follower = map.follow().unwrap();
     map.set_with_ttl("short", "1", Duration::from_millis(1)).unwrap();
     let frame = follower.try_recv().unwrap().unwrap();
@@ -160,7 +162,7 @@ fn who_reads_the_map_and_then_follows_has_all_of_it() {
         let writers: Vec<Child> = (1..3u32)
             .map(|actor| {
                 Child::run("writer", || {
-                    let map = Hold::open(&path).unwrap().open_map("it").unwrap();
+                    let map = Hold::open(&path).unwrap().maps().open("it").unwrap();
                     let mut dice = Dice::new(actor.into());
                     for turn in 1..30_000u64 {
                         // Both write all keys.
@@ -199,7 +201,7 @@ fn positions_are_kept_and_come_back_to() {
     assert_eq!(follower.recv().unwrap().key, b"a");
     let text = follower.position().to_string();
     Child::run("another process", || {
-        let map = Hold::open(ground.path("it.hold")).unwrap().open_map("it").unwrap();
+        let map = Hold::open(ground.path("it.hold")).unwrap().maps().open("it").unwrap();
         let mut follower = map.follow_from(text.parse().unwrap()).unwrap();
         assert_eq!(follower.recv().unwrap().key, b"b");
         assert_eq!(follower.recv_timeout(Duration::from_millis(10)).unwrap(), None);
@@ -207,7 +209,7 @@ fn positions_are_kept_and_come_back_to() {
     .finish();
     // Who may only read may follow.
     let reader = Hold::options().read_only(true).open(ground.path("it.hold")).unwrap();
-    let mut reading = reader.open_map("it").unwrap().follow_from(follower.position()).unwrap();
+    let mut reading = reader.maps().open("it").unwrap().follow_from(follower.position()).unwrap();
     assert_eq!(reading.recv().unwrap().key, b"b");
     assert_eq!(reading.recv_timeout(Duration::from_millis(10)).unwrap(), None);
     map.set("c", "3").unwrap();
@@ -221,11 +223,11 @@ fn positions_are_kept_and_come_back_to() {
     let ahead = StreamPosition { offset: 1 << 30, ..here };
     refused(map.follow_from(ahead), ErrorKind::Mismatch, "no position");
     // A map of the same name has another stream.
-    assert!(hold.drop_map("it").unwrap());
+    assert!(hold.maps().drop("it").unwrap());
     refused(follower.try_recv(), ErrorKind::NotFound, "dropped");
     refused(follower.recv(), ErrorKind::NotFound, "dropped");
-    let map = hold.map("it", MapOptions::general()).unwrap();
-    hold.begin_stream("it", 1 << 20).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
+    hold.maps().begin_stream("it", 1 << 20).unwrap();
     refused(map.follow_from(here), ErrorKind::Mismatch, "no position");
     // So has a copy of the hold.
     let (stream, copy) = (map.follow().unwrap().position().stream, ground.path("copy.hold"));
@@ -233,7 +235,8 @@ fn positions_are_kept_and_come_back_to() {
     let path = hold.path().to_owned();
     hold.close().unwrap();
     std::fs::copy(&path, &copy).unwrap();
-    let of = |path| Hold::open(path).unwrap().open_map("it").unwrap().follow().unwrap().position();
+    let of =
+        |path| Hold::open(path).unwrap().maps().open("it").unwrap().follow().unwrap().position();
     assert_ne!(of(&copy).stream, stream);
     assert_eq!(of(&path).stream, stream);
 }
@@ -274,7 +277,7 @@ fn a_follower_that_waits_is_woken() {
     let (ground, hold, map) = make(Shape::General, 1 << 20);
     let (path, board) = (ground.path("it.hold"), Board::new(1));
     let follower = Child::run("follower", || {
-        let map = Hold::open(&path).unwrap().open_map("it").unwrap();
+        let map = Hold::open(&path).unwrap().maps().open("it").unwrap();
         let mut follower = map.follow().unwrap();
         board.put(0, 1);
         for n in 0..200u32 {
@@ -289,7 +292,7 @@ fn a_follower_that_waits_is_woken() {
         map.set(n.to_le_bytes(), "").unwrap();
     }
     until("all is told", || board.get(0) == 201 || follower.is_gone());
-    assert!(hold.drop_map("it").unwrap());
+    assert!(hold.maps().drop("it").unwrap());
     follower.finish();
 }
 
@@ -301,7 +304,7 @@ fn followers_hold_up_nobody() {
         .map(|_| {
             let board = Board::new(1);
             let child = Child::run("follower", || {
-                let map = Hold::open(&path).unwrap().open_map("it").unwrap();
+                let map = Hold::open(&path).unwrap().maps().open("it").unwrap();
                 let mut follower = map.follow().unwrap();
                 loop {
                     board.count(0, 1);
@@ -336,14 +339,14 @@ fn followers_hold_up_nobody() {
 #[test]
 fn a_stream_that_cannot_be_is_refused() {
     let (_ground, hold, map) = make(Shape::General, 0);
-    refused(hold.begin_stream("none", 1 << 20), ErrorKind::NotFound, "none");
-    refused(hold.begin_stream("it", 1 << 40), ErrorKind::Invalid, "4 GiB");
-    assert!(!hold.begin_stream("it", 1 << 32).unwrap());
+    refused(hold.maps().begin_stream("none", 1 << 20), ErrorKind::NotFound, "none");
+    refused(hold.maps().begin_stream("it", 1 << 40), ErrorKind::Invalid, "4 GiB");
+    assert!(!hold.maps().begin_stream("it", 1 << 32).unwrap());
     let small = Ground::memory();
     let full = Hold::options().max_bytes(4 << 20).create(small.path("it.hold")).unwrap();
-    full.map("it", MapOptions::general()).unwrap();
-    refused(full.begin_stream("it", 64 << 20), ErrorKind::Full, "");
-    assert!(full.begin_stream("it", 1 << 18).unwrap());
+    full.maps().open_or_create("it", MapOptions::general()).unwrap();
+    refused(full.maps().begin_stream("it", 64 << 20), ErrorKind::Full, "");
+    assert!(full.maps().begin_stream("it", 1 << 18).unwrap());
     assert!(full.check().unwrap().ok);
     drop(map);
 }
@@ -355,7 +358,7 @@ fn a_stopped_writer_delays_the_writers_of_its_map_and_no_follower() {
     let mut follower = map.follow().unwrap();
     map.set("before", "1").unwrap();
     let mut victim = Child::run("writer", || {
-        let map = Hold::open(ground.path("it.hold")).unwrap().open_map("it").unwrap();
+        let map = Hold::open(ground.path("it.hold")).unwrap().maps().open("it").unwrap();
         commonhold::steps::arm("stream.armed:stop").unwrap();
         map.set("stopped", "2").unwrap();
     });
@@ -363,7 +366,7 @@ fn a_stopped_writer_delays_the_writers_of_its_map_and_no_follower() {
     assert_eq!(follower.recv().unwrap().key, b"before");
     assert_eq!(follower.try_recv().unwrap(), None);
     let patient = Hold::options().lock_timeout(Duration::from_millis(50));
-    let other = patient.open(ground.path("it.hold")).unwrap().open_map("it").unwrap();
+    let other = patient.open(ground.path("it.hold")).unwrap().maps().open("it").unwrap();
     for n in 0..20u32 {
         // Whichever lock it waits for.
         refused(other.set(n.to_le_bytes(), ""), ErrorKind::TimedOut, "stopped?");
@@ -385,11 +388,11 @@ fn a_stopped_writer_delays_the_writers_of_its_map_and_no_follower() {
 fn a_check_beside_one_who_begins_a_stream_finds_nothing_wrong() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.map("it", MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     let mut beginner = Child::run("beginner", || {
         let hold = Hold::open(ground.path("it.hold")).unwrap();
         commonhold::steps::arm("stream.claimed-memory:stop").unwrap();
-        assert!(hold.begin_stream("it", 1 << 20).unwrap());
+        assert!(hold.maps().begin_stream("it", 1 << 20).unwrap());
     });
     assert!(beginner.wait_stopped());
     let report = hold.check().unwrap();

@@ -5,7 +5,9 @@
 //! subcommand stores something.
 
 use crate::target::{Directory, MapName, StructureName};
-use commonhold::{ErrorKind, Hold, HoldOptions, Map, MapOptions, StructureKind};
+use commonhold::hold::StructureKind;
+use commonhold::map::{Map, MapOptions};
+use commonhold::{ErrorKind, Hold, HoldOptions};
 use commonhold_terminal::failure::{Failure, Result};
 use commonhold_terminal::{sizes, text};
 use std::path::Path;
@@ -154,7 +156,7 @@ impl Making {
     /// Also if it is not there and is not to be made, or is there with other options.
     pub fn find(&self, directory: &Directory, name: &MapName) -> Result<Option<Map>> {
         let hold = directory.options().open(directory.resolve(&name.hold)?);
-        let map = match hold.and_then(|hold| hold.open_map(&name.map)) {
+        let map = match hold.and_then(|hold| hold.maps().open(&name.map)) {
             Err(error) if error.is_not_found() && !self.no_create => return Ok(None),
             found => found?,
         };
@@ -208,12 +210,14 @@ impl Making {
         ensure_name(StructureKind::Map, &name.map)?;
         let hold = self.hold.open_or_create(directory, &name.hold)?;
         let options = self.map_options();
-        let made = hold.map(&name.map, options.clone().unwrap_or_else(MapOptions::general));
+        let made = hold
+            .maps()
+            .open_or_create(&name.map, options.clone().unwrap_or_else(MapOptions::general));
         match (made, options) {
             // Somebody else has made it meanwhile, in another mode, which is as good if none was
             // asked for.
             (Err(error), None) if error.kind() == ErrorKind::Mismatch => {
-                Ok(hold.open_map(&name.map)?)
+                Ok(hold.maps().open(&name.map)?)
             }
             (made, _) => Ok(made?),
         }
@@ -237,7 +241,7 @@ impl Making {
         if let Some(ttl) = self.cache_ttl {
             options = options.ttl(ttl);
         }
-        Some(options)
+        Some(options.into())
     }
 }
 

@@ -3,9 +3,12 @@
 //! Invariant: subcommands that only look open the hold read-only, so they take no slot in it and
 //! write nothing.
 
-use commonhold::{
-    Channel, ErrorKind, Hold, HoldOptions, Log, Map, Queue, QueueStat, StructureKind,
-};
+use commonhold::channel::Channel;
+use commonhold::hold::StructureKind;
+use commonhold::log::Log;
+use commonhold::map::Map;
+use commonhold::queue::{Queue, QueueStat};
+use commonhold::{ErrorKind, Hold, HoldOptions};
 use commonhold_terminal::bytes;
 use commonhold_terminal::failure::{Failure, Result};
 use commonhold_terminal::sizes;
@@ -87,7 +90,7 @@ impl Directory {
 
     /// The path of the hold `name`.
     pub fn resolve(&self, name: &Path) -> Result<PathBuf> {
-        let path = Hold::resolve(name, self.path())?;
+        let path = commonhold::hold::resolve(name, self.path())?;
         // A path without a slash would be taken for a name again.
         Ok(if path.components().count() == 1 { Path::new(".").join(path) } else { path })
     }
@@ -104,32 +107,32 @@ impl Directory {
 
     /// Opens a map to look at it.
     pub fn map_to_read(&self, name: &MapName) -> Result<Map> {
-        Ok(self.open_to_read(&name.hold)?.open_map(&name.map)?)
+        Ok(self.open_to_read(&name.hold)?.maps().open(&name.map)?)
     }
 
     /// Opens a map to change it.
     pub fn map_to_write(&self, name: &MapName) -> Result<Map> {
-        Ok(self.open_to_write(&name.hold)?.open_map(&name.map)?)
+        Ok(self.open_to_write(&name.hold)?.maps().open(&name.map)?)
     }
 
     /// Opens a queue.
     pub fn queue(&self, name: &StructureName) -> Result<Queue> {
         let hold = self.options().open(self.resolve(&name.hold)?);
-        hold.and_then(|hold| hold.open_queue(&name.name))
+        hold.and_then(|hold| hold.queues().open(&name.name))
             .map_err(|e| or_make(e, StructureKind::Queue, name))
     }
 
     /// The figures of a queue.
     pub fn queue_stat(&self, name: &StructureName) -> Result<QueueStat> {
         let hold = self.options().read_only(true).open(self.resolve(&name.hold)?);
-        hold.and_then(|hold| hold.queue_stat(&name.name))
+        hold.and_then(|hold| hold.queues().stat(&name.name))
             .map_err(|e| or_make(e, StructureKind::Queue, name))
     }
 
     /// Opens a channel to look at it, or as somebody who takes part.
     pub fn channel(&self, name: &StructureName, read_only: bool) -> Result<Channel> {
         let hold = self.options().read_only(read_only).open(self.resolve(&name.hold)?);
-        hold.and_then(|hold| hold.open_channel(&name.name))
+        hold.and_then(|hold| hold.channels().open(&name.name))
             .map_err(|e| or_make(e, StructureKind::Channel, name))
     }
 
@@ -149,7 +152,7 @@ impl Directory {
     /// Opens a log to look at it, or as somebody who takes part.
     pub fn log(&self, name: &StructureName, read_only: bool) -> Result<Log> {
         let hold = self.options().read_only(read_only).open(self.resolve(&name.hold)?);
-        hold.and_then(|hold| hold.open_log(&name.name))
+        hold.and_then(|hold| hold.logs().open(&name.name))
             .map_err(|e| or_make(e, StructureKind::Log, name))
     }
 }

@@ -1,7 +1,10 @@
 //! The hold as a whole: stat, list, check, repair, backup, restore, drop.
 
 use crate::support::{Ground, Run, pairs_of};
-use commonhold::{ChannelOptions, Hold, LogOptions, QueueOptions};
+use commonhold::Hold;
+use commonhold::channel::ChannelOptions;
+use commonhold::log::LogOptions;
+use commonhold::queue::QueueOptions;
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::json;
@@ -153,9 +156,9 @@ fn maps_and_holds_are_dropped_with_a_yes_only() {
 fn queues_channels_and_logs_are_listed_and_dropped() {
     let ground = shop();
     let hold = Hold::open(ground.path("shop.hold")).unwrap();
-    drop(hold.queue("jobs", QueueOptions::new(10, 100)).unwrap());
-    drop(hold.log("events", LogOptions::new()).unwrap());
-    let ticks = hold.channel("ticks", ChannelOptions::new(1 << 16)).unwrap();
+    drop(hold.queues().open_or_create("jobs", QueueOptions::new(10, 100)).unwrap());
+    drop(hold.logs().open_or_create("events", LogOptions::new()).unwrap());
+    let ticks = hold.channels().open_or_create("ticks", ChannelOptions::new(1 << 16)).unwrap();
     let list = ground.ok(&["list", "shop"]);
     for (name, kind) in [("jobs", "queue"), ("ticks", "channel"), ("events", "log")] {
         let line = list.lines().find(|line| line.starts_with(name)).expect("a line for each");

@@ -372,7 +372,8 @@ fn odd_names_are_only_names() {
     let path = ground.path("").join(hold);
     let shop = commonhold::Hold::open_or_create(&path).expect("a hold");
     for name in names {
-        shop.map(name, commonhold::MapOptions::cache())
+        shop.maps()
+            .open_or_create(name, commonhold::map::MapOptions::cache())
             .and_then(|map| map.set("a", "b"))
             .expect("a map");
     }

@@ -4,7 +4,8 @@ use crate::basics::time;
 use crate::channel::wait;
 use crate::ffi::call::export;
 use crate::ffi::{Alone, Answer, Give, NewHandle, OutBytes, Owned, Ref, User, View, invalid, yes};
-use commonhold::{Channel, Consumer, Join, Policy, RawBytes, Received, Result};
+use commonhold::Result;
+use commonhold::channel::{Channel, Consumer, Join, Policy, RawBytes, Received};
 use std::time::Duration;
 
 /// `ch_received`.

@@ -10,7 +10,7 @@ pub(crate) mod consumer;
 pub(crate) mod open;
 pub(crate) mod producer;
 
-use commonhold::{Peer, Wait};
+use commonhold::channel::{Peer, Wait};
 
 /// `ch_peer`.
 #[repr(C)]

@@ -4,7 +4,8 @@ use crate::basics::json;
 use crate::channel::CPeer;
 use crate::ffi::call::export;
 use crate::ffi::{Give, Name, NewHandle, OutBytes, Owned, Ref, View, yes};
-use commonhold::{Channel, ChannelOptions, Hold};
+use commonhold::Hold;
+use commonhold::channel::{Channel, ChannelOptions};
 
 crate::ffi::handle::kinds! {
     Channel = b"ch-chann", "channel";
@@ -31,13 +32,13 @@ export! {
     fn ch_hold_channel(hold: Ref<Hold>, name: Name, ring_bytes: u64, channel: NewHandle<Channel>) {
         let place = channel.ready()?;
         let options = ChannelOptions::new(ring_bytes);
-        place.put(hold.get()?.channel(name.text("the channel's name")?, options)?);
+        place.put(hold.get()?.channels().open_or_create(name.text("the channel's name")?, options)?);
         Ok(yes(true))
     }
 
     fn ch_hold_open_channel(hold: Ref<Hold>, name: Name, channel: NewHandle<Channel>) {
         let place = channel.ready()?;
-        place.put(hold.get()?.open_channel(name.text("the channel's name")?)?);
+        place.put(hold.get()?.channels().open(name.text("the channel's name")?)?);
         Ok(yes(true))
     }
 

@@ -5,7 +5,8 @@ use crate::channel::{CPeer, wait};
 use crate::ffi::call::export;
 use crate::ffi::take::Plain;
 use crate::ffi::{Alone, Answer, Give, In, Many, NewHandle, Owned, Ref, Take, View, invalid, yes};
-use commonhold::{Channel, Error, Producer, Reservation, Result};
+use commonhold::channel::{Channel, Producer, Reservation};
+use commonhold::{Error, Result};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 

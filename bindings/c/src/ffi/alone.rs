@@ -19,7 +19,8 @@
 //! the owner; another's after the second word was taken by swapping and the owner's was seen false, when it was no longer the owner.
 #![allow(unsafe_code)]
 
-use commonhold::{Error, ErrorKind, Result, barrier};
+use commonhold::raw::barrier;
+use commonhold::{Error, ErrorKind, Result};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -43,14 +43,14 @@ export! {
 
     fn ch_hold_restore(backup: Name, name: Name, maps: Give<u32>, pairs: Give<u64>) {
         let (backup, name) = (backup.path("the backup's name")?, name.path("the hold's name")?);
-        let done = Hold::restore(backup, name)?;
+        let done = commonhold::hold::restore(backup, name)?;
         maps.set(done.maps);
         pairs.set(done.pairs);
         Ok(yes(true))
     }
 
     fn ch_hold_salvage(name: Name, report: Give<Salvage>, notes: OutBytes) {
-        let done = Hold::salvage(name.path("the hold's name")?)?;
+        let done = commonhold::hold::salvage(name.path("the hold's name")?)?;
         report.set(Salvage {
             kept: done.kept,
             superseded: done.superseded,

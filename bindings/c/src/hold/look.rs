@@ -3,7 +3,8 @@
 use crate::basics::json;
 use crate::ffi::call::export;
 use crate::ffi::{Give, OutBytes, Ref, User, View, invalid, yes};
-use commonhold::{Hold, HoldKind};
+use commonhold::Hold;
+use commonhold::hold::HoldKind;
 use std::ffi::c_int;
 use std::os::unix::ffi::OsStrExt;
 
@@ -74,8 +75,8 @@ export! {
         let hold = hold.get()?;
         match what {
             0 => json(&out, &hold.stat()?),
-            1 => json(&out, &hold.maps()?),
-            2 => json(&out, &hold.others()?),
+            1 => json(&out, &hold.maps().list()?),
+            2 => json(&out, &hold.structures()?),
             3 => json(&out, &hold.participants()?),
             4 => json(&out, &commonhold_io::reports::reports(hold)?),
             _ => Err(invalid(format!("{what} is not a description of a hold"))),

@@ -6,26 +6,26 @@ use commonhold::Hold;
 
 export! {
     fn ch_hold_drop_map(hold: Ref<Hold>, name: Name) {
-        Ok(yes(hold.get()?.drop_map(name.text("the map's name")?)?))
+        Ok(yes(hold.get()?.maps().drop(name.text("the map's name")?)?))
     }
 
     fn ch_hold_drop_queue(hold: Ref<Hold>, name: Name) {
-        Ok(yes(hold.get()?.drop_queue(name.text("the queue's name")?)?))
+        Ok(yes(hold.get()?.queues().drop(name.text("the queue's name")?)?))
     }
 
     fn ch_hold_drop_channel(hold: Ref<Hold>, name: Name) {
-        Ok(yes(hold.get()?.drop_channel(name.text("the channel's name")?)?))
+        Ok(yes(hold.get()?.channels().drop(name.text("the channel's name")?)?))
     }
 
     fn ch_hold_drop_log(hold: Ref<Hold>, name: Name) {
-        Ok(yes(hold.get()?.drop_log(name.text("the log's name")?)?))
+        Ok(yes(hold.get()?.logs().drop(name.text("the log's name")?)?))
     }
 
     fn ch_hold_begin_stream(hold: Ref<Hold>, map: Name, bytes: u64) {
-        Ok(yes(hold.get()?.begin_stream(map.text("the map's name")?, bytes)?))
+        Ok(yes(hold.get()?.maps().begin_stream(map.text("the map's name")?, bytes)?))
     }
 
     fn ch_hold_promote_map(hold: Ref<Hold>, map: Name) {
-        Ok(yes(hold.get()?.promote_map(map.text("the map's name")?)?))
+        Ok(yes(hold.get()?.maps().promote(map.text("the map's name")?)?))
     }
 }

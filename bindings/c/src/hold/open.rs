@@ -98,17 +98,17 @@ export! {
     }
 
     fn ch_hold_resolve(name: Name, directory: Name, path: OutBytes) {
-        let found = Hold::resolve(name.path("the hold's name")?, directory.optional_path())?;
+        let found = commonhold::hold::resolve(name.path("the hold's name")?, directory.optional_path())?;
         path.put(found.into_os_string().into_encoded_bytes())?;
         Ok(yes(true))
     }
 
     fn ch_hold_list(directory: Name, out: OutBytes) {
-        json(&out, &Hold::list(directory.optional_path())?)
+        json(&out, &commonhold::hold::list(directory.optional_path())?)
     }
 
     fn ch_hold_drop(name: Name, force: u32) {
-        Hold::drop_hold(name.path("the hold's name")?, force != 0)?;
+        commonhold::hold::remove(name.path("the hold's name")?, force != 0)?;
         Ok(yes(true))
     }
 }

@@ -8,7 +8,8 @@ use crate::ffi::{
 };
 use crate::log::level;
 use crate::log::read::Line;
-use commonhold::{Collector, Log, LogLine, Result, RotatedFile, Round};
+use commonhold::Result;
+use commonhold::log::{Collector, Log, LogLine, RotatedFile, Round};
 use std::ffi::c_int;
 use std::fs::File;
 use std::io::{self, Write};

@@ -11,7 +11,8 @@ pub(crate) mod read;
 pub(crate) mod write;
 
 use crate::ffi::invalid;
-use commonhold::{LogLevel, Result};
+use commonhold::Result;
+use commonhold::log::LogLevel;
 
 /// The level of a code.
 fn level(code: u32) -> Result<LogLevel> {

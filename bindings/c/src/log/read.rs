@@ -2,7 +2,7 @@
 
 use crate::ffi::call::export;
 use crate::ffi::{Alone, Answer, Give, NewHandle, Owned, Ref, User, View, invalid, yes};
-use commonhold::{Log, LogLine, LogReader};
+use commonhold::log::{Log, LogLine, LogReader};
 use std::ffi::c_int;
 
 /// `ch_log_line`.

@@ -5,7 +5,8 @@ use crate::ffi::call::export;
 use crate::ffi::take::{Growing, Plain};
 use crate::ffi::{Asked, Give, In, Name, NewHandle, OutBytes, Owned, Ref, View, invalid, yes};
 use crate::log::level;
-use commonhold::{Hold, Log, LogOptions, Overflow, Result, Written};
+use commonhold::log::{Log, LogOptions, Overflow, Written};
+use commonhold::{Hold, Result};
 
 /// `ch_log_options`.
 #[repr(C)]
@@ -73,13 +74,13 @@ export! {
     fn ch_hold_log(hold: Ref<Hold>, name: Name, options: Asked<Options>, log: NewHandle<Log>) {
         let place = log.ready()?;
         let options = options.or_defaults()?.build()?;
-        place.put(hold.get()?.log(name.text("the log's name")?, options)?);
+        place.put(hold.get()?.logs().open_or_create(name.text("the log's name")?, options)?);
         Ok(yes(true))
     }
 
     fn ch_hold_open_log(hold: Ref<Hold>, name: Name, log: NewHandle<Log>) {
         let place = log.ready()?;
-        place.put(hold.get()?.open_log(name.text("the log's name")?)?);
+        place.put(hold.get()?.logs().open(name.text("the log's name")?)?);
         Ok(yes(true))
     }
 

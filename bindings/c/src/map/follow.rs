@@ -3,7 +3,8 @@
 use crate::basics::{Position, time};
 use crate::ffi::call::export;
 use crate::ffi::{Alone, Give, NewHandle, Owned, Ref, Take, View, yes};
-use commonhold::{Follower, Map, StreamFrame};
+use commonhold::map::Map;
+use commonhold::stream::{Follower, StreamFrame};
 
 /// `ch_change`.
 #[repr(C)]

@@ -20,7 +20,7 @@ mod update;
 mod walk;
 mod write;
 
-use commonhold::Map;
+use commonhold::map::Map;
 
 crate::ffi::handle::kinds! {
     Map = b"ch-map\0\0", "map";

@@ -6,7 +6,8 @@ use crate::ffi::take::{Growing, Plain};
 use crate::ffi::{
     Asked, Give, GiveOptions, Name, NewHandle, OutBytes, Owned, Ref, View, invalid, yes,
 };
-use commonhold::{Hold, Map, MapMode, MapOptions, Result};
+use commonhold::map::{CacheOptions, Map, MapMode, MapOptions};
+use commonhold::{Hold, Result};
 use std::time::Duration;
 
 /// `ch_map_options`.
@@ -45,13 +46,25 @@ impl Options {
         let options = match self.mode {
             0 => MapOptions::general(),
             1 => MapOptions::fixed(self.key_bytes, self.value_bytes),
-            2 => MapOptions::cache()
-                .max_bytes(self.max_bytes)
-                .max_entries(self.max_entries)
-                .ttl(Duration::from_millis(self.ttl_ms)),
+            2 => self.cache().into(),
             mode => return Err(invalid(format!("{mode} is not a mode of a map"))),
         };
         Ok(options.value_room(self.value_room))
+    }
+
+    /// In C, 0 is no limit.
+    fn cache(&self) -> CacheOptions {
+        let mut options = CacheOptions::new();
+        if self.max_bytes != 0 {
+            options = options.max_bytes(self.max_bytes);
+        }
+        if self.max_entries != 0 {
+            options = options.max_entries(self.max_entries);
+        }
+        if self.ttl_ms != 0 {
+            options = options.ttl(Duration::from_millis(self.ttl_ms));
+        }
+        options
     }
 
     fn of(options: &MapOptions) -> Options {
@@ -61,6 +74,8 @@ impl Options {
                 Options { mode: 1, key_bytes, value_bytes, ..Options::ZERO }
             }
             MapMode::Cache { max_bytes, max_entries, ttl_ms } => {
+                let [max_bytes, max_entries, ttl_ms] =
+                    [max_bytes, max_entries, ttl_ms].map(Option::unwrap_or_default);
                 Options { mode: 2, max_bytes, max_entries, ttl_ms, ..Options::ZERO }
             }
         }
@@ -90,13 +105,13 @@ export! {
     fn ch_hold_map(hold: Ref<Hold>, name: Name, options: Asked<Options>, map: NewHandle<Map>) {
         let place = map.ready()?;
         let options = options.or_defaults()?.build()?;
-        place.put(hold.get()?.map(name.text("the map's name")?, options)?);
+        place.put(hold.get()?.maps().open_or_create(name.text("the map's name")?, options)?);
         Ok(yes(true))
     }
 
     fn ch_hold_open_map(hold: Ref<Hold>, name: Name, map: NewHandle<Map>) {
         let place = map.ready()?;
-        place.put(hold.get()?.open_map(name.text("the map's name")?)?);
+        place.put(hold.get()?.maps().open(name.text("the map's name")?)?);
         Ok(yes(true))
     }
 

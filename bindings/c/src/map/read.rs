@@ -3,7 +3,7 @@
 use crate::ffi::bytes::Room;
 use crate::ffi::call::export;
 use crate::ffi::{Alone, Give, In, Many, NewHandle, OutBytes, Owned, Ref, View, yes};
-use commonhold::{Map, Values};
+use commonhold::map::{Map, Values};
 
 crate::ffi::handle::kinds! {
     Alone<Values> = b"ch-value", "batch of values";
@@ -18,7 +18,7 @@ export! {
     fn ch_map_get_into(map: Ref<Map>, key: In, key_len: usize, room: Room, room_len: usize, value_len: Give<usize>) {
         let mut room = room;
         let (map, key) = (map.get()?, key.bytes(key_len)?);
-        let found = map.get_to_uninit(key, room.bytes(room_len)?)?;
+        let found = map.get_uninit(key, room.bytes(room_len)?)?;
         value_len.set(found.unwrap_or(0));
         Ok(yes(found.is_some()))
     }

@@ -2,7 +2,7 @@
 
 use crate::ffi::call::export;
 use crate::ffi::{Give, In, Many, OutBytes, Ref, View, invalid, yes};
-use commonhold::{Map, Uid};
+use commonhold::map::{Map, Uid};
 
 export! {
     fn ch_map_get_uid(map: Ref<Map>, uid: u32, key: OutBytes, value: OutBytes) {

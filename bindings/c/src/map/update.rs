@@ -2,7 +2,8 @@
 
 use crate::ffi::call::export;
 use crate::ffi::{Answer, Buffer, Give, In, OutBytes, Ref, User, View, invalid, yes};
-use commonhold::{Error, ErrorKind, Map, Result, Uid};
+use commonhold::map::{Map, Uid};
+use commonhold::{Error, ErrorKind, Result};
 use std::ffi::c_int;
 
 /// `ch_update_fn`: the old value (data NULL: the key is absent), and a buffer for the new one.

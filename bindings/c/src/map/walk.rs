@@ -2,7 +2,7 @@
 
 use crate::ffi::call::export;
 use crate::ffi::{Alone, Give, NewHandle, Owned, Ref, View, yes};
-use commonhold::{Cursor, Iter, Keys, Map};
+use commonhold::map::{Cursor, Iter, Keys, Map};
 
 /// Pairs, or keys alone.
 enum Walk {

@@ -2,7 +2,7 @@
 
 use crate::ffi::call::export;
 use crate::ffi::{Give, In, Many, OutBytes, Ref, View, yes};
-use commonhold::Map;
+use commonhold::map::Map;
 use std::time::Duration;
 
 export! {

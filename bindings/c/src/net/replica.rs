@@ -8,7 +8,9 @@ use crate::ffi::{Asked, Give, In, Name, NewHandle, OutBytes, Owned, Ref, Take, U
 use crate::map::follow::Change;
 use crate::net::Native;
 use crate::net::origin::{address, secret, tell};
-use commonhold::{Hold, Map, Result, StreamFrame, StreamPosition};
+use commonhold::map::Map;
+use commonhold::stream::{StreamFrame, StreamPosition};
+use commonhold::{Hold, Result};
 use commonhold_replicate::{Replica, ReplicaEvents, ReplicaOptions};
 use std::ffi::{c_char, c_int};
 use std::time::Duration;

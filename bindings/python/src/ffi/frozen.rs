@@ -8,7 +8,7 @@
 use crate::errors::Answer;
 use crate::tie::Tie;
 use crate::waiting::patiently;
-use commonhold::Freeze;
+use commonhold::hold::Freeze;
 use pyo3::prelude::*;
 use std::sync::Arc;
 

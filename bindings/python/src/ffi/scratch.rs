@@ -1,11 +1,11 @@
 //! Room on the stack for a value that is looked up. Nobody fills it before: that would take a tenth of the lookup's time.
 //!
 //! # Safety
-//! The library's `get_to_uninit` says how long the value is: if it fits, so many bytes of the room have values from its beginning on. No
+//! The library's `get_uninit` says how long the value is: if it fits, so many bytes of the room have values from its beginning on. No
 //! more than that is read.
 #![allow(unsafe_code)]
 
-use commonhold::Map;
+use commonhold::map::Map;
 use std::mem::MaybeUninit;
 
 /// Values up to this length fit.
@@ -27,9 +27,16 @@ impl Scratch {
         map: &Map,
         key: &[u8],
     ) -> commonhold::Result<Option<Result<&[u8], usize>>> {
-        let Some(len) = map.get_to_uninit(key, &mut self.0)? else { return Ok(None) };
+        let Some(len) = map.get_uninit(key, &mut self.0)? else { return Ok(None) };
         let Some(value) = self.0.get(..len) else { return Ok(Some(Err(len))) };
         // SAFETY: see the module.
         Ok(Some(Ok(unsafe { std::slice::from_raw_parts(value.as_ptr().cast(), len) })))
     }
+}
+
+/// Copies the value of a key into `out`, as much of it as there is room for; returns its length.
+pub fn look_into(map: &Map, key: &[u8], out: &mut [u8]) -> commonhold::Result<Option<usize>> {
+    // SAFETY: both have the same layout, and `get_uninit` writes initialized bytes only.
+    let out = unsafe { &mut *(std::ptr::from_mut(out) as *mut [MaybeUninit<u8>]) };
+    map.get_uninit(key, out)
 }

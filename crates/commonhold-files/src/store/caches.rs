@@ -40,11 +40,11 @@ pub fn drop_others(hold: &Hold, eviction: EvictionKind, cache_bytes: u64) -> Res
     let own = name_of(eviction, cache_bytes);
     let is_other = |name: &str| is_one(name) && name.strip_suffix(BESIDE).unwrap_or(name) != own;
     // Before the look at the others: what one makes that comes after it is not among them.
-    let mut others: Vec<_> = hold.maps()?.into_iter().map(|map| map.name).collect();
+    let mut others: Vec<_> = hold.maps().list()?.into_iter().map(|map| map.name).collect();
     others.retain(|name| is_other(name));
     if is_alone(hold)? {
         for name in others {
-            hold.drop_map(&name)?;
+            hold.maps().drop(&name)?;
         }
     }
     Ok(())
@@ -59,7 +59,7 @@ pub(super) fn is_alone(hold: &Hold) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use commonhold::MapOptions;
+    use commonhold::map::MapOptions;
 
     #[test]
     fn what_was_kept_with_other_choices_goes_and_nothing_else() {
@@ -70,10 +70,11 @@ mod tests {
             [&own, ".files.mutex.7.bytes", ".files.mine.7", ".files.mutex", "files", ".filesystem"];
         let others = [".files", ".files.bytes", ".files.lockfree.7", ".files.mutex.8.bytes"];
         for name in kept.iter().chain(&others) {
-            hold.map(name, MapOptions::general()).unwrap();
+            hold.maps().open_or_create(name, MapOptions::general()).unwrap();
         }
         drop_others(&hold, EvictionKind::Mutex, 7).unwrap();
-        let mut left: Vec<_> = hold.maps().unwrap().into_iter().map(|map| map.name).collect();
+        let mut left: Vec<_> =
+            hold.maps().list().unwrap().into_iter().map(|map| map.name).collect();
         left.sort_unstable();
         let mut wanted = kept.to_vec();
         wanted.sort_unstable();

@@ -7,7 +7,8 @@ use super::cache::{SharedMap, shared_map};
 use super::contract::{Store, StoreStat};
 use super::striped_counters::{Event, StripedCounters};
 use crate::payload::Contents;
-use commonhold::{Hold, MapOptions, Result};
+use commonhold::map::MapOptions;
+use commonhold::{Hold, Result};
 
 /// A store of all processes that open it. Writers that arrive together may exceed the limit by one
 /// entry each.
@@ -28,7 +29,7 @@ impl Evicting {
         // To the map 0 is no limit.
         let options = MapOptions::cache().max_bytes(limit_bytes.max(1));
         let impatient = shared_map::impatient(hold)?;
-        let shared = SharedMap::new(shared_map::open(hold, &impatient, name, options)?);
+        let shared = SharedMap::new(shared_map::open(hold, &impatient, name, options.into())?);
         Ok(Evicting { shared, limit_bytes, tally: StripedCounters::default() })
     }
 

@@ -2,7 +2,9 @@
 //! room is no error.
 
 use super::{FILES, Kinds, look, value, version};
-use commonhold::{ErrorKind, Hold, MapOptions, QueueOptions};
+use commonhold::map::MapOptions;
+use commonhold::queue::QueueOptions;
+use commonhold::{ErrorKind, Hold};
 use commonhold_files::store::{CacheKind, EvictionKind, Store, StoreStat, WithStore, choose_store};
 use commonhold_testing::support::ground::Ground;
 use commonhold_testing::support::process::Child;
@@ -154,7 +156,7 @@ fn a_map_that_evicts_counts_what_is_in_it() {
     let kinds = Kinds { cache: CacheKind::Hold, eviction: EvictionKind::Lockfree };
     let ground = Ground::memory();
     let store = open(kinds, &ground, LIMIT);
-    let map = Hold::open(ground.path("it.hold")).unwrap().open_map(FILES).unwrap();
+    let map = Hold::open(ground.path("it.hold")).unwrap().maps().open(FILES).unwrap();
     for key in 0..2000 {
         store.put(key, value(key, 1, 100 + key as usize));
         store.put(key / 2, value(key / 2, 2, 50));
@@ -183,12 +185,12 @@ fn other_options_begin_anew() {
 fn a_name_of_another_kind_is_an_error() {
     let ground = Ground::memory();
     let hold = super::hold(&ground);
-    hold.queue(FILES, QueueOptions::new(16, 16)).unwrap();
+    hold.queues().open_or_create(FILES, QueueOptions::new(16, 16)).unwrap();
     for kinds in Kinds::shared() {
         let made = choose_store(kinds.cache, kinds.eviction, LIMIT, Some(&hold), FILES, AsAny);
         assert_eq!(made.err().map(|e| e.kind()), Some(ErrorKind::Mismatch), "{kinds:?}");
     }
-    hold.map("prices", MapOptions::general()).unwrap();
+    hold.maps().open_or_create("prices", MapOptions::general()).unwrap();
 }
 
 #[test]
@@ -197,7 +199,7 @@ fn a_map_that_is_dropped_under_it_is_an_empty_one() {
         let ground = Ground::memory();
         let store = open(kinds, &ground, LIMIT);
         store.put(1, value(1, 1, 100));
-        Hold::open(ground.path("it.hold")).unwrap().drop_map(FILES).unwrap();
+        Hold::open(ground.path("it.hold")).unwrap().maps().drop(FILES).unwrap();
         store.put(2, value(2, 1, 100));
         store.remove(1);
         assert_eq!((store.look(1), store.look(2)), (None, None), "{kinds:?}");

@@ -7,7 +7,9 @@
 
 use crate::protocol::inbox::Inbox;
 use crate::protocol::wire::{Note, Welcome};
-use commonhold::{ChangeKind, Draft, Error, ErrorKind, RawFrame, Result, StreamPosition};
+use commonhold::raw::{Draft, RawFrame};
+use commonhold::stream::{ChangeKind, StreamPosition};
+use commonhold::{Error, ErrorKind, Result};
 use commonhold::{fault, shortened};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use std::fs::{File, OpenOptions};
@@ -271,7 +273,7 @@ impl Reader {
         let metadata = metadata.map_err(|e| failed(path, "cannot read", &e))?;
         let (len, identity) = (metadata.len(), identity(&metadata));
         let position = StreamPosition { stream: 0, offset: 0 };
-        let mode = commonhold::MapMode::General;
+        let mode = commonhold::map::MapMode::General;
         let name = String::new();
         let welcome = Welcome { proof: Vec::new(), position, whole: true, mode, name };
         let (path, inbox) = (path.to_owned(), Inbox::default());
@@ -437,7 +439,7 @@ fn kind_of(frame: &RawFrame<'_>, complete: bool) -> Option<Kind> {
 mod tests {
     use super::*;
     use crate::protocol::wire;
-    use commonhold::MapMode;
+    use commonhold::map::MapMode;
 
     impl JournalFile {
         /// It cannot be written any more.

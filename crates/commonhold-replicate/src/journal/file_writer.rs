@@ -5,7 +5,10 @@ use crate::journal::file::{Identity, JournalFile, Reader, failed};
 use crate::journal::trust::{ALL, Trust};
 use crate::protocol::payload::Payload;
 use crate::protocol::wire::{Note, Welcome};
-use commonhold::{ChangeKind, Error, ErrorKind, Map, RawFrame, Result, StreamPosition};
+use commonhold::map::Map;
+use commonhold::raw::RawFrame;
+use commonhold::stream::{ChangeKind, StreamPosition};
+use commonhold::{Error, ErrorKind, Result};
 use std::path::Path;
 use std::time::Instant;
 

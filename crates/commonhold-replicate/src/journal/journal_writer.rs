@@ -12,7 +12,10 @@ use crate::journal::file_writer::{FileWriter, WriteFailure};
 use crate::journal::rebuild::was_rebuilt_from;
 use crate::journal::trust::{ALL, Trust};
 use crate::journal::{JournalOptions, JournalStatus, SyncPolicy};
-use commonhold::{Error, ErrorKind, Hold, JournalSlot, Map, Result, StreamPosition};
+use commonhold::map::Map;
+use commonhold::raw::JournalSlot;
+use commonhold::stream::StreamPosition;
+use commonhold::{Error, ErrorKind, Hold, Result};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -415,7 +418,7 @@ impl JournalWriter {
 mod tests {
     use super::*;
     use crate::journal::file_writer::BATCH;
-    use commonhold::MapOptions;
+    use commonhold::map::MapOptions;
     use commonhold_testing::support::process::Child;
     use tempfile::TempDir;
 
@@ -429,8 +432,8 @@ mod tests {
         fn new() -> Kept {
             let directory = tempfile::tempdir_in("/dev/shm").unwrap();
             let hold = Hold::create(directory.path().join("it.hold")).unwrap();
-            let map = hold.map("it", MapOptions::general()).unwrap();
-            hold.begin_stream("it", 16 << 20).unwrap();
+            let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
+            hold.maps().begin_stream("it", 16 << 20).unwrap();
             Kept { directory, hold, map }
         }
 
@@ -441,7 +444,7 @@ mod tests {
         /// One that is written anew whenever it may be.
         fn writer(&self) -> JournalWriter {
             let options = JournalOptions { compact_bytes: 0, ..JournalOptions::default() };
-            let slot = self.hold.take_journal_slot("it").unwrap();
+            let slot = commonhold::raw::JournalSlot::take(&self.hold, "it").unwrap();
             let map = self.map.clone();
             let mut writer =
                 JournalWriter::new(&self.hold, map, &self.path(), options, slot).unwrap();

@@ -9,7 +9,7 @@
 //! | a map from a journal | `rebuild` |
 //!
 //! What survives what is said in `docs/operations/durability.md`. Whoever has changed a map and
-//! must know that it is safe calls [`Map::sync`](commonhold::Map::sync).
+//! must know that it is safe calls [`Map::sync`](commonhold::map::Map::sync).
 
 mod file;
 mod file_writer;
@@ -19,7 +19,9 @@ mod trust;
 
 pub use rebuild::{Rebuilt, ensure_whole, rebuild};
 
-use commonhold::{Error, ErrorKind, Hold, MapMode, Result, StreamPosition};
+use commonhold::map::MapMode;
+use commonhold::stream::StreamPosition;
+use commonhold::{Error, ErrorKind, Hold, Result};
 use commonhold_io::owned_threads::OwnedThreads;
 use commonhold_io::reports::Reporter;
 use journal_writer::JournalWriter;
@@ -42,7 +44,7 @@ pub enum SyncPolicy {
     /// At most so long after something was written.
     Every(Duration),
     /// When the system finds time. A crash of the system may then lose any part of the end;
-    /// [`Map::sync`](commonhold::Map::sync) is an error.
+    /// [`Map::sync`](commonhold::map::Map::sync) is an error.
     Never,
 }
 
@@ -144,7 +146,7 @@ impl JournalStatus {
 /// Keeps the journal of a map, in a thread of its own.
 ///
 /// Any process may write the map, and wait for what it wrote to be durable
-/// ([`Map::sync`](commonhold::Map::sync)). If the journal's process is killed, the next one goes on
+/// ([`Map::sync`](commonhold::map::Map::sync)). If the journal's process is killed, the next one goes on
 /// with the file. A disk that is full, or fails, is told by `sync` and by [`status`](Self::status);
 /// the journal goes on as soon as it can.
 ///
@@ -185,7 +187,7 @@ impl Journal {
         // It is found again, wherever the process goes.
         let file = &std::path::absolute(file.as_ref())
             .map_err(|e| file::failed(file.as_ref(), "cannot find", &e))?;
-        let map = hold.open_map(name)?;
+        let map = hold.maps().open(name)?;
         if map.is_replica() {
             let text = format!("map '{name}' is a replica; keep the journal at its origin");
             return Err(Error::new(ErrorKind::Mismatch, text));
@@ -197,8 +199,8 @@ impl Journal {
             );
             return Err(Error::new(ErrorKind::Mismatch, text));
         }
-        let slot = hold.take_journal_slot(name)?;
-        hold.begin_stream(name, options.stream_bytes)?;
+        let slot = commonhold::raw::JournalSlot::take(&hold, name)?;
+        hold.maps().begin_stream(name, options.stream_bytes)?;
         let writer = JournalWriter::new(hold, map, file, options, slot)?;
         let status = Mutex::new(writer.status.clone());
         let shared = Arc::new(Shared { end: AtomicBool::new(false), status });

@@ -7,7 +7,9 @@
 use crate::journal::JournalOptions;
 use crate::journal::file::{Entry, Reader};
 use crate::replica::position::{bounds, next_name};
-use commonhold::{Error, ErrorKind, Hold, Map, MapOptions, Result, StreamPosition};
+use commonhold::map::{Map, MapOptions};
+use commonhold::stream::StreamPosition;
+use commonhold::{Error, ErrorKind, Hold, Result};
 use std::path::Path;
 
 /// What was rebuilt.
@@ -28,15 +30,15 @@ const REBUILT: &str = ".rebuilt";
 
 /// Notes that the map was rebuilt from a journal of the stream `from`.
 fn note(hold: &Hold, map: &str, from: u64) -> Result<()> {
-    let stream = hold.open_map(map)?.follow()?.position().stream;
-    let notes = hold.map(REBUILT, MapOptions::general())?;
+    let stream = hold.maps().open(map)?.follow()?.position().stream;
+    let notes = hold.maps().open_or_create(REBUILT, MapOptions::general())?;
     notes.set(map, [stream.to_le_bytes(), from.to_le_bytes()].concat()).map(drop)
 }
 
 /// Whether the map whose stream is `stream` was rebuilt from a journal of the stream `from`: then
 /// it has all that is in that.
 pub(crate) fn was_rebuilt_from(hold: &Hold, map: &str, stream: u64, from: u64) -> Result<bool> {
-    match hold.open_map(REBUILT) {
+    match hold.maps().open(REBUILT) {
         Ok(notes) => {
             let expected = [stream.to_le_bytes(), from.to_le_bytes()].concat();
             Ok(notes.get(map)?.is_some_and(|noted| noted == expected))
@@ -61,11 +63,11 @@ pub fn rebuild(
     let path = path.as_ref();
     ensure_whole(path)?;
     // Nobody else rebuilds it, or writes its journal, meanwhile.
-    let _slot = hold.take_journal_slot(map)?;
+    let _slot = commonhold::raw::JournalSlot::take(&hold, map)?;
     let mut reader = Reader::open(path)?;
-    match hold.open_map(map) {
+    match hold.maps().open(map) {
         // Somebody was killed while rebuilding it; unless it is a replica.
-        Ok(half) if half.is_replica() && !is_followed(hold, map)? => drop(hold.drop_map(map)?),
+        Ok(half) if half.is_replica() && !is_followed(hold, map)? => drop(hold.maps().drop(map)?),
         Ok(_) => {
             let text = format!("map '{map}' exists; drop it first, or rebuild under another name");
             return Err(Error::new(ErrorKind::Exists, text));
@@ -73,18 +75,18 @@ pub fn rebuild(
         Err(error) if error.is_not_found() => {}
         Err(error) => return Err(error),
     }
-    hold.replica_map(map, MapOptions::from(reader.welcome.mode))?;
+    hold.maps().open_replica(map, MapOptions::from(reader.welcome.mode))?;
     let from = reader.position.stream;
     let result = fill(hold, map, &mut reader).and_then(|rebuilt| {
-        hold.begin_stream(map, options.stream_bytes)?;
+        hold.maps().begin_stream(map, options.stream_bytes)?;
         note(hold, map, from).map(|()| rebuilt)
     });
     if result.is_err() {
-        hold.drop_map(&next_name(map))?;
-        hold.drop_map(map)?;
+        hold.maps().drop(&next_name(map))?;
+        hold.maps().drop(map)?;
         return result;
     }
-    hold.promote_map(map)?;
+    hold.maps().promote(map)?;
     result
 }
 
@@ -116,7 +118,7 @@ fn is_followed(hold: &Hold, map: &str) -> Result<bool> {
 }
 
 fn fill(hold: &Hold, name: &str, reader: &mut Reader) -> Result<Rebuilt> {
-    let next = hold.create_shadow_map(&next_name(name), name)?;
+    let next = commonhold::raw::create_shadow_map(&hold, &next_name(name), name)?;
     let (pairs, changes) = apply_all(&next, reader)?;
     if !reader.is_complete() {
         let text = format!(
@@ -126,7 +128,7 @@ fn fill(hold: &Hold, name: &str, reader: &mut Reader) -> Result<Rebuilt> {
         );
         return Err(Error::new(ErrorKind::Damaged, text));
     }
-    hold.swap_in_shadow_map(&next_name(name), name)?;
+    commonhold::raw::swap_in_shadow_map(&hold, &next_name(name), name)?;
     let (position, cut_off_bytes) = (reader.position, reader.cut_off());
     Ok(Rebuilt { position, pairs, changes, cut_off_bytes })
 }

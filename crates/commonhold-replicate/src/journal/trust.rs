@@ -14,7 +14,8 @@
 //! Notes of other files are kept: a journal may move to another path, and back.
 
 use crate::journal::file::Identity;
-use commonhold::{Map, Result};
+use commonhold::Result;
+use commonhold::map::Map;
 
 /// The length of a file that was never synced, so that no sync of it has failed.
 pub(crate) const ALL: u64 = u64::MAX;
@@ -98,13 +99,14 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use commonhold::{Hold, MapOptions};
+    use commonhold::Hold;
+    use commonhold::map::MapOptions;
 
     #[test]
     fn the_last_files_are_noted() {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let hold = Hold::create(directory.path().join("it.hold")).unwrap();
-        let trust = Trust::new(hold.map("notes", MapOptions::general()).unwrap());
+        let trust = Trust::new(hold.maps().open_or_create("notes", MapOptions::general()).unwrap());
         assert_eq!(trust.len_of((1, 0)).unwrap(), None);
         for inode in 0..MOST as u64 {
             trust.note((1, inode), inode * 10).unwrap();

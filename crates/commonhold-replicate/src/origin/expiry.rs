@@ -6,7 +6,7 @@
 //! as many times [`TICK`] as the map has [`PLACES`].
 
 use crate::origin::subscriber_table::SubscriberTable;
-use commonhold::Cursor;
+use commonhold::map::Cursor;
 use std::time::{Duration, Instant};
 
 /// Places for pairs that are looked at at a time: one or two milliseconds if there is a pair in

@@ -122,8 +122,8 @@ impl Origin {
             let text = format!("expected 1 to 64 threads to serve replicas, got {threads}");
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        hold.begin_stream(map, options.stream_bytes)?;
-        let table = Arc::new(SubscriberTable::new(hold, hold.open_map(map)?, options)?);
+        hold.maps().begin_stream(map, options.stream_bytes)?;
+        let table = Arc::new(SubscriberTable::new(hold, hold.maps().open(map)?, options)?);
         // Who may not write the hold cannot say from where on a replica is the map.
         table.map().follow()?.end()?;
         let mut origin =

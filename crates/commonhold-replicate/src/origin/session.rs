@@ -12,7 +12,8 @@ use crate::protocol::secret::{self, Secret, Side};
 use crate::protocol::wire::{
     self, Broken, HANDSHAKE_FRAME, HANDSHAKE_TIME, Hello, NONCE, PREFACE, Welcome, broken, code,
 };
-use commonhold::{Map, MapMode, MapOptions, StreamPosition};
+use commonhold::map::{Map, MapMode, MapOptions};
+use commonhold::stream::StreamPosition;
 use commonhold_io::sockets::Bytes;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Instant;

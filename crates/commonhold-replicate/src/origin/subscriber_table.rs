@@ -2,7 +2,9 @@
 
 use crate::origin::session::{ReplicaState, Subscriber};
 use crate::origin::{OriginOptions, Transmission};
-use commonhold::{Error, Hold, Map, StreamPosition};
+use commonhold::map::Map;
+use commonhold::stream::StreamPosition;
+use commonhold::{Error, Hold};
 use commonhold_io::address::{Address, SocketFile};
 use commonhold_io::sockets::Waker;
 use std::collections::BTreeMap;
@@ -127,8 +129,8 @@ impl SubscriberTable {
         if self.map().follow().is_ok() {
             return;
         }
-        let begun = self.hold.begin_stream(&self.name, self.options.stream_bytes);
-        if let Ok(map) = begun.and_then(|_| self.hold.open_map(&self.name)) {
+        let begun = self.hold.maps().begin_stream(&self.name, self.options.stream_bytes);
+        if let Ok(map) = begun.and_then(|_| self.hold.maps().open(&self.name)) {
             *lock(&self.map) = map;
         }
     }

@@ -8,7 +8,7 @@
 use crate::origin::Transmission;
 use crate::origin::expiry::Expiry;
 use crate::origin::subscriber_table::SubscriberTable;
-use commonhold::Feed;
+use commonhold::raw::Feed;
 use commonhold_io::reports::Reporter;
 use std::time::{Duration, Instant};
 

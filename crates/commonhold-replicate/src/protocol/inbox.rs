@@ -3,7 +3,7 @@
 //! Invariant: never more memory than what came, doubled, and one receive.
 
 use crate::protocol::wire::{Broken, broken};
-use commonhold::RawFrame;
+use commonhold::raw::RawFrame;
 use std::ops::Range;
 
 /// What was received and not yet used.

@@ -5,7 +5,7 @@
 //! lives; [`Bytes`] makes the same promise itself.
 #![allow(unsafe_code)]
 
-use commonhold::RingBytes;
+use commonhold::raw::RingBytes;
 use commonhold_io::sockets::{Bytes, Outgoing};
 
 /// Bytes on their way to a replica.

@@ -7,7 +7,9 @@
 //! Invariant: what is decoded here is hostile. Every length is checked before it is believed,
 //! nothing is allocated for bytes that have not come, nothing panics.
 
-use commonhold::{MapMode, MapOptions, RawFrame, StreamPosition};
+use commonhold::map::{MapMode, MapOptions};
+use commonhold::raw::RawFrame;
+use commonhold::stream::StreamPosition;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The preface: this, and the version as 4 bytes.

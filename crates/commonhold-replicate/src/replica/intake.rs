@@ -7,10 +7,10 @@
 use crate::protocol::wire::{Broken, Note, Welcome, broken};
 use crate::replica::position::{self, StoredPosition};
 use crate::replica::regain::Regain;
-use commonhold::{
-    ChangeKind, ErrorKind, Hold, Map, MapMode, MapOptions, RawFrame, Result, StreamFrame,
-    StreamPosition,
-};
+use commonhold::map::{Map, MapMode, MapOptions};
+use commonhold::raw::RawFrame;
+use commonhold::stream::{ChangeKind, StreamFrame, StreamPosition};
+use commonhold::{ErrorKind, Hold, Result};
 
 /// What happened to the map that is read.
 #[derive(Debug)]
@@ -53,8 +53,8 @@ impl Intake {
     /// # Errors
     /// `Busy` if there is one; `Mismatch` if the map is no replica's.
     pub(crate) fn open(hold: &Hold, name: &str) -> Result<Intake> {
-        let map = match hold.open_map(name) {
-            Ok(map) => Some(hold.replica_map(name, map.options().clone())?),
+        let map = match hold.maps().open(name) {
+            Ok(map) => Some(hold.maps().open_replica(name, map.options().clone())?),
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error),
         };
@@ -91,7 +91,7 @@ impl Intake {
     /// # Errors
     /// Those of reading the hold.
     pub(crate) fn look(&mut self) -> Result<()> {
-        match self.hold.open_map(&self.name) {
+        match self.hold.maps().open(&self.name) {
             Err(error) if error.is_not_found() => {
                 (self.map, self.position, self.settled) = (None, None, None);
                 self.regain = None;
@@ -135,11 +135,11 @@ impl Intake {
         let (options, next) = (MapOptions::from(mode), position::next_name(&self.name));
         let map = if self.has_another_mode(mode) {
             // What is read stays, also if such a map cannot be made, or never gets whole.
-            self.hold.drop_map(&next)?;
-            self.hold.replica_map(&next, options)?
+            self.hold.maps().drop(&next)?;
+            self.hold.maps().open_replica(&next, options)?
         } else {
-            self.map = Some(self.hold.replica_map(&self.name, options)?);
-            self.hold.create_shadow_map(&next, &self.name)?
+            self.map = Some(self.hold.maps().open_replica(&self.name, options)?);
+            commonhold::raw::create_shadow_map(&self.hold, &next, &self.name)?
         };
         self.building = Some(map);
         Ok(())
@@ -155,7 +155,7 @@ impl Intake {
         (self.end, self.arrived) = (None, false);
         if self.building.take().is_some() {
             // If it stays, the next one that is built drops it.
-            let _ = self.hold.drop_map(&position::next_name(&self.name));
+            let _ = self.hold.maps().drop(&position::next_name(&self.name));
             self.position = self.place.applied().ok().flatten();
         } else if self.regain.is_none() {
             return;
@@ -299,7 +299,7 @@ impl Intake {
     fn succeed(&mut self, position: StreamPosition) -> Result<()> {
         let next = position::next_name(&self.name);
         if let Some(bytes) = self.stream_bytes()? {
-            self.hold.begin_stream(&next, bytes)?;
+            self.hold.maps().begin_stream(&next, bytes)?;
         }
         // Killed behind this, the replica begins anew: better than with a position that its map is
         // ahead of.
@@ -307,10 +307,10 @@ impl Intake {
         let mode = self.building.as_ref().map(|map| map.options().mode());
         if let Some(mode) = mode.filter(|mode| self.has_another_mode(*mode)) {
             // Such a one cannot take its place under its readers: they have to open it anew.
-            self.hold.drop_map(&self.name)?;
-            self.map = Some(self.hold.replica_map(&self.name, MapOptions::from(mode))?);
+            self.hold.maps().drop(&self.name)?;
+            self.map = Some(self.hold.maps().open_replica(&self.name, MapOptions::from(mode))?);
         }
-        self.hold.swap_in_shadow_map(&next, &self.name)?;
+        commonhold::raw::swap_in_shadow_map(&self.hold, &next, &self.name)?;
         self.map = self.building.take();
         self.place.applying(position)?;
         self.place.reached(position)
@@ -318,7 +318,7 @@ impl Intake {
 
     /// What the stream of the map that is read keeps, if it has one: the shadow map keeps as much.
     fn stream_bytes(&self) -> Result<Option<u64>> {
-        match self.hold.open_map(&self.name)?.follow() {
+        match self.hold.maps().open(&self.name)?.follow() {
             Ok(follower) => Ok(Some(follower.lag_bytes()?.1)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -384,7 +384,7 @@ mod tests {
     fn who_was_killed_shows_nothing_older_when_it_goes_on() {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let hold = Hold::create(directory.path().join("it.hold")).unwrap();
-        let map = hold.replica_map("it", MapOptions::general()).unwrap();
+        let map = hold.maps().open_replica("it", MapOptions::general()).unwrap();
         let at = |number| StreamPosition { stream: 7, offset: offset(number) };
         let mut intake = Intake::open(&hold, "it").unwrap();
         intake.position = Some(at(0));

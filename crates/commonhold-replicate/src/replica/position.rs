@@ -6,9 +6,10 @@
 //! apply is said before: so whoever compares the replica with its origin knows between which two
 //! positions it is, and so does the replica itself when it comes back (`regain`).
 
-use commonhold::{
-    ChannelOptions, Error, ErrorKind, Hold, Map, MapOptions, Producer, Result, StreamPosition,
-};
+use commonhold::channel::{ChannelOptions, Producer};
+use commonhold::map::{Map, MapOptions};
+use commonhold::stream::StreamPosition;
+use commonhold::{Error, ErrorKind, Hold, Result};
 
 /// Names of what is kept beside the map of this name.
 fn beside(what: &str, map: &str) -> String {
@@ -37,7 +38,9 @@ impl StoredPosition {
     /// # Errors
     /// `Busy`, naming slot and process, if it is taken.
     pub(crate) fn take(hold: &Hold, map: &str) -> Result<StoredPosition> {
-        let slot = hold.channel(&beside("replica", map), ChannelOptions::new(4 << 10))?;
+        let slot = hold
+            .channels()
+            .open_or_create(&beside("replica", map), ChannelOptions::new(4 << 10))?;
         let slot = slot.producer().map_err(|error| match error.kind() {
             ErrorKind::Busy => {
                 let text = format!("map '{map}' has a replica already: {error}");
@@ -76,7 +79,7 @@ impl StoredPosition {
 }
 
 fn open(hold: &Hold, map: &str) -> Result<Map> {
-    hold.map(&beside("applied", map), MapOptions::fixed(8, 16))
+    hold.maps().open_or_create(&beside("applied", map), MapOptions::fixed(8, 16))
 }
 
 /// Between which two positions of its origin's stream a replica is; `None` if it is nowhere.
@@ -84,13 +87,14 @@ fn open(hold: &Hold, map: &str) -> Result<Map> {
 /// # Errors
 /// `NotFound` if there is no replica of this name.
 pub(crate) fn bounds(hold: &Hold, map: &str) -> Result<Option<(StreamPosition, StreamPosition)>> {
-    let positions = hold.open_map(&beside("applied", map)).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => {
-            let text = format!("map '{map}' is not a replica");
-            Error::new(ErrorKind::NotFound, text)
-        }
-        _ => error,
-    })?;
+    let positions =
+        hold.maps().open(&beside("applied", map)).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => {
+                let text = format!("map '{map}' is not a replica");
+                Error::new(ErrorKind::NotFound, text)
+            }
+            _ => error,
+        })?;
     let from = read(&positions, APPLIED)?;
     let to = read(&positions, APPLYING)?;
     Ok(from.zip(to).filter(|(from, to)| from.stream == to.stream))

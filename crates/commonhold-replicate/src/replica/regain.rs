@@ -8,7 +8,9 @@
 //! them behind which the map would be what it is, is where it goes on; if there are several, they
 //! differ in nothing.
 
-use commonhold::{ChangeKind, Map, Result, StreamFrame, StreamPosition};
+use commonhold::Result;
+use commonhold::map::Map;
+use commonhold::stream::{ChangeKind, StreamFrame, StreamPosition};
 use std::collections::HashMap;
 
 /// A change that may have been applied.
@@ -100,7 +102,8 @@ impl Regain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use commonhold::{Hold, MapOptions};
+    use commonhold::Hold;
+    use commonhold::map::MapOptions;
 
     /// Killed behind any of the changes, the map goes on as if it had not been, and never goes
     /// back.
@@ -128,7 +131,7 @@ mod tests {
         };
         for killed in 0..=changes.len() {
             let name = format!("{killed}");
-            let map = hold.replica_map(&name, MapOptions::general()).unwrap();
+            let map = hold.maps().open_replica(&name, MapOptions::general()).unwrap();
             map.set("c", "before").unwrap();
             (0..killed).for_each(|number| map.apply_frame(&frame(number)).unwrap());
             let at = |offset| StreamPosition { stream: 1, offset };

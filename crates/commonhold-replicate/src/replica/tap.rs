@@ -7,7 +7,8 @@
 use crate::protocol::inbox::Inbox;
 use crate::protocol::secret;
 use crate::protocol::wire::{self, Broken, HANDSHAKE_FRAME, Hello, PREFACE, Welcome};
-use commonhold::{Error, ErrorKind, RawFrame, Result};
+use commonhold::raw::RawFrame;
+use commonhold::{Error, ErrorKind, Result};
 use commonhold_io::address::Address;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,7 +1,9 @@
 //! Journals: what was acknowledged is in the file, whatever fails, and what fails is reported.
 
+use commonhold::map::{Map, MapOptions};
 use commonhold::steps::observe_faults;
-use commonhold::{ErrorKind, Hold, Map, MapOptions, StreamPosition};
+use commonhold::stream::StreamPosition;
+use commonhold::{ErrorKind, Hold};
 use commonhold_replicate::faults::{all, arm};
 use commonhold_replicate::journal::{Journal, JournalOptions, Rebuilt, SyncPolicy, rebuild};
 use commonhold_testing::alone::cast;
@@ -40,8 +42,8 @@ struct Kept<'a> {
 impl Kept<'_> {
     fn new(trial: &Trial) -> Kept<'_> {
         let hold = Hold::create(trial.path("it.hold")).unwrap();
-        let map = hold.map("it", MapOptions::general()).unwrap();
-        hold.begin_stream("it", 1 << 20).unwrap();
+        let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
+        hold.maps().begin_stream("it", 1 << 20).unwrap();
         let (states, dice, copies) = (BTreeMap::new(), Dice::new(5), Vec::new());
         let file = trial.path("it.journal");
         let mut kept = Kept { trial, hold, map, file, states, dice, copies };
@@ -125,7 +127,7 @@ fn rebuilt(trial: &Trial, file: &Path) -> commonhold::Result<(Rebuilt, Pairs)> {
     let path = trial.path("again.hold");
     let hold = Hold::create(&path).unwrap();
     let rebuilt = rebuild(&hold, "it", file, &options());
-    let result = rebuilt.map(|rebuilt| (rebuilt, pairs(&hold.open_map("it").unwrap())));
+    let result = rebuilt.map(|rebuilt| (rebuilt, pairs(&hold.maps().open("it").unwrap())));
     drop(hold);
     std::fs::remove_file(path).unwrap();
     result
@@ -195,11 +197,11 @@ fn rebuild_it(trial: &Trial) {
     trial.lift();
     if let Err(error) = first {
         assert!(!trial.is_rehearsal(), "{error}");
-        let half = hold.maps().unwrap().into_iter().any(|map| !map.name.starts_with('.'));
+        let half = hold.maps().list().unwrap().into_iter().any(|map| !map.name.starts_with('.'));
         assert!(!half, "half a map is left after: {error}");
         rebuild(&hold, "it", &kept.file, &options()).unwrap();
     }
-    assert_eq!(pairs(&hold.open_map("it").unwrap()), pairs(&kept.map));
+    assert_eq!(pairs(&hold.maps().open("it").unwrap()), pairs(&kept.map));
     assert!(hold.check().unwrap().ok);
     drop(hold);
     closes_down_to(before);
@@ -233,7 +235,7 @@ fn is_not_trusted(ends: impl Fn(&Map, Journal), meanwhile: impl FnOnce(&Ground))
     let len = || std::fs::metadata(&file).unwrap().len();
     let mut victim = cast("a journal whose sync fails", || {
         let hold = Hold::create(&path).unwrap();
-        let map = hold.map("it", MapOptions::general()).unwrap();
+        let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
         let journal = start(&hold);
         map.set("a", "1").unwrap();
         map.sync(SAYS_SO).unwrap();
@@ -246,7 +248,7 @@ fn is_not_trusted(ends: impl Fn(&Map, Journal), meanwhile: impl FnOnce(&Ground))
     meanwhile(&ground);
     cast("another journal", || {
         let hold = Hold::open(&path).unwrap();
-        let map = hold.open_map("it").unwrap();
+        let map = hold.maps().open("it").unwrap();
         arm("journal.write:EIO:always").unwrap();
         let journal = start(&hold);
         assert_eq!(len(), durable.get(0), "it trusts what no sync has confirmed");
@@ -258,7 +260,7 @@ fn is_not_trusted(ends: impl Fn(&Map, Journal), meanwhile: impl FnOnce(&Ground))
         assert_eq!(len(), whole, "the next one continues");
         let copy = Hold::create(ground.path("copy.hold")).unwrap();
         rebuild(&copy, "it", &file, &large()).unwrap();
-        assert_eq!(pairs(&copy.open_map("it").unwrap()), pairs(&map));
+        assert_eq!(pairs(&copy.maps().open("it").unwrap()), pairs(&map));
     })
     .finish();
 }
@@ -319,7 +321,7 @@ fn is_not_continued(ends: impl Fn(&Hold, &dyn Fn(&Hold, SyncPolicy) -> Journal))
     };
     let mut victim = cast("a journal that is killed", || {
         let hold = Hold::create(&path).unwrap();
-        hold.map("it", MapOptions::general()).unwrap().set("a", "1").unwrap();
+        hold.maps().open_or_create("it", MapOptions::general()).unwrap().set("a", "1").unwrap();
         ends(&hold, &start);
         panic!("it lives");
     });
@@ -341,7 +343,7 @@ fn is_not_continued(ends: impl Fn(&Hold, &dyn Fn(&Hold, SyncPolicy) -> Journal))
 fn a_journal_killed_in_its_first_sync_is_not_continued() {
     is_not_continued(|hold, start| {
         start(hold, SyncPolicy::Always).finish().unwrap();
-        assert!(hold.open_map(".journal/it").unwrap().delete("trusted").unwrap());
+        assert!(hold.maps().open(".journal/it").unwrap().delete("trusted").unwrap());
         die_at("journal.fdatasync");
         start(hold, SyncPolicy::Always);
     });
@@ -377,7 +379,7 @@ fn a_hold_that_was_put_back_shortens_no_journal() {
     let change = |key: &str| {
         cast("a journal", || {
             let hold = Hold::open_or_create(&path).unwrap();
-            hold.map("it", MapOptions::general()).unwrap().set(key, "1").unwrap();
+            hold.maps().open_or_create("it", MapOptions::general()).unwrap().set(key, "1").unwrap();
             Journal::start(&hold, "it", &file, large()).unwrap().finish().unwrap();
         })
         .finish();

@@ -3,7 +3,9 @@
 
 use crate::party::{LONG, eager};
 use crate::stairs::{Eye, climb, fill};
-use commonhold::{Hold, Map, MapOptions, StreamFrame};
+use commonhold::Hold;
+use commonhold::map::{Map, MapOptions};
+use commonhold::stream::StreamFrame;
 use commonhold_io::sockets::LoopKind;
 use commonhold_replicate::faults::all;
 use commonhold_replicate::{
@@ -37,7 +39,7 @@ struct Pair<'a> {
 impl Pair<'_> {
     fn new(trial: &Trial, kind: LoopKind, wanted: Address) -> Pair<'_> {
         let hold = Hold::create(trial.path("origin.hold")).unwrap();
-        let map = hold.map("it", MapOptions::general()).unwrap();
+        let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
         fill(&map, 40, 2000);
         climb(&map);
         let copy = Hold::create(trial.path("copy.hold")).unwrap();
@@ -91,7 +93,7 @@ impl Pair<'_> {
     /// A reader of the copy.
     fn look(&mut self) {
         let is_ready = self.replica.as_ref().is_some_and(|replica| replica.status().ready);
-        if let (true, Ok(map)) = (is_ready, self.copy.open_map("it")) {
+        if let (true, Ok(map)) = (is_ready, self.copy.maps().open("it")) {
             self.eye.look(&map);
         }
     }
@@ -104,7 +106,7 @@ impl Pair<'_> {
         let replica = self.replica.as_ref().unwrap();
         assert!(replica.wait_ready(LONG), "{:?}", replica.status());
         assert!(replica.wait_for(end, LONG), "not at {end}: {:?}", replica.status());
-        let copy = self.copy.open_map("it").unwrap();
+        let copy = self.copy.maps().open("it").unwrap();
         assert_eq!(digest(&copy).unwrap(), digest(&self.map).unwrap());
         self.look();
         assert!(self.eye.has_seen());
@@ -170,7 +172,7 @@ fn a_replica_whose_thread_has_ended_says_so() {
     let ground = Ground::memory();
     cast("a replica that ends", || {
         let hold = Hold::create(ground.path("origin.hold")).unwrap();
-        let map = hold.map("it", MapOptions::general()).unwrap();
+        let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
         let copy = Hold::create(ground.path("copy.hold")).unwrap();
         for panics in [false, true] {
             let origin = Origin::start(&hold, "it", OriginOptions::default()).unwrap();

@@ -3,7 +3,7 @@
 use super::words::{APPLIED, Peer, frame, greeting, preface};
 use super::{Besieged, follow};
 use crate::party::{Source, is_of_joining};
-use commonhold::MapOptions;
+use commonhold::map::MapOptions;
 use commonhold_io::sockets::LoopKind;
 use commonhold_testing::alone::alone;
 use commonhold_testing::support::process::until;

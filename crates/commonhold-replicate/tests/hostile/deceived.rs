@@ -2,7 +2,9 @@
 
 use super::words::{GREETING, Welcome, place};
 use crate::party::{LONG, Source, pairs};
-use commonhold::{Hold, MapMode, MapOptions, StreamPosition};
+use commonhold::Hold;
+use commonhold::map::{MapMode, MapOptions};
+use commonhold::stream::StreamPosition;
 use commonhold_replicate::{Address, Replica, ReplicaOptions, Secret};
 use commonhold_testing::support::process::until;
 use std::collections::BTreeMap;
@@ -50,7 +52,7 @@ impl Deceived {
         let replica = Replica::connect(&hold, "it", &source.address, hasty, ()).unwrap();
         let (position, was) = (source.end(), pairs(&source.map));
         assert!(replica.wait_ready(LONG) && replica.wait_for(position, LONG));
-        let mode = hold.open_map("it").unwrap().options().mode();
+        let mode = hold.maps().open("it").unwrap().options().mode();
         source.origin = None;
         let Address::Unix(path) = &source.address else { unreachable!() };
         let liar = UnixListener::bind(path).unwrap();
@@ -69,7 +71,7 @@ impl Deceived {
     }
 
     pub fn has(&self) -> Pairs {
-        pairs(&self.hold.open_map("it").unwrap())
+        pairs(&self.hold.maps().open("it").unwrap())
     }
 
     pub fn say(&mut self, words: &[u8]) {
@@ -103,7 +105,7 @@ impl Deceived {
         assert_eq!(self.has(), self.was, "{why}");
         assert_eq!(self.greeting[16 + 72..], place(Some(self.position)), "{why}");
         // Between which two positions it says to be: this one.
-        let places = self.hold.open_map(".applied/it").unwrap();
+        let places = self.hold.maps().open(".applied/it").unwrap();
         assert_eq!(places.get(b"applied\0").unwrap(), places.get(b"applying").unwrap(), "{why}");
     }
 
@@ -118,7 +120,7 @@ impl Deceived {
         let replica = &self.replica;
         assert!(replica.wait_for(self.source.end(), LONG), "{:?}", replica.status());
         until("it to agree", || {
-            pairs(&self.hold.open_map("it").unwrap()) == pairs(&self.source.map)
+            pairs(&self.hold.maps().open("it").unwrap()) == pairs(&self.source.map)
         });
         assert!(self.hold.check().unwrap().ok);
     }

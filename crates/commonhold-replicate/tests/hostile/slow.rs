@@ -3,7 +3,7 @@
 use super::Besieged;
 use super::words::{APPLIED, Peer, frame, greeting};
 use crate::party::{LONG, Source};
-use commonhold::MapOptions;
+use commonhold::map::MapOptions;
 use commonhold_io::sockets::LoopKind;
 use commonhold_replicate::Tap;
 use std::io::Write;

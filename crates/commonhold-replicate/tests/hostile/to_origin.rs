@@ -3,7 +3,8 @@
 use super::words::{self, APPLIED, HELLO, PROOF, Peer, SET, WELCOME, frame, greeting, preface};
 use super::{Besieged, follow};
 use crate::party::{Copy, Source};
-use commonhold::{MapOptions, StreamPosition};
+use commonhold::map::MapOptions;
+use commonhold::stream::StreamPosition;
 use commonhold_replicate::Secret;
 use commonhold_testing::support::Dice;
 use commonhold_testing::support::process::until;

@@ -7,7 +7,9 @@ use super::words::{
     place, preface,
 };
 use crate::party::{LONG, Source};
-use commonhold::{Hold, MapOptions, StreamPosition};
+use commonhold::Hold;
+use commonhold::map::MapOptions;
+use commonhold::stream::StreamPosition;
 use commonhold_replicate::{Address, Replica, ReplicaOptions, Secret};
 use commonhold_testing::alone::alone;
 use commonhold_testing::support::ground::Ground;

@@ -1,7 +1,9 @@
 //! The protocol's words, right and wrong, made by hand as `docs/reference/wire.md` has them.
 
 use crate::party::LONG;
-use commonhold::{MapMode, RawFrame, StreamPosition};
+use commonhold::map::MapMode;
+use commonhold::raw::RawFrame;
+use commonhold::stream::StreamPosition;
 use commonhold_io::address::Address;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::Arena;
 use crate::memory::block::{self, Block, Wanted};
 use crate::memory::lane::LaneGuard;
-use crate::memory::roots::{self, StructureKind};
+use crate::memory::roots::{self, Existing, StructureKind};
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
 use std::fmt;
@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 /// # let dir = std::env::temp_dir().join(format!("commonhold-channel-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir).unwrap();
 /// # let path = dir.join("market.hold");
-/// use commonhold::{ChannelOptions, Hold, Join, Policy};
+/// use commonhold::{Hold, channel::{ChannelOptions, Join, Policy}};
 ///
 /// let hold = Hold::open_or_create(&path)?;
 /// let ticks = hold.channel("ticks", ChannelOptions::new(1 << 16))?;
@@ -109,12 +109,13 @@ pub(crate) fn open(
     arena: &Arc<Arena>,
     name: &str,
     options: Option<ChannelOptions>,
+    existing: Existing,
 ) -> Result<Option<Channel>> {
     if let Some(options) = options {
         options.check()?;
     }
     let bound = match arena.participant() {
-        Some(_) => open_writable(arena, name, options)?,
+        Some(_) => open_writable(arena, name, options, existing)?,
         None => open_read_only(arena, name)?,
     };
     let Some(bound) = bound else { return Ok(None) };
@@ -133,9 +134,10 @@ fn open_writable(
     arena: &Arc<Arena>,
     name: &str,
     options: Option<ChannelOptions>,
+    existing: Existing,
 ) -> Result<Option<Bound>> {
     let bytes = options.map_or(0, |options| bound::bytes(options.ring_bytes));
-    let wanted = Wanted { kind: StructureKind::Channel, name, bytes };
+    let wanted = Wanted { kind: StructureKind::Channel, name, bytes, existing };
     let fill: &dyn Fn(&Space, &Block) = &bound::fill;
     let attachment = block::open(arena, &wanted, options.map(|_| fill))?;
     let Some(attachment) = attachment else { return Ok(None) };

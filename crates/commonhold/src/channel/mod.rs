@@ -33,3 +33,11 @@ pub(crate) mod reserve;
 pub(crate) mod status;
 mod takeover;
 mod write_limit;
+
+pub use consumer::Consumer;
+pub use handle::Channel;
+pub use options::{ChannelOptions, Join, Peer, Policy, Received, Wait};
+pub use producer::Producer;
+pub use raw_bytes::RawBytes;
+pub use reserve::Reservation;
+pub use status::{ChannelStat, ConsumerInfo, ConsumerState};

@@ -6,7 +6,7 @@ use crate::map::options::MapOptions;
 use crate::memory::attach::Attachment;
 use crate::memory::block::{Block, Wanted, drop_named, open};
 use crate::memory::lane::LaneGuard;
-use crate::memory::roots::{self, StructureKind};
+use crate::memory::roots::{self, Existing, StructureKind};
 use crate::sync::space::Space;
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ fn ground() -> (tempfile::TempDir, Hold) {
 }
 
 fn make(hold: &Hold, name: &str, bytes: u64) -> Result<Attachment> {
-    let wanted = Wanted { kind: StructureKind::Log, name, bytes };
+    let wanted = Wanted { kind: StructureKind::Log, name, bytes, existing: Existing::Open };
     let fill = |space: &Space, block: &Block| {
         assert_eq!(block.own_bytes(), bytes);
         for offset in (0..bytes).step_by(8) {
@@ -25,7 +25,7 @@ fn make(hold: &Hold, name: &str, bytes: u64) -> Result<Attachment> {
         }
         space.word(block.own()).store(!0, Ordering::Relaxed);
     };
-    Ok(open(hold.shared_arena(), &wanted, Some(&fill))?.unwrap())
+    Ok(open(hold.arena(), &wanted, Some(&fill))?.unwrap())
 }
 
 fn drop_log(hold: &Hold, name: &str) -> Result<bool> {
@@ -45,7 +45,7 @@ fn blocks_come_zeroed_and_go_as_a_whole() {
     let before = hold.stat().unwrap().used_bytes;
     for round in 0..3u64 {
         let log = make(&hold, "it", 300_000).unwrap();
-        let info = &hold.others().unwrap()[0];
+        let info = &hold.structures().unwrap()[0];
         assert_eq!((&*info.name, info.kind, info.attached), ("it", StructureKind::Log, 1));
         assert_eq!(problems(&hold), [""; 0]);
         assert!(hold.stat().unwrap().used_bytes >= before + 300_000, "round {round}");
@@ -60,7 +60,7 @@ fn blocks_come_zeroed_and_go_as_a_whole() {
 #[test]
 fn one_name_is_one_structure() {
     let (_folder, hold) = ground();
-    hold.map("a map", MapOptions::general()).unwrap();
+    hold.maps().open_or_create("a map", MapOptions::general()).unwrap();
     let _log = make(&hold, "a log", 100).unwrap();
     let mismatch = |error: Error, what: &str| {
         assert_eq!(error.kind(), ErrorKind::Mismatch);
@@ -69,10 +69,10 @@ fn one_name_is_one_structure() {
     mismatch(make(&hold, "a map", 100).map(drop).unwrap_err(), "is a map");
     mismatch(drop_log(&hold, "a map").unwrap_err(), "is a map");
     let options = MapOptions::general();
-    mismatch(hold.map("a log", options).map(drop).unwrap_err(), "is a log");
-    mismatch(hold.open_map("a log").map(drop).unwrap_err(), "is a log");
-    mismatch(hold.drop_map("a log").unwrap_err(), "is a log");
-    assert_eq!((hold.maps().unwrap().len(), hold.others().unwrap().len()), (1, 1));
+    mismatch(hold.maps().open_or_create("a log", options).map(drop).unwrap_err(), "is a log");
+    mismatch(hold.maps().open("a log").map(drop).unwrap_err(), "is a log");
+    mismatch(hold.maps().drop("a log").unwrap_err(), "is a log");
+    assert_eq!((hold.maps().list().unwrap().len(), hold.structures().unwrap().len()), (1, 1));
 }
 
 #[test]
@@ -136,7 +136,10 @@ fn a_dropper_waits_for_the_operations_of_its_own_process() {
 fn an_element_in_two_places_or_none_is_found() {
     use crate::queue::options::QueueOptions;
     let (_folder, hold) = ground();
-    let queue = hold.queue("it", QueueOptions::new(10, 8).queues(["free", "full"])).unwrap();
+    let queue = hold
+        .queues()
+        .open_or_create("it", QueueOptions::new(10, 8).queues(["free", "full"]))
+        .unwrap();
     let (space, layout) = (hold.space(), queue.layout());
     let say = |what: &str| {
         let problems = problems(&hold);

@@ -293,7 +293,7 @@ impl Memory<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MapOptions;
+    use crate::map::MapOptions;
     use crate::map::directory;
     use std::cell::Cell;
 
@@ -304,9 +304,9 @@ mod tests {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("it.hold");
         let hold = Hold::create(&path).unwrap();
-        hold.map("it", MapOptions::general()).unwrap();
+        hold.maps().open_or_create("it", MapOptions::general()).unwrap();
         let other = Hold::open(&path).unwrap();
-        other.open_map("it").unwrap().set("key", "value").unwrap();
+        other.maps().open("it").unwrap().set("key", "value").unwrap();
         let owner = other.arena().participant().unwrap().registration.owner;
         let space = hold.space();
         let is_owned = |extent: &u64| header(space, *extent).state().owner() == Some(owner);
@@ -333,7 +333,7 @@ mod tests {
     fn damaged_cells_are_found() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let hold = Hold::create(folder.path().join("it.hold")).unwrap();
-        let map = hold.map("it", MapOptions::fixed(8, 8)).unwrap();
+        let map = hold.maps().open_or_create("it", MapOptions::fixed(8, 8)).unwrap();
         for key in 0u64..500 {
             map.set(key.to_le_bytes(), key.to_le_bytes()).unwrap();
         }

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A file found by [`Hold::list`].
+/// A file found by [`list`].
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Listed {
@@ -31,7 +31,12 @@ pub struct Listed {
     pub problem: Option<String>,
 }
 
-pub(crate) fn list(directory: Option<&Path>) -> Result<Vec<Listed>> {
+/// The holds in a directory, or where bare names live, sorted by name. Files that cannot be opened
+/// are listed with the reason.
+///
+/// # Errors
+/// Those of reading the directory.
+pub fn list(directory: Option<&Path>) -> Result<Vec<Listed>> {
     let directory = directory.map_or_else(location::default_directory, Path::to_owned);
     let failed = |e: std::io::Error| Error::os(directory.display(), &e);
     let mut holds = Vec::new();
@@ -45,6 +50,15 @@ pub(crate) fn list(directory: Option<&Path>) -> Result<Vec<Listed>> {
     }
     holds.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(holds)
+}
+
+/// The path of the hold of this name: a bare name lives in `directory`, by default where all bare
+/// names live.
+///
+/// # Errors
+/// `Invalid` for a name that no hold can have.
+pub fn resolve(name: impl AsRef<Path>, directory: Option<&Path>) -> Result<PathBuf> {
+    location::resolve(name.as_ref(), directory)
 }
 
 /// `None` if the file vanished meanwhile.
@@ -69,8 +83,14 @@ fn open_file(path: &Path) -> std::io::Result<HoldFile> {
     HoldFile::new(location::open_existing(path, false)?, path.to_owned(), false)
 }
 
-pub(crate) fn drop_hold(name: &Path, force: bool) -> Result<()> {
-    let path = location::resolve(name, None)?;
+/// Deletes the file of a hold.
+///
+/// # Errors
+/// `NotFound`; `NotAHold`: this function never deletes another file; `Busy` if a process has the
+/// hold open, unless `force` is given: the processes that have it open then keep its memory, which
+/// vanishes with the last of them.
+pub fn remove(name: impl AsRef<Path>, force: bool) -> Result<()> {
+    let path = location::resolve(name.as_ref(), None)?;
     let failed = |e: std::io::Error| Error::os(path.display(), &e);
     let (file, writable) = open_to_drop(&path).map_err(failed)?;
     check_magic(&file, &path)?;

@@ -86,7 +86,11 @@ pub(crate) fn map(out: &mut Vec<u8>, number: u32, mode: MapMode, name: &str) {
     let fields = match mode {
         MapMode::General => [0, 0, 0, 0],
         MapMode::Fixed { key_bytes, value_bytes } => [1, key_bytes.into(), value_bytes.into(), 0],
-        MapMode::Cache { max_bytes, max_entries, ttl_ms } => [2, max_bytes, max_entries, ttl_ms],
+        MapMode::Cache { max_bytes, max_entries, ttl_ms } => {
+            let [bytes, entries, ttl] =
+                [max_bytes, max_entries, ttl_ms].map(Option::unwrap_or_default);
+            [2, bytes, entries, ttl]
+        }
     };
     put(&mut payload, u64::from(number));
     for field in fields {
@@ -212,7 +216,7 @@ fn parse(kind: u8, mut payload: &[u8]) -> Option<Frame> {
                     key_bytes: u32::try_from(a).ok()?,
                     value_bytes: u32::try_from(b).ok()?,
                 },
-                2 => MapMode::Cache { max_bytes: a, max_entries: b, ttl_ms: c },
+                2 => MapMode::cache([a, b, c]),
                 _ => return None,
             };
             Some(Frame::Map { number, mode, name: String::from_utf8(from.to_vec()).ok()? })

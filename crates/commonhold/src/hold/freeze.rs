@@ -154,14 +154,15 @@ impl Drop for Freeze<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ErrorKind, Hold, MapOptions};
+    use crate::map::MapOptions;
+    use crate::{ErrorKind, Hold};
 
     #[test]
     fn a_lock_that_nobody_holds_is_damage_and_not_waited_for() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let hold = Hold::create(folder.path().join("it.hold")).unwrap();
         let other = Hold::open(hold.path()).unwrap();
-        let map = hold.map("it", MapOptions::general()).unwrap();
+        let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
         map.set("key", "value").unwrap();
         let (space, bits) = (hold.space(), map.bound.hasher.hash(b"key").directory());
         let segment = directory::lookup(space, map.bound.root(space), bits).unwrap();

@@ -35,14 +35,15 @@ pub struct JournalSlot {
     slot: Producer,
 }
 
-impl Hold {
+impl JournalSlot {
     /// Takes the place of the journal of a map.
     ///
     /// # Errors
-    /// `Busy`, naming slot and process, if it is taken; those of making a map and a channel.
-    pub fn take_journal_slot(&self, map: &str) -> Result<JournalSlot> {
-        let said = self.map(&said_name(map), MapOptions::general())?;
-        let slot = self.channel(&slot_name(map), ChannelOptions::new(4 << 10))?.producer();
+    /// `Busy`, naming slot and process, if it is taken; those of creating a map and a channel.
+    pub fn take(hold: &Hold, map: &str) -> Result<JournalSlot> {
+        let said = hold.maps().open_or_create(&said_name(map), MapOptions::general())?;
+        let options = ChannelOptions::new(4 << 10);
+        let slot = hold.channels().open_or_create(&slot_name(map), options)?.producer();
         let mut slot = slot.map_err(|error| match error.kind() {
             ErrorKind::Busy => {
                 Error::new(ErrorKind::Busy, format!("map '{map}' has a journal already: {error}"))
@@ -55,9 +56,7 @@ impl Hold {
         slot.try_send(&[])?;
         Ok(JournalSlot { said, slot })
     }
-}
 
-impl JournalSlot {
     /// The map of what the journal announces, where it may keep notes of its own under other keys.
     #[must_use]
     pub fn notes(&self) -> Map {
@@ -108,7 +107,7 @@ impl Map {
         Ok(end)
     }
 
-    /// As [`sync`](Self::sync), for the changes before a position, which [`Follower::end`](crate::Follower::end) gives: to wait in several
+    /// As [`sync`](Self::sync), for the changes before a position, which [`Follower::end`](crate::stream::Follower::end) gives: to wait in several
     /// goes.
     ///
     /// # Errors
@@ -142,11 +141,11 @@ impl Map {
 
     fn join_journal(&self, hold: &Hold) -> Result<Consumer> {
         self.ensure_journal_lives(hold)?;
-        hold.open_channel(&slot_name(self.name()))?.consumer(Join::Now, Policy::Lossy)
+        hold.channels().open(&slot_name(self.name()))?.consumer(Join::Now, Policy::Lossy)
     }
 
     fn ensure_journal_lives(&self, hold: &Hold) -> Result<()> {
-        let slot = hold.open_channel(&slot_name(self.name()));
+        let slot = hold.channels().open(&slot_name(self.name()));
         match slot.and_then(|slot| slot.stat()) {
             Ok(stat) if stat.producer.is_some() => Ok(()),
             Err(error) if !error.is_not_found() => Err(error),
@@ -162,7 +161,7 @@ impl Map {
     }
 
     fn is_durable(&self, hold: &Hold, end: StreamPosition) -> Result<bool> {
-        let said = hold.open_map(&said_name(self.name()))?;
+        let said = hold.maps().open(&said_name(self.name()))?;
         if let Some(why) = said.get(FAILED)? {
             let why = String::from_utf8_lossy(&why).into_owned();
             let text = format!("map '{}': its journal cannot write: {why}", self.name());

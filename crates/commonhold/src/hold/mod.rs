@@ -1,9 +1,13 @@
-//! The hold: the file as a whole. Opening, creating, recovering, freezing, checking, copying,
-//! saving.
+//! The file as a whole: its structures by name, statistics, copies, recovery.
+//!
+//! [`Hold`](crate::Hold) is the handle; [`Maps`], [`Queues`], [`Channels`] and [`Logs`] open, create,
+//! drop and list its structures; [`list`], [`remove`], [`restore`] and [`salvage`] treat holds as
+//! files.
 //!
 //! | idea | file |
 //! |---|---|
 //! | the public handle and its options | [`handle`], [`options`], [`stat`] |
+//! | its structures by name | [`maps`], [`queues`], [`channels`], [`logs`], [`shadow_maps`] |
 //! | the first page | [`superblock`] |
 //! | opening and creating | [`open`] |
 //! | whether everything is on the disk | [`clean`] |
@@ -14,12 +18,13 @@
 //! | copies | [`backup`], [`restore`] |
 //! | building a hold where nobody sees it | [`draft_hold`] |
 //! | after a crash of the system | [`salvage`], [`unreadable`] |
-//! | how far a journal is durable: [`Map::sync`](crate::Map::sync) | [`journal_slot`] |
+//! | how far a journal is durable: [`Map::sync`](crate::map::Map::sync) | [`journal_slot`] |
 //! | holds as files | [`files`] |
 
 pub(crate) mod backup;
 #[cfg(test)]
 mod block_tests;
+pub(crate) mod channels;
 pub(crate) mod check;
 mod clean;
 mod draft_hold;
@@ -28,14 +33,32 @@ pub(crate) mod frames;
 pub(crate) mod freeze;
 pub(crate) mod handle;
 pub(crate) mod journal_slot;
+pub(crate) mod logs;
+pub(crate) mod maps;
 pub(crate) mod open;
 mod open_byte;
 pub(crate) mod options;
+pub(crate) mod queues;
 pub(crate) mod recover;
 pub(crate) mod restore;
 pub(crate) mod salvage;
+pub(crate) mod shadow_maps;
 #[cfg(test)]
 mod split_tests;
 pub(crate) mod stat;
 pub(crate) mod superblock;
 mod unreadable;
+
+pub use backup::BackupReport;
+pub use channels::Channels;
+pub use check::CheckReport;
+pub use files::{Listed, list, remove, resolve};
+pub use freeze::Freeze;
+pub use logs::Logs;
+pub use maps::Maps;
+pub use queues::Queues;
+pub use restore::{RestoreReport, restore};
+pub use salvage::{SalvageReport, salvage};
+pub use stat::{HoldKind, HoldStat, ParticipantInfo, StructureInfo};
+
+pub use crate::memory::roots::StructureKind;

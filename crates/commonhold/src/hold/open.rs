@@ -121,7 +121,7 @@ pub(crate) fn create(name: &Path, options: &HoldOptions) -> Result<Hold> {
         && let Err(error) = spawn_reaper(&hold, &path)
     {
         drop(hold);
-        let _ = files::drop_hold(&path, true);
+        let _ = files::remove(&path, true);
         return Err(failed(error));
     }
     Ok(hold)

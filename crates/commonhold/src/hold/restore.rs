@@ -10,6 +10,7 @@ use crate::hold::handle::Hold;
 use crate::hold::options::HoldOptions;
 use crate::map::handle::Map;
 use crate::map::image::ImagePair;
+use crate::map::options::MapOptions;
 use crate::os::clock;
 use crate::os::location;
 use std::collections::{HashMap, HashSet};
@@ -40,7 +41,12 @@ struct Plan {
     made_ms: u64,
 }
 
-pub(crate) fn restore(backup: &Path, name: &Path) -> Result<RestoreReport> {
+/// Creates a hold from a backup. No other process sees it before it is complete.
+///
+/// # Errors
+/// `Exists`; `Damaged` or `Truncated` if the backup is not whole; `Full`.
+pub fn restore(backup: impl AsRef<Path>, name: impl AsRef<Path>) -> Result<RestoreReport> {
+    let (backup, name) = (backup.as_ref(), name.as_ref());
     let target = location::resolve(name, None)?;
     let plan = plan(backup)?;
     if target.symlink_metadata().is_ok() {
@@ -151,7 +157,7 @@ fn fill(hold: &Hold, backup: &Path, plan: &Plan) -> Result<RestoreReport> {
         match reader.next()? {
             Frame::Map { number, mode, name } => {
                 if !plan.dropped.contains(&number) {
-                    maps.insert(number, hold.map(&name, mode.into())?);
+                    maps.insert(number, hold.maps().open_or_create(&name, MapOptions::from(mode))?);
                 }
             }
             Frame::Segment { number, pairs, .. } => {

@@ -79,7 +79,16 @@ enum Find {
     Value(Vec<u8>),
 }
 
-pub(crate) fn salvage(name: &Path) -> Result<SalvageReport> {
+/// Recovers the intact records of a file hold that was open when the system stopped.
+///
+/// It keeps every record whose checksum is intact, and of each key the one with the highest
+/// sequence. **Deleted keys may return**, because the page that records the deletion may not have
+/// reached the disk. The old file is kept under another name ([`SalvageReport::kept_old_as`]).
+///
+/// # Errors
+/// `Busy` if a process has the hold open; `NotAHold`; those of writing files.
+pub fn salvage(name: impl AsRef<Path>) -> Result<SalvageReport> {
+    let name = name.as_ref();
     // Its own name, not one that leads to it: that is what the new file replaces.
     let path = location::resolve(name, None)?;
     let path = path.canonicalize().unwrap_or(path);
@@ -301,7 +310,10 @@ impl<'a> Salvage<'a> {
     fn write(&mut self, hold: &crate::hold::handle::Hold) -> Result<()> {
         let mut targets = HashMap::new();
         for bound in self.maps.values() {
-            targets.insert(bound.id, hold.map(&bound.name, bound.mode.into())?);
+            targets.insert(
+                bound.id,
+                hold.maps().open_or_create(&bound.name, MapOptions::from(bound.mode))?,
+            );
         }
         self.report.maps = targets.len() as u32;
         let now = hold_clock::now(self.space);

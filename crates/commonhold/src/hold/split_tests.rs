@@ -1,9 +1,10 @@
 //! A split whose child would lie in memory that somebody else has locked.
 
+use crate::Hold;
+use crate::map::MapOptions;
 use crate::map::segment::Segment;
 use crate::memory::arena::Writer;
 use crate::sync::robust_lock;
-use crate::{Hold, MapOptions};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ fn a_child_whose_lock_a_stale_writer_has_is_passed_over() {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = folder.path().join("it.hold");
     let hold = Hold::options().lock_timeout(Duration::from_millis(50)).create(&path).unwrap();
-    let map = hold.map("it", MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     let other = Hold::open(&path).unwrap();
     let stale = other.arena().participant().unwrap().registration.owner;
     // The extents that the lane would take next.

@@ -5,13 +5,13 @@ use crate::hold::handle::Hold;
 use crate::hold::superblock::{FORMAT, superblock};
 use crate::map::bound::Bound;
 use crate::map::directory;
-use crate::map::options::MapMode;
 use crate::map::root::{self, Status};
+use crate::map::walk::MapInfo;
 use crate::memory::attach;
 use crate::memory::block::{self, Block};
 use crate::memory::classes::{EXTENT, geometry};
 use crate::memory::extents::{self, Kind, growth, header};
-use crate::memory::roots::StructureKind;
+use crate::memory::roots::{Root, StructureKind};
 use crate::memory::slab;
 use crate::sync::owner::Owner;
 use crate::sync::participant;
@@ -27,20 +27,6 @@ pub enum HoldKind {
     Memory,
     /// In a file on a disk.
     File,
-}
-
-/// A map of a hold.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct MapInfo {
-    /// Its name.
-    pub name: String,
-    /// Its number in the hold.
-    pub id: u32,
-    /// What kind of map it is.
-    pub mode: MapMode,
-    /// Pairs.
-    pub len: u64,
 }
 
 /// A structure of a hold other than a map.
@@ -103,8 +89,7 @@ pub struct ParticipantInfo {
     pub alive: bool,
 }
 
-pub(crate) fn maps(hold: &Hold) -> Result<Vec<MapInfo>> {
-    let space = hold.space();
+pub(crate) fn maps(space: &Space) -> Result<Vec<MapInfo>> {
     let mut maps = Vec::new();
     for (id, root) in root::all(space) {
         if root.status() == Status::Live {
@@ -122,19 +107,22 @@ pub(crate) fn maps(hold: &Hold) -> Result<Vec<MapInfo>> {
     Ok(maps)
 }
 
-pub(crate) fn others(hold: &Hold) -> Vec<StructureInfo> {
-    let space = hold.space();
-    let mut others = Vec::new();
-    for (id, _, root) in block::all(space).filter(|(_, _, root)| root.status() == Status::Live) {
+/// The structures of these kinds, which are not maps, sorted by name.
+pub(crate) fn structures(space: &Space, wanted: &[StructureKind]) -> Vec<StructureInfo> {
+    let mut found = Vec::new();
+    let live = |(_, kind, root): &(u32, StructureKind, &Root)| {
+        wanted.contains(kind) && root.status() == Status::Live
+    };
+    for (id, _, root) in block::all(space).filter(live) {
         // One that is dropped this very moment is not there; damage is for `check` to tell.
         let Ok(block) = Block::bind(space, id, root) else { continue };
         let alive = |owner: &Owner| !participant::is_dead(space, *owner);
         let attached = attach::attached(space, &block).filter(alive).count() as u32;
         let Block { name, kind, bytes, .. } = block;
-        others.push(StructureInfo { name, kind, bytes, attached });
+        found.push(StructureInfo { name, kind, bytes, attached });
     }
-    others.sort_by(|a, b| a.name.cmp(&b.name));
-    others
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
 }
 
 pub(crate) fn participants(space: &Space) -> Vec<ParticipantInfo> {

@@ -14,7 +14,7 @@ use ::log::{Level, Log as Logger, Metadata, Record};
 /// # let dir = std::env::temp_dir().join(format!("commonhold-doc-facade-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir).unwrap();
 /// # let path = dir.join("shop.hold");
-/// use commonhold::{Hold, LogFacade, LogOptions};
+/// use commonhold::{Hold, log::{LogFacade, LogOptions}};
 ///
 /// let hold = Hold::open_or_create(&path)?;
 /// let events = hold.log("events", LogOptions::new())?;

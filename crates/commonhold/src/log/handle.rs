@@ -17,7 +17,7 @@ use crate::memory::arena::Arena;
 use crate::memory::attach::Attachment;
 use crate::memory::block::{self, Block, Wanted};
 use crate::memory::guests::Guests;
-use crate::memory::roots::{self, StructureKind};
+use crate::memory::roots::{self, Existing, StructureKind};
 use crate::os::clock;
 use crate::os::thread::complain;
 use crate::steps::step;
@@ -44,7 +44,7 @@ use std::sync::{Arc, Weak};
 /// # let dir = std::env::temp_dir().join(format!("commonhold-doc-log-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir).unwrap();
 /// # let path = dir.join("shop.hold");
-/// use commonhold::{Hold, LogLevel, LogOptions, Written};
+/// use commonhold::{Hold, log::{LogLevel, LogOptions, Written}};
 ///
 /// let hold = Hold::open_or_create(&path)?;
 /// let log = hold.log("events", LogOptions::new().rings(8).ring_bytes(64 << 10))?;
@@ -98,18 +98,23 @@ enum Found {
 
 static HANDLES: AtomicU64 = AtomicU64::new(1);
 
-/// Opens the log, or makes it.
-pub(crate) fn open(arena: &Arc<Arena>, name: &str, options: &LogOptions) -> Result<Log> {
+/// Creates the log; one that exists is opened or refused.
+pub(crate) fn create(
+    arena: &Arc<Arena>,
+    name: &str,
+    options: &LogOptions,
+    existing: Existing,
+) -> Result<Log> {
     roots::check_name(StructureKind::Log, name)?;
     let bytes = layout::bytes(name, options)?;
     let fill = |space: &Space, block: &Block| layout::fill(space, block, options);
     let log = match arena.participant() {
         None => open_existing(arena, name)?,
         Some(_) => {
-            let wanted = Wanted { kind: StructureKind::Log, name, bytes };
+            let wanted = Wanted { kind: StructureKind::Log, name, bytes, existing };
             match block::open(arena, &wanted, Some(&fill))? {
                 Some(attachment) => Inner::tied(Tie::Writer(attachment), options.direct)?,
-                None => return Err(not_found(arena, name)),
+                None => return Err(roots::not_found(&arena.space, StructureKind::Log, name)),
             }
         }
     };
@@ -130,10 +135,10 @@ pub(crate) fn open(arena: &Arc<Arena>, name: &str, options: &LogOptions) -> Resu
 /// Opens an existing log, whatever its options.
 pub(crate) fn open_existing(arena: &Arc<Arena>, name: &str) -> Result<Log> {
     if arena.participant().is_some() {
-        let wanted = Wanted { kind: StructureKind::Log, name, bytes: 0 };
+        let wanted = Wanted { kind: StructureKind::Log, name, bytes: 0, existing: Existing::Open };
         return match block::open(arena, &wanted, None)? {
             Some(attachment) => Inner::tied(Tie::Writer(attachment), false),
-            None => Err(not_found(arena, name)),
+            None => Err(roots::not_found(&arena.space, StructureKind::Log, name)),
         };
     }
     roots::check_name(StructureKind::Log, name)?;
@@ -143,7 +148,7 @@ pub(crate) fn open_existing(arena: &Arc<Arena>, name: &str) -> Result<Log> {
             let block = Block::bind(&arena.space, id, root)?;
             Inner::tied(Tie::Reader(Arc::clone(arena), block), false)
         }
-        None => Err(not_found(arena, name)),
+        None => Err(roots::not_found(&arena.space, StructureKind::Log, name)),
     }
 }
 
@@ -153,13 +158,6 @@ pub(crate) fn drop_log(arena: &Arena, name: &str) -> Result<bool> {
         arena.guests.wait(lane.me(), Some(block.id));
         Ok(())
     })
-}
-
-fn not_found(arena: &Arena, name: &str) -> Error {
-    let path = arena.space.file().path().display();
-    let name = name.escape_default();
-    let text = format!("{path}: has no log '{name}'; 'hold list' shows its contents");
-    Error::new(ErrorKind::NotFound, text)
 }
 
 impl Log {
@@ -331,7 +329,11 @@ impl Inner {
             root.incarnation.load(Ordering::Acquire) == block.incarnation
                 && root.status() == roots::Status::Live
         });
-        if there { Ok(()) } else { Err(not_found(self.arena(), &block.name)) }
+        if there {
+            Ok(())
+        } else {
+            Err(roots::not_found(&self.arena().space, StructureKind::Log, &block.name))
+        }
     }
 
     #[inline]

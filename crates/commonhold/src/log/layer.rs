@@ -16,7 +16,7 @@ use tracing_subscriber::layer::{Context, Layer};
 /// # let dir = std::env::temp_dir().join(format!("commonhold-doc-layer-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir).unwrap();
 /// # let path = dir.join("shop.hold");
-/// use commonhold::{Hold, LogLayer, LogOptions};
+/// use commonhold::{Hold, log::{LogLayer, LogOptions}};
 /// use tracing_subscriber::layer::SubscriberExt;
 ///
 /// let hold = Hold::open_or_create(&path)?;

@@ -37,3 +37,17 @@ pub(crate) mod ring_slot;
 pub(crate) mod rotate;
 pub(crate) mod rounds;
 pub(crate) mod stat;
+
+pub use collect::{Collector, Round};
+#[cfg(feature = "log")]
+pub use facade::LogFacade;
+pub use handle::Log;
+#[cfg(feature = "tracing")]
+pub use layer::LogLayer;
+pub use line::{LogLine, ThreadId, ThreadInfo};
+pub use options::{LogLevel, LogOptions, Overflow, Written};
+pub use reader::LogReader;
+pub use rotate::RotatedFile;
+pub use stat::{LogStat, RingStat};
+
+pub use crate::log_line;

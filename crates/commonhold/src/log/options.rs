@@ -143,7 +143,7 @@ impl LogOptions {
         self
     }
 
-    /// Lines less important than this are not accepted, at first; [`Log::set_level`](crate::Log::set_level) changes it for all.
+    /// Lines less important than this are not accepted, at first; [`Log::set_level`](crate::log::Log::set_level) changes it for all.
     pub fn level(mut self, level: LogLevel) -> LogOptions {
         self.level = level;
         self
@@ -158,15 +158,15 @@ impl LogOptions {
 }
 
 /// Writes one formatted line, `log_line!(log, Info, "{} crates", 12)`, and evaluates nothing if the level is not wanted.
-/// Gives what [`Log::print`](crate::Log::print) gives.
+/// Gives what [`Log::print`](crate::log::Log::print) gives.
 #[macro_export]
 macro_rules! log_line {
     ($log:expr, $level:ident, $($text:tt)+) => {{
-        let log: &$crate::Log = &$log;
-        if log.enabled($crate::LogLevel::$level) {
-            log.print($crate::LogLevel::$level, format_args!($($text)+))
+        let log: &$crate::log::Log = &$log;
+        if log.enabled($crate::log::LogLevel::$level) {
+            log.print($crate::log::LogLevel::$level, format_args!($($text)+))
         } else {
-            Ok($crate::Written::Filtered)
+            Ok($crate::log::Written::Filtered)
         }
     }};
 }

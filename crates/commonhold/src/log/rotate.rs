@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-doc-rotate-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir).unwrap();
-/// use commonhold::RotatedFile;
+/// use commonhold::log::RotatedFile;
 /// use std::io::Write;
 ///
 /// // At most shop.log, .1, .2 and .3.

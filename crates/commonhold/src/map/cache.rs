@@ -41,6 +41,7 @@ const HAND_LIMIT: u64 = 1 << 16;
 /// When a pair that is set now expires; 0 for never.
 pub(crate) fn expiry(space: &Space, bound: &Bound, expiry: Expiry) -> u64 {
     let MapMode::Cache { ttl_ms: own, .. } = bound.mode else { return 0 };
+    let own = own.unwrap_or(0);
     match expiry {
         Expiry::At(time) => time,
         Expiry::Own if own == 0 => 0,
@@ -80,15 +81,15 @@ pub(crate) fn begin_unvisited(segment: Segment<'_>, position: u32, present: bool
 /// damage.
 pub(crate) fn make_room(lane: &LaneGuard<'_>, bound: &Bound, room: u64) -> Result<()> {
     let MapMode::Cache { max_bytes, max_entries, .. } = bound.mode else { return Ok(()) };
+    let (max_bytes, max_entries) = (max_bytes.unwrap_or(u64::MAX), max_entries.unwrap_or(u64::MAX));
     let charge = charge::charge_of(room);
-    if max_bytes != 0 && charge > max_bytes {
+    if charge > max_bytes {
         return Err(too_large(bound, charge, max_bytes));
     }
     let root = bound.root(lane.space());
     let over = || {
         let (bytes, entries) = charge::charged(root);
-        (max_bytes != 0 && bytes.saturating_add(charge) > max_bytes)
-            || (max_entries != 0 && entries.saturating_add(1) > max_entries)
+        bytes.saturating_add(charge) > max_bytes || entries.saturating_add(1) > max_entries
     };
     let mut steps = 0;
     let mut charged = charge::charged(root);

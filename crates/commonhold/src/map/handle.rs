@@ -35,7 +35,7 @@ use std::sync::Arc;
 /// # let dir = std::env::temp_dir().join(format!("commonhold-doc-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir).unwrap();
 /// # let path = dir.join("shop.hold");
-/// use commonhold::{Hold, MapOptions};
+/// use commonhold::{Hold, map::MapOptions};
 ///
 /// let hold = Hold::open_or_create(&path)?;
 /// let prices = hold.map("prices", MapOptions::general())?;
@@ -147,30 +147,19 @@ impl Map {
         Ok(present)
     }
 
-    /// Copies as much of the value of `key` as `out` has room for; returns the value's length, `None` if the key is absent.
+    /// Copies as much of the value of `key` as `out` has room for; returns the value's length, `None`
+    /// if the key is absent. That many bytes of `out` are initialized afterwards, or all of them if
+    /// the value is longer.
     ///
     /// # Errors
     /// As [`get`](Self::get).
     #[inline]
-    pub fn get_to(&self, key: impl AsRef<[u8]>, out: &mut [u8]) -> Result<Option<usize>> {
-        self.fill(key.as_ref(), out)
-    }
-
-    /// The same for memory that has no values yet. So many bytes of it have some then: the value's length, or all if that is more.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    #[inline]
-    pub fn get_to_uninit(
+    pub fn get_uninit(
         &self,
         key: impl AsRef<[u8]>,
         out: &mut [MaybeUninit<u8>],
     ) -> Result<Option<usize>> {
-        self.fill(key.as_ref(), out)
-    }
-
-    #[inline]
-    fn fill<B: copy::Byte>(&self, key: &[u8], out: &mut [B]) -> Result<Option<usize>> {
+        let key = key.as_ref();
         self.begin_read(key)?;
         self.bound.read(self.space(), |bound| {
             let hash = bound.hasher.hash(key);
@@ -581,5 +570,14 @@ impl Map {
     /// All keys, like [`iter`](Self::iter) without copying the values.
     pub fn keys(&self) -> Keys {
         Keys::new(self.clone())
+    }
+}
+
+impl IntoIterator for &Map {
+    type Item = Result<Pair>;
+    type IntoIter = Iter;
+
+    fn into_iter(self) -> Iter {
+        self.iter()
     }
 }

@@ -17,7 +17,7 @@ use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, Kind, State, header};
 use crate::memory::freeze_lock;
 use crate::memory::lane::LaneGuard;
-use crate::memory::roots::{self, StructureKind};
+use crate::memory::roots::{self, Existing, StructureKind};
 use crate::memory::slab;
 use crate::os::location;
 use crate::steps::step;
@@ -29,25 +29,43 @@ use crate::sync::space::Space;
 use crate::sync::unwind::Mend;
 use std::sync::atomic::Ordering;
 
-/// Opens the map with this name, or creates it with these options.
+/// Creates the map of this name with these options; one that exists is opened or refused.
 ///
 /// # Errors
-/// `Mismatch` if it exists with other options; `Invalid` for a bad name or options; `Full`;
-/// `TimedOut`.
-pub(crate) fn open_or_create(arena: &Arena, name: &str, options: &MapOptions) -> Result<Bound> {
+/// `Exists` if it is refused; `Mismatch` if it exists with other options; `Invalid` for a bad name
+/// or options; `Full`; `TimedOut`.
+pub(crate) fn create(
+    arena: &Arena,
+    name: &str,
+    options: &MapOptions,
+    existing: Existing,
+) -> Result<Bound> {
     check_name(name)?;
     options.validate()?;
+    let found = |bound: Bound| match existing {
+        Existing::Open => same_options(bound, options),
+        Existing::Refuse => Err(roots::exists(StructureKind::Map, name)),
+    };
     if let Some(bound) = bound::open(&arena.space, name)? {
-        return same_options(bound, options);
+        return found(bound);
     }
-    let bound = arena.operate(|lane| match begin(lane, name)? {
-        Begun::Found(bound) => Ok(*bound),
+    let created = arena.operate(|lane| match begin(lane, name)? {
+        Begun::Found(bound) => Ok(Created::Found(bound)),
         Begun::Made(making) => {
             build(lane, &making, options)?;
             making.commit(name)
         }
     })?;
-    same_options(bound, options)
+    match created {
+        Created::Found(bound) => found(*bound),
+        Created::Made(bound) => Ok(*bound),
+    }
+}
+
+/// A map that somebody else had created by then, or that this call has created.
+enum Created {
+    Found(Box<Bound>),
+    Made(Box<Bound>),
 }
 
 enum Begun<'l, 'a> {
@@ -91,9 +109,8 @@ struct Making<'l, 'a> {
 }
 
 impl Making<'_, '_> {
-    /// Makes it the map with this name, unless somebody else was faster. Returns the map that has
-    /// the name.
-    fn commit(self, name: &str) -> Result<Bound> {
+    /// Makes it the map of this name, unless somebody else was faster: then that one is it.
+    fn commit(self, name: &str) -> Result<Created> {
         let space = self.lane.space();
         let names = freeze_lock::lock_names(self.lane)?;
         let found = root::find(space, name);
@@ -101,7 +118,7 @@ impl Making<'_, '_> {
             let bound = Bound::new(space, id, root);
             // Rolling back needs no name.
             drop(names);
-            return bound;
+            return bound.map(|bound| Created::Found(Box::new(bound)));
         }
         roots::check_kind(space, name, StructureKind::Map)?;
         let chunk = self.root.first_chunk.load(Ordering::Relaxed) / EXTENT;
@@ -113,7 +130,7 @@ impl Making<'_, '_> {
         std::mem::forget(self);
         keep_memory_if_bounded(space);
         step!("create.live");
-        Bound::new(space, id, root)
+        Bound::new(space, id, root).map(|bound| Created::Made(Box::new(bound)))
     }
 }
 

@@ -13,29 +13,69 @@
 //! the key is absent.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::map::codec::Codec;
+#[cfg(doc)]
 use crate::map::handle::Map;
+use crate::map::typed::TypedMap;
 
-/// Values are lists of byte strings; see [`Map::as_lists`].
+/// The codec of lists of byte strings. The value of a key is the list, from its first element; the
+/// key is absent while the list is empty.
 ///
-/// Every change is atomic, also under kills: a reader sees the list before it or after it. Changes of one list by
-/// several threads or processes repeat their work when they collide; none is lost.
+/// A typed map with this codec has operations on the ends of a list, each one atomic step, also
+/// under kills: a reader sees the list before it or after it. Changes of one list by several threads
+/// or processes repeat their work when they collide; none is lost.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-lists-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir).unwrap();
 /// # let hold = commonhold::Hold::open_or_create(&dir.join("it.hold"))?;
-/// let jobs = hold.map("jobs", commonhold::MapOptions::general())?.as_lists();
+/// use commonhold::map::{List, MapOptions, Text};
+///
+/// let jobs = hold.maps().open_or_create("jobs", MapOptions::general())?.typed::<Text, List>();
 /// jobs.push("mail", "first")?;
 /// jobs.push("mail", "second")?;
 /// assert_eq!(jobs.shift("mail")?.as_deref(), Some(&b"first"[..]));
-/// assert_eq!(jobs.len("mail")?, 1);
+/// assert_eq!(jobs.list_len("mail")?, 1);
 /// # drop(jobs);
 /// # drop(hold);
 /// # std::fs::remove_dir_all(&dir).unwrap();
 /// # Ok::<(), commonhold::Error>(())
 /// ```
-#[derive(Clone, Debug)]
-pub struct ListView(Map);
+#[derive(Clone, Copy, Debug)]
+pub enum List {}
+
+impl Codec for List {
+    type Value<'a> = &'a [Vec<u8>];
+    type Owned = Vec<Vec<u8>>;
+    type Encoded<'a> = Vec<u8>;
+
+    fn encode(value: Self::Value<'_>) -> Result<Self::Encoded<'_>> {
+        let length = |len: usize| u32::try_from(len).map(u32::to_le_bytes);
+        let too_large = |_| Error::new(ErrorKind::TooLarge, TOO_LARGE);
+        if value.is_empty() {
+            let text = "an empty list has no bytes; delete its key";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let mut bytes = length(value.len()).map_err(too_large)?.to_vec();
+        for element in value {
+            let len = length(element.len()).map_err(too_large)?;
+            bytes.extend_from_slice(&len);
+            bytes.extend_from_slice(element);
+            bytes.extend_from_slice(&len);
+        }
+        Ok(bytes)
+    }
+
+    fn decode(bytes: Vec<u8>) -> std::result::Result<Vec<Vec<u8>>, String> {
+        elements(&bytes).ok_or_else(|| "a list".to_owned())
+    }
+
+    fn borrow(owned: &Vec<Vec<u8>>) -> &[Vec<u8>] {
+        owned
+    }
+}
+
+const TOO_LARGE: &str = "a list has at most 2^32 - 1 elements of at most 2^32 - 1 bytes";
 
 /// Which end of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,66 +84,54 @@ enum End {
     Back,
 }
 
-impl Map {
-    /// A view of the values as lists.
-    pub fn as_lists(&self) -> ListView {
-        ListView(self.clone())
-    }
-}
-
-impl ListView {
+/// Lists.
+impl<K: Codec> TypedMap<K, List> {
     /// Appends an element; an absent key counts as an empty list. Returns the new length.
     ///
     /// # Errors
-    /// `Mismatch` if the value is no list; `TooLarge`; those of [`Map::set`]. Nothing is changed then. The same for every
-    /// other change.
-    pub fn push(&self, key: impl AsRef<[u8]>, element: impl AsRef<[u8]>) -> Result<u32> {
-        self.insert(key.as_ref(), element.as_ref(), End::Back)
+    /// `Mismatch` if the value is not a list; `TooLarge`; those of [`Map::set`]. Nothing is changed
+    /// then. The same for every other change.
+    pub fn push(&self, key: K::Value<'_>, element: impl AsRef<[u8]>) -> Result<u32> {
+        self.insert(key, element.as_ref(), End::Back)
     }
 
     /// Puts an element in front. Returns the new length.
-    pub fn unshift(&self, key: impl AsRef<[u8]>, element: impl AsRef<[u8]>) -> Result<u32> {
-        self.insert(key.as_ref(), element.as_ref(), End::Front)
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn unshift(&self, key: K::Value<'_>, element: impl AsRef<[u8]>) -> Result<u32> {
+        self.insert(key, element.as_ref(), End::Front)
     }
 
     /// Takes the last element; `None` if there is none.
-    pub fn pop(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        self.remove(key.as_ref(), End::Back)
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn pop(&self, key: K::Value<'_>) -> Result<Option<Vec<u8>>> {
+        self.remove(key, End::Back)
     }
 
     /// Takes the first element; `None` if there is none.
-    pub fn shift(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        self.remove(key.as_ref(), End::Front)
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn shift(&self, key: K::Value<'_>) -> Result<Option<Vec<u8>>> {
+        self.remove(key, End::Front)
     }
 
-    /// The number of elements; 0 if the key is absent.
-    pub fn len(&self, key: impl AsRef<[u8]>) -> Result<u32> {
-        let value = self.0.get(key)?;
+    /// The number of elements of a list; 0 if the key is absent.
+    ///
+    /// # Errors
+    /// `Mismatch` if the value is not a list; those of [`Map::get`].
+    pub fn list_len(&self, key: K::Value<'_>) -> Result<u32> {
+        let value = self.map().get(K::encode(key)?)?;
         Ok(self.list(value.as_deref())?.0)
     }
 
-    /// True if there are none.
-    pub fn is_empty(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.len(key)? == 0)
-    }
-
-    /// All elements, from the first, as they were at one moment.
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Vec<Vec<u8>>> {
-        let value = self.0.get(key)?;
-        let (count, mut rest) = self.list(value.as_deref())?;
-        let mut elements = Vec::new();
-        for _ in 0..count {
-            let (element, others) = front(rest).ok_or_else(|| self.no_list())?;
-            elements.push(element.to_vec());
-            rest = others;
-        }
-        if rest.is_empty() { Ok(elements) } else { Err(self.no_list()) }
-    }
-
-    fn insert(&self, key: &[u8], element: &[u8], end: End) -> Result<u32> {
+    fn insert(&self, key: K::Value<'_>, element: &[u8], end: End) -> Result<u32> {
         let len = u32::try_from(element.len()).map_err(|_| self.too_large())?.to_le_bytes();
         let mut count = 0;
-        self.0.try_update(key, |value| {
+        self.map().try_update(K::encode(key)?, |value| {
             let (before, elements) = self.list(value)?;
             count = before.checked_add(1).ok_or_else(|| self.too_large())?;
             let number = count.to_le_bytes();
@@ -117,9 +145,9 @@ impl ListView {
         Ok(count)
     }
 
-    fn remove(&self, key: &[u8], end: End) -> Result<Option<Vec<u8>>> {
+    fn remove(&self, key: K::Value<'_>, end: End) -> Result<Option<Vec<u8>>> {
         let mut removed = None;
-        self.0.try_update(key, |value| {
+        self.map().try_update(K::encode(key)?, |value| {
             let (count, elements) = self.list(value)?;
             removed = None;
             if count == 0 {
@@ -142,15 +170,26 @@ impl ListView {
     }
 
     fn no_list(&self) -> Error {
-        let text = format!("map '{}': a value is not a list", self.0.name());
+        let text = format!("map '{}': a value is not a list", self.map().name());
         Error::new(ErrorKind::Mismatch, text)
     }
 
     fn too_large(&self) -> Error {
-        let text =
-            format!("map '{}': a list and each element have at most 2^32 - 1 bytes", self.0.name());
+        let text = format!("map '{}': {TOO_LARGE}", self.map().name());
         Error::new(ErrorKind::TooLarge, text)
     }
+}
+
+/// The elements of a list that is not empty.
+fn elements(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let (count, mut rest) = bytes.split_first_chunk()?;
+    let mut elements = Vec::new();
+    for _ in 0..u32::from_le_bytes(*count) {
+        let (element, others) = front(rest)?;
+        elements.push(element.to_vec());
+        rest = others;
+    }
+    (rest.is_empty() && !elements.is_empty()).then_some(elements)
 }
 
 /// The first element and the others.

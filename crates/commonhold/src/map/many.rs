@@ -77,7 +77,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// No values; give it to [`Map::get_many`](crate::Map::get_many).
+    /// No values; give it to [`Map::get_many`](crate::map::Map::get_many).
     pub fn new() -> Values {
         Values::default()
     }

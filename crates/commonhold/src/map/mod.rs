@@ -23,6 +23,11 @@ pub(crate) mod cells;
 pub(crate) mod change;
 pub(crate) mod charge;
 pub(crate) mod check;
+pub(crate) mod codec;
+#[cfg(feature = "serde")]
+mod codec_json;
+#[cfg(feature = "bytemuck")]
+mod codec_pod;
 pub(crate) mod compact;
 pub(crate) mod directory;
 pub(crate) mod dropping;
@@ -51,3 +56,16 @@ pub(crate) mod typed;
 pub(crate) mod walk;
 pub(crate) mod words;
 pub(crate) mod write;
+
+pub use codec::{Bytes, Codec, I64, Text, U64};
+#[cfg(feature = "serde")]
+pub use codec_json::Json;
+#[cfg(feature = "bytemuck")]
+pub use codec_pod::Pod;
+pub use handle::Map;
+pub use iterate::Cursor;
+pub use list::List;
+pub use many::Values;
+pub use options::{CacheOptions, MapMode, MapOptions, Uid};
+pub use typed::{TypedIter, TypedMap};
+pub use walk::{Iter, Keys, MapInfo, MapStat, SizeStat};

@@ -1,11 +1,11 @@
-//! How a map is made: general, fixed-length or cache mode.
+//! Options of a map: general, fixed-length or cache mode.
 
 use crate::error::{Error, ErrorKind, Result};
 use std::fmt;
 use std::time::Duration;
 
-/// Options of a map, fixed at its creation. Start with [`general`](MapOptions::general),
-/// [`fixed`](MapOptions::fixed) or [`cache`](MapOptions::cache).
+/// Options of a map, fixed at its creation: general ([`general`](MapOptions::general)), of fixed
+/// lengths ([`fixed`](MapOptions::fixed)) or a cache ([`CacheOptions`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapOptions {
     pub(crate) mode: MapMode,
@@ -16,7 +16,7 @@ pub struct MapOptions {
     pub(crate) seed: Option<u64>,
 }
 
-/// What kind of map it is.
+/// The mode of a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum MapMode {
@@ -30,86 +30,157 @@ pub enum MapMode {
         /// Bytes of every value.
         value_bytes: u32,
     },
-    /// Pairs may be evicted, and expire.
+    /// A cache: pairs may be evicted, and expire.
     Cache {
-        /// Bytes of records at most; 0 for no limit.
-        max_bytes: u64,
-        /// Pairs at most; 0 for no limit.
-        max_entries: u64,
-        /// Milliseconds that a pair lives unless told otherwise; 0 for ever.
-        ttl_ms: u64,
+        /// Most bytes of records; `None` for no limit.
+        max_bytes: Option<u64>,
+        /// Most pairs; `None` for no limit.
+        max_entries: Option<u64>,
+        /// Milliseconds that a pair lives unless it is set with a time of its own; `None` for ever.
+        ttl_ms: Option<u64>,
     },
+}
+
+impl MapMode {
+    /// A cache with these limits of bytes, pairs and milliseconds, as a hold keeps them: 0 is none.
+    pub(crate) fn cache(limits: [u64; 3]) -> MapMode {
+        let [max_bytes, max_entries, ttl_ms] =
+            limits.map(|limit| Some(limit).filter(|limit| *limit != 0));
+        MapMode::Cache { max_bytes, max_entries, ttl_ms }
+    }
 }
 
 impl MapOptions {
     /// Keys and values of any length, at most 2^32 - 1 bytes together. The default.
+    #[must_use]
     pub fn general() -> MapOptions {
         MapOptions::default()
     }
 
-    /// Every key has `key_bytes`, every value `value_bytes`. Pairs of at most 8 bytes (in a hold in memory: 32)
-    /// are kept in the index itself, in a third to two thirds of the memory.
+    /// Every key has `key_bytes`, every value `value_bytes`. Pairs of at most 8 bytes (in a hold in
+    /// memory: 32) are kept in the index itself, in a third to two thirds of the memory.
+    #[must_use]
     pub fn fixed(key_bytes: u32, value_bytes: u32) -> MapOptions {
         MapMode::Fixed { key_bytes, value_bytes }.into()
     }
 
-    /// A cache: set limits with [`max_bytes`](Self::max_bytes), [`max_entries`](Self::max_entries) and
-    /// [`ttl`](Self::ttl).
-    pub fn cache() -> MapOptions {
-        MapMode::Cache { max_bytes: 0, max_entries: 0, ttl_ms: 0 }.into()
+    /// A cache, whose limits are set on the result.
+    #[must_use]
+    pub fn cache() -> CacheOptions {
+        CacheOptions::new()
     }
 
-    /// The most bytes that a cache's records take (whole records, rounded up to their size class).
-    /// No effect in other modes.
-    pub fn max_bytes(mut self, bytes: u64) -> MapOptions {
-        if let MapMode::Cache { max_bytes, .. } = &mut self.mode {
-            *max_bytes = bytes;
-        }
-        self
-    }
-
-    /// The most pairs that a cache keeps. No effect in other modes.
-    pub fn max_entries(mut self, entries: u64) -> MapOptions {
-        if let MapMode::Cache { max_entries, .. } = &mut self.mode {
-            *max_entries = entries;
-        }
-        self
-    }
-
-    /// How long a cache's pairs live unless set with a time of their own; rounded up to a millisecond.
-    /// No effect in other modes.
-    pub fn ttl(mut self, ttl: Duration) -> MapOptions {
-        if let MapMode::Cache { ttl_ms, .. } = &mut self.mode {
-            *ttl_ms = milliseconds(ttl);
-        }
-        self
-    }
-
-    /// A hint for values that grow: what this handle stores gets room for a value of at least so many bytes, so that it
-    /// does not pass through every size class on its way. The handle's own; not kept in the hold. No effect
-    /// where pairs are kept in the index itself.
+    /// Reserves room for values that grow: a value that this handle stores gets room for at least
+    /// `bytes` bytes, so that it does not pass through every size class while it grows. This is a
+    /// property of the handle and is not kept in the hold. It has no effect on pairs that are kept
+    /// in the index itself.
+    #[must_use]
     pub fn value_room(mut self, bytes: u32) -> MapOptions {
         self.value_room = bytes;
         self
     }
 
-    /// What kind of map this makes.
+    /// The mode of the map.
+    #[must_use]
     pub fn mode(&self) -> MapMode {
         self.mode
     }
 
     pub(crate) fn validate(&self) -> Result<()> {
-        if let MapMode::Fixed { key_bytes, value_bytes } = self.mode {
-            let total = u64::from(key_bytes) + u64::from(value_bytes);
-            if key_bytes == 0 || total > u64::from(u32::MAX) {
-                let text = format!(
-                    "a fixed-length map with {key_bytes}-byte keys and {value_bytes}-byte values: \
-                     expected keys of at least 1 byte, and at most 2^32 - 1 bytes together"
-                );
-                return Err(Error::new(ErrorKind::Invalid, text));
+        let invalid = |text: String| Err(Error::new(ErrorKind::Invalid, text));
+        match self.mode {
+            MapMode::General => Ok(()),
+            MapMode::Fixed { key_bytes, value_bytes } => {
+                let total = u64::from(key_bytes) + u64::from(value_bytes);
+                if key_bytes > 0 && total <= u64::from(u32::MAX) {
+                    return Ok(());
+                }
+                invalid(format!(
+                    "expected keys of at least 1 byte, and keys and values of at most 2^32 - 1 \
+                     bytes together, got {key_bytes}-byte keys and {value_bytes}-byte values"
+                ))
+            }
+            MapMode::Cache { max_bytes, max_entries, ttl_ms } => {
+                let limits =
+                    [("max_bytes", max_bytes), ("max_entries", max_entries), ("ttl", ttl_ms)];
+                match limits.iter().find(|(_, limit)| *limit == Some(0)) {
+                    None => Ok(()),
+                    Some((limit, _)) => invalid(format!(
+                        "expected a {limit} above 0, got 0; leave {limit} out for no limit"
+                    )),
+                }
             }
         }
-        Ok(())
+    }
+}
+
+/// Options of a cache, fixed at its creation. Without limits it grows as far as the hold does, and
+/// its pairs stay.
+///
+/// ```
+/// # let dir = std::env::temp_dir().join(format!("commonhold-cache-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir).unwrap();
+/// # let hold = commonhold::Hold::open_or_create(&dir.join("it.hold"))?;
+/// use commonhold::map::CacheOptions;
+/// use std::time::Duration;
+///
+/// let options = CacheOptions::new().max_bytes(64 << 20).ttl(Duration::from_secs(600));
+/// let sessions = hold.maps().open_or_create("sessions", options)?;
+/// sessions.set("4711", "anna")?;
+/// # drop(sessions);
+/// # drop(hold);
+/// # std::fs::remove_dir_all(&dir).unwrap();
+/// # Ok::<(), commonhold::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CacheOptions {
+    max_bytes: Option<u64>,
+    max_entries: Option<u64>,
+    ttl_ms: Option<u64>,
+    value_room: u32,
+}
+
+impl CacheOptions {
+    /// A cache without limits.
+    #[must_use]
+    pub fn new() -> CacheOptions {
+        CacheOptions::default()
+    }
+
+    /// The most bytes that the cache's records take, at least 1. A record is rounded up to its size
+    /// class.
+    #[must_use]
+    pub fn max_bytes(mut self, bytes: u64) -> CacheOptions {
+        self.max_bytes = Some(bytes);
+        self
+    }
+
+    /// The most pairs that the cache keeps, at least 1.
+    #[must_use]
+    pub fn max_entries(mut self, entries: u64) -> CacheOptions {
+        self.max_entries = Some(entries);
+        self
+    }
+
+    /// How long a pair lives unless it is set with a time of its own. Rounded up to a millisecond.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> CacheOptions {
+        self.ttl_ms = Some(milliseconds(ttl));
+        self
+    }
+
+    /// As [`MapOptions::value_room`].
+    #[must_use]
+    pub fn value_room(mut self, bytes: u32) -> CacheOptions {
+        self.value_room = bytes;
+        self
+    }
+}
+
+impl From<CacheOptions> for MapOptions {
+    fn from(options: CacheOptions) -> MapOptions {
+        let CacheOptions { max_bytes, max_entries, ttl_ms, value_room } = options;
+        MapOptions::from(MapMode::Cache { max_bytes, max_entries, ttl_ms }).value_room(value_room)
     }
 }
 
@@ -121,9 +192,9 @@ impl From<MapMode> for MapOptions {
 
 impl fmt::Display for MapMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limit = |value: u64, unit: &str| match value {
-            0 => format!("any {unit}"),
-            value => format!("at most {value} {unit}"),
+        let limit = |value: Option<u64>, unit: &str| match value {
+            None => format!("any {unit}"),
+            Some(value) => format!("at most {value} {unit}"),
         };
         match *self {
             MapMode::General => f.write_str("a general map"),
@@ -132,7 +203,11 @@ impl fmt::Display for MapMode {
             }
             MapMode::Cache { max_bytes, max_entries, ttl_ms } => {
                 let (bytes, pairs) = (limit(max_bytes, "bytes"), limit(max_entries, "pairs"));
-                write!(f, "a cache of {bytes}, {pairs}, time to live {ttl_ms} ms")
+                write!(f, "a cache of {bytes}, {pairs}, time to live ")?;
+                match ttl_ms {
+                    None => f.write_str("unlimited"),
+                    Some(ttl_ms) => write!(f, "{ttl_ms} ms"),
+                }
             }
         }
     }

@@ -85,11 +85,10 @@ impl Root {
                 key_bytes: self.key_bytes.load(Ordering::Relaxed),
                 value_bytes: self.value_bytes.load(Ordering::Relaxed),
             }),
-            2 => Some(MapMode::Cache {
-                max_bytes: self.max_bytes.load(Ordering::Relaxed),
-                max_entries: self.max_entries.load(Ordering::Relaxed),
-                ttl_ms: self.ttl_ms.load(Ordering::Relaxed),
-            }),
+            2 => {
+                let limits = [&self.max_bytes, &self.max_entries, &self.ttl_ms];
+                Some(MapMode::cache(limits.map(|limit| limit.load(Ordering::Relaxed))))
+            }
             _ => None,
         }
     }
@@ -110,7 +109,7 @@ impl Root {
             MapMode::General => (0, [0; 2], [0; 3]),
             MapMode::Fixed { key_bytes, value_bytes } => (1, [key_bytes, value_bytes], [0; 3]),
             MapMode::Cache { max_bytes, max_entries, ttl_ms } => {
-                (2, [0; 2], [max_bytes, max_entries, ttl_ms])
+                (2, [0; 2], [max_bytes, max_entries, ttl_ms].map(Option::unwrap_or_default))
             }
         };
         self.mode.store(number | if replica { REPLICA } else { 0 }, Ordering::Relaxed);

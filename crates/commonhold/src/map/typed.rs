@@ -1,110 +1,304 @@
-//! Typed views: numbers, text, and anything serde can write as JSON, on top of a map of bytes.
-//!
-//! A view is a thin wrapper; the map underneath stays a map of bytes that other languages read as such.
+//! [`TypedMap`]: a map whose keys and values have types.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::map::codec::{Codec, I64, U64};
 use crate::map::handle::Map;
+use crate::map::iterate::Pair;
+use crate::map::many::Values;
 use crate::map::options::Uid;
+use crate::map::walk::Iter;
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
 
-/// Values are unsigned 64-bit numbers, 8 bytes little-endian; see [`Map::as_u64`].
-#[derive(Clone)]
-pub struct U64View(Map);
-
-/// Keys and values are UTF-8 text; see [`Map::as_str`].
-#[derive(Clone)]
-pub struct StrView(Map);
+/// A handle on a map whose keys and values have types; see [`Map::typed`].
+///
+/// It stores what its [`Codec`]s write. The map stays a map of bytes: other handles, other types and
+/// other languages may use it at the same time. Every operation is that of [`Map`] of the same name,
+/// with the same errors, and these: `Mismatch` if the map has bytes that the codec cannot read,
+/// `Invalid` if the codec cannot write a value.
+///
+/// ```
+/// # let dir = std::env::temp_dir().join(format!("commonhold-typed-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir).unwrap();
+/// # let hold = commonhold::Hold::open_or_create(&dir.join("it.hold"))?;
+/// use commonhold::map::{MapOptions, Text, U64};
+///
+/// let map = hold.maps().open_or_create("visits", MapOptions::general())?;
+/// let visits = map.typed::<Text, U64>();
+/// visits.set("home", 41)?;
+/// assert_eq!(visits.increment("home", 1)?, 42);
+/// for pair in &visits {
+///     let (page, count) = pair?;
+///     println!("{page}: {count}");
+/// }
+/// # drop((map, visits));
+/// # drop(hold);
+/// # std::fs::remove_dir_all(&dir).unwrap();
+/// # Ok::<(), commonhold::Error>(())
+/// ```
+pub struct TypedMap<K, V> {
+    map: Map,
+    codecs: PhantomData<fn() -> (K, V)>,
+}
 
 impl Map {
-    /// A view of the values as unsigned 64-bit numbers.
-    pub fn as_u64(&self) -> U64View {
-        U64View(self.clone())
-    }
-
-    /// A view of keys and values as text.
-    pub fn as_str(&self) -> StrView {
-        StrView(self.clone())
-    }
-
-    /// A view of the values as JSON of `T`.
-    #[cfg(feature = "serde")]
-    pub fn as_json<T>(&self) -> JsonView<T> {
-        JsonView { map: self.clone(), value: std::marker::PhantomData }
-    }
-
-    fn mismatch(&self, what: &str) -> Error {
-        Error::new(ErrorKind::Mismatch, format!("map '{}': a value is not {what}", self.name()))
+    /// A handle on the same map whose keys and values have types.
+    #[must_use]
+    pub fn typed<K: Codec, V: Codec>(&self) -> TypedMap<K, V> {
+        TypedMap { map: self.clone(), codecs: PhantomData }
     }
 }
 
-impl U64View {
-    /// The number of a key.
-    ///
-    /// # Errors
-    /// `Mismatch` if the value does not have 8 bytes; those of [`Map::get`].
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<u64>> {
-        let Some(value) = self.0.get(key)? else { return Ok(None) };
-        let bytes = value.try_into().map_err(|_| self.0.mismatch("a number of 8 bytes"))?;
-        Ok(Some(u64::from_le_bytes(bytes)))
-    }
-
-    /// Sets the number of a key.
-    pub fn set(&self, key: impl AsRef<[u8]>, value: u64) -> Result<Uid> {
-        self.0.set(key, value.to_le_bytes())
-    }
-
-    /// Adds (wrapping) as one atomic step; an absent key counts as 0. Returns the sum.
-    pub fn increment(&self, key: impl AsRef<[u8]>, by: u64) -> Result<u64> {
-        Ok(self.0.increment(key, by.cast_signed())?.cast_unsigned())
+impl<K, V> Clone for TypedMap<K, V> {
+    fn clone(&self) -> TypedMap<K, V> {
+        TypedMap { map: self.map.clone(), codecs: PhantomData }
     }
 }
 
-impl StrView {
-    /// The text of a key.
-    ///
-    /// # Errors
-    /// `Mismatch` if the value is not UTF-8; those of [`Map::get`].
-    pub fn get(&self, key: &str) -> Result<Option<String>> {
-        let Some(value) = self.0.get(key)? else { return Ok(None) };
-        String::from_utf8(value).map(Some).map_err(|_| self.0.mismatch("UTF-8 text"))
+impl<K, V> fmt::Debug for TypedMap<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.map.fmt(f)
+    }
+}
+
+/// Reading.
+impl<K: Codec, V: Codec> TypedMap<K, V> {
+    /// The map of bytes.
+    #[must_use]
+    pub fn map(&self) -> &Map {
+        &self.map
     }
 
-    /// Sets the text of a key.
-    pub fn set(&self, key: &str, value: &str) -> Result<Uid> {
-        self.0.set(key, value)
+    /// The value of a key.
+    pub fn get(&self, key: K::Value<'_>) -> Result<Option<V::Owned>> {
+        self.map.get(K::encode(key)?)?.map(|value| self.value(value)).transpose()
+    }
+
+    /// The values of many keys, in their order; see [`Map::get_many`].
+    pub fn get_many(&self, keys: &[K::Value<'_>]) -> Result<Vec<Option<V::Owned>>> {
+        let keys: Vec<_> = keys.iter().map(|key| K::encode(*key)).collect::<Result<_>>()?;
+        let mut found = Values::new();
+        self.map.get_many(&keys, &mut found)?;
+        let read = |value: Option<&[u8]>| value.map(|v| self.value(v.to_vec())).transpose();
+        found.iter().map(read).collect()
+    }
+
+    /// True if a key is present.
+    pub fn contains(&self, key: K::Value<'_>) -> Result<bool> {
+        self.map.contains(K::encode(key)?)
+    }
+
+    /// The uid of a key, if it is present.
+    pub fn uid(&self, key: K::Value<'_>) -> Result<Option<Uid>> {
+        self.map.uid(K::encode(key)?)
+    }
+
+    /// Key and value of a uid, if it names a pair.
+    pub fn get_uid(&self, uid: Uid) -> Result<Option<(K::Owned, V::Owned)>> {
+        self.map.get_uid(uid)?.map(|pair| self.pair(pair)).transpose()
+    }
+
+    /// A pair at random, if there is one.
+    pub fn random_pair(&self) -> Result<Option<(K::Owned, V::Owned)>> {
+        self.map.random_pair()?.map(|pair| self.pair(pair)).transpose()
+    }
+
+    /// The number of pairs.
+    pub fn len(&self) -> Result<u64> {
+        self.map.len()
+    }
+
+    /// True if there are no pairs.
+    pub fn is_empty(&self) -> Result<bool> {
+        self.map.is_empty()
+    }
+
+    /// All pairs, as [`Map::iter`] gives them.
+    pub fn iter(&self) -> TypedIter<K, V> {
+        TypedIter { pairs: self.map.iter(), map: self.clone() }
+    }
+
+    /// All keys, as [`Map::keys`] gives them.
+    pub fn keys(&self) -> impl Iterator<Item = Result<K::Owned>> + use<K, V> {
+        let map = self.clone();
+        self.map.keys().map(move |key| map.key(key?))
+    }
+
+    fn key(&self, bytes: Vec<u8>) -> Result<K::Owned> {
+        let len = bytes.len();
+        K::decode(bytes).map_err(|expected| self.mismatch("a key", &expected, len))
+    }
+
+    fn value(&self, bytes: Vec<u8>) -> Result<V::Owned> {
+        let len = bytes.len();
+        V::decode(bytes).map_err(|expected| self.mismatch("a value", &expected, len))
+    }
+
+    fn pair(&self, (key, value): Pair) -> Result<(K::Owned, V::Owned)> {
+        Ok((self.key(key)?, self.value(value)?))
+    }
+
+    #[cold]
+    fn mismatch(&self, what: &str, expected: &str, len: usize) -> Error {
+        let name = self.map.name();
+        let text = format!(
+            "map '{name}': expected {expected} as {what}, got {len} other bytes; \
+             open the map with the types that it was written with"
+        );
+        Error::new(ErrorKind::Mismatch, text)
+    }
+}
+
+/// Writing.
+impl<K: Codec, V: Codec> TypedMap<K, V> {
+    /// Sets the value of a key, present or not.
+    pub fn set(&self, key: K::Value<'_>, value: V::Value<'_>) -> Result<Uid> {
+        self.map.set(K::encode(key)?, V::encode(value)?)
+    }
+
+    /// Sets many pairs, in order; see [`Map::set_many`].
+    pub fn set_many(&self, pairs: &[(K::Value<'_>, V::Value<'_>)]) -> Result<()> {
+        let encode = |(key, value): &(_, _)| Ok((K::encode(*key)?, V::encode(*value)?));
+        self.map.set_many(&pairs.iter().map(encode).collect::<Result<Vec<_>>>()?)
+    }
+
+    /// Sets a value that expires after `ttl`. Caches only.
+    pub fn set_with_ttl(
+        &self,
+        key: K::Value<'_>,
+        value: V::Value<'_>,
+        ttl: Duration,
+    ) -> Result<Uid> {
+        self.map.set_with_ttl(K::encode(key)?, V::encode(value)?, ttl)
+    }
+
+    /// The same map by a handle whose pairs all expire after `ttl`. Caches only.
+    pub fn with_ttl(&self, ttl: Duration) -> Result<TypedMap<K, V>> {
+        Ok(self.map.with_ttl(ttl)?.typed())
+    }
+
+    /// Sets a value only if the key is absent; `None` if it is present.
+    pub fn add(&self, key: K::Value<'_>, value: V::Value<'_>) -> Result<Option<Uid>> {
+        self.map.add(K::encode(key)?, V::encode(value)?)
+    }
+
+    /// Sets a value only if the key is present; `None` if it is absent.
+    pub fn replace(&self, key: K::Value<'_>, value: V::Value<'_>) -> Result<Option<Uid>> {
+        self.map.replace(K::encode(key)?, V::encode(value)?)
+    }
+
+    /// Changes a key from one state to another (`None`: absent), if it is in the first. The codec's
+    /// bytes are compared.
+    pub fn compare_exchange(
+        &self,
+        key: K::Value<'_>,
+        expected: Option<V::Value<'_>>,
+        new: Option<V::Value<'_>>,
+    ) -> Result<bool> {
+        let (expected, new) =
+            (expected.map(V::encode).transpose()?, new.map(V::encode).transpose()?);
+        let key = K::encode(key)?;
+        self.map.compare_exchange(
+            key,
+            expected.as_ref().map(AsRef::as_ref),
+            new.as_ref().map(AsRef::as_ref),
+        )
     }
 
     /// Deletes a key; false if it is absent.
-    pub fn delete(&self, key: &str) -> Result<bool> {
-        self.0.delete(key)
+    pub fn delete(&self, key: K::Value<'_>) -> Result<bool> {
+        self.map.delete(K::encode(key)?)
+    }
+
+    /// Deletes a key and returns the value it had, as one atomic step. The value is deleted also if
+    /// the codec cannot read it.
+    pub fn take(&self, key: K::Value<'_>) -> Result<Option<V::Owned>> {
+        self.map.take(K::encode(key)?)?.map(|value| self.value(value)).transpose()
+    }
+
+    /// Reads a value, lets `change` decide on the new one (`None` deletes), and sets it, as one
+    /// atomic step; see [`Map::update`]. `change` runs again if the key was changed meanwhile.
+    pub fn update(
+        &self,
+        key: K::Value<'_>,
+        mut change: impl FnMut(Option<V::Owned>) -> Option<V::Owned>,
+    ) -> Result<Option<Uid>> {
+        self.try_update(key, |value| Ok(change(value)))
+    }
+
+    /// Like [`update`](Self::update); an error of `change` ends it, and nothing is changed.
+    ///
+    /// # Errors
+    /// Those of [`Map::update`] and those of `change`.
+    pub fn try_update<E: From<Error>>(
+        &self,
+        key: K::Value<'_>,
+        mut change: impl FnMut(Option<V::Owned>) -> std::result::Result<Option<V::Owned>, E>,
+    ) -> std::result::Result<Option<Uid>, E> {
+        self.map.try_update(K::encode(key)?, |value| {
+            let value = value.map(|value| self.value(value.to_vec())).transpose()?;
+            let Some(new) = change(value)? else { return Ok(None) };
+            Ok(Some(V::encode(V::borrow(&new))?.as_ref().to_vec()))
+        })
+    }
+
+    /// Sets the value of the key that a uid names, if it still names `expected_key`; false if not.
+    pub fn set_uid(
+        &self,
+        uid: Uid,
+        expected_key: K::Value<'_>,
+        value: V::Value<'_>,
+    ) -> Result<bool> {
+        self.map.set_uid(uid, K::encode(expected_key)?, V::encode(value)?)
+    }
+
+    /// Deletes the key that a uid names, if it still names `expected_key`; false if not.
+    pub fn delete_uid(&self, uid: Uid, expected_key: K::Value<'_>) -> Result<bool> {
+        self.map.delete_uid(uid, K::encode(expected_key)?)
+    }
+
+    /// Deletes all pairs; returns how many there were.
+    pub fn clear(&self) -> Result<u64> {
+        self.map.clear()
     }
 }
 
-/// Values are JSON of `T`; see [`Map::as_json`].
-#[cfg(feature = "serde")]
-pub struct JsonView<T> {
-    map: Map,
-    value: std::marker::PhantomData<fn(T) -> T>,
+/// Numbers without a sign.
+impl<K: Codec> TypedMap<K, U64> {
+    /// Adds (wrapping) as one atomic step; an absent key counts as 0. Returns the sum.
+    pub fn increment(&self, key: K::Value<'_>, by: u64) -> Result<u64> {
+        Ok(self.map.increment(K::encode(key)?, by.cast_signed())?.cast_unsigned())
+    }
 }
 
-#[cfg(feature = "serde")]
-impl<T: serde::Serialize + serde::de::DeserializeOwned> JsonView<T> {
-    /// The value of a key.
-    ///
-    /// # Errors
-    /// `Mismatch` if the value is not JSON of `T`; those of [`Map::get`].
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<T>> {
-        let Some(value) = self.map.get(key)? else { return Ok(None) };
-        let parsed = serde_json::from_slice(&value);
-        parsed.map(Some).map_err(|e| self.map.mismatch(&format!("JSON of this type ({e})")))
+/// Numbers with a sign.
+impl<K: Codec> TypedMap<K, I64> {
+    /// Adds (wrapping) as one atomic step; an absent key counts as 0. Returns the sum.
+    pub fn increment(&self, key: K::Value<'_>, by: i64) -> Result<i64> {
+        self.map.increment(K::encode(key)?, by)
     }
+}
 
-    /// Sets the value of a key.
-    ///
-    /// # Errors
-    /// `Invalid` if the value cannot be written as JSON; those of [`Map::set`].
-    pub fn set(&self, key: impl AsRef<[u8]>, value: &T) -> Result<Uid> {
-        let json = serde_json::to_vec(value)
-            .map_err(|e| Error::new(ErrorKind::Invalid, format!("value as JSON: {e}")))?;
-        self.map.set(key, json)
+/// Iterator over the pairs of a typed map; see [`TypedMap::iter`].
+pub struct TypedIter<K, V> {
+    pairs: Iter,
+    map: TypedMap<K, V>,
+}
+
+impl<K: Codec, V: Codec> Iterator for TypedIter<K, V> {
+    type Item = Result<(K::Owned, V::Owned)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.pairs.next()?.and_then(|pair| self.map.pair(pair)))
+    }
+}
+
+impl<K: Codec, V: Codec> IntoIterator for &TypedMap<K, V> {
+    type Item = Result<(K::Owned, V::Owned)>;
+    type IntoIter = TypedIter<K, V>;
+
+    fn into_iter(self) -> TypedIter<K, V> {
+        self.iter()
     }
 }

@@ -137,6 +137,20 @@ impl Iterator for Keys {
     }
 }
 
+/// A map of a hold.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct MapInfo {
+    /// Its name.
+    pub name: String,
+    /// Its number in the hold.
+    pub id: u32,
+    /// What kind of map it is.
+    pub mode: MapMode,
+    /// Pairs.
+    pub len: u64,
+}
+
 /// Pairs of a map whose records are of about the same size: key and value with what stands before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -290,7 +304,7 @@ impl Map {
     /// # let dir = std::env::temp_dir().join(format!("commonhold-doc-{}", std::process::id()));
     /// # std::fs::create_dir_all(&dir).unwrap();
     /// # let path = dir.join("expiry.hold");
-    /// use commonhold::{Cursor, Hold, MapOptions};
+    /// use commonhold::{Hold, map::{Cursor, MapOptions}};
     /// use std::time::Duration;
     ///
     /// let hold = Hold::open_or_create(&path)?;

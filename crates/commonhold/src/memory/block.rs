@@ -19,7 +19,7 @@ use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, Kind, State, committed, header};
 use crate::memory::freeze_lock;
 use crate::memory::lane::{self, LaneGuard};
-use crate::memory::roots::{self, Root, Status, StructureKind, root};
+use crate::memory::roots::{self, Existing, Root, Status, StructureKind, root};
 use crate::memory::runs;
 use crate::steps::step;
 use crate::sync::participant;
@@ -45,6 +45,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) name: &'a str,
     /// Bytes that the structure needs for itself.
     pub(crate) bytes: u64,
+    pub(crate) existing: Existing,
 }
 
 /// The location of a structure: a copy of its root's fields in private memory.
@@ -143,6 +144,9 @@ fn attach_found(lane: &LaneGuard<'_>, wanted: &Wanted<'_>) -> Result<Option<Bloc
     let space = lane.space();
     roots::check_kind(space, wanted.name, wanted.kind)?;
     let Some((id, root)) = roots::find(space, wanted.name) else { return Ok(None) };
+    if wanted.existing == Existing::Refuse {
+        return Err(roots::exists(wanted.kind, wanted.name));
+    }
     let block = Block::bind(space, id, root)?;
     attach::attach(space, &block, lane.me());
     Ok(Some(block))

@@ -98,6 +98,15 @@ pub enum StructureKind {
     Log,
 }
 
+/// How a call that creates a structure treats one that exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Existing {
+    /// It opens it.
+    Open,
+    /// It fails with `Exists`.
+    Refuse,
+}
+
 impl StructureKind {
     /// The kind with this code; `None` for damage.
     fn from_code(code: u32) -> Option<StructureKind> {
@@ -349,6 +358,20 @@ pub(crate) fn check_name(kind: StructureKind, name: &str) -> Result<()> {
         return Err(Error::new(ErrorKind::Invalid, text));
     }
     Ok(())
+}
+
+/// The error of opening a structure that is not there.
+pub(crate) fn not_found(space: &Space, kind: StructureKind, name: &str) -> Error {
+    let (path, name) = (space.file().path().display(), name.escape_default());
+    let text = format!("{path}: has no {kind} '{name}'; 'hold list' shows its contents");
+    Error::new(ErrorKind::NotFound, text)
+}
+
+/// The error of creating a structure whose name is taken.
+pub(crate) fn exists(kind: StructureKind, name: &str) -> Error {
+    let name = name.escape_default();
+    let text = format!("{kind} '{name}' exists; open it, drop it first, or choose another name");
+    Error::new(ErrorKind::Exists, text)
 }
 
 /// # Errors

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::fmt;
 
 /// Elements in flight in this process, in order; moved between queues for the price of one
-/// ([`NamedQueue::push_many`](crate::NamedQueue::push_many), [`pull_into`](crate::NamedQueue::pull_into)). Keeps its private
+/// ([`NamedQueue::push_many`](crate::queue::NamedQueue::push_many), [`pull_into`](crate::queue::NamedQueue::pull_into)). Keeps its private
 /// memory, so use one again and again.
 ///
 /// Like an [`Element`], what is left in it when it is dropped goes to the queue for orphans. No

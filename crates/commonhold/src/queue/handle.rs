@@ -5,7 +5,7 @@ use crate::memory::arena::Arena;
 use crate::memory::attach::{self, Attachment};
 use crate::memory::block::{self, Block, Wanted};
 use crate::memory::lane::LaneGuard;
-use crate::memory::roots::StructureKind;
+use crate::memory::roots::{self, Existing, StructureKind};
 use crate::queue::batch::Batch;
 use crate::queue::element::Element;
 use crate::queue::in_flight::InFlight;
@@ -15,7 +15,7 @@ use crate::queue::named::NamedQueue;
 use crate::queue::notifier::Notifier;
 use crate::queue::options::QueueOptions;
 use crate::queue::recover::in_flight_of;
-use crate::queue::stat::{self, QueueStat, absent};
+use crate::queue::stat::{self, QueueStat};
 use crate::sync::patience::Patience;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
@@ -46,7 +46,7 @@ use std::time::Instant;
 /// # let dir = std::env::temp_dir().join(format!("commonhold-queue-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir).unwrap();
 /// # let path = dir.join("it.hold");
-/// use commonhold::{Hold, QueueOptions};
+/// use commonhold::{Hold, queue::QueueOptions};
 ///
 /// let hold = Hold::open_or_create(&path)?;
 /// let frames = hold.queue("frames", QueueOptions::new(100, 4096).queues(["free", "full"]))?;
@@ -130,14 +130,16 @@ impl Tie {
     }
 }
 
-/// Opens the queue, or makes it.
-pub(crate) fn open_or_create(
+/// Creates the queue; one that exists is opened or refused.
+pub(crate) fn create(
     arena: &Arc<Arena>,
     name: &str,
     options: &QueueOptions,
+    existing: Existing,
 ) -> Result<Queue> {
     options.validate(name)?;
-    let wanted = Wanted { kind: StructureKind::Queue, name, bytes: Layout::bytes_for(options) };
+    let wanted =
+        Wanted { kind: StructureKind::Queue, name, bytes: Layout::bytes_for(options), existing };
     let fill = |space: &Space, block: &Block| Layout::write(space, block, options);
     match block::open(arena, &wanted, Some(&fill))? {
         Some(attachment) => {
@@ -152,16 +154,16 @@ pub(crate) fn open_or_create(
             );
             Err(Error::new(ErrorKind::Mismatch, text))
         }
-        None => Err(absent(arena, name)),
+        None => Err(roots::not_found(&arena.space, StructureKind::Queue, name)),
     }
 }
 
 /// Opens the queue, whatever its options.
 pub(crate) fn open(arena: &Arc<Arena>, name: &str) -> Result<Queue> {
-    let wanted = Wanted { kind: StructureKind::Queue, name, bytes: 0 };
+    let wanted = Wanted { kind: StructureKind::Queue, name, bytes: 0, existing: Existing::Open };
     match block::open(arena, &wanted, None)? {
         Some(attachment) => Queue::new(attachment),
-        None => Err(absent(arena, name)),
+        None => Err(roots::not_found(&arena.space, StructureKind::Queue, name)),
     }
 }
 
@@ -247,7 +249,7 @@ impl Queue {
         Batch::new(self)
     }
 
-    /// The element in flight that [`Element::into_raw`](crate::Element::into_raw) gave the number and
+    /// The element in flight that [`Element::into_raw`](crate::queue::Element::into_raw) gave the number and
     /// the owner of. It can be made again once, through any handle on this queue that was opened by
     /// the same handle on the hold, or a clone of that.
     ///

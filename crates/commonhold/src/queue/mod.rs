@@ -23,3 +23,11 @@ pub(crate) mod notifier;
 pub(crate) mod options;
 pub(crate) mod recover;
 pub(crate) mod stat;
+
+pub use batch::Batch;
+pub use element::{Bytes, Element};
+pub use handle::Queue;
+pub use named::NamedQueue;
+pub use notifier::Notifier;
+pub use options::QueueOptions;
+pub use stat::{Holder, NamedQueueStat, QueueStat};

@@ -1,6 +1,6 @@
 //! The figures of a queue, for whoever may read the hold.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::memory::arena::Arena;
 use crate::memory::attach;
 use crate::memory::block::{Block, pid};
@@ -13,7 +13,7 @@ use crate::sync::space::Space;
 use std::collections::HashMap;
 use std::sync::atomic::{Ordering, fence};
 
-/// One of the named queues of a [`Queue`](crate::Queue), in figures.
+/// One of the named queues of a [`Queue`](crate::queue::Queue), in figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct NamedQueueStat {
@@ -41,7 +41,7 @@ pub struct Holder {
     pub elements: u64,
 }
 
-/// The figures of a [`Queue`](crate::Queue).
+/// The figures of a [`Queue`](crate::queue::Queue).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct QueueStat {
@@ -100,7 +100,7 @@ pub(crate) fn stat_named(arena: &Arena, name: &str) -> Result<QueueStat> {
     roots::check_name(StructureKind::Queue, name)?;
     roots::check_kind(space, name, StructureKind::Queue)?;
     let Some((id, root)) = roots::find(space, name) else {
-        return Err(absent(arena, name));
+        return Err(roots::not_found(space, StructureKind::Queue, name));
     };
     let block = Block::bind(space, id, root)?;
     let stat = Layout::read(space, &block).map(|layout| stat(space, &block, &layout));
@@ -108,15 +108,6 @@ pub(crate) fn stat_named(arena: &Arena, name: &str) -> Result<QueueStat> {
     fence(Ordering::Acquire);
     match root.incarnation.load(Ordering::Acquire) == block.incarnation {
         true => stat,
-        false => Err(absent(arena, name)),
+        false => Err(roots::not_found(space, StructureKind::Queue, name)),
     }
-}
-
-pub(crate) fn absent(arena: &Arena, name: &str) -> Error {
-    let text = format!(
-        "{}: has no queue '{}'; 'hold list' shows its contents",
-        arena.space.file().path().display(),
-        name.escape_default()
-    );
-    Error::new(ErrorKind::NotFound, text)
 }

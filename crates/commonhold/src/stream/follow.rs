@@ -35,7 +35,7 @@ pub(crate) struct Followed {
 /// and none that it did not commit.
 ///
 /// To copy the whole map and stay up to date: create the follower, read the map
-/// ([`Map::iter`](crate::Map::iter)), then apply the follower's changes from its beginning. Every
+/// ([`Map::iter`](crate::map::Map::iter)), then apply the follower's changes from its beginning. Every
 /// frame contains the state after a change, so applying changes that the reading has already seen
 /// does no harm. Once the follower has reached the [`end`](Follower::end) taken after the reading,
 /// the copy equals the map at that moment.
@@ -44,7 +44,7 @@ pub(crate) struct Followed {
 /// # let dir = std::env::temp_dir().join(format!("commonhold-follow-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir).unwrap();
 /// # let path = dir.join("shop.hold");
-/// use commonhold::{ChangeKind, Hold, MapOptions};
+/// use commonhold::{Hold, stream::ChangeKind, map::MapOptions};
 ///
 /// let hold = Hold::open_or_create(&path)?;
 /// let prices = hold.map("prices", MapOptions::general())?;

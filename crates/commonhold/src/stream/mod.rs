@@ -23,3 +23,8 @@ pub(crate) mod frame;
 pub(crate) mod own;
 pub(crate) mod position;
 pub(crate) mod words;
+
+pub use follow::Follower;
+pub use frame::{ChangeKind, StreamFrame};
+pub use position::StreamPosition;
+pub use words::StreamStat;

@@ -10,10 +10,11 @@ use super::scenario::{self, Scenario};
 use super::shape::Shape;
 use super::standstill::in_time;
 use super::{Dice, script, uncertain};
-use commonhold::{
-    ChannelOptions, Cursor, ErrorKind, Hold, Join, LogLevel, LogOptions, Map, MapOptions, Policy,
-    Queue, QueueOptions, Result, Values,
-};
+use commonhold::channel::{ChannelOptions, Join, Policy};
+use commonhold::log::{LogLevel, LogOptions};
+use commonhold::map::{Cursor, Map, MapOptions, Values};
+use commonhold::queue::{Queue, QueueOptions};
+use commonhold::{ErrorKind, Hold, Result};
 use std::io;
 use std::panic::Location;
 use std::path::Path;
@@ -33,16 +34,20 @@ pub fn prepare(path: &Path) {
     Child::run("preparation of the third", || {
         let hold = Hold::open(path).unwrap();
         for name in [ELSEWHERE, TOLD] {
-            let map = hold.map(name, MapOptions::general()).unwrap();
+            let map = hold.maps().open_or_create(name, MapOptions::general()).unwrap();
             for id in 0..KEYS {
                 map.set(Shape::General.key(id), Shape::General.value(id, 1)).unwrap();
             }
         }
-        hold.begin_stream(TOLD, 1 << 16).unwrap();
+        hold.maps().begin_stream(TOLD, 1 << 16).unwrap();
         let options = QueueOptions::new(8, 16).queues(["free", "full"]);
-        drop(hold.queue(ELSEWHERE_QUEUE, options).unwrap());
-        drop(hold.channel(ELSEWHERE_CHANNEL, ChannelOptions::new(4096)).unwrap());
-        drop(hold.log(ELSEWHERE_LOG, LogOptions::new().rings(2).ring_bytes(4096)).unwrap());
+        drop(hold.queues().open_or_create(ELSEWHERE_QUEUE, options).unwrap());
+        drop(hold.channels().open_or_create(ELSEWHERE_CHANNEL, ChannelOptions::new(4096)).unwrap());
+        drop(
+            hold.logs()
+                .open_or_create(ELSEWHERE_LOG, LogOptions::new().rings(2).ring_bytes(4096))
+                .unwrap(),
+        );
     })
     .finish();
 }
@@ -130,16 +135,16 @@ impl Third<'_> {
         for hold in [&hold, &read_only] {
             let common = (self.scenario.map, self.scenario.shape);
             for (name, shape) in [(ELSEWHERE, Shape::General), (TOLD, Shape::General), common] {
-                let map = self.freely(|| hold.open_map(name));
+                let map = self.freely(|| hold.maps().open(name));
                 self.read(&map, shape);
             }
             self.freely(|| hold.stat());
             self.freely(|| hold.participants());
-            self.freely(|| hold.maps());
-            self.freely(|| hold.others());
-            self.freely(|| hold.queue_stat(ELSEWHERE_QUEUE));
+            self.freely(|| hold.maps().list());
+            self.freely(|| hold.structures());
+            self.freely(|| hold.queues().stat(ELSEWHERE_QUEUE));
         }
-        self.freely(|| read_only.open_log(ELSEWHERE_LOG)?.dump());
+        self.freely(|| read_only.logs().open(ELSEWHERE_LOG)?.dump());
         self.freely(|| hold.trim());
         self.freely(|| hold.close());
         self.freely(|| read_only.close());
@@ -166,7 +171,7 @@ impl Third<'_> {
     fn work_elsewhere(&self) {
         let hold = self.open(Some(LONG));
         for name in [ELSEWHERE, TOLD] {
-            let map = self.freely(|| hold.open_map(name));
+            let map = self.freely(|| hold.maps().open(name));
             for id in 0..3 {
                 let key = Shape::General.key(id);
                 self.globally(|| map.set(&key, Shape::General.value(id, 2)));
@@ -176,7 +181,7 @@ impl Third<'_> {
             let mut cursor = Cursor::START;
             self.globally(|| map.try_expire(&mut cursor, 100));
         }
-        self.globally(|| hold.open_map(TOLD)?.follow()?.end());
+        self.globally(|| hold.maps().open(TOLD)?.follow()?.end());
         self.pass_elements(&hold);
         self.pass_messages(&hold);
         self.write_lines(&hold);
@@ -184,7 +189,7 @@ impl Third<'_> {
     }
 
     fn pass_elements(&self, hold: &Hold) {
-        let Some(queue) = self.globally(|| hold.open_queue(ELSEWHERE_QUEUE)) else { return };
+        let Some(queue) = self.globally(|| hold.queues().open(ELSEWHERE_QUEUE)) else { return };
         let [free, full] = ["free", "full"].map(|name| queue.named(name).unwrap());
         let notifier = self.freely(|| queue.eventfd("full"));
         let pulled = self.freely(|| free.pull_timeout(LONG));
@@ -198,7 +203,9 @@ impl Third<'_> {
     }
 
     fn pass_messages(&self, hold: &Hold) {
-        let Some(channel) = self.globally(|| hold.open_channel(ELSEWHERE_CHANNEL)) else { return };
+        let Some(channel) = self.globally(|| hold.channels().open(ELSEWHERE_CHANNEL)) else {
+            return;
+        };
         let mut producer = self.freely(|| channel.producer());
         let mut consumer = self.freely(|| channel.consumer(Join::Now, Policy::Lossless));
         let mut buffer = Vec::new();
@@ -210,7 +217,7 @@ impl Third<'_> {
     }
 
     fn write_lines(&self, hold: &Hold) {
-        let Some(log) = self.globally(|| hold.open_log(ELSEWHERE_LOG)) else { return };
+        let Some(log) = self.globally(|| hold.logs().open(ELSEWHERE_LOG)) else { return };
         let _ = self.freely(|| log.write(LogLevel::Info, "a line"));
         let mut collector = self.freely(|| log.collector());
         self.freely(|| collector.finish(&mut io::sink()));
@@ -220,7 +227,7 @@ impl Third<'_> {
     /// Where the other two are, and over the hold as a whole.
     fn wait_briefly(&self) {
         let hold = self.open(Some(SHORT));
-        let map = self.freely(|| hold.open_map(self.scenario.map));
+        let map = self.freely(|| hold.maps().open(self.scenario.map));
         let script = self.script();
         self.note();
         uncertain::run(&map, self.scenario.shape, &script, self.board, self.at + 1);
@@ -246,7 +253,7 @@ impl Third<'_> {
 
     /// What it did there is there, and what it did not is not.
     pub fn verify(&self, hold: &Hold) {
-        let map = hold.open_map(self.scenario.map).unwrap();
+        let map = hold.maps().open(self.scenario.map).unwrap();
         let notes = (self.board, self.at + 1);
         let expected = uncertain::expected(self.scenario.shape, &self.script(), notes.0, notes.1);
         expected.verify(&map, "of the third");
@@ -258,35 +265,41 @@ impl Third<'_> {
     }
 
     fn make_and_drop(&self, hold: &Hold) {
-        let made = self.briefly(|| hold.map("made by the third", MapOptions::general()));
+        let made =
+            self.briefly(|| hold.maps().open_or_create("made by the third", MapOptions::general()));
         if let Some(map) = made {
             self.briefly(|| map.set("a", "b").map(drop));
             self.briefly(|| map.clear());
-            self.briefly(|| hold.begin_stream("made by the third", 1 << 16));
+            self.briefly(|| hold.maps().begin_stream("made by the third", 1 << 16));
         }
         let name = "a replica of the third";
-        if self.briefly(|| hold.replica_map(name, MapOptions::general())).is_some() {
-            if self.briefly(|| hold.create_shadow_map("its shadow", name)).is_some() {
-                self.briefly(|| hold.swap_in_shadow_map("its shadow", name));
+        if self.briefly(|| hold.maps().open_replica(name, MapOptions::general())).is_some() {
+            if self
+                .briefly(|| commonhold::raw::create_shadow_map(&hold, "its shadow", name))
+                .is_some()
+            {
+                self.briefly(|| commonhold::raw::swap_in_shadow_map(&hold, "its shadow", name));
             }
-            self.briefly(|| hold.promote_map(name));
+            self.briefly(|| hold.maps().promote(name));
         }
         for name in ["made by the third", name, "its shadow"] {
-            self.briefly(|| hold.drop_map(name));
+            self.briefly(|| hold.maps().drop(name));
         }
         let options = QueueOptions::new(4, 8).queues(["free"]);
-        self.briefly(|| hold.queue("a queue of the third", options).map(drop));
-        self.briefly(|| hold.drop_queue("a queue of the third"));
+        self.briefly(|| hold.queues().open_or_create("a queue of the third", options).map(drop));
+        self.briefly(|| hold.queues().drop("a queue of the third"));
         let options = ChannelOptions::new(4096);
-        self.briefly(|| hold.channel("a channel of the third", options).map(drop));
-        self.briefly(|| hold.drop_channel("a channel of the third"));
+        self.briefly(|| {
+            hold.channels().open_or_create("a channel of the third", options).map(drop)
+        });
+        self.briefly(|| hold.channels().drop("a channel of the third"));
         let options = LogOptions::new().rings(2).ring_bytes(4096);
-        self.briefly(|| hold.log("a log of the third", options).map(drop));
-        self.briefly(|| hold.drop_log("a log of the third"));
+        self.briefly(|| hold.logs().open_or_create("a log of the third", options).map(drop));
+        self.briefly(|| hold.logs().drop("a log of the third"));
     }
 
     fn follow(&self, hold: &Hold) {
-        let map = self.freely(|| hold.open_map(self.scenario.map));
+        let map = self.freely(|| hold.maps().open(self.scenario.map));
         if let Ok(mut follower) = map.follow() {
             self.briefly(|| follower.end());
             self.freely(|| follower.recv_timeout(SHORT).map(drop));
@@ -298,12 +311,13 @@ impl Third<'_> {
 
     /// In a queue and a channel of the others.
     fn join_in(&self, hold: &Hold) {
-        if let Some(queue) = self.briefly(|| hold.queue(SHARED, queue_options())) {
+        if let Some(queue) = self.briefly(|| hold.queues().open_or_create(SHARED, queue_options()))
+        {
             self.pull_from(&queue);
         }
         for at in [scenario::word::VICTIM, scenario::word::SECOND] {
             let name = scenario::own("passing", at);
-            let found = hold.open_channel(&name);
+            let found = hold.channels().open(&name);
             if found.as_ref().is_err_and(|error| error.is_not_found()) {
                 continue;
             }

@@ -39,7 +39,7 @@ pub fn accompany(
     let (hold, map) = scenario::open(path, shape);
     let mut dice = Dice::new(7);
     let mut own = vec![None; OWN as usize];
-    let queue = || hold.queue(SHARED, messages::queue_options()).unwrap();
+    let queue = || hold.queues().open_or_create(SHARED, messages::queue_options()).unwrap();
     let shared = (scenario.name == "queue").then(queue);
     while board.get(word::ORDER) == 0 {
         shared.iter().for_each(|queue| messages::mingle(queue).unwrap());

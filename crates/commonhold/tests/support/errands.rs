@@ -6,10 +6,9 @@ use super::messages::{SHARED, mingle, queue_options};
 use super::process::{Board, pause};
 use super::scenario::{Scenario, is_own, own, visit, whole};
 use super::shape::Shape;
-use commonhold::{
-    Error, ErrorKind, Hold, LogLevel, LogOptions, Map, MapOptions, Overflow, Result, RotatedFile,
-    Written,
-};
+use commonhold::log::{LogLevel, LogOptions, Overflow, RotatedFile, Written};
+use commonhold::map::{Map, MapOptions};
+use commonhold::{Error, ErrorKind, Hold, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
@@ -56,16 +55,16 @@ fn copy_and_delete(path: &Path, board: &Board, at: usize) -> Result<()> {
             let _ = std::fs::remove_file(name(what, n));
         }
         let first = Hold::create(name("first", n))?;
-        fill(&first.map("it", MapOptions::general())?, n)?;
+        fill(&first.maps().open_or_create("it", MapOptions::general())?, n)?;
         first.backup(name("copy", n))?;
         first.close()?;
-        Hold::restore(name("copy", n), name("second", n))?;
-        Hold::drop_hold(name("first", n), false)?;
-        let listed = Hold::list(path.parent())?;
+        commonhold::hold::restore(name("copy", n), name("second", n))?;
+        commonhold::hold::remove(name("first", n), false)?;
+        let listed = commonhold::hold::list(path.parent())?;
         let second = name("second", n);
         assert!(listed.iter().any(|hold| hold.path == second), "{listed:?}");
         let passing = Hold::options().delete_on_last_exit(true).create(name("passing", n))?;
-        passing.map("it", MapOptions::general())?.set("a", "b")?;
+        passing.maps().open_or_create("it", MapOptions::general())?.set("a", "b")?;
         passing.close()?;
         board.put(at + 1, n);
     }
@@ -82,12 +81,12 @@ fn files_are_whole_or_absent(hold: &Hold, board: &Board, at: usize) {
         assert!(n > done || second.exists(), "round {n} was done");
         let whole = |name: &Path| {
             let opened = Hold::open(name).unwrap_or_else(|e| panic!("{}: {e}", name.display()));
-            is_filled(&opened.open_map("it").unwrap(), n);
+            is_filled(&opened.maps().open("it").unwrap(), n);
         };
         if second.exists() {
             whole(&second);
         } else if copy.exists() {
-            Hold::restore(&copy, &second).unwrap();
+            commonhold::hold::restore(&copy, &second).unwrap();
             whole(&second);
         } else if first.exists() {
             drop(Hold::open(&first).unwrap());
@@ -111,7 +110,7 @@ const ACCEPTED: usize = 100;
 fn write_and_collect(path: &Path, board: &Board, at: usize) -> Result<()> {
     let hold = visit(path)?;
     let options = LogOptions::new().rings(4).ring_bytes(16 << 10).overflow(Overflow::Drop);
-    let log = hold.log(&own("it", at), options)?;
+    let log = hold.logs().open_or_create(&own("it", at), options)?;
     let named = |what| path.with_extension(own(what, at));
     for n in 1..=ROUNDS {
         board.put(at, n);
@@ -133,7 +132,7 @@ fn write_and_collect(path: &Path, board: &Board, at: usize) -> Result<()> {
     Ok(())
 }
 
-fn collect(log: &commonhold::Log, file: &mut RotatedFile) -> Result<()> {
+fn collect(log: &commonhold::log::Log, file: &mut RotatedFile) -> Result<()> {
     let mut collector = log.collector()?.format(|line, out| {
         if line.level.is_some() {
             out.extend([&line.text[..], b"\n"].concat());
@@ -145,7 +144,7 @@ fn collect(log: &commonhold::Log, file: &mut RotatedFile) -> Result<()> {
 /// What was accepted is in one of the files, or still in the log.
 fn no_line_is_lost(hold: &Hold, board: &Board, at: usize) {
     let path = hold.path().to_owned();
-    let Ok(log) = hold.open_log(&own("it", at)) else {
+    let Ok(log) = hold.logs().open(&own("it", at)) else {
         return assert_eq!(board.get(at + ACCEPTED), 0);
     };
     let mut file = RotatedFile::open(path.with_extension(own("lines", at)), 600, 100).unwrap();
@@ -166,7 +165,7 @@ fn no_line_is_lost(hold: &Hold, board: &Board, at: usize) {
     let missing: Vec<u64> =
         (0..board.get(at + ACCEPTED)).filter(|n| !found.contains(&line(*n))).collect();
     assert!(missing.is_empty(), "lines that were accepted are lost: {missing:?}");
-    assert!(hold.drop_log(&own("it", at)).unwrap());
+    assert!(hold.logs().drop(&own("it", at)).unwrap());
     for entry in std::fs::read_dir(path.parent().unwrap()).unwrap() {
         let path = entry.unwrap().path();
         if is_file(&path) {
@@ -179,7 +178,7 @@ fn no_line_is_lost(hold: &Hold, board: &Board, at: usize) {
 /// Waits for elements by a descriptor.
 fn ring_and_pull(path: &Path, board: &Board, at: usize) -> Result<()> {
     let hold = visit(path)?;
-    let queue = hold.queue(&own("rung", at), queue_options())?;
+    let queue = hold.queues().open_or_create(&own("rung", at), queue_options())?;
     let [free, full] = ["free", "full"].map(|name| queue.named(name).unwrap());
     let notifier = queue.eventfd("full")?;
     for n in 1..=4 {
@@ -202,7 +201,7 @@ fn ring_and_pull(path: &Path, board: &Board, at: usize) -> Result<()> {
 /// Frees more than small holds keep, until memory is given back to the system.
 fn free_and_give_back(path: &Path, board: &Board, at: usize) -> Result<()> {
     let hold = visit(path)?;
-    let map = hold.map(&own("large", at), MapOptions::general())?;
+    let map = hold.maps().open_or_create(&own("large", at), MapOptions::general())?;
     board.put(at, 1);
     for id in 0..12 {
         map.set(Shape::General.key(id), vec![1; 1 << 20])?;
@@ -220,7 +219,7 @@ fn free_and_give_back(path: &Path, board: &Board, at: usize) -> Result<()> {
 /// Moves elements of the queue in which others do so, too.
 fn only_mingle(path: &Path, board: &Board, at: usize) -> Result<()> {
     let hold = visit(path)?;
-    let shared = hold.queue(SHARED, queue_options())?;
+    let shared = hold.queues().open_or_create(SHARED, queue_options())?;
     for n in 1..=12 {
         board.put(at, n);
         mingle(&shared)?;

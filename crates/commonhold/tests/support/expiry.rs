@@ -3,7 +3,8 @@
 use super::process::{Board, until};
 use super::scenario::{own, stream_tells_the_same, visit};
 use super::shape::Shape;
-use commonhold::{Cursor, Hold, Map, MapOptions, Result};
+use commonhold::map::{Cursor, Map, MapOptions};
+use commonhold::{Hold, Result};
 use std::path::Path;
 use std::time::Duration;
 
@@ -40,8 +41,8 @@ pub fn open(hold: &Hold) -> Result<Map> {
 }
 
 fn open_as(hold: &Hold, name: &str) -> Result<Map> {
-    let map = hold.map(name, MapOptions::cache())?;
-    hold.begin_stream(name, 1 << 20)?;
+    let map = hold.maps().open_or_create(name, MapOptions::cache())?;
+    hold.maps().begin_stream(name, 1 << 20)?;
     Ok(map)
 }
 

@@ -8,7 +8,7 @@
 
 use super::process::{Board, now_ns};
 use super::shape::Shape;
-use commonhold::{Map, Values};
+use commonhold::map::{Map, Values};
 use std::collections::HashSet;
 
 /// What a client asked of one key.

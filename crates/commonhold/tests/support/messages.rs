@@ -2,7 +2,9 @@
 
 use super::process::Board;
 use super::scenario::{own, visit};
-use commonhold::{ChannelOptions, Hold, Join, Policy, Queue, QueueOptions, Result};
+use commonhold::channel::{ChannelOptions, Join, Policy};
+use commonhold::queue::{Queue, QueueOptions};
+use commonhold::{Hold, Result};
 use std::path::Path;
 use std::time::Duration;
 
@@ -33,11 +35,11 @@ pub fn mingle(shared: &Queue) -> Result<()> {
 /// Makes a queue, moves elements in every way, drops it, and again; and moves those of one that is always there.
 pub fn move_elements(path: &Path, board: &Board, at: usize) -> Result<()> {
     let hold = visit(path)?;
-    let shared = hold.queue(SHARED, queue_options())?;
+    let shared = hold.queues().open_or_create(SHARED, queue_options())?;
     let name = own("moving", at);
     for n in 1..=4u64 {
         board.put(at, n);
-        let queue = hold.queue(&name, queue_options())?;
+        let queue = hold.queues().open_or_create(&name, queue_options())?;
         let [free, full, lost] = ["free", "full", "lost"].map(|name| queue.named(name).unwrap());
         for _ in 0..3 {
             let mut batch = free.pull_many(10)?;
@@ -57,7 +59,7 @@ pub fn move_elements(path: &Path, board: &Board, at: usize) -> Result<()> {
         }
         drop(queue);
         if n % 2 == 0 {
-            assert!(hold.drop_queue(&name)?);
+            assert!(hold.queues().drop(&name)?);
         }
         board.put(at + 1, n);
     }
@@ -68,7 +70,7 @@ pub fn move_elements(path: &Path, board: &Board, at: usize) -> Result<()> {
 pub fn elements_are_conserved(hold: &Hold, board: &Board, at: usize) {
     let (begun, done) = (board.get(at), board.get(at + 1));
     let name = own("moving", at);
-    match hold.open_queue(&name) {
+    match hold.queues().open(&name) {
         Ok(queue) => {
             assert!(begun > done || done % 2 == 1, "a queue after round {done}");
             all_are_there(&queue);
@@ -76,9 +78,9 @@ pub fn elements_are_conserved(hold: &Hold, board: &Board, at: usize) {
         Err(error) => assert!(error.is_not_found() && (begun > done || done % 2 == 0), "{error}"),
     }
     // Whatever happened to it, the name can be used again.
-    drop(hold.queue(&name, queue_options()).unwrap());
-    assert!(hold.drop_queue(&name).unwrap());
-    all_are_there(&hold.queue(SHARED, queue_options()).unwrap());
+    drop(hold.queues().open_or_create(&name, queue_options()).unwrap());
+    assert!(hold.queues().drop(&name).unwrap());
+    all_are_there(&hold.queues().open_or_create(SHARED, queue_options()).unwrap());
 }
 
 /// Each element is in one of the queues, and nobody has any in flight.
@@ -103,7 +105,7 @@ pub fn pass_messages(path: &Path, board: &Board, at: usize) -> Result<()> {
     let (hold, name) = (visit(path)?, own("passing", at));
     for n in 1..=3u64 {
         board.put(at, n);
-        let channel = hold.channel(&name, ChannelOptions::new(4096))?;
+        let channel = hold.channels().open_or_create(&name, ChannelOptions::new(4096))?;
         let mut consumer = channel.consumer(Join::Oldest, Policy::Lossless)?;
         let lossy = channel.consumer(Join::Now, Policy::Lossy)?;
         let patience = Duration::from_millis(1);
@@ -126,7 +128,7 @@ pub fn pass_messages(path: &Path, board: &Board, at: usize) -> Result<()> {
         assert!(patient.is_none() && consumer.recv_timeout(&mut buffer, patience)?.is_none());
         drop((producer, consumer, lossy, channel));
         if n % 2 == 0 {
-            assert!(hold.drop_channel(&name)?);
+            assert!(hold.channels().drop(&name)?);
         }
         board.put(at + 1, n);
     }
@@ -137,7 +139,7 @@ pub fn pass_messages(path: &Path, board: &Board, at: usize) -> Result<()> {
 pub fn messages_are_whole(hold: &Hold, board: &Board, at: usize) {
     let (begun, done) = (board.get(at), board.get(at + 1));
     let name = own("passing", at);
-    match hold.open_channel(&name) {
+    match hold.channels().open(&name) {
         Ok(channel) => {
             assert!(begun > done || done % 2 == 1, "a channel after round {done}");
             let stat = channel.stat().unwrap();
@@ -154,6 +156,6 @@ pub fn messages_are_whole(hold: &Hold, board: &Board, at: usize) {
         Err(error) => assert!(error.is_not_found() && (begun > done || done % 2 == 0), "{error}"),
     }
     // Whatever happened to it, the name can be used again.
-    drop(hold.channel(&name, ChannelOptions::new(4096)).unwrap());
-    assert!(hold.drop_channel(&name).unwrap());
+    drop(hold.channels().open_or_create(&name, ChannelOptions::new(4096)).unwrap());
+    assert!(hold.channels().drop(&name).unwrap());
 }

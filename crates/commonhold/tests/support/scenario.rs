@@ -11,7 +11,9 @@ use super::messages;
 use super::process::{Board, Child};
 use super::script::{self, Expected, Op};
 use super::shape::Shape;
-use commonhold::{ChangeKind, Hold, Map, MapOptions, Result, StreamPosition};
+use commonhold::map::{Map, MapOptions};
+use commonhold::stream::{ChangeKind, StreamPosition};
+use commonhold::{Hold, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Mutex;
@@ -155,7 +157,7 @@ impl Scenario {
     /// The common map through a handle of one's own.
     pub fn open(&self, path: &Path) -> (Hold, Map) {
         let hold = Hold::open_or_create(path).unwrap();
-        let map = hold.map(self.map, self.shape.options()).unwrap();
+        let map = hold.maps().open_or_create(self.map, self.shape.options()).unwrap();
         (hold, map)
     }
 
@@ -164,7 +166,7 @@ impl Scenario {
         Child::run("preparation", || {
             let (hold, _map) = self.open(path);
             if self.streams {
-                hold.begin_stream(self.map, STREAM_BYTES).unwrap();
+                hold.maps().begin_stream(self.map, STREAM_BYTES).unwrap();
             }
         })
         .finish();
@@ -185,11 +187,11 @@ impl Scenario {
     #[track_caller]
     pub fn verify(&self, hold: &Hold, actor: u32, board: &Board, at: usize, when: &str) {
         if self.streams {
-            stream_tells_the_same(&hold.open_map(self.map).unwrap(), when);
+            stream_tells_the_same(&hold.maps().open(self.map).unwrap(), when);
         }
         match self.act {
             Act::Script(plan) => {
-                let map = hold.open_map(self.map).unwrap();
+                let map = hold.maps().open(self.map).unwrap();
                 let expected =
                     Expected::from_board(self.shape, &plan(self.shape, actor), board, at);
                 expected.verify(&map, when);
@@ -221,7 +223,7 @@ pub fn visit(path: &Path) -> Result<Hold> {
 /// The common map through a handle of one's own.
 pub fn open(path: &Path, shape: Shape) -> (Hold, Map) {
     let hold = Hold::open_or_create(path).unwrap();
-    let map = hold.map(COMMON, shape.options()).unwrap();
+    let map = hold.maps().open_or_create(COMMON, shape.options()).unwrap();
     (hold, map)
 }
 
@@ -302,15 +304,15 @@ fn make_and_drop_maps(path: &Path, board: &Board, at: usize) -> Result<()> {
     for n in 1..=MAPS {
         board.put(at, n);
         let name = own(&format!("own {n}"), at);
-        let map = hold.map(&name, MapOptions::general())?;
+        let map = hold.maps().open_or_create(&name, MapOptions::general())?;
         for id in 0..KEYS {
             map.set(Shape::General.key(id), Shape::General.value(id, n))?;
             if id == KEYS / 2 {
-                hold.begin_stream(&name, 1 << 18)?;
+                hold.maps().begin_stream(&name, 1 << 18)?;
             }
         }
         if n % 2 == 0 {
-            assert!(hold.drop_map(&name)?);
+            assert!(hold.maps().drop(&name)?);
         }
         board.put(at + 1, n);
     }
@@ -321,7 +323,7 @@ fn maps_are_whole_or_gone(hold: &Hold, board: &Board, at: usize) {
     let (begun, done) = (board.get(at), board.get(at + 1));
     for n in 1..=MAPS {
         let name = own(&format!("own {n}"), at);
-        let map = hold.open_map(&name).ok();
+        let map = hold.maps().open(&name).ok();
         if n <= done {
             assert_eq!(map.is_some(), n % 2 == 1, "{name}");
         }
@@ -339,9 +341,9 @@ fn maps_are_whole_or_gone(hold: &Hold, board: &Board, at: usize) {
     }
     // Whatever happened to them, the names can be used again.
     let name = own("own 2", at);
-    let again = hold.map(&name, MapOptions::general()).unwrap();
+    let again = hold.maps().open_or_create(&name, MapOptions::general()).unwrap();
     again.set("a", "b").unwrap();
-    assert!(hold.drop_map(&name).unwrap());
+    assert!(hold.maps().drop(&name).unwrap());
 }
 
 const FOLLOWED: &str = "a map with a name longer than a word";
@@ -351,14 +353,14 @@ const NEXT: &str = ".next/a map with a name longer than a word";
 fn swap_in_shadow_maps(path: &Path, board: &Board, at: usize) -> Result<()> {
     let hold = visit(path)?;
     let (name, next_name) = (own(FOLLOWED, at), own(NEXT, at));
-    hold.replica_map(&name, MapOptions::general())?;
+    hold.maps().open_replica(&name, MapOptions::general())?;
     for n in 1..=MAPS {
-        let next = hold.create_shadow_map(&next_name, &name)?;
+        let next = commonhold::raw::create_shadow_map(&hold, &next_name, &name)?;
         for id in 0..KEYS {
             next.set(Shape::General.key(id), Shape::General.value(id, n))?;
         }
         board.put(at, n);
-        hold.swap_in_shadow_map(&next_name, &name)?;
+        commonhold::raw::swap_in_shadow_map(&hold, &next_name, &name)?;
         board.put(at + 1, n);
     }
     Ok(())
@@ -367,7 +369,7 @@ fn swap_in_shadow_maps(path: &Path, board: &Board, at: usize) -> Result<()> {
 fn one_of_them_is_whole(hold: &Hold, board: &Board, at: usize) {
     let (begun, done) = (board.get(at), board.get(at + 1));
     let (name, next) = (own(FOLLOWED, at), own(NEXT, at));
-    let Ok(map) = hold.open_map(&name) else {
+    let Ok(map) = hold.maps().open(&name) else {
         assert_eq!(begun, 0, "the name leads nowhere");
         return;
     };
@@ -382,9 +384,9 @@ fn one_of_them_is_whole(hold: &Hold, board: &Board, at: usize) {
     let version = versions.first().copied().unwrap_or(0);
     assert!((done..=begun).contains(&version), "{done} <= {version} <= {begun}");
     // Whoever comes next can begin anew.
-    hold.create_shadow_map(&next, &name).unwrap().set("a", "b").unwrap();
-    assert!(hold.drop_map(&next).unwrap() && hold.drop_map(&name).unwrap());
-    let left: Vec<_> = hold.maps().unwrap().into_iter().map(|map| map.name).collect();
+    commonhold::raw::create_shadow_map(&hold, &next, &name).unwrap().set("a", "b").unwrap();
+    assert!(hold.maps().drop(&next).unwrap() && hold.maps().drop(&name).unwrap());
+    let left: Vec<_> = hold.maps().list().unwrap().into_iter().map(|map| map.name).collect();
     let is_left = |name: &String| name.contains(FOLLOWED) && is_own(name, at);
     assert!(!left.iter().any(is_left), "{left:?}");
 }
@@ -396,7 +398,9 @@ fn open_and_close(path: &Path, board: &Board, at: usize) -> Result<()> {
     for n in 1..=6 {
         board.put(at, n);
         let hold = Hold::open(path)?;
-        hold.map(&own("visited", at), MapOptions::general())?.increment(VISITS, 1)?;
+        hold.maps()
+            .open_or_create(&own("visited", at), MapOptions::general())?
+            .increment(VISITS, 1)?;
         hold.close()?;
         board.put(at + 1, n);
     }
@@ -404,7 +408,7 @@ fn open_and_close(path: &Path, board: &Board, at: usize) -> Result<()> {
 }
 
 fn visits_add_up(hold: &Hold, board: &Board, at: usize) {
-    let map = hold.map(&own("visited", at), MapOptions::general()).unwrap();
+    let map = hold.maps().open_or_create(&own("visited", at), MapOptions::general()).unwrap();
     let visits = map.increment(VISITS, 0).unwrap() as u64;
     let (begun, done) = (board.get(at), board.get(at + 1));
     assert!((done..=begun).contains(&visits), "{visits} visits, {done} done, {begun} begun");
@@ -413,7 +417,7 @@ fn visits_add_up(hold: &Hold, board: &Board, at: usize) {
 /// What is not about single keys: check, freeze, trim, backup.
 fn care_for_the_hold(path: &Path, board: &Board, at: usize) -> Result<()> {
     let hold = visit(path)?;
-    let map = hold.map(&own("cared for", at), MapOptions::general())?;
+    let map = hold.maps().open_or_create(&own("cared for", at), MapOptions::general())?;
     for n in 1..=2u64 {
         board.put(at, n);
         for id in 0..600u32 {
@@ -437,7 +441,7 @@ fn care_for_the_hold(path: &Path, board: &Board, at: usize) -> Result<()> {
 /// Fills a map of its own and empties it, with pairs of both kinds of memory.
 fn fill_and_empty(path: &Path, board: &Board, at: usize) -> Result<()> {
     let hold = visit(path)?;
-    let map = hold.map(&own("emptied", at), MapOptions::general())?;
+    let map = hold.maps().open_or_create(&own("emptied", at), MapOptions::general())?;
     for n in 1..=2u64 {
         board.put(at, n);
         for id in 0..400 {
@@ -452,7 +456,7 @@ fn fill_and_empty(path: &Path, board: &Board, at: usize) -> Result<()> {
 }
 
 fn whatever_is_left_is_right(hold: &Hold, board: &Board, at: usize) {
-    let Ok(map) = hold.open_map(&own("emptied", at)) else { return };
+    let Ok(map) = hold.maps().open(&own("emptied", at)) else { return };
     let (begun, done) = (board.get(at), board.get(at + 1));
     let mut count = 0;
     for pair in map.iter() {
@@ -479,7 +483,8 @@ fn outgrow_the_tables(path: &Path, board: &Board, at: usize) -> Result<()> {
             handles.push(Hold::open(path)?);
         }
         if n <= TABLED {
-            hold.map(&own(&format!("tabled {n}"), at), Shape::Fixed(4, 4).options())?
+            hold.maps()
+                .open_or_create(&own(&format!("tabled {n}"), at), Shape::Fixed(4, 4).options())?
                 .set([1; 4], [2; 4])?;
         }
         board.put(at + 1, n);
@@ -489,7 +494,10 @@ fn outgrow_the_tables(path: &Path, board: &Board, at: usize) -> Result<()> {
 
 fn all_in_the_tables(hold: &Hold, board: &Board, at: usize) {
     for n in 1..=TABLED {
-        let map = hold.map(&own(&format!("tabled {n}"), at), Shape::Fixed(4, 4).options()).unwrap();
+        let map = hold
+            .maps()
+            .open_or_create(&own(&format!("tabled {n}"), at), Shape::Fixed(4, 4).options())
+            .unwrap();
         let found = map.get([1; 4]).unwrap();
         assert!(n > board.get(at + 1) || found == Some(vec![2; 4]), "map {n}: {found:?}");
     }

@@ -7,7 +7,8 @@
 use super::Dice;
 use super::process::Board;
 use super::shape::{COUNTER, Shape};
-use commonhold::{Map, Result};
+use commonhold::Result;
+use commonhold::map::Map;
 use std::collections::HashMap;
 
 /// Key number to version.
@@ -278,7 +279,7 @@ impl Expected {
         let mut keys: Vec<u32> = self.allowed.keys().copied().collect();
         keys.sort_unstable();
         let bytes: Vec<Vec<u8>> = keys.iter().map(|k| self.shape.key(*k)).collect();
-        let mut values = commonhold::Values::default();
+        let mut values = commonhold::map::Values::default();
         map.get_many(&bytes, &mut values).unwrap_or_else(|e| panic!("{what}: get_many: {e:?}"));
         for (i, id) in keys.iter().enumerate() {
             let got = map.get(&bytes[i]).unwrap_or_else(|e| panic!("{what}: get {id:#x}: {e:?}"));

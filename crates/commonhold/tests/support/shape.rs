@@ -5,7 +5,7 @@
 //! memory. Numbers with [`COUNTER`] set carry bare 8-byte counters, for `increment`.
 
 use super::mix;
-use commonhold::MapOptions;
+use commonhold::map::MapOptions;
 
 /// In a key's number: its value is a counter, any version is possible.
 pub const COUNTER: u32 = 1 << 31;
@@ -31,8 +31,8 @@ impl Shape {
         match self {
             Shape::General | Shape::Big => MapOptions::general(),
             Shape::Fixed(key, value) => MapOptions::fixed(key, value),
-            Shape::Cache => MapOptions::cache(),
-            Shape::Evicting(entries) => MapOptions::cache().max_entries(entries),
+            Shape::Cache => MapOptions::cache().into(),
+            Shape::Evicting(entries) => MapOptions::cache().max_entries(entries).into(),
         }
     }
 

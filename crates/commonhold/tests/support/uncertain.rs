@@ -8,7 +8,8 @@ use super::process::Board;
 use super::scenario::Scenario;
 use super::script::{Answer, Expected, Model, Op, put};
 use super::shape::Shape;
-use commonhold::{Error, ErrorKind, Hold, Map, Result};
+use commonhold::map::Map;
+use commonhold::{Error, ErrorKind, Hold, Result};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -152,7 +153,7 @@ pub fn attempt(
 /// The common map through a handle of one's own, if that can be had.
 pub fn open(path: &Path, scenario: &Scenario) -> Result<(Hold, Map)> {
     let hold = Hold::open_or_create(path)?;
-    let map = hold.map(scenario.map, scenario.shape.options())?;
+    let map = hold.maps().open_or_create(scenario.map, scenario.shape.options())?;
     Ok((hold, map))
 }
 
@@ -170,7 +171,7 @@ pub fn verify(
     let Some(script) = scenario.script(actor) else {
         return scenario.verify(hold, actor, board, at, when);
     };
-    let map = hold.map(scenario.map, scenario.shape.options()).unwrap();
+    let map = hold.maps().open_or_create(scenario.map, scenario.shape.options()).unwrap();
     if scenario.streams {
         super::scenario::stream_tells_the_same(&map, when);
     }

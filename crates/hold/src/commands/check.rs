@@ -2,7 +2,7 @@
 
 use crate::commands::shared::answer;
 use crate::target::{Directory, HoldName};
-use commonhold::CheckReport;
+use commonhold::hold::CheckReport;
 use commonhold_terminal::failure::Result;
 use commonhold_terminal::output::Output;
 use commonhold_terminal::sizes::{count, things};

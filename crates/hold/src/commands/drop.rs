@@ -6,7 +6,7 @@
 use crate::commands::shared::answer;
 use crate::commands::shared::structure_kind::{kind_of, nothing_called};
 use crate::target::Directory;
-use commonhold::{Hold, StructureKind};
+use commonhold::hold::StructureKind;
 use commonhold_terminal::failure::{Failure, Result, complain};
 use commonhold_terminal::output::Output;
 use serde_json::json;
@@ -67,11 +67,11 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     }
     let open = || directory.open_to_write(&args.hold);
     let dropped = match (&args.name, kind) {
-        (Some(name), Some(StructureKind::Queue)) => open()?.drop_queue(name)?,
-        (Some(name), Some(StructureKind::Channel)) => open()?.drop_channel(name)?,
-        (Some(name), Some(StructureKind::Log)) => open()?.drop_log(name)?,
-        (Some(name), _) => open()?.drop_map(name)?,
-        (None, _) => Hold::drop_hold(&path, args.force).map(|()| true)?,
+        (Some(name), Some(StructureKind::Queue)) => open()?.queues().drop(name)?,
+        (Some(name), Some(StructureKind::Channel)) => open()?.channels().drop(name)?,
+        (Some(name), Some(StructureKind::Log)) => open()?.logs().drop(name)?,
+        (Some(name), _) => open()?.maps().drop(name)?,
+        (None, _) => commonhold::hold::remove(&path, args.force).map(|()| true)?,
     };
     report(&output, dropped, &format!("{what} does not exist"))
 }

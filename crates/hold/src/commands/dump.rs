@@ -5,7 +5,8 @@
 
 use crate::formats::{self, WritePairs, Writing};
 use crate::target::{Directory, MapName};
-use commonhold::{Draft, Map};
+use commonhold::map::Map;
+use commonhold::raw::Draft;
 use commonhold_terminal::failure::{Failure, Result, note};
 use commonhold_terminal::output::{Format, Output, Sink};
 use commonhold_terminal::progress;
@@ -69,7 +70,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
         true => directory.open_to_write(&args.name.hold)?,
         false => directory.open_to_read(&args.name.hold)?,
     };
-    let map = hold.open_map(&args.name.map)?;
+    let map = hold.maps().open(&args.name.map)?;
     let frozen = if args.frozen { Some(hold.freeze()?) } else { None };
     let Some(path) = args.file() else {
         let sink = Sink::stdout();

@@ -7,7 +7,7 @@ use super::list_values;
 use crate::commands::shared::answer;
 use crate::formats::Writing;
 use crate::target::{Directory, Hex, MapName};
-use commonhold::{Map, Uid};
+use commonhold::map::{Map, Uid};
 use commonhold_terminal::bytes;
 use commonhold_terminal::failure::{Failure, Result};
 use commonhold_terminal::output::{Format, Output, Sink, is_terminal};

@@ -2,7 +2,8 @@
 
 use crate::making::Making;
 use crate::target::{Directory, Hex, MapName};
-use commonhold::{ErrorKind, Map};
+use commonhold::ErrorKind;
+use commonhold::map::Map;
 use commonhold_terminal::failure::{Failure, Result};
 use commonhold_terminal::output::Output;
 use serde_json::json;

@@ -3,7 +3,8 @@
 use crate::report::table::Table;
 use crate::report::{mode, others};
 use crate::target::{Directory, is_own};
-use commonhold::{Hold, Listed, MapInfo};
+use commonhold::hold::Listed;
+use commonhold::map::MapInfo;
 use commonhold_terminal::failure::Result;
 use commonhold_terminal::output::Output;
 use commonhold_terminal::sizes::{count, shown};
@@ -47,7 +48,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 }
 
 fn list_holds(directory: &Directory, output: &Output) -> Result<()> {
-    let holds = Hold::list(directory.path())?;
+    let holds = commonhold::hold::list(directory.path())?;
     if output.is_json() {
         return output.json(&holds.iter().map(hold_json).collect());
     }
@@ -82,10 +83,11 @@ fn hold_json(hold: &Listed) -> Value {
 fn list_maps(hold: &Path, all: bool, directory: &Directory, output: &Output) -> Result<()> {
     let hold = directory.open_to_read(hold)?;
     let shown = |name: &str| all || !is_own(name);
-    let maps: Vec<_> = hold.maps()?.into_iter().filter(|map| shown(&map.name)).collect();
-    let others: Vec<_> = hold.others()?.into_iter().filter(|other| shown(&other.name)).collect();
+    let maps: Vec<_> = hold.maps().list()?.into_iter().filter(|map| shown(&map.name)).collect();
+    let others: Vec<_> =
+        hold.structures()?.into_iter().filter(|other| shown(&other.name)).collect();
     // It was dropped since the list was made: as if it had been no replica.
-    let is_replica = |map: &MapInfo| hold.open_map(&map.name).is_ok_and(|map| map.is_replica());
+    let is_replica = |map: &MapInfo| hold.maps().open(&map.name).is_ok_and(|map| map.is_replica());
     if output.is_json() {
         return output.json(
             &maps

@@ -9,7 +9,8 @@ use crate::commands::shared::message_source::MessageSource;
 use crate::formats::frames::Framing;
 use crate::making::Making;
 use crate::target::{Directory, Hex, MapName};
-use commonhold::{ErrorKind, ListView, Map};
+use commonhold::ErrorKind;
+use commonhold::map::{Bytes, List, Map, TypedMap};
 use commonhold_terminal::bytes;
 use commonhold_terminal::failure::{Failure, Result};
 use commonhold_terminal::output::{Output, Sink, is_terminal};
@@ -18,6 +19,9 @@ use std::ffi::{OsStr, OsString};
 use std::io::Stdout;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
+
+/// A map whose values are lists.
+type Lists = TypedMap<Bytes, List>;
 
 /// Examples of `hold push`.
 pub const PUSH_EXAMPLES: &str = "\
@@ -131,8 +135,8 @@ pub fn add(args: &Adding, end: End, directory: &Directory, output: &Output) -> R
     }
     let longest = values.iter().map(Vec::len).max().unwrap_or_default();
     let map = args.making.open(directory, &args.name, [key.len(), longest])?;
-    let lists = map.as_lists();
-    let mut length = lists.len(&key).map_err(|e| no_list(&e, &key))?;
+    let lists: Lists = map.typed();
+    let mut length = lists.list_len(&key).map_err(|e| no_list(&e, &key))?;
     for value in &values {
         length = insert(&lists, &key, value, end)?;
     }
@@ -165,7 +169,7 @@ pub fn take(args: &Taking, end: End, directory: &Directory, output: &Output) -> 
     let output = output.text_or_json("pop and shift")?;
     args.framing.ensure_text(&output)?;
     let key = args.hex.bytes(&args.key)?;
-    let lists = directory.map_to_write(&args.name)?.as_lists();
+    let lists: Lists = directory.map_to_write(&args.name)?.typed();
     let mut sink = Sink::stdout();
     for _ in 0..args.count {
         let value = match end {
@@ -197,7 +201,7 @@ impl Taking {
     }
 }
 
-fn insert(lists: &ListView, key: &[u8], value: &[u8], end: End) -> Result<u32> {
+fn insert(lists: &Lists, key: &[u8], value: &[u8], end: End) -> Result<u32> {
     let length = match end {
         End::Front => lists.unshift(key, value),
         End::Back => lists.push(key, value),
@@ -207,7 +211,8 @@ fn insert(lists: &ListView, key: &[u8], value: &[u8], end: End) -> Result<u32> {
 
 /// All values of a list; none if the key is absent.
 pub fn all(map: &Map, key: &[u8]) -> Result<Vec<Vec<u8>>> {
-    map.as_lists().get(key).map_err(|e| no_list(&e, key))
+    let lists: Lists = map.typed();
+    Ok(lists.get(key).map_err(|e| no_list(&e, key))?.unwrap_or_default())
 }
 
 /// What is stored with `hold set` is no list: say which key it is, and the way out.

@@ -4,7 +4,8 @@
 use super::check;
 use crate::commands::shared::answer;
 use crate::target::{Directory, HoldName};
-use commonhold::{Hold, SalvageReport};
+use commonhold::Hold;
+use commonhold::hold::SalvageReport;
 use commonhold_terminal::failure::{Failure, Result};
 use commonhold_terminal::output::Output;
 use commonhold_terminal::sizes::{self, count, things};
@@ -76,7 +77,7 @@ fn salvage(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     if !args.force {
         ensure_damaged(&path)?;
     }
-    let report = Hold::salvage(&path)?;
+    let report = commonhold::hold::salvage(&path)?;
     output.report(&salvage_json(&report), &salvage_text(&report))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,6 @@
 //! `hold restore`: makes a hold from a backup.
 
 use crate::target::Directory;
-use commonhold::Hold;
 use commonhold_terminal::failure::Result;
 use commonhold_terminal::output::Output;
 use commonhold_terminal::sizes::things;
@@ -33,7 +32,7 @@ pub struct Args {
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("restore")?;
     let path = directory.resolve(&args.hold)?;
-    let report = Hold::restore(&args.file, &path)?;
+    let report = commonhold::hold::restore(&args.file, &path)?;
     let json = json!({
         "path": path.to_string_lossy(),
         "maps": report.maps,

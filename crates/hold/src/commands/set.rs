@@ -3,7 +3,7 @@
 use crate::commands::shared::answer;
 use crate::making::Making;
 use crate::target::{Directory, Hex, MapName};
-use commonhold::{Map, Uid};
+use commonhold::map::{Map, Uid};
 use commonhold_terminal::failure::{Failure, Result};
 use commonhold_terminal::output::Output;
 use commonhold_terminal::sizes;

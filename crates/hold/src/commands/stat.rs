@@ -7,7 +7,8 @@ use crate::report::replication::Replication;
 use crate::report::servers::Servers;
 use crate::report::{self, map, others};
 use crate::target::{Directory, StructureName, is_own};
-use commonhold::{Hold, StructureKind};
+use commonhold::Hold;
+use commonhold::hold::StructureKind;
 use commonhold_terminal::failure::{Failure, Result};
 use commonhold_terminal::output::Output;
 use serde_json::json;
@@ -72,7 +73,7 @@ fn show_one(
         Some(StructureKind::Channel) => channel::stat::show(&named, directory, output),
         Some(StructureKind::Log) => log::stat::show(&named, directory, output),
         Some(_) => {
-            let stat = hold.open_map(name)?.stat()?;
+            let stat = hold.maps().open(name)?.stat()?;
             let replication = Replication::of_map(hold, name)?;
             if output.is_json() {
                 let mut json = map::json(&stat);
@@ -90,14 +91,15 @@ fn show_hold(hold: &Hold, all: bool, output: &Output) -> Result<()> {
     let stat = hold.stat()?;
     let participants = hold.participants()?;
     let mut maps = Vec::new();
-    for map in hold.maps()?.into_iter().filter(|map| shown(&map.name)) {
-        match hold.open_map(&map.name).and_then(|map| map.stat()) {
+    for map in hold.maps().list()?.into_iter().filter(|map| shown(&map.name)) {
+        match hold.maps().open(&map.name).and_then(|map| map.stat()) {
             // It was dropped since the list was made.
             Err(e) if e.is_not_found() => {}
             stat => maps.push(stat?),
         }
     }
-    let others: Vec<_> = hold.others()?.into_iter().filter(|other| shown(&other.name)).collect();
+    let others: Vec<_> =
+        hold.structures()?.into_iter().filter(|other| shown(&other.name)).collect();
     let replication = Replication::of_hold(hold)?;
     let servers = Servers::of_hold(hold)?;
     if output.is_json() {

@@ -2,7 +2,9 @@
 
 use crate::commands::shared::receive_loop::ReceiveLoop;
 use crate::target::{Directory, MapName};
-use commonhold::{ChangeKind, ErrorKind, Follower, Hold, Iter, Map, StreamFrame, StreamPosition};
+use commonhold::map::{Iter, Map};
+use commonhold::stream::{ChangeKind, Follower, StreamFrame, StreamPosition};
+use commonhold::{ErrorKind, Hold};
 use commonhold_terminal::bytes;
 use commonhold_terminal::failure::{Failure, Result, note};
 use commonhold_terminal::output::{Output, Sink};
@@ -107,9 +109,9 @@ fn open(args: &Args, directory: &Directory) -> Result<Map> {
         hold => hold?,
     };
     if args.from.is_none() {
-        hold.begin_stream(&args.name.map, args.stream_size)?;
+        hold.maps().begin_stream(&args.name.map, args.stream_size)?;
     }
-    Ok(hold.open_map(&args.name.map)?)
+    Ok(hold.maps().open(&args.name.map)?)
 }
 
 /// What is to be printed.

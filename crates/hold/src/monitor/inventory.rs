@@ -1,9 +1,12 @@
 //! Everything in a hold at one moment, but file servers: sizes, maps, queues, channels, logs, and
 //! what origins, replicas and journals report.
 
-use commonhold::{
-    ChannelStat, Error, Hold, HoldStat, LogStat, MapStat, QueueStat, Result, StructureKind,
-};
+use commonhold::channel::ChannelStat;
+use commonhold::hold::{HoldStat, StructureKind};
+use commonhold::log::LogStat;
+use commonhold::map::MapStat;
+use commonhold::queue::QueueStat;
+use commonhold::{Error, Hold, Result};
 use commonhold_io::reports::Report;
 
 /// See the module.
@@ -26,8 +29,8 @@ impl Inventory {
     /// # Errors
     /// Those of the hold itself.
     pub fn take(hold: &Hold) -> Result<Inventory> {
-        let maps = hold.maps()?;
-        let maps = maps.iter().map(|map| hold.open_map(&map.name).and_then(|map| map.stat()));
+        let maps = hold.maps().list()?;
+        let maps = maps.iter().map(|map| hold.maps().open(&map.name).and_then(|map| map.stat()));
         let maps = maps.filter_map(there).collect::<Result<_>>()?;
         let mut inventory = Inventory {
             hold: hold.stat()?,
@@ -37,16 +40,16 @@ impl Inventory {
             logs: Vec::new(),
             reports: Vec::new(),
         };
-        for other in hold.others()? {
+        for other in hold.structures()? {
             let name = other.name;
             match other.kind {
-                StructureKind::Queue => inventory.queues.extend(kept(hold.queue_stat(&name))?),
+                StructureKind::Queue => inventory.queues.extend(kept(hold.queues().stat(&name))?),
                 StructureKind::Channel => {
-                    let stat = hold.open_channel(&name).and_then(|channel| channel.stat());
+                    let stat = hold.channels().open(&name).and_then(|channel| channel.stat());
                     inventory.channels.extend(kept(stat)?.map(|stat| (name, stat)));
                 }
                 StructureKind::Log => {
-                    let stat = hold.open_log(&name).and_then(|log| log.stat());
+                    let stat = hold.logs().open(&name).and_then(|log| log.stat());
                     inventory.logs.extend(kept(stat)?.map(|stat| (name, stat)));
                 }
                 _ => {}

@@ -1,7 +1,7 @@
 //! The statistics of a channel.
 
 use super::table::Table;
-use commonhold::{ChannelStat, ConsumerInfo, ConsumerState, Peer};
+use commonhold::channel::{ChannelStat, ConsumerInfo, ConsumerState, Peer};
 use commonhold_terminal::sizes::{count, shown};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! The statistics of a hold, and its participants.
 
 use super::table::Table;
-use commonhold::{HoldKind, HoldStat, ParticipantInfo};
+use commonhold::hold::{HoldKind, HoldStat, ParticipantInfo};
 use commonhold_terminal::sizes::shown;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! The statistics of a log.
 
 use super::table::Table;
-use commonhold::{LogStat, Overflow, RingStat};
+use commonhold::log::{LogStat, Overflow, RingStat};
 use commonhold_terminal::sizes::{count, shown, things};
 use serde_json::{Value, json};
 

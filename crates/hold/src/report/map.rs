@@ -2,7 +2,7 @@
 
 use super::mode;
 use super::table::Table;
-use commonhold::{MapMode, MapStat, SizeStat};
+use commonhold::map::{MapMode, MapStat, SizeStat};
 use commonhold_terminal::sizes::{count, shown};
 use serde_json::{Value, json};
 

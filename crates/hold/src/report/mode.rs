@@ -1,6 +1,6 @@
 //! The mode of a map, for people and in JSON.
 
-use commonhold::MapMode;
+use commonhold::map::MapMode;
 use commonhold_terminal::sizes;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -11,14 +11,14 @@ fn text(mode: &MapMode) -> String {
         MapMode::Fixed { key_bytes, value_bytes } => format!("fixed {key_bytes},{value_bytes}"),
         MapMode::Cache { max_bytes, max_entries, ttl_ms } => {
             let mut limits = Vec::new();
-            if is_limit(max_bytes) {
-                limits.push(sizes::shown(max_bytes));
+            if let Some(bytes) = limit(max_bytes) {
+                limits.push(sizes::shown(bytes));
             }
-            if is_limit(max_entries) {
-                limits.push(sizes::things(max_entries, "pair", "pairs"));
+            if let Some(entries) = limit(max_entries) {
+                limits.push(sizes::things(entries, "pair", "pairs"));
             }
-            if is_limit(ttl_ms) {
-                limits.push(humantime::format_duration(Duration::from_millis(ttl_ms)).to_string());
+            if let Some(ms) = limit(ttl_ms) {
+                limits.push(humantime::format_duration(Duration::from_millis(ms)).to_string());
             }
             match limits.is_empty() {
                 true => "cache".to_owned(),
@@ -37,7 +37,6 @@ pub fn text_of(mode: &MapMode, replica: bool) -> String {
 
 /// The mode in JSON; limits that there are not are null.
 pub fn json(mode: &MapMode) -> Value {
-    let limit = |value: u64| is_limit(value).then_some(value);
     match *mode {
         MapMode::Fixed { key_bytes, value_bytes } => {
             json!({ "kind": "fixed", "key_bytes": key_bytes, "value_bytes": value_bytes })
@@ -52,7 +51,7 @@ pub fn json(mode: &MapMode) -> Value {
     }
 }
 
-/// Zero and the largest number both stand for "no limit".
-fn is_limit(value: u64) -> bool {
-    value != 0 && value != u64::MAX
+/// The largest number is no limit either.
+fn limit(value: Option<u64>) -> Option<u64> {
+    value.filter(|value| *value != u64::MAX)
 }

@@ -1,7 +1,7 @@
 //! Structures that are no maps: queues, channels and logs.
 
 use super::table::Table;
-use commonhold::StructureInfo;
+use commonhold::hold::StructureInfo;
 use commonhold_terminal::sizes::{count, shown};
 use serde_json::{Value, json};
 

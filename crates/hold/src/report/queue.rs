@@ -1,7 +1,7 @@
 //! The statistics of a queue.
 
 use super::table::Table;
-use commonhold::{Holder, NamedQueueStat, QueueStat};
+use commonhold::queue::{Holder, NamedQueueStat, QueueStat};
 use commonhold_terminal::sizes::{count, shown};
 use serde_json::{Value, json};
 

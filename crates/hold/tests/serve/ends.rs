@@ -187,7 +187,7 @@ fn a_restart_with_other_choices_drops_what_was_kept_with_those_before() {
     let caches = || {
         let hold = Hold::options().directory(ground.path("")).open("kept").expect("the hold");
         let mut names: Vec<_> =
-            hold.maps().expect("maps").into_iter().map(|map| map.name).collect();
+            hold.maps().list().expect("maps").into_iter().map(|map| map.name).collect();
         names.retain(|name| name.starts_with(".files"));
         names.sort_unstable();
         names

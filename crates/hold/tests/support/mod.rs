@@ -9,7 +9,8 @@ pub mod beside;
 pub mod browser;
 pub mod file_server;
 
-use commonhold::{Hold, Map, MapOptions};
+use commonhold::Hold;
+use commonhold::map::{Map, MapOptions};
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -127,13 +128,14 @@ impl Ground {
     /// The map `map` of hold `hold`, made with the library.
     pub fn map(&self, hold: &str, map: &str) -> Map {
         let hold = Hold::options().directory(self.directory.path()).open_or_create(hold);
-        hold.and_then(|hold| hold.map(map, MapOptions::general())).expect("a map for the test")
+        hold.and_then(|hold| hold.maps().open_or_create(map, MapOptions::general()))
+            .expect("a map for the test")
     }
 
     /// The number of pairs of a map of any mode.
     pub fn map_len(&self, hold: &str, map: &str) -> u64 {
         let hold = Hold::options().directory(self.directory.path()).open(hold);
-        hold.and_then(|hold| hold.open_map(map)?.len()).expect("a map that the test has made")
+        hold.and_then(|hold| hold.maps().open(map)?.len()).expect("a map that the test has made")
     }
 
     /// What is left in the directory but the files in `expected`.

@@ -8,7 +8,7 @@ use crate::workload::{
     results::{COMMONHOLD, Results},
     temporary::TemporaryHold,
 };
-use commonhold::{Map, MapOptions};
+use commonhold::map::{Map, MapOptions};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -43,9 +43,10 @@ pub fn measure(args: &Args) -> Result<Results> {
     }
     let own = || PathBuf::from(format!("./bench-loop-{}.hold", std::process::id()));
     let path = args.path.clone().unwrap_or_else(own);
-    let temporary = TemporaryHold::create(&path, None, false)
-        .map_err(|trouble| Trouble::new(format!("{trouble} (use another file: --path FILE)")))?;
-    let map = temporary.hold().map("loop", MapOptions::general())?;
+    let temporary = TemporaryHold::create(&path, None, false).map_err(|trouble| {
+        Trouble::new(format!("{trouble} (use another file: --path FILE)"))
+    })?;
+    let map = temporary.hold().maps().open_or_create("loop", MapOptions::general())?;
     let mut seconds = Vec::new();
     for run in 0..args.runs {
         seconds.push(turn(&map, args, run as u64)?);

@@ -7,7 +7,7 @@
 
 use crate::workload::clock::{now_ns, spin_until};
 use clap::ValueEnum;
-use commonhold::Wait;
+use commonhold::channel::Wait;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use crate::workload::{
     results::{COMMONHOLD, Results, median},
     temporary::TemporaryHold,
 };
-use commonhold::{Map, MapOptions};
+use commonhold::map::{Map, MapOptions};
 use hashbrown::HashMap;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -68,7 +68,7 @@ pub fn measure(args: &Args) -> Result<Results> {
     }
     let name = PathBuf::from(format!("bench-private-{}", std::process::id()));
     let temporary = TemporaryHold::create(&name, None, false)?;
-    let shared = temporary.hold().map("private", MapOptions::general())?;
+    let shared = temporary.hold().maps().open_or_create("private", MapOptions::general())?;
     let mut own: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
     let mut key = Vec::new();
     for number in 0..args.keys {

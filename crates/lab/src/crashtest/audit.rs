@@ -12,7 +12,8 @@ use super::reader::counter_value;
 use super::supervisor::Supervisor;
 use super::value::Kind;
 use crate::workload::{Result, Trouble};
-use commonhold::{CheckReport, Hold};
+use commonhold::Hold;
+use commonhold::hold::CheckReport;
 
 /// Compares everything; trouble at the first thing that is wrong.
 pub fn audit(supervisor: &mut Supervisor) -> Result<()> {
@@ -121,22 +122,22 @@ fn restore_backup(supervisor: &mut Supervisor) -> Result<()> {
         return Ok(());
     }
     let path = folder.join("restored.hold");
-    Hold::restore(&backup, &path)?;
+    commonhold::hold::restore(&backup, &path)?;
     let restored = Hold::open(&path)?;
     check(&restored)?;
-    let map = restored.open_map(Kind::General.map_name())?;
+    let map = restored.maps().open(Kind::General.map_name())?;
     for pair in map.iter() {
         let (key, value) = pair?;
         Kind::General
             .read(&key, &value)
             .map_err(|why| Trouble::new(format!("backup: key {key:02x?}: {why}")))?;
     }
-    let words = restored.open_map(Kind::Word.map_name())?.len()?;
+    let words = restored.maps().open(Kind::Word.map_name())?.len()?;
     if words > u64::from(supervisor.ledger.lanes()) * KEYS {
         return Err(Trouble::new(format!("backup: map word has {words} keys")));
     }
     restored.close()?;
-    Hold::drop_hold(&path, true)?;
+    commonhold::hold::remove(&path, true)?;
     for entry in std::fs::read_dir(folder)? {
         // Nobody works: backups that were only begun belong to the dead.
         std::fs::remove_file(entry?.path())?;

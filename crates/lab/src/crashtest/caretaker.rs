@@ -8,7 +8,8 @@ use super::messages;
 use super::plan::{Ledger, Maps, Order};
 use super::value::Kind;
 use crate::workload::{Result, Trouble};
-use commonhold::{Hold, MapOptions};
+use commonhold::Hold;
+use commonhold::map::MapOptions;
 
 /// The name of a backup that was completed, in the run's folder.
 pub const BACKUP: &str = "complete.backup";
@@ -73,11 +74,11 @@ fn look_around(hold: &Hold) -> Result<()> {
 /// Makes a map, fills it across a split, and drops it.
 fn come_and_go(hold: &Hold, rng: &mut fastrand::Rng) -> Result<()> {
     let name = format!("passing-{}", rng.u8(..3));
-    let map = hold.map(&name, MapOptions::general())?;
+    let map = hold.maps().open_or_create(&name, MapOptions::general())?;
     for number in 0..rng.u32(..400) {
         map.set(number.to_le_bytes(), name.as_bytes())?;
     }
-    hold.drop_map(&name)?;
+    hold.maps().drop(&name)?;
     Ok(())
 }
 

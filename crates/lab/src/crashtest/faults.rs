@@ -8,7 +8,8 @@
 
 use super::plan::{Ledger, Order};
 use crate::workload::{Result, Trouble, worker::Worker};
-use commonhold::{ErrorKind, Hold, MapOptions};
+use commonhold::map::MapOptions;
+use commonhold::{ErrorKind, Hold};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 /// How large the hold may be: so small that one tenant can take all the room.
@@ -76,7 +77,7 @@ pub fn limit_descriptors(worker: &Worker, limited: bool) -> Result<()> {
 
 /// Takes all the room of the hold, and gives it back after `meanwhile`.
 pub fn without_room(hold: &Hold, meanwhile: impl FnOnce() -> Result<()>) -> Result<()> {
-    let ballast = hold.map(BALLAST, MapOptions::general())?;
+    let ballast = hold.maps().open_or_create(BALLAST, MapOptions::general())?;
     let value = vec![0xba; BALLAST_BYTES];
     for number in 0u32.. {
         match ballast.set(number.to_le_bytes(), &value) {
@@ -86,7 +87,7 @@ pub fn without_room(hold: &Hold, meanwhile: impl FnOnce() -> Result<()>) -> Resu
     }
     let done = meanwhile();
     drop(ballast);
-    hold.drop_map(BALLAST)?;
+    hold.maps().drop(BALLAST)?;
     done
 }
 

@@ -11,7 +11,8 @@ use super::plan::{
 };
 use super::value::{Kind, Stamp};
 use crate::workload::{Result, Trouble};
-use commonhold::{Hold, Map};
+use commonhold::Hold;
+use commonhold::map::Map;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -8,10 +8,10 @@
 //! Invariant: every element is in one queue, or in flight in a live process.
 
 use crate::workload::{Result, Trouble};
-use commonhold::{
-    Channel, ChannelOptions, Element, ErrorKind, Hold, Join, Log, LogLevel, LogOptions, Policy,
-    Queue, QueueOptions, Received, Written,
-};
+use commonhold::channel::{Channel, ChannelOptions, Join, Policy, Received};
+use commonhold::log::{Log, LogLevel, LogOptions, Written};
+use commonhold::queue::{Element, Queue, QueueOptions};
+use commonhold::{ErrorKind, Hold};
 use std::collections::HashMap;
 use std::io::sink;
 use std::time::Duration;
@@ -240,7 +240,8 @@ impl Messages {
 pub fn come_and_go(hold: &Hold) -> Result<()> {
     drop(open(hold, PASSING)?);
     let [queue, channel, log] = PASSING;
-    for dropped in [hold.drop_queue(queue), hold.drop_channel(channel), hold.drop_log(log)] {
+    for dropped in [hold.queues().drop(queue), hold.channels().drop(channel), hold.logs().drop(log)]
+    {
         if let Err(error) = dropped
             && error.kind() != ErrorKind::Busy
         {
@@ -256,9 +257,9 @@ fn open(hold: &Hold, names: [&str; 3]) -> Result<(Queue, Channel, Log)> {
         .queues([LOST, AT_WORK[0], AT_WORK[1]])
         .orphans(LOST);
     Ok((
-        hold.queue(queue, elements)?,
-        hold.channel(channel, ChannelOptions::new(RING_BYTES))?,
-        hold.log(log, LogOptions::new().rings(RINGS).ring_bytes(RING_BYTES))?,
+        hold.queues().open_or_create(queue, elements)?,
+        hold.channels().open_or_create(channel, ChannelOptions::new(RING_BYTES))?,
+        hold.logs().open_or_create(log, LogOptions::new().rings(RINGS).ring_bytes(RING_BYTES))?,
     ))
 }
 

@@ -8,7 +8,8 @@
 
 use super::value::{Kind, Stamp};
 use crate::workload::{Result, board::Board};
-use commonhold::{Hold, Map, MapOptions};
+use commonhold::Hold;
+use commonhold::map::{Map, MapOptions};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -279,7 +280,7 @@ pub fn scratch_options(which: usize) -> MapOptions {
     match which {
         0 => MapOptions::general(),
         1 => MapOptions::fixed(8, 8),
-        _ => MapOptions::cache().max_entries(500),
+        _ => MapOptions::cache().max_entries(500).into(),
     }
 }
 
@@ -325,20 +326,20 @@ impl Maps {
     /// Makes the maps that are not there.
     pub fn create(hold: &Hold) -> Result<Maps> {
         for (name, options) in Kind::ALL.map(|kind| (kind.map_name(), kind.options())) {
-            hold.map(name, options)?;
+            hold.maps().open_or_create(name, options)?;
         }
-        hold.map(COUNTS, MapOptions::general())?;
-        hold.map(GROWING[0], MapOptions::general())?;
-        hold.map(GROWING[1], MapOptions::fixed(8, 8))?;
+        hold.maps().open_or_create(COUNTS, MapOptions::general())?;
+        hold.maps().open_or_create(GROWING[0], MapOptions::general())?;
+        hold.maps().open_or_create(GROWING[1], MapOptions::fixed(8, 8))?;
         Maps::open(hold)
     }
 
     /// Opens the maps that [`Maps::create`] made.
     pub fn open(hold: &Hold) -> Result<Maps> {
-        let own = |kind: Kind| hold.open_map(kind.map_name());
+        let own = |kind: Kind| hold.maps().open(kind.map_name());
         let [a, b, c, d] = Kind::ALL.map(own);
-        let [e, f] = GROWING.map(|name| hold.open_map(name));
-        Ok(Maps { own: [a?, b?, c?, d?], counts: hold.open_map(COUNTS)?, growing: [e?, f?] })
+        let [e, f] = GROWING.map(|name| hold.maps().open(name));
+        Ok(Maps { own: [a?, b?, c?, d?], counts: hold.maps().open(COUNTS)?, growing: [e?, f?] })
     }
 
     /// The map of owned keys of `kind`.
@@ -358,7 +359,7 @@ impl Kind {
             Kind::General => MapOptions::general(),
             Kind::Word => MapOptions::fixed(4, 4),
             Kind::Cells => MapOptions::fixed(16, 16),
-            Kind::Cache => MapOptions::cache().max_entries(1_000).max_bytes(4 << 20),
+            Kind::Cache => MapOptions::cache().max_entries(1_000).max_bytes(4 << 20).into(),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::plan::{
 };
 use super::value::Kind;
 use crate::workload::{Result, Trouble};
-use commonhold::{Map, Uid, Values};
+use commonhold::map::{Map, Uid, Values};
 use std::collections::HashMap;
 
 /// Works until it is over.

@@ -11,7 +11,8 @@ use super::plan::{
 };
 use super::value::{Kind, Stamp};
 use crate::workload::{Result, Trouble};
-use commonhold::{ErrorKind, Map};
+use commonhold::ErrorKind;
+use commonhold::map::Map;
 
 /// What a lane remembers of what it shares with others.
 #[derive(Default)]
@@ -116,7 +117,7 @@ impl Shared {
         let which = lane.rng.usize(..3);
         let map = match self.scratch[which].take() {
             Some(map) => map,
-            None => lane.hold.map(SCRATCH[which], scratch_options(which))?,
+            None => lane.hold.maps().open_or_create(SCRATCH[which], scratch_options(which))?,
         };
         match scratch_step(lane, &map, which) {
             Ok(()) => self.scratch[which] = Some(map),
@@ -159,7 +160,7 @@ fn scratch_step(lane: &mut Lane, map: &Map, which: usize) -> std::result::Result
             }
         }
         990..=993 => drop(map.clear()?),
-        994..=995 => drop(lane.hold.drop_map(SCRATCH[which])?),
+        994..=995 => drop(lane.hold.maps().drop(SCRATCH[which])?),
         _ => drop(map.len()?),
     }
     Ok(())

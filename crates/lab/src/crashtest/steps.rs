@@ -248,7 +248,7 @@ impl Run<'_> {
     fn prepare(&mut self) -> Result<()> {
         for (which, name) in GROWING.into_iter().enumerate() {
             if self.ledger.head(0, grown(which))? > 4000 {
-                self.hold.drop_map(name)?;
+                self.hold.maps().drop(name)?;
                 self.ledger.set_head(0, grown(which), 0)?;
                 Maps::create(self.hold)?;
                 self.reader = Reader::open(&self.order, true)?;

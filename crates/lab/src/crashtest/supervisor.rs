@@ -114,7 +114,7 @@ impl<'a> Supervisor<'a> {
     /// Growing maps begin at nothing, so that every round splits and doubles from the start.
     fn grow_anew(&mut self) -> Result<()> {
         for (which, name) in GROWING.into_iter().enumerate() {
-            self.hold.drop_map(name)?;
+            self.hold.maps().drop(name)?;
             for lane in 0..self.ledger.lanes() {
                 self.ledger.set_head(lane, grown(which), 0)?;
             }

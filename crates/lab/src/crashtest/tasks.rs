@@ -9,7 +9,8 @@ use super::plan::{BATCH, KEYS, Ledger, Maps, SCRATCH, scratch_options, scratch_v
 use super::shared::Shared;
 use super::value::Kind;
 use crate::workload::Result;
-use commonhold::{Hold, MapOptions};
+use commonhold::Hold;
+use commonhold::map::MapOptions;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -154,7 +155,7 @@ impl Task {
 }
 
 fn large(hold: &Hold) -> Result<()> {
-    let map = hold.map(LARGE, MapOptions::general())?;
+    let map = hold.maps().open_or_create(LARGE, MapOptions::general())?;
     for number in 0..6u8 {
         map.set([number], vec![number; 50_000 << number])?;
     }
@@ -166,7 +167,7 @@ fn large(hold: &Hold) -> Result<()> {
 }
 
 fn scratch(hold: &Hold, which: usize) -> Result<()> {
-    let map = hold.map(SCRATCH[which], scratch_options(which))?;
+    let map = hold.maps().open_or_create(SCRATCH[which], scratch_options(which))?;
     for number in 0..600u64 {
         let key = number.to_le_bytes();
         map.set(key, scratch_value(&key, number as u32))?;
@@ -176,19 +177,19 @@ fn scratch(hold: &Hold, which: usize) -> Result<()> {
         let key = number.to_le_bytes();
         map.set(key, scratch_value(&key, number as u32))?;
     }
-    hold.drop_map(SCRATCH[which])?;
+    hold.maps().drop(SCRATCH[which])?;
     Ok(())
 }
 
 /// Looks at what tasks outside the ledger have left; what is wrong, if anything.
 pub fn look(hold: &Hold) -> Result<Option<String>> {
-    let names: Vec<String> = hold.maps()?.into_iter().map(|map| map.name).collect();
+    let names: Vec<String> = hold.maps().list()?.into_iter().map(|map| map.name).collect();
     for name in names {
         let scratch = SCRATCH.contains(&&name[..]);
         if !scratch && name != LARGE {
             continue;
         }
-        for pair in hold.open_map(&name)?.iter() {
+        for pair in hold.maps().open(&name)?.iter() {
             let (key, value) = pair?;
             let right = match scratch {
                 true => super::plan::is_scratch_value(&key, &value),

@@ -9,7 +9,8 @@ use super::processes::WRITERS;
 use super::schedule::KILLED;
 use super::work::{ACKNOWLEDGED, COUNTED, COUNTS, EDITS, NAMES};
 use crate::workload::{Result, board::Board};
-use commonhold::{CheckReport, Hold};
+use commonhold::Hold;
+use commonhold::hold::CheckReport;
 
 /// What the audit found.
 pub struct Audit {
@@ -64,7 +65,7 @@ impl Audit {
     }
 
     fn compare_names(&mut self, hold: &Hold, board: &Board, all: &[Character]) -> Result<()> {
-        let names = hold.open_map(NAMES)?;
+        let names = hold.maps().open(NAMES)?;
         let acknowledged = board.get_row(ACKNOWLEDGED, all.len() as u64)?;
         let mut ahead = 0;
         for (place, (character, acknowledged)) in all.iter().zip(acknowledged).enumerate() {
@@ -89,7 +90,7 @@ impl Audit {
 
     fn compare_count(&mut self, hold: &Hold, board: &Board) -> Result<()> {
         let acknowledged: u64 = board.get_row(COUNTED, WRITERS.into())?.iter().sum();
-        let value = hold.open_map(COUNTS)?.get(EDITS)?;
+        let value = hold.maps().open(COUNTS)?.get(EDITS)?;
         let there = match value.as_deref().map(<[u8; 8]>::try_from) {
             Some(Ok(bytes)) => u64::from_le_bytes(bytes),
             Some(Err(_)) => u64::MAX,

@@ -21,7 +21,7 @@ mod work;
 mod writer;
 
 use crate::workload::{Result, Trouble, board::Board, say, temporary::TemporaryHold};
-use commonhold::MapOptions;
+use commonhold::map::MapOptions;
 use commonhold_terminal::failure::{Failure, NO, complain};
 use commonhold_terminal::interrupt::{self, Interrupt};
 use indicatif::HumanCount;
@@ -115,7 +115,7 @@ fn title(characters: usize) -> String {
 
 /// Loads the data set as the writers will find it: every character with edit 0.
 fn load(temporary: &TemporaryHold, characters: &[Character]) -> Result<()> {
-    let map = temporary.hold().map(NAMES, MapOptions::general())?;
+    let map = temporary.hold().maps().open_or_create(NAMES, MapOptions::general())?;
     let unedited = entry::Edit { number: 0, writer: 0 };
     let pair = |c: &Character| {
         let mut value = Vec::new();
@@ -125,7 +125,7 @@ fn load(temporary: &TemporaryHold, characters: &[Character]) -> Result<()> {
     for batch in characters.chunks(1000) {
         map.set_many(&batch.iter().map(pair).collect::<Vec<_>>())?;
     }
-    let counts = temporary.hold().map(COUNTS, MapOptions::general())?;
+    let counts = temporary.hold().maps().open_or_create(COUNTS, MapOptions::general())?;
     counts.increment(EDITS, 0)?;
     Ok(())
 }

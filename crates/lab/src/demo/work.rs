@@ -3,7 +3,8 @@
 
 use super::names::{self, Character};
 use crate::workload::{Result, board::Board, worker};
-use commonhold::{Hold, Map};
+use commonhold::Hold;
+use commonhold::map::Map;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -95,8 +96,8 @@ impl Workplace {
         worker::die_with(order.starter)?;
         let hold = Hold::open(&order.hold)?;
         Ok(Workplace {
-            names: hold.open_map(NAMES)?,
-            counts: hold.open_map(COUNTS)?,
+            names: hold.maps().open(NAMES)?,
+            counts: hold.maps().open(COUNTS)?,
             board: Board::open(&order.board)?,
             characters: names::all()?,
         })

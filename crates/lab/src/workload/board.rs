@@ -8,7 +8,7 @@
 //! through `/proc` by the starter's pid. Invariant: every word has one writer at a time.
 
 use super::{Result, Trouble};
-use commonhold::SharedLines;
+use commonhold::raw::SharedLines;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
 use std::os::fd::AsRawFd;

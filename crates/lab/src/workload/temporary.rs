@@ -58,7 +58,7 @@ impl Drop for TemporaryHold {
         if self.keep {
             return;
         }
-        match Hold::drop_hold(&self.path, true) {
+        match commonhold::hold::remove(&self.path, true) {
             Ok(()) => {}
             Err(e) if e.kind() == ErrorKind::NotFound => {}
             Err(e) => complain(&format!("{} was not deleted: {e}", self.path.display())),

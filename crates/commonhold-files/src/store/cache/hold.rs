@@ -15,7 +15,8 @@ use crate::payload::Contents;
 use crate::store::bounded::bytes_of;
 use crate::store::caches::is_alone;
 use crate::store::tag::Tag;
-use commonhold::{Hold, Map, MapOptions, Result};
+use commonhold::map::{Map, MapOptions};
+use commonhold::{Hold, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 

@@ -8,7 +8,8 @@
 //! is put the doomed ones are removed.
 
 use super::buffers::Buffers;
-use commonhold::{ErrorKind, Hold, Map, MapOptions, Result};
+use commonhold::map::{Map, MapOptions};
+use commonhold::{ErrorKind, Hold, Result};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -51,14 +52,14 @@ pub(in crate::store) fn open(
     name: &str,
     options: MapOptions,
 ) -> Result<Map> {
-    match hold.map(name, options.clone()) {
+    match hold.maps().open_or_create(name, options.clone()) {
         Err(e) if e.kind() == ErrorKind::Mismatch => {
-            hold.drop_map(name)?;
-            hold.map(name, options.clone())
+            hold.maps().drop(name)?;
+            hold.maps().open_or_create(name, options.clone())
         }
         opened => opened,
     }?;
-    impatient.map(name, options)
+    impatient.maps().open_or_create(name, options)
 }
 
 impl SharedMap {

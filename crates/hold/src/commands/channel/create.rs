@@ -2,7 +2,8 @@
 
 use crate::making::NewHold;
 use crate::target::{Directory, StructureName};
-use commonhold::{ChannelOptions, StructureKind};
+use commonhold::channel::ChannelOptions;
+use commonhold::hold::StructureKind;
 use commonhold_terminal::failure::Result;
 use commonhold_terminal::output::Output;
 use commonhold_terminal::sizes::{self, shown};
@@ -48,7 +49,8 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let output = output.text_or_json("channel create")?;
     let kind = StructureKind::Channel;
     let hold = args.hold.open_or_create_for(directory, &args.name, kind, args.ring_bytes)?;
-    let channel = hold.channel(&args.name.name, ChannelOptions::new(args.ring_bytes))?;
+    let channel =
+        hold.channels().open_or_create(&args.name.name, ChannelOptions::new(args.ring_bytes))?;
     let (name, stat) = (channel.name(), channel.stat()?);
     let json = json!({
         "name": name,

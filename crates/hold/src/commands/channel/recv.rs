@@ -4,7 +4,8 @@ use crate::commands::shared::receive_loop::ReceiveLoop;
 use crate::formats::frames::Framing;
 use crate::target::{Directory, StructureName};
 use clap::ValueEnum;
-use commonhold::{Consumer, ErrorKind, Join, Received};
+use commonhold::ErrorKind;
+use commonhold::channel::{Consumer, Join, Received};
 use commonhold_terminal::bytes;
 use commonhold_terminal::failure::{Failure, Result, complain};
 use commonhold_terminal::output::{Output, Sink};
@@ -108,16 +109,16 @@ fn next(consumer: &mut Consumer, time: Duration) -> Result<Option<(Received, Vec
 }
 
 impl Args {
-    fn policy(&self) -> Result<commonhold::Policy> {
+    fn policy(&self) -> Result<commonhold::channel::Policy> {
         if self.patience.is_some() && self.policy != Policy::Patient {
             return Err(Failure::usage("--patience applies only to --policy patient"));
         }
         Ok(match self.policy {
-            Policy::Lossless => commonhold::Policy::Lossless,
-            Policy::Lossy => commonhold::Policy::Lossy,
-            Policy::Patient => {
-                commonhold::Policy::Patient(self.patience.unwrap_or(Duration::from_secs(1)))
-            }
+            Policy::Lossless => commonhold::channel::Policy::Lossless,
+            Policy::Lossy => commonhold::channel::Policy::Lossy,
+            Policy::Patient => commonhold::channel::Policy::Patient(
+                self.patience.unwrap_or(Duration::from_secs(1)),
+            ),
         })
     }
 

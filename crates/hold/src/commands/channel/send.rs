@@ -5,7 +5,7 @@ use crate::commands::shared::message_source::MessageSource;
 use crate::commands::shared::wait_for_space::WaitForSpace;
 use crate::formats::frames::Framing;
 use crate::target::{Directory, StructureName};
-use commonhold::{Channel, ChannelStat, Peer};
+use commonhold::channel::{Channel, ChannelStat, Peer};
 use commonhold_terminal::failure::Result;
 use commonhold_terminal::output::Output;
 use commonhold_terminal::sizes::{self, things};

@@ -6,7 +6,8 @@
 
 use super::finding::Finding;
 use super::mounts::Mount;
-use commonhold::{ErrorKind, Hold, MapOptions};
+use commonhold::map::MapOptions;
+use commonhold::{ErrorKind, Hold};
 use commonhold_terminal::sizes::shown;
 use rustix::fs::{Access, access, statvfs};
 use std::path::{Path, PathBuf};
@@ -192,7 +193,7 @@ fn try_out(directory: &Path) -> Result<(), Trial> {
     let result = see_each_other(&one, &two);
     two.close()?;
     one.close()?;
-    match Hold::drop_hold(&path, true) {
+    match commonhold::hold::remove(&path, true) {
         // Its reaper was faster.
         Err(error) if !error.is_not_found() => Err(error.into()),
         _ => result,
@@ -200,8 +201,8 @@ fn try_out(directory: &Path) -> Result<(), Trial> {
 }
 
 fn see_each_other(one: &Hold, two: &Hold) -> Result<(), Trial> {
-    one.map("trial", MapOptions::general())?.set("key", "value")?;
-    if two.open_map("trial")?.get("key")?.as_deref() != Some(b"value") {
+    one.maps().open_or_create("trial", MapOptions::general())?.set("key", "value")?;
+    if two.maps().open("trial")?.get("key")?.as_deref() != Some(b"value") {
         return Err(Trial::Wrong("one handle does not see the other's changes".into()));
     }
     let alive = one.participants()?.iter().filter(|p| p.alive).count();

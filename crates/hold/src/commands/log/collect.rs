@@ -4,7 +4,7 @@
 
 use super::line::{Lines, level_parser};
 use crate::target::{Directory, StructureName};
-use commonhold::{Collector, LogLevel, RotatedFile, Round};
+use commonhold::log::{Collector, LogLevel, RotatedFile, Round};
 use commonhold_terminal::failure::{Failure, Result, note};
 use commonhold_terminal::interrupt::Interrupt;
 use commonhold_terminal::output::{Output, reader_is_gone};

@@ -4,7 +4,8 @@ use super::line::level_parser;
 use crate::making::NewHold;
 use crate::target::{Directory, StructureName};
 use clap::ValueEnum;
-use commonhold::{LogLevel, LogOptions, StructureKind};
+use commonhold::hold::StructureKind;
+use commonhold::log::{LogLevel, LogOptions};
 use commonhold_terminal::failure::Result;
 use commonhold_terminal::output::Output;
 use commonhold_terminal::sizes::{self, shown, things};
@@ -72,13 +73,15 @@ fn ring_bytes(text: &str) -> std::result::Result<u64, String> {
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("log create")?;
     let overflow = match args.overflow {
-        Overflow::Drop => commonhold::Overflow::Drop,
-        Overflow::Overwrite => commonhold::Overflow::Overwrite,
+        Overflow::Drop => commonhold::log::Overflow::Drop,
+        Overflow::Overwrite => commonhold::log::Overflow::Overwrite,
     };
     let options = LogOptions::new().rings(args.rings).ring_bytes(args.ring_bytes);
     let bytes = u64::from(args.rings) * args.ring_bytes;
     let hold = args.hold.open_or_create_for(directory, &args.name, StructureKind::Log, bytes)?;
-    let log = hold.log(&args.name.name, options.overflow(overflow).level(args.level))?;
+    let log = hold
+        .logs()
+        .open_or_create(&args.name.name, options.overflow(overflow).level(args.level))?;
     let (name, stat) = (log.name(), log.stat()?);
     let json = json!({
         "name": name,

@@ -2,7 +2,7 @@
 
 use super::line::{Lines, level_parser};
 use crate::target::{Directory, StructureName};
-use commonhold::LogLevel;
+use commonhold::log::LogLevel;
 use commonhold_terminal::failure::Result;
 use commonhold_terminal::output::{Output, Sink};
 use std::process::ExitCode;

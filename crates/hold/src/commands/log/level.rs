@@ -2,7 +2,7 @@
 
 use super::line::level_parser;
 use crate::target::{Directory, StructureName};
-use commonhold::LogLevel;
+use commonhold::log::LogLevel;
 use commonhold_terminal::failure::Result;
 use commonhold_terminal::output::Output;
 use serde_json::json;

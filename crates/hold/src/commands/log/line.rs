@@ -1,7 +1,7 @@
 //! A line of a log, for people and in JSON; which lines are wanted.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use commonhold::{LogLevel, LogLine};
+use commonhold::log::{LogLevel, LogLine};
 use commonhold_terminal::bytes;
 use serde_json::{Value, json};
 use std::time::{Duration, UNIX_EPOCH};

@@ -3,7 +3,7 @@
 use super::line::{Lines, level_parser};
 use crate::commands::shared::receive_loop::ReceiveLoop;
 use crate::target::{Directory, StructureName};
-use commonhold::{LogLevel, LogLine, LogReader};
+use commonhold::log::{LogLevel, LogLine, LogReader};
 use commonhold_terminal::failure::Result;
 use commonhold_terminal::output::{Output, Sink};
 use std::collections::VecDeque;

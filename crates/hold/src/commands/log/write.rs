@@ -10,7 +10,7 @@ use crate::commands::shared::message_source::MessageSource;
 use crate::commands::shared::wait_for_space::WaitForSpace;
 use crate::formats::frames::Framing;
 use crate::target::{Directory, StructureName};
-use commonhold::{Log, LogLevel, LogStat, Overflow, RingStat, Written};
+use commonhold::log::{Log, LogLevel, LogStat, Overflow, RingStat, Written};
 use commonhold_terminal::failure::{Result, complain};
 use commonhold_terminal::output::Output;
 use commonhold_terminal::sizes::{count, things};

@@ -2,7 +2,8 @@
 
 use crate::making::NewHold;
 use crate::target::{Directory, StructureName};
-use commonhold::{QueueOptions, StructureKind};
+use commonhold::hold::StructureKind;
+use commonhold::queue::QueueOptions;
 use commonhold_terminal::failure::{Failure, Result};
 use commonhold_terminal::output::Output;
 use commonhold_terminal::sizes::{self, shown, things};
@@ -101,7 +102,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     }
     let bytes = u64::from(args.elements) * u64::from(args.element_bytes);
     let hold = args.hold.open_or_create_for(directory, &args.name, StructureKind::Queue, bytes)?;
-    let queue = hold.queue(&args.name.name, options)?;
+    let queue = hold.queues().open_or_create(&args.name.name, options)?;
     let stat = queue.stat()?;
     let json = json!({
         "name": stat.name,

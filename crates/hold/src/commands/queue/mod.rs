@@ -11,7 +11,7 @@ mod push;
 pub mod stat;
 
 use crate::target::Directory;
-use commonhold::{NamedQueue, Queue};
+use commonhold::queue::{NamedQueue, Queue};
 use commonhold_terminal::failure::{Failure, Result};
 use commonhold_terminal::help::flowing;
 use commonhold_terminal::output::Output;

@@ -7,7 +7,7 @@
 //!
 //! Invariant: every byte of an element is written, so nothing of an earlier message stays in it.
 
-use commonhold::Queue;
+use commonhold::queue::Queue;
 use commonhold_terminal::failure::{Failure, Result};
 
 /// Bytes of the length.

@@ -10,7 +10,7 @@ use super::{ensure_other, named_or_first};
 use crate::commands::shared::receive_loop::ReceiveLoop;
 use crate::formats::frames::Framing;
 use crate::target::{Directory, StructureName};
-use commonhold::{Element, Queue};
+use commonhold::queue::{Element, Queue};
 use commonhold_terminal::bytes;
 use commonhold_terminal::failure::{Failure, Result};
 use commonhold_terminal::output::{Output, Sink};

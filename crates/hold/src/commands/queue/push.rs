@@ -7,7 +7,7 @@ use crate::commands::shared::message_source::MessageSource;
 use crate::commands::shared::wait_for_space::WaitForSpace;
 use crate::formats::frames::Framing;
 use crate::target::{Directory, StructureName};
-use commonhold::{NamedQueue, Queue};
+use commonhold::queue::{NamedQueue, Queue};
 use commonhold_terminal::failure::Result;
 use commonhold_terminal::output::Output;
 use commonhold_terminal::sizes::{self, things};
@@ -87,7 +87,10 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 }
 
 /// An element of a queue, waited for at most so long.
-pub fn pull<'q>(from: NamedQueue<'q>, time: Duration) -> Result<Option<commonhold::Element<'q>>> {
+pub fn pull<'q>(
+    from: NamedQueue<'q>,
+    time: Duration,
+) -> Result<Option<commonhold::queue::Element<'q>>> {
     Ok(if time.is_zero() { from.pull()? } else { from.pull_timeout(time)? })
 }
 

@@ -4,7 +4,8 @@ use super::secret::SecretFile;
 use super::service::Service;
 use crate::making::NewHold;
 use crate::target::{Directory, MapName};
-use commonhold::{Hold, StreamPosition};
+use commonhold::Hold;
+use commonhold::stream::StreamPosition;
 use commonhold_replicate::{Address, Replica, ReplicaEvents, ReplicaOptions};
 use commonhold_terminal::failure::{Failure, Result, note};
 use commonhold_terminal::output::Output;
@@ -105,7 +106,7 @@ impl Following {
     /// be because the replica makes it anew, with the mode of another origin's map.
     pub fn ensure_map(&self) -> Result<()> {
         let missing = self.is_ready()
-            && self.hold.open_map(&self.map).is_err_and(|error| error.is_not_found());
+            && self.hold.maps().open(&self.map).is_err_and(|error| error.is_not_found());
         match self.missing.replace(missing) && missing {
             false => Ok(()),
             true => Err(Failure::failed(format!(

@@ -138,7 +138,7 @@ fn rebuild_if_missing(
     output: &Output,
 ) -> Result<()> {
     let name = &args.name.map;
-    let is_there = match hold.open_map(name) {
+    let is_there = match hold.maps().open(name) {
         // Half rebuilt by one that was killed.
         Ok(map) => !map.is_replica(),
         Err(error) if error.is_not_found() => false,
@@ -150,7 +150,7 @@ fn rebuild_if_missing(
     }
     if is_there && args.rebuild {
         ensure_whole(&args.file)?;
-        hold.drop_map(name)?;
+        hold.maps().drop(name)?;
     }
     let rebuilt = rebuild(hold, name, &args.file, options)?;
     let Rebuilt { position, pairs, changes, cut_off_bytes } = &rebuilt;

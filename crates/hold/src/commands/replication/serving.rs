@@ -2,7 +2,8 @@
 
 use crate::commands::shared::inherited_sockets::inherited_sockets;
 use clap::ValueEnum;
-use commonhold::{Hold, Map};
+use commonhold::Hold;
+use commonhold::map::Map;
 use commonhold_io::sockets::LoopKind;
 use commonhold_replicate::{Address, Notice, Origin, OriginOptions, Secret, Transmission};
 use commonhold_terminal::descriptors;
@@ -130,7 +131,7 @@ impl Serve {
             notice: Some(voice.as_notice()),
         };
         let origin = Origin::start(hold, map, options)?;
-        Ok(Serving { origin, map: hold.open_map(map)?, voice, has_secret })
+        Ok(Serving { origin, map: hold.maps().open(map)?, voice, has_secret })
     }
 }
 

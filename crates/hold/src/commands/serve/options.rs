@@ -3,7 +3,8 @@
 use crate::commands::shared::choice_parser::choice;
 use crate::monitor::Monitor;
 use crate::target::Directory;
-use commonhold::{Hold, LogOptions, Overflow};
+use commonhold::Hold;
+use commonhold::log::{LogOptions, Overflow};
 use commonhold_files::source::Symlinks;
 use commonhold_files::store::{CacheKind, EvictionKind, caches};
 use commonhold_files::{
@@ -200,7 +201,10 @@ impl Args {
         let (limits, choices, cache) = (&self.limits, &self.choices, &self.cache);
         let log = match &self.access_log {
             // The last requests, if nobody collects them.
-            Some(name) => Some(hold.log(name, LogOptions::new().overflow(Overflow::Overwrite))?),
+            Some(name) => Some(
+                hold.logs()
+                    .open_or_create(name, LogOptions::new().overflow(Overflow::Overwrite))?,
+            ),
             None => None,
         };
         let mut options = ServerOptions::new(&self.place);

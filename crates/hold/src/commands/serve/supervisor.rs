@@ -6,7 +6,6 @@ use super::options::Args;
 use crate::commands::shared::inherited_sockets::inherited_sockets;
 use crate::monitor::Monitor;
 use crate::target::Directory;
-use commonhold::Hold;
 use commonhold_io::address::{Address, Listener};
 use commonhold_terminal::failure::{Failure, Result, note};
 use commonhold_terminal::output::Output;
@@ -90,7 +89,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
         let path = hold.path().to_owned();
         drop(hold);
         // Another server of the same directory may use it still.
-        let _ = Hold::drop_hold(&path, false);
+        let _ = commonhold::hold::remove(&path, false);
     }
     match begun {
         true => Ok(ExitCode::SUCCESS),

@@ -6,7 +6,7 @@
 
 use crate::formats::{Pair, WritePairs, Writing};
 use crate::target::{Directory, Hex, MapName};
-use commonhold::{Cursor, Iter};
+use commonhold::map::{Cursor, Iter};
 use commonhold_terminal::bytes;
 use commonhold_terminal::failure::{Failure, Result, note};
 use commonhold_terminal::output::{Format, Output, Sink};

@@ -1,15 +1,16 @@
 //! What has a name in a hold: a map, a queue, a channel, a log, or nothing.
 
-use commonhold::{Hold, StructureKind};
+use commonhold::Hold;
+use commonhold::hold::StructureKind;
 use commonhold_terminal::failure::Result;
 use std::path::Path;
 
 /// What has this name, if anything has.
 pub fn kind_of(hold: &Hold, name: &str) -> Result<Option<StructureKind>> {
-    if let Some(other) = hold.others()?.into_iter().find(|other| other.name == name) {
+    if let Some(other) = hold.structures()?.into_iter().find(|other| other.name == name) {
         return Ok(Some(other.kind));
     }
-    match hold.open_map(name) {
+    match hold.maps().open(name) {
         Ok(_) => Ok(Some(StructureKind::Map)),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error.into()),

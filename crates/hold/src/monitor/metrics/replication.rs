@@ -4,7 +4,7 @@
 use super::text::{Kind, Labels, Text};
 use crate::monitor::inventory::Inventory;
 use Kind::{Counter, Gauge};
-use commonhold::StreamPosition;
+use commonhold::stream::StreamPosition;
 use commonhold_io::reports::Report;
 use serde_json::Value;
 

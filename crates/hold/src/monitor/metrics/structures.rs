@@ -3,9 +3,11 @@
 use super::text::{Kind, Text};
 use crate::monitor::inventory::Inventory;
 use Kind::{Counter, Gauge};
-use commonhold::{
-    ChannelStat, ConsumerInfo, HoldKind, HoldStat, LogStat, MapMode, MapStat, NamedQueueStat,
-};
+use commonhold::channel::{ChannelStat, ConsumerInfo};
+use commonhold::hold::{HoldKind, HoldStat};
+use commonhold::log::LogStat;
+use commonhold::map::{MapMode, MapStat};
+use commonhold::queue::NamedQueueStat;
 
 /// Name, kind, help and value of a figure.
 type Figure<T> = (&'static str, Kind, &'static str, fn(&T) -> f64);

@@ -8,7 +8,7 @@ use crate::monitor::inventory::Inventory;
 use crate::monitor::observer::Live;
 use crate::monitor::workers::{Sum, errors, hit_rate};
 use crate::report::latency_buckets::{Buckets, Summary};
-use commonhold::SizeStat;
+use commonhold::map::SizeStat;
 use commonhold_files::store::caches;
 use commonhold_terminal::sizes::{count, things};
 use std::collections::BTreeMap;

@@ -11,7 +11,8 @@ use super::super::{
 use super::CHANNEL;
 use super::message::{LAST, Message};
 use crate::workload::{Result, Trouble, clock::now_ns};
-use commonhold::{Consumer, ErrorKind, Hold, Join, Policy, Received};
+use commonhold::channel::{Consumer, Join, Policy, Received};
+use commonhold::{ErrorKind, Hold};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -97,7 +98,7 @@ pub fn run(job: Job) -> Result<()> {
 
 impl Receiver {
     fn new(job: Job) -> Result<Receiver> {
-        let channel = Hold::open(&job.hold)?.open_channel(CHANNEL)?;
+        let channel = Hold::open(&job.hold)?.channels().open(CHANNEL)?;
         let mut consumer = channel.consumer(Join::Now, job.manner.policy(job.patience))?;
         consumer.set_wait(job.waiting.wait());
         Ok(Receiver {

@@ -29,7 +29,7 @@ use crate::workload::{
     pin::{Cpus, usable},
     temporary::TemporaryHold,
 };
-use commonhold::ChannelOptions;
+use commonhold::channel::ChannelOptions;
 use commonhold_terminal::sizes;
 use consumer::{Manner, Taken};
 use producer::Sent;
@@ -231,7 +231,7 @@ fn prepare(args: &Args, channels: &[&str]) -> Result<TemporaryHold> {
     let own = || PathBuf::from(format!("bench-channel-{}", std::process::id()));
     let temporary = TemporaryHold::create(&args.hold.clone().unwrap_or_else(own), None, false)?;
     for name in channels {
-        temporary.hold().channel(name, ChannelOptions::new(args.ring_bytes()))?;
+        temporary.hold().channels().open_or_create(name, ChannelOptions::new(args.ring_bytes()))?;
     }
     Ok(temporary)
 }

@@ -21,7 +21,9 @@ use crate::workload::{
     latency::{Latencies, Packed, show},
     results::{COMMONHOLD, Results, median},
 };
-use commonhold::{Consumer, Hold, Join, Policy, Producer, SharedLines, Wait};
+use commonhold::Hold;
+use commonhold::channel::{Consumer, Join, Policy, Producer, Wait};
+use commonhold::raw::SharedLines;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -257,8 +259,8 @@ impl Channels {
     fn new(job: &Job) -> Result<Channels> {
         let hold = Hold::open(&job.hold)?;
         let [out, into] = if job.is_ping { [0, 1] } else { [1, 0] };
-        let mut producer = hold.open_channel(CHANNELS[out])?.producer()?;
-        let channel = hold.open_channel(CHANNELS[into])?;
+        let mut producer = hold.channels().open(CHANNELS[out])?.producer()?;
+        let channel = hold.channels().open(CHANNELS[into])?;
         let mut consumer = channel.consumer(Join::Now, Policy::Lossless)?;
         producer.set_wait(Wait::Spin);
         consumer.set_wait(Wait::Spin);

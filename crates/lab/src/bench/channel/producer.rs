@@ -12,7 +12,8 @@ use super::super::{
 use super::CHANNEL;
 use super::message::{LAST, Message};
 use crate::workload::{Result, clock::now_ns};
-use commonhold::{Hold, Producer};
+use commonhold::Hold;
+use commonhold::channel::Producer;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -60,7 +61,7 @@ pub fn run(job: Job) -> Result<()> {
 
 impl Sender {
     fn new(job: Job) -> Result<Sender> {
-        let mut producer = Hold::open(&job.hold)?.open_channel(CHANNEL)?.producer()?;
+        let mut producer = Hold::open(&job.hold)?.channels().open(CHANNEL)?.producer()?;
         producer.set_wait(job.waiting.wait());
         Ok(Sender { producer, bytes: vec![0; job.message_bytes], job, number: 0 })
     }

@@ -4,7 +4,8 @@ use super::super::crew;
 use super::LOG;
 use super::line::{Line, Tally, writer_of};
 use crate::workload::{Result, Trouble, board::Board, clock::now_ns};
-use commonhold::{Hold, LogLine};
+use commonhold::Hold;
+use commonhold::log::LogLine;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Write;
@@ -77,7 +78,7 @@ struct Counted {
 /// Does the collector's part.
 pub fn run(job: &Job) -> Result<()> {
     let board = Board::open(&job.board)?;
-    let log = Hold::open(&job.hold)?.open_log(LOG)?;
+    let log = Hold::open(&job.hold)?.logs().open(LOG)?;
     let file = File::options().write(true).create(true).truncate(true).open(&job.file);
     let file = file.map_err(|e| Trouble::new(format!("{}: {e}", job.file.display())))?;
     let (seen, told) = mpsc::channel();

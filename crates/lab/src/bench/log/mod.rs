@@ -18,7 +18,7 @@ use super::pace::Waiting;
 use super::show;
 use crate::workload::{Result, Trouble, board::Board, pin::Cpus, temporary::TemporaryHold};
 use collector::Delivered;
-use commonhold::LogOptions;
+use commonhold::log::LogOptions;
 use commonhold_terminal::sizes;
 use std::path::PathBuf;
 use writer::{Full, Wrote};
@@ -144,7 +144,7 @@ fn measure(args: &Args) -> Result<Measured> {
     let temporary = TemporaryHold::create(&args.hold.clone().unwrap_or_else(own), None, false)?;
     let options =
         LogOptions::new().rings(args.writers.saturating_add(1)).ring_bytes(args.ring_bytes);
-    let log = temporary.hold().log(LOG, options)?;
+    let log = temporary.hold().logs().open_or_create(LOG, options)?;
     let board = Board::create(1)?;
     let mut crew = Crew::new("log")?;
     crew.enlist(&args.cpus.clone().unwrap_or_default(), jobs(args, &temporary, &board))?;

@@ -15,7 +15,8 @@ use crate::workload::{
     clock::now_ns,
     latency::{Latencies, Packed},
 };
-use commonhold::{Hold, Log, LogLevel, Written};
+use commonhold::Hold;
+use commonhold::log::{Log, LogLevel, Written};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -79,7 +80,7 @@ struct Writer {
 
 /// Does a writer's part.
 pub fn run(job: Job) -> Result<()> {
-    let log = Hold::open(&job.hold)?.open_log(LOG)?;
+    let log = Hold::open(&job.hold)?.logs().open(LOG)?;
     log.prepare()?;
     let line = Line::new(job.writer, job.line_bytes);
     let latencies = Latencies::ready();

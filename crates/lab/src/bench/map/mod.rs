@@ -25,7 +25,7 @@ use crate::workload::{
     temporary::TemporaryHold,
     worker::Worker,
 };
-use commonhold::MapOptions;
+use commonhold::map::MapOptions;
 use order::{Order, Shape};
 use std::path::PathBuf;
 use work::{Done, Job, Phase};
@@ -177,7 +177,7 @@ fn measure(args: &Args, phases: &[Phase]) -> Result<Vec<Taken>> {
     let sizes = (args.key_size as u32, args.value_size as u32);
     let options =
         if args.fixed { MapOptions::fixed(sizes.0, sizes.1) } else { MapOptions::general() };
-    temporary.hold().map(work::MAP, options)?;
+    temporary.hold().maps().open_or_create(work::MAP, options)?;
     let mut workers = start(args, &temporary)?;
     let mut taken = Vec::new();
     if !matches!(phases[0], Phase::Put | Phase::PutLatency) {

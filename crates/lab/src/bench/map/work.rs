@@ -9,7 +9,8 @@ use crate::workload::{
     latency::{Latencies, Packed},
     say, worker,
 };
-use commonhold::{Hold, Map, Values};
+use commonhold::Hold;
+use commonhold::map::{Map, Values};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -121,7 +122,7 @@ struct Process {
 impl Process {
     fn new(job: &Job) -> Result<Process> {
         Ok(Process {
-            map: Hold::open(&job.hold)?.open_map(MAP)?,
+            map: Hold::open(&job.hold)?.maps().open(MAP)?,
             shape: job.shape,
             batch: job.batch,
             ascending: Walk::new(job.first, job.end, Order::Own),

@@ -24,7 +24,7 @@ use crate::workload::{
     results::{COMMONHOLD, Results, median},
     temporary::TemporaryHold,
 };
-use commonhold::QueueOptions;
+use commonhold::queue::QueueOptions;
 use commonhold_terminal::sizes;
 use mover::{Job, Moved};
 use std::path::PathBuf;
@@ -155,7 +155,7 @@ fn measure(args: &Args, batch: usize) -> Result<Measured> {
     let own = || PathBuf::from(format!("bench-queue-{}", std::process::id()));
     let temporary = TemporaryHold::create(&args.hold.clone().unwrap_or_else(own), None, false)?;
     let options = QueueOptions::new(args.elements, args.element_bytes as u32).queues([B2A, A2B]);
-    let queue = temporary.hold().queue(QUEUE, options)?;
+    let queue = temporary.hold().queues().open_or_create(QUEUE, options)?;
     stock::prepare(&queue)?;
     let mut crew = Crew::new("queue")?;
     let jobs = args.roles().into_iter().enumerate().map(|(number, name)| {

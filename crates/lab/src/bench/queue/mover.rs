@@ -3,7 +3,8 @@
 use super::super::{crew, pace::Waiting};
 use super::{A2B, B2A, QUEUE};
 use crate::workload::{Result, clock::now_ns};
-use commonhold::{Batch, Bytes, Hold, NamedQueue, Queue};
+use commonhold::Hold;
+use commonhold::queue::{Batch, Bytes, NamedQueue, Queue};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,7 +45,7 @@ pub struct Moved {
 /// Does a process's part.
 pub fn run(order: &str) -> Result<()> {
     let job: Job = crew::job(order)?;
-    let queue = Hold::open(&job.hold)?.open_queue(QUEUE)?;
+    let queue = Hold::open(&job.hold)?.queues().open(QUEUE)?;
     crew::perform(|start_ns| {
         let mut mover = Mover::new(&job, &queue)?;
         let end_ns = start_ns + job.measured_ns;

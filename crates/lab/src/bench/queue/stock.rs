@@ -2,7 +2,7 @@
 
 use super::{A2B, B2A};
 use crate::workload::{Result, Trouble};
-use commonhold::Queue;
+use commonhold::queue::Queue;
 
 /// Writes a count of zero into every element, which also touches its memory.
 pub fn prepare(queue: &Queue) -> Result<()> {

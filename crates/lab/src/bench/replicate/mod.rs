@@ -20,7 +20,7 @@ use crate::workload::{
     temporary::TemporaryHold,
 };
 use clap::ValueEnum;
-use commonhold::MapOptions;
+use commonhold::map::MapOptions;
 use commonhold_io::sockets::LoopKind;
 use commonhold_replicate::{Address, Origin, OriginOptions, Transmission};
 use commonhold_terminal::sizes;
@@ -194,7 +194,7 @@ fn measure(args: &Args, case: Case) -> Result<Measured> {
     let name = PathBuf::from(format!("bench-replicate-{}", std::process::id()));
     let temporary = TemporaryHold::create(&name, None, false)?;
     let hold = temporary.hold();
-    let map = hold.map(MAP, MapOptions::general())?;
+    let map = hold.maps().open_or_create(MAP, MapOptions::general())?;
     let options = OriginOptions {
         stream_bytes: args.stream_size,
         io_threads: args.io_threads,

@@ -6,7 +6,8 @@ use crate::workload::{
     clock::now_ns,
     latency::{Latencies, Packed},
 };
-use commonhold::{Hold, StreamFrame};
+use commonhold::Hold;
+use commonhold::stream::StreamFrame;
 use commonhold_replicate::{Address, Replica, ReplicaEvents, ReplicaOptions, Tap, digest};
 use rustix::event::epoll;
 use serde::{Deserialize, Serialize};
@@ -139,7 +140,7 @@ fn apply(job: &Job, address: &Address) -> Result<()> {
         for (hold, replica) in &replicas {
             replica.wait(Duration::from_secs(3600), |status| !status.connected);
             read.offsets.push(replica.status().position.map_or(0, |position| position.offset));
-            read.digests.push(digest(&hold.open_map(super::MAP)?)?);
+            read.digests.push(digest(&hold.maps().open(super::MAP)?)?);
         }
         let mut ages = ages.0.lock().unwrap_or_else(PoisonError::into_inner);
         read.staleness = (ages.count() > 0).then(|| ages.pack());

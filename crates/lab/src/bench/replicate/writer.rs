@@ -3,7 +3,7 @@
 use super::super::pace::{Pace, Waiting};
 use super::Args;
 use crate::workload::{Result, Trouble, clock::now_ns};
-use commonhold::Map;
+use commonhold::map::Map;
 use commonhold_replicate::Origin;
 use std::time::Duration;
 

@@ -1,0 +1,83 @@
+//! [`Logs`]: the logs of a hold by name.
+
+use crate::error::Result;
+use crate::hold::stat::{self, StructureInfo};
+use crate::log::handle::{self, Log};
+use crate::log::options::LogOptions;
+use crate::memory::arena::Arena;
+use crate::memory::roots::{Existing, StructureKind};
+use std::fmt;
+use std::sync::Arc;
+
+/// The logs of a hold by name; see [`Hold::logs`](crate::Hold::logs).
+///
+/// A name has 1 to 200 bytes and no NUL. Maps, queues, channels and logs of a hold share one space
+/// of names.
+#[derive(Clone, Copy)]
+pub struct Logs<'h> {
+    arena: &'h Arc<Arena>,
+}
+
+impl fmt::Debug for Logs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.arena.space.file().path();
+        f.debug_struct("Logs").field("hold", &path).finish_non_exhaustive()
+    }
+}
+
+impl<'h> Logs<'h> {
+    pub(crate) fn new(arena: &'h Arc<Arena>) -> Logs<'h> {
+        Logs { arena }
+    }
+
+    /// Opens an existing log, whatever its options. Through a read-only handle
+    /// it can be dumped.
+    ///
+    /// # Errors
+    /// `NotFound`; `Mismatch` if the name is that of another kind of structure; `Closed`;
+    /// `Damaged`.
+    pub fn open(&self, name: &str) -> Result<Log> {
+        self.arena.ensure_open()?;
+        handle::open_existing(self.arena, name)
+    }
+
+    /// Opens a log, or creates it if there is none.
+    ///
+    /// # Errors
+    /// `Mismatch` if it exists with other rings or as another kind of structure; `NotFound` if it
+    /// does not exist and this handle is read-only; `Invalid` for a bad name or bad rings; `Full`;
+    /// `Closed`.
+    pub fn open_or_create(&self, name: &str, options: LogOptions) -> Result<Log> {
+        self.arena.ensure_open()?;
+        handle::create(self.arena, name, &options, Existing::Open)
+    }
+
+    /// Creates a log.
+    ///
+    /// # Errors
+    /// `Exists` if there is one; `Mismatch` if the name is that of another kind of structure;
+    /// `ReadOnly`; `Invalid` for a bad name or bad options; `Full`; `Closed`; `TimedOut`.
+    pub fn create(&self, name: &str, options: LogOptions) -> Result<Log> {
+        drop(self.arena.enter()?);
+        handle::create(self.arena, name, &options, Existing::Refuse)
+    }
+
+    /// Drops a log with everything in it; false if there is none. Handles of this
+    /// process on it report `NotFound` from then on.
+    ///
+    /// # Errors
+    /// `Busy`, naming slot and process, while another living participant has it open; `Mismatch` if
+    /// the name is that of another kind of structure; `ReadOnly`; `Closed`.
+    pub fn drop(&self, name: &str) -> Result<bool> {
+        handle::drop_log(self.arena, name)
+    }
+
+    /// The logs in the hold, sorted by name.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn list(&self) -> Result<Vec<StructureInfo>> {
+        self.arena.ensure_open()?;
+        Ok(stat::structures(&self.arena.space, &[StructureKind::Log]))
+    }
+}
