@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use commonhold::{Hold, HoldOptions};
 use commonhold::map::{Map, MapOptions, Values};
+use commonhold::{Hold, HoldOptions};
 
 use super::OURS;
 use crate::{
@@ -42,7 +42,7 @@ impl Rival for Commonhold {
     fn prepare(&self, site: &Path, shape: &Shape) -> Result<Option<Server>> {
         let (options, name) = placed(site, shape);
         let hold = options.create(&name).context("cannot create the hold")?;
-        hold.map(MAP, map_options(shape)).context("cannot create the map")?;
+        hold.maps().open_or_create(MAP, map_options(shape)).context("cannot create the map")?;
         hold.close().context("cannot close the hold")?;
         Ok(None)
     }
@@ -52,7 +52,8 @@ impl Keeper for Commonhold {
     fn open(&self, site: &Path, shape: &Shape, threads: usize) -> Result<Vec<Box<dyn Store>>> {
         let (options, name) = placed(site, shape);
         let hold = options.open(&name).context("cannot open the hold")?;
-        let map = hold.map(MAP, map_options(shape)).context("cannot open the map")?;
+        let map =
+            hold.maps().open_or_create(MAP, map_options(shape)).context("cannot open the map")?;
         let store = || Box::new(MapStore { map: map.clone(), values: Values::default() });
         Ok((0..threads).map(|_| store() as Box<dyn Store>).collect())
     }

@@ -48,7 +48,9 @@ impl Rival for CommonholdChannel {
         let hold = Hold::options().directory(site).create(HOLD);
         let hold = hold.context("cannot create the hold")?;
         for name in [THERE, BACK] {
-            hold.channel(name, ChannelOptions::new(RING_BYTES)).context("cannot make a channel")?;
+            hold.channels()
+                .open_or_create(name, ChannelOptions::new(RING_BYTES))
+                .context("cannot make a channel")?;
         }
         hold.close().context("cannot close the hold")?;
         Ok(None)
@@ -74,7 +76,10 @@ struct End {
 impl End {
     fn open(hold: &Hold, seat: u64, both: bool) -> Result<End> {
         let options = ChannelOptions::new(RING_BYTES);
-        let (there, back) = (hold.channel(THERE, options)?, hold.channel(BACK, options)?);
+        let (there, back) = (
+            hold.channels().open_or_create(THERE, options)?,
+            hold.channels().open_or_create(BACK, options)?,
+        );
         let (outgoing, incoming) = if seat == 0 { (there, back) } else { (back, there) };
         // Without a way back, worker 0 only sends and the others only receive.
         let producer = (both || seat == 0).then(|| outgoing.producer()).transpose()?;

@@ -58,7 +58,7 @@ impl Rival for CommonholdLog {
     fn prepare(&self, site: &Path, shape: &Shape) -> Result<Option<Server>> {
         let hold = Hold::options().directory(site).create(HOLD);
         let hold = hold.context("cannot create the hold")?;
-        hold.log(LOG, options(shape)?).context("cannot make the log")?;
+        hold.logs().open_or_create(LOG, options(shape)?).context("cannot make the log")?;
         hold.close().context("cannot close the hold")?;
         Ok(None)
     }
@@ -73,7 +73,8 @@ impl Carrier for CommonholdLog {
     fn open(&self, site: &Path, shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
         let hold = Hold::options().directory(site).open(HOLD).context("cannot open the hold")?;
         let open = |seat| -> Result<Box<dyn Port>> {
-            let log = hold.log(LOG, options(shape)?).context("cannot open the log")?;
+            let log =
+                hold.logs().open_or_create(LOG, options(shape)?).context("cannot open the log")?;
             Ok(if seat + 1 < shape.workers {
                 Box::new(Writer(log))
             } else {

@@ -61,8 +61,8 @@ impl Rival for CommonholdOrigin {
     fn prepare(&self, site: &Path, _shape: &Shape) -> Result<Option<Server>> {
         let hold = Hold::options().directory(site).create(HOLD);
         let hold = hold.context("cannot create the hold")?;
-        hold.map(MAP, MapOptions::general()).context("cannot make the map")?;
-        hold.begin_stream(MAP, STREAM_BYTES).context("cannot make the stream")?;
+        hold.maps().open_or_create(MAP, MapOptions::general()).context("cannot make the map")?;
+        hold.maps().begin_stream(MAP, STREAM_BYTES).context("cannot make the stream")?;
         hold.close().context("cannot close the hold")?;
         Ok(None)
     }
@@ -92,7 +92,7 @@ impl Writer {
         let hold = Hold::options().directory(site).open(HOLD).context("cannot open the hold")?;
         let origin = Origin::start(&hold, MAP, OriginOptions::default())?;
         origin.listen(&Address::Unix(address(site)))?;
-        Ok(Writer { origin, map: hold.open_map(MAP)?, budget: 0 })
+        Ok(Writer { origin, map: hold.maps().open(MAP)?, budget: 0 })
     }
 
     fn wait(&mut self) -> Result<()> {

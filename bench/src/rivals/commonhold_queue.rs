@@ -63,7 +63,7 @@ impl Rival for CommonholdQueue {
         let hold = Hold::options().directory(site).create(HOLD);
         let hold = hold.context("cannot create the hold")?;
         let options = QueueOptions::new(ELEMENTS, ELEMENT_BYTES).queues(NAMES);
-        hold.queue(QUEUE, options).context("cannot make the queue")?;
+        hold.queues().open_or_create(QUEUE, options).context("cannot make the queue")?;
         hold.close().context("cannot close the hold")?;
         Ok(None)
     }
@@ -73,7 +73,8 @@ impl Carrier for CommonholdQueue {
     fn open(&self, site: &Path, _shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
         let hold = Hold::options().directory(site).open(HOLD).context("cannot open the hold")?;
         let options = QueueOptions::new(ELEMENTS, ELEMENT_BYTES).queues(NAMES);
-        let queue = hold.queue(QUEUE, options).context("cannot open the queue")?;
+        let queue =
+            hold.queues().open_or_create(QUEUE, options).context("cannot open the queue")?;
         // What one has in flight borrows the queue. A worker opens one, and ends with it.
         let queue: &'static Queue = Box::leak(Box::new(queue));
         let open = |seat| Ok(Box::new(End::new(queue, seat)?) as Box<dyn Port>);

@@ -14,7 +14,7 @@
 //! use std::time::Duration;
 //!
 //! let shop = Hold::open_or_create(&one)?;
-//! let prices = shop.map("prices", MapOptions::general())?;
+//! let prices = shop.maps().open_or_create("prices", MapOptions::general())?;
 //! prices.set("apple", "3")?;
 //! let origin = Origin::start(&shop, "prices", OriginOptions::default())?;
 //! let address = origin.listen(&Address::Unix(dir.join("socket")))?;
@@ -23,7 +23,7 @@
 //! let copy = Hold::open_or_create(&other)?;
 //! let replica = Replica::connect(&copy, "prices", &address, ReplicaOptions::default(), ())?;
 //! assert!(replica.wait_ready(Duration::from_secs(10)));
-//! let prices = copy.open_map("prices")?;
+//! let prices = copy.maps().open("prices")?;
 //! assert_eq!(prices.get("apple")?.as_deref(), Some(&b"3"[..]));
 //! # drop((replica, origin, prices, shop, copy));
 //! # std::fs::remove_dir_all(&dir).unwrap();

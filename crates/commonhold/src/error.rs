@@ -5,7 +5,9 @@
 //! and are the C codes.
 
 use std::fmt;
+use std::io;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 /// What went wrong, for programs. Numbers are stable across versions and languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,9 +62,16 @@ pub enum ErrorKind {
 
 /// An error of any operation of this library.
 #[derive(Clone)]
-pub struct Error {
+pub struct Error(Box<Inner>);
+
+#[derive(Clone)]
+struct Inner {
     kind: ErrorKind,
     message: Box<str>,
+    /// The name of the file or structure that it is about, if it is known.
+    subject: Option<Box<str>>,
+    /// The error of the operating system behind it.
+    source: Option<Arc<io::Error>>,
     /// Where the lock lies that an operation gave up for, to wait for it and begin again.
     lock: Option<NonZeroU64>,
 }
@@ -71,35 +80,53 @@ pub struct Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Makes an error of `kind` with a message that names the thing, what is wrong, the way out.
+    /// Creates an error of `kind` with a message that names the thing, what is wrong, the way out.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error { kind, message: message.into().into_boxed_str(), lock: None }
+        let message = message.into().into_boxed_str();
+        Error(Box::new(Inner { kind, message, subject: None, source: None, lock: None }))
+    }
+
+    /// The same, about a file or a structure.
+    pub(crate) fn about(mut self, subject: impl fmt::Display) -> Error {
+        self.0.subject = Some(subject.to_string().into_boxed_str());
+        self
     }
 
     /// The same, of an operation that is to begin again when this lock is free.
-    pub(crate) fn in_the_way(self, lock: u64) -> Error {
-        Error { lock: NonZeroU64::new(lock), ..self }
+    pub(crate) fn in_the_way(mut self, lock: u64) -> Error {
+        self.0.lock = NonZeroU64::new(lock);
+        self
     }
 
     /// Where the lock lies that is to be waited for before the operation begins again.
     #[inline]
     pub(crate) fn lock_in_the_way(&self) -> Option<u64> {
-        self.lock.map(NonZeroU64::get)
+        self.0.lock.map(NonZeroU64::get)
     }
 
     /// What went wrong, for programs.
     pub fn kind(&self) -> ErrorKind {
-        self.kind
+        self.0.kind
+    }
+
+    /// The path of the file or the name of the structure that the error is about, if it is known.
+    pub fn subject(&self) -> Option<&str> {
+        self.0.subject.as_deref()
+    }
+
+    /// The number of the operating system's error (`errno`), if one is behind this error.
+    pub fn raw_os_error(&self) -> Option<i32> {
+        self.0.source.as_ref()?.raw_os_error()
     }
 
     /// True if there was no room.
     pub fn is_full(&self) -> bool {
-        self.kind == ErrorKind::Full
+        self.0.kind == ErrorKind::Full
     }
 
     /// True if the hold or the map does not exist.
     pub fn is_not_found(&self) -> bool {
-        self.kind == ErrorKind::NotFound
+        self.0.kind == ErrorKind::NotFound
     }
 
     /// Turns an operating system error on `thing` into one of ours.
@@ -114,20 +141,53 @@ impl Error {
             Os::InvalidInput => ErrorKind::Invalid,
             _ => ErrorKind::Io,
         };
-        Error::new(kind, format!("{thing}: {error}"))
+        let mut made = Error::new(kind, format!("{thing}: {error}")).about(thing);
+        made.0.source = Some(Arc::new(copy(error)));
+        made
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(&self.0.message)
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}", self.kind, self.message)
+        write!(f, "{:?}: {}", self.0.kind, self.0.message)
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}
+
+/// The same error of the operating system, which cannot be cloned.
+fn copy(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn an_error_of_the_system_keeps_its_number_and_its_subject() {
+        let error = Error::os("/some/file", &io::Error::from_raw_os_error(libc::EMFILE));
+        assert_eq!((error.kind(), error.subject()), (ErrorKind::Io, Some("/some/file")));
+        assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
+        assert!(error.source().unwrap().to_string().contains("open files"));
+        let other = Error::os("x", &io::Error::other("a wrapped one"));
+        assert_eq!(other.raw_os_error(), None);
+        assert_eq!(other.source().unwrap().to_string(), "a wrapped one");
+        assert!(Error::new(ErrorKind::Full, "full").source().is_none());
+        assert_eq!(size_of::<Result<()>>(), 8);
+    }
+}

@@ -1,32 +1,244 @@
-//! **Commonhold**: one file of memory, a *hold*, that many processes share. Maps inside it are read and written at
-//! memory speed by any process, without a server, and cannot be broken by killing anybody.
+//! **Commonhold**: one file of memory, a *hold*, that many processes share. Maps, queues, channels and
+//! logs inside it work at memory speed, in any process and in any language, without a server. Killing a
+//! process at any moment breaks nothing and loses nothing that was acknowledged.
 //!
 //! ```
-//! # let dir = std::env::temp_dir().join(format!("commonhold-lib-{}", std::process::id()));
+//! # let dir = std::env::temp_dir().join(format!("commonhold-front-{}", std::process::id()));
 //! # std::fs::create_dir_all(&dir).unwrap();
 //! # let name = dir.join("shop.hold");
-//! use commonhold::{Hold, map::MapOptions};
+//! use commonhold::Hold;
+//! use commonhold::map::MapOptions;
 //!
 //! let hold = Hold::open_or_create(&name)?; // "shop" would be /dev/shm/shop.hold
-//! let stock = hold.map("stock", MapOptions::general())?;
-//! stock.set("apple", "12 crates")?;
-//! let uid = stock.set("pear", "3 crates")?;
+//! let stock = hold.maps().open_or_create("stock", MapOptions::general())?;
+//! stock.set("apple", "12 crates")?; // visible to every process at once
 //! assert_eq!(stock.get("apple")?.as_deref(), Some(&b"12 crates"[..]));
-//! assert_eq!(stock.get_uid(uid)?.map(|(key, _)| key).as_deref(), Some(&b"pear"[..]));
-//! assert_eq!(stock.increment("visits", 1)?, 1);
 //! # drop((stock, hold));
 //! # std::fs::remove_dir_all(&dir).unwrap();
 //! # Ok::<(), commonhold::Error>(())
 //! ```
 //!
-//! [`Hold`] is the file; [`Map`] the hash table; [`Queue`] moves elements between processes; [`Channel`] has one producer
-//! and many consumers; [`Log`] merges what many threads write; [`MapOptions`] says general, fixed-length or cache; [`Error`]
-//! tells what is wrong and the way out. Layers point down: `hold -> {map, queue, channel, log} -> memory -> sync -> os`.
-//! ARCHITECTURE.md is the tour,
-//! docs/internals/concurrency.md the argument.
+//! # What is where
+//!
+//! | module | what it has |
+//! |---|---|
+//! | the root | [`Hold`], the file; [`HoldOptions`]; [`Error`] with its [`ErrorKind`] |
+//! | [`map`] | the hash table: atomic changes, uids, iteration, caches, typed maps |
+//! | [`queue`] | elements that move between processes without a copy |
+//! | [`channel`] | one producer, many consumers, each message to all of them |
+//! | [`log`] | lines of many threads and processes, merged by time |
+//! | [`stream`] | the changes of a map, as they happen |
+//! | [`mod@hold`] | structures by name, statistics, freezing, backups, holds as files |
+//!
+//! # Cookbook
+//!
+//! **Count across processes.** The sum is atomic, whoever adds at the same time.
+//!
+//! ```
+//! # let dir = std::env::temp_dir().join(format!("commonhold-count-{}", std::process::id()));
+//! # std::fs::create_dir_all(&dir).unwrap();
+//! # let name = dir.join("shop.hold");
+//! # use commonhold::{Hold, map::MapOptions};
+//! # let hold = Hold::create(&name)?;
+//! let counts = hold.maps().open_or_create("counts", MapOptions::general())?;
+//! assert_eq!(counts.increment("visits", 1)?, 1);
+//! # drop((counts, hold));
+//! # std::fs::remove_dir_all(&dir).unwrap();
+//! # Ok::<(), commonhold::Error>(())
+//! ```
+//!
+//! **Change a value atomically.** The closure runs again if another process changed the value in
+//! between.
+//!
+//! ```
+//! # let dir = std::env::temp_dir().join(format!("commonhold-update-{}", std::process::id()));
+//! # std::fs::create_dir_all(&dir).unwrap();
+//! # let name = dir.join("shop.hold");
+//! # use commonhold::{Hold, map::MapOptions};
+//! # let hold = Hold::create(&name)?;
+//! let map = hold.maps().open_or_create("it", MapOptions::general())?;
+//! map.set("list", "a")?;
+//! map.update("list", |old| old.map(|value| [value, b",b"].concat()))?;
+//! assert_eq!(map.get("list")?.as_deref(), Some(&b"a,b"[..]));
+//! # drop((map, hold));
+//! # std::fs::remove_dir_all(&dir).unwrap();
+//! # Ok::<(), commonhold::Error>(())
+//! ```
+//!
+//! **Elect one process.** `add` succeeds in one process only; in a cache the leader's entry expires
+//! unless the leader renews it.
+//!
+//! ```
+//! # let dir = std::env::temp_dir().join(format!("commonhold-elect-{}", std::process::id()));
+//! # std::fs::create_dir_all(&dir).unwrap();
+//! # let name = dir.join("shop.hold");
+//! # use commonhold::{Hold, map::CacheOptions};
+//! # use std::time::Duration;
+//! # let hold = Hold::create(&name)?;
+//! let leases = hold.maps().open_or_create("leases", CacheOptions::new())?;
+//! let lease = leases.with_ttl(Duration::from_secs(5))?;
+//! assert!(lease.add("leader", std::process::id().to_string())?.is_some());
+//! assert!(lease.add("leader", "another")?.is_none());
+//! # drop((leases, lease, hold));
+//! # std::fs::remove_dir_all(&dir).unwrap();
+//! # Ok::<(), commonhold::Error>(())
+//! ```
+//!
+//! **Cache with a limit and a time to live.**
+//!
+//! ```
+//! # let dir = std::env::temp_dir().join(format!("commonhold-cached-{}", std::process::id()));
+//! # std::fs::create_dir_all(&dir).unwrap();
+//! # let name = dir.join("shop.hold");
+//! # use commonhold::{Hold, map::CacheOptions};
+//! # use std::time::Duration;
+//! # let hold = Hold::create(&name)?;
+//! let options = CacheOptions::new().max_bytes(64 << 20).ttl(Duration::from_secs(300));
+//! let pages = hold.maps().open_or_create("pages", options)?;
+//! pages.set("/index", "<html>")?;
+//! pages.set_with_ttl("/news", "<html>", Duration::from_secs(5))?;
+//! # drop((pages, hold));
+//! # std::fs::remove_dir_all(&dir).unwrap();
+//! # Ok::<(), commonhold::Error>(())
+//! ```
+//!
+//! **Look up many keys at once**, several times faster than one by one.
+//!
+//! ```
+//! # let dir = std::env::temp_dir().join(format!("commonhold-many-{}", std::process::id()));
+//! # std::fs::create_dir_all(&dir).unwrap();
+//! # let name = dir.join("shop.hold");
+//! # use commonhold::{Hold, map::{MapOptions, Values}};
+//! # let hold = Hold::create(&name)?;
+//! let map = hold.maps().open_or_create("small", MapOptions::fixed(4, 4))?;
+//! map.set_many(&[(1u32.to_le_bytes(), *b"one."), (2u32.to_le_bytes(), *b"two.")])?;
+//! let mut found = Values::new();
+//! let keys = [1, 2, 3].map(u32::to_le_bytes);
+//! assert_eq!(map.get_many(&keys, &mut found)?, 2);
+//! assert_eq!(found.get(1), Some(&b"two."[..]));
+//! # drop((map, hold));
+//! # std::fs::remove_dir_all(&dir).unwrap();
+//! # Ok::<(), commonhold::Error>(())
+//! ```
+//!
+//! **Give keys and values types.**
+//!
+//! ```
+//! # let dir = std::env::temp_dir().join(format!("commonhold-types-{}", std::process::id()));
+//! # std::fs::create_dir_all(&dir).unwrap();
+//! # let name = dir.join("shop.hold");
+//! # use commonhold::{Hold, map::{MapOptions, Text, U64}};
+//! # let hold = Hold::create(&name)?;
+//! let map = hold.maps().open_or_create("ages", MapOptions::general())?;
+//! let ages = map.typed::<Text, U64>();
+//! ages.set("anna", 42)?;
+//! for pair in &ages {
+//!     assert_eq!(pair?, ("anna".to_owned(), 42));
+//! }
+//! # drop((map, ages, hold));
+//! # std::fs::remove_dir_all(&dir).unwrap();
+//! # Ok::<(), commonhold::Error>(())
+//! ```
+//!
+//! **Pass work to another process.** If that process dies with the element in flight, the element moves
+//! to the queue for orphans.
+//!
+//! ```
+//! # let dir = std::env::temp_dir().join(format!("commonhold-work-{}", std::process::id()));
+//! # std::fs::create_dir_all(&dir).unwrap();
+//! # let name = dir.join("shop.hold");
+//! # use commonhold::{Hold, queue::QueueOptions};
+//! # let hold = Hold::create(&name)?;
+//! let options = QueueOptions::new(8, 64).queues(["free", "jobs"]);
+//! let work = hold.queues().open_or_create("work", options)?;
+//! let job = work.named("free")?.pull()?.expect("all elements begin in the first queue");
+//! job.write(0, b"resize 4711")?;
+//! work.named("jobs")?.push(job)?; // any process may pull it
+//! # drop((work, hold));
+//! # std::fs::remove_dir_all(&dir).unwrap();
+//! # Ok::<(), commonhold::Error>(())
+//! ```
+//!
+//! **Send messages to many processes.**
+//!
+//! ```
+//! # let dir = std::env::temp_dir().join(format!("commonhold-send-{}", std::process::id()));
+//! # std::fs::create_dir_all(&dir).unwrap();
+//! # let name = dir.join("shop.hold");
+//! # use commonhold::{Hold, channel::{ChannelOptions, Join, Policy}};
+//! # let hold = Hold::create(&name)?;
+//! let ticks = hold.channels().open_or_create("ticks", ChannelOptions::new(1 << 16))?;
+//! let mut consumer = ticks.consumer(Join::Now, Policy::Reliable)?;
+//! ticks.producer()?.send(b"EUR 1.08")?;
+//! let mut message = Vec::new();
+//! consumer.recv(&mut message)?;
+//! assert_eq!(message, b"EUR 1.08");
+//! # drop((ticks, consumer, hold));
+//! # std::fs::remove_dir_all(&dir).unwrap();
+//! # Ok::<(), commonhold::Error>(())
+//! ```
+//!
+//! **Follow the changes of a map.**
+//!
+//! ```
+//! # let dir = std::env::temp_dir().join(format!("commonhold-follow-{}", std::process::id()));
+//! # std::fs::create_dir_all(&dir).unwrap();
+//! # let name = dir.join("shop.hold");
+//! # use commonhold::{Hold, map::MapOptions};
+//! # let hold = Hold::create(&name)?;
+//! let prices = hold.maps().open_or_create("prices", MapOptions::general())?;
+//! hold.maps().begin_stream("prices", 1 << 20)?;
+//! let mut changes = prices.follow()?;
+//! prices.set("apple", "3")?;
+//! assert_eq!(changes.recv()?.key, b"apple");
+//! # drop((prices, changes, hold));
+//! # std::fs::remove_dir_all(&dir).unwrap();
+//! # Ok::<(), commonhold::Error>(())
+//! ```
+//!
+//! **Read several maps as they were at one moment.** Writers wait until the result is dropped.
+//!
+//! ```
+//! # let dir = std::env::temp_dir().join(format!("commonhold-frozen-{}", std::process::id()));
+//! # std::fs::create_dir_all(&dir).unwrap();
+//! # let name = dir.join("shop.hold");
+//! # use commonhold::{Hold, map::MapOptions};
+//! # let hold = Hold::create(&name)?;
+//! let map = hold.maps().open_or_create("it", MapOptions::general())?;
+//! let frozen = hold.freeze()?;
+//! assert_eq!(map.len()?, 0);
+//! drop(frozen);
+//! # drop((map, hold));
+//! # std::fs::remove_dir_all(&dir).unwrap();
+//! # Ok::<(), commonhold::Error>(())
+//! ```
+//!
+//! # Crate features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `serde` | the codec `Json` of typed maps; statistics and reports that serde can write |
+//! | `bytemuck` | the codec `Pod` of typed maps |
+//! | `log` | `LogFacade`: a log of a hold as the logger of the crate `log` |
+//! | `tracing` | `LogLayer`: a log of a hold as a layer of `tracing-subscriber` |
+//! | `steps` | named steps at which tests kill, stop and fail a process; never for production |
+//!
+//! # Platforms
+//!
+//! 64-bit Linux from 4.14 on, x86-64 and aarch64, on a local file system that has `mmap` and open file
+//! description locks: tmpfs, ext4, xfs, btrfs. Not on network, FUSE and overlay file systems.
+//!
+//! # What it does not promise
+//!
+//! - A hold in memory ends with the machine's power. A file hold survives a reboot if it was closed
+//!   cleanly; a journal (crate `commonhold-replicate`) survives power loss.
+//! - Every process that may write a hold is trusted: it can write any byte of the file.
+//! - Operations on several keys are not one transaction; [`Hold::freeze`] gives a consistent view.
+//! - A process that is stopped inside an operation delays those that need the same lock, for
+//!   [`HoldOptions::lock_timeout`] at most if that is set.
 
 pub mod channel;
-pub mod error;
+mod error;
 pub mod hold;
 pub mod log;
 pub mod map;
@@ -44,6 +256,15 @@ mod sync;
 pub use error::{Error, ErrorKind, Result};
 pub use hold::handle::Hold;
 pub use hold::options::HoldOptions;
+
+/// Handles that threads may share, and handles that one thread at a time may use.
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    const fn moved<T: Send>() {}
+    shared::<(Hold, Error, map::Map, map::Iter, queue::Queue, channel::Channel, log::Log)>();
+    moved::<(channel::Producer, channel::Consumer, stream::Follower, log::Collector)>();
+    moved::<(log::LogReader, log::RotatedFile, queue::Notifier)>();
+};
 
 /// The programs in the documents, so that one that no longer compiles fails.
 #[cfg(doctest)]

@@ -66,7 +66,7 @@ pub struct CRound {
 }
 
 impl From<Round> for CRound {
-    fn from(Round { lines, lost, more }: Round) -> CRound {
+    fn from(Round { lines, lost, more, .. }: Round) -> CRound {
         CRound { lines, lost, more: u32::from(more) }
     }
 }

@@ -176,7 +176,7 @@ impl Journal {
     /// # Errors
     /// `NotFound` if there is no such map; `Mismatch` if it is a cache, or if the file is another
     /// map's or of this one's earlier life: [`rebuild`] from it first, or move it away; `Busy` if
-    /// the map, or the file, has a journal already; those of files and of [`Hold::begin_stream`].
+    /// the map, or the file, has a journal already; those of files and of [`Maps::begin_stream`](commonhold::hold::Maps::begin_stream).
     pub fn start(
         hold: &Hold,
         map: &str,

@@ -114,7 +114,7 @@ impl Origin {
     /// Begins to serve a map, which gets a stream if it has none.
     ///
     /// # Errors
-    /// `NotFound` if there is no such map; those of [`Hold::begin_stream`]; `Invalid` for a number
+    /// `NotFound` if there is no such map; those of [`Maps::begin_stream`](commonhold::hold::Maps::begin_stream); `Invalid` for a number
     /// of threads that cannot be; `Io` if threads or loops cannot be made.
     pub fn start(hold: &Hold, map: &str, options: OriginOptions) -> Result<Origin> {
         let threads = options.io_threads;

@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering;
 /// use commonhold::{Hold, channel::{ChannelOptions, Join, Policy}};
 ///
 /// let hold = Hold::open_or_create(&path)?;
-/// let ticks = hold.channel("ticks", ChannelOptions::new(1 << 16))?;
+/// let ticks = hold.channels().open_or_create("ticks", ChannelOptions::new(1 << 16))?;
 /// let mut consumer = ticks.consumer(Join::Now, Policy::Lossless)?; // usually in another process
 /// let mut producer = ticks.producer()?;
 /// producer.send(b"apple 12.50")?;

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 /// A channel at one moment; while messages flow, its numbers are of moments close to each other.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct ChannelStat {
     /// Bytes of the ring.
     pub ring_bytes: u64,
@@ -36,6 +37,7 @@ pub struct ChannelStat {
 /// A consumer of a channel.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct ConsumerInfo {
     /// Who it is.
     pub peer: Peer,

@@ -32,6 +32,7 @@ const PASSES: u32 = 3;
 /// What [`Hold::backup`] did.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct BackupReport {
     /// Maps copied.
     pub maps: u32,

@@ -25,6 +25,7 @@ use std::sync::atomic::Ordering;
 /// What [`Hold::check`] found.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct CheckReport {
     /// Everything is as it must be.
     pub ok: bool,

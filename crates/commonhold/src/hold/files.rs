@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 /// A file found by [`list`].
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct Listed {
     /// Its bare name.
     pub name: String,

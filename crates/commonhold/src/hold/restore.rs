@@ -19,9 +19,10 @@ use std::io::BufReader;
 use std::path::Path;
 use std::time::Duration;
 
-/// What [`Hold::restore`] did.
+/// What [`restore`] did.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct RestoreReport {
     /// Maps restored.
     pub maps: u32,

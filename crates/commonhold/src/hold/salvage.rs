@@ -38,9 +38,10 @@ const KEPT: &str = "unclean-";
 /// So many names are tried for the damaged file.
 const MOST_TRIES: u64 = 100;
 
-/// What [`Hold::salvage`](crate::Hold::salvage) did.
+/// What [`salvage`] did.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct SalvageReport {
     /// Maps saved.
     pub maps: u32,

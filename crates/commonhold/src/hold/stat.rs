@@ -32,6 +32,7 @@ pub enum HoldKind {
 /// A structure of a hold other than a map.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct StructureInfo {
     /// Its name.
     pub name: String,
@@ -46,6 +47,7 @@ pub struct StructureInfo {
 /// A hold's sizes and counts.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct HoldStat {
     /// Where the file is.
     pub path: PathBuf,
@@ -76,6 +78,7 @@ pub struct HoldStat {
 /// A participant: a writable handle of some process.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct ParticipantInfo {
     /// Its slot.
     pub slot: u32,

@@ -40,6 +40,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// What a round did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Round {
     /// Lines that were written out, those included with which the log announces threads.
     pub lines: u64,

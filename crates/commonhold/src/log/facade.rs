@@ -17,7 +17,7 @@ use ::log::{Level, Log as Logger, Metadata, Record};
 /// use commonhold::{Hold, log::{LogFacade, LogOptions}};
 ///
 /// let hold = Hold::open_or_create(&path)?;
-/// let events = hold.log("events", LogOptions::new())?;
+/// let events = hold.logs().open_or_create("events", LogOptions::new())?;
 /// log::set_boxed_logger(Box::new(LogFacade::new(events.clone()))).unwrap();
 /// log::set_max_level(log::LevelFilter::Info);
 /// log::info!("{} crates of apples", 12);

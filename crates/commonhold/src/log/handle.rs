@@ -47,7 +47,7 @@ use std::sync::{Arc, Weak};
 /// use commonhold::{Hold, log::{LogLevel, LogOptions, Written}};
 ///
 /// let hold = Hold::open_or_create(&path)?;
-/// let log = hold.log("events", LogOptions::new().rings(8).ring_bytes(64 << 10))?;
+/// let log = hold.logs().open_or_create("events", LogOptions::new().rings(8).ring_bytes(64 << 10))?;
 /// assert_eq!(log.write(LogLevel::Info, "the shop is open")?, Written::Accepted);
 ///
 /// // Here, or in any other process:

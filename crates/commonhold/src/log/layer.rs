@@ -20,7 +20,7 @@ use tracing_subscriber::layer::{Context, Layer};
 /// use tracing_subscriber::layer::SubscriberExt;
 ///
 /// let hold = Hold::open_or_create(&path)?;
-/// let events = hold.log("events", LogOptions::new())?;
+/// let events = hold.logs().open_or_create("events", LogOptions::new())?;
 /// let subscriber = tracing_subscriber::registry().with(LogLayer::new(events.clone()));
 /// tracing::subscriber::with_default(subscriber, || tracing::info!(crates = 12, "apples came"));
 /// assert!(events.dump()?.iter().any(|line| line.text.ends_with(b": apples came crates=12")));

@@ -43,6 +43,7 @@ impl ThreadId {
 /// Who a thread is; what a line tells that announces it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct ThreadInfo {
     /// Its process, as that saw itself (another container counts differently).
     pub pid: u32,

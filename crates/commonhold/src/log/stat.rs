@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 /// One ring of a log.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct RingStat {
     /// Its number.
     pub ring: u32,
@@ -37,6 +38,7 @@ pub struct RingStat {
 /// A log's sizes and counts.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct LogStat {
     /// Number of rings.
     pub rings: u32,

@@ -38,7 +38,7 @@ use std::sync::Arc;
 /// use commonhold::{Hold, map::MapOptions};
 ///
 /// let hold = Hold::open_or_create(&path)?;
-/// let prices = hold.map("prices", MapOptions::general())?;
+/// let prices = hold.maps().open_or_create("prices", MapOptions::general())?;
 /// prices.set("apple", "3")?;
 /// assert_eq!(prices.get("apple")?.as_deref(), Some(&b"3"[..]));
 /// assert_eq!(prices.get("pear")?, None);
@@ -538,7 +538,7 @@ impl Map {
         Ok(outcome.done.then_some(outcome))
     }
 
-    /// Follows the map's changes from now on. The map needs a stream ([`Hold::begin_stream`](crate::Hold::begin_stream)).
+    /// Follows the map's changes from now on. The map needs a stream ([`Maps::begin_stream`](crate::hold::Maps::begin_stream)).
     ///
     /// # Errors
     /// `NotFound` if it has none, or was dropped; `Closed`.

@@ -32,7 +32,7 @@ impl Map {
     /// # let hold = commonhold::Hold::open_or_create(&dir.join("it.hold"))?;
     /// use std::time::Duration;
     ///
-    /// let cache = hold.map("cache", commonhold::map::MapOptions::cache())?;
+    /// let cache = hold.maps().open_or_create("cache", commonhold::map::MapOptions::cache())?;
     /// let brief = cache.with_ttl(Duration::from_millis(1))?;
     /// assert!(brief.add("leader", "me")?.is_some());
     /// std::thread::sleep(Duration::from_millis(5));

@@ -140,6 +140,7 @@ impl Iterator for Keys {
 /// A map of a hold.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct MapInfo {
     /// Its name.
     pub name: String,
@@ -178,6 +179,7 @@ pub struct Charged {
 /// Statistics of a map.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct MapStat {
     /// Its name.
     pub name: String,
@@ -308,7 +310,7 @@ impl Map {
     /// use std::time::Duration;
     ///
     /// let hold = Hold::open_or_create(&path)?;
-    /// let cache = hold.map("cache", MapOptions::cache().ttl(Duration::from_millis(1)))?;
+    /// let cache = hold.maps().open_or_create("cache", MapOptions::cache().ttl(Duration::from_millis(1)))?;
     /// cache.set("a", "1")?;
     /// std::thread::sleep(Duration::from_millis(3));
     /// let (mut cursor, mut removed) = (Cursor::START, 0);

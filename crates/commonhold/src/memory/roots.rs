@@ -364,14 +364,14 @@ pub(crate) fn check_name(kind: StructureKind, name: &str) -> Result<()> {
 pub(crate) fn not_found(space: &Space, kind: StructureKind, name: &str) -> Error {
     let (path, name) = (space.file().path().display(), name.escape_default());
     let text = format!("{path}: has no {kind} '{name}'; 'hold list' shows its contents");
-    Error::new(ErrorKind::NotFound, text)
+    Error::new(ErrorKind::NotFound, text).about(name)
 }
 
 /// The error of creating a structure whose name is taken.
 pub(crate) fn exists(kind: StructureKind, name: &str) -> Error {
     let name = name.escape_default();
     let text = format!("{kind} '{name}' exists; open it, drop it first, or choose another name");
-    Error::new(ErrorKind::Exists, text)
+    Error::new(ErrorKind::Exists, text).about(name)
 }
 
 /// # Errors

@@ -49,7 +49,7 @@ use std::time::Instant;
 /// use commonhold::{Hold, queue::QueueOptions};
 ///
 /// let hold = Hold::open_or_create(&path)?;
-/// let frames = hold.queue("frames", QueueOptions::new(100, 4096).queues(["free", "full"]))?;
+/// let frames = hold.queues().open_or_create("frames", QueueOptions::new(100, 4096).queues(["free", "full"]))?;
 /// let (free, full) = (frames.named("free")?, frames.named("full")?);
 ///
 /// let element = free.pull()?.expect("all elements begin in the first queue");

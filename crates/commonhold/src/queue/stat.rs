@@ -16,6 +16,7 @@ use std::sync::atomic::{Ordering, fence};
 /// One of the named queues of a [`Queue`](crate::queue::Queue), in figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct NamedQueueStat {
     /// Its name.
     pub name: String,
@@ -30,6 +31,7 @@ pub struct NamedQueueStat {
 /// Who has elements in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct Holder {
     /// Its slot.
     pub slot: u32,
@@ -44,6 +46,7 @@ pub struct Holder {
 /// The figures of a [`Queue`](crate::queue::Queue).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct QueueStat {
     /// Its name.
     pub name: String,

@@ -47,8 +47,8 @@ pub(crate) struct Followed {
 /// use commonhold::{Hold, stream::ChangeKind, map::MapOptions};
 ///
 /// let hold = Hold::open_or_create(&path)?;
-/// let prices = hold.map("prices", MapOptions::general())?;
-/// hold.begin_stream("prices", 1 << 20)?;
+/// let prices = hold.maps().open_or_create("prices", MapOptions::general())?;
+/// hold.maps().begin_stream("prices", 1 << 20)?;
 /// let mut follower = prices.follow()?;
 /// prices.set("apple", "3")?;
 /// let change = follower.try_recv()?.expect("one change");

@@ -146,6 +146,7 @@ impl Stream<'_> {
 /// The statistics of a map's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct StreamStat {
     /// The bytes of changes that the stream keeps.
     pub bytes: u64,
