@@ -20,6 +20,7 @@ use commonhold::{Error, ErrorKind, Hold, Result, steps};
 use nix::sys::signal::Signal;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Where the notes of the victim and of a recoverer begin on the board.
@@ -227,6 +228,10 @@ impl Chain {
     }
 }
 
+/// Chains whose victim did not come to its step: which extents an evicting map empties depends on its
+/// random seed.
+static MISSED: AtomicU32 = AtomicU32::new(0);
+
 fn kill_and_panic(chain: &Chain) {
     let (ground, board, what) = (Ground::memory(), Board::new(BOARD), chain.name());
     let (path, scenario, next) = (ground.path("it.hold"), &chain.victim, &chain.recoverer.scenario);
@@ -235,7 +240,12 @@ fn kill_and_panic(chain: &Chain) {
         steps::arm(&format!("{}:kill", chain.killed_at)).unwrap();
         scenario.run(&path, VICTIM, &board, word::VICTIM);
     });
-    assert_eq!(victim.wait_for(HANGS), End::By(Signal::SIGKILL), "{what}");
+    let end = victim.wait_for(HANGS);
+    if end == End::Well {
+        MISSED.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    assert_eq!(end, End::By(Signal::SIGKILL), "{what}");
     let mut recoverer = Child::run(format!("recoverer; {what}"), || {
         chain.recoverer.arm();
         let (handles, _) = attempt(next, &path, SECOND, &board, word::SECOND, SECOND_NOTES);
@@ -260,7 +270,7 @@ fn panics_at_every_step_of_recovery() {
     let mut dice = Dice::new(cases::seed());
     let victims = KILLED.map(scenario::by_name).map(|victim| (victim, victim.steps()));
     let recovering: Vec<_> = steps::ALL.iter().filter(|s| s.starts_with("recover.")).collect();
-    let count = if long() { 5000 } else { 40 };
+    let count: u32 = if long() { 5000 } else { 40 };
     let chains: Vec<_> = (0..count)
         .map(|n| {
             let (victim, steps) = &victims[dice.below(victims.len() as u64) as usize];
@@ -269,10 +279,12 @@ fn panics_at_every_step_of_recovery() {
                 Some(_) => *victim,
                 None => scenario::by_name("mixed"),
             };
-            let (step, time) = (*recovering[n % recovering.len()], 1 + dice.below(2));
+            let (step, time) = (*recovering[n as usize % recovering.len()], 1 + dice.below(2));
             let recoverer = Case { scenario: next, step, time };
             Chain { victim: *victim, killed_at, recoverer }
         })
         .collect();
     cases::run_all(&chains, Chain::name, kill_and_panic);
+    let missed = MISSED.load(Ordering::Relaxed);
+    assert!(missed * 10 <= count, "{missed} of {count} victims did not come to their step");
 }

@@ -6,6 +6,7 @@
 mod support;
 
 mod bad_files;
+mod by_name;
 mod channel;
 mod channel_crash;
 mod channel_faults;
@@ -43,3 +44,4 @@ mod smoke;
 mod split_errors;
 mod stopped;
 mod stream;
+mod typed;
