@@ -45,8 +45,8 @@ pub enum ErrorKind {
     Unsupported = 14,
     /// A name, option or argument is not valid.
     Invalid = 15,
-    /// What has this name was made with other options or is another kind of structure, or a value is not what the
-    /// operation needs.
+    /// What has this name was made with other options or is another kind of structure, or a value
+    /// is not what the operation needs.
     Mismatch = 16,
     /// An operation was started inside another one on the same thread.
     Reentrant = 17,

@@ -1,6 +1,6 @@
-//! **Commonhold**: one file of memory, a *hold*, that many processes share. Maps, queues, channels and
-//! logs inside it work at memory speed, in any process and in any language, without a server. Killing a
-//! process at any moment breaks nothing and loses nothing that was acknowledged.
+//! **Commonhold**: one file of memory, a *hold*, that many processes share. Maps, queues, channels
+//! and logs inside it work at memory speed, in any process and in any language, without a server.
+//! Killing a process at any moment breaks nothing and loses nothing that was acknowledged.
 //!
 //! ```
 //! # let dir = std::env::temp_dir().join(format!("commonhold-front-{}", std::process::id()));
@@ -140,8 +140,8 @@
 //! # Ok::<(), commonhold::Error>(())
 //! ```
 //!
-//! **Pass work to another process.** If that process dies with the element in flight, the element moves
-//! to the queue for orphans.
+//! **Pass work to another process.** If that process dies with the element in flight, the element
+//! moves to the queue for orphans.
 //!
 //! ```
 //! # let dir = std::env::temp_dir().join(format!("commonhold-work-{}", std::process::id()));
@@ -225,8 +225,8 @@
 //!
 //! # Platforms
 //!
-//! 64-bit Linux from 4.14 on, x86-64 and aarch64, on a local file system that has `mmap` and open file
-//! description locks: tmpfs, ext4, xfs, btrfs. Not on network, FUSE and overlay file systems.
+//! 64-bit Linux from 4.14 on, x86-64 and aarch64, on a local file system that has `mmap` and open
+//! file description locks: tmpfs, ext4, xfs, btrfs. Not on network, FUSE and overlay file systems.
 //!
 //! # What it does not promise
 //!

@@ -65,7 +65,8 @@ fn only_the_replica_writes() {
     own.clear().unwrap();
 
     hold.maps().open_or_create("plain", MapOptions::general()).unwrap();
-    let plain = |result: Result<()>| refused(result, ErrorKind::Mismatch, "'plain' is not a replica");
+    let plain =
+        |result: Result<()>| refused(result, ErrorKind::Mismatch, "'plain' is not a replica");
     plain(hold.maps().open_replica("plain", MapOptions::general()).map(drop));
     plain(commonhold::raw::create_shadow_map(&hold, "next", "plain").map(drop));
     plain(commonhold::raw::create_shadow_map(&hold, "plain", "it").map(drop));

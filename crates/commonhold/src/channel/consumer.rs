@@ -24,10 +24,11 @@ const LONGEST_NAP: Duration = Duration::from_millis(2);
 
 /// One who receives from a channel. Dropping it leaves the channel.
 ///
-/// It receives every message from its [`Join`] on, in order, once, unless it is lossy or was dropped
-/// ([`Policy`]). What it has received counts as read when it calls the next time, or after a few more messages: until
-/// then a full ring may wait for it. If its process dies it holds nobody back any more. A producer's death loses
-/// nothing that was sent; receiving goes on when the next producer begins.
+/// It receives every message from its [`Join`] on, in order, once, unless it is lossy or was
+/// dropped ([`Policy`]). What it has received counts as read when it calls the next time, or after
+/// a few more messages: until then a full ring may wait for it. If its process dies it holds nobody
+/// back any more. A producer's death loses nothing that was sent; receiving goes on when the next
+/// producer begins.
 ///
 /// After the hold's handle was closed, or in a forked child, every call is the error `Closed`.
 pub struct Consumer {
@@ -105,12 +106,12 @@ impl Consumer {
         self.missed.1
     }
 
-    /// Puts the next message into `buffer`, whose contents are replaced. Waits as long as it takes, also while there is no
-    /// producer.
+    /// Puts the next message into `buffer`, whose contents are replaced. Waits as long as it takes,
+    /// also while there is no producer.
     ///
     /// # Errors
-    /// `Closed`; also if it was patient and has been dropped ([`Consumer::rejoin`]). `NotFound` for a read-only handle if
-    /// the channel was dropped. `Damaged`.
+    /// `Closed`; also if it was patient and has been dropped ([`Consumer::rejoin`]). `NotFound` for
+    /// a read-only handle if the channel was dropped. `Damaged`.
     #[inline]
     pub fn recv(&mut self, buffer: &mut Vec<u8>) -> Result<Received> {
         let found = self.recv_until(buffer, Until::Forever)?;
@@ -148,8 +149,9 @@ impl Consumer {
         }
     }
 
-    /// Gives `look` the next message where it lies, without a copy; waits for it as long as it takes. Only for lossless
-    /// consumers: the producer does not overwrite it before `look` returns.
+    /// Gives `look` the next message where it lies, without a copy; waits for it as long as it
+    /// takes. Only for lossless consumers: the producer does not overwrite it before `look`
+    /// returns.
     ///
     /// # Errors
     /// `Invalid` for another policy; as for [`Consumer::recv`].
@@ -185,8 +187,9 @@ impl Consumer {
         Ok(Some(result))
     }
 
-    /// Shows the next message where it lies, and leaves it there until [`advance`](Self::advance): for who cannot say in one call what is to
-    /// be done with it. Waits as long as it takes. Only for lossless consumers.
+    /// Shows the next message where it lies, and leaves it there until [`advance`](Self::advance):
+    /// for who cannot say in one call what is to be done with it. Waits as long as it takes. Only
+    /// for lossless consumers.
     ///
     /// # Errors
     /// As for [`Consumer::recv_with`].
@@ -235,8 +238,8 @@ impl Consumer {
         (message, Received { sequence: self.at.sequence, missed: 0 })
     }
 
-    /// Hands messages to `each`, `most` of them at most; waits for the first as long as it takes, and for no other.
-    /// Returns how many there were. All count as read when it returns.
+    /// Hands messages to `each`, `most` of them at most; waits for the first as long as it takes,
+    /// and for no other. Returns how many there were. All count as read when it returns.
     ///
     /// # Errors
     /// As for [`Consumer::recv`], if there is no message before it.
@@ -244,7 +247,8 @@ impl Consumer {
         self.recv_all(most, Until::Forever, each)
     }
 
-    /// As [`Consumer::recv_many`]; waits for the first message at most so long, and returns 0 if there is none in time.
+    /// As [`Consumer::recv_many`]; waits for the first message at most so long, and returns 0 if
+    /// there is none in time.
     ///
     /// # Errors
     /// As for [`Consumer::recv`], if there is no message before it.
@@ -289,7 +293,8 @@ impl Consumer {
         }
     }
 
-    /// Begins again, from now or the oldest message kept, after a patient consumer was dropped or whenever it likes.
+    /// Begins again, from now or the oldest message kept, after a patient consumer was dropped or
+    /// whenever it likes.
     ///
     /// # Errors
     /// `Closed`; `Damaged`.
@@ -349,7 +354,8 @@ impl Consumer {
         }
     }
 
-    /// Whether what was read at the position may have been overwritten before: then it counts for nothing.
+    /// Whether what was read at the position may have been overwritten before: then it counts for
+    /// nothing.
     fn is_overtaken(&self) -> Result<bool> {
         // The reads before the look; pairs with the fence behind the write limit, or with the word's change.
         fence(Ordering::Acquire);

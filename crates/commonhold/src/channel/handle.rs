@@ -17,9 +17,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A channel in a hold: one producer sends messages, every consumer receives all of them, in any process.
+/// A channel in a hold: one producer sends messages, every consumer receives all of them, in any
+/// process.
 ///
-/// A ring of bytes in shared memory; messages of any length up to a quarter of it. A handle is cheap to clone.
+/// A ring of bytes in shared memory; messages of any length up to a quarter of it. A handle is
+/// cheap to clone.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-channel-{}", std::process::id()));
@@ -64,18 +66,19 @@ impl Channel {
     /// Becomes the producer. What was sent before stays; the sequence goes on.
     ///
     /// # Errors
-    /// `Busy`, naming slot and process, while another producer lives, this process's own included; `ReadOnly`;
-    /// `NotFound` if the channel was dropped; `Closed`; `Damaged`.
+    /// `Busy`, naming slot and process, while another producer lives, this process's own included;
+    /// `ReadOnly`; `NotFound` if the channel was dropped; `Closed`; `Damaged`.
     pub fn producer(&self) -> Result<Producer> {
         Producer::new(&self.bound)
     }
 
-    /// Becomes a consumer. A handle that was opened read-only can be lossy only: any other must tell the producer how far
-    /// it has read. It waits by looking every two milliseconds, because nobody can know that it waits.
+    /// Becomes a consumer. A handle that was opened read-only can be lossy only: any other must
+    /// tell the producer how far it has read. It waits by looking every two milliseconds, because
+    /// nobody can know that it waits.
     ///
     /// # Errors
-    /// `Full` if there are 64 consumers already; `ReadOnly`; `NotFound` if the channel was dropped; `Closed`;
-    /// `Damaged`.
+    /// `Full` if there are 64 consumers already; `ReadOnly`; `NotFound` if the channel was dropped;
+    /// `Closed`; `Damaged`.
     pub fn consumer(&self, from: Join, policy: Policy) -> Result<Consumer> {
         self.ensure()?;
         Consumer::new(&self.bound, from, policy)
@@ -155,7 +158,8 @@ fn open_read_only(arena: &Arc<Arena>, name: &str) -> Result<Option<Bound>> {
 /// Drops the channel of this name with all messages; false if there is none.
 ///
 /// # Errors
-/// `Busy`, naming slot and process, while another participant has it open, or this one has a producer or consumer.
+/// `Busy`, naming slot and process, while another participant has it open, or this one has a
+/// producer or consumer.
 pub(crate) fn drop_named(arena: &Arena, name: &str) -> Result<bool> {
     block::drop_named(arena, StructureKind::Channel, name, &no_own_endpoint)
 }

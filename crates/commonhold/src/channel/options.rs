@@ -9,8 +9,8 @@ const MOST_RING: u64 = 1 << 30;
 /// How a channel is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelOptions {
-    /// Bytes of the ring: a power of two, from 4 KiB to 1 GiB. A message takes 8 bytes more than its length, rounded up
-    /// to a multiple of 8, and has at most a quarter of the ring.
+    /// Bytes of the ring: a power of two, from 4 KiB to 1 GiB. A message takes 8 bytes more than
+    /// its length, rounded up to a multiple of 8, and has at most a quarter of the ring.
     pub ring_bytes: u64,
 }
 
@@ -40,7 +40,8 @@ impl ChannelOptions {
 pub enum Join {
     /// The first one that is sent after it has joined.
     Now,
-    /// The oldest one that is still in the ring; usually between three quarters of the ring and all of it.
+    /// The oldest one that is still in the ring; usually between three quarters of the ring and all
+    /// of it.
     Oldest,
 }
 
@@ -51,8 +52,9 @@ pub enum Policy {
     Lossless,
     /// Nobody: the consumer misses messages, and is told how many ([`Received::missed`]).
     Lossy,
-    /// The producer, for so long; then the consumer is dropped, and its next call says so. The time counts while the
-    /// producer has no room and the consumer does not move; it is at least a millisecond.
+    /// The producer, for so long; then the consumer is dropped, and its next call says so. The time
+    /// counts while the producer has no room and the consumer does not move; it is at least a
+    /// millisecond.
     Patient(Duration),
 }
 

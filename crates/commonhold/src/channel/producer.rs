@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 
 /// The one who sends to a channel. Dropping it lets another one begin.
 ///
-/// There is one at a time, in all processes. When its process dies, however that happens, the next one
-/// goes on behind the last message that was sent, without a gap or a repeat in sequence. A message that is
-/// being sent at that instant is sent wholly or not at all.
+/// There is one at a time, in all processes. When its process dies, however that happens, the next
+/// one goes on behind the last message that was sent, without a gap or a repeat in sequence. A
+/// message that is being sent at that instant is sent wholly or not at all.
 ///
-/// `send` waits while the ring is full and a lossless consumer that lives has not read what would be
-/// overwritten; it does not wait for the dead. After the hold's handle was closed, or in a forked child, every
-/// call is the error `Closed`.
+/// `send` waits while the ring is full and a lossless consumer that lives has not read what would
+/// be overwritten; it does not wait for the dead. After the hold's handle was closed, or in a
+/// forked child, every call is the error `Closed`.
 pub struct Producer {
     pub(super) slot: EndpointSlot,
     at: Mark,
@@ -72,8 +72,8 @@ impl Producer {
         self.bound().most() as usize
     }
 
-    /// Who was in the way when the last `try_send`, `send_timeout` or `try_reserve` had no room; the first of
-    /// them, if there are several.
+    /// Who was in the way when the last `try_send`, `send_timeout` or `try_reserve` had no room;
+    /// the first of them, if there are several.
     pub fn waits_for(&self) -> Option<Peer> {
         self.write_limit.waits_for
     }
@@ -129,8 +129,8 @@ impl Producer {
         self.send_all(messages, Until::Forever)
     }
 
-    /// As [`Producer::send_many`]; waits for room at most so long in all. Fewer than there are: the time ran out, and what came
-    /// behind them was not sent.
+    /// As [`Producer::send_many`]; waits for room at most so long in all. Fewer than there are: the
+    /// time ran out, and what came behind them was not sent.
     ///
     /// # Errors
     /// As for [`Producer::send_many`].
@@ -156,8 +156,8 @@ impl Producer {
         Ok(self.at.sequence - first)
     }
 
-    /// Makes room for a message of `len` bytes, to be written where it lies. Waits as long as it takes. Dropping the
-    /// result sends nothing.
+    /// Makes room for a message of `len` bytes, to be written where it lies. Waits as long as it
+    /// takes. Dropping the result sends nothing.
     ///
     /// # Errors
     /// As for [`Producer::send`].
@@ -243,8 +243,8 @@ impl Producer {
         step!("channel.filled");
     }
 
-    /// Makes the message of `len` bytes visible that was written at the position, and wakes who waits
-    /// for it.
+    /// Makes the message of `len` bytes visible that was written at the position, and wakes who
+    /// waits for it.
     #[inline]
     pub(super) fn send_written(&mut self, len: u64) -> u64 {
         let sequence = self.release(len);

@@ -1,7 +1,7 @@
 //! [`Reservation`]: a message that is written where it lies.
 //!
-//! The write limit covers it already, and stays when it is cancelled: what lay there may be half overwritten, and
-//! nobody believes it.
+//! The write limit covers it already, and stays when it is cancelled: what lay there may be half
+//! overwritten, and nobody believes it.
 
 use crate::channel::frame::HEADER;
 use crate::channel::producer::Producer;
@@ -9,7 +9,8 @@ use crate::channel::raw_bytes::RawBytes;
 use crate::error::{ErrorKind, Result};
 use std::fmt;
 
-/// Room for a message that only its producer can reach until it is committed. Dropping it sends nothing.
+/// Room for a message that only its producer can reach until it is committed. Dropping it sends
+/// nothing.
 ///
 /// What is not written is whatever lay there before.
 pub struct Reservation<'a> {
@@ -38,7 +39,8 @@ impl<'a> Reservation<'a> {
         self.len == 0
     }
 
-    /// Where the bytes lie, at an address that is a multiple of 8. Valid for reads and writes as long as this value.
+    /// Where the bytes lie, at an address that is a multiple of 8. Valid for reads and writes as
+    /// long as this value.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         let start = self.producer.position() + HEADER;
         RawBytes::new(&self.producer.bound().ring, start, self.len as u64).as_mut_ptr()

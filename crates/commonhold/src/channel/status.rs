@@ -28,7 +28,8 @@ pub struct ChannelStat {
     pub producer: Option<Peer>,
     /// True if the producer waits for room.
     pub is_waiting: bool,
-    /// For whom the producer waits, if it does, or would first have to: the one furthest behind of those that count.
+    /// For whom the producer waits, if it does, or would first have to: the one furthest behind of
+    /// those that count.
     pub slowest: Option<Peer>,
     /// The consumers that live. Read-only ones are not known.
     pub consumers: Vec<ConsumerInfo>,

@@ -1,8 +1,9 @@
 //! A point-in-time copy of all maps while others write.
 //!
-//! Like moving a running machine: images of all segments are written without disturbing anybody; then again those
-//! that changed meanwhile; at last, with writers kept out, the few that changed since. An image replaces everything
-//! before it in its hash range, so the file as a whole is the state at the freeze.
+//! Like moving a running machine: images of all segments are written without disturbing anybody;
+//! then again those that changed meanwhile; at last, with writers kept out, the few that changed
+//! since. An image replaces everything before it in its hash range, so the file as a whole is the
+//! state at the freeze.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::draft_hold;

@@ -64,8 +64,8 @@ impl<'h> Channels<'h> {
     /// Drops a channel with everything in it; false if there is none.
     ///
     /// # Errors
-    /// `Busy`, naming slot and process, while another writable handle has it open, or while this one
-    /// has a producer or consumer of it; `Mismatch` if the name is that of another kind of
+    /// `Busy`, naming slot and process, while another writable handle has it open, or while this
+    /// one has a producer or consumer of it; `Mismatch` if the name is that of another kind of
     /// structure; `ReadOnly`; `Closed`.
     pub fn drop(&self, name: &str) -> Result<bool> {
         handle::drop_named(self.arena, name)

@@ -259,7 +259,8 @@ impl Memory<'_> {
         self.passing.maps.contains(&map)
     }
 
-    /// FREE implies a clear bit; a sequence implies a set bit and a way to it; another mark implies a registered owner.
+    /// FREE implies a clear bit; a sequence implies a set bit and a way to it; another mark implies
+    /// a registered owner.
     fn check_state_word(&mut self, offset: u64, bit: &dyn Fn() -> bool, findings: &mut Findings) {
         let state_word = self.space.word(offset).load(Ordering::Acquire);
         let (bit, is_passing) = (bit(), state_word != 0 && self.is_passing(offset));

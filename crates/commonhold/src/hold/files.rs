@@ -126,7 +126,8 @@ fn check_magic(file: &File, path: &Path) -> Result<()> {
     Err(Error::new(ErrorKind::NotAHold, text))
 }
 
-/// Its open byte if nobody uses it. Who may not write it cannot keep users out, and gets the byte as one of them.
+/// Its open byte if nobody uses it. Who may not write it cannot keep users out, and gets the byte
+/// as one of them.
 fn lock_unused(file: &HoldFile) -> Result<HeldBytes> {
     let held = match file.writable() {
         true => open_byte::alone(file)?,

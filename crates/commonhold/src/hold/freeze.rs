@@ -1,14 +1,14 @@
 //! Keeping writers out for a moment: the freeze lock.
 //!
-//! Who freezes takes the freeze lock (a robust lock), then waits until every segment's lock has been free once. A
-//! writer that takes a segment's lock looks at the freeze lock next
-//! and backs off if it is taken. The segment's lock and the freeze lock are
-//! SeqCst on both sides, so one of the two sees the other (Dekker). Readers go on.
+//! Who freezes takes the freeze lock (a robust lock), then waits until every segment's lock has
+//! been free once. A writer that takes a segment's lock looks at the freeze lock next and backs off
+//! if it is taken. The segment's lock and the freeze lock are SeqCst on both sides, so one of the
+//! two sees the other (Dekker). Readers go on.
 //!
-//! The freeze lock is taken only when nothing under it can make one wait: every lock is let past once
-//! *before*, with the caller's patience and with nothing locked. Under the freeze lock, changes under way
-//! have [`MOMENT`] to end, all together. Should one of them not (its writer was stopped just now),
-//! the freeze lock is released, and that one is waited for outside.
+//! The freeze lock is taken only when nothing under it can make one wait: every lock is let past
+//! once *before*, with the caller's patience and with nothing locked. Under the freeze lock,
+//! changes under way have [`MOMENT`] to end, all together. Should one of them not (its writer was
+//! stopped just now), the freeze lock is released, and that one is waited for outside.
 
 use crate::error::Result;
 use crate::map::directory::{self, is_segment};
@@ -30,9 +30,9 @@ use std::time::{Duration, Instant};
 /// elsewhere wait at most.
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// While this lives nobody changes any map in the hold, and nothing is made or dropped; readers go on, and so do
-/// messages in queues, channels and logs. A writer waits, in whatever
-/// process; this very thread would get `Busy`. If this process is killed, the freeze lock is released.
+/// While this lives nobody changes any map in the hold, and nothing is made or dropped; readers go
+/// on, and so do messages in queues, channels and logs. A writer waits, in whatever process; this
+/// very thread would get `Busy`. If this process is killed, the freeze lock is released.
 #[must_use = "writers continue when it is dropped"]
 pub struct Freeze<'a> {
     arena: &'a Arena,

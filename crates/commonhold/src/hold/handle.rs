@@ -24,13 +24,14 @@ use std::sync::Arc;
 
 /// One file of memory that many processes share, and the handle on it.
 ///
-/// Cheap to clone; usable from any thread; a forked child may go on using it, also if it gives up the rights
-/// with which the file was opened (docs/operations/environment.md). Maps taken from it keep it
-/// open. When the last handle of a process goes, its place in the hold is given up; the data stays.
+/// Cheap to clone; usable from any thread; a forked child may go on using it, also if it gives up
+/// the rights with which the file was opened (docs/operations/environment.md). Maps taken from it
+/// keep it open. When the last handle of a process goes, its place in the hold is given up; the
+/// data stays.
 ///
-/// A bare name (`prices`) lives in memory under `/dev/shm` (or `$COMMONHOLD_DIR`); anything with a slash, or ending
-/// in `.hold`, is that path. On a disk the hold is a *file hold* that survives a reboot if it was closed
-/// cleanly; docs/operations/durability.md says what survives what.
+/// A bare name (`prices`) lives in memory under `/dev/shm` (or `$COMMONHOLD_DIR`); anything with a
+/// slash, or ending in `.hold`, is that path. On a disk the hold is a *file hold* that survives a
+/// reboot if it was closed cleanly; docs/operations/durability.md says what survives what.
 #[derive(Clone)]
 pub struct Hold {
     arena: Arc<Arena>,
@@ -142,8 +143,8 @@ impl Hold {
         Ok(stat::participants(self.space()))
     }
 
-    /// This handle in the table of participants: whoever wants to tell others who it is, and whether it lives, names slot and
-    /// generation. A forked child is another one.
+    /// This handle in the table of participants: whoever wants to tell others who it is, and
+    /// whether it lives, names slot and generation. A forked child is another one.
     ///
     /// # Errors
     /// `Closed`; `ReadOnly`: such a handle is none.
@@ -167,19 +168,20 @@ impl Hold {
         self.arena.sweep_patiently()
     }
 
-    /// Proves the hold whole: every slot, record and extent; allocated = reachable. Writers wait while it looks
-    /// (about a second per ten million keys), readers do not.
+    /// Proves the hold whole: every slot, record and extent; allocated = reachable. Writers wait
+    /// while it looks (about a second per ten million keys), readers do not.
     ///
     /// # Errors
-    /// Those of [`freeze`](Self::freeze), which it does first. What is wrong with the hold is no error but in the report.
+    /// Those of [`freeze`](Self::freeze), which it does first. What is wrong with the hold is no
+    /// error but in the report.
     pub fn check(&self) -> Result<CheckReport> {
         check::check(self)
     }
 
-    /// Empties extents that are less than half full and gives memory back to the system that has been free for a
-    /// quarter of a second; returns the bytes. Writers give back too, whenever 4 MiB have been freed by whomever, and where a
-    /// hold is full they empty extents. A hold with a cache map keeps its memory. Waits for nobody:
-    /// what somebody has locked stays where it is.
+    /// Empties extents that are less than half full and gives memory back to the system that has
+    /// been free for a quarter of a second; returns the bytes. Writers give back too, whenever 4
+    /// MiB have been freed by whomever, and where a hold is full they empty extents. A hold with a
+    /// cache map keeps its memory. Waits for nobody: what somebody has locked stays where it is.
     ///
     /// # Errors
     /// `Closed`, `ReadOnly`, `Reentrant`, `Damaged`.
@@ -190,9 +192,10 @@ impl Hold {
         Ok(trim::trim(self.space(), lane.me(), lane.lane()))
     }
 
-    /// Writes a copy of all maps, as they were at one moment, to a new file, while others go on writing. Queues, channels
-    /// and logs carry messages and are left out ([`BackupReport::left_out`]).
-    /// Writers are kept waiting only for the last, short part ([`BackupReport::paused_ms`]).
+    /// Writes a copy of all maps, as they were at one moment, to a new file, while others go on
+    /// writing. Queues, channels and logs carry messages and are left out
+    /// ([`BackupReport::left_out`]). Writers are kept waiting only for the last, short part
+    /// ([`BackupReport::paused_ms`]).
     ///
     /// # Errors
     /// `Exists` if there is a file already; those of [`freeze`](Self::freeze) and of writing files.
@@ -200,19 +203,20 @@ impl Hold {
         backup::backup(self, to.as_ref())
     }
 
-    /// Keeps all writers waiting until the result is dropped; readers go on. For a consistent view of several
-    /// keys or maps. Writing from this thread meanwhile is the error `Busy`.
+    /// Keeps all writers waiting until the result is dropped; readers go on. For a consistent view
+    /// of several keys or maps. Writing from this thread meanwhile is the error `Busy`.
     ///
     /// # Errors
     /// `Closed`; `ReadOnly`; `Busy` if this thread has frozen the hold already; `TimedOut`;
     /// `Damaged`. Waits for a writer that is stopped in the middle of a change as long as it takes,
-    /// unless there is a [`lock_timeout`](HoldOptions::lock_timeout); other writers go on meanwhile.
+    /// unless there is a [`lock_timeout`](HoldOptions::lock_timeout); other writers go on
+    /// meanwhile.
     pub fn freeze(&self) -> Result<Freeze<'_>> {
         freeze::freeze(&self.arena)
     }
 
-    /// Closes the handle, for all its clones and maps: later operations are the error `Closed`. Waits for
-    /// operations that run in other threads. Dropping the last clone closes it, too.
+    /// Closes the handle, for all its clones and maps: later operations are the error `Closed`.
+    /// Waits for operations that run in other threads. Dropping the last clone closes it, too.
     ///
     /// # Errors
     /// None at present.

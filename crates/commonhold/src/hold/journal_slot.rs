@@ -1,7 +1,9 @@
-//! What is safe on a disk: a journal says how far it has got, and whoever has changed a map waits until that is far enough.
+//! What is safe on a disk: a journal says how far it has got, and whoever has changed a map waits
+//! until that is far enough.
 //!
-//! Kept in the hold beside the map: a small map with what the journal said last, and a channel whose producer is the journal. So there is one
-//! journal at a time, it is known whether it lives, and who waits is told at once when it has got further.
+//! Kept in the hold beside the map: a small map with what the journal said last, and a channel
+//! whose producer is the journal. So there is one journal at a time, it is known whether it lives,
+//! and who waits is told at once when it has got further.
 
 use crate::channel::consumer::Consumer;
 use crate::channel::options::{ChannelOptions, Join, Policy};
@@ -94,12 +96,13 @@ fn left(deadline: Option<Instant>) -> Duration {
 }
 
 impl Map {
-    /// Waits until every change of the map that was made before this call is in its journal and safe on the disk; for so long at
-    /// most. Returns up to where that is.
+    /// Waits until every change of the map that was made before this call is in its journal and
+    /// safe on the disk; for so long at most. Returns up to where that is.
     ///
     /// # Errors
-    /// `NotFound` if the map has no journal that lives, or no stream; `Io` with what the journal says, if it cannot write; `TimedOut`; those of a
-    /// writing operation. After an error it is not known how much of it is safe.
+    /// `NotFound` if the map has no journal that lives, or no stream; `Io` with what the journal
+    /// says, if it cannot write; `TimedOut`; those of a writing operation. After an error it is not
+    /// known how much of it is safe.
     pub fn sync(&self, time: Duration) -> Result<StreamPosition> {
         let deadline = Instant::now().checked_add(time);
         let end = with_patience(left(deadline), || self.follow()?.end())?;
@@ -107,8 +110,8 @@ impl Map {
         Ok(end)
     }
 
-    /// As [`sync`](Self::sync), for the changes before a position, which [`Follower::end`](crate::stream::Follower::end) gives: to wait in several
-    /// goes.
+    /// As [`sync`](Self::sync), for the changes before a position, which
+    /// [`Follower::end`](crate::stream::Follower::end) gives: to wait in several goes.
     ///
     /// # Errors
     /// As [`sync`](Self::sync).

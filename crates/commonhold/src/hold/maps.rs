@@ -55,8 +55,8 @@ impl<'h> Maps<'h> {
     ///
     /// # Errors
     /// `Mismatch` if it exists with other options or as another kind of structure; `NotFound` if it
-    /// does not exist and this handle is read-only; `Invalid` for a bad name or bad options; `Full`;
-    /// `Closed`; `TimedOut`.
+    /// does not exist and this handle is read-only; `Invalid` for a bad name or bad options;
+    /// `Full`; `Closed`; `TimedOut`.
     pub fn open_or_create(&self, name: &str, options: impl Into<MapOptions>) -> Result<Map> {
         let options = options.into();
         self.arena.ensure_open()?;
@@ -118,8 +118,8 @@ impl<'h> Maps<'h> {
     /// The stream ends with the map.
     ///
     /// Writers of the hold wait for a moment while a stream begins, as for a
-    /// [`freeze`](crate::Hold::freeze). Afterwards a writer of the map pays for one more lock, which
-    /// all its writers share, and for a copy of key and value.
+    /// [`freeze`](crate::Hold::freeze). Afterwards a writer of the map pays for one more lock,
+    /// which all its writers share, and for a copy of key and value.
     ///
     /// # Errors
     /// `NotFound`; `Mismatch` if it is another kind of structure; `Invalid` for more than 4 GiB;
@@ -151,9 +151,9 @@ impl<'h> Maps<'h> {
         if map.is_replica() { Ok(map.for_replica()) } else { Err(shadow_map::not_a_replica(name)) }
     }
 
-    /// Promotes a replica's map to one that everybody may write, because its origin is gone for good
-    /// or the journal that it is rebuilt from has been read. Returns false if everybody may write it
-    /// already.
+    /// Promotes a replica's map to one that everybody may write, because its origin is gone for
+    /// good or the journal that it is rebuilt from has been read. Returns false if everybody may
+    /// write it already.
     ///
     /// # Errors
     /// `NotFound`; those of [`drop`](Self::drop).

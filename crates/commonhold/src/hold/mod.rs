@@ -1,8 +1,8 @@
 //! The file as a whole: its structures by name, statistics, copies, recovery.
 //!
-//! [`Hold`](crate::Hold) is the handle; [`Maps`], [`Queues`], [`Channels`] and [`Logs`] open, create,
-//! drop and list its structures; [`list`], [`remove`], [`restore`] and [`salvage`] treat holds as
-//! files.
+//! [`Hold`](crate::Hold) is the handle; [`Maps`], [`Queues`], [`Channels`] and [`Logs`] open,
+//! create, drop and list its structures; [`list`], [`remove`], [`restore`] and [`salvage`] treat
+//! holds as files.
 //!
 //! | idea | file |
 //! |---|---|

@@ -62,9 +62,9 @@ impl<'h> Queues<'h> {
         handle::create(self.arena, name, &options, Existing::Refuse)
     }
 
-    /// Drops a queue with everything in it; false if there is none. Other handles of
-    /// this process on it report `NotFound` from then on. If the process dies meanwhile, a later drop
-    /// or [`sweep`](crate::Hold::sweep) completes it.
+    /// Drops a queue with everything in it; false if there is none. Other handles of this process
+    /// on it report `NotFound` from then on. If the process dies meanwhile, a later drop or
+    /// [`sweep`](crate::Hold::sweep) completes it.
     ///
     /// # Errors
     /// `Busy`, naming slot and process, while another living process has it open, or this one has

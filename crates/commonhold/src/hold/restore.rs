@@ -1,7 +1,7 @@
 //! Making a hold from a backup.
 //!
-//! Frames are read twice: first to learn which images are replaced by later ones, then to set the pairs that
-//! remain. The hold is built without a name and gets the wanted one when it is whole.
+//! Frames are read twice: first to learn which images are replaced by later ones, then to set the
+//! pairs that remain. The hold is built without a name and gets the wanted one when it is whole.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::draft_hold;
@@ -119,8 +119,8 @@ impl Covered {
 }
 
 impl Plan {
-    /// For every image, the ranges that later images of the same map replace... as one bit each: whether a pair with
-    /// these directory bits survives is decided against the images behind it.
+    /// For every image, the ranges that later images of the same map replace... as one bit each:
+    /// whether a pair with these directory bits survives is decided against the images behind it.
     fn survivors(&self) -> Vec<Vec<(u32, u32)>> {
         // From the back: what is replaced later, restricted to what overlaps the image.
         let mut finest: HashMap<u32, u32> = HashMap::new();
@@ -175,8 +175,8 @@ fn fill(hold: &Hold, backup: &Path, plan: &Plan) -> Result<RestoreReport> {
     }
 }
 
-/// Sets the pairs whose directory bits are among `alive`, and which have not expired at the real time
-/// `now_ms`.
+/// Sets the pairs whose directory bits are among `alive`, and which have not expired at the real
+/// time `now_ms`.
 fn set_pairs(map: &Map, pairs: &[ImagePair], alive: &[(u32, u32)], now_ms: u64) -> Result<u64> {
     let Some(finest) = alive.first().map(|(_, finest)| *finest) else { return Ok(0) };
     let alive: HashSet<u32> = alive.iter().map(|(index, _)| *index).collect();

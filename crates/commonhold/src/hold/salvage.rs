@@ -1,9 +1,10 @@
 //! Saving what is intact of a file hold that was open when the system stopped.
 //!
-//! Pages reached the disk in any order, so neither the index nor the extent table is believed: every place
-//! where a record can lie is tried, and a record counts if its checksum (over map, lengths, key, value and sequence) is intact
-//! and its key hashes to what it says. Per key the highest sequence wins. This is salvage and no guarantee: a deleted key
-//! returns if the page that said so was lost. The guarantee comes from `backup`.
+//! Pages reached the disk in any order, so neither the index nor the extent table is believed:
+//! every place where a record can lie is tried, and a record counts if its checksum (over map,
+//! lengths, key, value and sequence) is intact and its key hashes to what it says. Per key the
+//! highest sequence wins. This is salvage and no guarantee: a deleted key returns if the page that
+//! said so was lost. The guarantee comes from `backup`.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::draft_hold;
@@ -51,7 +52,8 @@ pub struct SalvageReport {
     pub superseded: u64,
     /// Records that are published and fail their checksum: lost.
     pub dropped: u64,
-    /// Pairs that the index still names and whose records are not where it says: lost, if no older record was found.
+    /// Pairs that the index still names and whose records are not where it says: lost, if no older
+    /// record was found.
     pub missing: u64,
     /// Bytes that the file is shorter than it says it is.
     pub cut_off: u64,
@@ -124,10 +126,11 @@ pub fn salvage(name: impl AsRef<Path>) -> Result<SalvageReport> {
     Ok(SalvageReport { kept_old_as, ..salvage.report })
 }
 
-/// The name by which the damaged file is kept: its second one, until the new file has taken the first.
+/// The name by which the damaged file is kept: its second one, until the new file has taken the
+/// first.
 ///
-/// Dropped before that, it is removed. A salvage that was killed leaves it, and the next one goes on
-/// with it: it is told by the file that it names.
+/// Dropped before that, it is removed. A salvage that was killed leaves it, and the next one goes
+/// on with it: it is told by the file that it names.
 struct Kept(Option<PathBuf>);
 
 impl Kept {
@@ -349,7 +352,8 @@ impl<'a> Salvage<'a> {
     }
 }
 
-/// The map, under another name if its own is damaged; `None`, with a note, if no map can be what its root says.
+/// The map, under another name if its own is damaged; `None`, with a note, if no map can be what
+/// its root says.
 fn usable(
     mut bound: Bound,
     maps: &HashMap<u32, Bound>,

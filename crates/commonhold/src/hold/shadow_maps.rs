@@ -31,10 +31,10 @@ pub fn create_shadow_map(hold: &Hold, next: &str, name: &str) -> Result<Map> {
 
 /// Gives the replica's map `next` the name of the replica's map `name`, in one step, and drops the
 /// old map of that name. Handles on the old map continue with the new one from their next reading
-/// operation on; a write through them fails with `NotFound`, because the replica has a handle on the
-/// new map. A reader sees all of the old map or all of the new one, and an iteration ([`Map::iter`])
-/// under way continues in the new one. Followers of the old map's stream get `NotFound`. If the
-/// process dies meanwhile, the swap has happened or it has not.
+/// operation on; a write through them fails with `NotFound`, because the replica has a handle on
+/// the new map. A reader sees all of the old map or all of the new one, and an iteration
+/// ([`Map::iter`]) under way continues in the new one. Followers of the old map's stream get
+/// `NotFound`. If the process dies meanwhile, the swap has happened or it has not.
 ///
 /// # Errors
 /// `NotFound`; `Mismatch` if one of them is not a replica's or if they have different modes; those

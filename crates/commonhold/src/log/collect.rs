@@ -1,12 +1,14 @@
 //! The collector: merges all rings by time into one stream of text.
 //!
-//! A round takes what is old enough, writes it out, and only then marks it in the hold as collected, all of it in one step
-//! ([`rounds`]). So a successor loses nothing; what its predecessor wrote and did not come to mark, one round at
-//! most, it takes back from a file, and writes again.
+//! A round takes what is old enough, writes it out, and only then marks it in the hold as
+//! collected, all of it in one step ([`rounds`]). So a successor loses nothing; what its
+//! predecessor wrote and did not come to mark, one round at most, it takes back from a file, and
+//! writes again.
 //!
-//! A line is old enough when every thread that has a ring has written a younger one, and in any case after the hold-back:
-//! whoever was slower than that between looking at the clock and committing comes late, and its line is flagged. So
-//! nobody who is stopped in the middle of a line holds up the others for longer.
+//! A line is old enough when every thread that has a ring has written a younger one, and in any
+//! case after the hold-back: whoever was slower than that between looking at the clock and
+//! committing comes late, and its line is flagged. So nobody who is stopped in the middle of a line
+//! holds up the others for longer.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::handle::Log;
@@ -73,10 +75,11 @@ type Format = Box<dyn FnMut(&LogLine, &mut Vec<u8>) + Send>;
 
 /// The one who collects a log; from [`Log::collector`]. Dropping it lets the next one begin.
 ///
-/// It takes no processor time from the writers and is never waited for. If its process dies, another collector may take over
-/// and leaves nothing out. In a file ([`run_to_file`](Collector::run_to_file)) every line is then there once. From anything
-/// else nothing can be taken back: **what was written out and not yet marked in the hold, one round of at most 256 KiB of
-/// text or so, is written again**.
+/// It takes no processor time from the writers and is never waited for. If its process dies,
+/// another collector may take over and leaves nothing out. In a file
+/// ([`run_to_file`](Collector::run_to_file)) every line is then there once. From anything else
+/// nothing can be taken back: **what was written out and not yet marked in the hold, one round of
+/// at most 256 KiB of text or so, is written again**.
 pub struct Collector {
     log: Log,
     /// The participant that collects; not a child that was forked since.
@@ -147,8 +150,8 @@ impl Collector {
         })
     }
 
-    /// How old a line must be before it is written out although there is a thread that has written nothing since, so that
-    /// an older one of that thread can still come before it; default 5 ms.
+    /// How old a line must be before it is written out although there is a thread that has written
+    /// nothing since, so that an older one of that thread can still come before it; default 5 ms.
     pub fn hold_back(mut self, time: Duration) -> Collector {
         self.hold_back = time;
         self
@@ -169,7 +172,8 @@ impl Collector {
         self
     }
 
-    /// Writes out what is old enough, one round, and marks it as collected. Does not wait (but for `out`).
+    /// Writes out what is old enough, one round, and marks it as collected. Does not wait (but for
+    /// `out`).
     ///
     /// # Errors
     /// `Io` and its like if `out` fails: then nothing of the round counts as collected, and all of
@@ -180,8 +184,9 @@ impl Collector {
         self.poll_into(&mut Stream(out))
     }
 
-    /// Like [`poll`](Collector::poll), to a file, where each line is once, whoever is killed when: what a predecessor wrote
-    /// into the same file and did not mark is taken back first, and so is what was written of a round that failed.
+    /// Like [`poll`](Collector::poll), to a file, where each line is once, whoever is killed when:
+    /// what a predecessor wrote into the same file and did not mark is taken back first, and so is
+    /// what was written of a round that failed.
     ///
     /// # Errors
     /// As [`poll`](Collector::poll).
@@ -197,7 +202,8 @@ impl Collector {
         self.finish_into(&mut Stream(out))
     }
 
-    /// Like [`finish`](Collector::finish), to a file; see [`poll_to_file`](Collector::poll_to_file).
+    /// Like [`finish`](Collector::finish), to a file; see
+    /// [`poll_to_file`](Collector::poll_to_file).
     ///
     /// # Errors
     /// As [`poll`](Collector::poll).
@@ -205,8 +211,8 @@ impl Collector {
         self.finish_into(file)
     }
 
-    /// Collects until `stop` says so, then finishes. Looks every few milliseconds; sleeps in between, up to 20 ms
-    /// when nothing is written.
+    /// Collects until `stop` says so, then finishes. Looks every few milliseconds; sleeps in
+    /// between, up to 20 ms when nothing is written.
     ///
     /// # Errors
     /// As [`poll`](Collector::poll).
@@ -253,7 +259,8 @@ impl Collector {
         Ok(sum.and(self.finish_into(out)?))
     }
 
-    /// Sleeps for a while that fits what the last round found; not at all while there is much to do.
+    /// Sleeps for a while that fits what the last round found; not at all while there is much to
+    /// do.
     pub fn pause(&mut self, round: &Round) {
         if round.lines > 0 && round.more || round.lines >= LINES as u64 {
             self.pause = Duration::from_millis(1);
@@ -334,7 +341,8 @@ impl Collector {
         Ok(round)
     }
 
-    /// Copies the next lines that are old enough; first looks what there is, if it is told the time.
+    /// Copies the next lines that are old enough; first looks what there is, if it is told the
+    /// time.
     fn copy(&mut self, until_ns: u64, now_ns: Option<u64>) -> Result<usize> {
         let lane = self.log.inner.attachment()?.enter()?;
         if lane.me() != self.me {
@@ -370,7 +378,8 @@ impl Collector {
 
 /// Where a round's text goes.
 trait Target {
-    /// Where the next text will be, if it can be taken back; what lies behind the place that was left is.
+    /// Where the next text will be, if it can be taken back; what lies behind the place that was
+    /// left is.
     fn place(&mut self, left: Option<Place>) -> io::Result<Option<Place>>;
     /// Writes all of it.
     fn put(&mut self, text: &[u8]) -> io::Result<()>;

@@ -4,11 +4,11 @@ use crate::log::handle::Log;
 use crate::log::options::LogLevel;
 use ::log::{Level, Log as Logger, Metadata, Record};
 
-/// A [`Log`] as the logger of the crate `log`: its macros then write into the hold. Each line is the record's target, a
-/// colon, and its text.
+/// A [`Log`] as the logger of the crate `log`: its macros then write into the hold. Each line is
+/// the record's target, a colon, and its text.
 ///
-/// A line that cannot be written (the handle was closed, the ring is full) is dropped. What the crate lets through,
-/// `log::set_max_level` says.
+/// A line that cannot be written (the handle was closed, the ring is full) is dropped. What the
+/// crate lets through, `log::set_max_level` says.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-doc-facade-{}", std::process::id()));

@@ -1,7 +1,8 @@
 //! [`Log`]: the public handle.
 //!
-//! The way of a line: a look at the level, the thread's slot, the clock, a copy, one store. No lock, no system call but
-//! the clock, no allocation; all that may take longer (a thread's first line, a fork, a full ring) is beside the way.
+//! The way of a line: a look at the level, the thread's slot, the clock, a copy, one store. No
+//! lock, no system call but the clock, no allocation; all that may take longer (a thread's first
+//! line, a fork, a full ring) is beside the way.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::collect::Collector;
@@ -31,14 +32,14 @@ use std::sync::{Arc, Weak};
 
 /// Many writers, one merged log: the handle on it.
 ///
-/// Cheap to clone; usable from any thread and in a forked child. Each thread writes into a ring of its own, so
-/// no writer ever waits for another, for the collector, or for anybody dead or stopped. What was accepted is in the hold,
-/// whatever happens to its writer; one [`Collector`] at a time merges all of it, and
-/// [`dump`](Log::dump) shows what is there without one.
+/// Cheap to clone; usable from any thread and in a forked child. Each thread writes into a ring of
+/// its own, so no writer ever waits for another, for the collector, or for anybody dead or stopped.
+/// What was accepted is in the hold, whatever happens to its writer; one [`Collector`] at a time
+/// merges all of it, and [`dump`](Log::dump) shows what is there without one.
 ///
-/// A thread's first line claims its ring, which may allocate memory and take a lock for a moment; all others do not. A
-/// signal handler may write lines, also in the middle of one; should it be the first to write in its thread, call
-/// [`prepare`](Log::prepare) there before.
+/// A thread's first line claims its ring, which may allocate memory and take a lock for a moment;
+/// all others do not. A signal handler may write lines, also in the middle of one; should it be the
+/// first to write in its thread, call [`prepare`](Log::prepare) there before.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-doc-log-{}", std::process::id()));
@@ -78,7 +79,8 @@ pub(crate) struct Inner {
     pub(crate) layout: Layout,
     pub(crate) slots: Arc<RingSlots>,
     direct: bool,
-    /// When this handle last looked in vain for the rings of dead threads, in monotonic milliseconds.
+    /// When this handle last looked in vain for the rings of dead threads, in monotonic
+    /// milliseconds.
     in_vain_ms: AtomicU64,
 }
 
@@ -173,13 +175,15 @@ impl Log {
         level.code() <= self.inner.header().level.load(Ordering::Relaxed)
     }
 
-    /// Writes one line: any bytes. The text is shown as it is, so leave out line ends; one at its end is cut off by the
-    /// collector. Takes some 50 ns and never waits; signal-safe (but see [`Log`]).
+    /// Writes one line: any bytes. The text is shown as it is, so leave out line ends; one at its
+    /// end is cut off by the collector. Takes some 50 ns and never waits; signal-safe (but see
+    /// [`Log`]).
     ///
     /// # Errors
-    /// `TooLarge` (a quarter of the ring less 64 bytes); `Closed`; `NotFound` if the log was dropped; `ReadOnly`; `Reentrant` from
-    /// a signal handler inside another operation, unless the thread's last line before was for this log. A line that is not wanted or finds no room is no error:
-    /// see [`Written`].
+    /// `TooLarge` (a quarter of the ring less 64 bytes); `Closed`; `NotFound` if the log was
+    /// dropped; `ReadOnly`; `Reentrant` from a signal handler inside another operation, unless the
+    /// thread's last line before was for this log. A line that is not wanted or finds no room is no
+    /// error: see [`Written`].
     #[inline]
     pub fn write(&self, level: LogLevel, line: impl AsRef<[u8]>) -> Result<Written> {
         if !self.enabled(level) {
@@ -188,8 +192,9 @@ impl Log {
         self.inner.write(level, line.as_ref())
     }
 
-    /// Writes one line of formatted text; what `write!(log, ...)` would do. Up to 1 KiB is formatted without
-    /// allocation. Errors as [`write`](Log::write). The macro [`log_line!`](crate::log_line) does not even evaluate what is not wanted.
+    /// Writes one line of formatted text; what `write!(log, ...)` would do. Up to 1 KiB is
+    /// formatted without allocation. Errors as [`write`](Log::write). The macro
+    /// [`log_line!`](crate::log_line) does not even evaluate what is not wanted.
     pub fn print(&self, level: LogLevel, text: fmt::Arguments<'_>) -> Result<Written> {
         if !self.enabled(level) {
             return Ok(Written::Filtered);
@@ -228,8 +233,9 @@ impl Log {
         Ok(())
     }
 
-    /// All lines that are in the hold, collected or not, merged by time; also from a read-only handle, and
-    /// while others write. Changes nothing. Lines that are committed while it reads may or may not be there.
+    /// All lines that are in the hold, collected or not, merged by time; also from a read-only
+    /// handle, and while others write. Changes nothing. Lines that are committed while it reads may
+    /// or may not be there.
     ///
     /// # Errors
     /// `Closed`; `NotFound` if the log was dropped.
@@ -240,7 +246,8 @@ impl Log {
         Ok(lines)
     }
 
-    /// Reads the log as it grows, without collecting it; also from a read-only handle. Changes nothing.
+    /// Reads the log as it grows, without collecting it; also from a read-only handle. Changes
+    /// nothing.
     ///
     /// # Errors
     /// As [`dump`](Log::dump).

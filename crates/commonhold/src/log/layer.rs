@@ -7,8 +7,9 @@ use tracing_core::field::{Field, Visit};
 use tracing_core::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-/// A [`Log`] as a layer of `tracing-subscriber`: events are then written into the hold. Each line is the event's target, a
-/// colon, its message, and its other fields as `name=value`. Spans are left out.
+/// A [`Log`] as a layer of `tracing-subscriber`: events are then written into the hold. Each line
+/// is the event's target, a colon, its message, and its other fields as `name=value`. Spans are
+/// left out.
 ///
 /// A line that cannot be written (the handle was closed, the ring is full) is dropped.
 ///

@@ -7,8 +7,8 @@
 use crate::log::options::LogLevel;
 use std::fmt::{self, Write};
 
-/// The number of a writing thread in a log, shown as two letters or more: `aa`, `ab`, ... `zz`, `aaa`. The log announces who
-/// it is ([`LogLine::announces`]). 0, shown as `--`, is nobody.
+/// The number of a writing thread in a log, shown as two letters or more: `aa`, `ab`, ... `zz`,
+/// `aaa`. The log announces who it is ([`LogLine::announces`]). 0, shown as `--`, is nobody.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ThreadId(pub u32);
@@ -77,8 +77,8 @@ pub struct LogLine {
     pub level: Option<LogLevel>,
     /// Who wrote it.
     pub thread: ThreadId,
-    /// It came after later ones had been given out: its writer was held up for longer than the hold-back, or its clock
-    /// is behind.
+    /// It came after later ones had been given out: its writer was held up for longer than the
+    /// hold-back, or its clock is behind.
     pub late: bool,
     /// So many lines of this ring are missing before it: dropped or overwritten.
     pub lost: u32,
@@ -91,8 +91,9 @@ pub struct LogLine {
 }
 
 impl LogLine {
-    /// Appends the line, with time, level, thread and line end, as the log shows it: control characters in it, but for
-    /// tabs, are escaped as in `\n` and `\x1b`. What is lost before it is told in a line of its own.
+    /// Appends the line, with time, level, thread and line end, as the log shows it: control
+    /// characters in it, but for tabs, are escaped as in `\n` and `\x1b`. What is lost before it is
+    /// told in a line of its own.
     pub fn append_to(&self, out: &mut Vec<u8>) {
         if self.lost > 0 {
             append_front(out, self.time_ns, "lost", self.thread);
@@ -114,8 +115,8 @@ impl LogLine {
     }
 }
 
-/// Appends what was written as one line of text: control characters, but for tabs, as `\n`, `\r` or `\x1b`. So no text can
-/// pass for a line of its own, or give orders to a terminal.
+/// Appends what was written as one line of text: control characters, but for tabs, as `\n`, `\r` or
+/// `\x1b`. So no text can pass for a line of its own, or give orders to a terminal.
 fn append_text(out: &mut Vec<u8>, mut text: &[u8]) {
     let is_control = |byte: &u8| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f;
     while let Some(at) = text.iter().position(is_control) {
@@ -168,8 +169,9 @@ pub(crate) fn time_text(time_ns: u64) -> [u8; 30] {
     text
 }
 
-/// Year, month, day of a number of days since 1970-01-01, in the Gregorian calendar. After Howard Hinnant,
-/// "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`: years begin in March, 400 of them are an era.
+/// Year, month, day of a number of days since 1970-01-01, in the Gregorian calendar. After Howard
+/// Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`: years begin in March,
+/// 400 of them are an era.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

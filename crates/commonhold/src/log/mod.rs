@@ -49,5 +49,3 @@ pub use options::{LogLevel, LogOptions, Overflow, Written};
 pub use reader::LogReader;
 pub use rotate::RotatedFile;
 pub use stat::{LogStat, RingStat};
-
-pub use crate::log_line;

@@ -8,7 +8,8 @@ use std::fmt;
 pub enum Overflow {
     /// The new line is dropped, and counted: what was logged first is kept until it is collected.
     Drop,
-    /// The oldest lines are overwritten, and counted if nobody collected them: the last lines are kept.
+    /// The oldest lines are overwritten, and counted if nobody collected them: the last lines are
+    /// kept.
     Overwrite,
 }
 
@@ -82,7 +83,8 @@ impl std::str::FromStr for LogLevel {
     }
 }
 
-/// What became of a line that was written. None of these is an error: a log must not stop its writer.
+/// What became of a line that was written. None of these is an error: a log must not stop its
+/// writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a full ring drops lines"]
 pub enum Written {
@@ -122,15 +124,17 @@ impl LogOptions {
         LogOptions::default()
     }
 
-    /// How many threads of all processes can write, 1 to 4096; a ring is free again when its thread has ended. A line of a signal
-    /// handler that interrupts another line needs a free ring for a moment, so have some to spare.
+    /// How many threads of all processes can write, 1 to 4096; a ring is free again when its thread
+    /// has ended. A line of a signal handler that interrupts another line needs a free ring for a
+    /// moment, so have some to spare.
     pub fn rings(mut self, rings: u32) -> LogOptions {
         self.rings = rings;
         self
     }
 
-    /// Bytes of each ring, rounded up to a power of two, 4 KiB to 1 GiB. All rings are allocated when the log is made.
-    /// The longest line is a quarter of it less 64 bytes, and never more than 16 MiB less that.
+    /// Bytes of each ring, rounded up to a power of two, 4 KiB to 1 GiB. All rings are allocated
+    /// when the log is made. The longest line is a quarter of it less 64 bytes, and never more than
+    /// 16 MiB less that.
     pub fn ring_bytes(mut self, bytes: u64) -> LogOptions {
         // Too large a number stays what it is, and is refused.
         self.ring_bytes = bytes.checked_next_power_of_two().unwrap_or(bytes);
@@ -143,22 +147,24 @@ impl LogOptions {
         self
     }
 
-    /// Lines less important than this are not accepted, at first; [`Log::set_level`](crate::log::Log::set_level) changes it for all.
+    /// Lines less important than this are not accepted, at first;
+    /// [`Log::set_level`](crate::log::Log::set_level) changes it for all.
     pub fn level(mut self, level: LogLevel) -> LogOptions {
         self.level = level;
         self
     }
 
-    /// As long as nobody collects, this handle also writes each accepted line to standard error at once: the first
-    /// lines of a program are seen before a collector is there. Costs a system call per line.
+    /// As long as nobody collects, this handle also writes each accepted line to standard error at
+    /// once: the first lines of a program are seen before a collector is there. Costs a system call
+    /// per line.
     pub fn direct(mut self, yes: bool) -> LogOptions {
         self.direct = yes;
         self
     }
 }
 
-/// Writes one formatted line, `log_line!(log, Info, "{} crates", 12)`, and evaluates nothing if the level is not wanted.
-/// Gives what [`Log::print`](crate::log::Log::print) gives.
+/// Writes one formatted line, `log_line!(log, Info, "{} crates", 12)`, and evaluates nothing if the
+/// level is not wanted. Gives what [`Log::print`](crate::log::Log::print) gives.
 #[macro_export]
 macro_rules! log_line {
     ($log:expr, $level:ident, $($text:tt)+) => {{

@@ -31,7 +31,8 @@ pub struct RingStat {
     pub lines: u64,
     /// Lines dropped because it was full.
     pub dropped: u64,
-    /// Lines overwritten that nobody had collected (one that was being collected just then may count, too).
+    /// Lines overwritten that nobody had collected (one that was being collected just then may
+    /// count, too).
     pub overwritten: u64,
 }
 

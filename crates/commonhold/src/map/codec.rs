@@ -7,9 +7,9 @@ use crate::error::Result;
 /// The library has [`Bytes`], [`Text`], [`U64`], [`I64`] and [`List`](crate::map::List), with the
 /// feature `serde` `Json`, and with the feature `bytemuck` `Pod`. Programs may implement their own.
 pub trait Codec {
-    /// What a program passes to be written, such as `&str`.
+    /// The type that a program passes to be written, such as `&str`.
     type Value<'a>: Copy;
-    /// What a program gets when it reads, such as `String`.
+    /// The type that a program gets when it reads, such as `String`.
     type Owned;
     /// The bytes of a value.
     type Encoded<'a>: AsRef<[u8]>;

@@ -9,8 +9,8 @@ use std::marker::PhantomData;
 
 /// Values of `T` as JSON.
 ///
-/// Two programs may write one value as different JSON, so `compare_exchange` with this codec is only
-/// for values that the same program has written.
+/// Two programs may write one value as different JSON, so `compare_exchange` with this codec is
+/// only for values that the same program has written.
 #[derive(Clone, Copy, Debug)]
 pub struct Json<T>(Infallible, PhantomData<fn(T) -> T>);
 

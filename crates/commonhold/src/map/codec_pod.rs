@@ -6,7 +6,8 @@ use std::convert::Infallible;
 use std::marker::PhantomData;
 
 /// Values of a type without pointers, padding or invalid bit patterns, as the bytes that they have
-/// in memory. All programs that use the map must agree on the layout: declare the type `#[repr(C)]`.
+/// in memory. All programs that use the map must agree on the layout: declare the type
+/// `#[repr(C)]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Pod<T>(Infallible, PhantomData<fn(T) -> T>);
 

@@ -22,11 +22,11 @@ use std::sync::Arc;
 
 /// A map in a hold: bytes to bytes, shared by every process that has the hold open.
 ///
-/// A handle is cheap to clone and may be used from any thread, and by a forked child. **Readers** (`get` and
-/// everything else that takes nothing but keys) never wait, lock or write shared memory: a writer that is
-/// stopped or killed at any instant does not delay them. **Writers** of the same segment wait for each other,
-/// for a stopped one too; what a killed one left is settled by the next. Every change of one key is atomic and
-/// linearizable.
+/// A handle is cheap to clone and may be used from any thread, and by a forked child. **Readers**
+/// (`get` and everything else that takes nothing but keys) never wait, lock or write shared memory:
+/// a writer that is stopped or killed at any instant does not delay them. **Writers** of the same
+/// segment wait for each other, for a stopped one too; what a killed one left is settled by the
+/// next. Every change of one key is atomic and linearizable.
 ///
 /// Keys and values are any bytes, of any length including none, at most 2^32 - 1 bytes together
 /// ([`ErrorKind::TooLarge`]).
@@ -120,16 +120,16 @@ impl Map {
     /// A copy of the value of `key`.
     ///
     /// # Errors
-    /// `Closed`; `NotFound` if the map was dropped; `Damaged`; `Invalid` for a length that a fixed-length map
-    /// does not have. The same for every reading operation.
+    /// `Closed`; `NotFound` if the map was dropped; `Damaged`; `Invalid` for a length that a
+    /// fixed-length map does not have. The same for every reading operation.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let mut value = Vec::new();
         Ok(self.get_into(key, &mut value)?.then_some(value))
     }
 
-    /// Puts a copy of the value of `key` into `out`, replacing its contents; false (and `out` empty) if the key is
-    /// absent. Allocates nothing once `out` is large enough.
+    /// Puts a copy of the value of `key` into `out`, replacing its contents; false (and `out`
+    /// empty) if the key is absent. Allocates nothing once `out` is large enough.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -147,9 +147,9 @@ impl Map {
         Ok(present)
     }
 
-    /// Copies as much of the value of `key` as `out` has room for; returns the value's length, `None`
-    /// if the key is absent. That many bytes of `out` are initialized afterwards, or all of them if
-    /// the value is longer.
+    /// Copies as much of the value of `key` as `out` has room for; returns the value's length,
+    /// `None` if the key is absent. That many bytes of `out` are initialized afterwards, or all of
+    /// them if the value is longer.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -174,8 +174,9 @@ impl Map {
         })
     }
 
-    /// Looks many keys up at once, several times faster than one by one. `out` is reused: values by index, in
-    /// the order of `keys`. Returns how many are present. Each lookup is atomic, the batch as a whole is not.
+    /// Looks many keys up at once, several times faster than one by one. `out` is reused: values by
+    /// index, in the order of `keys`. Returns how many are present. Each lookup is atomic, the
+    /// batch as a whole is not.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -278,8 +279,9 @@ impl Map {
     /// Sets the value of a key, present or not. Returns its uid.
     ///
     /// # Errors
-    /// `Full` (nothing is lost, the old value stays); `TooLarge`; `ReadOnly`; `Reentrant` from inside another
-    /// operation of the thread; those of reading. The same for every writing operation.
+    /// `Full` (nothing is lost, the old value stays); `TooLarge`; `ReadOnly`; `Reentrant` from
+    /// inside another operation of the thread; those of reading. The same for every writing
+    /// operation.
     #[inline]
     pub fn set(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Uid> {
         let change = Change::new(key.as_ref(), Rule::Always, Act::Put(value.as_ref()));
@@ -320,7 +322,8 @@ impl Map {
         Ok(outcome.done.then_some(Uid(outcome.uid)))
     }
 
-    /// Changes a key from one state to another (`None`: absent), if it is in the first. True if it was.
+    /// Changes a key from one state to another (`None`: absent), if it is in the first. True if it
+    /// was.
     ///
     /// # Errors
     /// As [`set`](Self::set).
@@ -357,9 +360,9 @@ impl Map {
         Ok(self.apply(&change, Some(&mut old))?.done.then_some(old))
     }
 
-    /// Reads a value, lets `change` decide on the new one (`None` deletes), and sets it if nobody changed the key
-    /// meanwhile; otherwise does so again. `change` runs under no lock and may use the map. Returns the uid of the
-    /// key, if it is present afterwards.
+    /// Reads a value, lets `change` decide on the new one (`None` deletes), and sets it if nobody
+    /// changed the key meanwhile; otherwise does so again. `change` runs under no lock and may use
+    /// the map. Returns the uid of the key, if it is present afterwards.
     ///
     /// # Errors
     /// As [`set`](Self::set).
@@ -414,8 +417,8 @@ impl Map {
         })
     }
 
-    /// Adds to a value that is an 8-byte little-endian number (wrapping), as one atomic step; an absent key counts
-    /// as 0. Returns the sum.
+    /// Adds to a value that is an 8-byte little-endian number (wrapping), as one atomic step; an
+    /// absent key counts as 0. Returns the sum.
     ///
     /// # Errors
     /// `Mismatch` if the value does not have 8 bytes.
@@ -423,7 +426,8 @@ impl Map {
         Ok(self.apply(&Change::new(key.as_ref(), Rule::Always, Act::Add(by)), None)?.number)
     }
 
-    /// Key and value of a uid, without hashing or comparing keys; `None` if there is none (any more).
+    /// Key and value of a uid, without hashing or comparing keys; `None` if there is none (any
+    /// more).
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -471,7 +475,8 @@ impl Map {
         Ok(self.apply_at(uid, expected_key.as_ref(), Act::Add(by))?.map(|o| o.number))
     }
 
-    /// Deletes the key that a uid names, if it still names `expected_key`, and returns the value it had, as one atomic step.
+    /// Deletes the key that a uid names, if it still names `expected_key`, and returns the value it
+    /// had, as one atomic step.
     ///
     /// # Errors
     /// As [`set`](Self::set).
@@ -481,8 +486,8 @@ impl Map {
         Ok(self.apply_change_at(uid, change, Some(&mut old))?.map(|_| old))
     }
 
-    /// Changes the value of the key that a uid names (`None` deletes), if it still names `expected_key` and the value is
-    /// `expected`. True if so.
+    /// Changes the value of the key that a uid names (`None` deletes), if it still names
+    /// `expected_key` and the value is `expected`. True if so.
     ///
     /// # Errors
     /// As [`set`](Self::set).
@@ -498,7 +503,8 @@ impl Map {
         Ok(self.apply_change_at(uid, change, None)?.is_some())
     }
 
-    /// Like [`update`](Self::update), of the key that a uid names, if it still names `expected_key`; false if not.
+    /// Like [`update`](Self::update), of the key that a uid names, if it still names
+    /// `expected_key`; false if not.
     ///
     /// # Errors
     /// As [`set`](Self::set).
@@ -538,7 +544,8 @@ impl Map {
         Ok(outcome.done.then_some(outcome))
     }
 
-    /// Follows the map's changes from now on. The map needs a stream ([`Maps::begin_stream`](crate::hold::Maps::begin_stream)).
+    /// Follows the map's changes from now on. The map needs a stream
+    /// ([`Maps::begin_stream`](crate::hold::Maps::begin_stream)).
     ///
     /// # Errors
     /// `NotFound` if it has none, or was dropped; `Closed`.
@@ -547,17 +554,18 @@ impl Map {
             .read(self.space(), |bound| Follower::new(Arc::clone(&self.arena), bound.followed()))
     }
 
-    /// Follows the map's changes from a position on that a [`Follower`] gave earlier, perhaps in another process.
+    /// Follows the map's changes from a position on that a [`Follower`] gave earlier, perhaps in
+    /// another process.
     ///
     /// # Errors
-    /// `Mismatch` if the position is not one of the map's stream, which ends with the map; `Lapped` if the stream does not reach back so
-    /// far; those of [`follow`](Self::follow).
+    /// `Mismatch` if the position is not one of the map's stream, which ends with the map; `Lapped`
+    /// if the stream does not reach back so far; those of [`follow`](Self::follow).
     pub fn follow_from(&self, position: StreamPosition) -> Result<Follower> {
         self.follow()?.seek(position)
     }
 
-    /// All pairs. Keys present throughout are seen exactly once, whatever others do meanwhile; keys that
-    /// come or go may or may not be. Holds no lock.
+    /// All pairs. Keys present throughout are seen exactly once, whatever others do meanwhile; keys
+    /// that come or go may or may not be. Holds no lock.
     pub fn iter(&self) -> Iter {
         self.iter_from(Cursor::START)
     }

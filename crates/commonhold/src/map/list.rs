@@ -1,16 +1,16 @@
 //! Lists as values: push, pop, shift and unshift on a key, each one atomic step.
 //!
-//! A list is an ordinary value, so it lives, expires and is copied as any other. It is written anew with every
-//! change: a change costs time and memory traffic in proportion to the bytes of the list, which suits lists of up to some
-//! kilobytes. For longer ones there are queues and channels.
+//! A list is an ordinary value, so it lives, expires and is copied as any other. It is written anew
+//! with every change: a change costs time and memory traffic in proportion to the bytes of the
+//! list, which suits lists of up to some kilobytes. For longer ones there are queues and channels.
 //!
 //! ```text
 //! list    = count (u32), element* ;
 //! element = length (u32), bytes, length (u32) ;
 //! ```
 //!
-//! Numbers are little-endian. The second length leads from the end to the last element. An empty list is no value:
-//! the key is absent.
+//! Numbers are little-endian. The second length leads from the end to the last element. An empty
+//! list is no value: the key is absent.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::codec::Codec;
@@ -22,8 +22,8 @@ use crate::map::typed::TypedMap;
 /// key is absent while the list is empty.
 ///
 /// A typed map with this codec has operations on the ends of a list, each one atomic step, also
-/// under kills: a reader sees the list before it or after it. Changes of one list by several threads
-/// or processes repeat their work when they collide; none is lost.
+/// under kills: a reader sees the list before it or after it. Changes of one list by several
+/// threads or processes repeat their work when they collide; none is lost.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-lists-{}", std::process::id()));

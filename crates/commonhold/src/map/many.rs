@@ -1,7 +1,8 @@
 //! Batches of lookups: hash all, prefetch directory entries, buckets, records, then compare.
 //!
-//! A lookup alone waits for two cache misses one after the other; a batch overlaps them. The answers are the
-//! same as those of single lookups, each on its own: the batch is not one atomic step.
+//! A lookup alone waits for two cache misses one after the other; a batch overlaps them. The
+//! answers are the same as those of single lookups, each on its own: the batch is not one atomic
+//! step.
 
 use crate::error::Result;
 use crate::map::bound::Bound;
@@ -13,7 +14,8 @@ use crate::map::segment::{BUCKET_SLOTS, Segment};
 use crate::sync::space::Space;
 use std::sync::atomic::Ordering;
 
-/// Keys in flight at a time: enough to cover the memory's latency, few enough for the first-level cache.
+/// Keys in flight at a time: enough to cover the memory's latency, few enough for the first-level
+/// cache.
 pub(crate) const BATCH: usize = 32;
 
 /// Up to [`BATCH`] keys: their hashes and where each was seen, with its memory on the way.
@@ -23,8 +25,8 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Of a key's two buckets the second is fetched only if the key is not in the first: what limits a batch
-    /// is the number of lines on the way.
+    /// Of a key's two buckets the second is fetched only if the key is not in the first: what
+    /// limits a batch is the number of lines on the way.
     #[inline]
     fn prepare<K: AsRef<[u8]>>(space: &'a Space, bound: &Bound, keys: &[K]) -> Batch<'a> {
         let mut batch = Batch { hashes: [Hash(0); BATCH], places: [None; BATCH] };
@@ -92,7 +94,8 @@ impl Values {
         self.ends.is_empty()
     }
 
-    /// The value of the key at `index` of the batch; `None` if it was absent (or there is no such index).
+    /// The value of the key at `index` of the batch; `None` if it was absent (or there is no such
+    /// index).
     #[inline]
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let (end, present) = *self.ends.get(index)?;

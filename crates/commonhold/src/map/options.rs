@@ -220,8 +220,8 @@ pub(crate) fn milliseconds(time: Duration) -> u64 {
 
 /// Stable id of a key in its map: valid through growth and updates of the key.
 ///
-/// A uid is a hint: after its key was deleted it may come to name another key. So reads by uid return
-/// the key, and changes by uid ask for it.
+/// A uid is a hint: after its key was deleted it may come to name another key. So reads by uid
+/// return the key, and changes by uid ask for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Uid(pub u32);
 

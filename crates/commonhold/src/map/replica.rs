@@ -2,9 +2,8 @@
 //! else may read them.
 //!
 //! A replica applies the changes of an origin's stream to a map of its own, through the one handle
-//! that may write it ([`Maps::open_replica`](crate::hold::Maps::open_replica)). To start again it fills a
-//! shadow map that then replaces the first one
-//! (`raw::swap_in_shadow_map`).
+//! that may write it ([`Maps::open_replica`](crate::hold::Maps::open_replica)). To start again it
+//! fills a shadow map that then replaces the first one (`raw::swap_in_shadow_map`).
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::change::{Act, Change, Rule};

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 /// A handle on a map whose keys and values have types; see [`Map::typed`].
 ///
-/// It stores what its [`Codec`]s write. The map stays a map of bytes: other handles, other types and
-/// other languages may use it at the same time. Every operation is that of [`Map`] of the same name,
-/// with the same errors, and these: `Mismatch` if the map has bytes that the codec cannot read,
-/// `Invalid` if the codec cannot write a value.
+/// It stores what its [`Codec`]s write. The map stays a map of bytes: other handles, other types
+/// and other languages may use it at the same time. Every operation is that of [`Map`] of the same
+/// name, with the same errors, and these: `Mismatch` if the map has bytes that the codec cannot
+/// read, `Invalid` if the codec cannot write a value.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-typed-{}", std::process::id()));

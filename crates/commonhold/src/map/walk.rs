@@ -1,4 +1,5 @@
-//! Walking a map: iterators, random pairs, counting, clearing, removing what has expired, statistics.
+//! Walking a map: iterators, random pairs, counting, clearing, removing what has expired,
+//! statistics.
 
 use crate::error::Result;
 use crate::map::bound::Bound;
@@ -45,13 +46,15 @@ impl Iter {
         }
     }
 
-    /// Where to go on later, here or in another process, so that nothing is missed: pairs of the segment that
-    /// was being given come again, unless it was finished ([`at_cursor`](Self::at_cursor)).
+    /// Where to go on later, here or in another process, so that nothing is missed: pairs of the
+    /// segment that was being given come again, unless it was finished
+    /// ([`at_cursor`](Self::at_cursor)).
     pub fn cursor(&self) -> Cursor {
         if self.noted.is_empty() { self.next } else { self.begin }
     }
 
-    /// True if going on from [`cursor`](Self::cursor) repeats nothing: a segment has just been finished.
+    /// True if going on from [`cursor`](Self::cursor) repeats nothing: a segment has just been
+    /// finished.
     pub fn at_cursor(&self) -> bool {
         self.noted.is_empty()
     }
@@ -88,7 +91,8 @@ impl Iter {
         }
     }
 
-    /// In a shadow map, where keys have other positions: notes what was still to be given, and what lies behind it in the last segment.
+    /// In a shadow map, where keys have other positions: notes what was still to be given, and what
+    /// lies behind it in the last segment.
     #[cold]
     fn note_again(&mut self) -> Result<()> {
         let left: HashSet<u32> = self.noted.iter().map(|noted| noted.directory).collect();
@@ -152,7 +156,8 @@ pub struct MapInfo {
     pub len: u64,
 }
 
-/// Pairs of a map whose records are of about the same size: key and value with what stands before them.
+/// Pairs of a map whose records are of about the same size: key and value with what stands before
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SizeStat {
@@ -199,7 +204,8 @@ pub struct MapStat {
     pub sizes: Vec<SizeStat>,
     /// Share of slots in use, 0 to 1.
     pub load: f64,
-    /// Cache mode: lookups that found a pair (of this handle, and of others as of their last report).
+    /// Cache mode: lookups that found a pair (of this handle, and of others as of their last
+    /// report).
     pub hits: u64,
     /// Cache mode: lookups that found none.
     pub misses: u64,
@@ -214,8 +220,8 @@ pub struct MapStat {
 }
 
 impl Map {
-    /// The number of pairs; in cache mode expired pairs count until they are removed. Reads one line per
-    /// segment: about a millisecond per million keys.
+    /// The number of pairs; in cache mode expired pairs count until they are removed. Reads one
+    /// line per segment: about a millisecond per million keys.
     ///
     /// # Errors
     /// `Closed`; `NotFound` if the map was dropped.
@@ -262,12 +268,14 @@ impl Map {
         self.iter().next().transpose()
     }
 
-    /// Deletes every key that is present when it begins, unless it is set again meanwhile. Not one atomic
-    /// step: readers may see some keys gone and others not yet. Returns how many were deleted.
+    /// Deletes every key that is present when it begins, unless it is set again meanwhile. Not one
+    /// atomic step: readers may see some keys gone and others not yet. Returns how many were
+    /// deleted.
     ///
-    /// The index keeps the memory that it has grown to; dropping the map gives it back. In a hold that cannot grow any more,
-    /// other fixed-length pairs, which lie in the index itself, may find room for somewhat more than half as many: the first part of the
-    /// index that is full and cannot be split ends it.
+    /// The index keeps the memory that it has grown to; dropping the map gives it back. In a hold
+    /// that cannot grow any more, other fixed-length pairs, which lie in the index itself, may find
+    /// room for somewhat more than half as many: the first part of the index that is full and
+    /// cannot be split ends it.
     ///
     /// # Errors
     /// As [`delete`](Self::delete); what was deleted before stays so.
@@ -293,14 +301,17 @@ impl Map {
         })
     }
 
-    /// Removes pairs of a cache that have expired, and tells those who follow; returns how many. Without it they are absent to
-    /// everybody who reads, and stay where they are until their room is needed or their key is set.
+    /// Removes pairs of a cache that have expired, and tells those who follow; returns how many.
+    /// Without it they are absent to everybody who reads, and stay where they are until their room
+    /// is needed or their key is set.
     ///
-    /// Looks at `places` places for pairs, rounded up to a segment (216 places, about two thirds of them in use), and moves the cursor
-    /// behind them: from [`Cursor::START`] until it [is at the end](Cursor::is_end), a few at a time. Keys present throughout are met in
-    /// each round. **Does not wait** for locks: what a living process has locked, perhaps a stopped one, is passed over until the next
-    /// round; and where it is the stream that is locked, or the hold that is frozen, the cursor stays. What a killed one has locked is
-    /// settled, and it may be killed itself, as everywhere. Several may do so at once. In other modes nothing expires.
+    /// Looks at `places` places for pairs, rounded up to a segment (216 places, about two thirds of
+    /// them in use), and moves the cursor behind them: from [`Cursor::START`] until it [is at the
+    /// end](Cursor::is_end), a few at a time. Keys present throughout are met in each round. **Does
+    /// not wait** for locks: what a living process has locked, perhaps a stopped one, is passed
+    /// over until the next round; and where it is the stream that is locked, or the hold that is
+    /// frozen, the cursor stays. What a killed one has locked is settled, and it may be killed
+    /// itself, as everywhere. Several may do so at once. In other modes nothing expires.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("commonhold-doc-{}", std::process::id()));

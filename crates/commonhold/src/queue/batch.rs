@@ -7,8 +7,9 @@ use std::cell::Cell;
 use std::fmt;
 
 /// Elements in flight in this process, in order; moved between queues for the price of one
-/// ([`NamedQueue::push_many`](crate::queue::NamedQueue::push_many), [`pull_into`](crate::queue::NamedQueue::pull_into)). Keeps its private
-/// memory, so use one again and again.
+/// ([`NamedQueue::push_many`](crate::queue::NamedQueue::push_many),
+/// [`pull_into`](crate::queue::NamedQueue::pull_into)). Keeps its private memory, so use one again
+/// and again.
 ///
 /// Like an [`Element`], what is left in it when it is dropped goes to the queue for orphans. No
 /// element is in it twice: there is one value for each in flight.
@@ -52,7 +53,8 @@ impl<'q> Batch<'q> {
     /// Adds an element at the end.
     ///
     /// # Errors
-    /// `Invalid` if it is of another queue or, in a forked child, of another process; it goes where a dropped one goes.
+    /// `Invalid` if it is of another queue or, in a forked child, of another process; it goes where
+    /// a dropped one goes.
     pub fn add(&mut self, element: Element<'q>) -> Result<()> {
         if !self.queue.is_same(element.queue()) || !self.is_of(element.owner()) {
             let text = format!(

@@ -1,8 +1,9 @@
 //! [`Element`]: one element in flight.
 //!
 //! # Safety
-//! An element's bytes are those of its place in the block, which [`Layout`](crate::queue::layout::Layout) proved to lie in
-//! the mapping. They are only copied, by copies that may race: what another process does wrong garbles bytes and no more.
+//! An element's bytes are those of its place in the block, which
+//! [`Layout`](crate::queue::layout::Layout) proved to lie in the mapping. They are only copied, by
+//! copies that may race: what another process does wrong garbles bytes and no more.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, ErrorKind, Result};
@@ -13,7 +14,8 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// One element in flight in this process: it alone may touch the bytes, until it pushes the element.
+/// One element in flight in this process: it alone may touch the bytes, until it pushes the
+/// element.
 ///
 /// Pushing consumes it. **Dropped without being pushed it goes to the queue for orphans**, as do
 /// those of a process that died: at once, or, if somebody who is stopped keeps that queue locked,
@@ -131,11 +133,12 @@ impl<'q> Bytes<'q> {
         Ok(())
     }
 
-    /// Where the bytes lie in this process, for access without copying: [`len`](Self::len) bytes, on a cache line if there are
-    /// 64 or more, else on a multiple of 8.
+    /// Where the bytes lie in this process, for access without copying: [`len`](Self::len) bytes,
+    /// on a cache line if there are 64 or more, else on a multiple of 8.
     ///
-    /// To be used only while the element is in flight: not after it was pushed or dropped, not after the hold was closed, not in
-    /// a forked child. A process that breaks this rule races with whoever has the element then.
+    /// To be used only while the element is in flight: not after it was pushed or dropped, not
+    /// after the hold was closed, not in a forked child. A process that breaks this rule races with
+    /// whoever has the element then.
     pub fn as_ptr(&self) -> *mut u8 {
         self.queue.space().at(self.queue.layout().payload(self.id), self.len() as u64)
     }

@@ -26,21 +26,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-/// A queue in a hold: elements of one size, shared by every process that has it open, that move by reference between
-/// named queues. Nothing is copied, nothing is lost.
+/// A queue in a hold: elements of one size, shared by every process that has it open, that move by
+/// reference between named queues. Nothing is copied, nothing is lost.
 ///
-/// Each element is at any moment in exactly one of the queues or in flight in exactly one process ([`Element`],
-/// [`Batch`]), which alone may touch its bytes. Any number of processes and threads push and pull. Every queue has
-/// room for all elements, so a push cannot fail for want of room.
+/// Each element is at any moment in exactly one of the queues or in flight in exactly one process
+/// ([`Element`], [`Batch`]), which alone may touch its bytes. Any number of processes and threads
+/// push and pull. Every queue has room for all elements, so a push cannot fail for want of room.
 ///
-/// If a process dies, however it dies, a move under way has happened or not, and what it had in flight goes to the queue for
-/// orphans ([`QueueOptions::orphans`]): as soon as somebody waits for elements, for a lock of the dead, opens the hold
-/// or calls [`Hold::sweep`](crate::Hold::sweep). Moves wait for one another, also for a process that is stopped in the middle
-/// of one.
+/// If a process dies, however it dies, a move under way has happened or not, and what it had in
+/// flight goes to the queue for orphans ([`QueueOptions::orphans`]): as soon as somebody waits for
+/// elements, for a lock of the dead, opens the hold or calls [`Hold::sweep`](crate::Hold::sweep).
+/// Moves wait for one another, also for a process that is stopped in the middle of one.
 ///
-/// A handle is cheap to clone and may be used from any thread. A forked child may go on using it; elements in flight stay
-/// the parent's. Dropping the last handle of a process detaches it; elements must have been pushed or dropped before
-/// (the borrow checker sees to it).
+/// A handle is cheap to clone and may be used from any thread. A forked child may go on using it;
+/// elements in flight stay the parent's. Dropping the last handle of a process detaches it;
+/// elements must have been pushed or dropped before (the borrow checker sees to it).
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-queue-{}", std::process::id()));
@@ -249,9 +249,9 @@ impl Queue {
         Batch::new(self)
     }
 
-    /// The element in flight that [`Element::into_raw`](crate::queue::Element::into_raw) gave the number and
-    /// the owner of. It can be made again once, through any handle on this queue that was opened by
-    /// the same handle on the hold, or a clone of that.
+    /// The element in flight that [`Element::into_raw`](crate::queue::Element::into_raw) gave the
+    /// number and the owner of. It can be made again once, through any handle on this queue that
+    /// was opened by the same handle on the hold, or a clone of that.
     ///
     /// # Errors
     /// `Invalid` if it is not in flight for that owner, or is another value's already.
@@ -275,8 +275,8 @@ impl Queue {
         Error::new(ErrorKind::Invalid, text)
     }
 
-    /// A file descriptor for `poll` and its kin that becomes readable when elements are pushed to this queue, until the
-    /// result is dropped. See [`Notifier`].
+    /// A file descriptor for `poll` and its kin that becomes readable when elements are pushed to
+    /// this queue, until the result is dropped. See [`Notifier`].
     ///
     /// # Errors
     /// `NotFound`; those of the system (no more descriptors or threads).
@@ -284,7 +284,8 @@ impl Queue {
         Notifier::new(self, self.number(name)?)
     }
 
-    /// What is where, and who has elements in flight. Elements on the move meanwhile may be seen twice or not at all.
+    /// What is where, and who has elements in flight. Elements on the move meanwhile may be seen
+    /// twice or not at all.
     pub fn stat(&self) -> Result<QueueStat> {
         let _inside = self.enter()?;
         Ok(stat::stat(self.space(), &self.tie.attachment.block, &self.tie.layout))
@@ -345,9 +346,9 @@ impl Queue {
     }
 
     /// Sends elements in flight for `owner` to the orphans. If that cannot be now (somebody who is
-    /// stopped keeps that queue locked, this thread is inside an operation), they stay in flight and
-    /// go there later, with the participant at the latest. In a forked child they are the parent's:
-    /// it does nothing there.
+    /// stopped keeps that queue locked, this thread is inside an operation), they stay in flight
+    /// and go there later, with the participant at the latest. In a forked child they are the
+    /// parent's: it does nothing there.
     pub(crate) fn let_go(&self, ids: &[u32], owner: u32) {
         let Tie { attachment, in_flight, .. } = &*self.tie;
         if attachment.arena.current_owner().is_none_or(|me| me.bits() != owner) {
@@ -364,7 +365,8 @@ impl Queue {
         self.tie.bring_back(lane);
     }
 
-    /// True if the element of `other` may be pushed here: the same queue through the same handle on the hold.
+    /// True if the element of `other` may be pushed here: the same queue through the same handle on
+    /// the hold.
     #[inline]
     pub(crate) fn is_same(&self, other: &Queue) -> bool {
         let (a, b) = (&self.tie.attachment, &other.tie.attachment);

@@ -2,10 +2,10 @@
 //! [`Element`](crate::queue::Element) value.
 //!
 //! Such an element was either turned into a number
-//! ([`Element::into_raw`](crate::queue::Element::into_raw)), which may be turned back once; or it was
-//! dropped when it could not be pushed to the orphans, and will be pushed there later. One word per
-//! element records which of the two, and the owner. After a fork, copied words name the parent and
-//! do not count in the child.
+//! ([`Element::into_raw`](crate::queue::Element::into_raw)), which may be turned back once; or it
+//! was dropped when it could not be pushed to the orphans, and will be pushed there later. One word
+//! per element records which of the two, and the owner. After a fork, copied words name the parent
+//! and do not count in the child.
 //!
 //! All handles of a process on one queue through one handle on the hold share it. Nothing waits
 //! while its lock is held.

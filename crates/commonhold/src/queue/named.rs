@@ -13,12 +13,14 @@ use std::time::{Duration, Instant};
 
 /// One of the named queues of a [`Queue`]: first in, first out. `Copy`, and good in any thread.
 ///
-/// No operation waits for elements, except those with a timeout. Each may wait a moment for another process that is just moving
-/// elements at the same end; what one has left that died is settled on the way.
+/// No operation waits for elements, except those with a timeout. Each may wait a moment for another
+/// process that is just moving elements at the same end; what one has left that died is settled on
+/// the way.
 ///
 /// # Errors
-/// Every operation: `NotFound` if the queue was dropped, `Closed` if the hold was; `Reentrant` in a signal handler that
-/// interrupted an operation; `Busy` if this thread has frozen the hold; `Damaged`. Then nothing was moved.
+/// Every operation: `NotFound` if the queue was dropped, `Closed` if the hold was; `Reentrant` in a
+/// signal handler that interrupted an operation; `Busy` if this thread has frozen the hold;
+/// `Damaged`. Then nothing was moved.
 #[derive(Clone, Copy)]
 pub struct NamedQueue<'q> {
     queue: &'q Queue,
@@ -107,14 +109,15 @@ impl<'q> NamedQueue<'q> {
     /// Puts an element at the end of the queue and wakes who waits for it.
     ///
     /// # Errors
-    /// `Invalid` if it is an element of another queue, or of the parent of this process. After an error the element goes
-    /// where a dropped one goes: to the orphans.
+    /// `Invalid` if it is an element of another queue, or of the parent of this process. After an
+    /// error the element goes where a dropped one goes: to the orphans.
     #[inline]
     pub fn push(&self, element: Element<'_>) -> Result<()> {
         self.try_push(element).map_err(|(_, error)| error)
     }
 
-    /// The same, but after an error the element comes back with it: still in flight, to be pushed again.
+    /// The same, but after an error the element comes back with it: still in flight, to be pushed
+    /// again.
     #[inline]
     pub fn try_push<'e>(
         &self,
@@ -163,12 +166,12 @@ impl<'q> NamedQueue<'q> {
         pull()
     }
 
-    /// Pushes an element here, then pulls one from `from`, which may be this one. The two are one operation for the price of
-    /// little more than one, but not one atomic step.
+    /// Pushes an element here, then pulls one from `from`, which may be this one. The two are one
+    /// operation for the price of little more than one, but not one atomic step.
     ///
     /// # Errors
-    /// As for [`push`](Self::push). `Invalid` if `from` is of another queue: then nothing was moved. `TimedOut` of either half: the element
-    /// is in this queue if it was the pull's.
+    /// As for [`push`](Self::push). `Invalid` if `from` is of another queue: then nothing was
+    /// moved. `TimedOut` of either half: the element is in this queue if it was the pull's.
     pub fn push_pull(
         &self,
         element: Element<'_>,
@@ -177,8 +180,8 @@ impl<'q> NamedQueue<'q> {
         self.try_push_pull(element, from).map_err(|(_, error)| error)?
     }
 
-    /// The same, but after an error of the push the element comes back with it, still in flight, and nothing was moved. What the
-    /// pull gave is inside.
+    /// The same, but after an error of the push the element comes back with it, still in flight,
+    /// and nothing was moved. What the pull gave is inside.
     pub fn try_push_pull<'e>(
         &self,
         element: Element<'e>,
@@ -199,9 +202,11 @@ impl<'q> NamedQueue<'q> {
         after_push(element, if is_pushed { Ok(moved) } else { moved.map(Ok) })
     }
 
-    /// Waits for an element for `timeout` at most; `None` if there was none. Sleeps, and costs no processor time.
+    /// Waits for an element for `timeout` at most; `None` if there was none. Sleeps, and costs no
+    /// processor time.
     ///
-    /// While it waits it settles what processes have left that died, so their elements come to the orphans, perhaps here.
+    /// While it waits it settles what processes have left that died, so their elements come to the
+    /// orphans, perhaps here.
     ///
     /// # Errors
     /// `TimedOut` if a process that is stopped keeps the front of the queue locked all the time;
@@ -257,8 +262,8 @@ impl<'q> NamedQueue<'q> {
         })
     }
 
-    /// Waits until there is at least one element, for `timeout` at most, then takes at most `max`, appending them to a batch;
-    /// returns how many, 0 if the time ran out.
+    /// Waits until there is at least one element, for `timeout` at most, then takes at most `max`,
+    /// appending them to a batch; returns how many, 0 if the time ran out.
     pub fn pull_into_timeout(
         &self,
         batch: &mut Batch<'_>,

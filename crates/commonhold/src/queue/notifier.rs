@@ -139,7 +139,8 @@ struct Worker {
 }
 
 impl Worker {
-    /// Signals once for everything pushed since the last signal. Ends with the notifier or the queue.
+    /// Signals once for everything pushed since the last signal. Ends with the notifier or the
+    /// queue.
     fn run(self) {
         let mut signalled_for = 0;
         while !self.has_ended() {

@@ -4,7 +4,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::queue::layout::{MAX_QUEUES, NAME_BYTES};
 use std::fmt;
 
-/// Options of a queue, fixed at its creation: how many elements of what size, and the queues that they move between.
+/// Options of a queue, fixed at its creation: how many elements of what size, and the queues that
+/// they move between.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
     pub(crate) elements: u32,
@@ -31,16 +32,17 @@ impl QueueOptions {
         QueueOptions { elements, element_bytes, names: vec![free.clone()], orphans: free }
     }
 
-    /// The named queues, 1 to 64, with names of 1 to 63 bytes. All elements begin in the first. What belonged to a process that
-    /// died goes there, too, unless [`orphans`](Self::orphans) says otherwise.
+    /// The named queues, 1 to 64, with names of 1 to 63 bytes. All elements begin in the first.
+    /// What belonged to a process that died goes there, too, unless [`orphans`](Self::orphans) says
+    /// otherwise.
     pub fn queues<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> QueueOptions {
         self.names = names.into_iter().map(Into::into).collect();
         self.orphans = self.names.first().cloned().unwrap_or_default();
         self
     }
 
-    /// The queue to which elements go that a process had in flight when it died, or let go without pushing them. Say it
-    /// after [`queues`](Self::queues).
+    /// The queue to which elements go that a process had in flight when it died, or let go without
+    /// pushing them. Say it after [`queues`](Self::queues).
     pub fn orphans(mut self, name: impl Into<String>) -> QueueOptions {
         self.orphans = name.into();
         self

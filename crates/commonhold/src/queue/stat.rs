@@ -62,8 +62,8 @@ pub struct QueueStat {
     pub holders: Vec<Holder>,
 }
 
-/// The figures as they are at this moment; each is right by itself, and they need not fit together while others move
-/// elements.
+/// The figures as they are at this moment; each is right by itself, and they need not fit together
+/// while others move elements.
 pub(crate) fn stat(space: &Space, block: &Block, layout: &Layout) -> QueueStat {
     let name_of = |number| layout.name(space, number);
     let queues = (0..layout.queues).map(|queue| {

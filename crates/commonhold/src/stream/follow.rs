@@ -35,10 +35,10 @@ pub(crate) struct Followed {
 /// and none that it did not commit.
 ///
 /// To copy the whole map and stay up to date: create the follower, read the map
-/// ([`Map::iter`](crate::map::Map::iter)), then apply the follower's changes from its beginning. Every
-/// frame contains the state after a change, so applying changes that the reading has already seen
-/// does no harm. Once the follower has reached the [`end`](Follower::end) taken after the reading,
-/// the copy equals the map at that moment.
+/// ([`Map::iter`](crate::map::Map::iter)), then apply the follower's changes from its beginning.
+/// Every frame contains the state after a change, so applying changes that the reading has already
+/// seen does no harm. Once the follower has reached the [`end`](Follower::end) taken after the
+/// reading, the copy equals the map at that moment.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-follow-{}", std::process::id()));

@@ -13,6 +13,7 @@ mod links;
 mod messages;
 mod pages;
 mod prose;
+mod public_api;
 mod samples;
 mod shape;
 mod source;
