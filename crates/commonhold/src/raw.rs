@@ -1,4 +1,4 @@
-//! What the project's own programs need beyond the public interface. It may change in any release.
+//! Items that only the project's own programs need. They may change in any release.
 
 pub use crate::hold::journal_slot::JournalSlot;
 pub use crate::hold::shadow_maps::{create_shadow_map, swap_in_shadow_map};

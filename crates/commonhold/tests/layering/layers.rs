@@ -34,6 +34,7 @@ pub const LIBRARY: Ranks = &[
     ("channel", 50),
     ("log", 50),
     ("hold", 60),
+    ("raw", 70),
 ];
 
 const IO: Ranks = &[
@@ -135,7 +136,8 @@ const CRATES: [(&str, &[&str]); 12] = [
 ];
 
 /// All that the library may be built on.
-const LIBRARY_BUILT_ON: [&str; 8] = [
+const LIBRARY_BUILT_ON: [&str; 9] = [
+    "bytemuck",
     "crc32fast",
     "libc",
     "rapidhash",

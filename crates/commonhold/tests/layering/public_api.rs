@@ -66,7 +66,9 @@ fn type_name(of: &Type) -> Option<String> {
 /// What each type, trait and function has that is public, by its name.
 fn described(items: &[Item]) -> BTreeMap<String, BTreeSet<String>> {
     let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    let mut add = |name: String, line: String| drop(all.entry(name).or_default().insert(line));
+    let mut add = |name: String, line: String| {
+        all.entry(name).or_default().insert(line);
+    };
     for item in items {
         match item {
             Item::Struct(item) if is_public(&item.vis) => {

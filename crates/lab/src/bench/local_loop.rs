@@ -43,9 +43,8 @@ pub fn measure(args: &Args) -> Result<Results> {
     }
     let own = || PathBuf::from(format!("./bench-loop-{}.hold", std::process::id()));
     let path = args.path.clone().unwrap_or_else(own);
-    let temporary = TemporaryHold::create(&path, None, false).map_err(|trouble| {
-        Trouble::new(format!("{trouble} (use another file: --path FILE)"))
-    })?;
+    let temporary = TemporaryHold::create(&path, None, false)
+        .map_err(|trouble| Trouble::new(format!("{trouble} (use another file: --path FILE)")))?;
     let map = temporary.hold().maps().open_or_create("loop", MapOptions::general())?;
     let mut seconds = Vec::new();
     for run in 0..args.runs {
