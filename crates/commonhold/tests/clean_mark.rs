@@ -379,7 +379,7 @@ fn a_forked_child_without_patience_does_not_wait_for_salvage() {
     let path = ground.path("it.hold");
     written(&path, "1").close().unwrap();
     let hold = Hold::options().lock_timeout(Duration::ZERO).open(&path).unwrap();
-    let map = hold.open_map("it").unwrap();
+    let map = hold.maps().open("it").unwrap();
     let mut asks = Child::run("asks often", || {
         raise(Signal::SIGSTOP).unwrap();
         for _ in 0..20 {
@@ -389,7 +389,7 @@ fn a_forked_child_without_patience_does_not_wait_for_salvage() {
     });
     assert!(asks.wait_stopped());
     hold.close().unwrap();
-    let still = stopped("draft.hold-built", || drop(Hold::salvage(&path).unwrap()));
+    let still = stopped("draft.hold-built", || drop(commonhold::hold::salvage(&path).unwrap()));
     asks.signal(Signal::SIGCONT);
     assert_eq!(asks.wait_for(WATCHDOG), End::Well);
     go_on(still);

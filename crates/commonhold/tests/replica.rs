@@ -33,11 +33,11 @@ fn version(value: &[u8]) -> u32 {
 
 /// Builds a version of `len` pairs beside the map and lets it take its place.
 fn renew(hold: &Hold, name: &str, number: u64, len: u32) -> Result<()> {
-    let next = commonhold::raw::create_shadow_map(&hold, "next", name)?;
+    let next = commonhold::raw::create_shadow_map(hold, "next", name)?;
     for id in 0..len {
         next.set(key(id), value(&next, number))?;
     }
-    commonhold::raw::swap_in_shadow_map(&hold, "next", name)
+    commonhold::raw::swap_in_shadow_map(hold, "next", name)
 }
 
 #[test]

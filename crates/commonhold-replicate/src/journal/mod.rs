@@ -199,7 +199,7 @@ impl Journal {
             );
             return Err(Error::new(ErrorKind::Mismatch, text));
         }
-        let slot = commonhold::raw::JournalSlot::take(&hold, name)?;
+        let slot = commonhold::raw::JournalSlot::take(hold, name)?;
         hold.maps().begin_stream(name, options.stream_bytes)?;
         let writer = JournalWriter::new(hold, map, file, options, slot)?;
         let status = Mutex::new(writer.status.clone());

@@ -63,7 +63,7 @@ pub fn rebuild(
     let path = path.as_ref();
     ensure_whole(path)?;
     // Nobody else rebuilds it, or writes its journal, meanwhile.
-    let _slot = commonhold::raw::JournalSlot::take(&hold, map)?;
+    let _slot = commonhold::raw::JournalSlot::take(hold, map)?;
     let mut reader = Reader::open(path)?;
     match hold.maps().open(map) {
         // Somebody was killed while rebuilding it; unless it is a replica.
@@ -118,7 +118,7 @@ fn is_followed(hold: &Hold, map: &str) -> Result<bool> {
 }
 
 fn fill(hold: &Hold, name: &str, reader: &mut Reader) -> Result<Rebuilt> {
-    let next = commonhold::raw::create_shadow_map(&hold, &next_name(name), name)?;
+    let next = commonhold::raw::create_shadow_map(hold, &next_name(name), name)?;
     let (pairs, changes) = apply_all(&next, reader)?;
     if !reader.is_complete() {
         let text = format!(
@@ -128,7 +128,7 @@ fn fill(hold: &Hold, name: &str, reader: &mut Reader) -> Result<Rebuilt> {
         );
         return Err(Error::new(ErrorKind::Damaged, text));
     }
-    commonhold::raw::swap_in_shadow_map(&hold, &next_name(name), name)?;
+    commonhold::raw::swap_in_shadow_map(hold, &next_name(name), name)?;
     let (position, cut_off_bytes) = (reader.position, reader.cut_off());
     Ok(Rebuilt { position, pairs, changes, cut_off_bytes })
 }

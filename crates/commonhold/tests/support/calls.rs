@@ -275,10 +275,10 @@ impl Third<'_> {
         let name = "a replica of the third";
         if self.briefly(|| hold.maps().open_replica(name, MapOptions::general())).is_some() {
             if self
-                .briefly(|| commonhold::raw::create_shadow_map(&hold, "its shadow", name))
+                .briefly(|| commonhold::raw::create_shadow_map(hold, "its shadow", name))
                 .is_some()
             {
-                self.briefly(|| commonhold::raw::swap_in_shadow_map(&hold, "its shadow", name));
+                self.briefly(|| commonhold::raw::swap_in_shadow_map(hold, "its shadow", name));
             }
             self.briefly(|| hold.maps().promote(name));
         }

@@ -384,7 +384,7 @@ fn one_of_them_is_whole(hold: &Hold, board: &Board, at: usize) {
     let version = versions.first().copied().unwrap_or(0);
     assert!((done..=begun).contains(&version), "{done} <= {version} <= {begun}");
     // Whoever comes next can begin anew.
-    commonhold::raw::create_shadow_map(&hold, &next, &name).unwrap().set("a", "b").unwrap();
+    commonhold::raw::create_shadow_map(hold, &next, &name).unwrap().set("a", "b").unwrap();
     assert!(hold.maps().drop(&next).unwrap() && hold.maps().drop(&name).unwrap());
     let left: Vec<_> = hold.maps().list().unwrap().into_iter().map(|map| map.name).collect();
     let is_left = |name: &String| name.contains(FOLLOWED) && is_own(name, at);

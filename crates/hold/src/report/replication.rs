@@ -230,7 +230,7 @@ mod tests {
             let text = origin_text(&origin(report(says.clone())));
             assert!(text.starts_with("origin of  prices\n"), "{text}");
             assert!(replica_text(&named(report(says.clone()))).contains("never connected"));
-            assert!(journal_text(&named(report(says))).starts_with("journal of    prices\n"));
+            assert!(journal_text(&named(report(says))).starts_with("journal of  prices\n"));
         }
         let many: Vec<_> = (0..30).map(|n| json!({ "lag_bytes": n })).collect();
         let text = origin_text(&origin(report(json!({ "replicas": many }))));

@@ -88,12 +88,12 @@ mod tests {
     fn processors_are_read_and_checked() {
         let cpus = Cpus::parse("0, 1").unwrap();
         assert_eq!((cpus.of(0), cpus.of(1), cpus.of(2)), (Some(0), Some(1), None));
-        assert!(Cpus::parse("0,x").unwrap_err().contains("'x' is no processor"));
+        assert!(Cpus::parse("0,x").unwrap_err().contains("got 'x'"));
         let roles = |n: usize| vec!["process".to_owned(); n];
         let wrong =
             |text: &str, n| Cpus::parse(text).unwrap().check(&roles(n)).unwrap_err().to_string();
         assert!(wrong("0", 2).contains("names 1, but there are 2"));
-        assert!(wrong("1000000", 1).contains("no processor 1000000"));
+        assert!(wrong("1000000", 1).contains("processor 1000000 is not available"));
     }
 
     #[test]

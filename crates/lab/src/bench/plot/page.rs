@@ -143,7 +143,9 @@ mod tests {
     fn files_are_named_by_what_they_are() {
         assert!(destination("a.svg").is_ok() && destination("a.HTML").is_ok());
         assert!(destination("a.png").unwrap_err().contains(".svg or .html"));
-        assert!(destination("/nowhere/a.svg").unwrap_err().contains("no folder /nowhere"));
+        assert!(
+            destination("/nowhere/a.svg").unwrap_err().contains("folder /nowhere does not exist")
+        );
     }
 
     #[test]
