@@ -92,6 +92,12 @@ impl Error {
         self
     }
 
+    /// The same, with the error of the operating system behind it.
+    pub(crate) fn caused_by(mut self, error: &io::Error) -> Error {
+        self.0.source = Some(Arc::new(copy(error)));
+        self
+    }
+
     /// The same, of an operation that is to begin again when this lock is free.
     pub(crate) fn in_the_way(mut self, lock: u64) -> Error {
         self.0.lock = NonZeroU64::new(lock);
@@ -141,9 +147,7 @@ impl Error {
             Os::InvalidInput => ErrorKind::Invalid,
             _ => ErrorKind::Io,
         };
-        let mut made = Error::new(kind, format!("{thing}: {error}")).about(thing);
-        made.0.source = Some(Arc::new(copy(error)));
-        made
+        Error::new(kind, format!("{thing}: {error}")).about(thing).caused_by(error)
     }
 }
 

@@ -189,7 +189,7 @@ fn messages_name_things_as_people_do() {
     let err = ground.fails(2, &["get", "--uid", "shop", "prices", "x"]);
     assert!(err.starts_with("hold: expected a uid, which is a number, got 'x'"), "{err}");
     let err = ground.fails(2, &["set", "--number", "shop", "prices", "a", "many"]);
-    assert!(err.starts_with("hold: 'many' is no 64-bit number"), "{err}");
+    assert!(err.starts_with("hold: --number: expected a 64-bit number, got 'many'"), "{err}");
 }
 
 #[test]

@@ -254,7 +254,7 @@ fn wrong_options_are_refused_with_the_way_out() {
         (3, "channel --seconds 0", "--seconds must be more than 0"),
         (3, "channel --interval 1ms --seconds 9", "raise --interval"),
         (2, "channel --plot curve.png", ".svg or .html"),
-        (2, "channel --plot /nowhere/curve.svg", "no folder /nowhere"),
+        (2, "channel --plot /nowhere/curve.svg", "folder /nowhere does not exist"),
         (2, "channel --ping-pong --rate 5", "cannot be used with"),
         (2, "channel --format csv", "text or json"),
         (3, "queue --batch 0", "must be at least 1"),

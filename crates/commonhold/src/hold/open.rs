@@ -262,7 +262,7 @@ fn open_error(path: &Path, writable: bool, error: &std::io::Error) -> Error {
         std::io::ErrorKind::PermissionDenied => ErrorKind::Permission,
         _ => ErrorKind::NotAHold,
     };
-    Error::new(kind, text)
+    Error::new(kind, text).about(path).caused_by(error)
 }
 
 /// Reads the first page by ordinary reads and checks that the file is a hold. Returns its size
