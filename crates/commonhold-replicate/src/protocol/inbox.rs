@@ -123,7 +123,7 @@ mod tests {
         };
         assert!(with(&[0; 4]).unwrap_err().0.contains("invalid frame"));
         assert!(with(&[41, 0, 0, 0]).unwrap_err().0.contains("invalid frame"));
-        assert!(with(&[72, 0, 0, 0]).unwrap_err().0.contains("72 bytes, where 64"));
+        assert!(with(&[72, 0, 0, 0]).unwrap_err().0.contains("72 bytes; the maximum is 64"));
         assert_eq!(with(&[64, 0, 0, 0]), Ok(false));
         let mut damaged = frame(b"a");
         damaged[44] ^= 1;
