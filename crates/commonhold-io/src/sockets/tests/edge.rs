@@ -31,7 +31,7 @@ fn each_word_names_its_driver() {
 #[test]
 fn another_word_is_told_the_right_ones() {
     let error = "x".parse::<LoopKind>().unwrap_err();
-    assert_eq!(error.to_string(), "'x': want one of epoll, pool, uring");
+    assert_eq!(error.to_string(), "'x': expected one of epoll, pool, uring");
 }
 
 #[test]
