@@ -75,7 +75,7 @@ fn only_the_replica_writes() {
     refused(
         commonhold::raw::swap_in_shadow_map(&hold, "next", "it"),
         ErrorKind::NotFound,
-        "no map 'next'",
+        "map 'next' does not exist",
     );
     hold.maps().open_replica("other", MapOptions::fixed(4, 4)).unwrap();
     refused(
