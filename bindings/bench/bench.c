@@ -52,7 +52,7 @@ int main(void) {
     memset(value, 7, sizeof value);
     snprintf(name, sizeof name, "/dev/shm/bindings-bench-c-%d.hold", getpid());
     must(ch_hold_create(name, &options, &hold, &error));
-    must(ch_hold_map(hold, "it", NULL, &map, &error));
+    must(ch_map_open_or_create(hold, "it", NULL, &map, &error));
     for (int i = 0; i < KEYS; i++) {
         snprintf(keys[i], sizeof keys[i], "key %08d", i);
         must(ch_map_set(map, keys[i], 12, value, sizeof value, NULL, &error));
@@ -67,14 +67,14 @@ int main(void) {
         }
         must(ch_map_get_many(map, batch, BATCH, values, found, NULL, &error));
     });
-    must(ch_hold_channel(hold, "channel", 1 << 20, &channel, &error));
+    must(ch_channel_open_or_create(hold, "channel", 1 << 20, &channel, &error));
     must(ch_channel_consumer(channel, CH_JOIN_NOW, CH_LOSSLESS, 0, &consumer, &error));
     must(ch_channel_producer(channel, &producer, &error));
     TIMED("send_recv", OPERATIONS, {
         must(ch_producer_send(producer, value, sizeof value, NULL, &error));
         must(ch_consumer_recv(consumer, &out, NULL, &error));
     });
-    must(ch_hold_map(hold, "loop", NULL, &loops, &error));
+    must(ch_map_open_or_create(hold, "loop", NULL, &loops, &error));
     state = 1;
     TIMED("localmemcache", OPERATIONS, {
         size_t len = (size_t)snprintf(text, sizeof text, "%u", next() % (OPERATIONS / 2));

@@ -57,7 +57,7 @@ int main(int argc, char **) {
     }
     auto hold = ch::hold::create("/dev/shm/bindings-bench-cpp-" + std::to_string(getpid()) + ".hold",
                                  {.delete_on_last_exit = true});
-    ch::map map = hold.map("it"), loops = hold.map("loop");
+    ch::map map = hold.maps().open_or_create("it"), loops = hold.maps().open_or_create("loop");
     ch::bytes out;
     for (const std::string &key : keys) map.set(key, value);
     timed("set", OPERATIONS, [&] { map.set(key(), value); });
@@ -68,7 +68,7 @@ int main(int argc, char **) {
         for (auto &one : batch) one = key();
         seen = map.get_many(batch, values);
     });
-    ch::channel channel = hold.channel("channel", 1 << 20);
+    ch::channel channel = hold.channels().open_or_create("channel", 1 << 20);
     ch::consumer consumer = channel.consumer();
     ch::producer producer = channel.producer();
     timed("send_recv", OPERATIONS, [&] {

@@ -1,4 +1,5 @@
-//! Gives the shared library its soname: programs find `libcommonhold.so.0` again, whatever the version behind it.
+//! Gives the shared library its soname: programs find `libcommonhold.so.0` again, whatever the
+//! version behind it.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -28,7 +28,7 @@ static const uint8_t *value_of(uint32_t i, size_t len) {
 
 static ch_map *map_of(ch_hold *hold, const char *name, const ch_map_options *options) {
     ch_map *map;
-    ok(ch_hold_map(hold, name, options, &map, &error));
+    ok(ch_map_open_or_create(hold, name, options, &map, &error));
     return map;
 }
 
@@ -73,7 +73,7 @@ static void queue(ch_hold *hold, int write) {
     ch_queue_options options = {sizeof options, 4, 16, names, 2, NULL};
     ch_queue *queue;
     ch_element element;
-    ok(ch_hold_queue(hold, "queue", &options, &queue, &error));
+    ok(ch_queue_open_or_create(hold, "queue", &options, &queue, &error));
     for (int n = 0; n < 3 && ok(ch_queue_pull(queue, write ? 0 : 1, &element, &error)) == CH_OK; n++) {
         char *data = element.data;
         if (write) data[0] = (char)(65 + n);
@@ -85,7 +85,7 @@ static void queue(ch_hold *hold, int write) {
 
 static void channel(ch_hold *hold, int write) {
     ch_channel *channel;
-    ok(ch_hold_channel(hold, "channel", 1 << 16, &channel, &error));
+    ok(ch_channel_open_or_create(hold, "channel", 1 << 16, &channel, &error));
     if (write) {
         ch_producer *producer;
         ok(ch_channel_producer(channel, &producer, &error));
@@ -116,7 +116,7 @@ static int show_line(void *user, const ch_log_line *line) {
 
 static void logged(ch_hold *hold, int write) {
     ch_log *log;
-    ok(ch_hold_log(hold, "log", NULL, &log, &error));
+    ok(ch_log_open_or_create(hold, "log", NULL, &log, &error));
     for (int i = 0; write && i < 5; i++) ok(CH_LOG_INFO(log, "line %d", i));
     ok(ch_log_dump(log, show_line, NULL, NULL, &error));
     ch_log_free(log);
@@ -129,7 +129,7 @@ static void stream(ch_hold *hold, int write) {
     ch_change change;
     ch_bytes text = CH_BYTES_INIT;
     if (write) {
-        ok(ch_hold_begin_stream(hold, "stream", 1 << 16, &error));
+        ok(ch_map_begin_stream(hold, "stream", 1 << 16, &error));
         ok(ch_map_follow(map, NULL, &follower, &error));
         ok(ch_follower_position(follower, &from, &error));
         ok(ch_position_text(&from, &text, &error));
@@ -160,12 +160,12 @@ static void errors(ch_hold *hold, const char *path) {
     ch_hold *again;
     ok(ch_map_set(map, CH_LIT("short"), CH_LIT("ab"), NULL, &error));
     ok(ch_map_set(map, CH_LIT("n"), CH_LIT("1"), NULL, &error));
-    printf("%d\n", ch_hold_open_map(hold, "none", &other, NULL));
-    printf("%d\n", ch_hold_map(hold, "errors", &fixed, &other, NULL));
+    printf("%d\n", ch_map_open(hold, "none", &other, NULL));
+    printf("%d\n", ch_map_open_or_create(hold, "errors", &fixed, &other, NULL));
     printf("%d\n", ch_map_increment(map, CH_LIT("n"), 1, NULL, NULL));
-    printf("%d\n", ch_hold_map(hold, "", NULL, &other, NULL));
-    printf("%d\n", ch_hold_open_queue(hold, "errors", &queue, NULL));
-    printf("%d\n", ch_hold_channel(hold, "ring", 5, &channel, NULL));
+    printf("%d\n", ch_map_open_or_create(hold, "", NULL, &other, NULL));
+    printf("%d\n", ch_queue_open(hold, "errors", &queue, NULL));
+    printf("%d\n", ch_channel_open_or_create(hold, "ring", 5, &channel, NULL));
     printf("%d\n", ch_list_push(map, CH_LIT("short"), CH_LIT("x"), NULL, NULL));
     printf("%d\n", ch_hold_create(path, NULL, &again, NULL));
     ch_map_free(map);

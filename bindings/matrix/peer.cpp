@@ -24,7 +24,7 @@ static std::string data(std::uint32_t i, std::size_t len) {
 static void pairs(const ch::hold &hold, const std::string &what, bool write) {
     bool fixed = what == "word" || what == "fixed";
     std::size_t bytes = what == "word" ? 4 : 24;
-    ch::map map = hold.map(what, fixed             ? ch::map_options::fixed(4, bytes)
+    ch::map map = hold.maps().open_or_create(what, fixed             ? ch::map_options::fixed(4, bytes)
                                  : what == "cache" ? ch::map_options::cache(0, 1000, std::chrono::hours(1))
                                                    : ch::map_options::general());
     auto key = [&](std::uint32_t i) {
@@ -43,7 +43,7 @@ static void pairs(const ch::hold &hold, const std::string &what, bool write) {
 }
 
 static void queue(const ch::hold &hold, bool write) {
-    ch::queue queue = hold.queue("queue", {.elements = 4, .element_bytes = 16, .queues = {"free", "full"}});
+    ch::queue queue = hold.queues().open_or_create("queue", {.elements = 4, .element_bytes = 16, .queues = {"free", "full"}});
     ch::named_queue from = queue[write ? "free" : "full"], to = queue[write ? "full" : "free"];
     for (int n = 0; n < 3; n++) {
         auto element = from.pull();
@@ -56,7 +56,7 @@ static void queue(const ch::hold &hold, bool write) {
 }
 
 static void channel(const ch::hold &hold, bool write) {
-    ch::channel channel = hold.channel("channel", 1 << 16);
+    ch::channel channel = hold.channels().open_or_create("channel", 1 << 16);
     if (write) {
         ch::producer producer = channel.producer();
         for (std::uint32_t i = 0; i < 50; i++)
@@ -70,9 +70,9 @@ static void channel(const ch::hold &hold, bool write) {
 }
 
 static void stream(const ch::hold &hold, bool write) {
-    ch::map map = hold.map("stream"), at = hold.map("at");
+    ch::map map = hold.maps().open_or_create("stream"), at = hold.maps().open_or_create("at");
     if (write) {
-        hold.begin_stream("stream", 1 << 16);
+        hold.maps().begin_stream("stream", 1 << 16);
         ch_position from = map.follow().position();
         ch::bytes text;
         ch_position_text(&from, text.raw(), nullptr);
@@ -89,7 +89,7 @@ static void stream(const ch::hold &hold, bool write) {
 }
 
 static void errors(const ch::hold &hold) {
-    ch::map map = hold.map("errors");
+    ch::map map = hold.maps().open_or_create("errors");
     map.set("short", "ab");
     map.set("n", "1");
     auto code = [](auto &&attempt) {
@@ -100,12 +100,12 @@ static void errors(const ch::hold &hold) {
             std::cout << error.code() << '\n';
         }
     };
-    code([&] { hold.open_map("none"); });
-    code([&] { hold.map_of<int, int>("errors"); });
+    code([&] { hold.maps().open("none"); });
+    code([&] { hold.maps().open_or_create<int, int>("errors"); });
     code([&] { map.increment("n"); });
-    code([&] { hold.map(""); });
-    code([&] { hold.open_queue("errors"); });
-    code([&] { hold.channel("ring", 5); });
+    code([&] { hold.maps().open_or_create(""); });
+    code([&] { hold.queues().open("errors"); });
+    code([&] { hold.channels().open_or_create("ring", 5); });
     code([&] { map.push("short", "x"); });
     code([&] { ch::hold::create(hold.path()); });
 }
@@ -116,19 +116,19 @@ static void facts(const ch::hold &hold, const std::string &what, bool write) {
     if (what == "stream") return stream(hold, write);
     if (what == "errors") return errors(hold);
     if (what == "log") {
-        ch::log log = hold.log("log");
+        ch::log log = hold.logs().open_or_create("log");
         for (int i = 0; write && i < 5; i++) log.write(ch::level::info, "line " + std::to_string(i));
         log.dump([](const ch::log_line &line) {
             if (!line.raw.announces) std::cout << line.text() << '\n';
         });
     } else if (what == "list") {
-        ch::map map = hold.map("list");
+        ch::map map = hold.maps().open_or_create("list");
         if (write) map.push("l", "a"), map.push("l", "b"), map.unshift("l", "c");
         const char *between = "";
         for (const std::string &element : map.list("l")) std::cout << std::exchange(between, ",") << element;
         std::cout << '\n';
     } else if (what == "counter") {
-        ch::map map = hold.map("counter");
+        ch::map map = hold.maps().open_or_create("counter");
         for (int by : {-5, 7, 40}) map.increment("n", write ? by : 0);
         std::cout << map.increment("n", 0) << '\n';
     } else {
@@ -137,7 +137,7 @@ static void facts(const ch::hold &hold, const std::string &what, bool write) {
 }
 
 static void storm(const ch::hold &hold) {
-    ch::map map = hold.map("storm");
+    ch::map map = hold.maps().open_or_create("storm");
     for (std::uint32_t round = 0;; round++) {
         map.set("key " + std::to_string(round % 100), data(round, round % 100));
         map.increment("n");
@@ -145,7 +145,7 @@ static void storm(const ch::hold &hold) {
 }
 
 static void sound(const ch::hold &hold) {
-    ch::map map = hold.map("storm");
+    ch::map map = hold.maps().open_or_create("storm");
     for (int i = 0; i < 5000 && map.increment("mine", 0) == 0 && map.increment("n", 0) < 1000; i++)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     map.increment("mine");

@@ -38,7 +38,7 @@ int main(void) {
     must(ch_hold_open_or_create(name, &options, &hold, &error));
 
     /* A map: bytes to bytes. */
-    must(ch_hold_map(hold, "stock", NULL, &stock, &error));
+    must(ch_map_open_or_create(hold, "stock", NULL, &stock, &error));
     must(ch_map_set(stock, CH_LIT("apple"), CH_LIT("12 crates"), NULL, &error));
     must(ch_map_set(stock, CH_LIT("pear"), CH_LIT("3 crates"), NULL, &error));
     if (ch_map_get(stock, CH_LIT("apple"), &bytes, &error) == CH_OK)
@@ -51,7 +51,7 @@ int main(void) {
     printf("visit %lld\n", (long long)visits);
 
     /* A channel: one producer, any number of consumers in any process. */
-    must(ch_hold_channel(hold, "ticks", 1 << 16, &channel, &error));
+    must(ch_channel_open_or_create(hold, "ticks", 1 << 16, &channel, &error));
     must(ch_channel_consumer(channel, CH_JOIN_NOW, CH_LOSSLESS, 0, &consumer, &error));
     must(ch_channel_producer(channel, &producer, &error));
     must(ch_producer_send(producer, CH_LIT("apple 12.50"), NULL, &error));
@@ -59,7 +59,7 @@ int main(void) {
     printf("received: %.*s\n", (int)bytes.len, (char *)bytes.data);
 
     /* A log: any thread of any process writes, without waiting for anybody. */
-    must(ch_hold_log(hold, "events", NULL, &log, &error));
+    must(ch_log_open_or_create(hold, "events", NULL, &log, &error));
     CH_LOG_INFO(log, "the shop has %d kinds of fruit", 2);
     CH_LOG_DEBUG(log, "this is not even formatted: %d", 3);
     must(ch_log_dump(log, show, NULL, NULL, &error));

@@ -1,103 +1,114 @@
 /*
- * Commonhold: one file of memory, a hold, that many processes share. Maps, queues, channels and logs inside it are
- * used at memory speed by any process, in any language, without a server.
+ * Commonhold: one file of memory, a hold, that many processes share. Maps, queues, channels and
+ * logs inside it are used at memory speed by any process, in any language, without a server.
  *
  *     ch_error error;
  *     ch_hold *hold;
  *     ch_map *stock;
- *     if (ch_hold_open_or_create("shop", NULL, &hold, &error) || ch_hold_map(hold, "stock", NULL, &stock, &error)) {
+ *     if (ch_hold_open_or_create("shop", NULL, &hold, &error) ||
+ *         ch_map_open_or_create(hold, "stock", NULL, &stock, &error)) {
  *         fprintf(stderr, "%s\n", error.message);
  *         return 1;
  *     }
  *     ch_map_set(stock, CH_LIT("apple"), CH_LIT("12 crates"), NULL, NULL);
  *     ch_bytes value = CH_BYTES_INIT;
- *     if (ch_map_get(stock, CH_LIT("apple"), &value, NULL) == CH_OK) printf("%.*s\n", (int)value.len, (char *)value.data);
+ *     if (ch_map_get(stock, CH_LIT("apple"), &value, NULL) == CH_OK)
+ *         printf("%.*s\n", (int)value.len, (char *)value.data);
  *     ch_bytes_free(&value);
  *     ch_map_free(stock);
  *     ch_hold_free(hold);
  *
  * Link with -lcommonhold, or ask pkg-config for "commonhold", or CMake: find_package(commonhold).
  *
- * ---------------------------------------------------------------------------------------------------------------
+ * ------------------------------------------------------------------------------------------
  * CONVENTIONS, true of everything below
- * ---------------------------------------------------------------------------------------------------------------
+ * ------------------------------------------------------------------------------------------
  *
  * RESULTS. A function that returns int returns
- *     CH_OK   (0)   it did what it says;
- *     CH_NONE (-1)  an ordinary no: the key is absent, the queue is empty, the time ran out, nothing was to be done.
- *                   Which of these it can be is said with each function;
- *     an error (> 0), one of ch_code. Nothing was changed then, unless it is said otherwise.
- * So `if (result > 0)` is "it failed". The codes are the same in every version and language.
+ *     CH_OK   (0)   done;
+ *     CH_NONE (-1)  a negative answer: the key is absent, the queue is empty, the time has passed,
+ *                   there was nothing to do. Each function states which of these are possible;
+ *     an error (> 0), one of ch_code. Nothing was changed, unless the function states otherwise.
+ * So `if (result > 0)` means "it failed". The codes are the same in every version and language.
  *
- * ERRORS. The last parameter of such a function is a `ch_error *`. It is filled in if there is an error, and not touched
- * otherwise. It may be NULL. Its message names the thing, says what is wrong, and tells the way out. There is no
- * "last error" anywhere: the library has no global state.
- * Every function can fail with CH_INVALID (a pointer is NULL that must not be, a handle is of another kind, a name
- * is not UTF-8) and with CH_PANIC (a fault of the library; please report it). These two are not repeated below.
+ * ERRORS. The last parameter of such a function is a `ch_error *`, which may be NULL. An error
+ * fills it in; otherwise it is not touched. Its message names the object, what is wrong, and the
+ * way out. There is no "last error" anywhere: the library has no global state. Every function can
+ * fail with CH_INVALID (a pointer is NULL that must not be, a handle is of another kind, a name is
+ * not UTF-8) and with CH_PANIC (a fault of the library; please report it). These two are not
+ * repeated below.
  *
- * HANDLES (`ch_hold *`, `ch_map *` and so on) are given in an out parameter and belong to the caller, who frees each
- * with its own function. Freeing NULL does nothing. A handle that was freed must not be used; NULL, or a handle
- * of another kind, is CH_INVALID. Handles keep alive what they came from: the hold may be freed before its maps. The
- * hold's place among its participants is given up when the last handle that came from it is freed.
- * ch_hold_close() closes everything that came from a handle at once: whatever uses it later is CH_CLOSED. Handles
- * must still be freed.
- * An out parameter for a handle is set to NULL first, so it is NULL after an error.
+ * HANDLES (`ch_hold *`, `ch_map *` and so on) are returned in an out parameter and belong to the
+ * caller, who frees each with its own function. Freeing NULL does nothing. A freed handle must not
+ * be used; NULL, or a handle of another kind, is CH_INVALID. A handle keeps alive the handle that
+ * it came from: the hold may be freed before its maps. The hold's slot in the table of participants
+ * is released when the last handle that came from it is freed. ch_hold_close() closes everything
+ * that came from a handle at once: later uses are CH_CLOSED. The handles must still be freed. An
+ * out parameter for a handle is set to NULL first, so it is NULL after an error.
  *
- * BYTES that are given to a function are a pointer and a length; NULL with the length 0 is no bytes. They are copied
- * before the function returns, and must not change meanwhile. Keys, values and messages are any bytes, with NULs too.
- * More than 2^32 - 1 is CH_TOO_LARGE, found before any byte is read. Where bytes may be missing, the
- * parameter is a `const ch_slice *`, and NULL says so.
+ * BYTES that a function takes are a pointer and a length; NULL with the length 0 is no bytes. They
+ * are copied before the function returns, and must not change meanwhile. Keys, values and messages
+ * are any bytes, also NULs. More than 2^32 - 1 bytes are CH_TOO_LARGE, detected before any byte is
+ * read. Where bytes are optional, the parameter is a `const ch_slice *`, and NULL stands for none.
  *
- * BYTES that a function gives are either
- *   - put into a `ch_bytes`: a buffer of the caller's that grows. Begin with `ch_bytes value = CH_BYTES_INIT;`, use it
- *     for any number of calls (its memory is used again; after a result other than CH_OK its contents mean nothing, unless
- *     it is said otherwise), and end with ch_bytes_free(); or
- *   - put into memory of the caller's (ch_map_get_into()); or
- *   - shown where they lie, in a `ch_slice`, for as long as is said there. Bytes are never followed by a NUL.
- * Out parameters for numbers, and `ch_bytes *` for reports, may be NULL if nobody wants to know, unless their
- * function is for nothing else.
+ * BYTES that a function returns are
+ *   - copied to a `ch_bytes`: a buffer of the caller's that grows. Begin with `ch_bytes value =
+ *     CH_BYTES_INIT;`, use it for any number of calls, and end with ch_bytes_free(). The memory is
+ *     reused. After a result other than CH_OK the contents are undefined, unless the function
+ *     states otherwise; or
+ *   - copied to memory of the caller's (ch_map_get_into()); or
+ *   - shown in place, in a `ch_slice`, for as long as the function states. No NUL follows them.
+ * Out parameters for numbers, and `ch_bytes *` for reports, may be NULL, unless they are all that
+ * their function is for.
  *
- * NAMES and paths end with a NUL. The name of a map, queue, channel or log is UTF-8, 1 to 200 bytes. Of a hold: a bare
- * name (`shop`) lives in memory, under $COMMONHOLD_DIR or else /dev/shm; anything with a slash, or ending in `.hold`,
- * is that path, of any bytes.
+ * NAMES and paths end with a NUL. The name of a map, queue, channel or log is UTF-8, 1 to 200
+ * bytes. A bare name of a hold (`shop`) lives in memory, under $COMMONHOLD_DIR or else /dev/shm. A
+ * name with a slash, or one that ends in `.hold`, is that path, of any bytes.
  *
- * OPTIONS are structures that begin with their own size, which a macro sets; zero in all else is every default:
+ * OPTIONS are structures that begin with their own size, which a macro sets. Zero in all other
+ * members is every default:
  *     ch_map_options options = CH_MAP_OPTIONS_INIT;
  *     ch_map_options options = {.size = sizeof(ch_map_options), .mode = CH_CACHE}; (the same, in C)
- * or NULL for the defaults. By its size a program and a library of another version understand each other: members that the
- * program does not know have their defaults. Members that the library does not know must be zero; otherwise, and for a size that
- * cannot be (0, say), the call is CH_INVALID.
+ * NULL stands for the defaults. By the size a program and a library of another version understand
+ * each other: members that the program does not know have their defaults. Members that the library
+ * does not know must be zero; otherwise, and for an impossible size such as 0, the call is
+ * CH_INVALID.
  *
- * TIME. `timeout_ns` and the like are nanoseconds; CH_FOREVER waits as long as it takes. Functions whose name has
- * `try_` never wait for anybody's data; those with `_timeout` take a time. How long a call waits for a lock is lock_timeout_ns
- * of the hold, and for a thread ch_thread_patience().
+ * TIME. `timeout_ns` and the like are nanoseconds; CH_FOREVER is no limit. Functions with `try_` in
+ * their name never wait for data; those with `_timeout` take a time. lock_timeout_ns of the hold,
+ * and ch_thread_patience() of a thread, limit the wait for a lock.
  *
- * THREADS. Any handle may be used from any thread. Holds, maps, queues, channels, logs, origins, replicas and
- * journals may be used by many threads at the same time. Producers, consumers, iterators, followers, readers,
- * collectors and ch_values are for one thread at a time: a second call meanwhile is CH_BUSY and does nothing. Freeing
- * a handle while another thread uses it is a fault of the program, as with any memory.
+ * THREADS. Any handle may be used from any thread. Holds, maps, queues, channels, logs, origins,
+ * replicas and journals may be used by many threads at the same time. Producers, consumers,
+ * iterators, followers, readers, collectors and ch_values are for one thread at a time: a second
+ * call meanwhile is CH_BUSY and does nothing. Freeing a handle while another thread uses it is a
+ * fault of the program, as with any memory.
  *
- * FORK. A forked child may go on using holds, maps, queues, channels and logs; it becomes a participant of its own with its
- * first writing operation. What only one process can be stays the parent's: in the child producers and consumers are
- * CH_CLOSED, elements in flight CH_INVALID, a collector CH_BUSY, origins, replicas and journals CH_INVALID; freeing
- * them there is right and ends nothing of the parent's.
+ * FORK. A forked child may continue to use holds, maps, queues, channels and logs. It becomes a
+ * participant of its own with its first writing operation. Exclusive roles remain the parent's: in
+ * the child producers and consumers are CH_CLOSED, elements in flight CH_INVALID, a collector
+ * CH_BUSY, origins, replicas and journals CH_INVALID. The child should free these handles; this
+ * does not affect the parent.
  *
- * DEATH. Any process may be killed at any instruction. Each operation of it has happened or has not; nobody who reads
- * waits for it at all, and who writes settles what it left. A process that is stopped (SIGSTOP) in the middle of a
- * change is waited for by those who need its lock (see lock_timeout_ns). What a death means for messages is said
- * with queues, channels and logs.
+ * DEATH. Any process may be killed at any instruction. Each of its operations has happened or has
+ * not. Readers never wait for it, and the next writer recovers what it left. A process that is
+ * stopped (SIGSTOP) in the middle of a change delays only those that need its lock (see
+ * lock_timeout_ns). Queues, channels and logs describe below what a death means for messages.
  *
- * SIGNALS. From a signal handler only ch_log_write() may be called. Calls that wait are not interrupted: who wants to hear of
- * signals waits in slices, with a timeout for data and ch_thread_patience() for locks, and looks in between.
+ * SIGNALS. A signal handler may call ch_log_write() only. Signals do not interrupt calls that wait.
+ * A program that must react to them waits in slices, with a timeout for data and
+ * ch_thread_patience() for locks, and checks in between.
  *
- * CALLBACKS get the `user` pointer that was given with them. They must return: no longjmp, no C++ exception through the
- * library. They run under no lock and may use the library, unless it is said otherwise.
+ * CALLBACKS receive the `user` pointer that came with them. They must return: no longjmp and no C++
+ * exception through the library. They run under no lock and may use the library, unless the
+ * function states otherwise.
  *
- * Errors that are not repeated below: every function on something inside a hold can say CH_CLOSED (the hold was closed)
- * and CH_NOT_FOUND (the map, queue, channel or log was dropped meanwhile); reading can say CH_DAMAGED (the file
- * contradicts itself); writing can in addition say CH_READ_ONLY (the hold was opened so, or the map is a replica's),
- * CH_FULL (nothing was lost; the old value stays), CH_TIMED_OUT (lock_timeout_ns ran out), CH_REENTRANT (from a signal
- * handler inside another operation), CH_BUSY (this thread has frozen the hold), and in the first operation of a forked
+ * Errors that are not repeated below: every function on a structure in a hold can return CH_CLOSED
+ * (the hold was closed) and CH_NOT_FOUND (the structure was dropped meanwhile). Reading can return
+ * CH_DAMAGED (the file contradicts itself). Writing can in addition return CH_READ_ONLY (the hold
+ * was opened so, or the map is a replica's), CH_FULL (nothing was lost; the old value stays),
+ * CH_TIMED_OUT (lock_timeout_ns has passed), CH_REENTRANT (from a signal handler inside another
+ * operation), CH_BUSY (this thread has frozen the hold), and in the first operation of a forked
  * child CH_TOO_MANY_PARTICIPANTS. "As reading" and "as writing" below mean these.
  */
 #ifndef COMMONHOLD_H
@@ -131,29 +142,33 @@ extern "C" {
 #endif
 
 typedef enum ch_code {
-    CH_NONE = -1, /* an ordinary no; see above */
+    CH_NONE = -1, /* a negative answer; see above */
     CH_OK = 0,
     CH_NOT_FOUND = 1,              /* the hold, or what is in it, does not exist */
-    CH_EXISTS = 2,                 /* it exists already and was to be created */
-    CH_FULL = 3,                   /* no room: the size limit, the file system, a fixed number of places */
+    CH_EXISTS = 2,                 /* it exists already */
+    /* no room: the size limit, the file system, a fixed number of places */
+    CH_FULL = 3,
     CH_TOO_LARGE = 4,              /* longer than the structure allows */
     CH_CLOSED = 5,                 /* the handle is closed */
     CH_READ_ONLY = 6,              /* it may not be written */
     CH_PERMISSION = 7,             /* the operating system refused access */
-    CH_NOT_A_HOLD = 8,             /* the file is no hold */
+    CH_NOT_A_HOLD = 8,             /* the file is not a hold */
     CH_VERSION = 9,                /* the file has a format that this version cannot read */
-    CH_TRUNCATED = 10,             /* the file is shorter than it says */
+    CH_TRUNCATED = 10,             /* the file is shorter than its header states */
     CH_DAMAGED = 11,               /* the contents contradict themselves */
-    CH_UNCLEAN = 12,               /* the system stopped while the file hold was open: see ch_hold_salvage() */
-    CH_BUSY = 13,                  /* somebody uses what must be used alone */
+    /* the system stopped while the file hold was open: see ch_hold_salvage() */
+    CH_UNCLEAN = 12,
+    CH_BUSY = 13,                  /* another user has exclusive use of it */
     CH_UNSUPPORTED = 14,           /* the file system cannot carry a hold */
     CH_INVALID = 15,               /* a name, option or argument is not valid */
     CH_MISMATCH = 16,              /* it was made with other options, or is of another kind */
     CH_REENTRANT = 17,             /* inside another operation of the same thread */
-    CH_TIMED_OUT = 18,             /* a lock's holder lives and does not let go; the message names it */
-    CH_TOO_MANY_PARTICIPANTS = 19, /* every place for a writing handle is taken by a living process */
+    /* the live holder of a lock keeps it; the message names it */
+    CH_TIMED_OUT = 18,
+    /* live processes take all slots for writing handles */
+    CH_TOO_MANY_PARTICIPANTS = 19,
     CH_IO = 20,                    /* another error of the operating system */
-    CH_LAPPED = 21,                /* a follower was too slow: what comes next is overwritten */
+    CH_LAPPED = 21,                /* a follower was too slow: its next change is overwritten */
     CH_PANIC = 99                  /* a fault of the library itself */
 } ch_code;
 
@@ -162,13 +177,14 @@ typedef struct ch_error {
     char message[508]; /* UTF-8, ends with a NUL */
 } ch_error;
 
-/* Bytes where they lie. */
+/* Bytes in place. */
 typedef struct ch_slice {
     const void *data;
     size_t len;
 } ch_slice;
 
-/* A buffer of the caller's that grows. Its memory is the library's: free it with ch_bytes_free() alone. */
+/* A buffer of the caller's that grows. Its memory is the library's: free it with ch_bytes_free()
+ * only. */
 typedef struct ch_bytes {
     void *data;
     size_t len;
@@ -199,61 +215,69 @@ typedef struct ch_origin ch_origin;
 typedef struct ch_replica ch_replica;
 typedef struct ch_journal ch_journal;
 
-/* The version of the library that runs, such as "0.1.0"; valid for ever. */
+/* The version of the library at run time, such as "0.1.0". Valid forever. */
 const char *ch_version(void);
 
-/* How long calls of this thread wait for a lock whose holder lives, whatever lock_timeout_ns says, if that is longer; CH_FOREVER,
- * as at first, is no limit. Gives the limit that there was. With 0 they do not even settle what a dead participant left. Such
- * a call is CH_TIMED_OUT and has done nothing, so that it can be made again with more patience: an interpreter tries with none
- * while it has the lock of all threads, and waits without that lock in slices, between which it looks for signals. */
+/* Limits how long calls of this thread wait for a lock whose holder lives, if lock_timeout_ns is
+ * longer; CH_FOREVER, the initial value, is no limit. Returns the previous limit. With 0 calls
+ * do not even recover what a dead participant left. A call that would have to wait longer is
+ * CH_TIMED_OUT and has done nothing, so that the program can repeat it with more patience: an
+ * interpreter tries with none while it holds its global lock, and then waits without that lock
+ * in slices, between which it checks for signals. */
 uint64_t ch_thread_patience(uint64_t limit_ns);
 
-/* What a code is called, such as "not found"; "unknown" for others. Valid for ever. */
+/* The name of a code, such as "not found"; "unknown" for others. Valid forever. */
 const char *ch_code_name(int code);
 
-/* Replaces what is in a buffer; adds to it; makes it longer (with zeros) or shorter. For callbacks that fill one.
- * Errors: CH_TOO_LARGE. */
+/* Replaces the contents of a buffer; appends to them; makes them longer (with zeros) or shorter.
+ * For callbacks that fill a buffer. Errors: CH_TOO_LARGE. */
 int ch_bytes_set(ch_bytes *bytes, const void *data, size_t len, ch_error *error);
 int ch_bytes_append(ch_bytes *bytes, const void *data, size_t len, ch_error *error);
 int ch_bytes_resize(ch_bytes *bytes, size_t len, ch_error *error);
 
-/* Gives a buffer's memory back; it is as new afterwards. NULL and an empty one are nothing to give back. */
+/* Frees the memory of a buffer, which is then as after CH_BYTES_INIT. NULL and an empty buffer
+ * are allowed. */
 void ch_bytes_free(ch_bytes *bytes);
 
-/* ---- The hold -------------------------------------------------------------------------------------------------
+/* ---- The hold -------------------------------------------------------------------------------
  *
- * One file, in memory or on a disk. On a disk it survives a restart of the system if it was closed cleanly. */
+ * One file, in memory or on a disk. On a disk it survives a restart of the system if it was closed
+ * cleanly. */
 
 typedef struct ch_hold_options {
     size_t size;                  /* CH_HOLD_OPTIONS_INIT sets it */
-    uint64_t max_bytes;           /* creation: the most bytes the file may have, 1 MiB to 256 GiB; 0: 64 GiB */
-    uint64_t lock_timeout_ns;     /* how long to wait for a lock whose holder lives; 0: as long as it takes */
+    /* creation: the most bytes the file may have, 1 MiB to 256 GiB; 0: 64 GiB */
+    uint64_t max_bytes;
+    /* how long to wait for a lock whose holder lives; 0: without limit */
+    uint64_t lock_timeout_ns;
     const char *directory;        /* where bare names live; NULL: $COMMONHOLD_DIR, else /dev/shm */
     uint32_t mode;                /* creation: permission bits, with 0600 among them; 0: 0600 */
-    uint32_t read_only;           /* 1: takes no place among the participants, writes nothing */
-    uint32_t delete_on_last_exit; /* creation: 1: the file goes when its last user ends, even by a crash */
+    uint32_t read_only;           /* 1: takes no slot among the participants, writes nothing */
+    /* creation: 1: delete the file when its last user ends, even by a crash */
+    uint32_t delete_on_last_exit;
     uint32_t reserved; /* zero */
 } ch_hold_options;
 
 #define CH_HOLD_OPTIONS_INIT \
     { sizeof(ch_hold_options), 0, 0, NULL, 0, 0, 0, 0 }
 
-/* Opens a hold, creates one, or does whichever is needed. Creation is atomic: nobody ever sees half a hold.
- * Errors of opening: CH_NOT_FOUND, CH_PERMISSION, CH_READ_ONLY, CH_NOT_A_HOLD, CH_VERSION, CH_TRUNCATED, CH_DAMAGED,
- * CH_UNCLEAN (a file hold after a crash of the system), CH_BUSY, CH_UNSUPPORTED, CH_TOO_MANY_PARTICIPANTS.
- * Errors of creating: CH_EXISTS, CH_FULL, CH_PERMISSION, CH_UNSUPPORTED. */
+/* Opens a hold; creates one; opens a hold or creates it. Creation is atomic: no process ever
+ * sees an incomplete hold. Errors of opening: CH_NOT_FOUND, CH_PERMISSION, CH_READ_ONLY,
+ * CH_NOT_A_HOLD, CH_VERSION, CH_TRUNCATED, CH_DAMAGED, CH_UNCLEAN (a file hold after a crash of
+ * the system), CH_BUSY, CH_UNSUPPORTED, CH_TOO_MANY_PARTICIPANTS. Errors of creating: CH_EXISTS,
+ * CH_FULL, CH_PERMISSION, CH_UNSUPPORTED. */
 int ch_hold_open(const char *name, const ch_hold_options *options, ch_hold **hold, ch_error *error);
 int ch_hold_create(const char *name, const ch_hold_options *options, ch_hold **hold, ch_error *error);
 int ch_hold_open_or_create(const char *name, const ch_hold_options *options, ch_hold **hold, ch_error *error);
 
-/* Closes the hold for everything that came from this handle, in all threads; waits for operations that run. Later
- * ones, and a second closing, are CH_CLOSED. The handles must still be freed. */
+/* Closes the hold for everything that came from this handle, in all threads; waits for running
+ * operations. Later ones, and a second closing, are CH_CLOSED. The handles must still be freed. */
 int ch_hold_close(ch_hold *hold, ch_error *error);
 
-/* Frees the handle. Maps and the like that came from it stay usable. */
+/* Frees the handle. Maps and other handles that came from it remain usable. */
 void ch_hold_free(ch_hold *hold);
 
-/* Where the file is. Valid as long as the handle. */
+/* The path of the file. Valid as long as the handle. */
 int ch_hold_path(const ch_hold *hold, ch_slice *path, ch_error *error);
 
 /* The hold's identity, from its creation on. */
@@ -261,33 +285,34 @@ int ch_hold_uuid(const ch_hold *hold, uint8_t (*uuid)[16], ch_error *error);
 
 typedef struct ch_hold_stat_t {
     uint64_t file_bytes;   /* length of the file */
-    uint64_t memory_bytes; /* memory or disk space that it really takes */
-    uint64_t used_bytes;   /* bytes that serve something */
-    uint64_t free_bytes;   /* bytes in the file that wait to be used again */
+    uint64_t memory_bytes; /* memory or disk space in use */
+    uint64_t used_bytes;   /* bytes in use */
+    uint64_t free_bytes;   /* bytes in the file that are free for reuse */
     uint64_t max_bytes;    /* the limit */
-    uint32_t participants; /* living writable handles */
+    uint32_t participants; /* live writable handles */
     uint32_t maps;
     uint32_t others; /* queues, channels, logs */
     uint32_t format; /* version of the file's format */
     uint32_t in_memory;
 } ch_hold_stat_t;
 
-/* Sizes and counts. Errors: CH_CLOSED; those of asking the file system. */
+/* Sizes and counts. Errors: CH_CLOSED; those of the file system. */
 int ch_hold_stat(const ch_hold *hold, ch_hold_stat_t *stat, ch_error *error);
 
 typedef enum ch_about {
     CH_ABOUT_HOLD = 0,         /* what ch_hold_stat() gives, and more */
-    CH_ABOUT_MAPS = 1,         /* the maps, by name */
-    CH_ABOUT_OTHERS = 2,       /* queues, channels and logs, by name */
-    CH_ABOUT_PARTICIPANTS = 3, /* who takes part, dead or alive */
-    CH_ABOUT_REPORTS = 4       /* what origins, replicas and journals of this hold say of themselves */
+    CH_ABOUT_STRUCTURES = 1,   /* queues, channels and logs, by name */
+    CH_ABOUT_PARTICIPANTS = 2, /* all participants, live or dead */
+    CH_ABOUT_REPORTS = 3       /* the reports of this hold's origins, replicas and journals */
 } ch_about;
 
-/* The same as JSON, and the lists that the hold has: what `hold stat --format json` and `hold list` print. `what` is a ch_about. */
+/* The same as JSON, and the lists of the hold, as `hold stat --format json` and `hold list`
+ * print them. `what` is a ch_about. */
 int ch_hold_describe(const ch_hold *hold, uint32_t what, ch_bytes *json, ch_error *error);
 
-/* Settles what dead participants left; opening and closing do it too. Gives how many there were. Errors: as writing. */
-int ch_hold_sweep(const ch_hold *hold, size_t *settled, ch_error *error);
+/* Recovers dead participants, as opening and closing do too; `recovered` gets their number.
+ * Errors: as writing. */
+int ch_hold_sweep(const ch_hold *hold, size_t *recovered, ch_error *error);
 
 typedef struct ch_check_report {
     uint64_t records;   /* pairs looked at */
@@ -300,18 +325,21 @@ typedef struct ch_check_report {
     uint32_t problems; /* lines of text about what is wrong */
 } ch_check_report;
 
-/* Proves the hold whole. CH_OK: it is. CH_NONE: it is not, and `problems` (may be NULL) has a line for each thing. Writers
- * wait meanwhile, about a second per ten million keys; readers do not. Errors: as writing. */
+/* Checks everything in the hold. CH_OK: it is sound. CH_NONE: it is not, and `problems` (may be
+ * NULL) has a line for each fault. Writers wait meanwhile, about a second per ten million keys;
+ * readers do not. Errors: as writing. */
 int ch_hold_check(const ch_hold *hold, ch_check_report *report, ch_bytes *problems, ch_error *error);
 
-/* Gives memory back to the system that has been free for a while; gives how many bytes. Errors: as writing. */
+/* Returns memory to the system that has been free for a while; `bytes` gets how much. Errors: as
+ * writing. */
 int ch_hold_trim(const ch_hold *hold, uint64_t *bytes, ch_error *error);
 
 typedef int (*ch_frozen_fn)(void *user);
 
-/* Calls back while no other thread or process changes any map of the hold; readers, queues, channels and logs go on. For
- * a consistent look at several keys. Writing to the hold in the callback is CH_BUSY. `answer` gets what it returns.
- * If the process is killed meanwhile, writers go on. Errors: as writing; CH_BUSY inside another such callback. */
+/* Calls back while no other thread or process changes any map of the hold; readers, queues,
+ * channels and logs continue. For a consistent view of several keys. Writing to the hold in the
+ * callback is CH_BUSY. `answer` gets its return value. If the process is killed meanwhile,
+ * writers continue. Errors: as writing; CH_BUSY inside another such callback. */
 int ch_hold_with_frozen(const ch_hold *hold, ch_frozen_fn call, void *user, int *answer, ch_error *error);
 
 typedef struct ch_backup_report {
@@ -322,12 +350,12 @@ typedef struct ch_backup_report {
     uint32_t left_out; /* queues, channels and logs, which carry messages and are not copied */
 } ch_backup_report;
 
-/* Writes a copy of all maps, as they are at one moment, to a new file, while others go on writing.
- * Errors: CH_EXISTS if there is a file already; as writing; those of files. */
+/* Writes a copy of all maps, as they are at one moment, to a new file; other processes continue
+ * to write. Errors: CH_EXISTS if the file exists; as writing; those of files. */
 int ch_hold_backup(const ch_hold *hold, const char *to, ch_backup_report *report, ch_error *error);
 
-/* Makes a new hold from a backup; nobody sees it before it is whole.
- * Errors: CH_EXISTS; CH_DAMAGED or CH_TRUNCATED if the backup is not whole; CH_FULL. */
+/* Creates a hold from a backup; no process sees it before it is complete. Errors: CH_EXISTS;
+ * CH_DAMAGED or CH_TRUNCATED if the backup is incomplete; CH_FULL. */
 int ch_hold_restore(const char *backup, const char *name, uint32_t *maps, uint64_t *pairs, ch_error *error);
 
 typedef struct ch_salvage_report {
@@ -340,46 +368,34 @@ typedef struct ch_salvage_report {
     uint32_t maps;
 } ch_salvage_report;
 
-/* Repair: saves what is intact in a file hold that was open when the system stopped. DELETED KEYS MAY RETURN. The old file is
- * kept beside the new one; `notes` (may be NULL) says where, and what else there is to say.
- * Errors: CH_BUSY if anybody has it open; CH_NOT_A_HOLD; those of files. */
+/* Saves the intact pairs of a file hold that was open when the system stopped. DELETED KEYS MAY
+ * RETURN. The old file is kept next to the new one; `notes` (may be NULL) gets its name, and
+ * further remarks. Errors: CH_BUSY if any process has it open; CH_NOT_A_HOLD; those of files. */
 int ch_hold_salvage(const char *name, ch_salvage_report *report, ch_bytes *notes, ch_error *error);
 
-/* Deletes the file of a hold. Errors: CH_NOT_FOUND; CH_NOT_A_HOLD (nothing else is ever deleted); CH_BUSY if a process has
- * it open, unless `force` is not 0: then those go on with the memory they have, which goes with the last of them. */
-int ch_hold_drop(const char *name, uint32_t force, ch_error *error);
+/* Deletes the file of a hold. Errors: CH_NOT_FOUND; CH_NOT_A_HOLD (other files are never
+ * deleted); CH_BUSY if a process has it open, unless `force` is not 0. Processes that have it
+ * open continue with the memory they have, which is freed with the last of them. */
+int ch_hold_remove(const char *name, uint32_t force, ch_error *error);
 
 /* The path that a name stands for. `directory` may be NULL. */
 int ch_hold_resolve(const char *name, const char *directory, ch_bytes *path, ch_error *error);
 
-/* The holds in a directory (NULL: where bare names live), as JSON; also those that cannot be opened, with the reason. */
+/* The holds in a directory (NULL: where bare names live), as JSON; also those that cannot be
+ * opened, with the reason. */
 int ch_hold_list(const char *directory, ch_bytes *json, ch_error *error);
 
-/* Drop a structure with everything in it, by name. CH_NONE: there is none. Handles on it say CH_NOT_FOUND from then on.
- * Errors: CH_MISMATCH if it is of another kind; as writing. Of queues, channels and logs also CH_BUSY, naming slot and
- * process, while another process has it open, or this one has elements in flight, a producer or a consumer of it. */
-int ch_hold_drop_map(const ch_hold *hold, const char *name, ch_error *error);
-int ch_hold_drop_queue(const ch_hold *hold, const char *name, ch_error *error);
-int ch_hold_drop_channel(const ch_hold *hold, const char *name, ch_error *error);
-int ch_hold_drop_log(const ch_hold *hold, const char *name, ch_error *error);
-
-/* Gives a map a stream: from now on its changes can be followed (ch_map_follow()), and the last `bytes` (64 KiB to
- * 4 GiB, rounded up to a power of two) of them are kept. CH_NONE: it has one, which stays as it is.
- * Errors: CH_NOT_FOUND, CH_MISMATCH, CH_INVALID (too many bytes), as writing. */
-int ch_hold_begin_stream(const ch_hold *hold, const char *map, uint64_t bytes, ch_error *error);
-
-/* Makes a replica's map one that everybody may write. CH_NONE: everybody may already. Errors: CH_NOT_FOUND; as writing. */
-int ch_hold_promote_map(const ch_hold *hold, const char *map, ch_error *error);
-
-/* ---- Maps -----------------------------------------------------------------------------------------------------
+/* ---- Maps -----------------------------------------------------------------------------------
  *
- * Hash tables, bytes to bytes. Readers never wait, lock or write (but for a bit per pair of a cache). Every change of one
- * key is atomic. A uid is a 32-bit id of a key: free, and valid as long as the key is there. After that it may come to
- * name another key, so reading by uid gives the key, and writing by uid asks for it. */
+ * Hash tables, bytes to bytes. Readers never wait, lock or write (except one bit per pair of a
+ * cache). Every change of one key is atomic. A uid is a 32-bit id of a key: free, and valid as long
+ * as the key is present. After that it may come to name another key. So reading by uid returns the
+ * key, and writing by uid requires it. */
 
 typedef enum ch_map_mode {
     CH_GENERAL = 0, /* keys and values of any length, together at most 2^32 - 1 bytes */
-    CH_FIXED = 1,   /* every key has key_bytes, every value value_bytes; short pairs lie in the index itself */
+    /* every key has key_bytes, every value value_bytes; short pairs lie in the index itself */
+    CH_FIXED = 1,
     CH_CACHE = 2    /* pairs may be evicted, and expire */
 } ch_map_mode;
 
@@ -388,36 +404,62 @@ typedef struct ch_map_options {
     uint32_t mode;        /* a ch_map_mode */
     uint32_t key_bytes;   /* CH_FIXED: at least 1 */
     uint32_t value_bytes; /* CH_FIXED */
-    uint32_t value_room;  /* this handle's own hint for values that grow: room for so many bytes at least */
+    /* this handle's own hint for values that grow: room for at least this many bytes */
+    uint32_t value_room;
     uint64_t max_bytes;   /* CH_CACHE: bytes of records at most; 0: no limit */
     uint64_t max_entries; /* CH_CACHE: pairs at most; 0: no limit */
-    uint64_t ttl_ms;      /* CH_CACHE: how long pairs live, in milliseconds, unless told otherwise; 0: for ever */
+    /* CH_CACHE: how long pairs live by default, in milliseconds; 0: without limit */
+    uint64_t ttl_ms;
 } ch_map_options;
 
 #define CH_MAP_OPTIONS_INIT \
     { sizeof(ch_map_options), 0, 0, 0, 0, 0, 0, 0 }
 
-/* Opens the map of this name, or makes it. Errors: CH_MISMATCH if it exists with other options or as another kind of
- * structure; CH_NOT_FOUND if it does not exist and the hold was opened read-only; as writing. */
-int ch_hold_map(const ch_hold *hold, const char *name, const ch_map_options *options, ch_map **map, ch_error *error);
+/* The maps of a hold by name. Maps, queues, channels and logs share one space of names.
+ *
+ * Opens a map, whatever its options; opens a map or creates it; creates a map. Errors of opening:
+ * CH_NOT_FOUND, and as reading. Errors of opening or creating: CH_MISMATCH if the map exists with
+ * other options; CH_NOT_FOUND if it does not exist and the hold is read-only; as writing. Errors of
+ * creating: CH_EXISTS; as writing. CH_MISMATCH also if the name is that of another kind of
+ * structure. */
+int ch_map_open(const ch_hold *hold, const char *name, ch_map **map, ch_error *error);
+int ch_map_open_or_create(const ch_hold *hold, const char *name, const ch_map_options *options,
+                          ch_map **map, ch_error *error);
+int ch_map_create(const ch_hold *hold, const char *name, const ch_map_options *options,
+                  ch_map **map, ch_error *error);
 
-/* Opens an existing map, whatever its options. Errors: CH_NOT_FOUND, CH_MISMATCH, as reading. */
-int ch_hold_open_map(const ch_hold *hold, const char *name, ch_map **map, ch_error *error);
+/* Drops a map with everything in it. CH_NONE: there is none. Other handles on it report
+ * CH_NOT_FOUND from then on. Errors: CH_MISMATCH if it is another kind of structure; as writing. */
+int ch_map_drop(const ch_hold *hold, const char *name, ch_error *error);
+
+/* The maps in the hold as JSON, sorted by name. Errors: as reading. */
+int ch_map_list(const ch_hold *hold, ch_bytes *json, ch_error *error);
+
+/* Gives a map a stream. From then on its changes can be followed (ch_map_follow()), and the stream
+ * keeps the last `bytes` of them (64 KiB to 4 GiB, rounded up to a power of two). CH_NONE: the map
+ * has a stream already, which stays as it is.
+ * Errors: CH_NOT_FOUND, CH_MISMATCH, CH_INVALID (too many bytes), as writing. */
+int ch_map_begin_stream(const ch_hold *hold, const char *name, uint64_t bytes, ch_error *error);
+
+/* Promotes a replica's map to one that everybody may write. CH_NONE: everybody may write it
+ * already. Errors: CH_NOT_FOUND; as writing. */
+int ch_map_promote(const ch_hold *hold, const char *name, ch_error *error);
 
 void ch_map_free(ch_map *map);
 
-/* Its name; valid as long as the handle. Its options, into a structure that begins with CH_MAP_OPTIONS_INIT. CH_OK if only a
- * replica writes it, else CH_NONE. */
+/* The map's name; valid as long as the handle. Its options, into a structure that begins with
+ * CH_MAP_OPTIONS_INIT. CH_OK if only a replica writes the map, else CH_NONE. */
 int ch_map_name(const ch_map *map, ch_slice *name, ch_error *error);
 int ch_map_get_options(const ch_map *map, ch_map_options *options, ch_error *error);
 int ch_map_is_replica(const ch_map *map, ch_error *error);
 
-/* A copy of the value of a key. CH_NONE: absent, and `value` is empty. Errors: as reading; CH_INVALID for a length that a
- * fixed-length map does not have. */
+/* A copy of the value of a key. CH_NONE: absent, and `value` is empty. Errors: as reading;
+ * CH_INVALID for a length that a fixed-length map does not have. */
 int ch_map_get(const ch_map *map, const void *key, size_t key_len, ch_bytes *value, ch_error *error);
 
-/* The same into the caller's memory, without allocating: as much of the value as there is room for. `value_len` gets
- * the length of the whole value: if it is more than `room_len`, the rest is missing. */
+/* The same into the caller's memory, without an allocation: as much of the value as fits.
+ * `value_len` gets the length of the whole value; if it is more than `room_len`, the rest is
+ * missing. */
 int ch_map_get_into(const ch_map *map, const void *key, size_t key_len, void *room, size_t room_len, size_t *value_len,
                     ch_error *error);
 
@@ -427,64 +469,72 @@ int ch_map_contains(const ch_map *map, const void *key, size_t key_len, ch_error
 /* The uid of a key. CH_NONE: absent. */
 int ch_map_uid(const ch_map *map, const void *key, size_t key_len, uint32_t *uid, ch_error *error);
 
-/* Memory for the answers of ch_map_get_many(), to be used again and again. */
+/* Memory for the values that ch_map_get_many() finds; reusable. */
 int ch_values_new(ch_values **values, ch_error *error);
 void ch_values_free(ch_values *values);
 
-/* Looks `count` keys up at once, several times faster than one by one. found[i] is the value of keys[i], with data NULL
- * if it is absent; valid until `values` is used again or freed. `present` gets how many there are. Each lookup is
- * atomic, the batch is not. Errors: as ch_map_get(). */
+/* Looks up `count` keys at once, several times faster than one by one. found[i] is the value of
+ * keys[i], with data NULL if it is absent; valid until `values` is used again or freed.
+ * `present` gets the number of present keys. Each lookup is atomic, the batch is not. Errors: as
+ * ch_map_get(). */
 int ch_map_get_many(const ch_map *map, const ch_slice *keys, size_t count, ch_values *values, ch_slice *found,
                     size_t *present, ch_error *error);
 
-/* Sets the value of a key, present or not. Errors: as writing; CH_TOO_LARGE; CH_INVALID for a length that a
- * fixed-length map does not have. The same for every other change. */
+/* Sets the value of a key, present or not. Errors: as writing; CH_TOO_LARGE; CH_INVALID for a
+ * length that a fixed-length map does not have. The same for every other change. */
 int ch_map_set(const ch_map *map, const void *key, size_t key_len, const void *value, size_t value_len, uint32_t *uid,
                ch_error *error);
 
-/* Sets a value that expires after so many milliseconds. Errors: CH_MISMATCH if the map is no cache. */
-int ch_map_set_ttl(const ch_map *map, const void *key, size_t key_len, const void *value, size_t value_len,
+/* Sets a value that expires after `ttl_ms` milliseconds. Errors: CH_MISMATCH if the map is not a
+ * cache. */
+int ch_map_set_with_ttl(const ch_map *map, const void *key, size_t key_len, const void *value, size_t value_len,
                    uint64_t ttl_ms, uint32_t *uid, ch_error *error);
 
-/* Sets keys[i] to values[i], in order. Each is atomic, the batch is not: after an error those before it are set. */
+/* Sets keys[i] to values[i], in order. Each is atomic, the batch is not: after an error those
+ * before it are set. */
 int ch_map_set_many(const ch_map *map, const ch_slice *keys, const ch_slice *values, size_t count, ch_error *error);
 
-/* The same but for the first `*done`; `*done` counts those that are set, so that after an error the same call goes on. */
+/* The same without the first `*done` pairs; `*done` counts the pairs that are set, so that the
+ * same call continues after an error. */
 int ch_map_set_many_from(const ch_map *map, const ch_slice *keys, const ch_slice *values, size_t count, size_t *done,
                          ch_error *error);
 
-/* Sets a value only if the key is absent (CH_NONE: it is present), or only if it is present (CH_NONE: absent). */
+/* Sets a value only if the key is absent (CH_NONE: it is present), or only if it is present
+ * (CH_NONE: absent). */
 int ch_map_add(const ch_map *map, const void *key, size_t key_len, const void *value, size_t value_len, uint32_t *uid,
                ch_error *error);
 int ch_map_replace(const ch_map *map, const void *key, size_t key_len, const void *value, size_t value_len,
                    uint32_t *uid, ch_error *error);
 
-/* Changes a key from one state to another, if it is in the first. NULL stands for "absent", on both sides. CH_NONE: it was
- * in another state. What the second sets expires after so many milliseconds (CH_MISMATCH if the map is no cache). */
+/* Changes a key from one state to another if it is in the first. NULL stands for "absent", on
+ * both sides. CH_NONE: it was in another state. A value that the second function sets expires
+ * after `ttl_ms` milliseconds (CH_MISMATCH if the map is not a cache). */
 int ch_map_compare_exchange(const ch_map *map, const void *key, size_t key_len, const ch_slice *expected,
                             const ch_slice *replacement, ch_error *error);
-int ch_map_compare_exchange_ttl(const ch_map *map, const void *key, size_t key_len, const ch_slice *expected,
+int ch_map_compare_exchange_with_ttl(const ch_map *map, const void *key, size_t key_len, const ch_slice *expected,
                                 const ch_slice *replacement, uint64_t ttl_ms, ch_error *error);
 
-/* Deletes a key; CH_NONE: absent. ch_map_take() gives the value that it had, as one atomic step. */
+/* Deletes a key; CH_NONE: absent. ch_map_take() returns the value that it had, in one atomic
+ * step. */
 int ch_map_delete(const ch_map *map, const void *key, size_t key_len, ch_error *error);
 int ch_map_take(const ch_map *map, const void *key, size_t key_len, ch_bytes *value, ch_error *error);
 
-/* Adds to a value of 8 bytes, a little-endian number; an absent key counts as 0. `sum` gets the new number; it wraps around.
- * Errors: CH_MISMATCH if the value has another length. */
+/* Adds to a value of 8 bytes, a little-endian number; an absent key counts as 0. `sum` gets the
+ * new number, which wraps around. Errors: CH_MISMATCH if the value has another length. */
 int ch_map_increment(const ch_map *map, const void *key, size_t key_len, int64_t by, int64_t *sum, ch_error *error);
 
-/* Decides on a new value. `old` has data NULL if the key is absent. CH_OK: the key gets what was put into `replacement`
- * (ch_bytes_set()). CH_NONE: it is deleted. Anything else: nothing is changed, and the update ends with that error. */
+/* Computes a new value. `old` has data NULL if the key is absent. CH_OK: the key gets the
+ * contents of `replacement` (ch_bytes_set()). CH_NONE: the key is deleted. Any other code:
+ * nothing is changed, and the update returns this code. */
 typedef int (*ch_update_fn)(void *user, ch_slice old, ch_bytes *replacement);
 
-/* Reads a value, lets `call` decide on the new one, and sets it if nobody changed the key meanwhile; otherwise does so
- * again. CH_NONE: the key is absent afterwards. */
+/* Reads a value, calls back for the new one, and sets it if the key has not changed meanwhile;
+ * otherwise repeats this. CH_NONE: the key is absent afterwards. */
 int ch_map_update(const ch_map *map, const void *key, size_t key_len, ch_update_fn call, void *user, uint32_t *uid,
                   ch_error *error);
 
-/* By uid. Reading gives key and value (each may be NULL), CH_NONE: the uid names nothing (any more). Writing happens if
- * the uid still names `key`, otherwise it is CH_NONE. */
+/* By uid. Reading returns key and value (each may be NULL); CH_NONE: no key has this uid now.
+ * Writing happens if the uid still belongs to `key`; otherwise it is CH_NONE. */
 int ch_map_get_uid(const ch_map *map, uint32_t uid, ch_bytes *key, ch_bytes *value, ch_error *error);
 int ch_map_set_uid(const ch_map *map, uint32_t uid, const void *key, size_t key_len, const void *value,
                    size_t value_len, ch_error *error);
@@ -498,28 +548,33 @@ int ch_map_compare_exchange_uid(const ch_map *map, uint32_t uid, const void *key
 int ch_map_update_uid(const ch_map *map, uint32_t uid, const void *key, size_t key_len, ch_update_fn call, void *user,
                       ch_error *error);
 
-/* Some pair, every one about equally likely. CH_NONE: there is none. */
+/* A random pair, each with about the same probability. CH_NONE: the map is empty. */
 int ch_map_random_pair(const ch_map *map, ch_bytes *key, ch_bytes *value, ch_error *error);
 
 /* The number of pairs; reads one line per segment, about a millisecond per million keys. */
 int ch_map_len(const ch_map *map, uint64_t *len, ch_error *error);
 
-/* Deletes every key that is present when it begins, unless it is set again meanwhile; not one atomic step. */
+/* Deletes every key that is present at the beginning, unless it is set again meanwhile; not one
+ * atomic step. */
 int ch_map_clear(const ch_map *map, uint64_t *deleted, ch_error *error);
 
-/* A walk over all pairs, or over all keys alone. Keys present throughout are seen exactly once, whatever others do
- * meanwhile; keys that come or go may or may not be. Holds no lock. `cursor` is 0, or comes from ch_iter_cursor(). */
+/* Iterates over all pairs, or over all keys alone. Keys that are present throughout are seen
+ * exactly once, whatever other processes do; keys that come or go may or may not be seen. Holds
+ * no lock. `cursor` is 0, or comes from ch_iter_cursor(). */
 int ch_map_iter(const ch_map *map, uint64_t cursor, ch_iter **iter, ch_error *error);
 int ch_map_keys(const ch_map *map, ch_iter **iter, ch_error *error);
 void ch_iter_free(ch_iter *iter);
 
-/* The next pair; valid until the next call, or until the iterator is freed. CH_NONE: the walk is over. Errors: as reading. */
+/* The next pair; valid until the next call, or until the iterator is freed. CH_NONE: the end.
+ * Errors: as reading. */
 int ch_iter_next(ch_iter *iter, ch_slice *key, ch_slice *value, ch_error *error);
 
-/* Where to go on later, here or in another process, so that nothing is missed. CH_NONE: some pairs will come again. */
+/* The cursor at which an iteration can resume, here or in another process, without missing a
+ * pair. CH_NONE: some pairs will come again. */
 int ch_iter_cursor(ch_iter *iter, uint64_t *cursor, ch_error *error);
 
-/* Where a change lies in a map's stream; can be kept, also as text, and gone back to as long as the stream has it. */
+/* The position of a change in a map's stream. A program may store it, also as text, and return
+ * to it as long as the stream has it. */
 typedef struct ch_position {
     uint64_t stream; /* the stream's own number: no other stream anywhere has it */
     uint64_t offset; /* bytes from its beginning */
@@ -533,7 +588,8 @@ typedef struct ch_map_stat_t {
     uint64_t segments;
     uint64_t index_bytes;
     uint64_t record_bytes;
-    uint64_t hits; /* CH_CACHE: lookups that found a pair, that did not, pairs that expired, that were evicted */
+    /* CH_CACHE: lookups that found a pair, that did not, pairs that expired, that were evicted */
+    uint64_t hits;
     uint64_t misses;
     uint64_t expired;
     uint64_t evicted;
@@ -548,15 +604,18 @@ typedef struct ch_map_stat_t {
 int ch_map_stat(const ch_map *map, ch_map_stat_t *stat, ch_error *error);
 int ch_map_describe(const ch_map *map, ch_bytes *json, ch_error *error);
 
-/* Waits until every change of the map that was made before this call is in its journal and safe on the disk. Errors:
- * CH_NOT_FOUND if the map has no journal that lives, CH_IO with what the journal says, CH_TIMED_OUT, as writing. */
+/* Waits until every change of the map that was made before this call is in its journal and
+ * durable. Errors: CH_NOT_FOUND if the map has no live journal, CH_IO with the error of the
+ * journal, CH_TIMED_OUT, as writing. */
 int ch_map_sync(const ch_map *map, uint64_t timeout_ns, ch_position *position, ch_error *error);
 
 /* A digest of the whole map, as text: equal for maps with the same pairs, here and elsewhere. */
 int ch_map_digest(const ch_map *map, ch_bytes *digest, ch_error *error);
 
-/* ---- Lists as values: each change is one atomic step, and writes the whole list anew; for lists of some kilobytes.
- * An absent key is an empty list. Errors: CH_MISMATCH if the value is no list; as writing. */
+/* ---- Lists as values ------------------------------------------------------------------------
+ *
+ * Each change is one atomic step, and writes the whole list; for lists of some kilobytes. An absent
+ * key is an empty list. Errors: CH_MISMATCH if the value is not a list; as writing. */
 
 int ch_list_push(const ch_map *map, const void *key, size_t key_len, const void *element, size_t element_len,
                  uint32_t *len, ch_error *error);
@@ -567,12 +626,16 @@ int ch_list_pop(const ch_map *map, const void *key, size_t key_len, ch_bytes *el
 int ch_list_shift(const ch_map *map, const void *key, size_t key_len, ch_bytes *element, ch_error *error);
 int ch_list_len(const ch_map *map, const void *key, size_t key_len, uint32_t *len, ch_error *error);
 
-/* Gives the elements, as they were at one moment, from the first; ends early (CH_NONE) if it returns anything but 0. */
+/* Calls back for each element, from the first, as they were at one moment; ends early (CH_NONE)
+ * if the callback returns anything but 0. */
 typedef int (*ch_each_fn)(void *user, ch_slice element);
 int ch_list_each(const ch_map *map, const void *key, size_t key_len, ch_each_fn call, void *user, ch_error *error);
 
-/* ---- Following a map's changes: each one, in each key's order. No writer waits for a follower, and one that is killed
- * holds up nobody. To have the whole map and stay up to date: follow, then walk the map, then apply what comes. */
+/* ---- Following a map's changes --------------------------------------------------------------
+ *
+ * Each change, in the order of each key. No writer waits for a follower, and a killed follower
+ * delays no other process. To have the whole map and stay up to date: follow, then iterate over the
+ * map, then apply the changes that come. */
 
 typedef enum ch_change_kind {
     CH_CHANGE_SET = 1,
@@ -580,7 +643,7 @@ typedef enum ch_change_kind {
     CH_CHANGE_EXPIRE = 3,
     CH_CHANGE_EVICT = 4,
     CH_CHANGE_CLEAR = 5, /* deleted as all keys were */
-    CH_CHANGE_GAP = 6    /* some key was changed, in a way too large for the stream: look at the map */
+    CH_CHANGE_GAP = 6    /* a change too large for the stream: read the map */
 } ch_change_kind;
 
 typedef struct ch_change {
@@ -592,35 +655,39 @@ typedef struct ch_change {
     uint32_t kind;       /* a ch_change_kind */
 } ch_change;
 
-/* Follows from now on (`from` NULL), or from a position on. Errors: CH_NOT_FOUND if the map has no stream
- * (ch_hold_begin_stream()); CH_MISMATCH if the position is not one of this stream; CH_LAPPED if it is not kept any more. */
+/* Follows from now on (`from` NULL), or from a position. Errors: CH_NOT_FOUND if the map has no
+ * stream (ch_map_begin_stream()); CH_MISMATCH if the position is of another stream; CH_LAPPED if
+ * the stream no longer has it. */
 int ch_map_follow(const ch_map *map, const ch_position *from, ch_follower **follower, ch_error *error);
 void ch_follower_free(ch_follower *follower);
 
-/* The next change; its bytes are valid until the next call. CH_NONE: there is none now, or not in time.
- * Errors: CH_LAPPED: read the map and follow anew; as reading. */
+/* The next change; its bytes are valid until the next call. CH_NONE: there is none now, or none
+ * in time. Errors: CH_LAPPED: read the whole map and follow again; as reading. */
 int ch_follower_recv(ch_follower *follower, ch_change *change, ch_error *error);
 int ch_follower_try_recv(ch_follower *follower, ch_change *change, ch_error *error);
 int ch_follower_recv_timeout(ch_follower *follower, uint64_t timeout_ns, ch_change *change, ch_error *error);
 
-/* Where the next change begins. Where the stream ends: every change that was seen in the map before this call lies before
- * it (errors: as writing). How many bytes wait, and how many the stream keeps. */
+/* The position of the next change. The end of the stream: every change that was seen in the map
+ * before this call lies before it (errors: as writing). The number of bytes that wait, and the
+ * number that the stream keeps. */
 int ch_follower_position(ch_follower *follower, ch_position *position, ch_error *error);
 int ch_follower_end(ch_follower *follower, ch_position *position, ch_error *error);
 int ch_follower_lag(ch_follower *follower, uint64_t *waiting, uint64_t *kept, ch_error *error);
 
-/* ---- Queues ---------------------------------------------------------------------------------------------------
+/* ---- Queues ---------------------------------------------------------------------------------
  *
- * Elements of one size that move by reference between named queues; nothing is copied. Each element is in exactly one of
- * the queues, or in flight in exactly one process, which alone may touch its bytes. A push cannot fail for want of
- * room. What a process that died had in flight goes to the queue for orphans, as soon as somebody waits for elements, opens
- * the hold, or calls ch_hold_sweep(). */
+ * Elements of one size that move by reference between named queues, without a copy. Each element is
+ * in exactly one of the queues, or in flight in exactly one process, which alone may touch its
+ * bytes. A push cannot fail for lack of room. The elements that a dead process had in flight move
+ * to the queue for orphans as soon as a process waits for elements, opens the hold, or calls
+ * ch_hold_sweep(). */
 
 typedef struct ch_queue_options {
     size_t size;               /* CH_QUEUE_OPTIONS_INIT sets it */
     uint32_t elements;         /* how many, 1 to 2^31 */
     uint32_t element_bytes;    /* of what size; from 64 on they begin on cache lines */
-    const char *const *queues; /* names of 1 to 64 queues, each of 1 to 63 bytes; NULL: one, "free" */
+    /* names of 1 to 64 queues, each of 1 to 63 bytes; NULL: one, "free" */
+    const char *const *queues;
     size_t queue_count;
     const char *orphans; /* one of them; NULL: the first, where all elements begin */
 } ch_queue_options;
@@ -628,8 +695,8 @@ typedef struct ch_queue_options {
 #define CH_QUEUE_OPTIONS_INIT \
     { sizeof(ch_queue_options), 0, 0, NULL, 0, NULL }
 
-/* An element in flight. Pass it on as it is; the numbers are the library's. A copy of it is the same element. It moves between
- * the queues of the one that it was pulled from. */
+/* An element in flight. Do not change it; the numbers are the library's. A copy of it is the
+ * same element. It moves between the queues of the structure that it was pulled from. */
 typedef struct ch_element {
     void *data;     /* its bytes: on a cache line, or else a multiple of 8 */
     size_t len;     /* how many: element_bytes */
@@ -637,15 +704,29 @@ typedef struct ch_element {
     uint32_t owner; /* the process that has it in flight */
 } ch_element;
 
-/* Opens the queue of this name, or makes it. Errors: CH_MISMATCH if it exists with other options or as another kind of
- * structure; as writing. The second opens an existing one (CH_NOT_FOUND), whatever its options. */
-int ch_hold_queue(const ch_hold *hold, const char *name, const ch_queue_options *options, ch_queue **queue,
-                  ch_error *error);
-int ch_hold_open_queue(const ch_hold *hold, const char *name, ch_queue **queue, ch_error *error);
+/* The queues of a hold by name, as the maps above. Errors of opening: CH_NOT_FOUND; as writing.
+ * Errors of opening or creating: CH_MISMATCH if the queue exists with other options; as writing.
+ * Errors of creating: CH_EXISTS; as writing. */
+int ch_queue_open(const ch_hold *hold, const char *name, ch_queue **queue, ch_error *error);
+int ch_queue_open_or_create(const ch_hold *hold, const char *name, const ch_queue_options *options,
+                            ch_queue **queue, ch_error *error);
+int ch_queue_create(const ch_hold *hold, const char *name, const ch_queue_options *options,
+                    ch_queue **queue, ch_error *error);
+
+/* Drops a queue with everything in it. CH_NONE: there is none. Errors: CH_BUSY, naming slot and
+ * process, while another live process has it open or this one has elements in flight;
+ * CH_MISMATCH; as writing. */
+int ch_queue_drop(const ch_hold *hold, const char *name, ch_error *error);
+
+/* The queues in the hold as JSON, sorted by name. Errors: CH_CLOSED. */
+int ch_queue_list(const ch_hold *hold, ch_bytes *json, ch_error *error);
+
 void ch_queue_free(ch_queue *queue);
 
-/* A queue's figures as JSON, also from a hold that was opened read-only. */
-int ch_hold_describe_queue(const ch_hold *hold, const char *name, ch_bytes *json, ch_error *error);
+/* The statistics of a queue as JSON, also through a read-only hold, in which no queue can be
+ * opened. */
+int ch_queue_describe_by_name(const ch_hold *hold, const char *name, ch_bytes *json,
+                              ch_error *error);
 
 /* Its name; valid as long as the handle. */
 int ch_queue_name(const ch_queue *queue, ch_slice *name, ch_error *error);
@@ -660,31 +741,36 @@ typedef struct ch_queue_stat_t {
 int ch_queue_stat(const ch_queue *queue, ch_queue_stat_t *stat, ch_error *error);
 int ch_queue_describe(const ch_queue *queue, ch_bytes *json, ch_error *error);
 
-/* The number of a named queue, by which it is named below: 0 for the first. Errors: CH_NOT_FOUND. And the reverse. */
+/* The number of a named queue, by which it is named below: 0 for the first. Errors: CH_NOT_FOUND.
+ * And the reverse. */
 int ch_queue_named(const ch_queue *queue, const char *name, uint32_t *number, ch_error *error);
 int ch_queue_name_of(const ch_queue *queue, uint32_t number, ch_slice *name, ch_error *error);
 
-/* How many elements are in it, a moment ago. */
+/* The number of elements that were in it a moment ago. */
 int ch_queue_len(const ch_queue *queue, uint32_t number, uint64_t *len, ch_error *error);
 
-/* Puts an element in flight at the end of a queue, and wakes who waits for it. It must not be touched any more then. After an
- * error it is where it was: in flight, to be pushed again or let go, unless it was not before. Errors: CH_INVALID if it is not
- * in flight in this process (it was pushed before, say), or is another queue's, or there is no queue of this number; CH_TIMED_OUT
- * after the hold's lock_timeout_ns; as writing. Pushing one element from two threads at the same time is a fault of the program. */
+/* Puts an element in flight at the end of a queue, and wakes a waiting process. Afterwards its
+ * bytes must not be touched. After an error the element is still in flight: push it again or
+ * release it with ch_queue_let_go(). Errors: CH_INVALID if it is not in flight in this process
+ * (because it was pushed before, for example), or is of another queue, or the number is not one
+ * of a queue; CH_TIMED_OUT after the lock_timeout_ns of the hold; as writing. Pushing one
+ * element from two threads at the same time is a fault of the program. */
 int ch_queue_push(const ch_queue *queue, uint32_t number, const ch_element *element, ch_error *error);
 
-/* Takes the element at the front. CH_NONE: the queue is empty (now, or for so long). */
+/* Pulls the element at the front. CH_NONE: the queue is empty, or was for this time. */
 int ch_queue_pull(const ch_queue *queue, uint32_t number, ch_element *element, ch_error *error);
 int ch_queue_pull_timeout(const ch_queue *queue, uint32_t number, uint64_t timeout_ns, ch_element *element,
                           ch_error *error);
 
-/* Pushes to one queue, then pulls from another (or the same), for little more than the price of one. CH_NONE: pushed, and
- * nothing was there to be pulled, or it could not be (ch_queue_pull() says why). Errors: those of pushing. */
+/* Pushes to one queue, then pulls from another (or the same), for little more than the cost of
+ * one. CH_NONE: pushed, and there was nothing to pull, or pulling failed (ch_queue_pull()
+ * returns the error). Errors: those of pushing. */
 int ch_queue_push_pull(const ch_queue *queue, uint32_t to, const ch_element *element, uint32_t from,
                        ch_element *pulled, ch_error *error);
 
-/* Many for the price of one. Pushing keeps the order; errors as for one, and CH_INVALID if one is there twice; after an error
- * nothing was moved. Pulling takes at most `most`; `count` gets how many. CH_NONE: none. */
+/* Many elements for the cost of one. Pushing keeps their order; errors as for one, and
+ * CH_INVALID if one of them occurs twice; after an error nothing was moved. Pulling returns at
+ * most `most` elements, and their number in `count`. CH_NONE: none. */
 int ch_queue_push_many(const ch_queue *queue, uint32_t number, const ch_element *elements, size_t count,
                        ch_error *error);
 int ch_queue_pull_many(const ch_queue *queue, uint32_t number, ch_element *elements, size_t most, size_t *count,
@@ -692,39 +778,53 @@ int ch_queue_pull_many(const ch_queue *queue, uint32_t number, ch_element *eleme
 int ch_queue_pull_many_timeout(const ch_queue *queue, uint32_t number, uint64_t timeout_ns, ch_element *elements,
                                size_t most, size_t *count, ch_error *error);
 
-/* Lets an element go to the orphans: pushes it there. Errors: those of pushing. */
+/* Releases an element: pushes it to the queue for orphans. Errors: those of pushing. */
 int ch_queue_let_go(const ch_queue *queue, const ch_element *element, ch_error *error);
 
-/* The same, at once and without fail, for destructors and garbage collectors: if it cannot go to the orphans now, it does so
- * later. What is not in flight is nothing to let go. */
+/* The same without an error, for destructors and garbage collectors: if the element cannot move
+ * now, it moves later. An element that is not in flight is ignored. */
 void ch_queue_abandon(const ch_queue *queue, const ch_element *element);
 
-/* A file descriptor for poll() and its kin that becomes readable when elements are pushed to this queue: wait until it is
- * readable, clear the notifier, pull until the queue is empty. A thread of this process serves it. In a
- * forked child it never signals: make a new one there. The notifier owns the descriptor (-1 for an invalid
- * handle): do not close it. */
+/* A file descriptor for poll() and its relatives that becomes readable when elements are pushed
+ * to this queue. Wait until it is readable, clear the notifier, then pull until the queue is
+ * empty. A thread of this process serves it. In a forked child it never signals: make a new one
+ * there. The notifier owns the descriptor (-1 for an invalid handle): do not close it. */
 int ch_queue_notifier(const ch_queue *queue, uint32_t number, ch_notifier **notifier, ch_error *error);
 int ch_notifier_fd(const ch_notifier *notifier);
 int ch_notifier_clear(const ch_notifier *notifier, ch_error *error);
 void ch_notifier_free(ch_notifier *notifier);
 
-/* ---- Channels -------------------------------------------------------------------------------------------------
+/* ---- Channels -------------------------------------------------------------------------------
  *
- * One producer sends messages, every consumer receives all of them, in any process. A ring of bytes; a message takes 8
- * bytes more than its length, rounded up to a multiple of 8, and has at most a quarter of the ring. A consumer that dies
- * holds nobody back any more; when a producer dies, the next one goes on behind its last message without a gap. */
+ * One producer sends messages, every consumer receives all of them, in any process. A ring of
+ * bytes; a message takes 8 bytes more than its length, rounded up to a multiple of 8, and has at
+ * most a quarter of the ring. A dead consumer delays the producer no longer; when a producer dies,
+ * the next one continues after its last message without a gap. */
 
-/* Somebody at a channel. */
+/* A participant at a channel. */
 typedef struct ch_peer {
     uint32_t slot; /* its place in the hold */
     uint32_t pid;  /* its process, as it calls itself */
 } ch_peer;
 
-/* Opens the channel of this name, or makes it with a ring of so many bytes: a power of two, 4 KiB to 1 GiB. Errors:
- * CH_MISMATCH if it exists with another ring or as another kind of structure; CH_INVALID; as writing. The second opens an
- * existing one (CH_NOT_FOUND). */
-int ch_hold_channel(const ch_hold *hold, const char *name, uint64_t ring_bytes, ch_channel **channel, ch_error *error);
-int ch_hold_open_channel(const ch_hold *hold, const char *name, ch_channel **channel, ch_error *error);
+/* The channels of a hold by name, as the maps above. A new channel has a ring of `ring_bytes`: a
+ * power of two, 4 KiB to 1 GiB. Errors of opening: CH_NOT_FOUND; as reading. Errors of opening or
+ * creating: CH_MISMATCH if the channel exists with another ring; CH_INVALID; as writing. Errors of
+ * creating: CH_EXISTS; CH_INVALID; as writing. */
+int ch_channel_open(const ch_hold *hold, const char *name, ch_channel **channel, ch_error *error);
+int ch_channel_open_or_create(const ch_hold *hold, const char *name, uint64_t ring_bytes,
+                              ch_channel **channel, ch_error *error);
+int ch_channel_create(const ch_hold *hold, const char *name, uint64_t ring_bytes,
+                      ch_channel **channel, ch_error *error);
+
+/* Drops a channel with everything in it. CH_NONE: there is none. Errors: CH_BUSY, naming slot and
+ * process, while another writable handle has it open, or while this one has a producer or consumer
+ * of it; CH_MISMATCH; as writing. */
+int ch_channel_drop(const ch_hold *hold, const char *name, ch_error *error);
+
+/* The channels in the hold as JSON, sorted by name. Errors: CH_CLOSED. */
+int ch_channel_list(const ch_hold *hold, ch_bytes *json, ch_error *error);
+
 void ch_channel_free(ch_channel *channel);
 
 /* Its name; valid as long as the handle. */
@@ -735,7 +835,7 @@ typedef struct ch_channel_stat_t {
     uint64_t max_message; /* the longest message in bytes */
     uint64_t sequence;    /* messages ever sent: the number of the next one */
     uint64_t sent_bytes;
-    uint64_t kept_bytes;   /* what somebody who joins from the oldest can still read */
+    uint64_t kept_bytes;   /* what a consumer that joins from the oldest message can read */
     ch_peer producer;      /* if has_producer */
     ch_peer slowest;       /* if has_slowest: for whom the producer waits, or would first have to */
     uint32_t consumers;    /* that live; read-only ones are not known */
@@ -744,42 +844,47 @@ typedef struct ch_channel_stat_t {
     uint32_t is_waiting; /* the producer waits for room */
 } ch_channel_stat_t;
 
-/* Who sends, who receives, who is behind. As JSON: each consumer, too. */
+/* The producer, the consumers, and the one that is furthest behind. As JSON: also each consumer. */
 int ch_channel_stat(const ch_channel *channel, ch_channel_stat_t *stat, ch_error *error);
 int ch_channel_describe(const ch_channel *channel, ch_bytes *json, ch_error *error);
 
-/* Becomes the producer. Errors: CH_BUSY, naming slot and process, while another one lives, also this process's own. */
+/* Becomes the producer. Errors: CH_BUSY, naming slot and process, while another one lives, also
+ * one of this process. */
 int ch_channel_producer(const ch_channel *channel, ch_producer **producer, ch_error *error);
 
-/* Lets another one begin. */
+/* Frees the producer; another one may begin. */
 void ch_producer_free(ch_producer *producer);
 
-/* Sends a message; `sequence` gets its number. The first waits for room as long as it takes: as long as a lossless consumer
- * that lives has not read what would be overwritten. CH_NONE: no room now, or not in time; ch_producer_waits_for() says
- * because of whom. Errors: CH_TOO_LARGE; CH_CLOSED. */
+/* Sends a message; `sequence` gets its number. The first function waits for room without limit,
+ * as long as a live lossless consumer has not read the bytes that the message would overwrite.
+ * CH_NONE: no room now, or none in time; ch_producer_waits_for() names the consumer. Errors:
+ * CH_TOO_LARGE; CH_CLOSED. */
 int ch_producer_send(ch_producer *producer, const void *message, size_t len, uint64_t *sequence, ch_error *error);
 int ch_producer_try_send(ch_producer *producer, const void *message, size_t len, uint64_t *sequence, ch_error *error);
 int ch_producer_send_timeout(ch_producer *producer, const void *message, size_t len, uint64_t timeout_ns,
                              uint64_t *sequence, ch_error *error);
 
-/* Sends messages one after the other, which can be received at once; waits for room, the second so long at most in all. `sent`
- * gets how many were sent, also after an error. CH_NONE: the time ran out before all were sent. */
+/* Sends messages in order; waits for room, the second function for at most `timeout_ns` in all.
+ * `sent` gets the number of messages sent, also after an error. CH_NONE: the time passed before
+ * all were sent. */
 int ch_producer_send_many(ch_producer *producer, const ch_slice *messages, size_t count, size_t *sent,
                           ch_error *error);
 int ch_producer_send_many_timeout(ch_producer *producer, const ch_slice *messages, size_t count, uint64_t timeout_ns,
                                   size_t *sent, ch_error *error);
 
-/* Room for a message that is written where it lies. Pass it on as it is; the number is the library's, and no other reservation's. */
+/* Room for a message that the program writes in place. Do not change it; the number belongs to
+ * this reservation alone. */
 typedef struct ch_reservation {
     void *room;      /* at a multiple of 8; what is not written is whatever lay there before */
-    size_t len;      /* so many bytes */
+    size_t len;      /* its length in bytes */
     uint64_t number; /* which one it is */
 } ch_reservation;
 
-/* Makes room for a message of `len` bytes. Committing sends the first `len` bytes of it; cancelling, sending something else and
- * reserving again send nothing of it. Then the reservation is over: committing or cancelling it (or another producer's, or a
- * copy of one that was) is CH_INVALID and changes nothing. A commit of more bytes than there are is CH_TOO_LARGE, and the
- * reservation stays. CH_NONE of reserving: no room now, or not in time. */
+/* Reserves room for a message of `len` bytes. Committing sends the first `len` bytes of it.
+ * Cancelling it, sending another message and reserving again send nothing of it. Then the
+ * reservation is over: committing or cancelling it (or one of another producer, or a copy of one
+ * that is over) is CH_INVALID and changes nothing. A commit of more bytes than reserved is
+ * CH_TOO_LARGE, and the reservation stays. CH_NONE of reserving: no room now, or none in time. */
 int ch_producer_reserve(ch_producer *producer, size_t len, ch_reservation *reservation, ch_error *error);
 int ch_producer_try_reserve(ch_producer *producer, size_t len, ch_reservation *reservation, ch_error *error);
 int ch_producer_reserve_timeout(ch_producer *producer, size_t len, uint64_t timeout_ns, ch_reservation *reservation,
@@ -788,8 +893,8 @@ int ch_producer_commit(ch_producer *producer, const ch_reservation *reservation,
                        ch_error *error);
 int ch_producer_cancel(ch_producer *producer, const ch_reservation *reservation, ch_error *error);
 
-/* The number of the next message. The longest message. Who was in the way when there was no room (CH_NONE: nobody). Whether
- * to wait by spinning all the time (1) instead of sleeping (0, as at first). */
+/* The number of the next message. The longest message. The consumer in the way when there was no
+ * room (CH_NONE: none). Whether to wait by spinning (1) or sleeping (0, the default). */
 int ch_producer_sequence(ch_producer *producer, uint64_t *sequence, ch_error *error);
 int ch_producer_max_message(ch_producer *producer, size_t *bytes, ch_error *error);
 int ch_producer_waits_for(ch_producer *producer, ch_peer *peer, ch_error *error);
@@ -801,61 +906,69 @@ typedef enum ch_join {
 } ch_join;
 
 typedef enum ch_policy {
-    CH_LOSSLESS = 0, /* the producer waits for it as long as it takes: nothing is lost */
-    CH_LOSSY = 1,    /* nobody waits for it: it misses messages, and is told how many */
-    CH_PATIENT = 2   /* the producer waits for `patience_ns`; then it is dropped, and its next call is CH_CLOSED */
+    CH_LOSSLESS = 0, /* the producer waits without limit: nothing is lost */
+    /* the producer never waits: the consumer misses messages, and gets their number */
+    CH_LOSSY = 1,
+    CH_PATIENT = 2   /* waits for `patience_ns`, then drops it: its next call is CH_CLOSED */
 } ch_policy;
 
-/* What came with a message. */
+/* The number of a message and what precedes it. */
 typedef struct ch_received {
     uint64_t sequence; /* its number: from 0 on, one more for each message of the channel */
-    uint64_t missed;   /* how many were missed just before it; always 0 unless the consumer is lossy */
+    /* how many were missed just before it; always 0 unless the consumer is lossy */
+    uint64_t missed;
 } ch_received;
 
-/* Becomes a consumer. `from` is a ch_join, `policy` a ch_policy. Of a hold that was opened read-only it can be lossy only.
- * Errors: CH_FULL if there are 64 already; CH_READ_ONLY. */
+/* Becomes a consumer. `from` is a ch_join, `policy` a ch_policy. In a read-only hold it can only
+ * be lossy. Errors: CH_FULL if there are 64 already; CH_READ_ONLY. */
 int ch_channel_consumer(const ch_channel *channel, uint32_t from, uint32_t policy, uint64_t patience_ns,
                         ch_consumer **consumer, ch_error *error);
 
 /* Leaves the channel. */
 void ch_consumer_free(ch_consumer *consumer);
 
-/* A copy of the next message. The first waits for it as long as it takes, also while there is no producer. CH_NONE: there is
- * none now, or not in time. Errors: CH_CLOSED, also if it was patient and was dropped (ch_consumer_rejoin()); CH_DAMAGED. */
+/* A copy of the next message. The first function waits for it without limit, also while there is
+ * no producer. CH_NONE: there is none now, or none in time. Errors: CH_CLOSED, also if it was
+ * patient and was dropped (ch_consumer_rejoin()); CH_DAMAGED. */
 int ch_consumer_recv(ch_consumer *consumer, ch_bytes *message, ch_received *received, ch_error *error);
 int ch_consumer_try_recv(ch_consumer *consumer, ch_bytes *message, ch_received *received, ch_error *error);
 int ch_consumer_recv_timeout(ch_consumer *consumer, ch_bytes *message, uint64_t timeout_ns, ch_received *received,
                              ch_error *error);
 
-/* Calls back for `most` messages at most; waits for the first as long as it takes, or so long, and for no other. `count` gets how
- * many. CH_NONE: none in time. The callback must not use this consumer (CH_BUSY). */
+/* Calls back for at most `most` messages; waits for the first without limit, or for
+ * `timeout_ns`, and for no other. `count` gets their number. CH_NONE: none in time. The callback
+ * must not use this consumer (CH_BUSY). */
 typedef void (*ch_message_fn)(void *user, ch_slice message, ch_received received);
 int ch_consumer_recv_many(ch_consumer *consumer, size_t most, ch_message_fn call, void *user, size_t *count,
                           ch_error *error);
 int ch_consumer_recv_many_timeout(ch_consumer *consumer, size_t most, uint64_t timeout_ns, ch_message_fn call,
                                   void *user, size_t *count, ch_error *error);
 
-/* Shows the next message where it lies, at a multiple of 8, without a copy; it stays there, and the next message is the same
- * one, until ch_consumer_advance() (CH_NONE: there was none). Errors: CH_INVALID unless the consumer is lossless; as above. */
+/* Shows the next message in place, at a multiple of 8, without a copy. It stays, and is the next
+ * message again, until ch_consumer_advance() (CH_NONE: there was none). Errors: CH_INVALID
+ * unless the consumer is lossless; as above. */
 int ch_consumer_peek(ch_consumer *consumer, ch_slice *message, ch_received *received, ch_error *error);
 int ch_consumer_try_peek(ch_consumer *consumer, ch_slice *message, ch_received *received, ch_error *error);
 int ch_consumer_peek_timeout(ch_consumer *consumer, uint64_t timeout_ns, ch_slice *message, ch_received *received,
                              ch_error *error);
 int ch_consumer_advance(ch_consumer *consumer, ch_error *error);
 
-/* Begins again, from now or the oldest message kept (`from` is a ch_join), after it was dropped or whenever it likes. */
+/* Begins again, from now or from the oldest message kept (`from` is a ch_join), after it was
+ * dropped or at any time. */
 int ch_consumer_rejoin(ch_consumer *consumer, uint32_t from, ch_error *error);
 
-/* The number of the next message. Messages missed since it joined. Whether to wait by spinning, as of a producer. */
+/* The number of the next message. The number of messages missed since it joined. Whether to wait
+ * by spinning, as for a producer. */
 int ch_consumer_sequence(ch_consumer *consumer, uint64_t *sequence, ch_error *error);
 int ch_consumer_missed(ch_consumer *consumer, uint64_t *missed, ch_error *error);
 int ch_consumer_set_spin(ch_consumer *consumer, uint32_t spin, ch_error *error);
 
-/* ---- Logs -----------------------------------------------------------------------------------------------------
+/* ---- Logs -----------------------------------------------------------------------------------
  *
- * Many writing threads of many processes, one merged log. Each thread writes into a ring of its own, so no writer ever
- * waits. What was accepted is in the hold, whatever happens to its writer. One collector at a time merges all of it by
- * time; without one, the last lines stay in the hold and can be dumped after any crash. */
+ * Many writing threads of many processes, one merged log. Each thread writes into a ring of its
+ * own, so no writer ever waits. An accepted line is in the hold, whatever happens to its writer.
+ * One collector at a time merges all lines by time; without one, the last lines stay in the hold
+ * and can be dumped after any crash. */
 
 typedef enum ch_level {
     CH_ERROR = 1,
@@ -867,37 +980,55 @@ typedef enum ch_level {
 
 typedef struct ch_log_options {
     size_t size;         /* CH_LOG_OPTIONS_INIT sets it */
-    uint64_t ring_bytes; /* of each ring, rounded up to a power of two, 4 KiB to 1 GiB; 0: 256 KiB */
+    /* of each ring, rounded up to a power of two, 4 KiB to 1 GiB; 0: 256 KiB */
+    uint64_t ring_bytes;
     uint32_t rings;      /* how many threads of all processes can write, 1 to 4096; 0: 64 */
     uint32_t overflow;   /* a full ring: 0: drops and counts new lines; 1: overwrites the oldest */
-    uint32_t level;      /* a ch_level: lines less important are not accepted, at first; 0: CH_INFO */
-    uint32_t direct;     /* this handle's own: 1: writes to standard error, too, as long as nobody collects */
+    /* a ch_level: lines less important are not accepted, at first; 0: CH_INFO */
+    uint32_t level;
+    /* this handle's own: 1: writes to standard error, too, as long as nobody collects */
+    uint32_t direct;
 } ch_log_options;
 
 #define CH_LOG_OPTIONS_INIT \
     { sizeof(ch_log_options), 0, 0, 0, 0, 0 }
 
-/* Opens the log of this name, or makes it. Errors: CH_MISMATCH if it exists with other rings or as another kind of
- * structure; CH_INVALID; as writing. The second opens an existing one (CH_NOT_FOUND), whatever its options. */
-int ch_hold_log(const ch_hold *hold, const char *name, const ch_log_options *options, ch_log **log, ch_error *error);
-int ch_hold_open_log(const ch_hold *hold, const char *name, ch_log **log, ch_error *error);
+/* The logs of a hold by name, as the maps above. Errors of opening: CH_NOT_FOUND; as reading.
+ * Errors of opening or creating: CH_MISMATCH if the log exists with other rings; CH_INVALID; as
+ * writing. Errors of creating: CH_EXISTS; CH_INVALID; as writing. */
+int ch_log_open(const ch_hold *hold, const char *name, ch_log **log, ch_error *error);
+int ch_log_open_or_create(const ch_hold *hold, const char *name, const ch_log_options *options,
+                          ch_log **log, ch_error *error);
+int ch_log_create(const ch_hold *hold, const char *name, const ch_log_options *options,
+                  ch_log **log, ch_error *error);
+
+/* Drops a log with everything in it. CH_NONE: there is none. Errors: CH_BUSY, naming slot and
+ * process, while another live process has it open; CH_MISMATCH; as writing. */
+int ch_log_drop(const ch_hold *hold, const char *name, ch_error *error);
+
+/* The logs in the hold as JSON, sorted by name. Errors: CH_CLOSED. */
+int ch_log_list(const ch_hold *hold, ch_bytes *json, ch_error *error);
+
 void ch_log_free(ch_log *log);
 
 /* Its name; valid as long as the handle. */
 int ch_log_name(const ch_log *log, ch_slice *name, ch_error *error);
 
-/* True if lines of this level are wanted at the moment; a few nanoseconds. False for a handle that is none. */
+/* True if lines of this level are accepted at the moment; a few nanoseconds. False for an
+ * invalid handle. */
 bool ch_log_enabled(const ch_log *log, uint32_t level);
 
-/* Writes one line of any bytes, without a line end. Never waits. CH_NONE: it was not accepted; `became` says why: 1: its
- * level is not wanted, 2: dropped, because the ring was full or no ring was free. Signal-safe; should a handler be the first to
- * write in its thread, call ch_log_prepare() before. Errors: CH_TOO_LARGE (a quarter of the ring less 64 bytes); CH_READ_ONLY. */
+/* Writes one line of any bytes. Never waits. CH_NONE: the line was not accepted, and `became`
+ * gets the reason: 1: its level is not enabled, 2: dropped, because the ring was full or no ring
+ * was free. Signal-safe; if a handler may be the first to write in its thread, call
+ * ch_log_prepare() before. Errors: CH_TOO_LARGE (a quarter of the ring less 64 bytes);
+ * CH_READ_ONLY. */
 int ch_log_write(const ch_log *log, uint32_t level, const void *text, size_t len, uint32_t *became, ch_error *error);
 
-/* Claims the calling thread's ring now, instead of with its first line. CH_NONE: none is free. */
+/* Claims the calling thread's ring now rather than with its first line. CH_NONE: none is free. */
 int ch_log_prepare(const ch_log *log, ch_error *error);
 
-/* The least important level that is wanted, in all processes. Errors of setting it: as writing. */
+/* The least important level that is enabled, in all processes. Errors of setting it: as writing. */
 int ch_log_level(const ch_log *log, uint32_t *level, ch_error *error);
 int ch_log_set_level(const ch_log *log, uint32_t level, ch_error *error);
 
@@ -905,8 +1036,8 @@ typedef struct ch_log_stat_t {
     uint64_t ring_bytes;
     uint64_t dropped;       /* lines dropped because their ring was full */
     uint64_t refused;       /* ... because no ring was free */
-    uint64_t overwritten;   /* lines overwritten that nobody had collected */
-    uint64_t waiting_bytes; /* that nobody has collected */
+    uint64_t overwritten;   /* lines overwritten before they were collected */
+    uint64_t waiting_bytes; /* not collected yet */
     uint32_t rings;
     uint32_t overflow;
     uint32_t level;
@@ -915,7 +1046,7 @@ typedef struct ch_log_stat_t {
     uint32_t collector_pid;
 } ch_log_stat_t;
 
-/* Numbers. As JSON: each ring, too. */
+/* Numbers. As JSON: also each ring. */
 int ch_log_stat(const ch_log *log, ch_log_stat_t *stat, ch_error *error);
 int ch_log_describe(const ch_log *log, ch_bytes *json, ch_error *error);
 
@@ -925,33 +1056,35 @@ typedef struct ch_log_line {
     ch_slice shown;       /* the same as the log shows it: time, level, thread, text, line end */
     ch_slice thread_name; /* if it announces a thread */
     uint64_t time_ns;     /* when it was written, in nanoseconds since 1970 */
-    uint32_t level;       /* a ch_level; 0: the log itself tells it */
+    uint32_t level;       /* a ch_level; 0: a line of the log itself */
     uint32_t thread;      /* who wrote it */
     uint32_t pid;         /* if it announces a thread: its process and number */
     uint32_t tid;
-    uint32_t lost;      /* so many lines are missing before it: dropped or overwritten */
+    uint32_t lost;      /* number of lines missing before it: dropped or overwritten */
     uint32_t late;      /* 1: it came after later ones had been given out */
     uint32_t collected; /* 1: a collector has it already (dumps only) */
     uint32_t announces; /* 1: it announces its thread */
 } ch_log_line;
 
-/* Gets a line; anything but 0 ends the call. */
+/* Receives a line; a result other than 0 ends the call. */
 typedef int (*ch_line_fn)(void *user, const ch_log_line *line);
 
-/* Gives all lines that are in the hold, collected or not, merged by time; changes nothing. `count` gets how many. CH_NONE:
- * none. Also from a hold that was opened read-only. */
+/* Calls back for all lines in the hold, collected or not, merged by time; changes nothing.
+ * `count` gets their number. CH_NONE: none. Also in a read-only hold. */
 int ch_log_dump(const ch_log *log, ch_line_fn call, void *user, size_t *count, ch_error *error);
 
-/* Reads the log as it grows, beside its collector, without a trace. Polling gives what has come since and is older than
- * 5 ms, so that older lines of other threads can still come before; finishing gives all. CH_NONE: nothing. */
+/* Reads the log as it grows, independently of its collector, without leaving a trace. Polling
+ * returns the lines that have come since and are older than 5 ms, so that older lines of other
+ * threads can still precede them; finishing returns all. CH_NONE: none. */
 int ch_log_reader(const ch_log *log, ch_reader **reader, ch_error *error);
 void ch_reader_free(ch_reader *reader);
 int ch_reader_poll(ch_reader *reader, ch_line_fn call, void *user, size_t *count, ch_error *error);
 int ch_reader_finish(ch_reader *reader, ch_line_fn call, void *user, size_t *count, ch_error *error);
 
-/* Puts into `out` (ch_bytes_append()) what a line is to look like. Nothing: the line is left out. */
+/* Appends the text of a line to `out` (ch_bytes_append()). Nothing: the line is left out. */
 typedef void (*ch_format_fn)(void *user, const ch_log_line *line, ch_bytes *out);
-/* Takes text, some lines at a time; anything but 0 is an error: then it is given again. */
+/* Receives text, some lines at a time. A result other than 0 is an error: the text then comes
+ * again. */
 typedef int (*ch_write_fn)(void *user, ch_slice text);
 /* Anything but 0: end. */
 typedef int (*ch_stop_fn)(void *user);
@@ -968,20 +1101,22 @@ typedef struct ch_collector_options {
 #define CH_COLLECTOR_OPTIONS_INIT \
     { sizeof(ch_collector_options), 0, NULL, NULL, 0, 0 }
 
-/* What a round of collecting did. */
+/* The result of a round of collecting. */
 typedef struct ch_round {
     uint64_t lines; /* written out */
     uint64_t lost;  /* found missing */
     uint32_t more;  /* 1: there is more, which the next round takes or which is too young */
 } ch_round;
 
-/* Become the log's collector; the next one takes over where a dead one ended, and leaves nothing out.
- *   to a file: at most `max_bytes` of it, and `keep` older ones (PATH.1, PATH.2, ...). Each line is there once, whoever is
- *     killed when.
+/* Becomes the log's collector. The next collector continues where a dead one ended, and leaves
+ * nothing out.
+ *   to a file: at most `max_bytes` of it, and `keep` older ones (PATH.1, PATH.2, ...). Each line
+ *     appears once, whichever process is killed at whichever moment.
  *   to a file descriptor, which is duplicated.
  *   to a callback.
- * To the last two, what was written out and not yet marked when a collector was killed is written again.
- * Errors: CH_BUSY, naming slot and process, while another one lives; CH_READ_ONLY; those of files. */
+ * To the last two the next collector repeats the text that a killed one wrote and had not yet
+ * marked. Errors: CH_BUSY, naming slot and process, while another collector lives; CH_READ_ONLY;
+ * those of files. */
 int ch_log_collect_to_file(const ch_log *log, const ch_collector_options *options, const char *path,
                            uint64_t max_bytes, uint32_t keep, ch_collector **collector, ch_error *error);
 int ch_log_collect_to_fd(const ch_log *log, const ch_collector_options *options, int fd, ch_collector **collector,
@@ -989,19 +1124,20 @@ int ch_log_collect_to_fd(const ch_log *log, const ch_collector_options *options,
 int ch_log_collect_to(const ch_log *log, const ch_collector_options *options, ch_write_fn call, void *user,
                       ch_collector **collector, ch_error *error);
 
-/* Lets the next one begin. */
+/* Frees the collector; another one may begin. */
 void ch_collector_free(ch_collector *collector);
 
-/* Writes out what is old enough, one round; all that is there; or collects until `stop` says so (asked every few
- * milliseconds), then finishes. CH_NONE: no line was written out. Errors: CH_IO and its like if writing fails: then
- * nothing of the round counts as collected; CH_BUSY in a forked child. */
+/* Writes out the lines that are old enough, one round; all lines; or collects until `stop`
+ * returns 1 (called every few milliseconds), then finishes. CH_NONE: no line was written.
+ * Errors: CH_IO and the like if writing fails: then no line of the round counts as collected;
+ * CH_BUSY in a forked child. */
 int ch_collector_poll(ch_collector *collector, ch_round *round, ch_error *error);
 int ch_collector_finish(ch_collector *collector, ch_round *round, ch_error *error);
 int ch_collector_run(ch_collector *collector, ch_stop_fn stop, void *user, ch_round *round, ch_error *error);
 
-/* Writes a formatted line; CH_LOG() and its kin below do not even evaluate their arguments if the level is not wanted.
- * Up to 1 KiB without allocation. Results as of ch_log_write(); a format that fails is CH_INVALID. Not for signal
- * handlers. */
+/* Writes a formatted line; CH_LOG() and its kin below do not even evaluate their arguments if the
+ * level is not wanted. Up to 1 KiB without allocation. Results as of ch_log_write(); a format that
+ * fails is CH_INVALID. Not for signal handlers. */
 static inline int ch_log_vprintf(const ch_log *log, uint32_t level, const char *format, va_list arguments)
     CH_PRINTF(3, 0);
 static inline int ch_log_vprintf(const ch_log *log, uint32_t level, const char *format, va_list arguments) {
@@ -1043,13 +1179,14 @@ static inline int ch_log_printf(const ch_log *log, uint32_t level, const char *f
 #define CH_LOG_DEBUG(log, ...) CH_LOG(log, CH_DEBUG, __VA_ARGS__)
 #define CH_LOG_TRACE(log, ...) CH_LOG(log, CH_TRACE, __VA_ARGS__)
 
-/* ---- Maps over the network ------------------------------------------------------------------------------------
+/* ---- Maps over the network ------------------------------------------------------------------
  *
- * An origin serves a map's changes; a replica keeps a map of its own hold what the origin's is, and every process there
- * reads it as any map (writing it is CH_READ_ONLY). An address is `unix:PATH`, `tcp:HOST:PORT`, or `tcp:PORT` for the
- * loopback interface. What goes over TCP is not encrypted. They have threads of their own. */
+ * An origin serves a map's changes. A replica keeps a map of its own hold equal to the origin's,
+ * and every process there reads it like any map (writing it is CH_READ_ONLY). An address is
+ * `unix:PATH`, `tcp:HOST:PORT`, or `tcp:PORT` for the loopback interface. TCP is not encrypted.
+ * Both have threads of their own. */
 
-/* Is told what happens: a line of text at a time, from any thread. Must not call the origin. */
+/* Receives events, a line of text at a time, from any thread. Must not call the origin. */
 typedef void (*ch_notice_fn)(void *user, const char *text);
 
 typedef enum ch_loop {
@@ -1065,9 +1202,10 @@ typedef struct ch_origin_options {
     uint64_t delay_ns;
     const void *secret; /* what replicas must know, and have proved to them; NULL: nothing */
     size_t secret_len;
-    ch_notice_fn notice; /* NULL: nobody wants to know */
+    ch_notice_fn notice; /* NULL: none */
     void *user;          /* for `notice` */
-    const uint32_t *allowed_uids; /* whose processes may connect over unix sockets; NULL: who can open the socket */
+    /* whose processes may connect over unix sockets; NULL: who can open the socket */
+    const uint32_t *allowed_uids;
     size_t allowed_uid_count;
     size_t most_replicas;           /* connections at most; 0: 8192 */
     uint32_t io_threads;            /* that serve, 1 to 64; 0: 1 */
@@ -1079,51 +1217,56 @@ typedef struct ch_origin_options {
 #define CH_ORIGIN_OPTIONS_INIT \
     { sizeof(ch_origin_options), 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0 }
 
-/* Begins to serve a map, which gets a stream if it has none. Any process may write the map, and be killed, as ever.
- * Errors: CH_NOT_FOUND; as writing; CH_IO if there are no threads to be had. */
+/* Begins to serve a map, which gets a stream if it has none. Any process may write the map, and
+ * may be killed, as always. Errors: CH_NOT_FOUND; as writing; CH_IO if a thread cannot start. */
 int ch_origin_start(const ch_hold *hold, const char *map, const ch_origin_options *options, ch_origin **origin,
                     ch_error *error);
 
-/* Ends it, and closes the connections. */
+/* Ends the origin, and closes its connections. */
 void ch_origin_free(ch_origin *origin);
 
-/* Accepts nobody any more, sends everybody what there is, for so long at most, ends and frees it. CH_NONE: in a forked
- * child, where there is nothing to end. */
+/* Accepts no further replica, sends every replica what waits, within `timeout_ns`, then ends and
+ * frees the origin. CH_NONE: in a forked child, where there is nothing to end. */
 int ch_origin_finish(ch_origin *origin, uint64_t timeout_ns, ch_error *error);
 
-/* Listens at an address; `listens_at` (may be NULL) gets it as text, with the port that the system chose if it was 0. A unix
- * socket has the mode 0600 and goes with the origin. Errors: CH_BUSY if somebody else listens there; CH_PERMISSION; CH_IO.
- * The second accepts from a socket that listens already, and takes it over if the result is CH_OK. */
+/* Listens at an address; `listens_at` (may be NULL) gets it as text, with the port that the
+ * system chose if it was 0. A unix socket has the mode 0600 and is removed with the origin.
+ * Errors: CH_BUSY if the address is in use; CH_PERMISSION; CH_IO. The second function accepts
+ * connections from a socket that listens already, and takes it over if the result is CH_OK. */
 int ch_origin_listen(const ch_origin *origin, const char *at, ch_bytes *listens_at, ch_error *error);
 int ch_origin_listen_on(const ch_origin *origin, int socket, ch_bytes *listens_at, ch_error *error);
 
-/* Serves the replica at the other end of a connected stream socket of any kind. Takes the descriptor over if the result is
- * CH_OK: do not close it. `id` gets a number for detaching, of which CH_NONE says that there is no such replica.
- * Errors: CH_FULL if there are as many as there may be. */
+/* Serves the replica at the other end of a connected stream socket of any kind. Takes the
+ * descriptor over if the result is CH_OK: do not close it. `id` gets a number for detaching,
+ * which is CH_NONE if there is no such replica. Errors: CH_FULL at the maximum of connections. */
 int ch_origin_attach(const ch_origin *origin, int socket, uint64_t *id, ch_error *error);
 int ch_origin_detach(const ch_origin *origin, uint64_t id, ch_error *error);
 
-/* With explicit_transmission: sends every change that was made before this call; does not wait for it. Errors: as writing. */
+/* With explicit_transmission: sends every change that was made before this call, without
+ * waiting. Errors: as writing. */
 int ch_origin_transmit(const ch_origin *origin, ch_error *error);
 
-/* The offset of the stream that all replicas were sent everything up to. CH_NONE: there are none. */
+/* The offset up to which the stream was sent to all replicas. CH_NONE: there are none. */
 int ch_origin_sent_to_all(const ch_origin *origin, uint64_t *offset, ch_error *error);
 
-/* Who is served: how many, and as JSON (each may be NULL). */
+/* The replicas: their number, and JSON (each may be NULL). */
 int ch_origin_replicas(const ch_origin *origin, size_t *count, ch_bytes *json, ch_error *error);
 
-/* The callbacks are called by the replica's thread: what takes long holds up the replica, and they must not wait for it or
- * free it. */
+/* The replica's thread makes the callbacks. A slow callback delays the replica. Callbacks must
+ * not wait for the replica or free it. */
 typedef struct ch_replica_options {
     size_t size;        /* CH_REPLICA_OPTIONS_INIT sets it */
-    const void *secret; /* what the origin wants to be proved, and has to prove; NULL: nothing */
+    const void *secret; /* what both sides must prove to know; NULL: nothing */
     size_t secret_len;
-    uint64_t first_pause_ns;   /* after the first failed connection; each next one is twice as long; 0: 50 ms */
+    /* after the first failed connection; each next one is twice as long; 0: 50 ms */
+    uint64_t first_pause_ns;
     uint64_t longest_pause_ns; /* 0: 5 s */
-    void (*changed)(void *user, const ch_change *change); /* a change was applied; not called for what a
-                                                             synchronisation brings as a whole. May be NULL, as all */
-    void (*ready)(void *user, ch_position position);      /* the map is what the origin's was; again after each gap */
-    void (*lost)(void *user, const char *why);            /* the connection is lost, or could not be made */
+    /* A change was applied; not called for the pairs of a full sync. Each callback may be NULL. */
+    void (*changed)(void *user, const ch_change *change);
+    /* the map is what the origin's was; again after each gap */
+    void (*ready)(void *user, ch_position position);
+    /* the connection is lost, or could not be made */
+    void (*lost)(void *user, const char *why);
     void *user;
 } ch_replica_options;
 
@@ -1140,33 +1283,36 @@ typedef struct ch_replica_status_t {
     uint64_t synchronisations; /* how often the whole map was sent */
     uint64_t connections;      /* how often a connection was made */
     uint32_t connected;
-    uint32_t ready; /* its map has been what the origin's was, and stays readable whatever happens */
+    /* its map has been what the origin's was, and stays readable whatever happens */
+    uint32_t ready;
     uint32_t has_position;
 } ch_replica_status_t;
 
-/* Follows the origin at an address, or at the other end of a connected stream socket (taken over if the result is CH_OK), with
- * the map of this name, which is made if it is not there. Returns at once. A lost connection is made again, if there is an
- * address, and goes on from where it was. Errors: CH_MISMATCH if there is a map of this name that is no replica's;
- * CH_BUSY if it has a replica already; as writing. */
+/* Follows the origin at an address, or at the other end of a connected stream socket (taken over
+ * if the result is CH_OK), with the map of this name, which is created if it does not exist.
+ * Returns at once. A lost connection to an address is made again and continues where it was.
+ * Errors: CH_MISMATCH if the map exists and is not a replica's; CH_BUSY if it has a replica
+ * already; as writing. */
 int ch_replica_connect(const ch_hold *hold, const char *map, const char *origin, const ch_replica_options *options,
                        ch_replica **replica, ch_error *error);
 int ch_replica_attach(const ch_hold *hold, const char *map, int socket, const ch_replica_options *options,
                       ch_replica **replica, ch_error *error);
 
-/* Ends it; the map stays as it is. */
+/* Ends the replica; the map stays as it is. */
 void ch_replica_free(ch_replica *replica);
 
-/* How it is. As JSON: its origin and why the last connection ended, too. */
+/* Its status. As JSON: also its origin and the reason why the last connection ended. */
 int ch_replica_status(const ch_replica *replica, ch_replica_status_t *status, ch_error *error);
 int ch_replica_describe(const ch_replica *replica, ch_bytes *json, ch_error *error);
 
-/* Waits until the map is what the origin's was; until it has come to a position of the origin's stream. CH_NONE: not in
- * time. */
+/* Waits until the map equals the origin's; until it has reached a position of the origin's
+ * stream. CH_NONE: not in time. */
 int ch_replica_wait_ready(const ch_replica *replica, uint64_t timeout_ns, ch_error *error);
 int ch_replica_wait_for(const ch_replica *replica, const ch_position *position, uint64_t timeout_ns, ch_error *error);
 
-/* Compares the replica of this name with its origin, pair by pair; needs memory for a copy. CH_NONE: they differ; the report
- * (JSON; may be NULL) says where. Errors: CH_NOT_FOUND, CH_MISMATCH, CH_TIMED_OUT. */
+/* Compares the replica of this name with its origin, pair by pair; needs memory for a copy.
+ * CH_NONE: they differ, and the report (JSON; may be NULL) names the differences. Errors:
+ * CH_NOT_FOUND, CH_MISMATCH, CH_TIMED_OUT. */
 int ch_replica_verify(const ch_hold *hold, const char *map, const char *origin, const ch_replica_options *options,
                       uint64_t timeout_ns, ch_bytes *report, ch_error *error);
 
@@ -1179,7 +1325,8 @@ typedef enum ch_sync_policy {
 typedef struct ch_journal_options {
     size_t size;            /* CH_JOURNAL_OPTIONS_INIT sets it */
     uint64_t stream_bytes;  /* changes that the map's stream keeps, if it has none yet; 0: 64 MiB */
-    uint64_t compact_bytes; /* the file is written anew when it has doubled, but not below so many; 0: 16 MiB */
+    /* the file is compacted when it has doubled and has at least this size; 0: 16 MiB */
+    uint64_t compact_bytes;
     uint64_t every_ms;      /* for CH_SYNC_EVERY */
     uint32_t sync;          /* a ch_sync_policy */
     uint32_t replace;       /* 1: a file that is of another map is replaced instead of refused */
@@ -1188,21 +1335,23 @@ typedef struct ch_journal_options {
 #define CH_JOURNAL_OPTIONS_INIT \
     { sizeof(ch_journal_options), 0, 0, 0, 0, 0 }
 
-/* Keeps the journal of a map: every change, in a file, from which the map is rebuilt after a crash of the system. Any process
- * may write the map, and wait for what it wrote to be safe (ch_map_sync()). Errors: CH_NOT_FOUND; CH_MISMATCH (a cache, a
- * replica, another map's file); CH_BUSY if the map, or the file, has a journal already; those of files. */
+/* Records every change of a map in a file, from which the map is rebuilt after a crash of the
+ * system. Any process may write the map, and wait until its changes are durable (ch_map_sync()).
+ * Errors: CH_NOT_FOUND; CH_MISMATCH (a cache, a replica, the file of another map); CH_BUSY if
+ * the map, or the file, has a journal already; those of files. */
 int ch_journal_start(const ch_hold *hold, const char *map, const char *file, const ch_journal_options *options,
                      ch_journal **journal, ch_error *error);
 
-/* Writes what there is, makes it durable, and ends. */
+/* Writes what waits, makes it durable, and ends. */
 void ch_journal_free(ch_journal *journal);
 
-/* How it is, as JSON. CH_OK if it has ended by itself because its map is gone, else CH_NONE. */
+/* Its status, as JSON. CH_OK if it has ended by itself because its map is gone, else CH_NONE. */
 int ch_journal_describe(const ch_journal *journal, ch_bytes *json, ch_error *error);
 int ch_journal_is_over(const ch_journal *journal, ch_error *error);
 
-/* Rebuilds a map that is not there from its journal; `report` (JSON) may be NULL. Errors: CH_EXISTS if there is a map of this
- * name; CH_DAMAGED if the file is no journal, or too much of it is lost; CH_FULL. */
+/* Rebuilds a map that does not exist from its journal; `report` (JSON) may be NULL. Errors:
+ * CH_EXISTS if there is a map of this name; CH_DAMAGED if the file is not a journal, or too much
+ * of it is lost; CH_FULL. */
 int ch_journal_rebuild(const ch_hold *hold, const char *map, const char *file, ch_bytes *report, ch_error *error);
 
 #ifdef __cplusplus

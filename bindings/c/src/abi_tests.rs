@@ -1,5 +1,5 @@
-//! The header and this crate say the same: a C compiler is asked for every structure's size, and the functions are compared by
-//! name and number of parameters.
+//! The header and this crate say the same: a C compiler is asked for every structure's size, and
+//! the functions are compared by name and number of parameters.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -58,8 +58,8 @@ fn structures_have_the_sizes_that_c_gives_them() {
         "ch_check_report" = crate::hold::look::Check,
         "ch_backup_report" = crate::hold::copies::Backup,
         "ch_salvage_report" = crate::hold::copies::Salvage,
-        "ch_map_options" = crate::map::open::Options,
-        "ch_map_stat_t" = crate::map::open::Stat,
+        "ch_map_options" = crate::map::about::Options,
+        "ch_map_stat_t" = crate::map::about::Stat,
         "ch_change" = crate::map::follow::Change,
         "ch_queue_options" = crate::queue::Options,
         "ch_queue_stat_t" = crate::queue::Stat,
@@ -88,7 +88,8 @@ fn structures_have_the_sizes_that_c_gives_them() {
     assert_eq!(declared.count(), known.len(), "a structure of the header is missing here");
 }
 
-/// What it is to begin with sets its size and every other byte to zero, and it has no padding, which would be nobody's.
+/// What it is to begin with sets its size and every other byte to zero, and it has no padding,
+/// which would be nobody's.
 #[test]
 fn options_begin_with_their_size_and_have_no_padding() {
     let header = std::fs::read_to_string(here("include/commonhold.h")).unwrap();
@@ -120,7 +121,8 @@ fn options_begin_with_their_size_and_have_no_padding() {
     assert_eq!(compiled(&code), "", "these differ");
 }
 
-/// The functions in a text, each with its number of parameters. `begins` is what stands before the name.
+/// The functions in a text, each with its number of parameters. `begins` is what stands before the
+/// name.
 fn functions(text: &str, found: &mut BTreeMap<String, usize>, is_rust: bool) {
     let words: Vec<&str> = text.split("ch_").skip(1).collect();
     let mut before = text.split("ch_").next().unwrap_or_default();

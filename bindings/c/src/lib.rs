@@ -1,8 +1,9 @@
-//! Commonhold for C. `include/commonhold.h` is the documentation of everything here; this is how it comes about.
+//! Commonhold for C. `include/commonhold.h` is the documentation of everything here; this is how it
+//! comes about.
 //!
 //! | what | where |
 //! |---|---|
-//! | the FFI boundary: what C gives becomes safe Rust, errors become codes, no panic leaves | [`ffi`]: all unsafe code is there |
+//! | the FFI boundary: C's parameters become safe Rust, errors codes; all unsafe code | [`ffi`] |
 //! | the hold as a whole | [`hold`] |
 //! | maps, lists, following | [`map`] |
 //! | queues | [`queue`] |
@@ -11,8 +12,9 @@
 //! | origins, replicas, journals | [`net`] |
 //! | what has no other place: versions, codes, buffers, positions | [`basics`] |
 //!
-//! A function here is three lines or so: take the arguments, call the library, give the results. A function that the library
-//! has and this crate has not is a gap; `tests/header.rs` proves that header and exports are the same.
+//! A function here is three lines or so: take the arguments, call the library, give the results. A
+//! function that the library has and this crate has not is a gap; `abi_tests` proves that
+//! header and exports are the same.
 
 #[macro_use]
 mod ffi;

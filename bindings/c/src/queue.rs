@@ -1,4 +1,5 @@
-//! Queues. An element in flight is a small structure of the caller's: its number, its owner, and where its bytes lie.
+//! Queues. An element in flight is a small structure of the caller's: its number, its owner, and
+//! where its bytes lie.
 
 use crate::basics::{json, time};
 use crate::ffi::call::export;
@@ -94,8 +95,8 @@ fn take<'q>(queue: &'q Queue, element: &Take<InFlight>) -> Result<Element<'q>> {
 }
 
 /// # Errors
-/// `Invalid` if it is not in flight, or is another queue's: numbers and owners are the same in all queues of a hold, addresses
-/// are not.
+/// `Invalid` if it is not in flight, or is another queue's: numbers and owners are the same in all
+/// queues of a hold, addresses are not.
 #[inline]
 fn taken<'q>(queue: &'q Queue, InFlight { data, id, owner, .. }: &InFlight) -> Result<Element<'q>> {
     let element = queue.element((*id, *owner))?;
@@ -143,7 +144,8 @@ fn give_many(out: &Give<InFlight>, count: &Give<usize>, mut batch: Batch<'_>) ->
 }
 
 /// # Errors
-/// `Invalid` if one is there twice, for it would be in two places; if they are not all in flight in the same process.
+/// `Invalid` if one is there twice, for it would be in two places; if they are not all in flight in
+/// the same process.
 fn movable_at_once(elements: &[InFlight]) -> Result<()> {
     let mut ids: Vec<u32> = elements.iter().map(|element| element.id).collect();
     ids.sort_unstable();
@@ -171,20 +173,35 @@ fn push_all<'q>(
 }
 
 export! {
-    fn ch_hold_queue(hold: Ref<Hold>, name: Name, options: Asked<Options>, queue: NewHandle<Queue>) {
+    fn ch_queue_open(hold: Ref<Hold>, name: Name, queue: NewHandle<Queue>) {
+        let place = queue.ready()?;
+        place.put(hold.get()?.queues().open(name.text("the queue's name")?)?);
+        Ok(yes(true))
+    }
+
+    fn ch_queue_open_or_create(hold: Ref<Hold>, name: Name, options: Asked<Options>, queue: NewHandle<Queue>) {
         let place = queue.ready()?;
         let options = options.needed()?.build()?;
         place.put(hold.get()?.queues().open_or_create(name.text("the queue's name")?, options)?);
         Ok(yes(true))
     }
 
-    fn ch_hold_open_queue(hold: Ref<Hold>, name: Name, queue: NewHandle<Queue>) {
+    fn ch_queue_create(hold: Ref<Hold>, name: Name, options: Asked<Options>, queue: NewHandle<Queue>) {
         let place = queue.ready()?;
-        place.put(hold.get()?.queues().open(name.text("the queue's name")?)?);
+        let options = options.needed()?.build()?;
+        place.put(hold.get()?.queues().create(name.text("the queue's name")?, options)?);
         Ok(yes(true))
     }
 
-    fn ch_hold_describe_queue(hold: Ref<Hold>, name: Name, out: OutBytes) {
+    fn ch_queue_drop(hold: Ref<Hold>, name: Name) {
+        Ok(yes(hold.get()?.queues().drop(name.text("the queue's name")?)?))
+    }
+
+    fn ch_queue_list(hold: Ref<Hold>, out: OutBytes) {
+        json(&out, &hold.get()?.queues().list()?)
+    }
+
+    fn ch_queue_describe_by_name(hold: Ref<Hold>, name: Name, out: OutBytes) {
         json(&out, &hold.get()?.queues().stat(name.text("the queue's name")?)?)
     }
 
@@ -256,7 +273,8 @@ export! {
         let queue = queue.get()?;
         let (to, from) = (named(queue, to)?, named(queue, from)?);
         let found = to.try_push_pull(take(queue, &element)?, from).map_err(kept)?;
-        // An error says that nothing was pushed. What is wrong with the other end the next pull says.
+        // An error says that nothing was pushed. What is wrong with the other end the next pull
+        // says.
         give(&pulled, found.unwrap_or_default())
     }
 

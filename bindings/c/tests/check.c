@@ -56,7 +56,7 @@ ch_hold *new_hold(void) {
 
 ch_map *new_map(ch_hold *hold, const char *name, const ch_map_options *options) {
     ch_map *map;
-    DONE(ch_hold_map(hold, name, options, &map, &E));
+    DONE(ch_map_open_or_create(hold, name, options, &map, &E));
     return map;
 }
 

@@ -1,4 +1,5 @@
-/* What the tests are made of: cases that register themselves, checks that say where they failed, places, processes. */
+/* What the tests are made of: cases that register themselves, checks that say where they failed,
+ * places, processes. */
 #ifndef CHECK_H
 #define CHECK_H
 

@@ -1,4 +1,5 @@
-/* What a program does wrong is a clean error: NULL, handles of another kind, closed ones, lengths that nothing has. */
+/* What a program does wrong is a clean error: NULL, handles of another kind, closed ones, lengths
+ * that nothing has. */
 #include "check.h"
 
 TEST(faults_null_is_refused_everywhere) {
@@ -7,9 +8,9 @@ TEST(faults_null_is_refused_everywhere) {
     ch_bytes value = CH_BYTES_INIT;
     FAILS(CH_INVALID, "NULL", ch_hold_open(NULL, NULL, &no_hold, &E));
     FAILS(CH_INVALID, "NULL", ch_hold_open("a", NULL, NULL, &E));
-    FAILS(CH_INVALID, "NULL", ch_hold_map(NULL, "it", NULL, &no_map, &E));
+    FAILS(CH_INVALID, "NULL", ch_map_open_or_create(NULL, "it", NULL, &no_map, &E));
     CHECK(no_map == NULL && no_hold == NULL);
-    FAILS(CH_INVALID, "NULL", ch_hold_map(hold, NULL, NULL, &no_map, &E));
+    FAILS(CH_INVALID, "NULL", ch_map_open_or_create(hold, NULL, NULL, &no_map, &E));
     FAILS(CH_INVALID, "NULL", ch_map_get(NULL, "a", 1, &value, &E));
     FAILS(CH_INVALID, "NULL", ch_map_get(map, NULL, 1, &value, &E));
     FAILS(CH_INVALID, "NULL", ch_map_get(map, "a", 1, NULL, &E));
@@ -41,20 +42,20 @@ TEST(faults_handles_of_another_kind_are_refused) {
     ch_map *none = NULL;
     uint64_t number;
     FAILS(CH_INVALID, "another kind", ch_map_get((ch_map *)hold, "a", 1, &value, &E));
-    FAILS(CH_INVALID, "another kind", ch_hold_map((ch_hold *)map, "it", NULL, &none, &E));
+    FAILS(CH_INVALID, "another kind", ch_map_open_or_create((ch_hold *)map, "it", NULL, &none, &E));
     FAILS(CH_INVALID, "another kind", ch_queue_len((ch_queue *)map, 0, &number, &E));
     ch_map_free((ch_map *)hold); /* Nothing happens. */
-    FAILS(CH_MISMATCH, "", ch_hold_open_queue(hold, "it", &queue, &E));
-    FAILS(CH_MISMATCH, "", ch_hold_drop_log(hold, "it", &E));
+    FAILS(CH_MISMATCH, "", ch_queue_open(hold, "it", &queue, &E));
+    FAILS(CH_MISMATCH, "", ch_log_drop(hold, "it", &E));
     ch_map_options fixed = {.size = sizeof fixed, .mode = CH_FIXED, .key_bytes = 4, .value_bytes = 4};
     ch_map_options wrong = {.size = sizeof wrong, .mode = 77};
     ch_map *other;
-    FAILS(CH_MISMATCH, "its existing options", ch_hold_map(hold, "it", &fixed, &other, &E));
-    FAILS(CH_INVALID, "77", ch_hold_map(hold, "x", &wrong, &other, &E));
-    DONE(ch_hold_map(hold, "fixed", &fixed, &other, &E));
+    FAILS(CH_MISMATCH, "its existing options", ch_map_open_or_create(hold, "it", &fixed, &other, &E));
+    FAILS(CH_INVALID, "77", ch_map_open_or_create(hold, "x", &wrong, &other, &E));
+    DONE(ch_map_open_or_create(hold, "fixed", &fixed, &other, &E));
     FAILS(CH_INVALID, "", ch_map_set(other, "a", 1, "b", 1, NULL, &E));
-    FAILS(CH_INVALID, "UTF-8", ch_hold_map(hold, "caf\xe9", NULL, &none, &E));
-    FAILS(CH_INVALID, "", ch_hold_map(hold, "", NULL, &none, &E));
+    FAILS(CH_INVALID, "UTF-8", ch_map_open_or_create(hold, "caf\xe9", NULL, &none, &E));
+    FAILS(CH_INVALID, "", ch_map_open_or_create(hold, "", NULL, &none, &E));
     ch_map_free(other);
     ch_map_free(map);
     ch_hold_free(hold);
@@ -88,11 +89,11 @@ TEST(faults_a_closed_hold_is_a_clean_error) {
     ch_log *log;
     ch_iter *iter;
     ch_slice slice;
-    DONE(ch_hold_queue(hold, "queue", &options, &queue, &E));
-    DONE(ch_hold_channel(hold, "channel", 4096, &channel, &E));
+    DONE(ch_queue_open_or_create(hold, "queue", &options, &queue, &E));
+    DONE(ch_channel_open_or_create(hold, "channel", 4096, &channel, &E));
     DONE(ch_channel_producer(channel, &producer, &E));
     DONE(ch_channel_consumer(channel, CH_JOIN_NOW, CH_LOSSLESS, 0, &consumer, &E));
-    DONE(ch_hold_log(hold, "log", NULL, &log, &E));
+    DONE(ch_log_open_or_create(hold, "log", NULL, &log, &E));
     DONE(ch_map_set(map, CH_LIT("a"), CH_LIT("b"), NULL, &E));
     DONE(ch_map_iter(map, 0, &iter, &E));
     DONE(ch_queue_pull(queue, 0, &element, &E));
@@ -101,7 +102,7 @@ TEST(faults_a_closed_hold_is_a_clean_error) {
     FAILS(CH_CLOSED, "closed", ch_map_get(map, CH_LIT("a"), &value, &E));
     FAILS(CH_CLOSED, "closed", ch_map_set(map, CH_LIT("a"), CH_LIT("b"), NULL, &E));
     ch_map *none;
-    FAILS(CH_CLOSED, "closed", ch_hold_map(hold, "it", NULL, &none, &E));
+    FAILS(CH_CLOSED, "closed", ch_map_open_or_create(hold, "it", NULL, &none, &E));
     ANSWERS(CH_CLOSED, ch_queue_pull(queue, 0, &element, &E));
     ANSWERS(CH_CLOSED, ch_producer_send(producer, "a", 1, NULL, &E));
     ANSWERS(CH_CLOSED, ch_consumer_try_recv(consumer, &value, NULL, &E));

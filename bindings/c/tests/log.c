@@ -29,7 +29,7 @@ TEST(log_lines_are_written_and_dumped) {
     int lines = 0;
     uint32_t level, became = 9;
     size_t count;
-    DONE(ch_hold_log(hold, "it", &options, &log, &E));
+    DONE(ch_log_open_or_create(hold, "it", &options, &log, &E));
     DONE(ch_log_prepare(log, &E));
     for (int i = 0; i < 100; i++) CHECK(CH_LOG_INFO(log, "line %d", i) == CH_OK);
     CHECK(CH_LOG_DEBUG(log, "not wanted %d", value()) == CH_NONE && evaluated == 0);
@@ -54,7 +54,7 @@ TEST(log_long_lines_are_whole) {
     ch_bytes all = CH_BYTES_INIT;
     memset(long_text, 'x', sizeof long_text - 1);
     long_text[sizeof long_text - 1] = '\0';
-    DONE(ch_hold_log(hold, "it", NULL, &log, &E));
+    DONE(ch_log_open_or_create(hold, "it", NULL, &log, &E));
     CHECK(CH_LOG_ERROR(log, "[%s]", long_text) == CH_OK);
     CHECK(ch_log_printf(log, CH_WARN, "%s", "") == CH_OK);
     FAILS(CH_TOO_LARGE, "", ch_log_write(log, CH_WARN, long_text, 1 << 20, NULL, &E));
@@ -89,7 +89,7 @@ TEST(log_is_collected) {
     ch_log *log;
     int lines = 0, rounds = 0;
     char text[4000];
-    DONE(ch_hold_log(hold, "it", NULL, &log, &E));
+    DONE(ch_log_open_or_create(hold, "it", NULL, &log, &E));
     DONE(ch_log_reader(log, &reader, &E));
     for (int i = 0; i < 3; i++) CHECK(CH_LOG_INFO(log, "line %d", i) == CH_OK);
     DONE(ch_log_collect_to(log, NULL, refuse, NULL, &collector, &E));

@@ -10,7 +10,7 @@ static ch_queue *new_queue(ch_hold *hold, uint32_t elements) {
     ch_queue_options options = {
         .size = sizeof options, .elements = elements, .element_bytes = 64, .queues = names, .queue_count = 2};
     ch_queue *queue;
-    DONE(ch_hold_queue(hold, "it", &options, &queue, &E));
+    DONE(ch_queue_open_or_create(hold, "it", &options, &queue, &E));
     return queue;
 }
 
@@ -59,9 +59,10 @@ TEST(queue_elements_that_cannot_be_pushed_stay_in_flight) {
     ch_queue_options options = {.size = sizeof options, .elements = 3, .element_bytes = 64};
     ch_element elements[3], theirs, other;
     uint64_t len;
-    DONE(ch_hold_queue(hold, "another", &options, &another, &E));
+    DONE(ch_queue_open_or_create(hold, "another", &options, &another, &E));
     for (int i = 0; i < 3; i++) DONE(ch_queue_pull(queue, 0, &elements[i], &E));
-    for (int i = 0; i < 3; i++) DONE(ch_queue_pull(another, 0, &theirs, &E)); /* The same numbers, the same process. */
+    /* The same numbers, the same process. */
+    for (int i = 0; i < 3; i++) DONE(ch_queue_pull(another, 0, &theirs, &E));
     CHECK(theirs.id == elements[2].id && theirs.owner == elements[2].owner);
     FAILS(CH_INVALID, "number 9", ch_queue_push(queue, 9, &elements[0], &E));
     FAILS(CH_INVALID, "another queue", ch_queue_push(queue, 0, &theirs, &E));
@@ -97,9 +98,9 @@ TEST(queue_batches) {
     DONE(ch_queue_pull_many_timeout(queue, 1, 1000000, elements, COUNT, &count, &E));
     CHECK(count == COUNT);
     for (uint32_t i = 0; i < COUNT; i++) CHECK(memcmp(elements[i].data, &i, 4) == 0);
-    FAILS(CH_BUSY, "in flight", ch_hold_drop_queue(hold, "it", &E));
+    FAILS(CH_BUSY, "in flight", ch_queue_drop(hold, "it", &E));
     DONE(ch_queue_push_many(queue, 0, elements, COUNT, &E));
-    DONE(ch_hold_drop_queue(hold, "it", &E));
+    DONE(ch_queue_drop(hold, "it", &E));
     ANSWERS(CH_NOT_FOUND, ch_queue_pull(queue, 0, elements, &E));
     ch_queue_free(queue);
     ch_hold_free(hold);
@@ -126,7 +127,7 @@ TEST(queue_notifiers_signal) {
 
 static ch_channel *new_channel(ch_hold *hold) {
     ch_channel *channel;
-    DONE(ch_hold_channel(hold, "it", 1 << 12, &channel, &E));
+    DONE(ch_channel_open_or_create(hold, "it", 1 << 12, &channel, &E));
     return channel;
 }
 
@@ -159,10 +160,10 @@ TEST(channel_messages_arrive) {
     DONE(ch_channel_stat(channel, &stat, &E));
     CHECK(stat.sequence == 3000 && stat.consumers == 1 && stat.has_producer && stat.producer.pid == (uint32_t)getpid());
     FAILS(CH_TOO_LARGE, "limit", ch_producer_send(producer, sent, 1 << 20, NULL, &E));
-    FAILS(CH_BUSY, "", ch_hold_drop_channel(hold, "it", &E));
+    FAILS(CH_BUSY, "", ch_channel_drop(hold, "it", &E));
     ch_producer_free(producer);
     ch_consumer_free(consumer);
-    DONE(ch_hold_drop_channel(hold, "it", &E));
+    DONE(ch_channel_drop(hold, "it", &E));
     ch_bytes_free(&message);
     ch_channel_free(channel);
     ch_hold_free(hold);
@@ -282,7 +283,7 @@ TEST(channel_reservations_are_told_apart) {
     ch_consumer *consumer;
     ch_reservation first, second, theirs, none = {0};
     ch_slice message;
-    DONE(ch_hold_channel(hold, "elsewhere", 1 << 12, &elsewhere, &E));
+    DONE(ch_channel_open_or_create(hold, "elsewhere", 1 << 12, &elsewhere, &E));
     DONE(ch_channel_producer(channel, &producer, &E));
     DONE(ch_channel_producer(elsewhere, &other, &E));
     DONE(ch_channel_consumer(channel, CH_JOIN_NOW, CH_LOSSLESS, 0, &consumer, &E));

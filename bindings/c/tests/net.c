@@ -77,7 +77,7 @@ TEST(net_a_replica_follows_over_a_socket_and_a_pair) {
     end_of(map, &end);
     DONE(ch_replica_wait_for(replica, &end, SOON, &E));
     DONE(ch_replica_wait_for(attached, &end, SOON, &E));
-    DONE(ch_hold_open_map(other, "copy", &copy, &E));
+    DONE(ch_map_open(other, "copy", &copy, &E));
     DONE(ch_map_is_replica(copy, &E));
     DONE(ch_map_get(copy, "\5\0\0\0", 4, &report, &E));
     CHECK(bytes_are(&report, "new"));
@@ -97,7 +97,7 @@ TEST(net_a_replica_follows_over_a_socket_and_a_pair) {
     DONE(ch_origin_finish(origin, SOON, &E));
     ch_replica_free(attached);
     ch_replica_free(replica);
-    DONE(ch_hold_promote_map(other, "copy", &E));
+    DONE(ch_map_promote(other, "copy", &E));
     DONE(ch_map_set(copy, CH_LIT("a"), CH_LIT("b"), NULL, &E));
     CHECK(heard.lost >= 1);
     ch_bytes_free(&address);
@@ -170,7 +170,7 @@ TEST(net_a_journal_keeps_and_rebuilds) {
     ch_map_free(map);
     DONE(ch_hold_create(place("other.hold"), NULL, &other, &E));
     DONE(ch_journal_rebuild(other, "it", place("it.journal"), &report, &E));
-    DONE(ch_hold_open_map(other, "it", &map, &E));
+    DONE(ch_map_open(other, "it", &map, &E));
     DONE(ch_map_len(map, &len, &E));
     CHECK(len == 500);
     ch_bytes_free(&report);

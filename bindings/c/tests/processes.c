@@ -63,11 +63,11 @@ TEST(processes_what_a_killed_one_had_in_flight_comes_back) {
     volatile int *taken = shared_words();
     ch_element element;
     ch_queue *queue;
-    DONE(ch_hold_queue(hold, "it", &options, &queue, &E));
+    DONE(ch_queue_open_or_create(hold, "it", &options, &queue, &E));
     pid_t child = fork();
     if (child == 0) {
         ch_queue *own;
-        DONE(ch_hold_open_queue(open_again(), "it", &own, &E));
+        DONE(ch_queue_open(open_again(), "it", &own, &E));
         for (int i = 0; i < 3; i++) DONE(ch_queue_pull(own, 0, &element, &E));
         *taken = 1;
         for (;;) pause();
@@ -92,18 +92,18 @@ TEST(processes_an_element_stays_in_flight_if_a_stopped_one_is_in_the_way) {
     ch_queue *queue;
     ch_error error;
     int code = CH_OK;
-    DONE(ch_hold_queue(made, "it", &options, &queue, &E));
+    DONE(ch_queue_open_or_create(made, "it", &options, &queue, &E));
     ch_queue_free(queue);
     ch_hold_free(made);
     pid_t child = fork();
     if (child == 0) {
-        DONE(ch_hold_open_queue(open_again(), "it", &queue, &E));
+        DONE(ch_queue_open(open_again(), "it", &queue, &E));
         for (;;) {
             if (ch_queue_pull(queue, 0, &element, &error) == CH_OK) DONE(ch_queue_push(queue, 0, &element, &E));
         }
     }
     DONE(ch_hold_open(place("it.hold"), &hasty, &hold, &E));
-    DONE(ch_hold_open_queue(hold, "it", &queue, &E));
+    DONE(ch_queue_open(hold, "it", &queue, &E));
     while (code != CH_TIMED_OUT) { /* Until it is stopped in the middle of a push. */
         while (ch_queue_pull(queue, 0, &element, &error) != CH_OK) usleep(100);
         kill(child, SIGSTOP);
@@ -128,7 +128,8 @@ TEST(processes_an_element_stays_in_flight_if_a_stopped_one_is_in_the_way) {
     ch_hold_free(hold);
 }
 
-/* An interpreter asks without patience first: nobody is waited for, and what a dead one left is not settled either. */
+/* An interpreter asks without patience first: nobody is waited for, and what a dead one left is not
+ * settled either. */
 TEST(processes_a_thread_without_patience_is_told_so_at_once) {
     ch_hold *hold, *made = new_hold();
     ch_map *map = new_map(made, "it", NULL);
@@ -139,11 +140,11 @@ TEST(processes_a_thread_without_patience_is_told_so_at_once) {
     ch_hold_free(made);
     pid_t child = fork();
     if (child == 0) {
-        DONE(ch_hold_open_map(open_again(), "it", &map, &E));
+        DONE(ch_map_open(open_again(), "it", &map, &E));
         for (;;) DONE(ch_map_set(map, CH_LIT("key"), value, sizeof value, NULL, &E));
     }
     DONE(ch_hold_open(place("it.hold"), NULL, &hold, &E));
-    DONE(ch_hold_open_map(hold, "it", &map, &E));
+    DONE(ch_map_open(hold, "it", &map, &E));
     CHECK(ch_thread_patience(1000000) == CH_FOREVER);
     while (code != CH_TIMED_OUT) { /* Until it is stopped in the middle of a change. */
         usleep(100);
@@ -176,13 +177,13 @@ TEST(processes_a_killed_producer_has_a_successor) {
     ch_bytes message = CH_BYTES_INIT;
     ch_received received;
     uint64_t next = 0, number;
-    DONE(ch_hold_channel(hold, "it", 1 << 14, &channel, &E));
+    DONE(ch_channel_open_or_create(hold, "it", 1 << 14, &channel, &E));
     DONE(ch_channel_consumer(channel, CH_JOIN_NOW, CH_LOSSLESS, 0, &consumer, &E));
     for (int kills = 0; kills < 5; kills++) {
         pid_t child = fork();
         if (child == 0) {
             ch_channel *own;
-            DONE(ch_hold_open_channel(open_again(), "it", &own, &E));
+            DONE(ch_channel_open(open_again(), "it", &own, &E));
             DONE(ch_channel_producer(own, &producer, &E));
             for (;;) {
                 DONE(ch_producer_sequence(producer, &number, &E));
@@ -210,11 +211,11 @@ TEST(processes_lines_of_a_killed_one_stay) {
     ch_hold *hold = new_hold();
     volatile int *written = shared_words();
     ch_log *log;
-    DONE(ch_hold_log(hold, "it", NULL, &log, &E));
+    DONE(ch_log_open_or_create(hold, "it", NULL, &log, &E));
     pid_t child = fork();
     if (child == 0) {
         ch_log *own;
-        DONE(ch_hold_open_log(open_again(), "it", &own, &E));
+        DONE(ch_log_open(open_again(), "it", &own, &E));
         for (int i = 0; i < 10; i++) CHECK(CH_LOG_INFO(own, "line %d", i) == CH_OK);
         *written = 1;
         for (;;) pause();
@@ -248,12 +249,12 @@ TEST(processes_a_forked_child_uses_what_it_inherited) {
     ch_iter *iter;
     uint64_t len;
     DONE(ch_map_set(map, CH_LIT("parent"), CH_LIT("1"), NULL, &E));
-    DONE(ch_hold_queue(hold, "queue", &options, &queue, &E));
+    DONE(ch_queue_open_or_create(hold, "queue", &options, &queue, &E));
     DONE(ch_queue_pull(queue, 0, &element, &E));
-    DONE(ch_hold_channel(hold, "channel", 4096, &channel, &E));
+    DONE(ch_channel_open_or_create(hold, "channel", 4096, &channel, &E));
     DONE(ch_channel_producer(channel, &producer, &E));
     DONE(ch_channel_consumer(channel, CH_JOIN_NOW, CH_LOSSLESS, 0, &consumer, &E));
-    DONE(ch_hold_log(hold, "log", NULL, &log, &E));
+    DONE(ch_log_open_or_create(hold, "log", NULL, &log, &E));
     DONE(ch_log_collect_to_fd(log, NULL, 2, &collector, &E));
     DONE(ch_origin_start(hold, "it", NULL, &origin, &E));
     DONE(ch_map_iter(map, 0, &iter, &E));
@@ -335,7 +336,7 @@ TEST(processes_threads_share_handles) {
     for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
     DONE(ch_map_increment(map, CH_LIT("n"), 0, &sum, &E));
     CHECK(sum == 8000);
-    DONE(ch_hold_channel(hold, "channel", 4096, &channel, &E));
+    DONE(ch_channel_open_or_create(hold, "channel", 4096, &channel, &E));
     DONE(ch_channel_producer(channel, &producer, &E));
     DONE(ch_channel_consumer(channel, CH_JOIN_NOW, CH_LOSSLESS, 0, &consumer, &E));
     CHECK(pthread_create(&threads[0], NULL, send_some, producer) == 0);

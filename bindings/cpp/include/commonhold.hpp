@@ -1,22 +1,24 @@
-// Commonhold for C++20: one file of memory, a hold, that many processes share. Header-only, over commonhold.h, whose
-// conventions (threads, fork, what happens when a process dies) and error lists hold here, too.
+// Commonhold for C++20: one file of memory, a hold, that many processes share. Header-only, over
+// commonhold.h, whose conventions (threads, fork, what happens when a process dies) and error lists
+// hold here, too.
 //
 //     #include <commonhold.hpp>
 //
 //     commonhold::hold shop = commonhold::hold::open_or_create("shop");
-//     commonhold::map stock = shop.map("stock");
+//     commonhold::map stock = shop.maps().open_or_create("stock");
 //     stock.set("apple", "12 crates");
 //     std::optional<std::string> apples = stock.get("apple");
 //     for (auto [key, value] : stock) std::cout << key << ": " << value << '\n';
 //
-//     auto prices = shop.map_of<int, double>("prices"); // any trivially copyable types
+//     auto prices = shop.maps().open_or_create<int, double>("prices"); // trivially copyable
 //     prices.set(7, 12.5);
 //
 // What is where:
 //     error.hpp      one tree of exceptions; std::expected where the library has it
 //     bytes.hpp      what is taken as bytes, and buffers
 //     many.hpp       the elements of a range for a call that takes many
-//     hold.hpp       the file: opening, figures, copies
+//     hold.hpp       the file: opening, statistics, copies
+//     by_name.hpp    its structures by name: opening, creating, dropping, listing
 //     map.hpp        maps: by key, by uid, batches, walks, lists, following
 //     typed.hpp      maps, channels and queue elements of trivially copyable types
 //     queue.hpp      elements that move between named queues
@@ -24,13 +26,15 @@
 //     log.hpp        many writers, one merged log
 //     replicate.hpp  origins, replicas, journals
 //
-// Conventions: every class is a move-only handle that frees itself. Absence is std::nullopt (or false, where there is
-// nothing to give); errors are exceptions, of which commonhold::error is the root. Keys, values and messages are
-// anything that is bytes: std::string_view, string literals, spans and contiguous ranges of bytes. Values that are given are std::string,
-// which may have any bytes. Times are std::chrono durations.
+// Conventions: every class is a move-only handle that frees itself. Absence is std::nullopt (or
+// false, where there is nothing to give); errors are exceptions, of which commonhold::error is the
+// root. Keys, values and messages are anything that consists of bytes: std::string_view, string
+// literals, spans and contiguous ranges of bytes. Returned values are std::string, which may have
+// any bytes. Times are std::chrono durations.
 #ifndef COMMONHOLD_HPP
 #define COMMONHOLD_HPP
 
+#include <commonhold/by_name.hpp>
 #include <commonhold/bytes.hpp>
 #include <commonhold/channel.hpp>
 #include <commonhold/error.hpp>

@@ -1,5 +1,6 @@
-// The contract in C++: what the C suite proves of the library is not repeated, but that every operation is reached, and that
-// handles, ranges, concepts, optionals and exceptions are what they say.
+// The contract in C++: what the C suite proves of the library is not repeated, but that every
+// operation is reached, and that handles, ranges, concepts, optionals and exceptions are what they
+// say.
 #include "ground.hpp"
 
 #include <algorithm>
@@ -22,12 +23,12 @@ static_assert(!std::is_constructible_v<ch::bytes_in, std::nullptr_t> && !std::is
 static_assert(std::is_base_of_v<ch::error, ch::full> && std::is_base_of_v<std::runtime_error, ch::error>);
 
 TEST_F(Ground, MapsAreOptionalsAndRanges) {
-    ch::map map = hold.map("it");
+    ch::map map = hold.maps().open_or_create("it");
     EXPECT_EQ(map.get("a"), std::nullopt);
     ch::uid uid = map.set("a", "1");
     EXPECT_EQ(map.get("a"), "1");
     EXPECT_EQ(map.uid("a"), uid);
-    EXPECT_EQ(map.get(uid)->key, "a");
+    EXPECT_EQ(map.get_uid(uid)->key, "a");
     EXPECT_FALSE(map.add("a", "2"));
     EXPECT_TRUE(map.replace("a", "2"));
     EXPECT_TRUE(map.compare_exchange("a", "2", std::nullopt));
@@ -61,21 +62,21 @@ TEST_F(Ground, MapsAreOptionalsAndRanges) {
 }
 
 TEST_F(Ground, UidsCheckTheirKey) {
-    ch::map map = hold.map("it");
+    ch::map map = hold.maps().open_or_create("it");
     ch::uid uid = map.set("k", std::string_view("\1\0\0\0\0\0\0\0", 8));
-    EXPECT_EQ(map.increment(uid, "k", 1), 2);
-    EXPECT_EQ(map.increment(uid, "other", 1), std::nullopt);
-    EXPECT_TRUE(map.set(uid, "k", "v"));
-    EXPECT_FALSE(map.set(uid, "other", "v"));
-    EXPECT_TRUE(map.compare_exchange(uid, "k", "v", "w"));
-    EXPECT_TRUE(map.update(uid, "k", [](auto old) { return std::optional(std::string(*old) + "x"); }));
-    EXPECT_EQ(map.take(uid, "k"), "wx");
-    EXPECT_FALSE(map.erase(uid, "k"));
-    EXPECT_EQ(map.get(uid), std::nullopt);
+    EXPECT_EQ(map.increment_uid(uid, "k", 1), 2);
+    EXPECT_EQ(map.increment_uid(uid, "other", 1), std::nullopt);
+    EXPECT_TRUE(map.set_uid(uid, "k", "v"));
+    EXPECT_FALSE(map.set_uid(uid, "other", "v"));
+    EXPECT_TRUE(map.compare_exchange_uid(uid, "k", "v", "w"));
+    EXPECT_TRUE(map.update_uid(uid, "k", [](auto old) { return std::optional(std::string(*old) + "x"); }));
+    EXPECT_EQ(map.take_uid(uid, "k"), "wx");
+    EXPECT_FALSE(map.erase_uid(uid, "k"));
+    EXPECT_EQ(map.get_uid(uid), std::nullopt);
 }
 
 TEST_F(Ground, BatchesTakeAnyRange) {
-    ch::map map = hold.map("it");
+    ch::map map = hold.maps().open_or_create("it");
     std::map<std::string, std::string> pairs{{"a", "1"}, {"b", ""}, {"c", "3"}};
     map.set_many(pairs);
     ch::values values;
@@ -87,8 +88,8 @@ TEST_F(Ground, BatchesTakeAnyRange) {
 }
 
 TEST_F(Ground, BatchesKeepWhatARangeMakesOnTheWay) {
-    ch::map map = hold.map("it");
-    ch::channel channel = hold.channel("channel", 65536);
+    ch::map map = hold.maps().open_or_create("it");
+    ch::channel channel = hold.channels().open_or_create("channel", 65536);
     ch::consumer consumer = channel.consumer();
     ch::producer producer = channel.producer();
     ch::values values;
@@ -112,7 +113,7 @@ TEST_F(Ground, BatchesKeepWhatARangeMakesOnTheWay) {
     for (int i : numbers) EXPECT_EQ(values[std::size_t(i)], text(i));
     EXPECT_EQ(producer.send_many(texts), 50u);
     // Each pair and key of a walk, and each word of a stream, is valid until the next.
-    ch::map copy = hold.map("copy");
+    ch::map copy = hold.maps().open_or_create("copy");
     copy.set_many(map);
     EXPECT_EQ(copy.digest(), map.digest());
     EXPECT_EQ(map.get_many(copy.keys(), values), 150u);
@@ -129,7 +130,7 @@ static_assert(lasting<std::string_view> && lasting<std::span<const std::byte>> &
 static_assert(!lasting<std::string> && !lasting<std::string &&> && !lasting<ch::bytes>);
 
 TEST_F(Ground, CallbacksDecideAndThrow) {
-    ch::map map = hold.map("it");
+    ch::map map = hold.maps().open_or_create("it");
     auto longer = [](std::optional<std::string_view> old) { return std::optional(std::string(old.value_or("")) + "x"); };
     EXPECT_TRUE(map.update("k", longer));
     EXPECT_TRUE(map.update("k", longer));
@@ -144,17 +145,17 @@ TEST_F(Ground, CallbacksDecideAndThrow) {
 }
 
 TEST_F(Ground, ListsAndCachesAndStreams) {
-    ch::map map = hold.map("it", ch::map_options::cache(0, 1000, 1h));
+    ch::map map = hold.maps().open_or_create("it", ch::map_options::cache(0, 1000, 1h));
     EXPECT_EQ(map.push("k", "b"), 1u);
     EXPECT_EQ(map.unshift("k", "a"), 2u);
     EXPECT_EQ(map.list("k"), (std::vector<std::string>{"a", "b"}));
     EXPECT_EQ(map.pop("k"), "b");
     EXPECT_EQ(map.shift("k"), "a");
     EXPECT_EQ(map.shift("k"), std::nullopt);
-    EXPECT_TRUE(hold.begin_stream("it", 1 << 16));
+    EXPECT_TRUE(hold.maps().begin_stream("it", 1 << 16));
     ch::follower follower = map.follow();
     auto start = follower.position();
-    map.set("short", "lived", 1ms);
+    map.set_with_ttl("short", "lived", 1ms);
     map.set("k", "v");
     EXPECT_EQ(follower.recv().key, "short");
     ch::change change = follower.recv();
@@ -170,7 +171,7 @@ struct Point {
 };
 
 TEST_F(Ground, TypedMapsAndChannels) {
-    auto points = hold.map_of<std::uint32_t, Point>("points");
+    auto points = hold.maps().open_or_create<std::uint32_t, Point>("points");
     points.set(7, {1, 2});
     EXPECT_EQ(points.get(7), (Point{1, 2}));
     EXPECT_EQ(points.get(8), std::nullopt);
@@ -180,10 +181,12 @@ TEST_F(Ground, TypedMapsAndChannels) {
     for (auto [key, value] : points.entries()) all[key] = value;
     EXPECT_EQ(all, (std::map<std::uint32_t, Point>{{7, {3, 3}}, {9, {9, 9}}}));
     EXPECT_TRUE(points.erase(9) && points.size() == 1);
-    EXPECT_THROW((hold.map_of<std::uint32_t, double>("points").get(7), hold.map_of<std::uint64_t, Point>("points")),
+    ch::maps maps = hold.maps();
+    EXPECT_THROW((maps.open_or_create<std::uint32_t, double>("points").get(7),
+                  maps.open_or_create<std::uint64_t, Point>("points")),
                  ch::mismatch);
 
-    ch::channel channel = hold.channel("ticks", 4096);
+    ch::channel channel = hold.channels().open_or_create("ticks", 4096);
     ch::typed_consumer<Point> consumer(channel);
     ch::typed_producer<Point> producer(channel);
     EXPECT_EQ(consumer.try_recv(), std::nullopt);
@@ -198,11 +201,11 @@ TEST_F(Ground, TypedMapsRefuseOtherLengths) {
     struct Page {
         char bytes[4096];
     };
-    hold.map("fixed", ch::map_options::fixed(4, 8));
-    EXPECT_THROW((ch::typed_map<std::uint32_t, Page>(hold.open_map("fixed"))), ch::mismatch);
-    EXPECT_THROW((ch::typed_map<std::uint64_t, std::uint64_t>(hold.open_map("fixed"))), ch::mismatch);
-    ch::map general = hold.map("general");
-    ch::typed_map<std::uint32_t, Page> pages(hold.open_map("general"));
+    hold.maps().open_or_create("fixed", ch::map_options::fixed(4, 8));
+    EXPECT_THROW((ch::typed_map<std::uint32_t, Page>(hold.maps().open("fixed"))), ch::mismatch);
+    EXPECT_THROW((ch::typed_map<std::uint64_t, std::uint64_t>(hold.maps().open("fixed"))), ch::mismatch);
+    ch::map general = hold.maps().open_or_create("general");
+    ch::typed_map<std::uint32_t, Page> pages(hold.maps().open("general"));
     pages.set(1, {});
     EXPECT_TRUE(pages.get(1));
     std::uint32_t key = 2;
@@ -221,7 +224,7 @@ TEST_F(Ground, TypedMapsRefuseOtherLengths) {
 }
 
 TEST_F(Ground, QueuesMoveElements) {
-    ch::queue queue = hold.queue("it", {.elements = 4, .element_bytes = 64, .queues = {"free", "full"}});
+    ch::queue queue = hold.queues().open_or_create("it", {.elements = 4, .element_bytes = 64, .queues = {"free", "full"}});
     ch::named_queue free = queue["free"], full = queue["full"];
     ch::notifier notifier = queue.notifier(full);
     auto element = free.pull();
@@ -238,7 +241,7 @@ TEST_F(Ground, QueuesMoveElements) {
     full.push_many(batch);
     EXPECT_TRUE(batch.empty() && full.size() == 4);
     EXPECT_FALSE(free.push_pull(std::move(*full.pull()), free)->bytes().empty());
-    ch::queue another = hold.queue("another", {.elements = 4, .element_bytes = 64});
+    ch::queue another = hold.queues().open_or_create("another", {.elements = 4, .element_bytes = 64});
     element = free.pull();
     std::vector<ch::element> theirs; // In flight here is what has the element's number there, too.
     while (auto one = another["free"].pull()) theirs.push_back(std::move(*one));
@@ -251,7 +254,7 @@ TEST_F(Ground, QueuesMoveElements) {
 }
 
 TEST_F(Ground, ChannelsSendAndReceive) {
-    ch::channel channel = hold.channel("it", 4096);
+    ch::channel channel = hold.channels().open_or_create("it", 4096);
     ch::consumer consumer = channel.consumer();
     ch::consumer lossy = channel.consumer(ch::join::now, ch::policy::lossy());
     ch::producer producer = channel.producer();
@@ -284,7 +287,7 @@ TEST_F(Ground, ChannelsSendAndReceive) {
 }
 
 TEST_F(Ground, ReservationsEndThemselvesAlone) {
-    ch::channel channel = hold.channel("it", 4096);
+    ch::channel channel = hold.channels().open_or_create("it", 4096);
     ch::consumer consumer = channel.consumer();
     ch::producer producer = channel.producer();
     auto filled = [&](const char *text) {
@@ -309,7 +312,7 @@ TEST_F(Ground, ReservationsEndThemselvesAlone) {
     EXPECT_THROW(stale.commit(), ch::invalid);
     EXPECT_EQ(consumer.recv(), "sent");
     // Nor by the next producer, whose numbers may be the same.
-    ch::channel other = hold.channel("other", 4096);
+    ch::channel other = hold.channels().open_or_create("other", 4096);
     ch::producer another = other.producer();
     ch::reservation mine = producer.reserve(4), theirs = another.reserve(4);
     std::memcpy(mine.bytes().data(), "mine", 4);
@@ -319,7 +322,7 @@ TEST_F(Ground, ReservationsEndThemselvesAlone) {
 }
 
 TEST_F(Ground, LogsAreWrittenAndCollected) {
-    ch::log log = hold.log("it");
+    ch::log log = hold.logs().open_or_create("it");
     bool made = false;
     EXPECT_TRUE(log.write(ch::level::info, "one"));
     EXPECT_FALSE(log.write(ch::level::debug, [&] { return made = true, std::string("no"); }));
@@ -335,12 +338,12 @@ TEST_F(Ground, LogsAreWrittenAndCollected) {
     EXPECT_GE(collector.finish().lines, 3u);
     EXPECT_NE(text.find("two\n"), std::string::npos);
     log.set_level(ch::level::trace);
-    EXPECT_TRUE(log.least() == ch::level::trace && log.enabled(ch::level::trace));
+    EXPECT_TRUE(log.name() == "it" && log.level() == ch::level::trace && log.enabled(ch::level::trace));
     EXPECT_EQ(collector.run([] { return true; }).lines, 0u);
 }
 
 TEST_F(Ground, ReplicasFollow) {
-    ch::map map = hold.map("it");
+    ch::map map = hold.maps().open_or_create("it");
     map.set("a", "1");
     ch::origin origin(hold, "it", {.secret = "known to both of them"});
     std::string address = origin.listen("unix:" + place("socket"));
@@ -353,7 +356,7 @@ TEST_F(Ground, ReplicasFollow) {
     EXPECT_TRUE(replica.wait_ready(20s));
     map.set("b", "2");
     EXPECT_TRUE(replica.wait_for(map.follow().end(), 20s));
-    ch::map copy = other.open_map("copy");
+    ch::map copy = other.maps().open("copy");
     EXPECT_EQ(copy.get("b"), "2");
     EXPECT_THROW(copy.set("c", "3"), ch::read_only);
     EXPECT_EQ(copy.digest(), map.digest());
@@ -388,7 +391,7 @@ struct slow {
 };
 
 TEST_F(Ground, WhatIsAssignedToEndsBeforeWhatItCalls) {
-    hold.map("it").set("a", "1");
+    hold.maps().open_or_create("it").set("a", "1");
     slow::seen notices, changes;
     ch::origin_options noticing;
     noticing.notice = [&notices, held = std::make_shared<slow>(notices)](std::string_view) { notices.call(); };
@@ -400,7 +403,7 @@ TEST_F(Ground, WhatIsAssignedToEndsBeforeWhatItCalls) {
     ch::replica replica = ch::replica::connect(other, "copy", address, std::move(changing));
     EXPECT_TRUE(replica.wait_ready(20s));
     int before = changes.calls;
-    hold.map("it").set("b", "2");
+    hold.maps().open_or_create("it").set("b", "2");
     changes.wait_for_call_after(before);
     ch::replica second = ch::replica::connect(other, "second", address);
     replica = std::move(second);
@@ -416,21 +419,21 @@ TEST_F(Ground, WhatIsAssignedToEndsBeforeWhatItCalls) {
 TEST_F(Ground, ErrorsAreOneTree) {
     EXPECT_THROW(ch::hold::open(place("none.hold")), ch::not_found);
     EXPECT_THROW(ch::hold::create(place("it.hold")), ch::exists);
-    EXPECT_THROW(hold.map(std::string_view("a\0b", 3)), ch::invalid);
-    EXPECT_THROW(hold.map("caf\xe9"), ch::invalid);
-    EXPECT_THROW(hold.map(""), ch::invalid);
-    ch::map map = hold.map("it");
-    EXPECT_THROW(hold.open_queue("it"), ch::mismatch);
+    EXPECT_THROW(hold.maps().open_or_create(std::string_view("a\0b", 3)), ch::invalid);
+    EXPECT_THROW(hold.maps().open_or_create("caf\xe9"), ch::invalid);
+    EXPECT_THROW(hold.maps().open_or_create(""), ch::invalid);
+    ch::map map = hold.maps().open_or_create("it");
+    EXPECT_THROW(hold.queues().open("it"), ch::mismatch);
     EXPECT_THROW(map.set("a", std::string_view("b", std::size_t(1) << 32)), ch::too_large);
     try {
-        hold.open_map("none");
+        hold.maps().open("none");
         FAIL();
     } catch (const ch::error &error) {
         EXPECT_EQ(error.code(), CH_NOT_FOUND);
         EXPECT_NE(std::string(error.what()).find("none"), std::string::npos);
     }
     ch::hold again = ch::hold::open(place("it.hold"));
-    ch::map same = again.map("it");
+    ch::map same = again.maps().open_or_create("it");
     again.close();
     EXPECT_THROW(same.get("a"), ch::closed);
     EXPECT_THROW(again.close(), ch::closed);
@@ -440,41 +443,67 @@ TEST_F(Ground, ErrorsAreOneTree) {
 
 #if defined(__cpp_lib_expected)
 TEST_F(Ground, ErrorsAreValuesWhereThatIsKnown) {
-    ch::map map = hold.map("it");
+    ch::map map = hold.maps().open_or_create("it");
     EXPECT_TRUE(map.expected_set("a", "1"));
     EXPECT_EQ(map.expected_get("a").value(), "1");
     EXPECT_EQ(map.expected_get("b").value(), std::nullopt);
     EXPECT_EQ(map.expected_increment("a").error().code, CH_MISMATCH);
     EXPECT_TRUE(map.expected_erase("a").value());
-    auto none = ch::as_expected([&] { return hold.open_map("none"); });
+    auto none = ch::as_expected([&] { return hold.maps().open("none"); });
     EXPECT_TRUE(!none && none.error().code == CH_NOT_FOUND);
     EXPECT_TRUE(ch::as_expected([&] { map.set("a", "2"); }));
 }
 #endif
 
+TEST_F(Ground, StructuresAreOpenedByName) {
+    EXPECT_THROW(hold.maps().open("map"), ch::not_found);
+    hold.maps().create("map").set("a", "1");
+    EXPECT_THROW(hold.maps().create("map"), ch::exists);
+    EXPECT_EQ(hold.maps().open("map").get("a"), "1");
+    EXPECT_TRUE((hold.maps().create<int, double>("typed").add(1, 2.5)));
+    EXPECT_THROW((hold.maps().create<int, double>("typed")), ch::exists);
+    hold.queues().create("queue", {.elements = 1, .element_bytes = 64});
+    EXPECT_THROW(hold.queues().create("queue", {.elements = 1, .element_bytes = 64}), ch::exists);
+    hold.channels().create("channel", 4096);
+    EXPECT_THROW(hold.channels().create("channel", 4096), ch::exists);
+    hold.logs().create("log");
+    EXPECT_THROW(hold.logs().create("log"), ch::exists);
+    EXPECT_THROW(hold.maps().create("log"), ch::mismatch);
+
+    EXPECT_NE(hold.queues().list().find("\"queue\""), std::string::npos);
+    EXPECT_NE(hold.channels().list().find("\"channel\""), std::string::npos);
+    EXPECT_NE(hold.logs().list().find("\"log\""), std::string::npos);
+    EXPECT_EQ(hold.logs().list().find("\"queue\""), std::string::npos);
+    EXPECT_NE(hold.queues().describe("queue").find("64"), std::string::npos);
+    EXPECT_FALSE(hold.maps().promote("map"));
+    EXPECT_TRUE(hold.queues().drop("queue") && !hold.queues().drop("queue"));
+    EXPECT_TRUE(hold.channels().drop("channel") && !hold.channels().drop("channel"));
+    EXPECT_TRUE(hold.logs().drop("log") && !hold.logs().drop("log"));
+}
+
 TEST_F(Ground, HoldsTellAndCopy) {
-    hold.map("it").set("a", "1");
+    hold.maps().open_or_create("it").set("a", "1");
     EXPECT_EQ(hold.stat().maps, 1u);
     EXPECT_EQ(hold.path(), place("it.hold"));
-    EXPECT_NE(hold.describe(CH_ABOUT_MAPS).find("\"it\""), std::string::npos);
+    EXPECT_NE(hold.maps().list().find("\"it\""), std::string::npos);
     EXPECT_NE(hold.uuid(), (std::array<std::uint8_t, 16>{}));
     EXPECT_EQ(hold.backup(place("copy")).pairs, 1u);
     EXPECT_EQ(ch::hold::restore(place("copy"), place("again.hold")), 1u);
     ch::check_report report = ch::hold::open(place("again.hold")).check();
     EXPECT_TRUE(report.ok && report.problems.empty() && report.figures.records == 1);
     hold.trim();
-    EXPECT_TRUE(hold.drop_map("it") && !hold.drop_map("it"));
-    ch::hold::drop(place("again.hold"));
+    EXPECT_TRUE(hold.maps().drop("it") && !hold.maps().drop("it"));
+    ch::hold::remove(place("again.hold"));
 }
 
 TEST_F(Ground, AReaderGoesOnWhileWritersAreKilled) {
-    ch::map map = hold.map("it");
+    ch::map map = hold.maps().open_or_create("it");
     for (int kills = 0; kills < 3; kills++) {
         ch::uid before = map.set("round", "0");
         (void)before;
         pid_t child = fork();
         if (child == 0) {
-            ch::map own = ch::hold::open(place("it.hold")).map("it");
+            ch::map own = ch::hold::open(place("it.hold")).maps().open_or_create("it");
             for (int round = 1;; round++)
                 for (int key = 0; key < 20; key++) {
                     own.set("key " + std::to_string(key), std::string(round % 50 + 1, char('a' + round % 26)));
@@ -492,11 +521,12 @@ TEST_F(Ground, AReaderGoesOnWhileWritersAreKilled) {
     EXPECT_TRUE(hold.check().ok);
 }
 
-// What a child destroys of its parent's is the parent's still; and the child takes no part in the hold by that.
+// What a child destroys of its parent's is the parent's still; and the child takes no part in the
+// hold by that.
 TEST_F(Ground, ForkedChildrenEndNothingThatTheyInherited) {
-    ch::queue queue = hold.queue("queue", {.elements = 8, .element_bytes = 64});
-    ch::channel channel = hold.channel("channel", 4096);
-    ch::log log = hold.log("log");
+    ch::queue queue = hold.queues().open_or_create("queue", {.elements = 8, .element_bytes = 64});
+    ch::channel channel = hold.channels().open_or_create("channel", 4096);
+    ch::log log = hold.logs().open_or_create("log");
     log.write(ch::level::info, "line");
     struct everything {
         ch::queue own;
@@ -508,7 +538,7 @@ TEST_F(Ground, ForkedChildrenEndNothingThatTheyInherited) {
         ch::collector collector;
         ch::notifier notifier;
     };
-    auto made = std::make_unique<everything>(everything{hold.open_queue("queue"), queue["free"].pull(), {}, channel.producer(),
+    auto made = std::make_unique<everything>(everything{hold.queues().open("queue"), queue["free"].pull(), {}, channel.producer(),
                                                         channel.consumer(), std::nullopt, log.collect_to_fd(2),
                                                         queue.notifier(queue["free"])});
     EXPECT_EQ(made->own["free"].pull_many(made->batch, 3), 3u);
@@ -535,8 +565,8 @@ TEST_F(Ground, ForkedChildrenEndNothingThatTheyInherited) {
 }
 
 TEST_F(Ground, ForkedChildrenAndThreadsShareHandles) {
-    ch::map map = hold.map("it");
-    ch::producer producer = hold.channel("channel", 4096).producer();
+    ch::map map = hold.maps().open_or_create("it");
+    ch::producer producer = hold.channels().open_or_create("channel", 4096).producer();
     pid_t child = fork();
     if (child == 0) {
         int result = 0;

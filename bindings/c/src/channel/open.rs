@@ -29,17 +29,32 @@ pub struct Stat {
 }
 
 export! {
-    fn ch_hold_channel(hold: Ref<Hold>, name: Name, ring_bytes: u64, channel: NewHandle<Channel>) {
+    fn ch_channel_open(hold: Ref<Hold>, name: Name, channel: NewHandle<Channel>) {
+        let place = channel.ready()?;
+        place.put(hold.get()?.channels().open(name.text("the channel's name")?)?);
+        Ok(yes(true))
+    }
+
+    fn ch_channel_open_or_create(hold: Ref<Hold>, name: Name, ring_bytes: u64, channel: NewHandle<Channel>) {
         let place = channel.ready()?;
         let options = ChannelOptions::new(ring_bytes);
         place.put(hold.get()?.channels().open_or_create(name.text("the channel's name")?, options)?);
         Ok(yes(true))
     }
 
-    fn ch_hold_open_channel(hold: Ref<Hold>, name: Name, channel: NewHandle<Channel>) {
+    fn ch_channel_create(hold: Ref<Hold>, name: Name, ring_bytes: u64, channel: NewHandle<Channel>) {
         let place = channel.ready()?;
-        place.put(hold.get()?.channels().open(name.text("the channel's name")?)?);
+        let options = ChannelOptions::new(ring_bytes);
+        place.put(hold.get()?.channels().create(name.text("the channel's name")?, options)?);
         Ok(yes(true))
+    }
+
+    fn ch_channel_drop(hold: Ref<Hold>, name: Name) {
+        Ok(yes(hold.get()?.channels().drop(name.text("the channel's name")?)?))
+    }
+
+    fn ch_channel_list(hold: Ref<Hold>, out: OutBytes) {
+        json(&out, &hold.get()?.channels().list()?)
     }
 
     fn ch_channel_free(channel: Owned<Channel>) -> (), or (), {

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// `ch_producer`.
 pub struct Sending {
     producer: Producer,
-    /// What is reserved. The room is the same when it is asked for again, because nothing was sent since.
+    /// What is reserved. The room is the same when it is asked for again, because nothing was sent
+    /// since.
     reserved: Option<Reserved>,
 }
 

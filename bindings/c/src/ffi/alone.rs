@@ -1,9 +1,10 @@
 //! What only one thread at a time may use, and any thread may.
 //!
-//! A lock that is reserved for the thread that used it first: as long as no other one does, it stores and loads two words, and needs no
-//! instruction that locks the bus (Kawachiya, Koseki, Onodera: Lock Reservation, OOPSLA 2002; with an asymmetric fence). The first
-//! other thread ends that for good: it says so, has all threads fence ([`barrier::heavy`]), and from then on all go by a second
-//! word. Nobody waits: who comes in between is told `Busy`.
+//! A lock that is reserved for the thread that used it first: as long as no other one does, it
+//! stores and loads two words, and needs no instruction that locks the bus (Kawachiya, Koseki,
+//! Onodera: Lock Reservation, OOPSLA 2002; with an asymmetric fence). The first other thread ends
+//! that for good: it says so, has all threads fence ([`barrier::heavy`]), and from then on all go
+//! by a second word. Nobody waits: who comes in between is told `Busy`.
 //!
 //! | store, fence, look | partner |
 //! |---|---|
@@ -11,12 +12,14 @@
 //! | `owner` SHARED, release, after the fence | `owner`, acquire, of who goes by the second word without a fence |
 //! | `reserved` or `shared` false, release, when the guard goes | both, acquire, of who goes by the second word |
 //!
-//! The owner may store `reserved` once more when it is no longer the owner, because it did not know yet; it then takes that back.
-//! Nobody else stores it, so that spoils nothing: at most somebody is told `Busy` for it.
+//! The owner may store `reserved` once more when it is no longer the owner, because it did not know
+//! yet; it then takes that back. Nobody else stores it, so that spoils nothing: at most somebody is
+//! told `Busy` for it.
 //!
 //! # Safety
-//! The value is reached through a guard alone, and there is one guard at a time. The owner's is made after its word was true while it was
-//! the owner; another's after the second word was taken by swapping and the owner's was seen false, when it was no longer the owner.
+//! The value is reached through a guard alone, and there is one guard at a time. The owner's is
+//! made after its word was true while it was the owner; another's after the second word was taken
+//! by swapping and the owner's was seen false, when it was no longer the owner.
 #![allow(unsafe_code)]
 
 use commonhold::raw::barrier;
@@ -111,7 +114,8 @@ impl<T> Alone<T> {
     #[cold]
     fn end_reservation(&self) {
         self.owner.store(ENDING, Ordering::Relaxed);
-        // A system that refuses it refused it when this process registered, too: then both fence themselves.
+        // A system that refuses it refused it when this process registered, too: then both fence
+        // themselves.
         barrier::heavy();
         self.owner.store(SHARED, Ordering::Release);
     }
@@ -196,7 +200,8 @@ mod tests {
         assert_eq!(*alone.lock().unwrap(), 60_000);
     }
 
-    /// The first thread keeps it reserved for a while; then others come, at another moment each time.
+    /// The first thread keeps it reserved for a while; then others come, at another moment each
+    /// time.
     #[test]
     fn threads_that_do_not_never_have_it_together() {
         let _hold = hold("hammer");

@@ -1,9 +1,10 @@
 //! Bytes, names and arrays that C gives, and buffers that it wants filled.
 //!
 //! # Safety
-//! What the header says of every pair of pointer and length: so many bytes are readable (or writable) for the time of the call, and
-//! nobody changes them meanwhile; a name ends with a NUL. A `ch_bytes` is all zero, or as a function of this library left
-//! it: then its memory is that of a `Vec<u8>` of the same length and capacity. NULL and lengths that nothing has are refused.
+//! What the header says of every pair of pointer and length: so many bytes are readable (or
+//! writable) for the time of the call, and nobody changes them meanwhile; a name ends with a NUL. A
+//! `ch_bytes` is all zero, or as a function of this library left it: then its memory is that of a
+//! `Vec<u8>` of the same length and capacity. NULL and lengths that nothing has are refused.
 #![allow(unsafe_code)]
 
 use crate::ffi::invalid;
@@ -91,7 +92,8 @@ impl AsRef<[u8]> for Checked {
     }
 }
 
-/// An array of the caller's; its length is another argument. Of one, it is a pointer that may be NULL.
+/// An array of the caller's; its length is another argument. Of one, it is a pointer that may be
+/// NULL.
 #[repr(transparent)]
 pub struct Many<T>(*const T);
 
@@ -230,7 +232,8 @@ impl Buffer {
     #[inline]
     fn of(bytes: Vec<u8>) -> Buffer {
         let mut bytes = ManuallyDrop::new(bytes);
-        // The length was stored just now, the pointer before: read as one, both would wait until they are in memory.
+        // The length was stored just now, the pointer before: read as one, both would wait until
+        // they are in memory.
         let len = std::hint::black_box(bytes.len());
         Buffer { data: bytes.as_mut_ptr(), len, capacity: bytes.capacity() }
     }

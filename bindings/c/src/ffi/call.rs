@@ -1,8 +1,10 @@
-//! A call across the FFI boundary: no panic leaves it, and every error becomes a code and a message.
+//! A call across the FFI boundary: no panic leaves it, and every error becomes a code and a
+//! message.
 //!
 //! # Safety
-//! `ErrorOut` is NULL or points to a `ch_error` of the caller's, as every declaration in the header says. The
-//! attribute `no_mangle` is unsafe because two functions of one name would be one; all of ours begin with `ch_`.
+//! `ErrorOut` is NULL or points to a `ch_error` of the caller's, as every declaration in the header
+//! says. The attribute `no_mangle` is unsafe because two functions of one name would be one; all of
+//! ours begin with `ch_`.
 #![allow(unsafe_code)]
 
 use commonhold::{Error, ErrorKind, Result};
@@ -86,8 +88,9 @@ pub(crate) fn quietly<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or(otherwise)
 }
 
-/// Makes functions that C can call: `fn name(parameters) { an Answer }`, which get a `ch_error *` as their last
-/// parameter, and `fn name(parameters) -> type, or value_after_a_panic { that type }`, which do not.
+/// Makes functions that C can call: `fn name(parameters) { an Answer }`, which get a `ch_error *`
+/// as their last parameter, and `fn name(parameters) -> type, or value_after_a_panic { that type
+/// }`, which do not.
 macro_rules! export {
     ($($(#[$about:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $out:ty, or $otherwise:expr,)? $body:block)*) => {
         $($crate::ffi::call::export_one! { [$(#[$about])*] $name ($($arg: $type),*) [$($out, $otherwise)?] $body })*

@@ -1,8 +1,9 @@
 //! File descriptors of the caller's.
 //!
 //! # Safety
-//! A number may be anything: the system says what it is. Borrowing one is for the time of a call only, during which the caller does
-//! not close it; taking one over means that the caller does not use it any more. The header says so.
+//! A number may be anything: the system says what it is. Borrowing one is for the time of a call
+//! only, during which the caller does not close it; taking one over means that the caller does not
+//! use it any more. The header says so.
 #![allow(unsafe_code)]
 
 use crate::ffi::invalid;

@@ -1,7 +1,8 @@
 //! Places of the caller's for results.
 //!
 //! # Safety
-//! A place is NULL or points to so many values of its type, writable for the time of the call: the header says so.
+//! A place is NULL or points to so many values of its type, writable for the time of the call: the
+//! header says so.
 #![allow(unsafe_code)]
 
 use crate::ffi::invalid;

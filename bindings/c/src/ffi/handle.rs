@@ -1,10 +1,12 @@
 //! Handles: what C knows as `ch_map *` and its kin.
 //!
-//! Each begins with a word that says of what kind it is, so that NULL, and a handle of another kind, are errors.
+//! Each begins with a word that says of what kind it is, so that NULL, and a handle of another
+//! kind, are errors.
 //!
 //! # Safety
-//! A handle that C gives is NULL or one that it was given and has not freed, of whatever kind: the header says so. All kinds
-//! begin with the word, so it may be read of each; the rest is only touched if the word is right.
+//! A handle that C gives is NULL or one that it was given and has not freed, of whatever kind: the
+//! header says so. All kinds begin with the word, so it may be read of each; the rest is only
+//! touched if the word is right.
 #![allow(unsafe_code)]
 
 use crate::ffi::invalid;

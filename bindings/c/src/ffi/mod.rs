@@ -1,8 +1,8 @@
 //! The FFI boundary: how what C gives becomes safe Rust, and what Rust gives becomes C.
 //!
-//! Every exported function is made by [`export!`], whose parameters are the types of this module. Each is one pointer or number
-//! as C passes it, can be made by nobody but a C caller, and checks what can be checked. So what lies behind the
-//! boundary has no unsafe code.
+//! Every exported function is made by [`export!`], whose parameters are the types of this module.
+//! Each is one pointer or number as C passes it, can be made by nobody but a C caller, and checks
+//! what can be checked. So what lies behind the boundary has no unsafe code.
 //!
 //! | what C gives | file |
 //! |---|---|

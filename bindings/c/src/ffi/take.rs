@@ -1,12 +1,14 @@
 //! Structures that the caller filled in: positions, elements, options.
 //!
-//! Options begin with their own size, so that a program and a library of different versions understand each other: members that the
-//! program does not know yet have their defaults, and such as the library does not know yet must have theirs, which is zero.
+//! Options begin with their own size, so that a program and a library of different versions
+//! understand each other: members that the program does not know yet have their defaults, and such
+//! as the library does not know yet must have theirs, which is zero.
 //!
 //! # Safety
-//! It is NULL or points to a value of its type, options to as many bytes as they say: the header says so. Types that are taken are valid
-//! whatever their bytes are: numbers, pointers, and function pointers that may be NULL. Options have no padding (the header's
-//! checks are in `abi_tests`), so that each of their bytes is a member's.
+//! It is NULL or points to a value of its type, options to as many bytes as they say: the header
+//! says so. Types that are taken are valid whatever their bytes are: numbers, pointers, and
+//! function pointers that may be NULL. Options have no padding (the header's checks are in
+//! `abi_tests`), so that each of their bytes is a member's.
 #![allow(unsafe_code)]
 
 use crate::ffi::invalid;
@@ -100,7 +102,8 @@ impl<T: Growing> Asked<T> {
         let known = size.min(size_of::<T>());
         let mut taken = MaybeUninit::new(T::ZERO);
         let from = self.0.cast::<u8>();
-        // SAFETY: see the module: so many bytes are there. They go over as many of a value, of which any bytes are one.
+        // SAFETY: see the module: so many bytes are there. They go over as many of a value, of
+        // which any bytes are one.
         let taken = unsafe {
             from.copy_to_nonoverlapping(taken.as_mut_ptr().cast(), known);
             taken.assume_init()

@@ -1,4 +1,4 @@
-//! A hold's figures and lists; proving it whole; memory; a moment in which nobody writes.
+//! A hold's statistics and lists; checking it; memory; a moment in which nobody writes.
 
 use crate::basics::json;
 use crate::ffi::call::export;
@@ -75,10 +75,9 @@ export! {
         let hold = hold.get()?;
         match what {
             0 => json(&out, &hold.stat()?),
-            1 => json(&out, &hold.maps().list()?),
-            2 => json(&out, &hold.structures()?),
-            3 => json(&out, &hold.participants()?),
-            4 => json(&out, &commonhold_io::reports::reports(hold)?),
+            1 => json(&out, &hold.structures()?),
+            2 => json(&out, &hold.participants()?),
+            3 => json(&out, &commonhold_io::reports::reports(hold)?),
             _ => Err(invalid(format!("{what} is not a description of a hold"))),
         }
     }

@@ -3,13 +3,11 @@
 //! | idea | file |
 //! |---|---|
 //! | opening, creating, closing; names and files | [`open`] |
-//! | figures, lists, proving it whole, memory | [`look`] |
+//! | statistics, lists, checking it, memory | [`look`] |
 //! | copies: backup, restore, salvage | [`copies`] |
-//! | what is done to a structure by its name | [`named`] |
 
 pub(crate) mod copies;
 pub(crate) mod look;
-mod named;
 pub(crate) mod open;
 
 use commonhold::Hold;

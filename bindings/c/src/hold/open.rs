@@ -107,7 +107,7 @@ export! {
         json(&out, &commonhold::hold::list(directory.optional_path())?)
     }
 
-    fn ch_hold_drop(name: Name, force: u32) {
+    fn ch_hold_remove(name: Name, force: u32) {
         commonhold::hold::remove(name.path("the hold's name")?, force != 0)?;
         Ok(yes(true))
     }

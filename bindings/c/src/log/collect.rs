@@ -1,4 +1,5 @@
-//! Collecting: one at a time merges what all threads write, into a file, a descriptor or a callback.
+//! Collecting: one at a time merges what all threads write, into a file, a descriptor or a
+//! callback.
 
 use crate::ffi::call::export;
 use crate::ffi::fd;

@@ -23,7 +23,8 @@ pub struct Line {
 }
 
 impl Line {
-    /// What the callback of a reader or a collector sees, with the text that the log itself would show.
+    /// What the callback of a reader or a collector sees, with the text that the log itself would
+    /// show.
     pub(crate) fn of(line: &LogLine, shown: &[u8]) -> Line {
         let who = line.announces.as_ref();
         Line {

@@ -71,17 +71,32 @@ crate::ffi::handle::kinds! {
 }
 
 export! {
-    fn ch_hold_log(hold: Ref<Hold>, name: Name, options: Asked<Options>, log: NewHandle<Log>) {
+    fn ch_log_open(hold: Ref<Hold>, name: Name, log: NewHandle<Log>) {
+        let place = log.ready()?;
+        place.put(hold.get()?.logs().open(name.text("the log's name")?)?);
+        Ok(yes(true))
+    }
+
+    fn ch_log_open_or_create(hold: Ref<Hold>, name: Name, options: Asked<Options>, log: NewHandle<Log>) {
         let place = log.ready()?;
         let options = options.or_defaults()?.build()?;
         place.put(hold.get()?.logs().open_or_create(name.text("the log's name")?, options)?);
         Ok(yes(true))
     }
 
-    fn ch_hold_open_log(hold: Ref<Hold>, name: Name, log: NewHandle<Log>) {
+    fn ch_log_create(hold: Ref<Hold>, name: Name, options: Asked<Options>, log: NewHandle<Log>) {
         let place = log.ready()?;
-        place.put(hold.get()?.logs().open(name.text("the log's name")?)?);
+        let options = options.or_defaults()?.build()?;
+        place.put(hold.get()?.logs().create(name.text("the log's name")?, options)?);
         Ok(yes(true))
+    }
+
+    fn ch_log_drop(hold: Ref<Hold>, name: Name) {
+        Ok(yes(hold.get()?.logs().drop(name.text("the log's name")?)?))
+    }
+
+    fn ch_log_list(hold: Ref<Hold>, out: OutBytes) {
+        json(&out, &hold.get()?.logs().list()?)
     }
 
     fn ch_log_free(log: Owned<Log>) -> (), or (), {

@@ -2,18 +2,20 @@
 //!
 //! | idea | file |
 //! |---|---|
-//! | making and opening; what it is | [`open`] |
+//! | opening, creating, dropping, listing | [`by_name`] |
+//! | its options; what it is | [`about`] |
 //! | reading by key; batches | [`read`] |
 //! | writing by key | [`write`] |
 //! | by uid | [`uid`] |
 //! | callbacks that decide on a new value | [`update`] |
-//! | walking all pairs | [`walk`] |
+//! | iterating over all pairs | [`walk`] |
 //! | lists as values | [`lists`] |
 //! | following changes | [`follow`] |
 
+pub(crate) mod about;
+mod by_name;
 pub(crate) mod follow;
 mod lists;
-pub(crate) mod open;
 mod read;
 mod uid;
 mod update;

@@ -11,7 +11,7 @@ export! {
         Ok(yes(true))
     }
 
-    fn ch_map_set_ttl(
+    fn ch_map_set_with_ttl(
         map: Ref<Map>,
         key: In,
         key_len: usize,
@@ -66,7 +66,7 @@ export! {
         Ok(yes(map.get()?.compare_exchange(key.bytes(key_len)?, expected, replacement)?))
     }
 
-    fn ch_map_compare_exchange_ttl(
+    fn ch_map_compare_exchange_with_ttl(
         map: Ref<Map>,
         key: In,
         key_len: usize,

@@ -6,8 +6,9 @@
 //! | the reading side; comparing the two | [`replica`] |
 //! | a map's changes in a file | [`journal`] |
 //!
-//! All of them have threads of their own, which a forked child has not. So there they are [`Native`]: in another process than their own
-//! nothing of them is touched, and giving them back gives nothing back.
+//! All of them have threads of their own, which a forked child has not. So there they are
+//! [`Native`]: in another process than their own nothing of them is touched, and giving them back
+//! gives nothing back.
 
 pub(crate) mod journal;
 pub(crate) mod origin;

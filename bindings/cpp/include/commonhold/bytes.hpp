@@ -23,8 +23,8 @@ concept byte_range = std::ranges::contiguous_range<Range> && std::ranges::sized_
                      sizeof(std::ranges::range_value_t<Range>) == 1 &&
                      std::is_trivially_copyable_v<std::ranges::range_value_t<Range>>;
 
-// Bytes of the caller's, for the time of a call: a string literal (without its NUL), a std::string_view, a span or any
-// contiguous range of bytes.
+// Bytes of the caller's, for the time of a call: a string literal (without its NUL), a
+// std::string_view, a span or any contiguous range of bytes.
 class bytes_in {
 public:
     bytes_in(const char *text) noexcept : bytes_in(std::string_view(text)) {}

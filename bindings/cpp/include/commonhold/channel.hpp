@@ -12,7 +12,7 @@ namespace commonhold {
 // With which message a consumer begins.
 enum class join { now = CH_JOIN_NOW, oldest = CH_JOIN_OLDEST };
 
-// Who waits for a consumer that is slow; see ch_policy.
+// Whether the producer waits for a slow consumer; see ch_policy.
 struct policy {
     ch_policy kind;
     std::chrono::nanoseconds patience{0};
@@ -22,8 +22,9 @@ struct policy {
     static policy patient(std::chrono::nanoseconds time) { return {CH_PATIENT, time}; }
 };
 
-// A message that is written where it lies. Sent by commit(); destroyed without that, nothing is sent. It is over when something else is
-// reserved or sent: then commit() throws invalid, and its end ends nothing of another's. Must not outlive its producer.
+// A message that is written in place. commit() sends it; destroying it without that sends nothing.
+// Another reservation or message ends it: then commit() throws invalid, and its destructor does not
+// affect the other one. Must not outlive its producer.
 class reservation {
 public:
     reservation(ch_producer *producer, ch_reservation raw) noexcept : producer_(producer), raw_(raw) {}
@@ -48,7 +49,7 @@ private:
     ch_reservation raw_;
 };
 
-// The one who sends. For one thread at a time.
+// Sends the messages of a channel. For one thread at a time.
 class producer {
 public:
     explicit producer(ch_producer *raw) noexcept : raw_(raw) {}
@@ -144,7 +145,7 @@ private:
     detail::owned<ch_producer, ch_producer_free> raw_;
 };
 
-// One who receives. For one thread at a time.
+// Receives the messages of a channel. For one thread at a time.
 class consumer {
 public:
     explicit consumer(ch_consumer *raw) noexcept : raw_(raw) {}
@@ -173,8 +174,8 @@ public:
         recv(message);
         return message.string();
     }
-    // Calls back with (std::string_view message, ch_received) for `most` at most; waits for the first alone. What it
-    // throws comes out, when all that were to be given were passed over.
+    // Calls back with (std::string_view message, ch_received) for `most` at most; waits for the
+    // first alone. Its exceptions leave the call after the remaining messages were skipped.
     template <class Callback>
     std::size_t recv_many(std::size_t most, Callback &&callback) {
         return recv_many_timeout(most, std::chrono::nanoseconds::max(), std::forward<Callback>(callback));

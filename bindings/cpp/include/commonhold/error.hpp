@@ -15,7 +15,8 @@
 
 namespace commonhold {
 
-// The root of all that is thrown here. Its text names the thing, says what is wrong, and tells the way out.
+// The root of all that is thrown here. Its text names the thing, says what is wrong, and tells the
+// way out.
 class error : public std::runtime_error {
 public:
     error(int code, const std::string &message) : std::runtime_error(message), code_(code) {}
@@ -86,7 +87,8 @@ namespace detail {
     }
 }
 
-// Calls a C function with a place for its error as the last argument. True for CH_OK, false for CH_NONE.
+// Calls a C function with a place for its error as the last argument. True for CH_OK, false for
+// CH_NONE.
 template <class Function, class... Arguments>
 inline bool call(Function function, Arguments &&...arguments) {
     ch_error error; // Filled in by who fails.
@@ -138,8 +140,9 @@ struct failure {
 template <class T>
 using expected = std::expected<T, failure>;
 
-// What `callback` gives, with an error as a value instead of an exception: as_expected([&] { return hold.map("it"); }).
-// For anything here; the most frequent operations also have a form that throws nothing on the way (map::expected_get()).
+// What `callback` gives, with an error as a value instead of an exception: as_expected([&] { return
+// hold.maps().open_or_create("it"); }). For anything here; the most frequent operations also have a
+// form that throws nothing on the way (map::expected_get()).
 template <class Callback>
 auto as_expected(Callback &&callback) -> expected<decltype(callback())> {
     try {

@@ -1,21 +1,16 @@
-// The hold: the file, and what is made in it.
+// The hold: the file and its handle.
 #ifndef COMMONHOLD_HOLD_HPP
 #define COMMONHOLD_HOLD_HPP
 
-#include <commonhold/channel.hpp>
-#include <commonhold/log.hpp>
-#include <commonhold/map.hpp>
-#include <commonhold/queue.hpp>
-#include <commonhold/typed.hpp>
+#include <commonhold/by_name.hpp>
 
 #include <array>
 #include <functional>
 #include <optional>
-#include <vector>
 
 namespace commonhold {
 
-// How a hold is opened or created; what is not said is the default.
+// How a hold is opened or created.
 struct hold_options {
     std::uint64_t max_bytes = 0;
     std::optional<std::chrono::nanoseconds> lock_timeout = std::nullopt;
@@ -45,16 +40,16 @@ public:
     }
 
     // Deletes a hold's file.
-    static void drop(std::string_view name, bool force = false) {
-        detail::call(ch_hold_drop, detail::name(name), std::uint32_t(force));
+    static void remove(std::string_view name, bool force = false) {
+        detail::call(ch_hold_remove, detail::name(name), std::uint32_t(force));
     }
-    // Makes a hold from a backup; gives how many pairs.
+    // Creates a hold from a backup; returns the number of pairs.
     static std::uint64_t restore(std::string_view backup, std::string_view name) {
         std::uint64_t pairs;
         detail::call(ch_hold_restore, detail::name(backup), detail::name(name), nullptr, &pairs);
         return pairs;
     }
-    // Saves what is intact after a crash of the system; see ch_hold_salvage().
+    // Saves the intact pairs after a crash of the system; see ch_hold_salvage().
     static ch_salvage_report salvage(std::string_view name) {
         ch_salvage_report report;
         detail::call(ch_hold_salvage, detail::name(name), &report, nullptr);
@@ -69,84 +64,11 @@ public:
     // Closes it for everything that came from it: later uses throw closed.
     void close() { detail::call(ch_hold_close, get()); }
 
-    // The map of this name, opened or made.
-    commonhold::map map(std::string_view name, const map_options &options = {}) const {
-        ch_map *found;
-        ch_map_options raw = options.raw();
-        detail::call(ch_hold_map, get(), detail::name(name), &raw, &found);
-        return commonhold::map(found);
-    }
-    commonhold::map open_map(std::string_view name) const {
-        ch_map *found;
-        detail::call(ch_hold_open_map, get(), detail::name(name), &found);
-        return commonhold::map(found);
-    }
-    // A fixed-length map of these types; see typed_map for others.
-    template <plain_key Key, plain Value>
-    typed_map<Key, Value> map_of(std::string_view name) const {
-        return typed_map<Key, Value>(map(name, map_options::fixed(sizeof(Key), sizeof(Value))));
-    }
-
-    commonhold::queue queue(std::string_view name, const queue_options &options) const {
-        detail::name orphans(options.orphans);
-        std::vector<detail::name> names(options.queues.begin(), options.queues.end());
-        std::vector<const char *> texts(names.begin(), names.end());
-        ch_queue_options raw = CH_QUEUE_OPTIONS_INIT;
-        raw.elements = options.elements;
-        raw.element_bytes = options.element_bytes;
-        raw.queues = texts.data();
-        raw.queue_count = texts.size();
-        raw.orphans = options.orphans.empty() ? nullptr : static_cast<const char *>(orphans);
-        ch_queue *found;
-        detail::call(ch_hold_queue, get(), detail::name(name), &raw, &found);
-        return commonhold::queue(found);
-    }
-    commonhold::queue open_queue(std::string_view name) const {
-        ch_queue *found;
-        detail::call(ch_hold_open_queue, get(), detail::name(name), &found);
-        return commonhold::queue(found);
-    }
-
-    commonhold::channel channel(std::string_view name, std::uint64_t ring_bytes) const {
-        ch_channel *found;
-        detail::call(ch_hold_channel, get(), detail::name(name), ring_bytes, &found);
-        return commonhold::channel(found);
-    }
-    commonhold::channel open_channel(std::string_view name) const {
-        ch_channel *found;
-        detail::call(ch_hold_open_channel, get(), detail::name(name), &found);
-        return commonhold::channel(found);
-    }
-
-    commonhold::log log(std::string_view name, const log_options &options = {}) const {
-        ch_log_options raw = CH_LOG_OPTIONS_INIT;
-        raw.ring_bytes = options.ring_bytes;
-        raw.rings = options.rings;
-        raw.overflow = options.overwrite;
-        raw.level = std::uint32_t(options.least);
-        raw.direct = options.direct;
-        ch_log *found;
-        detail::call(ch_hold_log, get(), detail::name(name), &raw, &found);
-        return commonhold::log(found);
-    }
-    commonhold::log open_log(std::string_view name) const {
-        ch_log *found;
-        detail::call(ch_hold_open_log, get(), detail::name(name), &found);
-        return commonhold::log(found);
-    }
-
-    // False if there is none.
-    bool drop_map(std::string_view name) const { return detail::call(ch_hold_drop_map, get(), detail::name(name)); }
-    bool drop_queue(std::string_view name) const { return detail::call(ch_hold_drop_queue, get(), detail::name(name)); }
-    bool drop_channel(std::string_view name) const {
-        return detail::call(ch_hold_drop_channel, get(), detail::name(name));
-    }
-    bool drop_log(std::string_view name) const { return detail::call(ch_hold_drop_log, get(), detail::name(name)); }
-    // False if the map has a stream already.
-    bool begin_stream(std::string_view map, std::uint64_t bytes) const {
-        return detail::call(ch_hold_begin_stream, get(), detail::name(map), bytes);
-    }
-    bool promote_map(std::string_view map) const { return detail::call(ch_hold_promote_map, get(), detail::name(map)); }
+    // Its structures by name. Valid as long as this.
+    commonhold::maps maps() const noexcept { return commonhold::maps(get()); }
+    commonhold::queues queues() const noexcept { return commonhold::queues(get()); }
+    commonhold::channels channels() const noexcept { return commonhold::channels(get()); }
+    commonhold::logs logs() const noexcept { return commonhold::logs(get()); }
 
     // Valid as long as this.
     std::string_view path() const {
@@ -192,7 +114,7 @@ public:
         detail::call(ch_hold_backup, get(), detail::name(to), &report);
         return report;
     }
-    // Calls back while nobody changes any map. What it throws comes out.
+    // Calls back while no other thread or process changes any map. Its exceptions leave the call.
     template <std::invocable Callback>
     void with_frozen(Callback &&callback) const {
         struct context {

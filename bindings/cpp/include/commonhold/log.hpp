@@ -19,7 +19,7 @@ struct log_options {
     std::uint64_t ring_bytes = 0;
     std::uint32_t rings = 0;
     bool overwrite = false;
-    level least = level::info;
+    commonhold::level level = commonhold::level::info;
     bool direct = false;
 };
 
@@ -48,7 +48,7 @@ std::size_t each_line(Callback &callback, Function function, Handle *handle) {
 }
 } // namespace detail
 
-// Reads a log as it grows, beside its collector. For one thread at a time.
+// Reads a log as it grows, independently of its collector. For one thread at a time.
 class log_reader {
 public:
     explicit log_reader(ch_reader *raw) noexcept : raw_(raw) {}
@@ -65,7 +65,7 @@ private:
     detail::owned<ch_reader, ch_reader_free> raw_;
 };
 
-// The one who collects a log. For one thread at a time.
+// Collects a log. For one thread at a time.
 class collector {
 public:
     explicit collector(ch_collector *raw, std::unique_ptr<std::function<void(std::string_view)>> target = nullptr) noexcept
@@ -106,28 +106,29 @@ class log {
 public:
     explicit log(ch_log *raw) noexcept : raw_(raw) {}
 
-    bool enabled(level wanted) const noexcept { return ch_log_enabled(get(), std::uint32_t(wanted)); }
+    bool enabled(commonhold::level wanted) const noexcept { return ch_log_enabled(get(), std::uint32_t(wanted)); }
     // False if it was not accepted: not wanted, or no room.
-    bool write(level at, std::string_view text) const {
+    bool write(commonhold::level at, std::string_view text) const {
         return detail::call(ch_log_write, get(), std::uint32_t(at), text.data(), text.size(), nullptr);
     }
-    // The text is only made if the level is wanted: log.write(level::debug, [&] { return describe(it); }).
+    // The text is only made if the level is wanted: log.write(level::debug, [&] { return
+    // describe(it); }).
     template <std::invocable Make>
-    bool write(level at, Make &&make) const {
+    bool write(commonhold::level at, Make &&make) const {
         return enabled(at) && write(at, std::string_view(make()));
     }
 #if defined(__cpp_lib_format)
     template <class... Arguments>
-    bool print(level at, std::format_string<Arguments...> format, Arguments &&...arguments) const {
+    bool print(commonhold::level at, std::format_string<Arguments...> format, Arguments &&...arguments) const {
         return enabled(at) && write(at, std::format(format, std::forward<Arguments>(arguments)...));
     }
 #endif
-    level least() const {
+    commonhold::level level() const {
         std::uint32_t raw;
         detail::call(ch_log_level, get(), &raw);
-        return level(raw);
+        return commonhold::level(raw);
     }
-    void set_level(level least) const { detail::call(ch_log_set_level, get(), std::uint32_t(least)); }
+    void set_level(commonhold::level least) const { detail::call(ch_log_set_level, get(), std::uint32_t(least)); }
     bool prepare() const { return detail::call(ch_log_prepare, get()); }
 
     // Gives all lines that are in the hold.
@@ -164,6 +165,11 @@ public:
         ch_collector *found;
         detail::call(ch_log_collect_to, get(), nullptr, write, kept.get(), &found);
         return collector(found, std::move(kept));
+    }
+    std::string_view name() const {
+        ch_slice name;
+        detail::call(ch_log_name, get(), &name);
+        return as_text(name);
     }
     ch_log_stat_t stat() const {
         ch_log_stat_t stat;

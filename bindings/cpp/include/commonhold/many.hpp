@@ -8,17 +8,20 @@
 
 namespace commonhold::detail {
 
-// Elements whose bytes stay where they are when the element itself ends, or that do not end: references, views, pointers.
+// Elements whose bytes stay where they are when the element itself ends, or that do not end:
+// references, views, pointers.
 template <class Element>
 concept lasting = std::ranges::borrowed_range<Element> || std::is_pointer_v<std::remove_cvref_t<Element>> ||
                   (std::is_lvalue_reference_v<Element> && std::convertible_to<Element, std::string_view>);
 
-// What a member of a range's element is: as lasting as the element, unless it is a reference itself.
+// What a member of a range's element is: as lasting as the element, unless it is a reference
+// itself.
 template <class Element, class Member>
 using member = std::conditional_t<std::is_lvalue_reference_v<Element>, Member &, Member &&>;
 
-// Makes slices of a range's elements, to be used when the last of them was seen. Copies the bytes of those that end before: values,
-// and whatever a range gives that is walked but once, since each may end with the next.
+// Makes slices of a range's elements, to be used when the last of them was seen. Copies the bytes
+// of those that end before: values, and whatever a range gives that is walked but once, since each
+// may end with the next.
 template <class Range>
 class slicer {
 public:

@@ -28,7 +28,7 @@ struct map_options {
         options.value_bytes = static_cast<std::uint32_t>(value_bytes);
         return options;
     }
-    // A cache; 0 is no limit, and for ever.
+    // A cache; 0 is no limit.
     static map_options cache(std::uint64_t max_bytes = 0, std::uint64_t max_entries = 0,
                              std::chrono::milliseconds ttl = std::chrono::milliseconds(0)) {
         map_options options;
@@ -59,7 +59,7 @@ struct pair {
     std::string value;
 };
 
-// The answers of a batch; used again and again.
+// The values that a batch finds; reusable.
 class values {
 public:
     values() {
@@ -111,7 +111,8 @@ public:
     bool get(bytes_in key, bytes &value) const {
         return detail::call(ch_map_get, get(), key.data(), key.size(), value.raw());
     }
-    // The same into memory of the caller's, as far as there is room; gives the length of the whole value.
+    // The same into memory of the caller's, as far as there is room; gives the length of the whole
+    // value.
     std::optional<std::size_t> get_into(bytes_in key, std::span<std::byte> room) const {
         std::size_t len;
         if (!detail::call(ch_map_get_into, get(), key.data(), key.size(), room.data(), room.size(), &len))
@@ -141,8 +142,8 @@ public:
     }
     // Caches: it expires after this time.
     template <class Rep, class Period>
-    commonhold::uid set(bytes_in key, bytes_in value, std::chrono::duration<Rep, Period> ttl) const {
-        return *identified(ch_map_set_ttl, key.data(), key.size(), value.data(), value.size(),
+    commonhold::uid set_with_ttl(bytes_in key, bytes_in value, std::chrono::duration<Rep, Period> ttl) const {
+        return *identified(ch_map_set_with_ttl, key.data(), key.size(), value.data(), value.size(),
                            detail::milliseconds(ttl));
     }
     // Any range of pairs of what is taken as bytes, in order.
@@ -181,8 +182,9 @@ public:
         detail::call(ch_map_increment, get(), key.data(), key.size(), by, &sum);
         return sum;
     }
-    // Asks `decide(std::optional<std::string_view> old)` for the new value (std::nullopt deletes), again if somebody else was
-    // faster. What it throws comes out, and nothing is changed.
+    // Asks `decide(std::optional<std::string_view> old)` for the new value (std::nullopt deletes),
+    // again if another process changed the key meanwhile. Its exceptions leave the call, and
+    // nothing is changed.
     template <class Decide>
     std::optional<commonhold::uid> update(bytes_in key, Decide &&decide) const {
         decision<Decide> asked{decide, {}};
@@ -191,39 +193,40 @@ public:
         return done ? std::optional(commonhold::uid(raw)) : std::nullopt;
     }
 
-    // By uid: reading gives the key, writing asks for it, and is false if the uid does not name it (any more).
-    std::optional<pair> get(commonhold::uid id) const {
+    // By uid: reading gives the key, writing asks for it, and is false if the uid does not name it
+    // (any more).
+    std::optional<pair> get_uid(commonhold::uid id) const {
         bytes key, value;
         if (!detail::call(ch_map_get_uid, get(), std::uint32_t(id), key.raw(), value.raw())) return std::nullopt;
         return pair{key.string(), value.string()};
     }
-    bool set(commonhold::uid id, bytes_in key, bytes_in value) const {
+    bool set_uid(commonhold::uid id, bytes_in key, bytes_in value) const {
         return detail::call(ch_map_set_uid, get(), std::uint32_t(id), key.data(), key.size(), value.data(),
                             value.size());
     }
-    bool erase(commonhold::uid id, bytes_in key) const {
+    bool erase_uid(commonhold::uid id, bytes_in key) const {
         return detail::call(ch_map_delete_uid, get(), std::uint32_t(id), key.data(), key.size());
     }
-    std::optional<std::string> take(commonhold::uid id, bytes_in key) const {
+    std::optional<std::string> take_uid(commonhold::uid id, bytes_in key) const {
         bytes value;
         if (!detail::call(ch_map_take_uid, get(), std::uint32_t(id), key.data(), key.size(), value.raw()))
             return std::nullopt;
         return value.string();
     }
-    std::optional<std::int64_t> increment(commonhold::uid id, bytes_in key, std::int64_t by) const {
+    std::optional<std::int64_t> increment_uid(commonhold::uid id, bytes_in key, std::int64_t by) const {
         std::int64_t sum;
         if (!detail::call(ch_map_increment_uid, get(), std::uint32_t(id), key.data(), key.size(), by, &sum))
             return std::nullopt;
         return sum;
     }
-    bool compare_exchange(commonhold::uid id, bytes_in key, bytes_in expected,
+    bool compare_exchange_uid(commonhold::uid id, bytes_in key, bytes_in expected,
                           std::optional<bytes_in> replacement) const {
         state from(expected), to(replacement);
         return detail::call(ch_map_compare_exchange_uid, get(), std::uint32_t(id), key.data(), key.size(), from.get(),
                             to.get());
     }
     template <class Decide>
-    bool update(commonhold::uid id, bytes_in key, Decide &&decide) const {
+    bool update_uid(commonhold::uid id, bytes_in key, Decide &&decide) const {
         decision<Decide> asked{decide, {}};
         return asked.caught.call(ch_map_update_uid, get(), std::uint32_t(id), key.data(), key.size(), asked.ask,
                                  &asked);
@@ -246,7 +249,8 @@ public:
         return pair{key.string(), value.string()};
     }
 
-    // All pairs, as input ranges: for (auto [key, value] : map). Each pair is valid until the next. See ch_map_iter().
+    // All pairs, as input ranges: for (auto [key, value] : map). Each pair is valid until the next.
+    // See ch_map_iter().
     pair_iterator begin() const { return pairs().begin(); }
     std::default_sentinel_t end() const noexcept { return {}; }
     pair_range pairs(std::uint64_t cursor = 0) const { return pair_range(get(), cursor); }

@@ -19,8 +19,8 @@ struct queue_options {
 
 class queue;
 
-// An element in flight. Pushing takes it, unless it fails; destroyed without that, it goes to the queue for orphans, as what a
-// killed process had does. Must not outlive its queue.
+// An element in flight. A successful push takes it. Destroyed without that, it goes to the queue
+// for orphans, like the elements of a killed process. Must not outlive its queue.
 class element {
 public:
     element(element &&other) noexcept : queue_(std::exchange(other.queue_, nullptr)), raw_(other.raw_) {}
@@ -58,7 +58,8 @@ private:
     ch_element raw_;
 };
 
-// Elements in flight, to be moved at once; used again and again. What is left in it goes to the orphans.
+// Elements in flight, to be moved at once; used again and again. Its destructor moves the rest to
+// the queue for orphans.
 class batch {
 public:
     batch() = default;

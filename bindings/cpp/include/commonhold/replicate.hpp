@@ -14,7 +14,8 @@ struct origin_options {
     std::uint64_t watermark = 0;
     std::chrono::nanoseconds delay{0};
     std::string secret = "";
-    std::function<void(std::string_view)> notice = nullptr; // called from any thread; must not throw
+    // called from any thread; must not throw
+    std::function<void(std::string_view)> notice = nullptr;
     std::vector<std::uint32_t> allowed_uids = {};
     std::size_t most_replicas = 0;
     std::uint32_t io_threads = 0;
@@ -76,7 +77,7 @@ public:
         if (!detail::call(ch_origin_sent_to_all, get(), &offset)) return std::nullopt;
         return offset;
     }
-    // Sends everybody what there is, for so long at most, and ends.
+    // Sends every replica what waits, within this time, and ends.
     template <class Rep, class Period>
     void finish(std::chrono::duration<Rep, Period> timeout) {
         detail::call(ch_origin_finish, raw_.release(), detail::nanoseconds(timeout));
@@ -100,7 +101,7 @@ struct replica_options {
     std::function<void(std::string_view)> lost = nullptr;
 };
 
-// Keeps a map what an origin's map is.
+// Keeps a map equal to an origin's map.
 class replica {
 public:
     static replica connect(const hold &hold, std::string_view map, std::string_view origin,
@@ -183,7 +184,7 @@ private:
     detail::owned<ch_replica, ch_replica_free> raw_;
 };
 
-// Keeps a map's changes in a file.
+// Records a map's changes in a file.
 class journal {
 public:
     journal(const hold &hold, std::string_view map, std::string_view file, ch_journal_options options = CH_JOURNAL_OPTIONS_INIT) {
@@ -191,7 +192,7 @@ public:
         detail::call(ch_journal_start, hold.get(), detail::name(map), detail::name(file), &options, &found);
         raw_.reset(found);
     }
-    // Makes a map that is not there from its journal; gives a report as JSON.
+    // Rebuilds a map that does not exist from its journal; returns a report as JSON.
     static std::string rebuild(const hold &hold, std::string_view map, std::string_view file) {
         return detail::text_of(ch_journal_rebuild, hold.get(), detail::name(map), detail::name(file));
     }

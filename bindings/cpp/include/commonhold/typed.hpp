@@ -7,12 +7,12 @@
 
 namespace commonhold {
 
-// What means the same in every process: trivially copyable, and no pointer.
+// Types that mean the same in every process: trivially copyable, and not pointers.
 template <class T>
 concept plain = std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T> && !std::is_pointer_v<T> &&
                 !std::is_reference_v<T> && !std::is_member_pointer_v<T>;
 
-// What can be a key: equal values have equal bytes (no padding, no floating point).
+// Types of keys: equal values have equal bytes (no padding, no floating point).
 template <class T>
 concept plain_key = plain<T> && std::has_unique_object_representations_v<T>;
 
@@ -22,7 +22,7 @@ bytes_in bytes_of(const T &value) noexcept {
     return std::span<const std::byte>(reinterpret_cast<const std::byte *>(&value), sizeof value);
 }
 
-// Throws mismatch if so many bytes are no value of this type.
+// Throws mismatch if a value of this type has another length.
 template <plain T>
 void expect_length(std::size_t len, const char *what) {
     if (len != sizeof(T)) [[unlikely]]
@@ -40,8 +40,9 @@ T value_of(std::string_view bytes, const char *what) {
 }
 } // namespace detail
 
-// A map whose keys and values are of these types: a fixed-length one, from hold::map_of(); or any other, whose values
-// may have other lengths, too: what meets one throws mismatch.
+// A map whose keys and values are of these types: a fixed-length one, from
+// maps::open_or_create<Key, Value>(); or any other, in which a value of another length throws
+// mismatch.
 template <plain_key Key, plain Value>
 class typed_map {
 public:

@@ -1,4 +1,4 @@
-// Going through a map: its pairs or keys as input ranges, and its changes as they happen.
+// Iterating over a map: its pairs or keys as input ranges, and its changes as they happen.
 #ifndef COMMONHOLD_WALK_HPP
 #define COMMONHOLD_WALK_HPP
 
@@ -40,7 +40,7 @@ public:
     void operator++(int) { next(); }
     friend bool operator==(const walk_iterator &it, std::default_sentinel_t) noexcept { return it.over_; }
 
-    // Where to go on later (map::pairs(cursor)), and whether nothing comes again then.
+    // The cursor to resume at (map::pairs(cursor)), and whether no pair will come again.
     std::pair<std::uint64_t, bool> cursor() const {
         std::uint64_t cursor;
         bool exact = call(ch_iter_cursor, raw_.get(), &cursor);

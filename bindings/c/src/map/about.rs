@@ -1,13 +1,11 @@
-//! Making and opening maps; what they are.
+//! A map's options and what it is.
 
 use crate::basics::{Position, json, time};
 use crate::ffi::call::export;
 use crate::ffi::take::{Growing, Plain};
-use crate::ffi::{
-    Asked, Give, GiveOptions, Name, NewHandle, OutBytes, Owned, Ref, View, invalid, yes,
-};
+use crate::ffi::{Give, GiveOptions, OutBytes, Owned, Ref, View, invalid, yes};
+use commonhold::Result;
 use commonhold::map::{CacheOptions, Map, MapMode, MapOptions};
-use commonhold::{Hold, Result};
 use std::time::Duration;
 
 /// `ch_map_options`.
@@ -42,7 +40,7 @@ impl Growing for Options {
 }
 
 impl Options {
-    fn build(&self) -> Result<MapOptions> {
+    pub(super) fn build(&self) -> Result<MapOptions> {
         let options = match self.mode {
             0 => MapOptions::general(),
             1 => MapOptions::fixed(self.key_bytes, self.value_bytes),
@@ -102,19 +100,6 @@ pub struct Stat {
 }
 
 export! {
-    fn ch_hold_map(hold: Ref<Hold>, name: Name, options: Asked<Options>, map: NewHandle<Map>) {
-        let place = map.ready()?;
-        let options = options.or_defaults()?.build()?;
-        place.put(hold.get()?.maps().open_or_create(name.text("the map's name")?, options)?);
-        Ok(yes(true))
-    }
-
-    fn ch_hold_open_map(hold: Ref<Hold>, name: Name, map: NewHandle<Map>) {
-        let place = map.ready()?;
-        place.put(hold.get()?.maps().open(name.text("the map's name")?)?);
-        Ok(yes(true))
-    }
-
     fn ch_map_free(map: Owned<Map>) -> (), or (), {
         drop(map.take())
     }
