@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-# The bindings' benchmark in Ruby: `bench.rb WHAT`, of commonhold, hash, pstore, redis; see README.md beside it.
+# The bindings' benchmark in Ruby: `bench.rb WHAT`, of commonhold, hash, pstore, redis; see
+# README.md beside it.
 require "commonhold"
 require "localmemcache"
 require "socket"
@@ -11,7 +12,8 @@ VALUE = ("\7" * 100).b.freeze
 BATCH = 32
 OPERATIONS = Integer(ENV.fetch("OPERATIONS", "500000"))
 
-# Each does so many operations in blocks that do `per` of them, and prints nanoseconds for one of the blocks.
+# Each does so many operations in blocks that do `per` of them, and prints nanoseconds for one of
+# the blocks.
 def timed(name, count)
   GC.start
   start = Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond)

@@ -75,7 +75,7 @@ def stream(hold, write)
   map = hold.map("stream")
   at = hold.map("at")
   if write
-    hold.begin_stream("stream", 1 << 16)
+    hold.maps.begin_stream("stream", 1 << 16)
     at["from"] = map.follow.position
     map["a"] = "1"
     map["b"] = "2"
@@ -91,8 +91,8 @@ def errors(hold, path)
   map = hold.map("errors")
   map["short"] = "ab"
   map["n"] = "1"
-  [-> { hold.open_map("none") }, -> { hold.map("errors", mode: :fixed, key_bytes: 4, value_bytes: 4) },
-   -> { map.increment("n") }, -> { hold.map("") }, -> { hold.queue("errors") },
+  [-> { hold.maps.open("none") }, -> { hold.map("errors", mode: :fixed, key_bytes: 4, value_bytes: 4) },
+   -> { map.increment("n") }, -> { hold.map("") }, -> { hold.queues.open("errors") },
    -> { hold.channel("ring", ring_bytes: 5) }, -> { map.list("short") << "x" },
    -> { Commonhold.open(path, create: true) }].each do |wrong|
     wrong.call

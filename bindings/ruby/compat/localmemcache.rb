@@ -5,14 +5,13 @@ require "commonhold"
 
 # What Localmemcache's users know, over a hold: a hash of strings in shared memory.
 #
-#   counters = LocalMemCache.new(:namespace => :viewcounters)   # or :filename => "./viewcounters.lmc"
-#   counters[:foo] = 1
-#   counters[:foo]                                              # => "1"
-#   counters.delete(:foo)
+#   counters = LocalMemCache.new(:namespace => :viewcounters)   # or :filename =>
+#   "./viewcounters.lmc" counters[:foo] = 1 counters[:foo]
+#   # => "1" counters.delete(:foo)
 #
-# Keys and values are anything that has a to_s; nil is the empty string. Strings come back binary. The file is a hold, so
-# that `hold` and every language see the pairs, in the map "localmemcache". Files that Localmemcache itself wrote are not
-# read (DBVersionNotSupported).
+# Keys and values are anything that has a to_s; nil is the empty string. Strings come back binary.
+# The file is a hold, so that `hold` and every language see the pairs, in the map "localmemcache".
+# Files that Localmemcache itself wrote are not read (DBVersionNotSupported).
 class LocalMemCache < Commonhold::Pool
   # All errors of this class.
   class LocalMemCacheError < StandardError; end
@@ -40,10 +39,11 @@ class LocalMemCache < Commonhold::Pool
   class << self
     # Opens a pool, or makes it.
     #
-    # @option options :namespace [String, Symbol] a name; the file lies in $LMC_NAMESPACES_ROOT_PATH, else in
-    #   /var/tmp/localmemcache
+    # @option options :namespace [String, Symbol] a name; the file lies in
+    #   $LMC_NAMESPACES_ROOT_PATH, else in /var/tmp/localmemcache
     # @option options :filename [String] a file of any name, instead
-    # @option options :size_mb [Numeric] the most that it may take, when it is made: 1024; at least 1
+    # @option options :size_mb [Numeric] the most that it may take, when it is made: 1024; at least
+    #   1
     # @option options :min_alloc_size [Integer] room for values that will grow
     def new(options)
       pool = allocate
@@ -51,17 +51,18 @@ class LocalMemCache < Commonhold::Pool
       pool
     end
 
-    # Deletes a pool. Who has it open goes on with the memory it has. With :force a pool that is not there is no error.
+    # Deletes a pool. Processes that have it open continue with the memory that they have. With
+    # :force a pool that is not there is no error.
     def drop(options)
       path = path_of(options)
-      translated { Commonhold.drop(path, force: true) }
+      translated { Commonhold.remove(path, force: true) }
       nil
     rescue ShmError
       raise if File.exist?(path) || !options[:force]
     end
 
-    # Repairs a pool if it needs it: settles what processes left that were killed, and after a crash of the system saves what is
-    # intact.
+    # Repairs a pool if it needs it: settles what processes left that were killed, and after a crash
+    # of the system saves what is intact.
     def check(options)
       path = path_of(options)
       open_hold(path, create: false, &:sweep)
@@ -156,8 +157,8 @@ class LocalMemCache < Commonhold::Pool
     nil
   end
 
-  # Sizes: :total_bytes is the limit, :used_bytes what serves something, :free_bytes the rest. A hold grows at its end, so that
-  # what is free counts as one chunk, the largest.
+  # Sizes: :total_bytes is the limit, :used_bytes what serves something, :free_bytes the rest. A
+  # hold grows at its end, so that what is free counts as one chunk, the largest.
   def shm_status
     open_map do
       figures = @hold.stat

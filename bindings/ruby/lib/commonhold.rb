@@ -11,23 +11,28 @@ require_relative "commonhold/commonhold_ext"
 #   stock["apple"] = "12 crates"
 #   stock["apple"]                 # => "12 crates"
 #
-# Keys, values and messages are bytes: Strings of any encoding go in, binary ones come out, unless the map was opened with
-# +encoding:+.
+# Keys, values and messages are bytes: Strings of any encoding go in, binary ones come out, unless
+# the map was opened with +encoding:+.
 #
-# Any object may be used from any thread, and by a child after fork, which becomes a participant of its own with its first
-# write. Producers, consumers, elements in flight and collectors stay the parent's. Every error includes
-# Commonhold::Error, and is what Ruby would raise besides: ArgumentError, KeyError, IOError for what is closed.
+# Any object may be used from any thread, and by a child after fork, which becomes a participant of
+# its own with its first write. Producers, consumers, elements in flight and collectors stay the
+# parent's. Every error includes Commonhold::Error, and is what Ruby would raise besides:
+# ArgumentError, KeyError, IOError for what is closed.
 module Commonhold
   class << self
-    # Opens a hold, or makes it. A bare name lives in memory, under $COMMONHOLD_DIR or else /dev/shm; anything with a slash, or
-    # ending in ".hold", is a path. With a block: closes it afterwards, and gives what the block gives.
+    # Opens a hold, or creates it. A bare name lives in memory, under $COMMONHOLD_DIR or else
+    # /dev/shm; anything with a slash, or ending in ".hold", is a path. With a block: closes it
+    # afterwards, and gives what the block gives.
     #
     # @param create [nil, Boolean] true: it must not be there; false: it must be there
     # @option options [Integer] :max_bytes creation: the most bytes the file may have; 64 GiB
     # @option options [Integer] :mode creation: permission bits; 0600
-    # @option options [Boolean] :delete_on_last_exit creation: the file goes when its last user ends, even by a crash
-    # @option options [Boolean] :read_only takes no part, writes nothing; goes with <tt>create: false</tt>
-    # @option options [Numeric, nil] :lock_timeout seconds to wait for a lock whose holder lives; nil: as long as it takes
+    # @option options [Boolean] :delete_on_last_exit creation: the file goes when its last user
+    #   ends, even by a crash
+    # @option options [Boolean] :read_only takes no part, writes nothing; goes with <tt>create:
+    #   false</tt>
+    # @option options [Numeric, nil] :lock_timeout seconds to wait for a lock whose holder lives;
+    #   nil: as long as it takes
     # @option options [String] :directory where bare names live
     # @return [Hold]
     def open(name, create: nil, **options)
@@ -45,10 +50,16 @@ module Commonhold
       end
     end
 
-    # Deletes the file of a hold. BusyError if a process has it open, unless +force+: then those go on with the memory
-    # they have.
-    def drop(name, force: false)
-      _drop(name.respond_to?(:to_path) ? name.to_path : name, force)
+    # Deletes the file of a hold. BusyError if a process has it open, unless +force+: then these
+    # processes continue with the memory that they have.
+    def remove(name, force: false)
+      _remove(name.respond_to?(:to_path) ? name.to_path : name, force)
+    end
+
+    # The path that a name stands for.
+    # @return [String]
+    def resolve(name, directory = nil)
+      _resolve(name.respond_to?(:to_path) ? name.to_path : name, directory).force_encoding("filesystem")
     end
 
     # The holds in a directory (by default where bare names live), as an Array of Hashes.
@@ -60,6 +71,7 @@ end
 
 require_relative "commonhold/receiving"
 require_relative "commonhold/hold"
+require_relative "commonhold/by_name"
 require_relative "commonhold/map"
 require_relative "commonhold/list"
 require_relative "commonhold/queue"

@@ -27,12 +27,12 @@ class ContractHoldTest < Minitest::Test
     assert_raises(ArgumentError) { @hold.map("a\0b") }
     assert_raises(ArgumentError) { @hold.map("x" * 201) }
     assert_raises(TypeError) { @hold.map(:symbol) }
-    assert_raises(Commonhold::NotFoundError) { @hold.open_map("none") }
+    assert_raises(Commonhold::NotFoundError) { @hold.maps.open("none") }
     assert_raises(ArgumentError) { @hold.map("m", mode: :other) }
     @hold.map("m")
-    assert_raises(Commonhold::MismatchError) { @hold.queue("m") }
-    assert @hold.drop_map("m")
-    refute @hold.drop_map("m")
+    assert_raises(Commonhold::MismatchError) { @hold.queues.open("m") }
+    assert @hold.maps.drop("m")
+    refute @hold.maps.drop("m")
   end
 
   def test_wrong_types_are_type_errors
@@ -81,11 +81,54 @@ class ContractHoldTest < Minitest::Test
     map["kept"] = "old"
     assert_raises(Commonhold::FullError) { map["kept"] = "x" * (2 << 20) }
     assert_equal "old", map["kept"]
-    reading = Commonhold.open(small.path, read_only: true).open_map("m")
+    reading = Commonhold.open(small.path, read_only: true).maps.open("m")
     assert_equal "old", reading["kept"]
     assert_raises(Commonhold::ReadOnlyError) { reading["kept"] = "new" }
   ensure
-    Commonhold.drop("#{@path}.small.hold", force: true)
+    Commonhold.remove("#{@path}.small.hold", force: true)
+  end
+
+  def test_structures_by_name
+    options = { maps: {}, queues: { elements: 2, element_bytes: 64 }, channels: { ring_bytes: 4096 }, logs: { level: :warn } }
+    options.each do |plural, given|
+      structures = @hold.public_send(plural)
+      assert_empty structures.list
+      assert_raises(Commonhold::NotFoundError) { structures.open("it") }
+      assert_equal "it", structures.create("it", **given).tap(&:close).name
+      assert_raises(Commonhold::ExistsError) { structures.create("it", **given) }
+      assert_equal "it", structures.open_or_create("it", **given).tap(&:close).name
+      assert_equal "it", structures.open("it").tap(&:close).name
+      other = plural == :maps ? @hold.queues : @hold.maps
+      assert_raises(Commonhold::MismatchError) { other.drop("it") }
+      assert_raises(Commonhold::MismatchError) { other.open("it") }
+      structures.open_or_create("second", **given).close
+      assert_equal %w[it second], structures.each.to_a
+      assert_equal([["it", "second"], 2, true, false],
+                   [structures.list.map { |found| found["name"] }, structures.size, structures.include?("it"),
+                    other.include?("it")])
+      assert_includes structures.inspect, @path
+      assert_equal [true, true, false], [structures.drop("it"), structures.drop("second"), structures.drop("second")]
+    end
+    assert_raises(ArgumentError) { @hold.maps.create("m", ring_bytes: 1) }
+    assert_raises(ArgumentError) { @hold.queue("q") }
+    assert_raises(ArgumentError) { @hold.channel("c", ring_bytes: 0) }
+  end
+
+  def test_structures_of_all_kinds
+    @hold.queues.create("q", elements: 3, element_bytes: 64)
+    @hold.logs.create("l", rings: 1)
+    @hold.maps.create("m")
+    assert_equal %w[l q], @hold.structures.map { |found| found["name"] }
+    reading = Commonhold.open(@path, read_only: true)
+    assert_equal 3, reading.queues.stat("q")["elements"]
+    assert @hold.maps.begin_stream("m", 1 << 16)
+    refute @hold.maps.begin_stream("m")
+    refute @hold.maps.promote("m")
+    assert_equal Process.pid, @hold.participants.first["pid"]
+    assert_match(/\A\h{32}\z/, @hold.uuid)
+    assert_equal reading.uuid, @hold.uuid
+    assert_equal @path, Commonhold.resolve(@path)
+    assert_equal "/a/x.hold", Commonhold.resolve("x", "/a")
   end
 
   def test_backup_check_sweep

@@ -103,13 +103,13 @@ class ContractMapTest < Minitest::Test
   def test_uids
     @map["a"] = "1"
     uid = @map.uid("a")
-    assert_equal %w[a 1], @map.pair_of_uid(uid)
+    assert_equal %w[a 1], @map.get_uid(uid)
     assert @map.set_uid(uid, "a", "2")
     assert_equal "2", @map["a"]
     refute @map.set_uid(uid, "b", "2")
     assert @map.delete_uid(uid, "a")
     assert_nil @map.uid("a")
-    assert_nil @map.pair_of_uid(uid)
+    assert_nil @map.get_uid(uid)
     @map.increment("n")
     assert_equal 3, @map.increment_uid(@map.uid("n"), "n", 2)
   end
@@ -164,8 +164,8 @@ class ContractMapTest < Minitest::Test
   end
 
   def test_a_stream
-    assert @hold.begin_stream("m", 1 << 16)
-    refute @hold.begin_stream("m")
+    assert @hold.maps.begin_stream("m", 1 << 16)
+    refute @hold.maps.begin_stream("m")
     follower = @map.follow
     from = follower.position
     assert_nil follower.try_recv
@@ -182,8 +182,8 @@ class ContractMapTest < Minitest::Test
   def test_figures
     @map["a"] = "1"
     assert_equal 1, @map.stat["len"] || @map.stat["pairs"]
-    assert_equal @map.digest, @hold.open_map("m").digest
-    assert_includes @hold.maps.to_s, "m"
+    assert_equal @map.digest, @hold.maps.open("m").digest
+    assert_includes @hold.maps.list.to_s, "m"
     assert_kind_of Hash, @hold.stat
     assert_includes @map.inspect, "m"
   end

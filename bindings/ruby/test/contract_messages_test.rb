@@ -40,7 +40,7 @@ class ContractMessagesTest < Minitest::Test
     assert_raises(Commonhold::InvalidError) { other.push(0, element) }
     assert_raises(Commonhold::InvalidError) { one.push(9, element) }
     assert_equal [0, 0, true], [one.size, other.size, element.in_flight?]
-    @hold.queue("one").push(0, element)
+    @hold.queues.open("one").push(0, element)
     assert_equal [1, 0, false], [one.size, other.size, element.in_flight?]
   end
 
@@ -61,7 +61,7 @@ class ContractMessagesTest < Minitest::Test
     assert_raises(IOError) { element.read }
     queue = nil # rubocop:disable Lint/UselessAssignment
     GC.start
-    again = @hold.queue("q")
+    again = @hold.queues.open("q")
     other = nil
     element = nil # rubocop:disable Lint/UselessAssignment
     await("the element") { GC.start; other = again.try_pull }
@@ -87,7 +87,7 @@ class ContractMessagesTest < Minitest::Test
     assert_raises(TypeError) { producer.send(1) }
     assert_raises(ArgumentError) { channel.consumer(from: :yesterday) }
     assert_raises(ArgumentError) { @hold.channel("d", ring_bytes: 5) }
-    assert_raises(KeyError) { @hold.channel("d") }
+    assert_raises(KeyError) { @hold.channels.open("d") }
     producer.close
     assert_raises(IOError) { producer.send("x") }
     channel.producer { |next_one| next_one << "three" }

@@ -14,7 +14,7 @@ module WithHold
 
   def teardown
     @hold.close
-    Commonhold.drop(@path, force: true)
+    Commonhold.remove(@path, force: true)
   end
 
   # Runs the block in a forked child, and asserts that it gives a true value.

@@ -119,7 +119,8 @@ class ProcessesTest < Minitest::Test
     [@hold, Commonhold.open(@path, lock_timeout: 0.001)].map { |hold| hold.queue("q", **options) }
   end
 
-  # Stops a child that moves elements all the time, until it is in the middle of a move and the block raises.
+  # Stops a child that moves elements all the time, until it is in the middle of a move and the
+  # block raises.
   def stop_a_mover_in_the_way(queue)
     @mover = child { queue.push(:free, queue.pull) while true }
     await("a stop in the middle") do

@@ -1,4 +1,5 @@
-/* Boxes around the library's handles; what they promise is in ext.h. All of this runs under the GVL. */
+/* Boxes around the library's handles; what they promise is in ext.h. All of this runs under the
+ * GVL. */
 #include "ext.h"
 
 void box_mark(void *box) { rb_gc_mark(((struct box *)box)->parent); }

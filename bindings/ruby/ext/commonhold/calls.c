@@ -29,7 +29,8 @@ void call_strings(struct call *call, VALUE key, VALUE value) {
     point(call);
 }
 
-/* Other threads may change a String while the GVL is away; these copies (of pointers, mostly) nobody changes. */
+/* Other threads may change a String while the GVL is away; these copies (of pointers, mostly)
+ * nobody changes. */
 static void freeze(struct call *call) {
     VALUE *texts[] = {&call->key_text, &call->value_text, &call->expected_text, &call->replacement_text};
     for (int i = 0; i < 4; i++)

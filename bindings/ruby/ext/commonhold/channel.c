@@ -10,15 +10,21 @@ RELEASE(release_consumer, consumer)
 static VALUE cChannel, cProducer, cConsumer;
 
 static int run_channel(struct call *call) {
-    return call->number ? ch_hold_channel(call->handle, call->key.data, call->number, call->out, &call->error)
-                        : ch_hold_open_channel(call->handle, call->key.data, call->out, &call->error);
+    switch ((enum how)call->number) {
+    case OPEN:
+        return ch_channel_open(call->handle, call->key.data, call->out, &call->error);
+    case CREATE:
+        return ch_channel_create(call->handle, call->key.data, *(uint64_t *)call->more, call->out, &call->error);
+    default:
+        return ch_channel_open_or_create(call->handle, call->key.data, *(uint64_t *)call->more, call->out, &call->error);
+    }
 }
 
-/* Hold#_channel(name, ring_bytes); nil opens an existing one. */
-static VALUE hold_channel(VALUE self, VALUE name, VALUE ring_bytes) {
+/* Hold#_channel(how, name, ring_bytes). */
+static VALUE hold_channel(VALUE self, VALUE how, VALUE name, VALUE ring_bytes) {
+    uint64_t wanted = NUM2ULL(ring_bytes);
     ch_channel *channel = NULL;
-    struct call call = {.run = run_channel, .out = &channel};
-    if (!NIL_P(ring_bytes) && !(call.number = NUM2ULL(ring_bytes))) rb_raise(rb_eArgError, "expected a ring of at least 1 byte, got 0");
+    struct call call = {.run = run_channel, .number = how_arg(how), .out = &channel, .more = &wanted};
     VALUE object = box_new(cChannel, &channel_type, self, release_channel);
     name = name_copy(name);
     call_strings(&call, name, Qnil);
@@ -205,7 +211,7 @@ void init_channel(void) {
     rb_undef_alloc_func(cChannel);
     rb_undef_alloc_func(cProducer);
     rb_undef_alloc_func(cConsumer);
-    rb_define_private_method(cHold, "_channel", hold_channel, 2);
+    rb_define_private_method(cHold, "_channel", hold_channel, 3);
     rb_define_method(cChannel, "close", channel_close, 0);
     rb_define_method(cChannel, "name", channel_name, 0);
     rb_define_private_method(cChannel, "_describe", channel_describe, 0);

@@ -1,4 +1,5 @@
-/* One tree of errors: each class includes the module Commonhold::Error, and descends from what Ruby would raise. */
+/* One tree of errors: each class includes the module Commonhold::Error, and descends from what Ruby
+ * would raise. */
 #include "ext.h"
 
 static struct kind {

@@ -1,17 +1,19 @@
 /*
  * The extension's own header: boxes, which hold the C library's handles, and the ways to call it.
  *
- * A box belongs to one Ruby object. Who is inside a call, and every queue element in flight, is a user of it: closing takes
- * the handle away at once, and the last user lets it go. So neither the collector nor another thread's close() frees what
- * is in use.
+ * A box belongs to one Ruby object. Who is inside a call, and every queue element in flight, is a
+ * user of it: closing takes the handle away at once, and the last user lets it go. So neither the
+ * collector nor another thread's close() frees what is in use.
  *
- * Short calls keep the GVL, for giving it up costs more than they do. With it no call waits for anybody, nor settles what a dead
- * process left: the thread's patience is 0 then (BRIEFLY), and a call that would have to is made again without the GVL, in slices of
- * LOCK_SLICE_NS, until the patience of the hold's opener is over. Calls that wait for messages do so without it, in slices, too.
- * Between slices Ruby looks for signals and Thread#kill.
+ * Short calls keep the GVL, for giving it up costs more than they do. With it no call waits for
+ * anybody, nor settles what a dead process left: the thread's patience is 0 then (BRIEFLY), and a
+ * call that would have to is made again without the GVL, in slices of LOCK_SLICE_NS, until the
+ * patience of the hold's opener is over. Calls that wait for messages do so without it, in slices,
+ * too. Between slices Ruby looks for signals and Thread#kill.
  *
- * Ruby raises by longjmp, also when memory is short: never through a frame of the library. So callbacks of the library call nothing of
- * Ruby's, and memory of the library's that is to become a String is freed whatever happens (given_freed()).
+ * Ruby raises by longjmp, also when memory is short: never through a frame of the library. So
+ * callbacks of the library call nothing of Ruby's, and memory of the library's that is to become a
+ * String is freed whatever happens (given_freed()).
  */
 #ifndef COMMONHOLD_RUBY_EXT_H
 #define COMMONHOLD_RUBY_EXT_H
@@ -47,6 +49,10 @@ extern VALUE mCommonhold, cHold, cMap;
         result = (call); \
         ch_thread_patience(before_); \
     } while (0)
+
+/* How a hold or a structure in it is opened by its name. */
+enum how { OPEN, CREATE, OPEN_OR_CREATE };
+enum how how_arg(VALUE how);
 
 /* boxes.c */
 void box_mark(void *box);
@@ -84,21 +90,28 @@ struct call {
     bool ran;
 };
 int call_now(struct box *box, struct call *call);  /* briefly; raises nothing */
-int call_away(struct box *box, struct call *call); /* without the GVL; retries for locks; raises for signals */
-int call_wait(struct box *box, struct call *call, uint64_t timeout_ns); /* the same in slices: `number` is one */
-int call_alone(struct call *call); /* without the GVL and without a box: of what has no handle yet */
+/* without the GVL; retries for locks; raises for signals */
+int call_away(struct box *box, struct call *call);
+/* the same in slices: `number` is one */
+int call_wait(struct box *box, struct call *call, uint64_t timeout_ns);
+/* without the GVL and without a box: of what has no handle yet */
+int call_alone(struct call *call);
 void call_strings(struct call *call, VALUE key, VALUE value);
 
 /* What Ruby gives. */
 VALUE bytes_arg(VALUE string);                 /* a String, or TypeError */
 const char *name_arg(VALUE *string);           /* a String without NUL, or ArgumentError */
-VALUE name_copy(VALUE string);                 /* one of our own, which nobody changes; it ends with a NUL */
+/* one of our own, which nobody changes; it ends with a NUL */
+VALUE name_copy(VALUE string);
 uint64_t timeout_arg(VALUE seconds);           /* nil: CH_FOREVER */
 VALUE option(VALUE options, const char *name); /* Qnil if it is not there */
 uint64_t number_option(VALUE options, const char *name);
-VALUE given(const struct box *box, const void *data, size_t len); /* a String in the box's encoding */
-VALUE given_freed(const struct box *box, ch_bytes *bytes);        /* the same; frees the bytes, whatever happens */
-VALUE given_text(ch_bytes *bytes);                                /* a UTF-8 String; frees the bytes, too */
+/* a String in the box's encoding */
+VALUE given(const struct box *box, const void *data, size_t len);
+/* the same; frees the bytes, whatever happens */
+VALUE given_freed(const struct box *box, ch_bytes *bytes);
+/* a UTF-8 String; frees the bytes, too */
+VALUE given_text(ch_bytes *bytes);
 
 void init_hold(void);
 void init_map(void);

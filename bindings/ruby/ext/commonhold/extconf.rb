@@ -10,7 +10,8 @@ unless found && have_header("commonhold.h") && have_func("ch_version", "commonho
         "then set PKG_CONFIG_PATH=PREFIX/lib/pkgconfig, or gem install ... -- --with-commonhold-dir=PREFIX"
 end
 
-# The library is found again when the extension is loaded, also below a prefix that the system does not search.
+# The library is found again when the extension is loaded, also below a prefix that the system does
+# not search.
 lib_dir ||= pkg_config("commonhold", "variable=libdir")
 $LDFLAGS << " -Wl,-rpath,#{lib_dir}" unless lib_dir.to_s.empty? # rubocop:disable Style/GlobalVars
 append_cflags(%w[-std=gnu11 -Wall -Wextra -Wno-unused-parameter -fvisibility=hidden])

@@ -20,11 +20,17 @@ static int run_open(struct call *call) {
     return opening->open(opening->name, &opening->options, &opening->hold, &call->error);
 }
 
-/* Commonhold::Hold._open(how, name, options): how is 0 to open, 1 to create, 2 for whichever is needed. */
+enum how how_arg(VALUE how) {
+    unsigned number = NUM2UINT(how);
+    if (number > OPEN_OR_CREATE) rb_raise(rb_eArgError, "expected 0 to 2, got %u", number);
+    return (enum how)number;
+}
+
+/* Commonhold::Hold._open(how, name, options): how is an enum how. */
 static VALUE hold_open(VALUE class, VALUE how, VALUE name, VALUE options) {
     static const opener openers[] = {ch_hold_open, ch_hold_create, ch_hold_open_or_create};
     VALUE directory = option(options, "directory"), patience = option(options, "lock_timeout");
-    struct opening opening = {openers[NUM2UINT(how) % 3], NULL, CH_HOLD_OPTIONS_INIT, NULL};
+    struct opening opening = {openers[how_arg(how)], NULL, CH_HOLD_OPTIONS_INIT, NULL};
     uint64_t patience_ns = timeout_arg(patience);
     opening.options.max_bytes = number_option(options, "max_bytes");
     if (patience_ns != CH_FOREVER) opening.options.lock_timeout_ns = patience_ns ? patience_ns : 1;
@@ -50,8 +56,8 @@ static int run_close(struct call *call) { return ch_hold_close(call->handle, &ca
 
 /* call-seq: close -> nil
  *
- * Closes the hold and everything that came from this object; whatever is used later raises ClosedError. A second
- * closing does nothing. */
+ * Closes the hold and everything that came from this object; whatever is used later raises
+ * ClosedError. A second closing does nothing. */
 static VALUE hold_close(VALUE self) {
     struct box *box = rb_check_typeddata(self, &hold_type);
     if (box->closed) return Qnil;
@@ -75,6 +81,16 @@ static VALUE hold_path(VALUE self) {
     ch_slice path;
     checked(ch_hold_path(box_of(self, &hold_type)->handle, &path, &error), &error);
     return rb_enc_str_new(path.data, (long)path.len, rb_filesystem_encoding());
+}
+
+/* The hold's identity, as 32 hexadecimal digits. */
+static VALUE hold_uuid(VALUE self) {
+    ch_error error;
+    uint8_t uuid[16];
+    char text[33];
+    checked(ch_hold_uuid(box_of(self, &hold_type)->handle, &uuid, &error), &error);
+    for (int i = 0; i < 16; i++) snprintf(text + 2 * i, 3, "%02x", uuid[i]);
+    return rb_utf8_str_new_cstr(text);
 }
 
 static int run_describe(struct call *call) {
@@ -127,7 +143,8 @@ static int run_backup(struct call *call) {
     return ch_hold_backup(call->handle, call->key.data, call->out, &call->error);
 }
 
-/* Writes a copy of all maps, as they are at one moment, to a new file, while others go on writing; gives how many pairs. */
+/* Writes a copy of all maps, as they are at one moment, to a new file, while others go on writing;
+ * gives how many pairs. */
 static VALUE hold_backup(VALUE self, VALUE to) {
     ch_backup_report report;
     struct call call = {.run = run_backup, .out = &report};
@@ -137,24 +154,49 @@ static VALUE hold_backup(VALUE self, VALUE to) {
     return ULL2NUM(report.pairs);
 }
 
-/* drop_NAME(name) -> true, or false if there was none. */
-#define DROP(kind) \
+/* Hold#_drop_KIND(name): true, or false if there was none. Hold#_list_KIND: what there is, as
+ * JSON. */
+#define BY_NAME(kind) \
     static int run_drop_##kind(struct call *call) { \
-        return ch_hold_drop_##kind(call->handle, call->key.data, &call->error); \
+        return ch_##kind##_drop(call->handle, call->key.data, &call->error); \
     } \
     static VALUE hold_drop_##kind(VALUE self, VALUE name) { \
         struct call call = {.run = run_drop_##kind}; \
         name = name_copy(name); \
         call_strings(&call, name, Qnil); \
         return checked(call_away(box_of(self, &hold_type), &call), &call.error) == CH_OK ? Qtrue : Qfalse; \
+    } \
+    static int run_list_##kind(struct call *call) { \
+        return ch_##kind##_list(call->handle, call->out, &call->error); \
+    } \
+    static VALUE hold_list_##kind(VALUE self) { \
+        ch_bytes json = CH_BYTES_INIT; \
+        struct call call = {.run = run_list_##kind, .out = &json}; \
+        call_strings(&call, Qnil, Qnil); \
+        checked(call_away(box_of(self, &hold_type), &call), &call.error); \
+        return given_text(&json); \
     }
-DROP(map)
-DROP(queue)
-DROP(channel)
-DROP(log)
+BY_NAME(map)
+BY_NAME(queue)
+BY_NAME(channel)
+BY_NAME(log)
 
-static int run_drop(struct call *call) {
-    return ch_hold_drop(call->key.data, (uint32_t)call->number, &call->error);
+static int run_describe_queue(struct call *call) {
+    return ch_queue_describe_by_name(call->handle, call->key.data, call->out, &call->error);
+}
+
+/* Hold#_describe_queue(name): a queue's statistics as JSON, also through a read-only hold. */
+static VALUE hold_describe_queue(VALUE self, VALUE name) {
+    ch_bytes json = CH_BYTES_INIT;
+    struct call call = {.run = run_describe_queue, .out = &json};
+    name = name_copy(name);
+    call_strings(&call, name, Qnil);
+    checked(call_away(box_of(self, &hold_type), &call), &call.error);
+    return given_text(&json);
+}
+
+static int run_remove(struct call *call) {
+    return ch_hold_remove(call->key.data, (uint32_t)call->number, &call->error);
 }
 static int run_restore(struct call *call) {
     return ch_hold_restore(call->key.data, call->value.data, NULL, call->out, &call->error);
@@ -162,9 +204,10 @@ static int run_restore(struct call *call) {
 static int run_salvage(struct call *call) { return ch_hold_salvage(call->key.data, NULL, call->out, &call->error); }
 static int run_list(struct call *call) { return ch_hold_list(call->key.data, call->out, &call->error); }
 
-/* Deletes the file of a hold. With force also while processes have it open, which go on with the memory they have. */
-static VALUE module_drop(VALUE module, VALUE name, VALUE force) {
-    struct call call = {.run = run_drop, .number = RTEST(force)};
+/* Deletes the file of a hold. With force also while processes have it open, which go on with the
+ * memory they have. */
+static VALUE module_remove(VALUE module, VALUE name, VALUE force) {
+    struct call call = {.run = run_remove, .number = RTEST(force)};
     name = name_copy(name);
     call_strings(&call, name, Qnil);
     checked(call_alone(&call), &call.error);
@@ -182,7 +225,8 @@ static VALUE module_restore(VALUE module, VALUE backup, VALUE name) {
     return ULL2NUM(pairs);
 }
 
-/* Saves what is intact in a file hold that was open when the system stopped; deleted keys may return. Gives notes. */
+/* Saves what is intact in a file hold that was open when the system stopped; deleted keys may
+ * return. Gives notes. */
 static VALUE module_salvage(VALUE module, VALUE name) {
     ch_bytes notes = CH_BYTES_INIT;
     struct call call = {.run = run_salvage, .out = &notes};
@@ -203,6 +247,20 @@ static VALUE module_list(VALUE module, VALUE directory) {
     return given_text(&json);
 }
 
+static int run_resolve(struct call *call) {
+    return ch_hold_resolve(call->key.data, call->value.data, call->out, &call->error);
+}
+
+static VALUE module_resolve(VALUE module, VALUE name, VALUE directory) {
+    ch_bytes path = CH_BYTES_INIT;
+    struct call call = {.run = run_resolve, .out = &path};
+    name = name_copy(name);
+    if (!NIL_P(directory)) directory = name_copy(directory);
+    call_strings(&call, name, directory);
+    checked(call_alone(&call), &call.error);
+    return given_text(&path);
+}
+
 static VALUE module_library_version(VALUE module) { return rb_utf8_str_new_cstr(ch_version()); }
 
 void init_hold(void) {
@@ -212,19 +270,26 @@ void init_hold(void) {
     rb_define_method(cHold, "close", hold_close, 0);
     rb_define_method(cHold, "closed?", hold_is_closed, 0);
     rb_define_method(cHold, "path", hold_path, 0);
+    rb_define_method(cHold, "uuid", hold_uuid, 0);
     rb_define_private_method(cHold, "_describe", hold_describe, 1);
     rb_define_method(cHold, "sweep", hold_sweep, 0);
     rb_define_method(cHold, "check", hold_check, 0);
     rb_define_method(cHold, "trim", hold_trim, 0);
     rb_define_method(cHold, "backup", hold_backup, 1);
-    rb_define_method(cHold, "drop_map", hold_drop_map, 1);
-    rb_define_method(cHold, "drop_queue", hold_drop_queue, 1);
-    rb_define_method(cHold, "drop_channel", hold_drop_channel, 1);
-    rb_define_method(cHold, "drop_log", hold_drop_log, 1);
-    rb_define_module_function(mCommonhold, "_drop", module_drop, 2);
+    rb_define_private_method(cHold, "_drop_map", hold_drop_map, 1);
+    rb_define_private_method(cHold, "_list_map", hold_list_map, 0);
+    rb_define_private_method(cHold, "_drop_queue", hold_drop_queue, 1);
+    rb_define_private_method(cHold, "_list_queue", hold_list_queue, 0);
+    rb_define_private_method(cHold, "_drop_channel", hold_drop_channel, 1);
+    rb_define_private_method(cHold, "_list_channel", hold_list_channel, 0);
+    rb_define_private_method(cHold, "_drop_log", hold_drop_log, 1);
+    rb_define_private_method(cHold, "_list_log", hold_list_log, 0);
+    rb_define_private_method(cHold, "_describe_queue", hold_describe_queue, 1);
+    rb_define_module_function(mCommonhold, "_remove", module_remove, 2);
     rb_define_module_function(mCommonhold, "restore", module_restore, 2);
     rb_define_module_function(mCommonhold, "salvage", module_salvage, 1);
     rb_define_module_function(mCommonhold, "_list", module_list, 1);
+    rb_define_module_function(mCommonhold, "_resolve", module_resolve, 2);
     rb_define_module_function(mCommonhold, "library_version", module_library_version, 0);
 }
 

@@ -8,23 +8,26 @@ RELEASE(release_collector, collector)
 static VALUE cLog, cCollector, cLine;
 
 static int run_log(struct call *call) {
-    return call->more ? ch_hold_log(call->handle, call->key.data, call->more, call->out, &call->error)
-                      : ch_hold_open_log(call->handle, call->key.data, call->out, &call->error);
+    switch ((enum how)call->number) {
+    case OPEN:
+        return ch_log_open(call->handle, call->key.data, call->out, &call->error);
+    case CREATE:
+        return ch_log_create(call->handle, call->key.data, call->more, call->out, &call->error);
+    default:
+        return ch_log_open_or_create(call->handle, call->key.data, call->more, call->out, &call->error);
+    }
 }
 
-/* Hold#_log(name, options); options nil opens an existing one. */
-static VALUE hold_log(VALUE self, VALUE name, VALUE options) {
+/* Hold#_log(how, name, options). */
+static VALUE hold_log(VALUE self, VALUE how, VALUE name, VALUE options) {
     ch_log_options wanted = CH_LOG_OPTIONS_INIT;
     ch_log *log = NULL;
-    struct call call = {.run = run_log, .out = &log};
-    if (!NIL_P(options)) {
-        wanted.ring_bytes = number_option(options, "ring_bytes");
-        wanted.rings = (uint32_t)number_option(options, "rings");
-        wanted.overflow = RTEST(option(options, "overwrite"));
-        wanted.level = (uint32_t)number_option(options, "level");
-        wanted.direct = RTEST(option(options, "direct"));
-        call.more = &wanted;
-    }
+    struct call call = {.run = run_log, .number = how_arg(how), .out = &log, .more = &wanted};
+    wanted.ring_bytes = number_option(options, "ring_bytes");
+    wanted.rings = (uint32_t)number_option(options, "rings");
+    wanted.overflow = RTEST(option(options, "overwrite"));
+    wanted.level = (uint32_t)number_option(options, "level");
+    wanted.direct = RTEST(option(options, "direct"));
     VALUE object = box_new(cLog, &log_type, self, release_log);
     name = name_copy(name);
     call_strings(&call, name, Qnil);
@@ -133,7 +136,8 @@ static VALUE dump_end(VALUE data) {
     return Qnil;
 }
 
-/* All lines that are in the hold, collected or not, merged by time: an Array of Line. Changes nothing. */
+/* All lines that are in the hold, collected or not, merged by time: an Array of Line. Changes
+ * nothing. */
 static VALUE log_dump(VALUE self) {
     struct gathered gathered = {.log = self, .texts = CH_BYTES_INIT, .lines = CH_BYTES_INIT};
     return rb_ensure(dump, (VALUE)&gathered, dump_end, (VALUE)&gathered);
@@ -175,12 +179,13 @@ static VALUE collector_close(VALUE self) { return box_close(self, &collector_typ
 void init_log(void) {
     cLog = rb_define_class_under(mCommonhold, "Log", rb_cObject);
     cCollector = rb_define_class_under(mCommonhold, "Collector", rb_cObject);
-    /* A line of a log as it is read. +time_ns+ counts from 1970; +lost+ lines are missing before it. */
+    /* A line of a log as it is read. +time_ns+ counts from 1970; +lost+ lines are missing before
+     * it. */
     cLine = rb_struct_define_under(mCommonhold, "Line", "text", "level", "time_ns", "thread", "lost", "collected",
                                    "shown", NULL);
     rb_undef_alloc_func(cLog);
     rb_undef_alloc_func(cCollector);
-    rb_define_private_method(cHold, "_log", hold_log, 2);
+    rb_define_private_method(cHold, "_log", hold_log, 3);
     rb_define_method(cLog, "close", log_close, 0);
     rb_define_method(cLog, "name", log_name, 0);
     rb_define_method(cLog, "_write", log_write, 2);

@@ -11,8 +11,14 @@ VALUE cMap;
 #define CHUNK 256
 
 static int run_map(struct call *call) {
-    return call->more ? ch_hold_map(call->handle, call->key.data, call->more, call->out, &call->error)
-                      : ch_hold_open_map(call->handle, call->key.data, call->out, &call->error);
+    switch ((enum how)call->number) {
+    case OPEN:
+        return ch_map_open(call->handle, call->key.data, call->out, &call->error);
+    case CREATE:
+        return ch_map_create(call->handle, call->key.data, call->more, call->out, &call->error);
+    default:
+        return ch_map_open_or_create(call->handle, call->key.data, call->more, call->out, &call->error);
+    }
 }
 
 static uint32_t mode_of(VALUE name) {
@@ -25,24 +31,21 @@ static uint32_t mode_of(VALUE name) {
     rb_raise(rb_eArgError, "expected the mode :general, :fixed or :cache, got :%s", is);
 }
 
-/* Hold#_map(class, name, options); options nil opens an existing one. */
-static VALUE hold_map(VALUE self, VALUE class, VALUE name, VALUE options) {
+/* Hold#_map(how, name, options). */
+static VALUE hold_map(VALUE self, VALUE how, VALUE name, VALUE options) {
     ch_map_options wanted = CH_MAP_OPTIONS_INIT;
     ch_map *map = NULL;
     VALUE encoding = option(options, "encoding");
     struct box *hold = box_of(self, &hold_type);
-    struct call call = {.run = run_map, .out = &map};
-    if (RTEST(option(options, "create"))) {
-        wanted.mode = mode_of(option(options, "mode"));
-        wanted.key_bytes = (uint32_t)number_option(options, "key_bytes");
-        wanted.value_bytes = (uint32_t)number_option(options, "value_bytes");
-        wanted.value_room = (uint32_t)number_option(options, "value_room");
-        wanted.max_bytes = number_option(options, "max_bytes");
-        wanted.max_entries = number_option(options, "max_entries");
-        wanted.ttl_ms = number_option(options, "ttl_ms");
-        call.more = &wanted;
-    }
-    VALUE object = box_new(class, &map_type, self, release_map);
+    struct call call = {.run = run_map, .number = how_arg(how), .out = &map, .more = &wanted};
+    wanted.mode = mode_of(option(options, "mode"));
+    wanted.key_bytes = (uint32_t)number_option(options, "key_bytes");
+    wanted.value_bytes = (uint32_t)number_option(options, "value_bytes");
+    wanted.value_room = (uint32_t)number_option(options, "value_room");
+    wanted.max_bytes = number_option(options, "max_bytes");
+    wanted.max_entries = number_option(options, "max_entries");
+    wanted.ttl_ms = number_option(options, "ttl_ms");
+    VALUE object = box_new(cMap, &map_type, self, release_map);
     if (!NIL_P(encoding)) ((struct box *)RTYPEDDATA_DATA(object))->encoding = rb_to_encoding_index(encoding);
     name = name_copy(name);
     call_strings(&call, name, Qnil);
@@ -167,7 +170,7 @@ static int run_set(struct call *c) {
     return ch_map_set(c->handle, c->key.data, c->key.len, c->value.data, c->value.len, NULL, &c->error);
 }
 static int run_set_ttl(struct call *c) {
-    return ch_map_set_ttl(c->handle, c->key.data, c->key.len, c->value.data, c->value.len, c->number, NULL, &c->error);
+    return ch_map_set_with_ttl(c->handle, c->key.data, c->key.len, c->value.data, c->value.len, c->number, NULL, &c->error);
 }
 static int run_add(struct call *c) {
     return ch_map_add(c->handle, c->key.data, c->key.len, c->value.data, c->value.len, NULL, &c->error);
@@ -185,7 +188,7 @@ static int run_exchange(struct call *c) {
                                    NIL_P(c->replacement_text) ? NULL : &c->replacement, &c->error);
 }
 static int run_exchange_ttl(struct call *c) {
-    return ch_map_compare_exchange_ttl(c->handle, c->key.data, c->key.len, NIL_P(c->expected_text) ? NULL : &c->expected,
+    return ch_map_compare_exchange_with_ttl(c->handle, c->key.data, c->key.len, NIL_P(c->expected_text) ? NULL : &c->expected,
                                        NIL_P(c->replacement_text) ? NULL : &c->replacement, c->number, &c->error);
 }
 static int run_set_uid(struct call *c) {
@@ -199,7 +202,8 @@ static int run_increment_uid(struct call *c) {
 }
 static int run_clear(struct call *c) { return ch_map_clear(c->handle, c->out, &c->error); }
 
-/* The plain ones are called directly: a struct call is a message long, and clearing it costs as much as they do. */
+/* The plain ones are called directly: a struct call is a message long, and clearing it costs as
+ * much as they do. */
 int map_store(struct box *box, VALUE key, VALUE value, ch_error *error) {
     int result;
     BRIEFLY(result, ch_map_set(box->handle, RSTRING_PTR(key), (size_t)RSTRING_LEN(key), RSTRING_PTR(value),
@@ -278,7 +282,8 @@ static VALUE map_take(VALUE self, VALUE key) {
 
 /* call-seq: increment(key, by = 1) -> integer
  *
- * Adds to a value of 8 bytes, a little-endian number (<tt>"q<"</tt> of pack); an absent key counts as 0; wraps around. */
+ * Adds to a value of 8 bytes, a little-endian number (<tt>"q<"</tt> of pack); an absent key counts
+ * as 0; wraps around. */
 static VALUE map_increment(int count, VALUE *given_args, VALUE self) {
     VALUE key, by;
     int64_t sum;
@@ -288,7 +293,8 @@ static VALUE map_increment(int count, VALUE *given_args, VALUE self) {
     return LL2NUM(sum);
 }
 
-/* Map#_exchange(key, expected, replacement, milliseconds): nil stands for "absent", and for as long as the map says. */
+/* Map#_exchange(key, expected, replacement, milliseconds): nil stands for "absent", and for as long
+ * as the map says. */
 static VALUE map_exchange(VALUE self, VALUE key, VALUE expected, VALUE replacement, VALUE milliseconds) {
     struct call call = {.run = run_exchange};
     if (!NIL_P(milliseconds)) call.run = run_exchange_ttl, call.number = NUM2ULL(milliseconds);
@@ -334,7 +340,8 @@ static VALUE map_clear(VALUE self) {
     return ULL2NUM(deleted);
 }
 
-/* ---- Batches. The arrays are ours and hold Strings only (Map#get_many and #set_many see to it). */
+/* ---- Batches. The arrays are ours and hold Strings only (Map#get_many and #set_many see to
+ * it). */
 
 struct batch {
     VALUE self, keys, all;
@@ -418,7 +425,7 @@ void init_map(void) {
     rb_define_method(cMap, "key?", map_has, 1);
     rb_define_method(cMap, "size", map_len, 0);
     rb_define_method(cMap, "uid", map_uid, 1);
-    rb_define_method(cMap, "pair_of_uid", map_by_uid, 1);
+    rb_define_method(cMap, "get_uid", map_by_uid, 1);
     rb_define_method(cMap, "random_pair", map_random_pair, 0);
     rb_define_private_method(cMap, "_set_ttl", map_set_ttl, 3);
     rb_define_method(cMap, "add", map_add, 2);

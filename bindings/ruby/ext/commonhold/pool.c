@@ -1,4 +1,5 @@
-/* The quick part of LocalMemCache (compat/localmemcache.rb): strings of anything, in and out of a map. */
+/* The quick part of LocalMemCache (compat/localmemcache.rb): strings of anything, in and out of a
+ * map. */
 #include "ext.h"
 
 VALUE map_lookup(struct box *box, const void *key, size_t len, ch_error *error, int *result);

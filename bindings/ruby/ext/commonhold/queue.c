@@ -1,5 +1,5 @@
-/* Commonhold::Queue and Commonhold::Element. An element in flight is a user of its queue's box; one that nobody refers to any
- * more goes to the orphans. */
+/* Commonhold::Queue and Commonhold::Element. An element in flight is a user of its queue's box; one
+ * that nobody refers to any more goes to the orphans. */
 #include "ext.h"
 
 BOX_TYPE(queue_type, "Commonhold::Queue");
@@ -32,12 +32,18 @@ static const rb_data_type_t element_type = {
     "Commonhold::Element", {element_mark, element_free, NULL, 0, {0}}, 0, 0, RUBY_TYPED_FREE_IMMEDIATELY};
 
 static int run_queue(struct call *call) {
-    return call->more ? ch_hold_queue(call->handle, call->key.data, call->more, call->out, &call->error)
-                      : ch_hold_open_queue(call->handle, call->key.data, call->out, &call->error);
+    switch ((enum how)call->number) {
+    case OPEN:
+        return ch_queue_open(call->handle, call->key.data, call->out, &call->error);
+    case CREATE:
+        return ch_queue_create(call->handle, call->key.data, call->more, call->out, &call->error);
+    default:
+        return ch_queue_open_or_create(call->handle, call->key.data, call->more, call->out, &call->error);
+    }
 }
 
-/* A copy of a name, for the collector may move a short String, and its bytes with it. One that is too long for the library
- * stays so. */
+/* A copy of a name, for the collector may move a short String, and its bytes with it. One that is
+ * too long for the library stays so. */
 struct name {
     char text[65];
 };
@@ -49,28 +55,25 @@ static const char *kept_name(struct name *name, VALUE text) {
     return name->text;
 }
 
-/* Hold#_queue(name, options); options nil opens an existing one. */
-static VALUE hold_queue(VALUE self, VALUE name, VALUE options) {
+/* Hold#_queue(how, name, options). */
+static VALUE hold_queue(VALUE self, VALUE how, VALUE name, VALUE options) {
     ch_queue_options wanted = CH_QUEUE_OPTIONS_INIT;
     ch_queue *queue = NULL;
     const char *names[MOST_QUEUES];
     struct name kept[MOST_QUEUES + 1] = {0};
     VALUE list = option(options, "queues"), orphans = option(options, "orphans");
-    struct call call = {.run = run_queue, .out = &queue};
-    if (!NIL_P(options)) {
-        wanted.elements = (uint32_t)number_option(options, "elements");
-        wanted.element_bytes = (uint32_t)number_option(options, "element_bytes");
-        if (!NIL_P(list)) {
-            Check_Type(list, T_ARRAY);
-            long count = RARRAY_LEN(list);
-            if (count > MOST_QUEUES) rb_raise(rb_eArgError, "a queue has at most %d named queues", MOST_QUEUES);
-            for (long i = 0; i < count; i++) names[i] = kept_name(&kept[i], rb_ary_entry(list, i));
-            wanted.queues = names;
-            wanted.queue_count = (size_t)count;
-        }
-        if (!NIL_P(orphans)) wanted.orphans = kept_name(&kept[MOST_QUEUES], orphans);
-        call.more = &wanted;
+    struct call call = {.run = run_queue, .number = how_arg(how), .out = &queue, .more = &wanted};
+    wanted.elements = (uint32_t)number_option(options, "elements");
+    wanted.element_bytes = (uint32_t)number_option(options, "element_bytes");
+    if (!NIL_P(list)) {
+        Check_Type(list, T_ARRAY);
+        long count = RARRAY_LEN(list);
+        if (count > MOST_QUEUES) rb_raise(rb_eArgError, "a queue has at most %d named queues", MOST_QUEUES);
+        for (long i = 0; i < count; i++) names[i] = kept_name(&kept[i], rb_ary_entry(list, i));
+        wanted.queues = names;
+        wanted.queue_count = (size_t)count;
     }
+    if (!NIL_P(orphans)) wanted.orphans = kept_name(&kept[MOST_QUEUES], orphans);
     VALUE object = box_new(cQueue, &queue_type, self, release_queue);
     name = name_copy(name);
     call_strings(&call, name, Qnil);
@@ -101,8 +104,8 @@ static uint32_t number_of(VALUE queue, VALUE which) {
     return number;
 }
 
-/* Makes the Ruby object first, a user of the box already: an element that was pulled is never lost to an exception, nor to
- * a queue that is closed meanwhile. What stays empty is let go in vain. */
+/* Makes the Ruby object first, a user of the box already: an element that was pulled is never lost
+ * to an exception, nor to a queue that is closed meanwhile. What stays empty is let go in vain. */
 static struct in_flight *new_element(VALUE queue, struct box *box, VALUE *object) {
     struct in_flight *flying;
     *object = TypedData_Make_Struct(cElement, struct in_flight, &element_type, flying);
@@ -186,7 +189,8 @@ static VALUE move_end(VALUE data) {
     return Qnil;
 }
 
-/* Moves an element without the GVL. It is not in flight meanwhile, so no other thread moves it, too. */
+/* Moves an element without the GVL. It is not in flight meanwhile, so no other thread moves it,
+ * too. */
 static int move_away(int (*run)(struct call *), struct box *to, uint32_t number, struct in_flight *flying, ch_error *error) {
     struct moving moving = {flying, flying->box, to, {.run = run, .uid = number, .more = &flying->element}};
     moving.call.result = CH_TIMED_OUT; /* until it has run */
@@ -199,8 +203,9 @@ static int move_away(int (*run)(struct call *), struct box *to, uint32_t number,
 
 /* call-seq: push(queue, element) -> self
  *
- * Puts an element in flight at the end of a named queue, and wakes who waits for it. The element is no longer in flight then; after
- * an error it is in flight as before. InvalidError if it is another queue's. */
+ * Puts an element in flight at the end of a named queue, and wakes who waits for it. The element is
+ * no longer in flight then; after an error it is in flight as before. InvalidError if it is another
+ * queue's. */
 static VALUE queue_push(VALUE self, VALUE which, VALUE element) {
     ch_error error;
     uint32_t number = number_of(self, which);
@@ -313,7 +318,7 @@ static VALUE element_let_go(VALUE self) {
 void init_queue(void) {
     cQueue = rb_define_class_under(mCommonhold, "Queue", rb_cObject);
     rb_undef_alloc_func(cQueue);
-    rb_define_private_method(cHold, "_queue", hold_queue, 2);
+    rb_define_private_method(cHold, "_queue", hold_queue, 3);
     rb_define_method(cQueue, "close", queue_close, 0);
     rb_define_method(cQueue, "name", queue_name, 0);
     rb_define_private_method(cQueue, "_pull", queue_pull, 2);

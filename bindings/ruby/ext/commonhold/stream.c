@@ -6,7 +6,7 @@ RELEASE(release_follower, follower)
 static VALUE cFollower, cChange;
 
 static int run_begin_stream(struct call *c) {
-    return ch_hold_begin_stream(c->handle, c->key.data, c->number, &c->error);
+    return ch_map_begin_stream(c->handle, c->key.data, c->number, &c->error);
 }
 
 /* Hold#_begin_stream(map, bytes): whether it had none. */
@@ -15,6 +15,16 @@ static VALUE hold_begin_stream(VALUE self, VALUE map, VALUE bytes) {
     map = name_copy(map);
     call_strings(&call, map, Qnil);
     return checked(call_now(box_of(self, &hold_type), &call), &call.error) == CH_OK ? Qtrue : Qfalse;
+}
+
+static int run_promote(struct call *c) { return ch_map_promote(c->handle, c->key.data, &c->error); }
+
+/* Hold#_promote(map): whether only a replica wrote it before. */
+static VALUE hold_promote(VALUE self, VALUE map) {
+    struct call call = {.run = run_promote};
+    map = name_copy(map);
+    call_strings(&call, map, Qnil);
+    return checked(call_away(box_of(self, &hold_type), &call), &call.error) == CH_OK ? Qtrue : Qfalse;
 }
 
 static int run_begin(struct call *call) { return ch_map_follow(call->handle, call->more, call->out, &call->error); }
@@ -50,7 +60,8 @@ static VALUE follower_recv(VALUE self, VALUE seconds) {
         result = checked(call_wait(box, &call, timeout), &call.error);
     }
     if (result != CH_OK) return Qnil;
-    if (!box->handle) raise_code(CH_CLOSED, "it was closed meanwhile"); /* and the change's bytes went with it */
+    /* and the change's bytes went with it */
+    if (!box->handle) raise_code(CH_CLOSED, "it was closed meanwhile");
     VALUE values[] = {UINT2NUM(change.kind), given(box, change.key.data, change.key.len),
                       given(box, change.value.data, change.value.len),
                       change.expires_ms ? ULL2NUM(change.expires_ms) : Qnil};
@@ -74,6 +85,7 @@ void init_stream(void) {
     rb_undef_alloc_func(cFollower);
     cChange = rb_struct_define_under(mCommonhold, "Change", "code", "key", "value", "expires_ms", NULL);
     rb_define_private_method(cHold, "_begin_stream", hold_begin_stream, 2);
+    rb_define_private_method(cHold, "_promote", hold_promote, 1);
     rb_define_private_method(cMap, "_follow", map_follow, 1);
     rb_define_private_method(cFollower, "_recv", follower_recv, 1);
     rb_define_method(cFollower, "position", follower_position, 0);

@@ -40,8 +40,8 @@ static VALUE sized(VALUE self, VALUE arguments, VALUE enumerator) { return rb_fu
 
 /* call-seq: each { |key, value| ... } -> self
  *
- * Walks over all pairs. Keys present throughout are seen exactly once, whatever others do meanwhile; keys that come or go may or
- * may not be. Holds no lock. */
+ * Walks over all pairs. Keys present throughout are seen exactly once, whatever others do
+ * meanwhile; keys that come or go may or may not be. Holds no lock. */
 static VALUE map_each(VALUE self) {
     RETURN_SIZED_ENUMERATOR(self, 0, NULL, sized);
     walk_map(self, false);
@@ -135,7 +135,8 @@ static VALUE list_len(VALUE self, VALUE key) {
     return UINT2NUM(len);
 }
 
-/* The elements one behind the other, and where each ends. No Ruby in the library's callback: it may raise. */
+/* The elements one behind the other, and where each ends. No Ruby in the library's callback: it may
+ * raise. */
 struct gathered {
     struct box *box;
     const void *key;

@@ -17,14 +17,14 @@ module Commonhold
     # Becomes a consumer. With a block: closes it afterwards.
     #
     # @param from [Symbol] :now (the first message sent after it has joined) or :oldest
-    # @param policy [Symbol] :lossless (the producer waits for it), :lossy (nobody waits for it) or :patient (the
-    #   producer waits for +patience+ seconds, then drops it)
+    # @param policy [Symbol] :lossless (the producer waits for it), :lossy (nobody waits for it) or
+    #   :patient (the producer waits for +patience+ seconds, then drops it)
     # @return [Consumer]
     def consumer(from: :now, policy: :lossless, patience: nil, &block)
       Channel.with(_consumer(Channel.number(FROM, from), Channel.number(POLICY, policy), patience), &block)
     end
 
-    # Figures of the channel, as a Hash.
+    # The statistics of the channel, as a Hash.
     def stat
       JSON.parse(_describe)
     end
@@ -50,8 +50,8 @@ module Commonhold
   class Producer
     private_class_method :new
 
-    # Sends a message; waits for room as long as a lossless consumer has not read what would be overwritten, at most
-    # +timeout+ seconds. Gives its number, or nil if there was no room in time.
+    # Sends a message; waits for room as long as a lossless consumer has not read what would be
+    # overwritten, at most +timeout+ seconds. Gives its number, or nil if there was no room in time.
     def send(message, timeout: nil)
       _send(message, timeout)
     end
@@ -74,7 +74,8 @@ module Commonhold
 
     private_class_method :new
 
-    # Begins again, from :now or the :oldest message kept, after it was dropped or whenever it likes.
+    # Begins again, from :now or the :oldest message kept, after it was dropped or whenever it
+    # likes.
     def rejoin(from = :now)
       _rejoin(Channel.number(Channel::FROM, from))
     end

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Commonhold
-  # A list as the value of a key (Map#list). Each change is one atomic step, and writes the whole list anew; for lists of some
-  # kilobytes. An absent key is an empty list.
+  # A list as the value of a key (Map#list). Each change is one atomic step, and writes the whole
+  # list; for lists of some kilobytes. An absent key is an empty list.
   class List
     include Enumerable
 
@@ -48,7 +48,7 @@ module Commonhold
       size.zero?
     end
 
-    # Gives the elements, as they were at one moment.
+    # Yields the elements, as they were at one moment.
     def each(&block)
       return enum_for(:each) { size } unless block
 

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Commonhold
-  # Many writing threads of many processes, one merged log. No writer ever waits, and what was accepted is in the hold
-  # whatever happens to its writer.
+  # Many writing threads of many processes, one merged log. No writer ever waits, and what was
+  # accepted is in the hold whatever happens to its writer.
   class Log
     LEVELS = { error: 1, warn: 2, info: 3, debug: 4, trace: 5 }.freeze
     private_class_method :new
@@ -18,7 +18,8 @@ module Commonhold
     end
 
     LEVELS.each do |name, number|
-      # error(text), warn(text), info(text), debug(text), trace(text); or with a block, asked only if the level is wanted.
+      # error(text), warn(text), info(text), debug(text), trace(text); or with a block, asked only
+      # if the level is wanted.
       define_method(name) do |text = nil, &block|
         next false unless _enabled(number)
 
@@ -39,13 +40,14 @@ module Commonhold
       _enabled(Log.level_number(level))
     end
 
-    # Becomes the log's collector, into a file of at most +max_bytes+ and +keep+ older ones. BusyError while another lives.
+    # Becomes the log's collector, into a file of at most +max_bytes+ and +keep+ older ones.
+    # BusyError while another lives.
     # @return [Collector]
     def collect_to_file(path, max_bytes: 64 << 20, keep: 3)
       _collect(path.to_s, max_bytes, keep)
     end
 
-    # Figures of the log, as a Hash.
+    # The statistics of the log, as a Hash.
     def stat
       JSON.parse(_describe)
     end

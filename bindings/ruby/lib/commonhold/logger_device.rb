@@ -3,7 +3,8 @@
 require "logger"
 
 module Commonhold
-  # A device for Ruby's Logger: each message becomes a line of the log (several, if it has line ends), at its severity.
+  # A device for Ruby's Logger: each message becomes a line of the log (several, if it has line
+  # ends), at its severity.
   #
   #   logger = hold.log("app").logger
   #   # the same, with a formatter of one's own:

@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
 module Commonhold
-  # A hash table, bytes to bytes, that looks like a Hash. Readers never wait. Every change of one key is atomic.
+  # A hash table, bytes to bytes, that looks like a Hash. Readers never wait. Every change of one
+  # key is atomic.
   #
   #   views = hold.map("views")
   #   views["a"] = "1"
@@ -46,8 +47,8 @@ module Commonhold
     alias set store
     alias get []
 
-    # The values of many keys at once, several times faster than one by one; nil for each that is absent. Each lookup is
-    # atomic, the batch is not.
+    # The values of many keys at once, several times faster than one by one; nil for each that is
+    # absent. Each lookup is atomic, the batch is not.
     def get_many(keys)
       _get_many(keys.map { |key| Map.string(key) })
     end
@@ -62,8 +63,8 @@ module Commonhold
       keys.zip(get_many(keys)).to_h.compact
     end
 
-    # Sets many pairs, in order, from a Hash or from pairs. Each is atomic, the batch is not: after an error those before it
-    # are set.
+    # Sets many pairs, in order, from a Hash or from pairs. Each is atomic, the batch is not: after
+    # an error those before it are set.
     def set_many(pairs)
       keys = []
       values = []
@@ -75,14 +76,15 @@ module Commonhold
     end
     alias merge! set_many
 
-    # Changes a key from one state to another, if it is in the first; nil stands for "absent". Gives whether it did. In a
-    # cache what it sets may have +ttl+ seconds to live.
+    # Changes a key from one state to another, if it is in the first; nil stands for "absent". Gives
+    # whether it did. In a cache what it sets may have +ttl+ seconds to live.
     def compare_exchange(key, expected, replacement, ttl: nil)
       _exchange(key, expected, replacement, ttl && Map.milliseconds(ttl))
     end
 
-    # Gives the old value (nil: absent) to the block, and sets what it gives (nil: deletes), as one atomic step: if anybody
-    # changes the key meanwhile, the block is asked again. Gives the new value.
+    # Gives the old value (nil: absent) to the block, and sets what it gives (nil: deletes), as one
+    # atomic step: if anybody changes the key meanwhile, the block is asked again. Gives the new
+    # value.
     def update(key)
       while true # loop would swallow the block's StopIteration
         old = self[key]
@@ -91,7 +93,8 @@ module Commonhold
       end
     end
 
-    # The value, or what the block gives, which is set if the key is still absent then; gives what is in the map.
+    # The value, or what the block gives, which is set if the key is still absent then; gives what
+    # is in the map.
     def fetch_or_add(key)
       self[key] || begin
         value = yield key
@@ -121,13 +124,14 @@ module Commonhold
       List.new(self, key)
     end
 
-    # Follows the map's changes from now on, or from a position (Follower#position). See Hold#begin_stream.
+    # Follows the map's changes from now on, or from a position (Follower#position). See
+    # Maps#begin_stream.
     # @return [Follower]
     def follow(from: nil)
       _follow(from)
     end
 
-    # Figures of the map, as a Hash.
+    # The statistics of the map, as a Hash.
     def stat
       JSON.parse(_describe)
     end
@@ -151,8 +155,8 @@ module Commonhold
     end
   end
 
-  # What changed in a map: +kind+ is :set, :delete, :expire, :evict, :clear or :gap (some key was changed in a way too
-  # large for the stream: look at the map).
+  # What changed in a map: +kind+ is :set, :delete, :expire, :evict, :clear or :gap (some key was
+  # changed in a way too large for the stream: look at the map).
   class Change
     KINDS = { 1 => :set, 2 => :delete, 3 => :expire, 4 => :evict, 5 => :clear, 6 => :gap }.freeze
     private_constant :KINDS
@@ -162,7 +166,8 @@ module Commonhold
     end
   end
 
-  # Reads a map's changes, each one, in each key's order. LappedError when it was too slow: read the map and follow anew.
+  # Reads a map's changes, each one, in each key's order. LappedError if it was too slow: read the
+  # whole map and follow again.
   class Follower
     include Receiving
 

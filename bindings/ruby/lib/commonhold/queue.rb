@@ -1,13 +1,15 @@
 # frozen_string_literal: true
 
 module Commonhold
-  # Elements of one size that move by reference between named queues. Each is in exactly one of them, or in flight in
-  # exactly one process. What a process that died had in flight goes to the queue for orphans, as does an Element that nobody
-  # refers to any more. Queues are given by name or number.
+  # Elements of one size that move by reference between named queues. Each is in exactly one of
+  # them, or in flight in exactly one process. The elements that a dead process had in flight move
+  # to the queue for orphans, and so does an Element without references. Methods take the name or
+  # the number of a queue.
   class Queue
     private_class_method :new
 
-    # Takes the Element at the front; waits for one, at most +timeout+ seconds, after which it gives nil.
+    # Takes the Element at the front; waits for one, at most +timeout+ seconds, after which it gives
+    # nil.
     def pull(queue = 0, timeout: nil)
       _pull(queue, timeout)
     end
@@ -17,7 +19,7 @@ module Commonhold
       _pull(queue, 0)
     end
 
-    # Figures of the queue, as a Hash.
+    # The statistics of the queue, as a Hash.
     def stat
       JSON.parse(_describe)
     end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Commonhold
-  # Of whoever receives one thing after the other, with or without waiting.
+  # Receiving one object after another, with or without waiting.
   module Receiving
     include Enumerable
 
@@ -15,7 +15,7 @@ module Commonhold
       _recv(0)
     end
 
-    # Gives every one, for ever; without a block, an Enumerator.
+    # Yields each one without end; without a block returns an Enumerator.
     def each
       return enum_for(:each) unless block_given?
 

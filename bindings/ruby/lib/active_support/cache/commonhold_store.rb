@@ -8,10 +8,12 @@ module ActiveSupport
   module Cache
     # A cache that all processes of a machine share, at memory speed, and that survives them.
     #
-    #   config.cache_store = :commonhold_store, "cache", { max_bytes: 256 << 20, expires_in: 1.hour }
+    #   config.cache_store = :commonhold_store, "cache", { max_bytes: 256 << 20, expires_in: 1.hour
+    #   }
     #
-    # Entries expire by themselves, also where nobody reads them; beyond +max_bytes+ or +max_entries+ the least used are evicted.
-    # increment and decrement are atomic across processes. Usable before and after fork.
+    # Entries expire by themselves, also where nobody reads them; beyond +max_bytes+ or
+    # +max_entries+ the least used are evicted. increment and decrement are atomic across processes.
+    # Usable before and after fork.
     class CommonholdStore < Store
 
       def self.supports_cache_versioning?
@@ -31,7 +33,7 @@ module ActiveSupport
         @map = @hold.map(map, mode: :cache, max_bytes: max_bytes, max_entries: max_entries)
       end
 
-      # The map below, for figures: <tt>store.map.stat</tt>.
+      # The map that stores the entries, for statistics: <tt>store.map.stat</tt>.
       attr_reader :map
 
       # Deletes all entries, of all namespaces.
@@ -83,7 +85,7 @@ module ActiveSupport
         end
       end
 
-      # Sets a counter if nobody changed it meanwhile.
+      # Sets a counter if it has not changed meanwhile.
       def counted(key, old, number, entry, options)
         left = entry ? entry.expires_at && (entry.expires_at - Time.now.to_f) : options[:expires_in]
         fresh = Entry.new(number, expires_in: left, version: options[:version])
