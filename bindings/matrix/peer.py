@@ -102,11 +102,11 @@ def errors(hold, _):
     map = hold.map("errors")
     map[b"short"], map[b"n"] = b"ab", b"1"
     for act in (
-        lambda: hold.open_map("none"),
+        lambda: hold.maps.open("none"),
         lambda: hold.map("errors", fixed=(4, 4)),
         lambda: map.increment(b"n"),
         lambda: hold.map(""),
-        lambda: hold.open_queue("errors"),
+        lambda: hold.queues.open("errors"),
         lambda: hold.channel("ring", 5),
         lambda: map.lists().push(b"short", b"x"),
         lambda: commonhold.open(hold.path, exclusive=True),

@@ -100,7 +100,8 @@ def redises(place):
 
 
 def measured(act, seconds):
-    """Nanoseconds per call of act(n), which does n operations, more and more until it takes long enough."""
+    """Nanoseconds per call of act(n), which does n operations, more and more until it takes long
+    enough."""
     count = 100
     while True:
         begin = time.perf_counter()

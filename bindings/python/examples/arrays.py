@@ -1,4 +1,5 @@
-"""Arrays of numpy that live in a queue's elements: produced in one process, read in another, never copied."""
+"""Arrays of numpy that live in a queue's elements: produced in one process, read in another, never
+copied."""
 
 import multiprocessing
 

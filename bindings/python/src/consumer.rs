@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
 use std::sync::Arc;
 
-/// One who receives from a channel.
+/// Receives the messages of a channel.
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct Consumer {
     ours: Arc<Ours>,
@@ -26,7 +26,8 @@ struct Reading {
     /// None: closed.
     consumer: Option<commonhold::channel::Consumer>,
     buffer: Vec<u8>,
-    /// What is shown, if anything is: no two showings have the same number, though they may be of the same message.
+    /// What is shown, if anything is: no two showings have the same number, though they may be of
+    /// the same message.
     shown: Option<u64>,
     showings: u64,
     /// How many look at it.
@@ -68,7 +69,8 @@ impl Held for Message {
 
 impl Drop for Message {
     fn drop(&mut self) {
-        // Nobody looks at it: who does keeps the buffer, and the buffer this. An error comes again with the next call.
+        // Nobody looks at it: who does keeps the buffer, and the buffer this. An error comes again
+        // with the next call.
         if let Some(mut reading) = self.ours.try_lock()
             && reading.shown == Some(self.showing)
         {
@@ -203,7 +205,8 @@ impl Consumer {
         Ok(self.ours.enter(py)?.open()?.0.missed())
     }
 
-    /// Waits for messages, for the first only, and returns what there is, at most `most`: a list, empty if the time ran out.
+    /// Waits for messages, for the first only, and returns what there is, at most `most`: a list,
+    /// empty if the time ran out.
     #[pyo3(signature = (most=1024, timeout=None))]
     fn recv_many<'py>(
         &self,
@@ -269,7 +272,8 @@ impl Consumer {
         reading.go_on()
     }
 
-    /// Begins again, `"now"` or at the `"oldest"` message kept, after a patient consumer was dropped or whenever it likes.
+    /// Begins again, `"now"` or at the `"oldest"` message kept, after a patient consumer was
+    /// dropped or whenever it likes.
     #[pyo3(signature = (join="now"))]
     fn rejoin(&self, py: Python<'_>, join: &str) -> Answer<()> {
         let from = self::join(join)?;
@@ -281,8 +285,9 @@ impl Consumer {
         patiently(py, self.ours.tie.patience, || Ok(consumer.rejoin(from)?))
     }
 
-    /// Leaves the channel. While somebody looks at a message, the last one's end does it. In a signal's handler it ends the receiving
-    /// that the signal interrupted, as from another thread; all else raises `BusyError` there.
+    /// Leaves the channel. While somebody looks at a message, the last one's end does it. In a
+    /// signal's handler it ends the receiving that the signal interrupted, as from another thread;
+    /// all else raises `BusyError` there.
     fn close(&self, py: Python<'_>) -> Answer<()> {
         self.ours.close(py)
     }

@@ -46,7 +46,8 @@ impl Follower {
 
 #[pymethods]
 impl Follower {
-    /// The next change as a tuple; `None` if there is none within `timeout` seconds (`None`: waits as long as it takes).
+    /// The next change as a tuple; `None` if there is none within `timeout` seconds (`None`: waits
+    /// as long as it takes).
     fn _next<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> Answer<Option<Told<'py>>> {
         let mut follower = self.alone()?;
         let follower = &mut *follower;

@@ -1,11 +1,11 @@
 //! `Hold`: the file, and what concerns all of it.
 
 use crate::convert::json;
-use crate::errors::Answer;
+use crate::errors::{Answer, Failure, error};
 use crate::ffi::frozen::Frozen;
 use crate::tie::Tie;
 use crate::waiting::{patiently, seconds};
-use commonhold::HoldOptions;
+use commonhold::{ErrorKind, HoldOptions};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -63,8 +63,9 @@ impl Hold {
         Ok(Hold { tie: Tie::new(hold, patience) })
     }
 
-    /// Closes the hold for everything that was made from it: later operations raise `ClosedError`. Waits for operations in other
-    /// threads. A buffer that somebody holds (a memoryview, an array) stays valid; the last one's end completes the closing.
+    /// Closes the hold for everything that was made from it: later operations raise `ClosedError`.
+    /// Waits for operations in other threads. A buffer in use (a memoryview, an array) stays valid;
+    /// the end of the last one completes the closing.
     fn close(&self, py: Python<'_>) {
         self.tie.close(py);
     }
@@ -90,12 +91,40 @@ impl Hold {
         json(&self.tie.act(py, |hold| hold.stat())?)
     }
 
-    fn _maps(&self, py: Python<'_>) -> Answer<String> {
-        json(&self.tie.act(py, |hold| hold.maps().list())?)
+    fn _structures(&self, py: Python<'_>) -> Answer<String> {
+        json(&self.tie.act(py, |hold| hold.structures())?)
     }
 
-    fn _others(&self, py: Python<'_>) -> Answer<String> {
-        json(&self.tie.act(py, |hold| hold.structures())?)
+    fn _list(&self, py: Python<'_>, kind: &str) -> Answer<String> {
+        match kind {
+            "map" => json(&self.tie.act(py, |hold| hold.maps().list())?),
+            "queue" => json(&self.tie.act(py, |hold| hold.queues().list())?),
+            "channel" => json(&self.tie.act(py, |hold| hold.channels().list())?),
+            "log" => json(&self.tie.act(py, |hold| hold.logs().list())?),
+            other => Err(unknown(other)),
+        }
+    }
+
+    fn _drop(&self, py: Python<'_>, kind: &str, name: &str) -> Answer<bool> {
+        match kind {
+            "map" => self.tie.act(py, |hold| hold.maps().drop(name)),
+            "queue" => self.tie.act(py, |hold| hold.queues().drop(name)),
+            "channel" => self.tie.act(py, |hold| hold.channels().drop(name)),
+            "log" => self.tie.act(py, |hold| hold.logs().drop(name)),
+            other => Err(unknown(other)),
+        }
+    }
+
+    fn _begin_stream(&self, py: Python<'_>, map: &str, bytes: u64) -> Answer<bool> {
+        self.tie.act(py, |hold| hold.maps().begin_stream(map, bytes))
+    }
+
+    fn _promote(&self, py: Python<'_>, map: &str) -> Answer<bool> {
+        self.tie.act(py, |hold| hold.maps().promote(map))
+    }
+
+    fn _queue_stat(&self, py: Python<'_>, name: &str) -> Answer<String> {
+        json(&self.tie.act(py, |hold| hold.queues().stat(name))?)
     }
 
     fn _participants(&self, py: Python<'_>) -> Answer<String> {
@@ -114,51 +143,21 @@ impl Hold {
         json(&self.tie.act(py, |hold| hold.backup(&to))?)
     }
 
-    /// Settles what dead participants left; opening and closing do so, too. Returns how many there were.
+    /// Recovers dead participants, as opening and closing do too. Returns their number.
     fn sweep(&self, py: Python<'_>) -> Answer<usize> {
         self.tie.act(py, |hold| hold.sweep())
     }
 
-    /// Gives memory back to the system; returns the bytes.
+    /// Returns free memory to the system; the result is the number of bytes.
     fn trim(&self, py: Python<'_>) -> Answer<u64> {
         self.tie.act(py, |hold| hold.trim())
     }
 
-    /// Keeps all writers of maps waiting until the result is released: a context manager, for a consistent view of several keys. Only
-    /// the thread that made it may release it; writing from this thread meanwhile raises `BusyError`.
+    /// Keeps all writers of maps waiting until the result is released: a context manager, for a
+    /// consistent view of several keys. Only the thread that made it may release it; writing from
+    /// this thread meanwhile raises `BusyError`.
     fn freeze(&self, py: Python<'_>) -> Answer<Freeze> {
         Ok(Freeze { frozen: Some(Frozen::new(py, &self.tie)?) })
-    }
-
-    /// Gives a map a stream, an ordered record of its changes, of which the last `bytes` are kept. False if it has one.
-    #[pyo3(signature = (map, bytes=1 << 20))]
-    fn begin_stream(&self, py: Python<'_>, map: &str, bytes: u64) -> Answer<bool> {
-        self.tie.act(py, |hold| hold.maps().begin_stream(map, bytes))
-    }
-
-    /// Drops a map with everything in it; false if there is none.
-    fn drop_map(&self, py: Python<'_>, name: &str) -> Answer<bool> {
-        self.tie.act(py, |hold| hold.maps().drop(name))
-    }
-
-    /// Drops a queue; false if there is none. `BusyError` while somebody has it open.
-    fn drop_queue(&self, py: Python<'_>, name: &str) -> Answer<bool> {
-        self.tie.act(py, |hold| hold.queues().drop(name))
-    }
-
-    /// Drops a channel; false if there is none. `BusyError` while somebody has it open.
-    fn drop_channel(&self, py: Python<'_>, name: &str) -> Answer<bool> {
-        self.tie.act(py, |hold| hold.channels().drop(name))
-    }
-
-    /// Drops a log; false if there is none. `BusyError` while somebody has it open.
-    fn drop_log(&self, py: Python<'_>, name: &str) -> Answer<bool> {
-        self.tie.act(py, |hold| hold.logs().drop(name))
-    }
-
-    /// Makes a replica's map one that everybody may write. False if everybody may already.
-    fn promote_map(&self, py: Python<'_>, name: &str) -> Answer<bool> {
-        self.tie.act(py, |hold| hold.maps().promote(name))
     }
 }
 
@@ -177,12 +176,18 @@ impl Freeze {
         self.release();
     }
 
-    /// Lets writers go on.
+    /// Releases the writers.
     fn release(&mut self) {
         if let Some(frozen) = self.frozen.take() {
             drop(frozen.thaw());
         }
     }
+}
+
+#[cold]
+fn unknown(kind: &str) -> Failure {
+    let text = format!("expected 'map', 'queue', 'channel' or 'log', got '{kind}'");
+    error(ErrorKind::Invalid, text)
 }
 
 /// The path that a name stands for.
@@ -194,14 +199,14 @@ pub fn resolve(name: PathBuf, directory: Option<PathBuf>) -> Answer<PathBuf> {
 
 #[pyfunction]
 #[pyo3(signature = (directory=None))]
-pub fn list_holds(directory: Option<PathBuf>) -> Answer<String> {
+pub fn list(directory: Option<PathBuf>) -> Answer<String> {
     json(&commonhold::hold::list(directory.as_deref())?)
 }
 
 /// Deletes the file of a hold; `BusyError` if a process has it open, unless `force`.
 #[pyfunction]
 #[pyo3(signature = (name, *, force=false))]
-pub fn drop_hold(py: Python<'_>, name: PathBuf, force: bool) -> Answer<()> {
+pub fn remove(py: Python<'_>, name: PathBuf, force: bool) -> Answer<()> {
     Ok(py.detach(|| commonhold::hold::remove(&name, force))?)
 }
 

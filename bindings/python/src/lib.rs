@@ -1,8 +1,9 @@
 //! `commonhold._native`: what the Python package `commonhold` is made of.
 //!
-//! The package's classes are written in Python where that costs nothing and derive from the classes here, which do the
-//! work. Rules: whatever may wait (locks of other processes included) is done with the interpreter let go, reads never
-//! wait and keep it; no argument is trusted; an error of the library becomes the exception of its kind (`errors`).
+//! The package's classes are written in Python where that costs nothing and derive from the classes
+//! here, which do the work. Rules: whatever may wait (locks of other processes included) is done
+//! with the interpreter let go, reads never wait and keep it; no argument is trusted; an error of
+//! the library becomes the exception of its kind (`errors`).
 //!
 //! | module | what |
 //! |---|---|
@@ -12,6 +13,7 @@
 //! | `errors`, `waiting`, `convert` | exceptions; waiting that Ctrl-C ends; small conversions |
 //! | `hold`, `map`, `walk`, `follow`, `queue`, `producer`, `consumer`, `log`, `net` | a class or two each |
 
+mod by_name;
 mod consumer;
 mod convert;
 mod errors;
@@ -37,7 +39,7 @@ mod _native {
     #[pymodule_export]
     use crate::follow::Follower;
     #[pymodule_export]
-    use crate::hold::{Freeze, Hold, drop_hold, list_holds, resolve, restore, salvage};
+    use crate::hold::{Freeze, Hold, list, remove, resolve, restore, salvage};
     #[pymodule_export]
     use crate::log::{Collector, Log, LogReader};
     #[pymodule_export]

@@ -1,5 +1,6 @@
 //! `Log`, `LogReader`, `Collector`.
 
+use crate::by_name::How;
 use crate::convert::{bytes, invalid, json};
 use crate::errors::{Answer, error};
 use crate::ffi::input::Input;
@@ -28,7 +29,7 @@ pub struct LogReader {
     tie: Arc<Tie>,
 }
 
-/// The one who collects a log.
+/// Collects a log.
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct Collector {
     collector: Mutex<Option<commonhold::log::Collector>>,
@@ -36,7 +37,8 @@ pub struct Collector {
     tie: Arc<Tie>,
 }
 
-/// time_ns, level, thread, text, late, lost, collected, who (pid, tid, name) if it announces a thread.
+/// time_ns, level, thread, text, late, lost, collected, who (pid, tid, name) if it announces a
+/// thread.
 type Line<'py> =
     (u64, Option<u32>, String, Bound<'py, PyBytes>, bool, u32, bool, Option<(u32, u32, String)>);
 
@@ -63,7 +65,7 @@ impl Log {
 #[pymethods]
 impl Log {
     #[new]
-    #[pyo3(signature = (hold, name, *, rings=64, ring_bytes=256 << 10, overwrite=false, level=3, direct=false, create=true))]
+    #[pyo3(signature = (hold, name, *, rings=64, ring_bytes=256 << 10, overwrite=false, level=3, direct=false, how="open_or_create"))]
     #[allow(clippy::too_many_arguments)] // They are keywords.
     fn new(
         py: Python<'_>,
@@ -74,8 +76,9 @@ impl Log {
         overwrite: bool,
         level: u32,
         direct: bool,
-        create: bool,
+        how: &str,
     ) -> Answer<Log> {
+        let how = How::of(how)?;
         let tie = Arc::clone(&hold.get().tie);
         let overflow = if overwrite { Overflow::Overwrite } else { Overflow::Drop };
         let options = LogOptions::new()
@@ -84,9 +87,10 @@ impl Log {
             .overflow(overflow)
             .level(self::level(level)?)
             .direct(direct);
-        let log = tie.act(py, |hold| match create {
-            true => hold.logs().open_or_create(name, options.clone()),
-            false => hold.logs().open(name),
+        let log = tie.act(py, |hold| match how {
+            How::Open => hold.logs().open(name),
+            How::OpenOrCreate => hold.logs().open_or_create(name, options.clone()),
+            How::Create => hold.logs().create(name, options.clone()),
         })?;
         Ok(Log { log, tie })
     }
@@ -97,8 +101,8 @@ impl Log {
         self.log.name()
     }
 
-    /// Writes one line, of text or bytes. Never waits, and never raises for want of room: `"accepted"`, `"filtered"` (the level is
-    /// not wanted) or `"dropped"` (counted).
+    /// Writes one line, of text or bytes. Never waits, and never raises for want of room:
+    /// `"accepted"`, `"filtered"` (the level is not wanted) or `"dropped"` (counted).
     fn _write(&self, level: u32, text: &Bound<'_, PyAny>) -> Answer<&'static str> {
         let (log, level) = (self.log()?, self::level(level)?);
         let written = match text.cast::<PyString>() {
@@ -190,7 +194,8 @@ impl Collector {
         Ok(Collector { collector, stops: AtomicBool::new(false), tie: Arc::clone(tie) })
     }
 
-    /// The text of what is old enough, one round, and marks it as collected; `finish`: of all there is, however young.
+    /// The text of what is old enough, one round, and marks it as collected; `finish`: of all there
+    /// is, however young.
     #[pyo3(signature = (finish=false))]
     fn poll<'py>(&self, py: Python<'py>, finish: bool) -> Answer<Bound<'py, PyBytes>> {
         let mut collector = self.alone()?;
@@ -200,8 +205,9 @@ impl Collector {
         Ok(bytes(py, &text))
     }
 
-    /// Collects into a file until `stop()` is called by another thread, then finishes. Beyond `max_bytes` (0: no limit) the file is
-    /// rotated, `keep` old ones are kept. Each line is there once, whoever was killed when. Returns how many lines there were.
+    /// Collects into a file until `stop()` is called by another thread, then finishes. Beyond
+    /// `max_bytes` (0: no limit) the file is rotated, `keep` old ones are kept. Each line is there
+    /// once, whichever process is killed at whichever moment. Returns how many lines there were.
     #[pyo3(signature = (path, *, max_bytes=0, keep=5))]
     fn run(&self, py: Python<'_>, path: PathBuf, max_bytes: u64, keep: u32) -> Answer<u64> {
         let mut collector = self.alone()?;

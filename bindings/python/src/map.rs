@@ -1,5 +1,6 @@
 //! `Map`: a map of bytes. The package's class derives from it and from `MutableMapping`.
 
+use crate::by_name::How;
 use crate::convert::{bytes, invalid, json, pair, uid};
 use crate::errors::{Answer, Failure};
 use crate::ffi::input::Input;
@@ -41,7 +42,8 @@ impl Map {
         Ok(&self.map)
     }
 
-    /// The value of a key, as Python's bytes: copied once if it is short or was guessed right, twice otherwise.
+    /// The value of a key, as Python's bytes: copied once if it is short or was guessed right,
+    /// twice otherwise.
     #[inline]
     pub fn find<'py>(&self, py: Python<'py>, key: &[u8]) -> Answer<Option<Bound<'py, PyBytes>>> {
         let map = self.map()?;
@@ -93,7 +95,7 @@ impl Map {
 #[pymethods]
 impl Map {
     #[new]
-    #[pyo3(signature = (hold, name, *, fixed=None, cache=false, max_bytes=None, max_entries=None, ttl=None, value_room=0, create=true))]
+    #[pyo3(signature = (hold, name, *, fixed=None, cache=false, max_bytes=None, max_entries=None, ttl=None, value_room=0, how="open_or_create"))]
     #[allow(clippy::too_many_arguments)] // They are keywords.
     fn new(
         py: Python<'_>,
@@ -105,10 +107,10 @@ impl Map {
         max_entries: Option<u64>,
         ttl: Option<&Bound<'_, PyAny>>,
         value_room: u32,
-        create: bool,
+        how: &str,
     ) -> Answer<Map> {
-        let tie = Arc::clone(&hold.get().tie);
-        if !create {
+        let (how, tie) = (How::of(how)?, Arc::clone(&hold.get().tie));
+        if matches!(how, How::Open) {
             let map = tie.act(py, |hold| hold.maps().open(name))?;
             return Ok(Map { map, tie });
         }
@@ -134,7 +136,10 @@ impl Map {
             return Err(invalid("max_bytes, max_entries and ttl are a cache's"));
         }
         let options = options.value_room(value_room);
-        let map = tie.act(py, |hold| hold.maps().open_or_create(name, options.clone()))?;
+        let map = tie.act(py, |hold| match how {
+            How::Create => hold.maps().create(name, options.clone()),
+            How::Open | How::OpenOrCreate => hold.maps().open_or_create(name, options.clone()),
+        })?;
         Ok(Map { map, tie })
     }
 
@@ -232,7 +237,8 @@ impl Map {
         Ok(PyList::new(py, values.collect::<Vec<_>>())?)
     }
 
-    /// Sets many pairs, in order: a mapping, or an iterable of pairs. Each is atomic, the batch is not. Faster than one by one.
+    /// Sets many pairs, in order: a mapping, or an iterable of pairs. Each is atomic, the batch is
+    /// not. Faster than one by one.
     #[pyo3(signature = (pairs, *, ttl=None))]
     fn set_many(&self, pairs: &Bound<'_, PyAny>, ttl: Option<&Bound<'_, PyAny>>) -> Answer<()> {
         let listed = match pairs.hasattr("keys")? {
@@ -273,7 +279,8 @@ impl Map {
         self.store(py, ttl, |map| Ok(map.replace(&key, &value)?.is_some()))
     }
 
-    /// Changes a key from one value to another (`None`: absent), if it has the first. True if it had.
+    /// Changes a key from one value to another (`None`: absent), if it has the first. True if it
+    /// had.
     #[pyo3(signature = (key, expected, new, *, ttl=None))]
     fn compare_exchange(
         &self,
@@ -297,8 +304,8 @@ impl Map {
         Ok(value.map(|value| bytes(py, &value)))
     }
 
-    /// Adds to a value that is an 8-byte little-endian number (wrapping), as one atomic step; an absent key counts as 0.
-    /// Returns the sum.
+    /// Adds to a value that is an 8-byte little-endian number (wrapping), as one atomic step; an
+    /// absent key counts as 0. Returns the sum.
     #[pyo3(signature = (key, by=1, *, ttl=None))]
     fn increment(
         &self,
@@ -310,7 +317,8 @@ impl Map {
         self.store(py, ttl, |map| map.increment(&key, by))
     }
 
-    /// Lets `change` decide on the new value (`None`: absent, in and out) as often as somebody else was faster.
+    /// Lets `change` decide on the new value (`None`: absent, in and out) as often as somebody else
+    /// was faster.
     #[pyo3(signature = (key, change, *, ttl=None))]
     fn _update(
         &self,
@@ -375,7 +383,8 @@ impl Map {
         self.store(py, None, |map| map.increment_uid(uid(number), &key, by))
     }
 
-    /// Deletes the key that a uid names, if it still names `key`, and returns the value it had; `None` if not.
+    /// Deletes the key that a uid names, if it still names `key`, and returns the value it had;
+    /// `None` if not.
     fn take_uid<'py>(
         &self,
         py: Python<'py>,
@@ -386,7 +395,8 @@ impl Map {
         Ok(value.map(|value| bytes(py, &value)))
     }
 
-    /// Changes the value that a uid names (`None` deletes), if it still names `key` and the value is `expected`.
+    /// Changes the value that a uid names (`None` deletes), if it still names `key` and the value
+    /// is `expected`.
     fn compare_exchange_uid(
         &self,
         py: Python<'_>,
@@ -410,7 +420,13 @@ impl Map {
         self.store(py, None, commonhold::map::Map::clear)
     }
 
-    /// Removes what has expired from a cache; returns how many pairs. Absent they are in any case, but their memory is used until then.
+    /// A digest of all pairs, as text: equal for maps with the same pairs, here and elsewhere.
+    fn digest(&self, py: Python<'_>) -> Answer<String> {
+        self.store(py, None, commonhold_replicate::digest)
+    }
+
+    /// Removes expired pairs from a cache; returns their number. They are absent in any case, but
+    /// use memory until then.
     fn expire(&self, py: Python<'_>) -> Answer<u64> {
         self.store(py, None, |map| {
             let (mut cursor, mut removed) = (Cursor::START, 0);
@@ -441,8 +457,8 @@ impl Map {
         Ok(Follower::new(follower, &self.tie))
     }
 
-    /// Waits until every change made so far is in the map's journal and safe on the disk, for `timeout` seconds at most. Returns the
-    /// position in the stream up to which that is so.
+    /// Waits until every change made so far is in the map's journal and safe on the disk, for
+    /// `timeout` seconds at most. Returns the position in the stream up to which that is so.
     #[pyo3(signature = (timeout=30.0))]
     fn sync(&self, py: Python<'_>, timeout: f64) -> Answer<String> {
         let map = self.map()?;

@@ -1,6 +1,7 @@
 //! `Origin` and `Replica`.
 //!
-//! Their threads may call Python, so whatever waits for them lets the interpreter go: also what drops them.
+//! Their threads may call Python, so whatever waits for them lets the interpreter go: also what
+//! drops them.
 
 use crate::convert::{bytes, invalid, json};
 use crate::errors::{Answer, error};
@@ -104,7 +105,8 @@ fn lock<T>(slot: &Slot<T>) -> MutexGuard<'_, Option<T>> {
 }
 
 impl Origin {
-    /// Who has the slot locked may call Python (what it notices), so nobody waits for it while holding the interpreter.
+    /// Who has the slot locked may call Python (what it notices), so nobody waits for it while
+    /// holding the interpreter.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -152,15 +154,16 @@ impl Origin {
         Ok(Origin { origin: Mutex::new(Some(origin)), process: std::process::id(), tie })
     }
 
-    /// Listens at `unix:PATH`, `tcp:PORT` (loopback) or `tcp:HOST:PORT`; returns the address, for port 0 with the one that it got.
+    /// Listens at `unix:PATH`, `tcp:PORT` (loopback) or `tcp:HOST:PORT`; returns the address, for
+    /// port 0 with the one that it got.
     fn listen(&self, py: Python<'_>, at: &str) -> Answer<String> {
         self.tie.ensure()?;
         let at = address(at)?;
         Ok(self.with(py, |origin| origin.listen(&at))??.to_string())
     }
 
-    /// Serves the replica at the other end of a connected stream socket (an object with `fileno()`, or a number), of which it uses
-    /// a copy. Returns a number for `detach`.
+    /// Serves the replica at the other end of a connected stream socket (an object with `fileno()`,
+    /// or a number), of which it uses a copy. Returns a number for `detach`.
     fn attach(&self, socket: &Bound<'_, PyAny>) -> Answer<u64> {
         self.tie.ensure()?;
         let copy = self::socket(socket)?;
@@ -291,7 +294,7 @@ impl Replica {
         self.wait(py, timeout, |replica, time| replica.wait_for(at, time))
     }
 
-    /// Ends it; the map stays, and may go on later.
+    /// Ends it; the map stays, and another replica may continue later.
     fn close(&self, py: Python<'_>) {
         if ensure_native(self.process).is_ok() {
             let replica = lock(&self.replica).take();

@@ -1,5 +1,6 @@
 //! `Channel` and `Producer`.
 
+use crate::by_name::How;
 use crate::convert::{invalid, json};
 use crate::errors::Answer;
 use crate::ffi::input::Input;
@@ -22,7 +23,7 @@ pub struct Channel {
     pub tie: Arc<Tie>,
 }
 
-/// The one who sends to a channel.
+/// Sends the messages of a channel.
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct Producer {
     ours: Arc<Ours>,
@@ -137,18 +138,20 @@ fn no_room(producer: &commonhold::channel::Producer) -> String {
 #[pymethods]
 impl Channel {
     #[new]
-    #[pyo3(signature = (hold, name, ring_bytes=1 << 20, *, create=true))]
+    #[pyo3(signature = (hold, name, ring_bytes=1 << 20, *, how="open_or_create"))]
     fn new(
         py: Python<'_>,
         hold: &Bound<'_, Hold>,
         name: &str,
         ring_bytes: u64,
-        create: bool,
+        how: &str,
     ) -> Answer<Channel> {
-        let tie = Arc::clone(&hold.get().tie);
-        let channel = tie.act(py, |hold| match create {
-            true => hold.channels().open_or_create(name, ChannelOptions::new(ring_bytes)),
-            false => hold.channels().open(name),
+        let (how, tie) = (How::of(how)?, Arc::clone(&hold.get().tie));
+        let options = ChannelOptions::new(ring_bytes);
+        let channel = tie.act(py, |hold| match how {
+            How::Open => hold.channels().open(name),
+            How::OpenOrCreate => hold.channels().open_or_create(name, options),
+            How::Create => hold.channels().create(name, options),
         })?;
         Ok(Channel { channel, tie })
     }
@@ -205,9 +208,10 @@ impl Producer {
         Ok(peer.map(|peer| (peer.slot, peer.pid)))
     }
 
-    /// Sends messages one after the other; waits for room for `timeout` seconds in
-    /// all, `None`: as long as it takes. Returns how many it sent: fewer than there are if the time ran out. After a signal's handler
-    /// has raised an exception, what was sent stays sent: `sequence` tells how much.
+    /// Sends messages one after the other; waits for room for `timeout` seconds in all, `None`: as
+    /// long as it takes. Returns how many it sent: fewer than there are if the time ran out. After
+    /// a signal's handler has raised an exception, what was sent stays sent: `sequence` tells how
+    /// much.
     #[pyo3(signature = (messages, timeout=None))]
     fn send_many(
         &self,
@@ -285,8 +289,9 @@ impl Producer {
         Ok(own)
     }
 
-    /// Lets another one begin. While somebody looks at a reservation, the last one's end does it. In a signal's handler it ends the
-    /// sending that the signal interrupted, as from another thread; all else raises `BusyError` there.
+    /// Lets another one begin. While somebody looks at a reservation, the last one's end does it.
+    /// In a signal's handler it ends the sending that the signal interrupted, as from another
+    /// thread; all else raises `BusyError` there.
     fn close(&self, py: Python<'_>) -> Answer<()> {
         self.ours.close(py)
     }

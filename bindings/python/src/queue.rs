@@ -1,5 +1,6 @@
 //! `Queue`, `NamedQueue`, `Notifier`, and what an element in flight holds.
 
+use crate::by_name::How;
 use crate::convert::{invalid, json};
 use crate::errors::{Answer, Failure};
 use crate::ffi::window::{self, Held, Window};
@@ -91,8 +92,8 @@ impl Held for InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         let Some(raw) = self.raw().take() else { return };
-        // Wherever the collector runs, while holding the interpreter: what somebody is in the way of is done later. Closed or dropped,
-        // there is nothing to let go.
+        // Wherever the collector runs, while holding the interpreter: what somebody is in the way
+        // of is done later. Closed or dropped, there is nothing to let go.
         let _patience = Patience::none();
         drop(self.ours.queue.element(raw));
     }
@@ -154,7 +155,8 @@ impl NamedQueue {
     }
 
     /// # Errors
-    /// `Invalid` for what is another queue's, or this one's by another handle of the hold, which is a participant of its own.
+    /// `Invalid` for what is another queue's, or this one's by another handle of the hold, which is
+    /// a participant of its own.
     fn ensure_own(&self, other: &Ours) -> Answer<()> {
         let (one, own) = (other.queue.name(), self.ours.queue.name());
         if one != own {
@@ -182,7 +184,7 @@ fn give_back(elements: &[Bound<'_, PyAny>], taken: &[Raw]) -> Answer<()> {
 #[pymethods]
 impl Queue {
     #[new]
-    #[pyo3(signature = (hold, name, elements=0, element_bytes=0, queues=None, *, orphans=None, create=true))]
+    #[pyo3(signature = (hold, name, elements=0, element_bytes=0, queues=None, *, orphans=None, how="open_or_create"))]
     #[allow(clippy::too_many_arguments)] // They are keywords.
     fn new(
         py: Python<'_>,
@@ -192,21 +194,21 @@ impl Queue {
         element_bytes: u32,
         queues: Option<Vec<String>>,
         orphans: Option<String>,
-        create: bool,
+        how: &str,
     ) -> Answer<Queue> {
-        let tie = Arc::clone(&hold.get().tie);
-        let queue = if create {
-            let mut options = QueueOptions::new(elements, element_bytes);
-            if let Some(names) = queues {
-                options = options.queues(names);
-            }
-            if let Some(orphans) = orphans {
-                options = options.orphans(orphans);
-            }
-            tie.act(py, |hold| hold.queues().open_or_create(name, options.clone()))?
-        } else {
-            tie.act(py, |hold| hold.queues().open(name))?
-        };
+        let (how, tie) = (How::of(how)?, Arc::clone(&hold.get().tie));
+        let mut options = QueueOptions::new(elements, element_bytes);
+        if let Some(names) = queues {
+            options = options.queues(names);
+        }
+        if let Some(orphans) = orphans {
+            options = options.orphans(orphans);
+        }
+        let queue = tie.act(py, |hold| match how {
+            How::Open => hold.queues().open(name),
+            How::OpenOrCreate => hold.queues().open_or_create(name, options.clone()),
+            How::Create => hold.queues().create(name, options.clone()),
+        })?;
         Ok(Queue { ours: Arc::new(Ours { queue, tie }) })
     }
 
@@ -264,7 +266,8 @@ impl NamedQueue {
         found.map(|element| self.give(py, element)).transpose()
     }
 
-    /// Takes the element at the front; waits for one for `timeout` seconds, `None`: as long as it takes. Raises `TimedOutError`.
+    /// Takes the element at the front; waits for one for `timeout` seconds, `None`: as long as it
+    /// takes. Raises `TimedOutError`.
     #[pyo3(signature = (timeout=None))]
     fn pull<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> Answer<Bound<'py, PyAny>> {
         let named = self.named()?;
@@ -288,13 +291,14 @@ impl NamedQueue {
         Ok(elements)
     }
 
-    /// Puts an element at the end, and wakes who waits for it. `BufferError` while somebody still has a `memoryview` or an array
-    /// of it. After an error it is in flight as before.
+    /// Puts an element at the end, and wakes who waits for it. `BufferError` while somebody still
+    /// has a `memoryview` or an array of it. After an error it is in flight as before.
     fn push(&self, element: &Bound<'_, PyAny>) -> Answer<()> {
         self.push_taken(element, |named, element| named.try_push(element).map_err(kept))
     }
 
-    /// Puts an element at the end, then takes one from the front of `source`, for little more than the price of one of both.
+    /// Puts an element at the end, then takes one from the front of `source`, for little more than
+    /// the price of one of both.
     fn push_pull<'py>(
         &self,
         element: &Bound<'py, PyAny>,
@@ -319,7 +323,8 @@ impl NamedQueue {
         pulled.map(|raw| self.give(py, queue.element(raw)?)).transpose()
     }
 
-    /// Puts many elements at the end, in their order, at once. After an error all are in flight as before.
+    /// Puts many elements at the end, in their order, at once. After an error all are in flight as
+    /// before.
     fn push_many(&self, elements: Vec<Bound<'_, PyAny>>, py: Python<'_>) -> Answer<()> {
         let named = self.named()?;
         let taken = self.take_all(&elements)?;

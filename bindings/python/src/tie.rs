@@ -10,10 +10,11 @@ use std::time::Duration;
 
 /// The hold, and whether it is closed.
 ///
-/// While somebody looks at its memory (a pin), closing it only refuses what comes; the last pin's end closes it. So an element
-/// stays in flight as long as an array of numpy shows it.
+/// While somebody looks at its memory (a pin), closing it only refuses what comes; the last pin's
+/// end closes it. So an element stays in flight as long as an array of numpy shows it.
 ///
-/// Everything that is made from a hold has its tie, and gives it back last: so the registration ends where this is dropped.
+/// Everything that is made from a hold has its tie, and gives it back last: so the registration
+/// ends where this is dropped.
 pub struct Tie {
     hold: Hurried<Hold>,
     closed: AtomicBool,
@@ -78,7 +79,8 @@ impl Tie {
         }
     }
 
-    /// What others left and cannot be settled with so much patience, the next who opens the hold settles.
+    /// What others left and cannot be settled with so much patience, the next who opens the hold
+    /// settles.
     fn end(&self, _patience: Patience) {
         // Closed already: by another handle's clone.
         let _ = Hold::clone(&self.hold).close();

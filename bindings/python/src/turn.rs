@@ -20,15 +20,16 @@ pub trait Used: Send {
 
 /// A consumer or a producer, and what shows its memory.
 ///
-/// Who waits has it locked, and comes back for the interpreter's lock; so nobody waits for it while holding the
-/// interpreter. While its memory is looked at nobody waits with it.
+/// Who waits has it locked, and comes back for the interpreter's lock; so nobody waits for it while
+/// holding the interpreter. While its memory is looked at nobody waits with it.
 pub struct Turn<T> {
     used: Mutex<T>,
     /// It is to be closed: who waits shall find out.
     ends: AtomicBool,
     /// Whose it is: a forked child must not wait for threads that it has not.
     process: u32,
-    /// Who waits with it locked. A signal's handler runs on this thread, and cannot have its turn before it returns.
+    /// Who waits with it locked. A signal's handler runs on this thread, and cannot have its turn
+    /// before it returns.
     waits: Mutex<Option<ThreadId>>,
     pub tie: Arc<Tie>,
 }
@@ -137,12 +138,14 @@ impl<T: Used> Turn<T> {
         found
     }
 
-    /// Closes it, as soon as nobody looks at its memory; in a handler that interrupted this thread's waiting, when that ends.
+    /// Closes it, as soon as nobody looks at its memory; in a handler that interrupted this
+    /// thread's waiting, when that ends.
     pub fn close(&self, py: Python<'_>) -> Answer<()> {
         self.ends.store(true, Ordering::Relaxed);
         if !self.is_below() {
             let mut used = self.enter_last(py)?;
-            // It may be what keeps a closed hold's registration; what others left there is then the next one's.
+            // It may be what keeps a closed hold's registration; what others left there is then the
+            // next one's.
             let _patience = Patience::none();
             used.end();
         }

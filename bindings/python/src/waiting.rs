@@ -1,7 +1,8 @@
 //! Waiting with the interpreter let go, which Ctrl-C ends.
 //!
-//! What may wait, for data or for a lock whose holder was stopped, does so in slices, between which handlers of signals run. Handles are
-//! as patient as their hold (`lock_timeout`), whose time is counted here.
+//! What may wait, for data or for a lock whose holder was stopped, does so in slices, between which
+//! handlers of signals run. Handles are as patient as their hold (`lock_timeout`), whose time is
+//! counted here.
 
 use crate::errors::{Answer, Failure, error};
 use commonhold::raw::limit_thread_patience;
@@ -38,7 +39,8 @@ impl Drop for Patience {
     }
 }
 
-/// What is dropped without waiting for anybody: that may be wherever the collector runs, while holding the interpreter.
+/// What is dropped without waiting for anybody: that may be wherever the collector runs, while
+/// holding the interpreter.
 pub struct Hurried<T>(Option<T>);
 
 impl<T> Hurried<T> {
@@ -98,8 +100,8 @@ impl Locked {
     }
 }
 
-/// Does what may have to wait for a lock, for as long as the hold is patient. Tried again, it does what is left to do: a call that a lock
-/// was in the way of has done nothing.
+/// Does what may have to wait for a lock, for as long as the hold is patient. Tried again, it does
+/// what is left to do: a call that a lock was in the way of has done nothing.
 pub fn patiently<T: Send>(
     py: Python<'_>,
     patience: Option<Duration>,
@@ -118,8 +120,8 @@ pub fn patiently<T: Send>(
     }
 }
 
-/// Tries again and again for a `timeout` in seconds (none: as long as it takes); `attempt` waits for the time it is given.
-/// `None`: the time ran out.
+/// Tries again and again for a `timeout` in seconds (none: as long as it takes); `attempt` waits
+/// for the time it is given. `None`: the time ran out.
 pub fn wait<T: Send>(
     py: Python<'_>,
     patience: Option<Duration>,

@@ -63,7 +63,8 @@ impl Pairs {
         Ok(next.transpose()?.map(|found| pair(py, &found)))
     }
 
-    /// Where to go on later (`Map.pairs(cursor)`), here or in another process, so that nothing is missed.
+    /// Where to go on later (`Map.pairs(cursor)`), here or in another process, so that nothing is
+    /// missed.
     #[getter]
     fn cursor(&self) -> u64 {
         self.pairs.lock().unwrap_or_else(PoisonError::into_inner).cursor().0

@@ -25,7 +25,7 @@ def test_results_are_kept_and_forgotten(hold):
     assert add.refresh(1) == [2] and len(calls) == 4
     with pytest.raises(TypeError, match="key="):
         add({1, 2})
-    assert len(add.map) == 2 and not hold.open_map("cached.computing")
+    assert len(add.map) == 2 and not hold.maps.open("cached.computing")
 
 
 def test_none_is_a_result_and_an_exception_is_not(hold):
@@ -42,7 +42,7 @@ def test_none_is_a_result_and_an_exception_is_not(hold):
     for _ in range(2):
         with pytest.raises(LookupError):
             find("bad")
-    assert calls == ["a", "bad", "bad"] and not hold.open_map("cached.computing")
+    assert calls == ["a", "bad", "bad"] and not hold.maps.open("cached.computing")
 
 
 def repr_bytes(value):
@@ -118,7 +118,7 @@ def test_who_waits_does_not_wait_for_ever(hold):
     assert slow() == 2
     ends.set()
     thread.join()
-    assert not hold.open_map("cached.computing")
+    assert not hold.maps.open("cached.computing")
 
 
 def test_threads_and_coroutines(hold):

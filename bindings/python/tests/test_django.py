@@ -170,7 +170,7 @@ def test_serializers_and_limits(caches, place):
     with pytest.raises(TypeError):
         cache.set("k", {1})
     with commonhold.open(f"{place}/dj.hold") as hold:
-        assert any(value.endswith(b'{"a":[1]}') for value in hold.open_map("j").values())
+        assert any(value.endswith(b'{"a":[1]}') for value in hold.maps.open("j").values())
     small = caches(OPTIONS={"map": "small", "MAX_ENTRIES": 500})["default"]
     for i in range(5000):
         small.set(f"k{i}", i)

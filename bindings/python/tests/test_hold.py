@@ -28,12 +28,12 @@ def test_opening_and_dropping(place):
             with pytest.raises(PermissionError):
                 reader.map("m")[b"a"] = b"c"
         with pytest.raises(errors.BusyError):
-            commonhold.drop(hold.path)
-        assert [found["name"] for found in commonhold.holds(place)] == ["bare"]
+            commonhold.remove(hold.path)
+        assert [found["name"] for found in commonhold.list(place)] == ["bare"]
         hold.backup(f"{place}/backup")
     with pytest.raises(errors.ClosedError):
         hold.sweep()
-    commonhold.drop(f"{place}/bare.hold")
+    commonhold.remove(f"{place}/bare.hold")
     assert commonhold.restore(f"{place}/backup", path)["pairs"] == 1
     with commonhold.open(path) as again:
         assert again.map("m")[b"a"] == b"b" and again.sweep() == 0 and again.trim() >= 0
@@ -108,7 +108,7 @@ def test_replication(place):
             at = origin.listen(f"unix:{place}/socket")
             with other.replica("prices", at, on_change=changes.append) as replica:
                 assert replica.wait_ready(20) and replica.status()["ready"]
-                copy = other.open_map("prices")
+                copy = other.maps.open("prices")
                 assert dict(copy) == dict(map) and copy.is_replica
                 watcher = map.watch()
                 map[b"new"] = b"value"
@@ -120,7 +120,48 @@ def test_replication(place):
                 assert len(origin.replicas()) == 1
             with pytest.raises(errors.ClosedError):
                 replica.status()
-        assert other.promote_map("prices")
+        assert other.maps.promote("prices")
         copy[b"mine"] = b"now"
     with pytest.raises(ValueError):
         commonhold.open(f"{place}/a.hold").origin("prices").listen("nonsense")
+
+
+@pytest.mark.parametrize(
+    "plural, options",
+    [("maps", ()), ("queues", (2, 64)), ("channels", (4096,)), ("logs", ())],
+)
+def test_structures_by_name(hold, plural, options):
+    structures = getattr(hold, plural)
+    assert list(structures) == [] and structures.list() == [] and "it" not in structures
+    with pytest.raises(errors.NotFoundError):
+        structures.open("it")
+    made = structures.create("it", *options)
+    with pytest.raises(errors.ExistsError):
+        structures.create("it", *options)
+    assert structures.open_or_create("it", *options).name == structures.open("it").name == made.name
+    other = hold.queues if plural == "maps" else hold.maps
+    with pytest.raises(errors.MismatchError):
+        other.drop("it")
+    with pytest.raises(errors.MismatchError):
+        other.open("it")
+    structures.open_or_create("second", *options)
+    assert list(structures) == ["it", "second"] and len(structures) == 2 and "it" in structures
+    assert "it" not in other and list(other) == []
+    assert [found["name"] for found in structures.list()] == ["it", "second"]
+    assert repr(structures) == f"<the {plural} in {hold.path}>"
+    assert structures.drop("second") and not structures.drop("second")
+
+
+def test_structures_of_all_kinds(hold):
+    hold.queues.create("q", 3, 64)
+    hold.logs.create("l", level="debug")
+    hold.maps.create("m", fixed=(4, 4))
+    assert [found["name"] for found in hold.structures()] == ["l", "q"]
+    with commonhold.open(hold.path, read_only=True) as reader:
+        assert reader.queues.stat("q")["elements"] == 3
+        assert reader.maps.open("m").options() == {"fixed": (4, 4)}
+    assert hold.maps.begin_stream("m", 1 << 16) and not hold.maps.begin_stream("m")
+    assert not hold.maps.promote("m")
+    with pytest.raises(errors.InvalidError):
+        commonhold.Map(hold, "m", how="close")
+    assert commonhold.resolve("x", "/a") == "/a/x.hold"

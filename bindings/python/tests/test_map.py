@@ -213,15 +213,15 @@ def test_names_and_options(hold):
     with pytest.raises(errors.MismatchError):
         hold.map("it", fixed=(4, 4))
     with pytest.raises(errors.NotFoundError) as caught:
-        hold.open_map("none")
+        hold.maps.open("none")
     assert isinstance(caught.value, LookupError) and "none" in str(caught.value)
     with pytest.raises(ValueError):
         hold.map("other", max_entries=5)
     with pytest.raises(ValueError):
         hold.map("fixed", fixed=(2, 2))[b"123"] = b"12"
-    assert hold.open_map("fixed").options() == {"fixed": (2, 2)}
-    assert [found["name"] for found in hold.maps()] == ["fixed", "it"]
-    assert hold.drop_map("it") and not hold.drop_map("it")
+    assert hold.maps.open("fixed").options() == {"fixed": (2, 2)}
+    assert [found["name"] for found in hold.maps.list()] == ["fixed", "it"]
+    assert hold.maps.drop("it") and not hold.maps.drop("it")
 
 
 def test_views(hold):
@@ -329,3 +329,12 @@ def test_watching(hold):
         watcher.next()
     with pytest.raises(ValueError):
         map.watch("nonsense")
+
+
+def test_a_digest_tells_maps_apart(hold):
+    one, other = hold.map("one"), hold.map("other")
+    one.set_many({b"a": b"1", b"b": b"2"})
+    other.set_many({b"b": b"2", b"a": b"1"})
+    assert one.digest() == other.digest()
+    other[b"a"] = b"2"
+    assert one.digest() != other.digest()

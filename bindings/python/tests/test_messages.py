@@ -68,7 +68,7 @@ def test_an_element_that_is_refused_stays_in_flight(place, queue):
     with commonhold.open(f"{place}/other.hold") as other, commonhold.open(queue.hold.path) as again:
         theirs = other.queue("frames", 4, 64, ["free", "full"])
         element = queue["free"].pull()
-        for foreign in (theirs, again.open_queue("frames")):
+        for foreign in (theirs, again.queues.open("frames")):
             for refused in (
                 lambda: foreign["full"].push(element),
                 lambda: foreign["full"].push_many([foreign["free"].pull(), element]),
@@ -79,7 +79,7 @@ def test_an_element_that_is_refused_stays_in_flight(place, queue):
                 with pytest.raises(ValueError):
                     refused()
                 assert element.number is not None and len(foreign["full"]) == 0
-        queue.hold.open_queue("frames")["full"].push_many([element])
+        queue.hold.queues.open("frames")["full"].push_many([element])
         assert element.number is None and len(queue["full"]) == 1
 
 
@@ -95,7 +95,7 @@ def test_what_somebody_looks_at_stays_whatever_is_closed(place):
     gc.collect()
     with pytest.raises(errors.ClosedError):
         queue["free"]
-    theirs = other.open_queue("q")
+    theirs = other.queues.open("q")
     taken = theirs["free"].pull()
     assert theirs["free"].try_pull() is None, "the other one is still in flight"
     taken.write(b"z" * 4096)

@@ -29,7 +29,7 @@ def test_a_killed_writer_harms_nobody(hold, run):
 def test_what_the_dead_had_in_flight_comes_back(hold, run):
     queue, channel = hold.queue("q", 3, 64), hold.channel("c", 4096)
     consumer = channel.consumer()
-    child = run("q = hold.open_queue('q'); e = [q['free'].pull(), q['free'].pull()]\nv = memoryview(e[0])\np = hold.open_channel('c').producer(); p.send(b'last')\nprint('ready', flush=True); time.sleep(100)")
+    child = run("q = hold.queues.open('q'); e = [q['free'].pull(), q['free'].pull()]\nv = memoryview(e[0])\np = hold.channels.open('c').producer(); p.send(b'last')\nprint('ready', flush=True); time.sleep(100)")
     assert child.stdout.readline() == "ready\n" and len(queue["free"]) == 1
     with pytest.raises(errors.BusyError):
         channel.producer()
@@ -123,7 +123,8 @@ def test_threads_lose_nothing(hold):
 
 
 def test_a_stopped_writer_stops_no_other_thread(hold, run, place):
-    """A store that waits for a stopped process lets the interpreter go, and gives up when it was told to."""
+    """A store that waits for a stopped process lets the interpreter go, and gives up when it was
+    told to."""
     child = run("f = hold.freeze()\nprint('frozen', flush=True)\ntime.sleep(100)")
     assert child.stdout.readline() == "frozen\n"
     child.send_signal(signal.SIGSTOP)
@@ -176,7 +177,7 @@ def test_nothing_leaks(place):
         with commonhold.open(f"{place}/it.hold") as hold:
             element = hold.queue("q", 2, 64)["free"].pull()
             memoryview(element).release()
-            with hold.channel("c").consumer() as consumer, hold.open_channel("c").producer() as producer:
+            with hold.channel("c").consumer() as consumer, hold.channels.open("c").producer() as producer:
                 producer.send(b"x")
                 consumer.view().release()
             hold.log("l", rings=2).info("x")

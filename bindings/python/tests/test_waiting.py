@@ -1,4 +1,5 @@
-"""Whatever waits ends: by its timeout, by a signal; also when a third process is stopped, and in a forked child."""
+"""Whatever waits ends: by its timeout, by a signal; also when a third process is stopped, and in a
+forked child."""
 
 import contextlib
 import gc
@@ -15,12 +16,13 @@ import commonhold
 from commonhold import errors
 
 MAP = "m = hold.map('m')\nprint('ready', flush=True)\nwhile True: m[b'k'] = b'x' * 100"
-QUEUE = "q = hold.open_queue('q')['free']\ne = q.pull()\nprint('ready', flush=True)\nwhile True: e = q.push_pull(e, q)"
+QUEUE = "q = hold.queues.open('q')['free']\ne = q.pull()\nprint('ready', flush=True)\nwhile True: e = q.push_pull(e, q)"
 
 
 @pytest.fixture
 def stopped(place, run):
-    """Stops a program in the middle of a change: when what ``prepare`` gives, of an impatient handle, runs into its lock."""
+    """Stops a program in the middle of a change: when what ``prepare`` gives, of an impatient
+    handle, runs into its lock."""
     children, holds = [], []
 
     def stop(code, prepare):
@@ -53,11 +55,11 @@ def setting(hold):
 
 
 def pulling(hold):
-    return hold.open_queue("q")["free"].try_pull
+    return hold.queues.open("q")["free"].try_pull
 
 
 def pushing(hold):
-    queue = hold.open_queue("q")["free"]
+    queue = hold.queues.open("q")["free"]
     has = []
 
     def push():
@@ -72,7 +74,8 @@ def pushing(hold):
 
 
 def interrupted(run, code):
-    """Runs a program that says when it is about to wait, and presses Ctrl-C then; it must end by that."""
+    """Runs a program that says when it is about to wait, and presses Ctrl-C then; it must end by
+    that."""
     child = run(code, stderr=subprocess.PIPE)
     assert child.stdout.readline() == "waits\n"
     with pytest.raises(subprocess.TimeoutExpired):
@@ -111,7 +114,7 @@ PUSHES = ("q.push(e)", "q.push_many([e])", "q.push_pull(e, q)", "e.release()")
 )
 def test_moving_waits_for_a_stopped_process_until_ctrl_c(hold, run, stopped, prepare, acts):
     hold.queue("q", 50, 64)
-    first = "q = hold.open_queue('q')['free']; e = q.pull(); print('has', flush=True); sys.stdin.readline()"
+    first = "q = hold.queues.open('q')['free']; e = q.pull(); print('has', flush=True); sys.stdin.readline()"
     children = []
     for act in acts:
         code = f"{first}; print('waits', flush=True)\ntry: {act}\n"
@@ -250,7 +253,8 @@ def test_a_reservation_that_is_over_commits_nothing(hold):
 
 
 def test_a_forked_child_gives_up_what_its_parent_was_using(hold):
-    """Another thread of the parent's has it locked while it waits, and is not there in the child."""
+    """Another thread of the parent's has it locked while it waits, and is not there in the
+    child."""
     queue, channel = hold.queue("q", 2, 64)["free"], hold.channel("c", 4096)
     consumer, producer = channel.consumer(), channel.producer()
     element, held = queue.pull(), queue.pull()
@@ -308,7 +312,7 @@ def test_a_forked_child_ends_nothing_of_its_parents(hold, place):
                 with pytest.raises(errors.BusyError):
                     hold.map("m")[b"a"] = b"frozen"
             hold.map("m")[b"a"] = b"2"
-            until(lambda: other.open_map("copy").get(b"a") == b"2")
+            until(lambda: other.maps.open("copy").get(b"a") == b"2")
 
 
 def test_patience_may_be_without_end(hold):

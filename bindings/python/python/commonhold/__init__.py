@@ -1,7 +1,7 @@
 """One file of memory, a *hold*, that many processes share.
 
-Maps, queues, channels and logs inside it are read and written at memory speed by any process, in any language, without a
-server, and cannot be broken by killing anybody.
+Maps, queues, channels and logs inside it are read and written at memory speed by any process, in
+any language, without a server, and cannot be broken by killing anybody.
 
 >>> import commonhold
 >>> with commonhold.open("shop", directory=tmp) as hold:
@@ -12,13 +12,15 @@ server, and cannot be broken by killing anybody.
 ...     sorted(texts.items())
 [('apple', '12 crates'), ('pear', '3 crates')]
 
-A bare name lives in memory, under ``/dev/shm`` (or ``$COMMONHOLD_DIR``); anything with a slash, or ending in ``.hold``, is
-that path. Handles may be used by any thread and by forked children; pickled, as ``multiprocessing`` does, they are
-opened again where they arrive. What may wait lets other threads of Python run meanwhile.
+A bare name lives in memory, under ``/dev/shm`` (or ``$COMMONHOLD_DIR``); anything with a slash, or
+ending in ``.hold``, is that path. Handles may be used by any thread and by forked children;
+pickled, as ``multiprocessing`` does, they are opened again where they arrive. What may wait lets
+other threads of Python run meanwhile.
 
 | class | what |
 |---|---|
-| `Hold` | the file; makes all others |
+| `Hold` | the file; opens all others |
+| `Maps`, `Queues`, `Channels`, `Logs` | the structures of a hold by name: ``hold.maps`` and so on |
 | `Map` | a ``MutableMapping`` of bytes; views of it: `Map.str`, `Map.json`, `Map.numbers`, `Map.view`, `Map.lists` |
 | `Queue`, `NamedQueue`, `Element` | elements that move by reference between queues; their bytes without a copy |
 | `Channel`, `Producer`, `Consumer` | messages to many consumers, nothing lost |
@@ -30,10 +32,11 @@ opened again where they arrive. What may wait lets other threads of Python run m
 | `commonhold.errors` | the exceptions |
 """
 
+from .by_name import Channels, Logs, Maps, Queues
 from .cache import cached
 from .channel import Channel, Consumer, Message, Producer, Reservation
 from .errors import Error
-from .hold import Hold, drop, holds, open, restore, salvage
+from .hold import Hold, list, open, remove, resolve, restore, salvage
 from .log import Collector, Line, Log, LogHandler
 from .map import Map
 from .queue import Element, NamedQueue, Queue
@@ -45,6 +48,7 @@ from ._native import __version__
 __all__ = [
     "Change",
     "Channel",
+    "Channels",
     "Codec",
     "Collector",
     "Consumer",
@@ -55,21 +59,25 @@ __all__ = [
     "ListView",
     "Log",
     "LogHandler",
+    "Logs",
     "Map",
+    "Maps",
     "Message",
     "NamedQueue",
     "Origin",
     "Producer",
     "Queue",
+    "Queues",
     "Replica",
     "Reservation",
     "View",
     "Watcher",
     "__version__",
     "cached",
-    "drop",
-    "holds",
+    "list",
     "open",
+    "remove",
+    "resolve",
     "restore",
     "salvage",
 ]

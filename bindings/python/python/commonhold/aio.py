@@ -1,7 +1,7 @@
 """Waiting in an event loop, for what has no file descriptor: a thread waits.
 
-What the thread gets when nobody awaits it any more (the task was cancelled) is kept for the next who asks, so a cancelled wait loses
-nothing.
+If the task was cancelled meanwhile, the result of the thread is kept for the next caller, so a
+cancelled wait loses nothing.
 """
 
 import asyncio
@@ -27,7 +27,8 @@ os.register_at_fork(after_in_child=_begin)
 
 
 async def in_thread(owner: Any, act: Callable[[], _T]) -> _T:
-    """What ``act`` returns, in a thread; or what an earlier ``act`` for this owner got that nobody has heard of."""
+    """The result of ``act``, called in a thread; or the kept result of an earlier ``act`` for
+    this owner."""
     while True:
         future = _waiting.get(owner)
         if future is None:
@@ -42,7 +43,7 @@ async def in_thread(owner: Any, act: Callable[[], _T]) -> _T:
 
 
 def pending(owner: Any) -> bool:
-    """True if a thread waits for this owner, or has got something that nobody has heard of."""
+    """True if a thread waits for this owner, or a result is kept for it."""
     return owner in _waiting
 
 

@@ -1,4 +1,5 @@
-"""`cached`: a decorator whose results are shared by all processes, and computed by one at a time."""
+"""`cached`: a decorator whose results are shared by all processes, and computed by one at a
+time."""
 
 import asyncio
 import functools
@@ -31,13 +32,14 @@ def cached(
     key: Optional[Callable[..., Any]] = None,
     value: Codec = JSON,
     wait: float = 30.0,
-    max_bytes: int = 0,
-    max_entries: int = 0,
+    max_bytes: Optional[int] = None,
+    max_entries: Optional[int] = None,
 ) -> Callable[[_F], _F]:
     """Keeps a function's results in the hold, for all processes.
 
-    While one caller computes a result, others who want the same one wait for it, ``wait`` seconds at most; then they compute it themselves.
-    If who computes dies, by whatever means, or raises, another one takes its place at once. What is stored survives all processes.
+    While one caller computes a result, other callers wait for the same result, for at most ``wait``
+    seconds; then they compute it themselves. If the computing process dies, or the function raises,
+    another caller takes its place at once. Stored results survive all processes.
 
     >>> import commonhold
     >>> with commonhold.open("site", directory=tmp) as hold:
@@ -49,15 +51,19 @@ def cached(
     computing
     (12, 12)
 
-    :param ttl: how long results are kept: seconds or a ``timedelta``; ``None``: as long as there is room
-    :param name: the cache in the hold (a map in cache mode, opened or made); one may serve many functions
-    :param key: makes the key of the arguments: anything that JSON can say, or bytes; by default of the arguments themselves, which JSON must
-        be able to say then
-    :param value: how results become bytes: JSON, so a tuple comes back as a list, also to who computed it
+    :param ttl: how long results are kept: seconds or a ``timedelta``; ``None``: as long as there is
+      room
+    :param name: the cache in the hold (a map in cache mode, opened or made); one may serve many
+      functions
+    :param key: makes the key of the arguments: anything that JSON can say, or bytes; by default of
+      the arguments themselves, which JSON must be able to say then
+    :param value: how results become bytes: JSON, so a tuple comes back as a list, also to who
+      computed it
     :param max_bytes: of the cache, when it is made; so is ``max_entries``
 
-    The decorated function has ``.forget(*args, **kwargs)``, which forgets one result, ``.refresh(...)``, which computes and stores a new one,
-    ``.map`` and ``.__wrapped__``. Coroutine functions may be decorated, too.
+    The decorated function has ``.forget(*args, **kwargs)``, which forgets one result,
+    ``.refresh(...)``, which computes and stores a new one, ``.map`` and ``.__wrapped__``. Coroutine
+    functions may be decorated, too.
     """
 
     def decorate(function: Any) -> Any:
@@ -119,7 +125,8 @@ def _key(prefix: str, said: Any) -> bytes:
 
 
 class _Cache:
-    """Results in a map in cache mode; who computes which is in a map beside it, where nothing is evicted."""
+    """Results in a map in cache mode. A second map, in which no pair is evicted, records the
+    computing processes."""
 
     def __init__(
         self,
@@ -128,8 +135,8 @@ class _Cache:
         ttl: "Optional[Seconds]",
         value: Codec,
         wait: float,
-        max_bytes: int,
-        max_entries: int,
+        max_bytes: Optional[int],
+        max_entries: Optional[int],
     ) -> None:
         self.hold = hold
         self.map: "Map" = hold.cache(name, max_bytes=max_bytes, max_entries=max_entries)

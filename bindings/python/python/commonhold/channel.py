@@ -17,7 +17,8 @@ _SLICE = 0.2
 
 
 class Channel(_native.Channel):
-    """A channel in a hold: one :meth:`producer` sends, every :meth:`consumer` receives all messages, in any process."""
+    """A channel in a hold: one :meth:`producer` sends, every :meth:`consumer` receives all
+    messages, in any process."""
 
     def __new__(cls, hold: "Hold", name: str, *ring_bytes: int, **options: Any) -> "Channel":
         made = super().__new__(cls, hold, name, *ring_bytes, **options)
@@ -31,8 +32,9 @@ class Channel(_native.Channel):
         return _open_again, (self.hold, self.name)
 
     def producer(self, *, spin: bool = False) -> "Producer":
-        """Becomes the producer. What was sent before stays; the sequence goes on. ``BusyError`` while another one lives.
-        ``spin``: waits without sleeping, for a whole processor."""
+        """Becomes the producer. Earlier messages stay, and their numbers continue. ``BusyError``
+        while another producer lives. ``spin``: waits without sleeping, at the cost of a whole
+        processor."""
         return Producer(self, spin=spin)
 
     def consumer(
@@ -43,46 +45,50 @@ class Channel(_native.Channel):
         patience: Optional[float] = None,
         spin: bool = False,
     ) -> "Consumer":
-        """Becomes a consumer, from ``"now"`` on or from the ``"oldest"`` message that is still in the ring.
+        """Becomes a consumer, from ``"now"`` on or from the ``"oldest"`` message that is still in
+        the ring.
 
-        ``policy``: for a ``"lossless"`` one the producer waits as long as it takes, for a ``"lossy"`` one not at all, for a ``"patient"`` one
-        for ``patience`` seconds; then it is dropped, and told so.
+        ``policy``: for a ``"lossless"`` consumer the producer waits without limit, for a
+        ``"lossy"`` one not at all, for a ``"patient"`` one for ``patience`` seconds, after which it
+        drops the consumer: the next call of that one raises ``ClosedError``.
         """
         return Consumer(self, join, policy, patience=patience, spin=spin)
 
     def stat(self) -> Dict[str, Any]:
-        """Who sends, who receives, who is behind."""
+        """The producer, the consumers, and the one that is furthest behind."""
         found: Dict[str, Any] = json.loads(self._stat())
         return found
 
 
 class Producer(_native.Producer, Closing):
-    """The one who sends; from :meth:`Channel.producer`. Closing it, or its process's death, lets another one begin.
+    """Sends the messages of a channel; from :meth:`Channel.producer`. Another producer may begin
+    when it is closed or its process is dead.
 
-    ``send(message, timeout=None)`` waits for room while a consumer that must not lose anything has not read on; ``try_send`` does not wait.
-    ``send_many(messages, timeout=None)`` sends many; it returns how many were sent in time. A message is anything
-    with the buffer protocol.
+    ``send(message, timeout=None)`` waits for room while a consumer that must not lose anything has
+    not read on; ``try_send`` does not wait. ``send_many(messages, timeout=None)`` sends many; it
+    returns how many were sent in time. A message is anything with the buffer protocol.
     """
 
     def reserve(self, len: int, timeout: Optional[float] = None) -> "Reservation":
-        """Makes room for a message of so many bytes, to be written where it lies."""
+        """Reserves room for a message of ``len`` bytes, to be written in place."""
         made: Reservation = self._reserve(len, Reservation, timeout)
         return made
 
 
 class Reservation(_native.Buffer):
-    """Room for a message, writable by whoever knows the buffer protocol, for example ``numpy.frombuffer``; sent by :meth:`commit`.
+    """Room for a message, writable through the buffer protocol, for example ``numpy.frombuffer``;
+    sent by :meth:`commit`.
 
-    A context manager, which gives a memoryview of it, and at its end releases that and commits it, or cancels it after an exception. What
-    is not written is whatever lay there before.
+    A context manager, which gives a memoryview of it, and at its end releases that and commits it,
+    or cancels it after an exception. Bytes that are not written have undefined contents.
     """
 
     __slots__ = ("_room",)
     _room: memoryview
 
     def commit(self, len: Optional[int] = None) -> int:
-        """Sends the message, or only its first ``len`` bytes; returns its number. ``BufferError`` while a memoryview or an array of
-        it is in use."""
+        """Sends the message, or only its first ``len`` bytes; returns its number. ``BufferError``
+        while a memoryview or an array of it is in use."""
         return _native.Producer._commit(self, len)
 
     def cancel(self) -> bool:
@@ -103,24 +109,27 @@ class Reservation(_native.Buffer):
             self._room.release()
             self.commit()
             return
-        # What the body made of the room may be in its traceback; then the producer's next message cancels it.
+        # What the body made of the room may be in its traceback; then the producer's next message
+        # cancels it.
         with suppress(BufferError):
             self._room.release()
             self.cancel()
 
 
 class Consumer(_native.Consumer, Closing):
-    """One who receives; from :meth:`Channel.consumer`. Iterating over it waits for each message, also by ``async for``.
+    """Receives the messages of a channel; from :meth:`Channel.consumer`. Iterating over it waits
+    for each message, also by ``async for``.
 
-    ``recv(timeout=None)`` waits for a message, ``try_recv()`` returns ``None`` if there is none now; both give ``bytes``, a copy.
-    :meth:`view` shows a message where it lies.
+    ``recv(timeout=None)`` waits for a message, ``try_recv()`` returns ``None`` if there is none
+    now; both give ``bytes``, a copy. :meth:`view` shows a message in place.
     """
 
     def view(self, timeout: Optional[float] = None) -> "Message":
-        """Shows the next message where it lies, without a copy; waits for it. Only for lossless consumers.
+        """Shows the next message in place, without a copy; waits for it. Only for lossless
+        consumers.
 
-        The producer does not overwrite it before it is released: by :meth:`Message.release`, by the end of a ``with``, by the next
-        receiving call, or when nobody refers to it any more.
+        The producer does not overwrite it before it is released: by :meth:`Message.release`, by the
+        end of a ``with``, by the next receiving call, or when the last reference to it is gone.
         """
         made: Message = self._view(Message, timeout)
         return made
@@ -132,7 +141,8 @@ class Consumer(_native.Consumer, Closing):
         return self.recv()
 
     async def recv_async(self) -> bytes:
-        """The next message; other tasks run meanwhile. A cancelled call loses nothing: what came is the next call's.
+        """The next message; other tasks run meanwhile. A cancelled call loses nothing: what came is
+        the next call's.
 
         While calls of this kind are used, use no others.
         """
@@ -156,9 +166,10 @@ class Consumer(_native.Consumer, Closing):
 
 
 class Message(_native.Buffer, Held):
-    """A message where it lies in the hold, read-only, for whoever knows the buffer protocol. A context manager, which releases it.
+    """A message in place in the hold, read-only, through the buffer protocol. A context manager,
+    which releases it.
 
-    As long as somebody has a memoryview or an array of it, it stays what it is, whatever is closed.
+    It stays valid as long as a memoryview or an array of it exists, even after ``close()``.
     """
 
     __slots__ = ()
@@ -169,9 +180,10 @@ class Message(_native.Buffer, Held):
         return _native.Consumer._sequence(self)
 
     def release(self) -> None:
-        """It counts as received: the producer may overwrite it. ``BufferError`` while a memoryview or an array of it is in use."""
+        """It counts as received: the producer may overwrite it. ``BufferError`` while a memoryview
+        or an array of it is in use."""
         _native.Consumer._release(self)
 
 
 def _open_again(hold: "Hold", name: str) -> Channel:
-    return hold.open_channel(name)
+    return hold.channels.open(name)

@@ -15,10 +15,12 @@
         }
     }
 
-What a worker has stored survives its death and the others' restarts, and is gone with the machine's power if the hold is in memory. The
-oldest pairs that nobody has read make room where there is none. Django promises that whatever can be pickled can be cached (sessions, responses and template
-fragments rely on it), so ``pickle`` is this backend's serializer unless told otherwise: **whoever may write the hold can then make the
-workers do anything**. A hold is its user's own (mode 0600); with ``"serializer": "json"`` there is no such risk.
+What a worker has stored survives its death and the others' restarts, and is gone with the machine's
+power if the hold is in memory. The oldest pairs that nobody has read make room where there is none.
+Django promises that whatever can be pickled can be cached (sessions, responses and template
+fragments rely on it), so ``pickle`` is this backend's serializer unless told otherwise: **whoever
+may write the hold can then make the workers do anything**. A hold is its user's own (mode 0600);
+with ``"serializer": "json"`` there is no such risk.
 """
 
 import json
@@ -67,7 +69,7 @@ class CommonholdCache(BaseCache):  # type: ignore[misc]
     def __init__(self, location: str, params: Dict[str, Any]) -> None:
         super().__init__(params)
         options = dict(params.get("OPTIONS") or {})
-        entries = options.pop("MAX_ENTRIES", params.get("MAX_ENTRIES", params.get("max_entries", 0)))
+        entries = options.pop("MAX_ENTRIES", params.get("MAX_ENTRIES", params.get("max_entries")))
         options.pop("CULL_FREQUENCY", None)
         serializer = options.pop("serializer", "pickle")
         if isinstance(serializer, str):
@@ -80,7 +82,7 @@ class CommonholdCache(BaseCache):  # type: ignore[misc]
         #: The hold, with whatever other options `commonhold.open` has.
         self.hold = open_hold(location or "django", **options)
         #: The map in it.
-        self.map = self.hold.cache(map_name, max_bytes=int(max_bytes), max_entries=int(entries))
+        self.map = self.hold.cache(map_name, max_bytes=_limit(max_bytes), max_entries=_limit(entries))
 
     def _key(self, key: Any, version: Optional[int]) -> bytes:
         made: str = self.make_and_validate_key(key, version=version)
@@ -193,3 +195,7 @@ class CommonholdCache(BaseCache):  # type: ignore[misc]
 
     def close(self, **_: Any) -> None:
         """Django calls this after each request; the hold stays open."""
+
+
+def _limit(value: Any) -> Optional[int]:
+    return None if value is None else int(value)

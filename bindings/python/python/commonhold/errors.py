@@ -1,8 +1,9 @@
 """Exceptions: :class:`Error` and one class for each kind.
 
-Each class is also the exception that Python's own types raise in such a case, so ``except KeyError``, ``except TimeoutError``
-or ``except ValueError`` work as one expects. A message names the thing, what is wrong and the way out. ``code`` is the
-number of the kind, the same in every language.
+Each class is also the exception that Python's own types raise in such a case, so ``except
+KeyError``, ``except TimeoutError`` or ``except ValueError`` work as one expects. A message names
+the thing, what is wrong and the way out. ``code`` is the number of the kind, the same in every
+language.
 
 An absent key is a plain ``KeyError``, as in a ``dict``.
 """
@@ -38,7 +39,8 @@ class ExistsError(Error, FileExistsError):
 
 
 class FullError(Error):
-    """No room: the size limit, the file system, the file size limit. Nothing was lost; all but growth works."""
+    """No room: the size limit, the file system, the file size limit. Nothing was lost; all but
+    growth works."""
 
     code = 3
 
@@ -116,7 +118,8 @@ class InvalidError(Error, ValueError):
 
 
 class MismatchError(Error, ValueError):
-    """It was made with other options, is another kind of structure, or a value is not what the operation needs."""
+    """It was made with other options, is another kind of structure, or a value is not what the
+    operation needs."""
 
     code = 16
 

@@ -5,9 +5,10 @@ import os
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from . import _native
+from .by_name import Channels, Logs, Maps, Queues
 from .channel import Channel
 from .errors import HoldNotFoundError, NotFoundError
-from .log import Log, level_code
+from .log import Log
 from .map import Map, Seconds
 from .queue import Queue
 from .replication import Origin, Replica
@@ -19,8 +20,8 @@ Path = Union[str, "os.PathLike[str]"]
 class Hold(_native.Hold, Closing):
     """One file of memory that many processes share; see :func:`open`.
 
-    A context manager, which closes it. Usable from any thread, and by a forked child, which becomes a participant of its own with
-    its first operation. Pickled, it is opened again where it arrives.
+    A context manager, which closes it. Usable from any thread, and by a forked child, which becomes
+    a participant of its own with its first operation. Pickled, it is opened again where it arrives.
     """
 
     def __new__(cls, name: Path, **options: Any) -> "Hold":
@@ -43,22 +44,44 @@ class Hold(_native.Hold, Closing):
         """Where the file is."""
         return str(self._path)
 
+    @property
+    def maps(self) -> Maps:
+        """The maps by name: ``open``, ``open_or_create``, ``create``, ``drop``, ``list``."""
+        return Maps(self)
+
+    @property
+    def queues(self) -> Queues:
+        """The queues by name."""
+        return Queues(self)
+
+    @property
+    def channels(self) -> Channels:
+        """The channels by name."""
+        return Channels(self)
+
+    @property
+    def logs(self) -> Logs:
+        """The logs by name."""
+        return Logs(self)
+
     def map(
         self,
         name: str,
         *,
         fixed: Optional[Tuple[int, int]] = None,
         cache: bool = False,
-        max_bytes: int = 0,
-        max_entries: int = 0,
+        max_bytes: Optional[int] = None,
+        max_entries: Optional[int] = None,
         ttl: Optional[Seconds] = None,
         value_room: int = 0,
     ) -> Map:
-        """Opens the map of this name, or makes it.
+        """Opens a map, or creates it if there is none: short for ``hold.maps.open_or_create()``.
 
-        ``fixed=(key_bytes, value_bytes)``: all keys and values have these lengths; pairs of up to 32 bytes are kept in the index
-        itself. ``cache=True``: pairs may be evicted, beyond ``max_bytes`` or ``max_entries``, and expire after ``ttl``, seconds or a
-        ``timedelta``, unless told otherwise. ``value_room``: a hint, for values that grow.
+        ``fixed=(key_bytes, value_bytes)``: all keys and values have these lengths; pairs of up to
+        32 bytes are kept in the index itself. ``cache=True``: pairs are evicted beyond
+        ``max_bytes`` or ``max_entries``, and expire after ``ttl``, seconds or a ``timedelta``,
+        unless a change sets another time. ``None`` is no limit. ``value_room``: a hint for values
+        that grow.
 
         Raises ``MismatchError`` if it exists with other options or as another kind of structure.
         """
@@ -74,14 +97,15 @@ class Hold(_native.Hold, Closing):
         )
 
     def cache(
-        self, name: str, *, max_bytes: int = 0, max_entries: int = 0, ttl: Optional[Seconds] = None
+        self,
+        name: str,
+        *,
+        max_bytes: Optional[int] = None,
+        max_entries: Optional[int] = None,
+        ttl: Optional[Seconds] = None,
     ) -> Map:
-        """Opens or makes a map in cache mode; see :meth:`map`."""
+        """Opens or creates a map in cache mode; see :meth:`map`."""
         return self.map(name, cache=True, max_bytes=max_bytes, max_entries=max_entries, ttl=ttl)
-
-    def open_map(self, name: str) -> Map:
-        """Opens an existing map, whatever its options."""
-        return Map(self, name, create=False)
 
     def queue(
         self,
@@ -92,21 +116,23 @@ class Hold(_native.Hold, Closing):
         *,
         orphans: Optional[str] = None,
     ) -> Queue:
-        """Opens a queue, or makes it: ``elements`` of ``element_bytes`` each, which move between the ``queues``; all begin in the first. What a
-        process had in flight when it died goes to ``orphans``, by default the first, too."""
-        return Queue(self, name, elements, element_bytes, list(queues), orphans=orphans)
+        """Opens a queue, or creates it if there is none: short for
+        ``hold.queues.open_or_create()``.
 
-    def open_queue(self, name: str) -> Queue:
-        """Opens an existing queue, whatever its options."""
-        return Queue(self, name, create=False)
+        A new queue has ``elements`` of ``element_bytes`` each, which move between the ``queues``.
+        All of them begin in the first. The elements that a process had in flight when it died go to
+        ``orphans``, by default the first queue, too.
+        """
+        return self.queues.open_or_create(name, elements, element_bytes, queues, orphans=orphans)
 
     def channel(self, name: str, ring_bytes: int = 1 << 20) -> Channel:
-        """Opens a channel, or makes it, with a ring of so many bytes: a power of two, four times the longest message at least."""
-        return Channel(self, name, ring_bytes)
+        """Opens a channel, or creates it if there is none: short for
+        ``hold.channels.open_or_create()``.
 
-    def open_channel(self, name: str) -> Channel:
-        """Opens an existing channel, whatever its ring."""
-        return Channel(self, name, create=False)
+        A new channel has a ring of ``ring_bytes``: a power of two, at least four times the longest
+        message.
+        """
+        return self.channels.open_or_create(name, ring_bytes)
 
     def log(
         self,
@@ -118,22 +144,20 @@ class Hold(_native.Hold, Closing):
         level: Union[int, str] = "info",
         direct: bool = False,
     ) -> Log:
-        """Opens a log, or makes it: ``rings`` threads of all processes can write. A full ring drops new lines, or with
-        ``overwrite`` the oldest. ``level``: a name, or a number of `logging`; ``direct``: lines go to standard error, too, while nobody
-        collects."""
-        return Log(
-            self,
+        """Opens a log, or creates it if there is none: short for ``hold.logs.open_or_create()``.
+
+        ``rings`` threads of all processes can write. A full ring drops new lines, or with
+        ``overwrite`` the oldest. ``level``: a name, or a number of `logging`. ``direct``: lines go
+        to standard error, too, while there is no collector.
+        """
+        return self.logs.open_or_create(
             name,
             rings=rings,
             ring_bytes=ring_bytes,
             overwrite=overwrite,
-            level=level_code(level),
+            level=level,
             direct=direct,
         )
-
-    def open_log(self, name: str) -> Log:
-        """Opens an existing log, whatever its options."""
-        return Log(self, name, create=False)
 
     def origin(self, map: str, **options: Any) -> Origin:
         """Serves a map to replicas; see :class:`Origin`."""
@@ -143,20 +167,16 @@ class Hold(_native.Hold, Closing):
         """Keeps a map what an origin's map is; see :class:`Replica`."""
         return Replica(self, map, origin, **options)
 
-    def maps(self) -> List[Dict[str, Any]]:
-        """The maps, sorted by name: name, mode, pairs."""
-        return _list(self._maps())
-
-    def others(self) -> List[Dict[str, Any]]:
-        """Queues, channels and logs, sorted by name."""
-        return _list(self._others())
+    def structures(self) -> List[Dict[str, Any]]:
+        """The queues, channels and logs, sorted by name."""
+        return _list(self._structures())
 
     def stat(self) -> Dict[str, Any]:
         """Sizes and counts."""
         return _figures(self._stat())
 
     def participants(self) -> List[Dict[str, Any]]:
-        """Who has the hold open for writing: slot, generation, pid, program, alive."""
+        """All participants, live or dead: slot, generation, pid, program, alive."""
         return _list(self._participants())
 
     def participant(self) -> Dict[str, Any]:
@@ -164,11 +184,13 @@ class Hold(_native.Hold, Closing):
         return _figures(self._participant())
 
     def check(self) -> Dict[str, Any]:
-        """Proves the hold whole; ``["ok"]``, ``["problems"]``. Writers wait while it looks, readers do not."""
+        """Proves the hold whole; ``["ok"]``, ``["problems"]``. Writers wait while it looks, readers
+        do not."""
         return _figures(self._check())
 
     def backup(self, to: Path) -> Dict[str, Any]:
-        """Copies all maps, as they were at one moment, to a new file, while others go on writing."""
+        """Copies all maps, as they were at one moment, to a new file, while other processes
+        continue to write."""
         return _figures(self._backup(to))
 
 
@@ -184,17 +206,20 @@ def open(
     delete_on_last_exit: bool = False,
     lock_timeout: Optional[float] = None,
 ) -> Hold:
-    """Opens a hold, or makes it.
+    """Opens a hold, or creates it.
 
-    :param name: a bare name lives in memory; anything with a slash, or ending in ``.hold``, is that path
+    :param name: a bare name lives in memory; anything with a slash, or ending in ``.hold``, is that
+      path
     :param create: make it if there is none; without, ``HoldNotFoundError``
     :param exclusive: make it; ``ExistsError`` if there is one
     :param read_only: take no slot, write nothing, need no permission to write
     :param max_bytes: the most the file may ever have, when it is made; 64 GiB
     :param mode: permission bits, when it is made
     :param directory: where bare names live; ``$COMMONHOLD_DIR``, else ``/dev/shm``
-    :param delete_on_last_exit: delete the file when the last process that uses it ends, even by a crash
-    :param lock_timeout: seconds after which an operation gives up on a lock whose holder is stopped (``TimedOutError``)
+    :param delete_on_last_exit: delete the file when the last process that uses it ends, even by a
+      crash
+    :param lock_timeout: seconds after which an operation gives up on a lock whose holder is stopped
+      (``TimedOutError``)
     """
     options: Dict[str, Any] = {
         "create": create,
@@ -210,23 +235,33 @@ def open(
     return Hold(name, **options)
 
 
-def holds(directory: Optional[Path] = None) -> List[Dict[str, Any]]:
-    """The holds where bare names live, sorted by name; also those that cannot be opened, with the reason."""
-    return _list(_native.list_holds(directory))
+def list(directory: Optional[Path] = None) -> List[Dict[str, Any]]:
+    """The holds in a directory (``None``: where bare names live), sorted by name; also those that
+    cannot be opened, with the reason."""
+    return _list(_native.list(directory))
 
 
-def drop(name: Path, *, force: bool = False) -> None:
-    """Deletes the file of a hold. ``BusyError`` if a process has it open, unless ``force``; nothing but a hold is ever deleted."""
-    _native.drop_hold(name, force=force)
+def remove(name: Path, *, force: bool = False) -> None:
+    """Deletes the file of a hold, and never a file that is not a hold.
+
+    ``BusyError`` if a process has it open, unless ``force`` is true: these processes then continue
+    with the memory that they have.
+    """
+    _native.remove(name, force=force)
+
+
+def resolve(name: Path, directory: Optional[Path] = None) -> str:
+    """The path that a name stands for."""
+    return str(_native.resolve(name, directory))
 
 
 def restore(backup: Path, name: Path) -> Dict[str, Any]:
-    """Makes a new hold from a backup; nobody sees it before it is whole."""
+    """Creates a hold from a backup; no process sees it before it is complete."""
     return _figures(_native.restore(backup, name))
 
 
 def salvage(name: Path) -> Dict[str, Any]:
-    """Saves what is intact in a file hold that was open when the system stopped."""
+    """Saves the intact pairs of a file hold that was open when the system stopped."""
     return _figures(_native.salvage(name))
 
 

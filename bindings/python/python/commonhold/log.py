@@ -36,7 +36,8 @@ class Line(NamedTuple):
 
     #: When it was written, in nanoseconds since 1970.
     time_ns: int
-    #: ``"error"``, ``"warn"``, ``"info"``, ``"debug"``, ``"trace"``; ``None`` for what the log itself tells.
+    #: ``"error"``, ``"warn"``, ``"info"``, ``"debug"``, ``"trace"``; ``None`` for what the log
+    #: itself tells.
     level: Optional[str]
     #: Who wrote it: a short name.
     thread: str
@@ -57,7 +58,8 @@ def _line(told: Tuple[Any, ...]) -> Line:
 
 
 class Log(_native.Log):
-    """A log in a hold. Each thread writes into a ring of its own: nobody waits, and what was accepted survives its writer."""
+    """A log in a hold. Each thread writes into a ring of its own, so no writer waits, and an
+    accepted line survives its writer."""
 
     def __new__(cls, hold: "Hold", name: str, **options: Any) -> "Log":
         made = super().__new__(cls, hold, name, **options)
@@ -71,7 +73,8 @@ class Log(_native.Log):
         return _open_again, (self.hold, self.name)
 
     def write(self, text: Union[str, bytes], level: Union[int, str] = "info") -> str:
-        """Writes one line: ``"accepted"``, ``"filtered"`` (the level is not wanted) or ``"dropped"`` (no room; counted). Never waits."""
+        """Writes one line: ``"accepted"``, ``"filtered"`` (the level is not wanted) or
+        ``"dropped"`` (no room; counted). Never waits."""
         return self._write(level_code(level), text)
 
     def error(self, text: Union[str, bytes]) -> str:
@@ -104,7 +107,8 @@ class Log(_native.Log):
         return self._enabled(level_code(level))
 
     def dump(self, *, announcements: bool = False) -> List[Line]:
-        """All lines that are in the hold, collected or not, merged by time; also while others write, and after any crash."""
+        """All lines that are in the hold, collected or not, merged by time; also while others
+        write, and after any crash."""
         lines = [_line(told) for told in self._dump()]
         return lines if announcements else [line for line in lines if line.who is None]
 
@@ -115,7 +119,8 @@ class Log(_native.Log):
     def collector(
         self, *, hold_back: float = 0.005, level: Union[int, str] = "trace"
     ) -> "Collector":
-        """Becomes the log's collector, which takes over where a dead one ended. ``BusyError`` while another lives."""
+        """Becomes the log's collector, which takes over where a dead one ended. ``BusyError`` while
+        another lives."""
         return Collector(self, hold_back=hold_back, level=level_code(level))
 
     def handler(self, level: int = logging.NOTSET) -> "LogHandler":
@@ -123,7 +128,7 @@ class Log(_native.Log):
         return LogHandler(self, level)
 
     def stat(self) -> Dict[str, Any]:
-        """What was dropped, who collects, which rings are whose."""
+        """The dropped lines, the collector, and the rings with their threads."""
         found: Dict[str, Any] = json.loads(self._stat())
         return found
 
@@ -135,13 +140,14 @@ class LogReader:
         self._reader = log._reader()
 
     def poll(self, *, all: bool = False, announcements: bool = False) -> List[Line]:
-        """The lines since the last call, those old enough to be in order; ``all``: however young."""
+        """The lines since the last call, those old enough to be in order; ``all``: however
+        young."""
         lines = [_line(told) for told in self._reader.poll(all)]
         return lines if announcements else [line for line in lines if line.who is None]
 
 
 class Collector(_native.Collector, Closing):
-    """The one who collects a log; from :meth:`Log.collector`. A context manager."""
+    """Collects a log; from :meth:`Log.collector`. A context manager."""
 
 
 class _NoLock:
@@ -161,7 +167,8 @@ class _NoLock:
 
 
 class LogHandler(logging.Handler):
-    """Writes the records of `logging` to a log in a hold: in microseconds, never waiting, and not lost if the process is killed.
+    """Writes the records of `logging` to a log in a hold: in microseconds, never waiting, and not
+    lost if the process is killed.
 
     >>> import commonhold
     >>> with commonhold.open("service", directory=tmp) as hold:
@@ -171,8 +178,8 @@ class LogHandler(logging.Handler):
     ...     [line.text for line in hold.log("events").dump()]
     [b'shop: no more apples']
 
-    Line ends within a message are kept as they are. Time, level and thread are the log's own, so the default format is only
-    ``name: message``.
+    Line ends within a message are kept as they are. Time, level and thread are the log's own, so
+    the default format is only ``name: message``.
     """
 
     def __init__(self, log: Log, level: int = logging.NOTSET) -> None:
@@ -181,7 +188,8 @@ class LogHandler(logging.Handler):
         self.setFormatter(logging.Formatter("%(name)s: %(message)s"))
 
     def createLock(self) -> None:
-        """None is needed: threads write side by side, and a fork in the middle of a line strands nobody."""
+        """No lock is needed: threads write independently, and a fork in the middle of a line
+        blocks no thread."""
         self.lock = _NoLock()  # type: ignore[assignment]
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -203,4 +211,4 @@ class LogHandler(logging.Handler):
 
 
 def _open_again(hold: "Hold", name: str) -> Log:
-    return hold.open_log(name)
+    return hold.logs.open(name)

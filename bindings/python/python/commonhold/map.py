@@ -25,11 +25,13 @@ else:
 class Map(_native.Map, _Mapping):  # type: ignore[misc]
     """A map in a hold, bytes to bytes, shared by every process that has the hold open.
 
-    Keys and values are ``bytes``, or anything with the buffer protocol; text is a ``TypeError`` (see :meth:`str`). Reads never wait, for
-    nobody. Each change of one key is atomic. Iteration holds no lock: keys present throughout are seen exactly once.
+    Keys and values are ``bytes``, or anything with the buffer protocol; text is a ``TypeError``
+    (see :meth:`str`). Reads never wait. Each change of one key is atomic. Iteration holds no lock:
+    keys present throughout are seen exactly once.
 
-    Beside what a ``dict`` has: :meth:`set`, :meth:`add`, :meth:`replace`, :meth:`compare_exchange`, :meth:`take`, :meth:`increment`,
-    :meth:`get_many`, :meth:`set_many`, and the same by uid. Where ``ttl=`` is taken, the map must be a cache.
+    In addition to the methods of a ``dict``: :meth:`set`, :meth:`add`, :meth:`replace`,
+    :meth:`compare_exchange`, :meth:`take`, :meth:`increment`, :meth:`get_many`, :meth:`set_many`,
+    and the same by uid. Where ``ttl=`` is taken, the map must be a cache.
     """
 
     __slots__ = ("hold", "__weakref__")
@@ -66,11 +68,13 @@ class Map(_native.Map, _Mapping):  # type: ignore[misc]
         return _Values(self)
 
     def pairs(self, cursor: Optional[int] = None) -> _native.Pairs:
-        """An iterator over the pairs, from a ``cursor`` on that another such iterator had, here or in another process."""
+        """An iterator over the pairs, from a ``cursor`` on that another such iterator had, here or
+        in another process."""
         return self._pairs(cursor)
 
     def get_many(self, keys: "Iterable[Any]") -> "List[Optional[bytes]]":
-        """The values of many keys, in their order, ``None`` for those absent; several times faster than one by one."""
+        """The values of many keys, in their order, ``None`` for those absent; several times faster
+        than one by one."""
         return self._get_many(keys)
 
     def pop(self, key: Any, default: Any = _Missing) -> Any:
@@ -104,9 +108,10 @@ class Map(_native.Map, _Mapping):  # type: ignore[misc]
     ) -> Any:
         """``update(pairs)`` sets many pairs, as a ``dict``'s does.
 
-        ``update(key, change)`` changes one as an atomic step: ``change(value)`` gets the value, ``None`` if the key is absent, and returns
-        the new one, ``None`` to delete it. It is called again if somebody else was faster, under no lock, and may use the map. True if
-        the key is present afterwards.
+        ``update(key, change)`` changes one as an atomic step: ``change(value)`` gets the value,
+        ``None`` if the key is absent, and returns the new one, ``None`` to delete it. It is called
+        again if another process changed the key meanwhile, under no lock, and may use the map. True
+        if the key is present afterwards.
         """
         if len(given) == 2:
             key, change = given
@@ -124,23 +129,27 @@ class Map(_native.Map, _Mapping):  # type: ignore[misc]
         return None
 
     def stat(self) -> Dict[str, Any]:
-        """Statistics: pairs, segments, bytes, load; of a cache hits, misses, expired, evicted. Reads every segment."""
+        """Statistics: pairs, segments, bytes, load; of a cache hits, misses, expired, evicted.
+        Reads every segment."""
         found: Dict[str, Any] = _json.loads(self._stat())
         return found
 
     def watch(self, position: Optional[str] = None, *, stream_bytes: Optional[int] = None) -> Watcher:
-        """The map's changes, from now on or from a ``position`` on that another watcher had, here or in another process.
+        """The map's changes, from now on or from a ``position`` on that another watcher had, here
+        or in another process.
 
-        The map needs a stream (``Hold.begin_stream``); with ``stream_bytes`` it gets one that keeps so many bytes, if it has none.
+        The map needs a stream (:meth:`Maps.begin_stream`). With ``stream_bytes`` it gets one that
+        keeps this number of bytes, if it has none.
         """
         if stream_bytes is not None:
-            self.hold.begin_stream(self.name, stream_bytes)
+            self.hold.maps.begin_stream(self.name, stream_bytes)
         return Watcher(self._follow(position))
 
     # ---- views; last, because they have names of types ----
 
     def view(self, key: Codec = BYTES, value: Codec = BYTES) -> "View[Any, Any]":
-        """The same map with keys and values in another form: each a pair of functions, to bytes and from bytes."""
+        """The same map with keys and values in another form: each a pair of functions, to bytes and
+        from bytes."""
         return View(self, key, value)
 
     def lists(self, key: Codec = BYTES, value: Codec = BYTES) -> "ListView[Any, Any]":
@@ -148,16 +157,16 @@ class Map(_native.Map, _Mapping):  # type: ignore[misc]
         return ListView(self, key, value)
 
     def numbers(self, key: Codec = STR) -> "View[Any, int]":
-        """Values are 64-bit numbers, as :meth:`increment` has them; keys are text unless told otherwise."""
+        """Values are 64-bit numbers, as for :meth:`increment`; keys are text by default."""
         return View(self, key, NUMBER)
 
     def json(self, key: Codec = STR) -> "View[Any, Any]":
-        """Values are whatever JSON can say; keys are text unless told otherwise."""
+        """Values are anything that JSON can represent; keys are text by default."""
         return View(self, key, JSON)
 
     def pickle(self, key: Codec = STR, protocol: Optional[int] = None) -> "View[Any, Any]":
-        """Values are pickled. **Whoever can write the map can then make this process do anything**; use it among processes that trust each
-        other."""
+        """Values are pickled. **Whoever can write the map can then make this process do anything**;
+        use it among processes that trust each other."""
         return View(self, key, Codec(lambda value: _pickle.dumps(value, protocol), _pickle.loads))
 
     def str(self) -> "View[str, str]":
@@ -183,4 +192,4 @@ class _Values(ValuesView):  # type: ignore[type-arg]
 
 
 def _open_again(hold: "Hold", name: "str") -> Map:
-    return hold.open_map(name)
+    return hold.maps.open(name)

@@ -1,4 +1,5 @@
-"""Queues: elements of one size that move by reference between named queues, in any process. Nothing is copied, nothing is lost."""
+"""Queues: elements of one size that move by reference between named queues, in any process. Nothing
+is copied, nothing is lost."""
 
 import asyncio
 import json
@@ -12,10 +13,11 @@ if TYPE_CHECKING:
 
 
 class Queue(_native.Queue):
-    """A queue in a hold: its elements, and the named queues that they move between (``queue["free"]``).
+    """A queue in a hold: its elements, and the named queues that they move between
+    (``queue["free"]``).
 
-    Each element is at any moment in one of the queues or in flight in one process, which alone may touch its bytes. What a process
-    had in flight when it died goes to the orphans.
+    Each element is at any moment in one of the queues or in flight in one process, which alone may
+    touch its bytes. The elements that a dead process had in flight move to the queue for orphans.
     """
 
     def __new__(cls, hold: "Hold", name: str, *how: Any, **options: Any) -> "Queue":
@@ -36,13 +38,14 @@ class Queue(_native.Queue):
         return (self[name] for name in self.names)
 
     def stat(self) -> Dict[str, Any]:
-        """Its options, what is where, and who has elements in flight."""
+        """Its options, the length of each queue, and the processes with elements in flight."""
         found: Dict[str, Any] = json.loads(self._stat())
         return found
 
 
 class NamedQueue(_native.NamedQueue):
-    """One of the named queues: first in, first out. Its length is what was in it a moment ago."""
+    """One of the named queues: first in, first out. Its length is the number of elements a
+    moment ago."""
 
     def __new__(cls, queue: Queue, name: str, element_class: "Type[Element]") -> "NamedQueue":
         made = super().__new__(cls, queue, name, element_class)
@@ -56,7 +59,8 @@ class NamedQueue(_native.NamedQueue):
         return _named_again, (self.queue, self.name)
 
     def notifier(self) -> "Notifier":
-        """A file descriptor that becomes readable when elements are pushed, for event loops of any kind."""
+        """A file descriptor that becomes readable when elements are pushed, for event loops of any
+        kind."""
         return Notifier(self)
 
     async def pull_async(self) -> "Element":
@@ -80,11 +84,12 @@ class NamedQueue(_native.NamedQueue):
 
 
 class Element(_native.Buffer, Held):
-    """An element in flight: its bytes where they lie, writable, for whoever knows the buffer protocol.
+    """An element in flight: its bytes in place, writable through the buffer protocol.
 
-    ``memoryview(element)[:5] = b"hello"``, ``numpy.frombuffer(element, dtype=...)``. Pushed, it is another's: so that is a
-    ``BufferError`` while a memoryview or an array of it is in use. **Neither pushed nor released, it goes to the orphans** when nobody
-    refers to it any more, or at the end of a ``with``.
+    ``memoryview(element)[:5] = b"hello"``, ``numpy.frombuffer(element, dtype=...)``. Pushing it
+    while a memoryview or an array of it is in use is a ``BufferError``. **Neither pushed nor
+    released, it goes to the orphans** when the last reference to it is gone, or at the end of a
+    ``with``.
     """
 
     __slots__ = ()
@@ -110,7 +115,8 @@ class Element(_native.Buffer, Held):
 class Notifier(Closing):
     """A file descriptor that is readable when there are elements; from :meth:`NamedQueue.notifier`.
 
-    Wait until it is readable, :meth:`clear` it, pull until the queue is empty. A forked child makes its own.
+    Wait until it is readable, :meth:`clear` it, pull until the queue is empty. A forked child makes
+    its own.
     """
 
     def __init__(self, queue: NamedQueue) -> None:
@@ -130,7 +136,7 @@ class Notifier(Closing):
 
 
 def _open_again(hold: "Hold", name: str) -> Queue:
-    return hold.open_queue(name)
+    return hold.queues.open(name)
 
 
 def _named_again(queue: Queue, name: str) -> NamedQueue:

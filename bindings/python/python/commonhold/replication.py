@@ -12,16 +12,19 @@ if TYPE_CHECKING:
 
 
 class Origin(_native.Origin, Closing):
-    """Serves one map to replicas: where it listens (:meth:`listen`), and over sockets that are attached.
+    """Serves one map to replicas: where it listens (:meth:`listen`), and over sockets that are
+    attached.
 
     Writers of the map do not know of it. A context manager, which closes it.
 
     :param secret: bytes that both sides must know
-    :param stream_bytes: how many bytes of changes the map keeps for replicas that were away, if it has no stream yet
+    :param stream_bytes: how many bytes of changes the map keeps for replicas that were away, if it
+      has no stream yet
     :param threads: threads that serve
     :param uids: whose processes may connect over unix sockets
     :param explicit: changes are sent when :meth:`transmit` is called, not as they happen
-    :param notice: called with a line of text when something happens, by a thread; it must not call the origin
+    :param notice: called with a line of text when something happens, by a thread; it must not call
+      the origin
     """
 
     def __new__(
@@ -51,20 +54,22 @@ class Origin(_native.Origin, Closing):
         )
 
     def replicas(self) -> List[Dict[str, Any]]:
-        """Who is served."""
+        """The connected replicas."""
         found: List[Dict[str, Any]] = json.loads(self._replicas())
         return found
 
 
 class Replica(_native.Replica, Closing):
-    """Keeps a map of a hold what an origin's map is. Whoever has the hold open reads it as any map; writing it is ``ReadOnlyError``.
+    """Keeps a map of a hold what an origin's map is. Whoever has the hold open reads it as any map;
+    writing it is ``ReadOnlyError``.
 
-    A connection that is lost is made again; nothing is sent twice that the stream still reaches. A context manager, which closes it; the map
-    stays.
+    A connection that is lost is made again; nothing is sent twice that the stream still reaches. A
+    context manager, which closes it; the map stays.
 
     :param origin: an address, or a connected stream socket
     :param on_change: called with each :class:`Change`, by the replica's thread
-    :param on_ready: called with the position when the map is what the origin's was, for the first time or again
+    :param on_ready: called with the position when the map is what the origin's was, for the first
+      time or again
     :param on_lost: called with the reason when the connection is lost or cannot be made
     """
 

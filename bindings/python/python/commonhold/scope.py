@@ -1,4 +1,4 @@
-"""What a ``with`` ends: by closing it, or by letting it go."""
+"""Objects that a ``with`` ends: it closes or releases them."""
 
 from typing import Any, TypeVar
 
@@ -22,12 +22,12 @@ class Closing:
 
 
 class Held:
-    """Bytes in the hold, for whoever knows the buffer protocol, released at the end of a ``with``."""
+    """Bytes in the hold, visible through the buffer protocol, released at the end of a ``with``."""
 
     __slots__ = ()
 
     def release(self) -> None:
-        """Lets it go."""
+        """Releases it."""
         raise NotImplementedError
 
     def __bytes__(self) -> bytes:

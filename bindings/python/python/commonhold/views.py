@@ -1,4 +1,5 @@
-"""Views of maps: the same pairs in another form. The map underneath stays a map of bytes, which other languages read as such."""
+"""Views of maps: the same pairs in another form. The map underneath stays a map of bytes, which
+other languages read as such."""
 
 import json
 import struct
@@ -146,7 +147,8 @@ class View(MutableMapping, Generic[_K, _V]):  # type: ignore[type-arg]
         *,
         ttl: "Optional[Seconds]" = None,
     ) -> bool:
-        """Changes a key from one value to another (``None``: absent), if it has the first, byte for byte. True if it had."""
+        """Changes a key from one value to another (``None``: absent), if it has the first, byte for
+        byte. True if it had."""
         return self.map.compare_exchange(
             self._key(key),
             None if expected is None else self._value(expected),
@@ -159,7 +161,8 @@ class View(MutableMapping, Generic[_K, _V]):  # type: ignore[type-arg]
         return self.map.delete(self._key(key))
 
     def take(self, key: _K) -> Optional[_V]:
-        """Deletes a key and returns the value it had, as one atomic step; ``None`` if it is absent."""
+        """Deletes a key and returns the value it had, as one atomic step; ``None`` if it is
+        absent."""
         found = self.map.take(self._key(key))
         return None if found is None else self._out(found)
 
@@ -182,11 +185,13 @@ class View(MutableMapping, Generic[_K, _V]):  # type: ignore[type-arg]
         return self._out(self.map.setdefault(self._key(key), self._value(default)))
 
     def increment(self, key: _K, by: int = 1, *, ttl: "Optional[Seconds]" = None) -> int:
-        """Adds to a value that is an 8-byte number, as one atomic step; an absent key counts as 0. Returns the sum."""
+        """Adds to a value that is an 8-byte number, as one atomic step; an absent key counts as 0.
+        Returns the sum."""
         return self.map.increment(self._key(key), by, ttl=ttl)
 
     def update(self, *given: Any, ttl: "Optional[Seconds]" = None, **named: Any) -> Any:
-        """``update(pairs)`` sets many pairs; ``update(key, change)`` changes one as an atomic step; see :meth:`Map.update`."""
+        """``update(pairs)`` sets many pairs; ``update(key, change)`` changes one as an atomic step;
+        see :meth:`Map.update`."""
         if len(given) == 2:
             key, change = given
 
@@ -254,8 +259,8 @@ class _Values:
 class ListView(Generic[_K, _V]):
     """Values are lists: each change of one, at either end, is one atomic step.
 
-    Every change rewrites the list, which suits lists of up to some kilobytes; for longer ones there are queues and
-    channels. An empty list is no value: the key is absent.
+    Every change writes the whole list, which suits lists of up to some kilobytes; use queues and
+    channels for longer ones. An empty list is not stored: the key is absent.
     """
 
     __slots__ = ("map", "_key", "_value", "_out")

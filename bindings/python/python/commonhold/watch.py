@@ -12,7 +12,8 @@ KINDS = {1: "set", 2: "delete", 3: "expire", 4: "evict", 5: "clear", 6: "gap"}
 class Change(NamedTuple):
     """One change of a map."""
 
-    #: ``"set"``, ``"delete"``, ``"expire"``, ``"evict"``, ``"clear"``, or ``"gap"``: some key changed, too large for the stream.
+    #: ``"set"``, ``"delete"``, ``"expire"``, ``"evict"``, ``"clear"``, or ``"gap"``: some key
+    #: changed, too large for the stream.
     kind: str
     key: bytes
     #: The new value, of a ``"set"``.
@@ -24,17 +25,19 @@ class Change(NamedTuple):
 
 
 class Watcher:
-    """Iterates over a map's changes, waiting for each; see :meth:`Map.watch`. Also by ``async for``.
+    """Iterates over a map's changes, waiting for each; see :meth:`Map.watch`. Also by ``async
+    for``.
 
-    Each change is told once, in each key's order. No writer waits for a watcher; one that is too slow gets ``LappedError`` and must look
-    at the map itself.
+    Each change comes once, in the order of each key. No writer waits for a watcher; one that is too
+    slow gets ``LappedError`` and must look at the map itself.
     """
 
     def __init__(self, follower: _native.Follower) -> None:
         self._follower = follower
 
     def next(self, timeout: Optional[float] = None) -> Optional[Change]:
-        """The next change; ``None`` if there is none within ``timeout`` seconds (``None``: waits as long as it takes)."""
+        """The next change; ``None`` if there is none within ``timeout`` seconds (``None``: waits as
+        long as it takes)."""
         told = self._follower._next(timeout)
         return None if told is None else Change(KINDS.get(told[0], "unknown"), *told[1:])
 

@@ -1,7 +1,8 @@
 //! File descriptors that Python gives.
 //!
 //! # Safety
-//! A number is only lent for the moment in which it is copied; a wrong one is an error of the system's.
+//! A number is only lent for the moment in which it is copied; a wrong one is an error of the
+//! system's.
 #![allow(unsafe_code)]
 
 use crate::convert::invalid;

@@ -1,12 +1,13 @@
 //! The most frequent methods, called without a tuple of arguments.
 //!
-//! CPython calls methods fastest by `METH_FASTCALL`, which is in the stable ABI since 3.10 and works the same in 3.9; the macros
-//! of PyO3 use it for 3.10 and later only. So a few methods are put into their classes by hand.
+//! CPython calls methods fastest by `METH_FASTCALL`, which is in the stable ABI since 3.10 and
+//! works the same in 3.9; the macros of PyO3 use it for 3.10 and later only. So a few methods are
+//! put into their classes by hand.
 //!
 //! # Safety
-//! Each function is a method descriptor's, which proves that `own` is an instance of the class, and comes with `count`
-//! borrowed arguments at `arguments`, followed by the values of the keywords in the tuple `names` (or null). It runs attached to
-//! the interpreter. Panics do not leave it.
+//! Each function is a method descriptor's, which proves that `own` is an instance of the class, and
+//! comes with `count` borrowed arguments at `arguments`, followed by the values of the keywords in
+//! the tuple `names` (or null). It runs attached to the interpreter. Panics do not leave it.
 #![allow(unsafe_code)]
 
 use crate::consumer::Consumer;

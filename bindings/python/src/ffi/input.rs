@@ -1,12 +1,13 @@
 //! Bytes that Python gives.
 //!
 //! # Safety
-//! Python's `bytes` never change, and live as long as the call that they are an argument of: they are used where they
-//! lie. All others that have the buffer protocol (`bytearray`, `memoryview`, arrays) may change at any moment, also
-//! by another process, so they are copied by raw reads while their exporter keeps them in place.
+//! Python's `bytes` never change, and live as long as the call that they are an argument of: they
+//! are used where they lie. All others that have the buffer protocol (`bytearray`, `memoryview`,
+//! arrays) may change at any moment, also by another process, so they are copied by raw reads while
+//! their exporter keeps them in place.
 //!
-//! The buffer protocol is in the stable ABI since Python 3.11, and is the same, structure and functions, in 3.9 and
-//! 3.10; only their headers hide it. So it is declared here.
+//! The buffer protocol is in the stable ABI since Python 3.11, and is the same, structure and
+//! functions, in 3.9 and 3.10; only their headers hide it. So it is declared here.
 #![allow(unsafe_code)]
 
 use pyo3::exceptions::PyTypeError;
@@ -99,8 +100,8 @@ fn copied(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     if unsafe { PyObject_GetBuffer(object.as_ptr(), view.as_mut_ptr(), SIMPLE) } != 0 {
         return Err(PyErr::fetch(object.py()));
     }
-    // SAFETY: it was filled in, and is released once. The exporter keeps `len` bytes at `buf` until then; they may change
-    // meanwhile, so no slice of them is made.
+    // SAFETY: it was filled in, and is released once. The exporter keeps `len` bytes at `buf` until
+    // then; they may change meanwhile, so no slice of them is made.
     unsafe {
         let len = (*view.as_ptr()).len as usize;
         let mut copy = Vec::<u8>::with_capacity(len);

@@ -1,8 +1,9 @@
-//! Room on the stack for a value that is looked up. Nobody fills it before: that would take a tenth of the lookup's time.
+//! Room on the stack for a value that is looked up. Nobody fills it before: that would take a tenth
+//! of the lookup's time.
 //!
 //! # Safety
-//! The library's `get_uninit` says how long the value is: if it fits, so many bytes of the room have values from its beginning on. No
-//! more than that is read.
+//! The library's `get_uninit` says how long the value is: if it fits, so many bytes of the room
+//! have values from its beginning on. No more than that is read.
 #![allow(unsafe_code)]
 
 use commonhold::map::Map;

@@ -1,13 +1,15 @@
 //! Memory of a hold, shown to Python without a copy: the class `Buffer`.
 //!
-//! An instance owns a [`Window`]: a range of bytes and what keeps them there. Whoever takes a buffer of it (a
-//! `memoryview`, an array of numpy) keeps the instance alive, so the bytes stay mapped and stay whose they are until the
-//! last of them is gone, whatever is closed or collected meanwhile ([`Held::pin`]).
+//! An instance owns a [`Window`]: a range of bytes and what keeps them there. Whoever takes a
+//! buffer of it (a `memoryview`, an array of numpy) keeps the instance alive, so the bytes stay
+//! mapped and stay whose they are until the last of them is gone, whatever is closed or collected
+//! meanwhile ([`Held::pin`]).
 //!
 //! # Safety
-//! The range is given by the library, which keeps it mapped as long as what [`Held`] owns lives. The class is made by hand,
-//! because in Python 3.9 and 3.10 the stable ABI knows the slots of the buffer protocol by number only. An instance's
-//! window is set before anybody else sees the instance, and freed with it. No panic leaves a function that Python calls.
+//! The range is given by the library, which keeps it mapped as long as what [`Held`] owns lives.
+//! The class is made by hand, because in Python 3.9 and 3.10 the stable ABI knows the slots of the
+//! buffer protocol by number only. An instance's window is set before anybody else sees the
+//! instance, and freed with it. No panic leaves a function that Python calls.
 #![allow(unsafe_code)]
 
 use crate::ffi::input::View;
@@ -90,7 +92,8 @@ fn make(py: Python<'_>) -> PyResult<Py<PyType>> {
         flags: (ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_BASETYPE) as c_uint,
         slots: slots.as_mut_ptr(),
     };
-    // SAFETY: the slots' functions have the types that their numbers ask for; the specification is copied.
+    // SAFETY: the slots' functions have the types that their numbers ask for; the specification is
+    // copied.
     let made = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&raw mut spec)) }?;
     Ok(made.cast_into::<PyType>()?.unbind())
 }
@@ -103,7 +106,8 @@ pub fn show<'py>(class: &Bound<'py, PyType>, window: Window) -> PyResult<Bound<'
     }
     let shape = window.len as isize;
     let shown = Box::new(Shown { window, shape, exports: AtomicUsize::new(0) });
-    // SAFETY: a class whose instances begin as `Instance` does; the memory is zeroed, and nobody else has seen it.
+    // SAFETY: a class whose instances begin as `Instance` does; the memory is zeroed, and nobody
+    // else has seen it.
     unsafe {
         let made = ffi::PyType_GenericAlloc(class.as_type_ptr(), 0);
         let made = Bound::from_owned_ptr_or_err(py, made)?;
@@ -165,8 +169,8 @@ unsafe extern "C" fn get_buffer(
     view: *mut View,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: Python calls it with an instance and a place for the answer. What the view points to (the shape, the bytes)
-    // lives as long as the instance, to which the view gets a reference.
+    // SAFETY: Python calls it with an instance and a place for the answer. What the view points to
+    // (the shape, the bytes) lives as long as the instance, to which the view gets a reference.
     unsafe {
         (*view).obj = std::ptr::null_mut();
         let Some(shown) = (*object.cast::<Instance>()).shown.as_ref() else { return fail(gone()) };
@@ -220,7 +224,8 @@ unsafe extern "C" fn release_buffer(object: *mut ffi::PyObject, _: *mut View) {
 }
 
 unsafe extern "C" fn deallocate(object: *mut ffi::PyObject) {
-    // SAFETY: nobody refers to the instance any more. Its class is on the heap and was referred to by it.
+    // SAFETY: nobody refers to the instance any more. Its class is on the heap and was referred to
+    // by it.
     unsafe {
         let class = ffi::Py_TYPE(object);
         let shown = (*object.cast::<Instance>()).shown;
@@ -229,7 +234,8 @@ unsafe extern "C" fn deallocate(object: *mut ffi::PyObject) {
             // Nobody can be told.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(shown)));
         }
-        // As the class says: those that derive from this one are known to the garbage collector, it is not.
+        // As the class says: those that derive from this one are known to the garbage collector, it
+        // is not.
         let free = ffi::PyType_GetSlot(class, ffi::Py_tp_free);
         std::mem::transmute::<*mut c_void, ffi::freefunc>(free)(object.cast());
         ffi::Py_DecRef(class.cast());
