@@ -7,6 +7,7 @@
 mod comments;
 mod documents;
 mod english;
+mod languages;
 mod layers;
 mod licences;
 mod links;
