@@ -94,10 +94,11 @@ class ContractHoldTest < Minitest::Test
       structures = @hold.public_send(plural)
       assert_empty structures.list
       assert_raises(Commonhold::NotFoundError) { structures.open("it") }
-      assert_equal "it", structures.create("it", **given).tap(&:close).name
+      opened = [structures.create("it", **given)]
       assert_raises(Commonhold::ExistsError) { structures.create("it", **given) }
-      assert_equal "it", structures.open_or_create("it", **given).tap(&:close).name
-      assert_equal "it", structures.open("it").tap(&:close).name
+      opened << structures.open_or_create("it", **given) << structures.open("it")
+      assert_equal %w[it it it], opened.map(&:name)
+      opened.each(&:close)
       other = plural == :maps ? @hold.queues : @hold.maps
       assert_raises(Commonhold::MismatchError) { other.drop("it") }
       assert_raises(Commonhold::MismatchError) { other.open("it") }
