@@ -191,7 +191,7 @@ TEST(channel_full_names_who_is_waited_for) {
     ch_consumer_free(lossless);
     DONE(ch_channel_consumer(channel, CH_JOIN_OLDEST, CH_PATIENT, 2000000, &patient, &E));
     for (int i = 0; i < 100; i++) DONE(ch_producer_send(producer, sent, sizeof sent, NULL, &E));
-    FAILS(CH_CLOSED, "rejoin", ch_consumer_try_recv(patient, &message, NULL, &E));
+    FAILS(CH_CLOSED, "join again", ch_consumer_try_recv(patient, &message, NULL, &E));
     DONE(ch_consumer_rejoin(patient, CH_JOIN_OLDEST, &E));
     DONE(ch_consumer_recv(patient, &message, NULL, &E));
     CHECK(message.len == sizeof sent);

@@ -270,7 +270,7 @@ TEST(processes_a_forked_child_uses_what_it_inherited) {
         ANSWERS(CH_CLOSED, ch_consumer_try_recv(consumer, &value, NULL, &E));
         DONE(ch_log_write(log, CH_INFO, "a", 1, NULL, &E));
         ANSWERS(CH_BUSY, ch_collector_finish(collector, NULL, &E));
-        FAILS(CH_INVALID, "forked", ch_origin_transmit(origin, &E));
+        FAILS(CH_INVALID, "belongs to the parent", ch_origin_transmit(origin, &E));
         ANSWERS(CH_NONE, ch_origin_finish(origin, 0, &E));
         ch_collector_free(collector);
         ch_iter_free(iter);
