@@ -88,6 +88,11 @@ fn structures_have_the_sizes_that_c_gives_them() {
     assert_eq!(declared.count(), known.len(), "a structure of the header is missing here");
 }
 
+fn without_comments(text: &str) -> String {
+    let code = |part| str::split_once(part, "*/").map_or(part, |(_, code)| code);
+    text.split("/*").map(code).collect()
+}
+
 /// What it is to begin with sets its size and every other byte to zero, and it has no padding,
 /// which would be nobody's.
 #[test]
@@ -99,7 +104,7 @@ fn options_begin_with_their_size_and_have_no_padding() {
         let (name, rest) = part.split_once(" {").unwrap_or_default();
         let Some(kind) = name.strip_suffix("_options") else { continue };
         seen += 1;
-        let members = rest.split_once("\n}").unwrap().0;
+        let members = without_comments(rest.split_once("\n}").unwrap().0);
         let mut names = Vec::new();
         for line in members.lines().filter_map(|line| line.split_once(';')).map(|(line, _)| line) {
             let pointer = line.split_once("(*").map(|(_, rest)| rest.split(')').next().unwrap());
@@ -151,10 +156,7 @@ fn functions(text: &str, found: &mut BTreeMap<String, usize>, is_rust: bool) {
 #[test]
 fn header_and_exports_are_the_same() {
     let header = std::fs::read_to_string(here("include/commonhold.h")).unwrap();
-    let mut code = String::new();
-    for part in header.split("/*") {
-        code.push_str(part.split_once("*/").map_or(part, |(_, rest)| rest));
-    }
+    let code = without_comments(&header);
     let code: Vec<&str> = code
         .lines()
         .filter(|line| !line.starts_with([' ', '#']) || line.starts_with("   "))
