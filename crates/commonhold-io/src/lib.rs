@@ -31,6 +31,7 @@
 //! | [`reports`] | what origins, replicas, journals and servers report to `hold stat` |
 //! | [`named_choice`](mod@named_choice) | an enum whose variants have names on a command line |
 //! | [`owned_threads`] | the threads of a handle, which a forked child does not have |
+//! | [`thread_patience`] | how long a thread waits for locks in one call |
 //! | [`fault_errno`] | a fault of a test as the error of a system call |
 
 pub mod address;
@@ -42,3 +43,4 @@ pub mod named_choice;
 pub mod owned_threads;
 pub mod reports;
 pub mod sockets;
+pub mod thread_patience;

@@ -2,8 +2,9 @@
 //! the hold open (`hold stat`): one line of JSON each, in a map of the hold that forgets who has
 //! not said anything for a while.
 
+use crate::thread_patience::with_patience;
 use commonhold::map::{Map, MapOptions};
-use commonhold::{Hold, Result};
+use commonhold::{ErrorKind, Hold, Result};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -13,11 +14,15 @@ pub const REPORTS: &str = ".reports";
 const EVERY: Duration = Duration::from_secs(1);
 /// Who has not said anything for so long is gone.
 const FORGET: Duration = Duration::from_secs(4);
+/// No work depends on a report, so writing one waits no longer than this for a stopped process.
+const MOMENT: Duration = Duration::from_millis(10);
 
 /// Says things for one of them; takes them back when it goes.
 #[derive(Debug)]
 pub struct Reporter {
-    map: Map,
+    hold: Hold,
+    /// `None` while a stopped process prevents opening it.
+    map: Option<Map>,
     key: String,
     due: Instant,
 }
@@ -28,11 +33,11 @@ impl Reporter {
     /// # Errors
     /// Those of making the map of the reports.
     pub fn new(hold: &Hold, what: &str, map: &str) -> Result<Reporter> {
-        let reports = hold.maps().open_or_create(REPORTS, MapOptions::cache().ttl(FORGET))?;
+        let reports = open(hold)?;
         // The number: one process may have several.
         let number = fastrand::u32(..);
         let key = format!("{what} {map} {} {number:08x}", std::process::id());
-        Ok(Reporter { map: reports, key, due: Instant::now() })
+        Ok(Reporter { hold: hold.clone(), map: reports, key, due: Instant::now() })
     }
 
     /// Says what `report` makes, if it is time; at once, if asked to.
@@ -42,16 +47,30 @@ impl Reporter {
             return;
         }
         self.due = now + EVERY;
+        if self.map.is_none() {
+            self.map = open(&self.hold).ok().flatten();
+        }
         // A report that cannot be written is one that nobody sees.
-        if let Ok(text) = serde_json::to_vec(&report()) {
-            let _ = self.map.set(&self.key, text);
+        if let (Some(map), Ok(text)) = (&self.map, serde_json::to_vec(&report())) {
+            let _ = with_patience(MOMENT, || map.set(&self.key, text));
         }
     }
 }
 
 impl Drop for Reporter {
     fn drop(&mut self) {
-        let _ = self.map.delete(&self.key);
+        if let Some(map) = &self.map {
+            let _ = with_patience(MOMENT, || map.delete(&self.key));
+        }
+    }
+}
+
+/// The map of the reports; `None` if a stopped process prevents opening it.
+fn open(hold: &Hold) -> Result<Option<Map>> {
+    let options = MapOptions::cache().ttl(FORGET);
+    match with_patience(MOMENT, || hold.maps().open_or_create(REPORTS, options)) {
+        Err(error) if error.kind() == ErrorKind::TimedOut => Ok(None),
+        opened => opened.map(Some),
     }
 }
 

@@ -42,6 +42,7 @@ const IO: Ranks = &[
     ("fault_errno", 0),
     ("named_choice", 0),
     ("owned_threads", 0),
+    ("thread_patience", 0),
     ("reports", 10),
     ("sockets", 10),
     ("address", 20),
