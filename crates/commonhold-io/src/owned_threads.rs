@@ -5,6 +5,13 @@
 
 use std::mem;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long dropping a handle waits for its threads. They end sooner unless a stopped process
+/// blocks them.
+pub const FAREWELL: Duration = Duration::from_secs(5);
+/// The pause between two looks at whether they have ended.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Threads that this process has started.
 #[derive(Debug)]
@@ -57,6 +64,18 @@ impl OwnedThreads {
                 let _ = thread.join();
             }
         }
+    }
+
+    /// The same, for `time` at most. A thread that is still blocked then ends later.
+    pub fn join_for(&mut self, time: Duration) {
+        let end = Instant::now().checked_add(time);
+        while self.are_here() && !self.have_ended() {
+            if end.is_some_and(|end| Instant::now() >= end) {
+                return self.handles.clear();
+            }
+            std::thread::sleep(LOOK);
+        }
+        self.join();
     }
 }
 

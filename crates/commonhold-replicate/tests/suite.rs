@@ -11,6 +11,7 @@ mod journal;
 mod kills;
 mod links;
 mod party;
+mod patience;
 mod replicate;
 mod stairs;
 mod stalls;

@@ -78,15 +78,23 @@ impl JournalFile {
     /// that or made durable: only a new file helps.
     ///
     /// # Errors
-    /// `Busy` if another process writes it; those of files.
+    /// `Busy` if another process writes it, or has replaced it; those of files.
     pub(crate) fn resume(reader: Reader) -> Result<Option<JournalFile>> {
-        let (path, sound) = (&reader.path.clone(), reader.sound);
+        let (path, sound, read) = (&reader.path.clone(), reader.sound, reader.identity);
         // To close a file lets go all locks that the process has on it.
         drop(reader);
         let opened = fault!("journal.open-again");
         let opened = opened.and_then(|()| OpenOptions::new().read(true).write(true).open(path));
         let file = opened.map_err(|e| failed(path, "cannot write", &e))?;
         lock(&file, path)?;
+        let found = file.metadata().map_err(|e| failed(path, "cannot read", &e))?;
+        if identity(&found) != read {
+            let text = format!(
+                "{}: another file took this path while it was read; start the journal again",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
         // What a crash left behind the end would pass for what comes next.
         if shorten(&file, sound).is_err() {
             return Ok(None);
@@ -466,5 +474,23 @@ mod tests {
         while reader.next().unwrap().is_some() {}
         let file = JournalFile::resume(reader).unwrap().unwrap();
         assert_eq!((file.written, file.synced), (written, written));
+    }
+
+    /// A file that took the path while the one before was read is not this one's to shorten.
+    #[test]
+    fn another_file_at_the_path_is_left_alone() {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let [path, other] = ["it.journal", "other"].map(|name| directory.path().join(name));
+        let position = StreamPosition { stream: 7, offset: 0 };
+        let (mode, name) = (MapMode::General, "it".to_owned());
+        let welcome = Welcome { proof: Vec::new(), position, whole: true, mode, name };
+        drop(JournalFile::create(&path, &welcome).unwrap().place().unwrap());
+        let mut reader = Reader::open(&path).unwrap();
+        while reader.next().unwrap().is_some() {}
+        std::fs::write(&other, vec![7; 1000]).unwrap();
+        std::fs::rename(&other, &path).unwrap();
+        let error = JournalFile::resume(reader).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 1000);
     }
 }

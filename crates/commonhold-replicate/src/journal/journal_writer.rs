@@ -16,6 +16,7 @@ use commonhold::map::Map;
 use commonhold::raw::JournalSlot;
 use commonhold::stream::StreamPosition;
 use commonhold::{Error, ErrorKind, Hold, Result};
+use commonhold_io::thread_patience::with_patience;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -23,8 +24,11 @@ use std::time::{Duration, Instant};
 const RETRY: Duration = Duration::from_secs(1);
 /// Nobody means to wait longer for a sync.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// The pause while the end of a full sync is not known.
+/// The pause while the end of a full sync is not known, and the patience of a sweep then.
 const SHORT: Duration = Duration::from_millis(1);
+/// How long a journal's thread waits for a stopped process before it tries again, or ends if it was
+/// asked to.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub(crate) struct JournalWriter {
@@ -42,6 +46,8 @@ pub(crate) struct JournalWriter {
     /// Not before is the file written anew.
     renew_at: Instant,
     retry_at: Option<Instant>,
+    /// The last position that was announced as durable.
+    announced: Option<StreamPosition>,
     pub(crate) status: JournalStatus,
 }
 
@@ -72,6 +78,7 @@ impl JournalWriter {
             sync_due: Instant::now(),
             renew_at: Instant::now(),
             retry_at: None,
+            announced: None,
             status,
         };
         this.current = this.existing()?;
@@ -269,6 +276,11 @@ impl JournalWriter {
         if self.status.durable.as_ref().is_some_and(ahead) {
             return Ok(());
         }
+        // Before anything else: if a stopped process prevents this note, both files continue.
+        match next.identity().and_then(|file| self.trust.note(file, 0)) {
+            Err(error) if error.kind() == ErrorKind::TimedOut => return Ok(()),
+            noted => noted?,
+        }
         next.sync()?;
         // Whether it takes the path or not, the one before is not to be believed any more.
         self.current = None;
@@ -291,7 +303,7 @@ impl JournalWriter {
             SyncPolicy::Every(_) => Instant::now() >= self.sync_due,
             SyncPolicy::Never => false,
         };
-        let is_new = current.synced != Some(current.progress.position);
+        let is_new = self.announced != Some(current.progress.position);
         if !due || !(is_new || self.status.error.is_some()) {
             return Ok(());
         }
@@ -321,6 +333,7 @@ impl JournalWriter {
             // First: others may read it although the call that announces it fails.
             self.status.durable = Some(durable);
             self.slot.durable(durable)?;
+            self.announced = Some(durable);
         }
         self.status.error = None;
         Ok(())
@@ -351,7 +364,7 @@ impl JournalWriter {
                 // A change is being made, perhaps a dead one's.
                 std::thread::sleep(SHORT);
                 // Where that fails, whoever meets the dead one settles it.
-                let _ = self.hold.sweep();
+                let _ = with_patience(SHORT, || self.hold.sweep());
                 Ok(())
             }
             Some(track) => match track.delivery.wait(time) {
@@ -374,8 +387,10 @@ impl JournalWriter {
             return Ok(());
         }
         self.status.error = Some(error.to_string());
-        // Where not even that can be said, the next time.
-        let _ = self.slot.failed(&error.to_string());
+        if error.kind() != ErrorKind::TimedOut {
+            // Where not even that can be said, the next time.
+            let _ = self.slot.failed(&error.to_string());
+        }
         if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Closed)
             && self.map.len().is_err()
         {
@@ -392,25 +407,60 @@ impl JournalWriter {
     pub(crate) fn finish(&mut self) -> Result<()> {
         // What went wrong may be over.
         self.retry_at = None;
-        let end = self.map.follow()?.end()?;
-        let reached = |this: &JournalWriter| {
-            let track = this.current.as_ref();
-            track.is_some_and(|track| {
-                track.progress.position.offset >= end.offset && !track.progress.gap
-            })
+        let follower = self.map.follow()?;
+        let (end, blocked) = match follower.end() {
+            // A writer is stopped in the middle of a change. All changes before it are written.
+            Err(error) if error.kind() == ErrorKind::TimedOut => {
+                (follower.position().offset, Some(error))
+            }
+            end => (end?.offset, None),
         };
-        while !reached(self) && self.retry_at.is_none() {
-            self.turn(Duration::from_millis(10))?;
-        }
-        let is_all = reached(self);
+        let is_all = self.come_to(end)?;
         if let Some(track) = &mut self.current {
             self.trust.note(track.identity()?, track.file.synced)?;
             track.sync()?;
         }
         match self.status.error.take() {
             Some(why) if !is_all => Err(Error::new(ErrorKind::Io, why)),
+            _ if !is_all => Err(self.not_all()),
             _ => self.announce(),
+        }?;
+        blocked.map_or(Ok(()), Err)
+    }
+
+    /// Works until the current file has come to an offset; true if it has. Stops after an error,
+    /// and when neither file has grown for [`PATIENCE`].
+    fn come_to(&mut self, end: u64) -> Result<bool> {
+        let there = |track: &FileWriter| track.progress.position.offset >= end;
+        let mut moved = (self.bytes(), Instant::now());
+        loop {
+            let current = self.current.as_ref().filter(|track| !track.progress.gap);
+            if current.is_some_and(there) {
+                return Ok(true);
+            }
+            if moved.0 != self.bytes() {
+                moved = (self.bytes(), Instant::now());
+            }
+            if self.retry_at.is_some() || moved.1.elapsed() > PATIENCE {
+                return Ok(false);
+            }
+            self.turn(Duration::from_millis(10))?;
         }
+    }
+
+    /// The lengths of both files.
+    fn bytes(&self) -> [Option<u64>; 2] {
+        [&self.current, &self.next].map(|track| track.as_ref().map(|track| track.file.written))
+    }
+
+    #[cold]
+    fn not_all(&self) -> Error {
+        let text = format!(
+            "{}: expected all changes up to the end of the map's stream in this journal; a process \
+             is stopped in the middle of a change; continue it, and start the journal again",
+            self.path.display()
+        );
+        Error::new(ErrorKind::TimedOut, text)
     }
 }
 

@@ -20,11 +20,12 @@ mod trust;
 pub use rebuild::{Rebuilt, ensure_whole, rebuild};
 
 use commonhold::map::MapMode;
+use commonhold::raw::limit_thread_patience;
 use commonhold::stream::StreamPosition;
 use commonhold::{Error, ErrorKind, Hold, Result};
 use commonhold_io::owned_threads::OwnedThreads;
 use commonhold_io::reports::Reporter;
-use journal_writer::JournalWriter;
+use journal_writer::{JournalWriter, PATIENCE};
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
@@ -151,8 +152,9 @@ impl JournalStatus {
 /// the journal goes on as soon as it can.
 ///
 /// Dropping it writes what there is, makes it durable, and ends; [`finish`](Self::finish) also says
-/// whether that could be done. A forked child may drop it, which does nothing: the thread is the
-/// parent's. It must not do anything else with it.
+/// whether that could be done. Both wait for the disk as long as that takes, and about a second for
+/// each lock of a stopped process. A forked child may drop it, which does nothing: the thread is
+/// the parent's. It must not do anything else with it.
 pub struct Journal {
     shared: Arc<Shared>,
     threads: OwnedThreads,
@@ -251,6 +253,7 @@ impl Drop for Journal {
 }
 
 fn keep(mut writer: JournalWriter, shared: &Shared, mut reporter: Option<Reporter>) {
+    limit_thread_patience(PATIENCE);
     let mut show = |status: &JournalStatus| {
         *shared.status.lock().unwrap_or_else(PoisonError::into_inner) = status.clone();
         if let Some(reporter) = &mut reporter {

@@ -10,7 +10,7 @@ use crate::origin::subscriber_table::{Order, ReplicaInfo, SubscriberTable};
 use crate::protocol::secret::Secret;
 use commonhold::{Error, ErrorKind, Hold, Result, fault};
 use commonhold_io::address::{self, Address, Listener, SocketFile};
-use commonhold_io::owned_threads::OwnedThreads;
+use commonhold_io::owned_threads::{FAREWELL, OwnedThreads};
 use commonhold_io::sockets::LoopKind;
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -93,7 +93,8 @@ impl fmt::Debug for OriginOptions {
 /// comes again. Several origins may serve one map.
 ///
 /// Dropping it ends its threads and closes the connections, between two system calls;
-/// [`finish`](Self::finish) sends first what there is. A forked child may drop it, which does
+/// [`finish`](Self::finish) sends first what there is. If a stopped process blocks a thread, the
+/// drop returns after 5 s, and the thread ends later. A forked child may drop it, which does
 /// nothing: the threads and the connections are the parent's, and the child's copies of the
 /// descriptors are closed when it ends or executes another program. It must not do anything else
 /// with it.
@@ -254,9 +255,9 @@ impl Origin {
         // Before anybody who comes next finds the socket deaf.
         lock(&self.table.files).drain(..).for_each(|file| file.remove());
         serve::end(&self.table, time);
-        self.threads.join();
+        self.threads.join_for(time.saturating_add(FAREWELL));
         self.table.close();
-        self.watcher.join();
+        self.watcher.join_for(FAREWELL);
     }
 }
 

@@ -11,6 +11,7 @@ use crate::protocol::wire::{Broken, broken};
 use commonhold::fault;
 use commonhold_io::address;
 use commonhold_io::sockets::{self, Chosen, Done, Driver, ErrorBackoff, SocketId, WithDriver};
+use commonhold_io::thread_patience::with_patience;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,6 +31,9 @@ const SHORT_TICK: Duration = Duration::from_millis(2);
 const MOST_PUT_OFF: u32 = 32;
 /// Descriptors had run out: accepting goes on after so long.
 const RETRY_ACCEPT: Duration = Duration::from_millis(500);
+
+/// How long settling what a dead process left may wait for a stopped one.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// Nobody means to wait longer for the end.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -343,8 +347,8 @@ impl<D: Driver<Payload>> Server<D> {
         let waits = |id: &&SocketId| self.sessions.get(id).is_some_and(|s| s.session.is_end_due());
         self.waiting = self.idle.iter().filter(waits).count();
         if self.waiting > 0 {
-            // It may be a dead one's change that hides the end.
-            let _ = self.table.hold.sweep();
+            // A dead process's change may hide the end. All replicas wait while this is settled.
+            let _ = with_patience(MOMENT, || self.table.hold.sweep());
         }
     }
 

@@ -13,7 +13,7 @@ use crate::replica::intake::Intake;
 use commonhold::stream::{StreamFrame, StreamPosition};
 use commonhold::{Error, ErrorKind, Hold, Result, fault};
 use commonhold_io::address::Address;
-use commonhold_io::owned_threads::OwnedThreads;
+use commonhold_io::owned_threads::{FAREWELL, OwnedThreads};
 use commonhold_io::reports::Reporter;
 use rustix::event::{EventfdFlags, eventfd};
 use std::fmt;
@@ -107,8 +107,10 @@ pub struct ReplicaStatus {
 /// connect again; it goes on from where it was if the origin's stream still has that, also after
 /// its own process was killed and started again.
 ///
-/// Dropping it ends it; the map stays. A forked child may drop it, which does nothing: the thread
-/// is the parent's. It must not do anything else with it.
+/// Dropping it ends it; the map stays. If a stopped process blocks its thread, the drop returns
+/// after 5 s, and the thread ends later; until then the map still has this replica. A forked child
+/// may drop it, which does nothing: the thread is the parent's. It must not do anything else with
+/// it.
 pub struct Replica {
     shared: Arc<Shared>,
     threads: OwnedThreads,
@@ -273,7 +275,7 @@ impl Drop for Replica {
         // In a forked child it is the parent's thread that would end.
         if self.threads.are_here() {
             self.shared.end();
-            self.threads.join();
+            self.threads.join_for(FAREWELL);
         }
     }
 }
