@@ -269,3 +269,88 @@ fn a_file_that_could_not_be_put_away_is_put_away_the_next_time() {
         assert_eq!(rotating.wait(), End::Well);
     }
 }
+
+/// What a collector has left that was killed in the middle of a round is taken back, also by a
+/// round of which nothing is written.
+#[test]
+#[cfg(feature = "steps")]
+fn a_round_without_text_takes_back_what_was_left() {
+    let ground = Ground::memory();
+    let (path, out) = (ground.path("it.hold"), ground.path("it.log"));
+    let mut killed = Child::run("collector", || {
+        let (_, log) = filled(&path);
+        let mut file = RotatedFile::open(&out, 1 << 20, 1).unwrap();
+        commonhold::steps::arm("collect.written:kill").unwrap();
+        drop(log.collector().unwrap().format(plain).finish_to_file(&mut file));
+    });
+    assert_eq!(killed.wait(), End::By(Signal::SIGKILL));
+    assert!(std::fs::metadata(&out).unwrap().len() > 0);
+    let hold = Hold::open(&path).unwrap();
+    let collector = hold.logs().open("it").unwrap().collector().unwrap();
+    // Every line is less important, and so left out.
+    let mut collector = collector.format(plain).level(LogLevel::Error);
+    collector.finish_to_file(&mut RotatedFile::open(&out, 1 << 20, 1).unwrap()).unwrap();
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), "");
+}
+
+/// A file that has moved already is not moved again, and none is lost, by what comes after an
+/// error.
+#[test]
+#[cfg(feature = "steps")]
+fn a_rotation_that_failed_is_continued() {
+    use std::io::Write;
+    for fails_at in 1..=3 {
+        let ground = Ground::memory();
+        let path = ground.path("a.log");
+        Child::run(format!("rotating, failing at {fails_at}"), || {
+            let mut file = RotatedFile::open(&path, 2, 3).unwrap();
+            (1..=4).for_each(|n| writeln!(file, "{n}").unwrap());
+            commonhold::steps::arm_fault(&format!("rotate.rename:EIO:once:{fails_at}")).unwrap();
+            let error = file.write_all(b"5\n").unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EIO));
+            file.write_all(b"5\n").unwrap();
+            let name = |age| ground.path(&format!("a.log.{age}"));
+            let older = [3, 2, 1].map(|age| std::fs::read_to_string(name(age)).unwrap());
+            assert_eq!(older.concat() + &std::fs::read_to_string(&path).unwrap(), "2\n3\n4\n5\n");
+        })
+        .finish();
+    }
+}
+
+/// A child that uses the log takes part itself, and yet is not the one who collects it.
+#[test]
+#[cfg(feature = "steps")]
+fn a_forked_child_leaves_collecting_to_its_parent() {
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    Child::run("collector", || {
+        let (hold, log) = filled(&path);
+        let mut collector = Some(log.collector().unwrap());
+        static IN_CHILD: AtomicBool = AtomicBool::new(false);
+        static FAILS: AtomicBool = AtomicBool::new(true);
+        commonhold::steps::observe(move |step| {
+            if step == "collect.written" && FAILS.swap(false, Ordering::SeqCst) {
+                freeze(hold);
+            }
+            let commits = step == "collect.committed" && IN_CHILD.load(Ordering::SeqCst);
+            assert!(!commits, "the child marks the parent's round");
+        });
+        // A round that is written out and not marked.
+        let own = collector.as_mut().unwrap();
+        refused(own.finish(&mut Vec::new()), ErrorKind::Busy, "frozen");
+        thaw();
+        Child::run("child", || {
+            IN_CHILD.store(true, Ordering::SeqCst);
+            assert_eq!(log.write(LogLevel::Info, "by the child").unwrap(), Written::Accepted);
+            let own = collector.as_mut().unwrap();
+            refused(own.finish(&mut Vec::new()), ErrorKind::Busy, "collect");
+            drop(collector.take());
+        })
+        .finish();
+        refused(log.collector(), ErrorKind::Busy, "collect");
+        let mut text = Vec::new();
+        collector.as_mut().unwrap().finish(&mut text).unwrap();
+        assert!(String::from_utf8(text).unwrap().contains("by the child"));
+    })
+    .finish();
+}

@@ -276,7 +276,8 @@ impl Collector {
         self.recover_round()?;
         self.left_at = LeftAt::Gathering;
         let mut round = self.gather(now_ns, until_ns)?;
-        if !self.text.is_empty()
+        // A round without text, too, takes back what the last one left before it marks anything.
+        if (!self.text.is_empty() || self.left.is_some())
             && let Err(error) = self.write_out(out)?
         {
             return Err(Error::os(format!("collecting log '{}'", self.log.name()), &error));
@@ -345,9 +346,7 @@ impl Collector {
     /// time.
     fn copy(&mut self, until_ns: u64, now_ns: Option<u64>) -> Result<usize> {
         let lane = self.log.inner.attachment()?.enter()?;
-        if lane.me() != self.me {
-            return Err(busy(&self.log, &lane, self.me));
-        }
+        self.ensure_own(&lane)?;
         let (space, layout) = (lane.space(), &self.log.inner.layout);
         if let Some(now_ns) = now_ns {
             self.merge.refresh(space, layout, now_ns);
@@ -362,6 +361,12 @@ impl Collector {
         Ok(count)
     }
 
+    /// # Errors
+    /// `Busy` in a forked child: the parent collects.
+    fn ensure_own(&self, lane: &LaneGuard<'_>) -> Result<()> {
+        if lane.me() == self.me { Ok(()) } else { Err(busy(&self.log, lane, self.me)) }
+    }
+
     /// Marks as collected what was written out.
     fn mark(&mut self) -> Result<()> {
         self.merge.keep();
@@ -370,6 +375,7 @@ impl Collector {
             return Ok(());
         }
         let lane = self.log.inner.attachment()?.enter()?;
+        self.ensure_own(&lane)?;
         rounds::commit(lane.space(), &self.log.inner.layout, &self.merge.cursors);
         self.marked.clone_from(&self.merge.cursors);
         Ok(())
@@ -416,7 +422,11 @@ impl Target for RotatedFile {
 impl Drop for Collector {
     fn drop(&mut self) {
         let Ok(attachment) = self.log.inner.attachment() else { return };
-        let Some(_lane) = attachment.enter_to_leave() else { return };
+        let Some(lane) = attachment.enter_to_leave() else { return };
+        // In a forked child the parent is the collector.
+        if lane.me() != self.me {
+            return;
+        }
         release(&self.log.inner.header().collector, self.me);
         step!("collect.released");
     }

@@ -141,14 +141,17 @@ impl RotatedFile {
         Ok(())
     }
 
-    /// The oldest first: after a kill in between, a number is missing and nothing else.
+    /// The oldest first: after a kill or an error in between, a number is missing and nothing else.
+    /// The next attempt moves only the files before that number.
     fn put_away(&self) -> io::Result<()> {
         if self.keep == 0 {
             // A new file: its identity shows whether a round began in it.
             let removed = fault!("rotate.remove");
             return unless_gone(removed.and_then(|()| std::fs::remove_file(&self.path)));
         }
-        for age in (0..self.keep).rev() {
+        let missing = |age: &u32| is_missing(&self.aged(*age));
+        let free = (1..self.keep).find(missing).unwrap_or(self.keep);
+        for age in (0..free).rev() {
             let renamed = fault!("rotate.rename");
             unless_gone(
                 renamed.and_then(|()| std::fs::rename(self.aged(age), self.aged(age + 1))),
@@ -156,6 +159,10 @@ impl RotatedFile {
         }
         Ok(())
     }
+}
+
+fn is_missing(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Ignores a file that somebody else has removed.
