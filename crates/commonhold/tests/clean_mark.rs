@@ -56,9 +56,17 @@ fn with_faults(name: &str, does: impl FnOnce()) {
 /// The pages that the disk refused count as written from then on: no later sync reports them.
 #[test]
 fn a_hold_that_could_not_be_synced_is_not_marked_by_a_later_close() {
-    let of_the_disk =
-        ["os.msync:EIO", "os.fdatasync:EIO", "os.msync:ENOSPC", "os.fdatasync:EDQUOT"];
-    for fault in of_the_disk.map(|error| format!("{error}:once")) {
+    let of_the_call = [
+        "os.msync:EIO",
+        "os.fdatasync:EIO",
+        "os.msync:ENOSPC",
+        "os.fdatasync:EDQUOT",
+        // Of other disks and file systems.
+        "os.msync:ENODATA",
+        "os.msync:ETIMEDOUT",
+        "os.fdatasync:ENOMEM",
+    ];
+    for fault in of_the_call.map(|error| format!("{error}:once")) {
         let ground = Ground::file();
         let path = ground.path("it.hold");
         with_faults(&fault, || {
@@ -136,15 +144,16 @@ fn after_a_kill_in_the_sync_every_page_is_written_again() {
     }
 }
 
-/// A sync that fails for want of memory loses nothing, but nobody knows how much it has written.
+/// Without memory to write every page again there is no sync, and the doubt remains.
 #[test]
 fn after_a_sync_that_could_not_be_made_every_page_is_written_again() {
     for is_refused in [true, false] {
         let ground = Ground::file();
         let path = ground.path("it.hold");
+        killed("close.begun", || written(&path, "1").close().unwrap());
         with_faults("no sync", || {
             let hold = written(&path, "1");
-            steps::arm_fault("os.msync:ENOMEM:once").unwrap();
+            steps::arm_fault("os.populate:ENOMEM:always").unwrap();
             hold.close().unwrap();
         });
         with_faults("the next", || {
@@ -394,4 +403,49 @@ fn a_forked_child_without_patience_does_not_wait_for_salvage() {
     assert_eq!(asks.wait_for(WATCHDOG), End::Well);
     go_on(still);
     has(&path, "1");
+}
+
+/// Whoever syncs the first page alone gets the errors of all pages, once. Nobody else hears of them
+/// who opens the hold later.
+#[test]
+fn an_error_that_comes_with_the_first_page_is_not_forgotten() {
+    for step in ["open.marking", "close.marked"] {
+        let ground = Ground::file();
+        let path = ground.path("it.hold");
+        written(&path, "1").close().unwrap();
+        let still = stopped(step, || {
+            if step == "open.marking" {
+                steps::arm_fault("os.msync:EIO:once").unwrap();
+                assert_eq!(Hold::open(&path).expect_err("it fails").kind(), ErrorKind::Io);
+            } else {
+                let hold = written(&path, "2");
+                // The first is that of the whole file.
+                steps::arm_fault("os.msync:EIO:once:2").unwrap();
+                hold.close().unwrap();
+            }
+        });
+        killed("slot.released", || written(&path, "3").close().unwrap());
+        go_on(still);
+        written(&path, "4").close().unwrap();
+        stays_unclean(&path, "4");
+    }
+}
+
+/// Without /proc a new file has its name before it is opened. Nothing of it is on the disk then.
+#[test]
+fn a_hold_that_was_never_synced_is_not_clean() {
+    let ground = Ground::file();
+    let mut maker = Child::run("makes a hold", || {
+        if !nix::unistd::geteuid().is_root() {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWUSER).unwrap();
+        }
+        nix::unistd::chroot(ground.dir()).unwrap();
+        std::env::set_current_dir("/").unwrap();
+        steps::arm("draft.committed:kill").unwrap();
+        drop(Hold::create("/it.hold"));
+    });
+    assert_eq!(maker.wait(), End::By(Signal::SIGKILL));
+    // Outside of it the boot is another one.
+    let error = Hold::open(ground.path("it.hold")).expect_err("it was never synced");
+    assert_eq!(error.kind(), ErrorKind::Unclean, "{error}");
 }

@@ -13,12 +13,12 @@
 //! After a restart every state but [`CLEAN`] means unclean. In a hold in memory the states follow
 //! the same order, and nothing is synced.
 
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::hold::superblock::superblock;
 use crate::memory::arena::Arena;
 use crate::memory::classes::EXTENT;
 use crate::memory::extents;
-use crate::os::mapping;
+use crate::os::file::SyncError;
 use crate::steps::step;
 use crate::sync::hold_clock;
 use crate::sync::owner::Owner;
@@ -47,9 +47,9 @@ fn word(space: &Space) -> &AtomicU32 {
     &superblock(space).clean
 }
 
-/// The state of a new file, which nobody else sees yet.
+/// The state of a new file, which nobody else sees yet. Nothing of it is on the disk.
 pub(super) fn begin(space: &Space) {
-    word(space).store(CLEAN, Ordering::Relaxed);
+    word(space).store(IN_USE, Ordering::Relaxed);
 }
 
 pub(super) fn is_clean(space: &Space) -> bool {
@@ -61,7 +61,7 @@ pub(super) fn is_clean(space: &Space) -> bool {
 ///
 /// # Errors
 /// Those of the disk. The next process that opens the hold tries again.
-pub(super) fn remove_mark(space: &Space) -> Result<()> {
+pub(super) fn remove_mark(space: &Space) -> Result<(), Error> {
     let word = word(space);
     // Pairs with the fence in `begin_sync`: a sync sees our slot, or we see the sync.
     fence(Ordering::SeqCst);
@@ -83,12 +83,13 @@ pub(super) fn remove_mark(space: &Space) -> Result<()> {
     }
 }
 
-fn sync_opening(space: &Space) -> Result<()> {
+fn sync_opening(space: &Space) -> Result<(), Error> {
     step!("open.marking");
-    if !space.in_memory() {
+    if !space.in_memory()
+        && let Err(error) = sync_first_page(space)
+    {
         let path = space.file().path().display();
-        let synced = space.mapping().sync(0, PAGE);
-        synced.map_err(|e| Error::os(format!("marking {path} as open"), &e))?;
+        return Err(Error::os(format!("marking {path} as open"), error.cause()));
     }
     // If it fails, another process that opens the hold has done so.
     replace(space, OPENING, IN_USE);
@@ -113,7 +114,7 @@ pub(super) fn closed(arena: &Arena) {
         step!("close.begun");
         match sync_all(space, me, is_in_doubt) {
             Ok(true) => mark(space, me),
-            Err(error) if mapping::is_of_the_disk(&error) => fail(space),
+            Err(SyncError::Failed(_)) => fail(space),
             // The next sync writes every page again.
             _ => {}
         }
@@ -140,11 +141,11 @@ fn begin_sync(space: &Space, me: Owner) -> Option<bool> {
 }
 
 /// Writes everything to the disk; false if it stopped early because a participant has come.
-fn sync_all(space: &Space, me: Owner, is_in_doubt: bool) -> io::Result<bool> {
+fn sync_all(space: &Space, me: Owner, is_in_doubt: bool) -> Result<bool, SyncError> {
     if space.in_memory() {
         return Ok(true);
     }
-    if is_in_doubt && !write_again(space, me)? {
+    if is_in_doubt && !write_again(space, me).map_err(SyncError::of_reading)? {
         return Ok(false);
     }
     space.mapping().sync(0, extents::committed(space) * EXTENT)?;
@@ -191,8 +192,18 @@ fn mark(space: &Space, me: Owner) {
     if !space.in_memory() {
         // A participant that has come meanwhile has stored another state, and this writes that. A
         // failure only makes the hold count as unclean.
-        let _ = space.mapping().sync(0, PAGE);
+        let _ = sync_first_page(space);
     }
+}
+
+/// Syncs the page with the state. This call may receive the one report of an error of any other
+/// page, which a process that has come meanwhile may have written. So no later sync must succeed.
+fn sync_first_page(space: &Space) -> Result<(), SyncError> {
+    let synced = space.mapping().sync(0, PAGE);
+    if let Err(SyncError::Failed(_)) = synced {
+        fail(space);
+    }
+    synced
 }
 
 /// Ends a sync without doubt about its outcome, unless another one has begun.

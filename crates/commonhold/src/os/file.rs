@@ -45,6 +45,33 @@ pub(super) fn uninterrupted(
     }
 }
 
+/// Why a sync did not succeed.
+#[derive(Debug)]
+pub(crate) enum SyncError {
+    /// The call was not made, for example for lack of a descriptor: nothing was lost.
+    NotMade(io::Error),
+    /// The call failed. Disks, file systems and servers each return errors of their own. After any
+    /// of them, pages may be lost that the system considers written.
+    Failed(io::Error),
+}
+
+impl SyncError {
+    /// The error of reading a page before the sync. A page that cannot be read is lost.
+    pub(crate) fn of_reading(error: io::Error) -> SyncError {
+        match error.raw_os_error() {
+            Some(libc::EIO) => SyncError::Failed(error),
+            _ => SyncError::NotMade(error),
+        }
+    }
+
+    /// The error of the system.
+    pub(crate) fn cause(&self) -> &io::Error {
+        match self {
+            SyncError::NotMade(error) | SyncError::Failed(error) => error,
+        }
+    }
+}
+
 /// The `fstat` of a descriptor.
 pub(super) fn status(fd: RawFd) -> io::Result<libc::stat> {
     fault!("os.fstat")?;
@@ -336,14 +363,15 @@ impl HoldFile {
     }
 
     /// Waits until data written through the file, and its length, are on the disk.
-    pub(crate) fn sync_data(&self) -> io::Result<()> {
-        let fd = self.fd()?;
+    pub(crate) fn sync_data(&self) -> Result<(), SyncError> {
+        let fd = self.fd().map_err(SyncError::NotMade)?;
         uninterrupted(|| {
             fault!("os.fdatasync")?;
             // SAFETY: no memory is passed.
             checked(unsafe { libc::fdatasync(*fd) })
         })
         .map(drop)
+        .map_err(SyncError::Failed)
     }
 
     /// One `fallocate` call. The caller handles interruption.

@@ -12,7 +12,7 @@
 //! and raw copies.
 #![allow(unsafe_code)]
 
-use super::file::{HoldFile, checked, uninterrupted};
+use super::file::{HoldFile, SyncError, checked, uninterrupted};
 use crate::steps::fault;
 use std::io;
 use std::ptr::{self, NonNull};
@@ -146,14 +146,15 @@ impl Mapping {
     }
 
     /// Writes the range's changes to the disk and waits for completion.
-    pub(crate) fn sync(&self, start: u64, len: u64) -> io::Result<()> {
-        let (address, bytes) = self.pages(start, len)?;
+    pub(crate) fn sync(&self, start: u64, len: u64) -> Result<(), SyncError> {
+        let (address, bytes) = self.pages(start, len).map_err(SyncError::NotMade)?;
         uninterrupted(|| {
             fault!("os.msync")?;
             // SAFETY: the range lies within our mapping.
             checked(unsafe { libc::msync(address.cast(), bytes, libc::MS_SYNC) })
         })
         .map(drop)
+        .map_err(SyncError::Failed)
     }
 
     /// Reserves a larger range, maps the file at the first aligned address in it, and cuts the
@@ -227,12 +228,6 @@ fn map_over(file: &HoldFile, base: NonNull<u8>, bytes: usize, writable: bool) ->
 fn round_up(bytes: u64) -> io::Result<usize> {
     let bytes = usize::try_from(bytes).map_err(|_| too_much())?;
     bytes.checked_next_multiple_of(page_size()).ok_or_else(too_much)
-}
-
-/// Whether a sync with this error may have lost something. Other errors mean that the sync was not
-/// attempted, for example for lack of a descriptor.
-pub(crate) fn is_of_the_disk(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EIO | libc::ENOSPC | libc::EDQUOT))
 }
 
 /// True if a smaller reservation may succeed. (Valgrind answers EINVAL.)

@@ -24,6 +24,7 @@ pub(super) const ERRORS: &[(&str, i32)] = &[
     ("EIO", libc::EIO),
     ("EMFILE", libc::EMFILE),
     ("ENFILE", libc::ENFILE),
+    ("ENODATA", libc::ENODATA),
     ("ENOENT", libc::ENOENT),
     ("ENOBUFS", libc::ENOBUFS),
     ("ENOLCK", libc::ENOLCK),
@@ -48,6 +49,8 @@ pub fn is_transient(error: &str) -> bool {
 const OPENING: &[&str] = &["EMFILE", "ENFILE", "ENOMEM", "EACCES", "EINTR"];
 /// The errors of changing a file's allocation.
 const ROOM: &[&str] = &["ENOSPC", "EDQUOT", "EIO", "EINTR"];
+/// The errors of a sync, also on disks and file systems that return errors of their own.
+const LOST: &[&str] = &["EIO", "ENOSPC", "EDQUOT", "ENOMEM", "ENODATA", "ETIMEDOUT", "EINTR"];
 /// The errors of taking a lock: from the recovery of its dead owner, or from the patience of a
 /// wait.
 const LOCK: &[&str] = &["EMFILE", "ENFILE", "EACCES", "ENOMEM", "ETIMEDOUT"];
@@ -62,7 +65,7 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("os.punch", &["ENOSPC", "EIO", "EPERM", "EOPNOTSUPP", "EINTR"]),
     ("os.seek-data", &["EIO", "EINVAL"]),
     ("os.pread", &["EIO", "ENOMEM", "EAGAIN"]),
-    ("os.fdatasync", ROOM),
+    ("os.fdatasync", LOST),
     ("os.statfs", &["EIO", "ENOMEM", "ENOSYS", "EINTR"]),
     ("os.boot-id", &["EMFILE", "ENFILE", "ENOMEM", "EACCES", "ENOENT"]),
     ("open.read", &["EIO", "EINTR", "EAGAIN"]),
@@ -83,7 +86,7 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("os.map", &["ENOMEM", "ENFILE", "EAGAIN", "EACCES"]),
     ("os.map-anonymous", &["ENOMEM", "EAGAIN"]),
     ("os.populate", &["ENOMEM", "EFAULT", "ENOSPC", "EINVAL", "EIO", "EINTR", "EAGAIN"]),
-    ("os.msync", &["EIO", "ENOMEM", "ENOSPC", "EINTR"]),
+    ("os.msync", LOST),
     // Waiting and waking.
     ("os.futex-wait", &["EINTR", "EAGAIN", "ETIMEDOUT"]),
     ("os.barrier", &["EPERM", "ENOSYS"]),

@@ -117,7 +117,7 @@ fn growth_shows_up_in_place() {
     }
     mapping.sync(2 * MIB, 1).unwrap();
     assert_eq!(mapping.populate(1 << 36, 1).unwrap_err().kind(), ErrorKind::InvalidInput);
-    assert_eq!(mapping.sync(1, u64::MAX).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(mapping.sync(1, u64::MAX).unwrap_err().cause().kind(), ErrorKind::InvalidInput);
 }
 
 #[test]
