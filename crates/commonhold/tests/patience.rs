@@ -7,12 +7,13 @@
 #![cfg(feature = "steps")]
 
 use crate::support::ground::Ground;
-use crate::support::process::{Child, Watchdog};
+use crate::support::process::{Board, Child, End, Watchdog, until};
 use crate::support::standstill::{
     PATIENCE, go_on, killed, stopped, third, timed_out, until_asleep,
 };
 use commonhold::map::{Map, MapOptions};
 use commonhold::queue::QueueOptions;
+use commonhold::raw::JournalSlot;
 use commonhold::{ErrorKind, Hold};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -369,4 +370,89 @@ fn closing_ends_the_waiting_of_other_threads() {
     });
     go_on(still);
     whole(&path, &groups);
+}
+
+/// The names of the hold are not needed for what the journal has announced already, or announces
+/// meanwhile.
+#[test]
+fn waiting_until_a_change_is_durable_needs_no_names() {
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    let hold = Hold::create(&path).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
+    hold.maps().begin_stream("it", 1 << 20).unwrap();
+    let mut slot = JournalSlot::take(&hold, "it").unwrap();
+    map.set("key", "value").unwrap();
+    slot.durable(map.follow().unwrap().end().unwrap()).unwrap();
+    let creates = || {
+        drop(
+            Hold::open(&path).unwrap().maps().open_or_create("new", MapOptions::general()).unwrap(),
+        )
+    };
+    let still = stopped("create.filled", creates);
+    let long = Duration::from_secs(60);
+    let open = || Hold::open(&path).unwrap().maps().open("it").unwrap();
+    third("has nothing to wait for", || assert!(open().sync(long).is_ok()));
+    let follower = map.follow().unwrap();
+    let before = follower.end().unwrap();
+    let mut waits = Child::run("waits", || {
+        let map = open();
+        map.set("key", "newer").unwrap();
+        let end = map.sync(long).unwrap();
+        assert_eq!(end, map.follow().unwrap().end().unwrap());
+    });
+    // It waits when its change is made.
+    until("the change is made", || follower.end().unwrap() != before || waits.is_gone());
+    until_asleep(waits.pid(), "", 1);
+    slot.durable(follower.end().unwrap()).unwrap();
+    assert_eq!(waits.wait_for(Duration::from_secs(20)), End::Well);
+    go_on(still);
+    drop(slot);
+    third("has no journal", || {
+        let error = open().sync(long).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    });
+}
+
+/// Memory ahead of what is needed is not worth waiting for a process that grows the hold.
+#[test]
+fn who_needs_no_growth_does_not_wait_for_it() {
+    const CHANGES: usize = 200_000;
+    let ground = Ground::memory();
+    let path = ground.path("it.hold");
+    drop(Hold::create(&path).unwrap().maps().open_or_create("it", MapOptions::general()).unwrap());
+    let board = Board::new(2);
+    let value = [7; 200];
+    let mut changes = Child::run("changes", || {
+        let map = impatient(&path).maps().open("it").unwrap();
+        // It has gone through extents, and so gets memory ahead.
+        for n in 0..1000u32 {
+            map.set(n.to_le_bytes(), value).unwrap();
+        }
+        board.put(0, 1);
+        until("the growth is locked", || board.get(1) == 1);
+        let full = (1000..100_000u32).find(|n| map.set(n.to_le_bytes(), value).is_err());
+        let full = full.expect("it needs growth");
+        // Room everywhere, and no extent that is empty.
+        for n in (0..full).step_by(2) {
+            map.delete(n.to_le_bytes()).unwrap();
+        }
+        for n in 0..CHANGES {
+            map.set((n as u32 % 100 * 2 + 1).to_le_bytes(), value).unwrap();
+        }
+    });
+    until("it has begun", || board.get(0) == 1 || changes.is_gone());
+    let still = stopped("grow.locked", || {
+        let map = Hold::open(&path)
+            .unwrap()
+            .maps()
+            .open_or_create("other", MapOptions::general())
+            .unwrap();
+        for n in 0..20_000u32 {
+            map.set(n.to_le_bytes(), value).unwrap();
+        }
+    });
+    board.put(1, 1);
+    assert_eq!(changes.wait_for(Duration::from_secs(60)), End::Well);
+    go_on(still);
 }

@@ -126,19 +126,45 @@ impl Map {
         time: Duration,
     ) -> Result<()> {
         let hold = Hold::new(Arc::clone(&self.arena));
-        let mut news = with_patience(left(deadline), || self.join_journal(&hold))?;
-        let mut message = Vec::new();
+        let is_durable = || with_patience(left(deadline), || self.is_durable(&hold, end));
+        // Joining takes the names lock, which a stopped process may have.
+        let durable_already = matches!(is_durable(), Ok(true));
+        let mut patience = if durable_already { Duration::ZERO } else { LOOK };
+        let (mut news, mut message) = (None, Vec::new());
         loop {
-            if with_patience(left(deadline), || self.is_durable(&hold, end))? {
-                return Ok(());
+            let blocked = self.look_at_journal(&hold, &mut news, patience.min(left(deadline)))?;
+            patience = LOOK;
+            loop {
+                if is_durable()? {
+                    return Ok(());
+                }
+                let left = left(deadline);
+                if left.is_zero() {
+                    return Err(blocked.unwrap_or_else(|| self.not_in_time(time)));
+                }
+                let Some(news) = &mut news else { break };
+                if news.recv_timeout(&mut message, left.min(LOOK))?.is_none() {
+                    break;
+                }
             }
-            let left = left(deadline);
-            if left.is_zero() {
-                return Err(self.not_in_time(time));
-            }
-            if news.recv_timeout(&mut message, left.min(LOOK))?.is_none() {
-                with_patience(left, || self.ensure_journal_lives(&hold))?;
-            }
+        }
+    }
+
+    /// Ensures that a journal runs, and joins its news at first; waits for at most `time`. Returns
+    /// the error of that wait if a stopped process prevents this.
+    fn look_at_journal(
+        &self,
+        hold: &Hold,
+        news: &mut Option<Consumer>,
+        time: Duration,
+    ) -> Result<Option<Error>> {
+        let looked = with_patience(time, || match news {
+            Some(_) => self.ensure_journal_lives(hold),
+            None => self.join_journal(hold).map(|joined| *news = Some(joined)),
+        });
+        match looked {
+            Err(error) if error.kind() == ErrorKind::TimedOut => Ok(Some(error)),
+            looked => looked.map(|()| None),
         }
     }
 

@@ -295,7 +295,9 @@ impl LaneGuard<'_> {
     fn prepare_a_page(&self) {
         let mut ahead = self.supply().ahead;
         if ahead.extent == 0 {
-            if let Ok(extent) = extents::claim_bare(self.space(), self, self.lane()) {
+            // The hold need not grow for this, so this does not wait for a process that grows it.
+            let claim = || extents::claim_bare(self.space(), self, self.lane());
+            if let Ok(extent) = self.impatiently(claim) {
                 self.supply().ahead.extent = extent;
             }
         } else if ahead.ready < EXTENT {
