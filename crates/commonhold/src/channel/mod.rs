@@ -4,19 +4,21 @@
 //! releases its own header. Consumers poll the header that comes next, so one line of memory
 //! travels per message. Each consumer has a line of its own with a cursor. The producer looks at
 //! the cursors only when it reaches its *write limit*, which it moves by an eighth of the ring.
-//!
-//! | module | idea |
-//! |---|---|
-//! | [`handle`] | `Channel`: opening, status, its producer and consumers |
-//! | [`options`] | options for opening, joining, waiting |
-//! | [`producer`], [`reserve`] | `Producer`: sending; writing a message in place |
-//! | [`write_limit`] | how far the producer may write, and the consumers that limit it |
-//! | [`takeover`] | becoming the producer, where the previous one stopped |
-//! | [`consumer`] | `Consumer`: receiving |
-//! | [`join`] | becoming a consumer, from now or the oldest message kept |
-//! | [`endpoint_slot`] | ties both to their participant: closed handles, forks, death |
-//! | [`status`] | the sender, the receivers, and their backlog |
-//! | [`bound`], [`layout`], [`frame`], [`raw_bytes`] | its location, words, headers, bytes |
+
+// The files of this folder:
+//
+// | module | idea |
+// |---|---|
+// | `handle` | `Channel`: opening, status, its producer and consumers |
+// | `options` | options for opening, joining, waiting |
+// | `producer`, `reserve` | `Producer`: sending; writing a message in place |
+// | `write_limit` | how far the producer may write, and the consumers that limit it |
+// | `takeover` | becoming the producer, where the previous one stopped |
+// | `consumer` | `Consumer`: receiving |
+// | `join` | becoming a consumer, from now or the oldest message kept |
+// | `endpoint_slot` | ties both to their participant: closed handles, forks, death |
+// | `status` | the sender, the receivers, and their backlog |
+// | `bound`, `layout`, `frame`, `raw_bytes` | its location, words, headers, bytes |
 
 mod bound;
 pub(crate) mod consumer;

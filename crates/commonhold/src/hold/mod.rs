@@ -3,23 +3,25 @@
 //! [`Hold`](crate::Hold) is the handle; [`Maps`], [`Queues`], [`Channels`] and [`Logs`] open,
 //! create, drop and list its structures; [`list`], [`remove`], [`restore`] and [`salvage`] treat
 //! holds as files.
-//!
-//! | idea | file |
-//! |---|---|
-//! | the public handle and its options | [`handle`], [`options`], [`stat`] |
-//! | its structures by name | [`maps`], [`queues`], [`channels`], [`logs`], [`shadow_maps`] |
-//! | the first page | [`superblock`] |
-//! | opening and creating | [`open`] |
-//! | whether everything is on the disk | [`clean`] |
-//! | the processes that have it open | [`open_byte`] |
-//! | recovering a dead participant as a whole | [`recover`] |
-//! | keeping writers out for a moment | [`freeze`] |
-//! | proving it sound | [`check`] |
-//! | copies | [`backup`], [`restore`] |
-//! | building a hold where nobody sees it | [`draft_hold`] |
-//! | after a crash of the system | [`salvage`], [`unreadable`] |
-//! | how far a journal is durable: [`Map::sync`](crate::map::Map::sync) | [`journal_slot`] |
-//! | holds as files | [`files`] |
+
+// The files of this folder:
+//
+// | idea | file |
+// |---|---|
+// | the public handle and its options | `handle`, `options`, `stat` |
+// | its structures by name | `maps`, `queues`, `channels`, `logs`, `shadow_maps` |
+// | the first page | `superblock` |
+// | opening and creating | `open` |
+// | whether everything is on the disk | `clean` |
+// | the processes that have it open | `open_byte` |
+// | recovering a dead participant as a whole | `recover` |
+// | keeping writers out for a moment | `freeze` |
+// | proving it sound | `check` |
+// | copies | `backup`, `restore` |
+// | building a hold where nobody sees it | `draft_hold` |
+// | after a crash of the system | `salvage`, `unreadable` |
+// | how far a journal is durable: `Map::sync` | `journal_slot` |
+// | holds as files | `files` |
 
 pub(crate) mod backup;
 #[cfg(test)]

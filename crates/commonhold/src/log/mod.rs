@@ -2,23 +2,25 @@
 //!
 //! Each writing thread has a ring of its own in the hold, so nobody waits for anybody. Lines that a
 //! thread has committed survive any death. One collector at a time merges all rings by time.
-//! Without a collector the last lines stay in the hold, for [`Log::dump`](handle::Log::dump).
-//!
-//! | idea | file |
-//! |---|---|
-//! | the contents of the block | [`layout`] |
-//! | options, levels, the result of writing a line | [`options`] |
-//! | one ring: writing and reading lines | [`ring`] |
-//! | the ring that each thread writes to | [`ring_slot`] |
-//! | the public handle | [`handle`] |
-//! | statistics | [`stat`] |
-//! | reading all rings in the order of time | [`merge`] |
-//! | the collector; making one round atomic | [`collect`], [`rounds`] |
-//! | reading as it grows, without collecting | [`reader`] |
-//! | a line, its text, short thread ids | [`line`] |
-//! | files that rotate when they are full | [`rotate`] |
-//! | front ends of the crates `log` and `tracing` | `facade`, `layer` |
-//! | after a death; proving a log sound | [`recover`] |
+//! Without a collector the last lines stay in the hold, for [`Log::dump`].
+
+// The files of this folder:
+//
+// | idea | file |
+// |---|---|
+// | the contents of the block | `layout` |
+// | options, levels, the result of writing a line | `options` |
+// | one ring: writing and reading lines | `ring` |
+// | the ring that each thread writes to | `ring_slot` |
+// | the public handle | `handle` |
+// | statistics | `stat` |
+// | reading all rings in the order of time | `merge` |
+// | the collector; making one round atomic | `collect`, `rounds` |
+// | reading as it grows, without collecting | `reader` |
+// | a line, its text, short thread ids | `line` |
+// | files that rotate when they are full | `rotate` |
+// | front ends of the crates `log` and `tracing` | `facade`, `layer` |
+// | after a death; proving a log sound | `recover` |
 
 pub(crate) mod collect;
 #[cfg(feature = "log")]

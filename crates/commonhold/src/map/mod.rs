@@ -1,19 +1,21 @@
 //! The map: extendible hashing over small segments. Readers are lock-free, growth never pauses, and
 //! uids cost nothing.
-//!
-//! | idea | file |
-//! |---|---|
-//! | the public handle | [`handle`], [`walk`], [`typed`], [`list`], [`options`] |
-//! | the map that a handle is bound to | [`binding`] |
-//! | where things are in memory | [`root`], [`directory`], [`segment`], [`record`], [`hash`] |
-//! | reading | [`read`], [`many`], [`iterate`] |
-//! | writing | [`change`] (the request), [`write`], [`batch`], [`locked`] (the commit), [`split`] |
-//! | creating and dropping maps | [`lifecycle`], [`dropping`] |
-//! | maps that only a replica writes | [`replica`], [`shadow_map`] (replaces another map) |
-//! | memory and copies | [`compact`] (sparse extents), [`image`] (segments for backups) |
-//! | fixed-length pairs in the index | [`inline`], [`words`], [`cells`] |
-//! | caches | [`cache`], [`charge`] (their totals), [`lookups`], [`lease`], [`expire`] |
-//! | after a death; proving a map sound | [`recover`], [`check`] |
+
+// The files of this folder:
+//
+// | idea | file |
+// |---|---|
+// | the public handle | `handle`, `walk`, `typed`, `list`, `options` |
+// | the map that a handle is bound to | `binding` |
+// | where things are in memory | `root`, `directory`, `segment`, `record`, `hash` |
+// | reading | `read`, `many`, `iterate` |
+// | writing | `change` (the request), `write`, `batch`, `locked` (the commit), `split` |
+// | creating and dropping maps | `lifecycle`, `dropping` |
+// | maps that only a replica writes | `replica`, `shadow_map` (replaces another map) |
+// | memory and copies | `compact` (sparse extents), `image` (segments for backups) |
+// | fixed-length pairs in the index | `inline`, `words`, `cells` |
+// | caches | `cache`, `charge` (their totals), `lookups`, `lease`, `expire` |
+// | after a death; proving a map sound | `recover`, `check` |
 
 pub(crate) mod batch;
 pub(crate) mod binding;

@@ -1,15 +1,17 @@
 //! The queue: elements of one size that move by reference between processes. Nothing is copied, and
 //! nothing gets lost.
-//!
-//! | idea | file |
-//! |---|---|
-//! | the public handles | [`handle`] (the structure), [`named`] (one of its queues), [`options`] |
-//! | elements in flight | [`element`], [`batch`]; those without a Rust value: [`in_flight`] |
-//! | where things are in memory | [`layout`] |
-//! | moving elements (protocol 5) | [`moves`] |
-//! | waiting by a file descriptor | [`notifier`] |
-//! | after a death; proving a queue sound | [`recover`], [`check`] |
-//! | statistics | [`stat`] |
+
+// The files of this folder:
+//
+// | idea | file |
+// |---|---|
+// | the public handles | `handle` (the structure), `named` (one of its queues), `options` |
+// | elements in flight | `element`, `batch`; those without a Rust value: `in_flight` |
+// | where things are in memory | `layout` |
+// | moving elements (protocol 5) | `moves` |
+// | waiting by a file descriptor | `notifier` |
+// | after a death; proving a queue sound | `recover`, `check` |
+// | statistics | `stat` |
 
 pub(crate) mod batch;
 pub(crate) mod check;

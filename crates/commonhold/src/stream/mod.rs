@@ -6,15 +6,17 @@
 //! *armed*, naming the slot and its contents. The store of the slot is the commit point. Then the
 //! tail moves on. The recovery of a dead writer decides by the contents of the slot. Followers and
 //! writers do not wait for each other: a follower that is too slow is lapped, and gets an error.
-//!
-//! | idea | file |
-//! |---|---|
-//! | a change as bytes | [`frame`] |
-//! | a position in a stream | [`position`] |
-//! | the stream's words in the map's root, and their recovery | [`words`] |
-//! | writing | [`append`] |
-//! | reading | [`follow`]; sending the stream on unchanged: [`feed`] |
-//! | its memory | [`own`] |
+
+// The files of this folder:
+//
+// | idea | file |
+// |---|---|
+// | a change as bytes | `frame` |
+// | a position in a stream | `position` |
+// | the stream's words in the map's root, and their recovery | `words` |
+// | writing | `append` |
+// | reading | `follow`; sending the stream on unchanged: `feed` |
+// | its memory | `own` |
 
 pub(crate) mod append;
 pub(crate) mod feed;
