@@ -168,7 +168,7 @@
 //! # use commonhold::{Hold, channel::{ChannelOptions, Join, Policy}};
 //! # let hold = Hold::create(&name)?;
 //! let ticks = hold.channels().open_or_create("ticks", ChannelOptions::new(1 << 16))?;
-//! let mut consumer = ticks.consumer(Join::Now, Policy::Reliable)?;
+//! let mut consumer = ticks.consumer(Join::Now, Policy::Lossless)?;
 //! ticks.producer()?.send(b"EUR 1.08")?;
 //! let mut message = Vec::new();
 //! consumer.recv(&mut message)?;

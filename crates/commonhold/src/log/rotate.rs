@@ -152,10 +152,13 @@ impl RotatedFile {
         let missing = |age: &u32| is_missing(&self.aged(*age));
         let free = (1..self.keep).find(missing).unwrap_or(self.keep);
         for age in (0..free).rev() {
-            let renamed = fault!("rotate.rename");
-            unless_gone(
-                renamed.and_then(|()| std::fs::rename(self.aged(age), self.aged(age + 1))),
-            )?;
+            let from = self.aged(age);
+            let renamed =
+                fault!("rotate.rename").and_then(|()| std::fs::rename(&from, self.aged(age + 1)));
+            match renamed {
+                Err(error) if !is_missing(&from) => return Err(error),
+                _ => {}
+            }
         }
         Ok(())
     }
