@@ -35,6 +35,7 @@
 //! | [`fault_errno`] | a fault of a test as the error of a system call |
 
 pub mod address;
+pub mod callback_gate;
 pub mod fault_errno;
 #[cfg(feature = "steps")]
 #[doc(hidden)]

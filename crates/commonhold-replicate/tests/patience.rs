@@ -4,16 +4,18 @@
 
 use crate::party::{Copy, LONG, Source, eager};
 use commonhold::map::{Map, MapOptions};
+use commonhold::stream::StreamFrame;
 use commonhold::{ErrorKind, Hold, steps};
 use commonhold_io::reports::REPORTS;
 use commonhold_replicate::journal::{Journal, JournalOptions, rebuild};
-use commonhold_replicate::{Address, Origin, OriginOptions, Replica};
+use commonhold_replicate::{Address, Origin, OriginOptions, Replica, ReplicaEvents};
 use commonhold_testing::alone::cast;
 use commonhold_testing::support::ground::Ground;
 use commonhold_testing::support::process::{Board, Child, End, until};
 use commonhold_testing::support::standstill::{go_on, killed, stopped, third};
 use nix::sys::signal::Signal;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -313,6 +315,35 @@ fn a_replica_ends_behind_a_stopped_process() {
     assert_eq!(follows.wait_for(LONG / 2), End::Well);
     go_on(still);
     Copy::of(&source, "copy.hold").agrees(&source);
+}
+
+/// Callbacks that take long: a program may free what they refer to once the drop has returned.
+struct Slow(Arc<AtomicUsize>);
+
+impl ReplicaEvents for Slow {
+    fn changed(&mut self, _: &StreamFrame<'_>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn no_callback_runs_after_the_drop() {
+    let source = Source::new(MapOptions::general());
+    let hold = Hold::create(source.ground.path("copy.hold")).unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let slow = Slow(Arc::clone(&calls));
+    let replica = Replica::connect(&hold, "it", &source.address, eager(), slow).unwrap();
+    assert!(replica.wait_ready(LONG));
+    for number in 0..200u32 {
+        source.map.set(number.to_le_bytes(), "1").unwrap();
+    }
+    until("the callbacks have begun", || calls.load(Ordering::SeqCst) > 0);
+    drop(replica);
+    let then = calls.load(Ordering::SeqCst);
+    assert!(then < 200, "the drop waits for no more than the callback that runs");
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(calls.load(Ordering::SeqCst), then);
 }
 
 /// Sets pairs until the hold has grown.

@@ -258,6 +258,7 @@ impl Origin {
         self.threads.join_for(time.saturating_add(FAREWELL));
         self.table.close();
         self.watcher.join_for(FAREWELL);
+        self.table.gate.close();
     }
 }
 

@@ -6,6 +6,7 @@ use commonhold::map::Map;
 use commonhold::stream::StreamPosition;
 use commonhold::{Error, Hold};
 use commonhold_io::address::{Address, SocketFile};
+use commonhold_io::callback_gate::CallbackGate;
 use commonhold_io::sockets::Waker;
 use std::collections::BTreeMap;
 use std::io;
@@ -80,6 +81,8 @@ pub(crate) struct SubscriberTable {
     pub(crate) files: Mutex<Vec<SocketFile>>,
     waiting: Mutex<Waiting>,
     asked: Condvar,
+    /// Closed when the origin is dropped: a thread may end later.
+    pub(crate) gate: CallbackGate,
 }
 
 /// Which threads wait for the stream to go beyond which offset.
@@ -116,6 +119,7 @@ impl SubscriberTable {
             files: Mutex::default(),
             waiting: Mutex::default(),
             asked: Condvar::new(),
+            gate: CallbackGate::default(),
         })
     }
 
@@ -234,7 +238,7 @@ impl SubscriberTable {
     /// Says something to whoever keeps the log.
     pub(crate) fn note(&self, text: &str) {
         if let Some(notice) = &self.options.notice {
-            notice(text);
+            self.gate.call(|| notice(text));
         }
     }
 

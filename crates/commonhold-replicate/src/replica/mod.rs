@@ -13,6 +13,7 @@ use crate::replica::intake::Intake;
 use commonhold::stream::{StreamFrame, StreamPosition};
 use commonhold::{Error, ErrorKind, Hold, Result, fault};
 use commonhold_io::address::Address;
+use commonhold_io::callback_gate::CallbackGate;
 use commonhold_io::owned_threads::{FAREWELL, OwnedThreads};
 use commonhold_io::reports::Reporter;
 use rustix::event::{EventfdFlags, eventfd};
@@ -110,7 +111,8 @@ pub struct ReplicaStatus {
 /// Dropping it ends it; the map stays. If a stopped process blocks its thread, the drop returns
 /// after 5 s, and the thread ends later; until then the map still has this replica. A forked child
 /// may drop it, which does nothing: the thread is the parent's. It must not do anything else with
-/// it.
+/// it. No callback runs after the drop, which waits for one that is running; a callback must not
+/// drop the replica.
 pub struct Replica {
     shared: Arc<Shared>,
     threads: OwnedThreads,
@@ -124,6 +126,8 @@ pub(super) struct Shared {
     pub(super) end: OwnedFd,
     /// The same, for a thread that cannot wait for descriptors.
     ended: AtomicBool,
+    /// Closed when the replica is dropped: its thread may end later.
+    gate: CallbackGate,
 }
 
 /// Says so when the thread of a replica ends, however it does.
@@ -163,7 +167,8 @@ impl State {
 impl Shared {
     fn new(status: ReplicaStatus, end: OwnedFd) -> Shared {
         let state = Mutex::new(State { status, heard: Instant::now() });
-        Shared { state, changed: Condvar::new(), end, ended: AtomicBool::new(false) }
+        let (changed, gate) = (Condvar::new(), CallbackGate::default());
+        Shared { state, changed, end, ended: AtomicBool::new(false), gate }
     }
 
     /// Has the thread end.
@@ -276,7 +281,28 @@ impl Drop for Replica {
         if self.threads.are_here() {
             self.shared.end();
             self.threads.join_for(FAREWELL);
+            self.shared.gate.close();
         }
+    }
+}
+
+/// The callbacks of a program, until its handle is dropped.
+struct GatedEvents<E> {
+    events: E,
+    shared: Arc<Shared>,
+}
+
+impl<E: ReplicaEvents> ReplicaEvents for GatedEvents<E> {
+    fn changed(&mut self, change: &StreamFrame<'_>) {
+        self.shared.gate.call(|| self.events.changed(change));
+    }
+
+    fn ready(&mut self, position: StreamPosition) {
+        self.shared.gate.call(|| self.events.ready(position));
+    }
+
+    fn lost(&mut self, why: &str) {
+        self.shared.gate.call(|| self.events.lost(why));
     }
 }
 
@@ -304,6 +330,7 @@ fn start(
     };
     let shared = Arc::new(Shared::new(status, end));
     let reporter = Reporter::new(hold, "replica", name).ok();
+    let events = GatedEvents { events, shared: Arc::clone(&shared) };
     let follower = Follower::new(&shared, intake, options, events, reporter);
     let thread = std::thread::Builder::new().name("replica".into());
     let ending = Arc::clone(&shared);

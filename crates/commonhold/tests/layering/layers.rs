@@ -38,6 +38,7 @@ pub const LIBRARY: Ranks = &[
 ];
 
 const IO: Ranks = &[
+    ("callback_gate", 0),
     ("faults", 0),
     ("fault_errno", 0),
     ("named_choice", 0),
