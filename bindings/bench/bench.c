@@ -1,4 +1,4 @@
-/* The bindings' benchmark in C; see README.md beside it. */
+/* The bindings' benchmark in C; see README.md in this folder. */
 #include <commonhold.h>
 #include <string.h>
 #include <time.h>

@@ -1,4 +1,5 @@
-// The bindings' benchmark in C++, and the same with std::unordered_map; see README.md beside it.
+// The bindings' benchmark in C++, and the same with std::unordered_map; see README.md in this
+// folder.
 #include <commonhold.hpp>
 
 #include <array>

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # The bindings' benchmark in Ruby: `bench.rb WHAT`, of commonhold, hash, pstore, redis; see
-# README.md beside it.
+# README.md in this folder.
 require "commonhold"
 require "localmemcache"
 require "socket"

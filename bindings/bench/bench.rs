@@ -1,4 +1,4 @@
-//! The bindings' benchmark in Rust; see README.md beside it.
+//! The bindings' benchmark in Rust; see README.md in this folder.
 
 use commonhold::channel::{ChannelOptions, Join, Policy};
 use commonhold::map::{MapOptions, Values};

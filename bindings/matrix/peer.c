@@ -1,4 +1,4 @@
-/* The matrix's peer in C; see README.md beside it. */
+/* The matrix's peer in C; see README.md in this folder. */
 #include <commonhold.h>
 #include <string.h>
 #include <unistd.h>

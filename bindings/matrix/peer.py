@@ -1,4 +1,4 @@
-"""The matrix's peer in Python; see README.md beside it."""
+"""The matrix's peer in Python; see README.md in this folder."""
 
 import sys
 import time

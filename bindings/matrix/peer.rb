@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# The matrix's peer in Ruby; see README.md beside it.
+# The matrix's peer in Ruby; see README.md in this folder.
 require "commonhold"
 
 def hash_of(bytes)

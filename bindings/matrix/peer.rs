@@ -1,4 +1,4 @@
-//! The matrix's peer in Rust; see README.md beside it.
+//! The matrix's peer in Rust; see README.md in this folder.
 
 use commonhold::channel::{ChannelOptions, Join, Policy};
 use commonhold::log::{LogLevel, LogOptions};

@@ -1,4 +1,4 @@
-"""Commonhold beside what Python's users use now; see README.md beside it."""
+"""Commonhold compared with its rivals in Python; see README.md in this folder."""
 
 import collections
 import multiprocessing

@@ -7,7 +7,7 @@ use std::sync::{PoisonError, RwLock};
 /// Lets callbacks through until it is closed.
 ///
 /// Dropping a handle leaves a thread behind that a stopped process blocks, or that has many
-/// callbacks left. What the callbacks refer to, such as a pointer of C, may be freed after the drop.
+/// callbacks left. The data of the callbacks, such as a pointer of C, may be freed after the drop.
 #[derive(Debug, Default)]
 pub struct CallbackGate {
     is_closed: RwLock<bool>,

@@ -4,7 +4,7 @@
 //! stores and loads two words, and needs no instruction that locks the bus (Kawachiya, Koseki,
 //! Onodera: Lock Reservation, OOPSLA 2002; with an asymmetric fence). The first other thread ends
 //! that for good: it says so, has all threads fence ([`barrier::heavy`]), and from then on all go
-//! by a second word. Nobody waits: who comes in between is told `Busy`.
+//! by a second word. No thread waits: one that comes in between gets `Busy`.
 //!
 //! | store, fence, look | partner |
 //! |---|---|

@@ -1,10 +1,11 @@
 //! Bytes, names and arrays that C gives, and buffers that it wants filled.
 //!
 //! # Safety
-//! What the header says of every pair of pointer and length: so many bytes are readable (or
-//! writable) for the time of the call, and nobody changes them meanwhile; a name ends with a NUL. A
-//! `ch_bytes` is all zero, or as a function of this library left it: then its memory is that of a
-//! `Vec<u8>` of the same length and capacity. NULL and lengths that nothing has are refused.
+//! The header requires of every pair of pointer and length that `length` bytes at the pointer are
+//! readable (or writable) during the call, and that no other thread changes them. A name ends with
+//! a NUL. A `ch_bytes` is all zero, or as a function of this library left it. In the second case its
+//! memory is that of a `Vec<u8>` of the same length and capacity. NULL and impossible lengths are
+//! refused.
 #![allow(unsafe_code)]
 
 use crate::ffi::invalid;

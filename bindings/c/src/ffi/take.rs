@@ -102,8 +102,8 @@ impl<T: Growing> Asked<T> {
         let known = size.min(size_of::<T>());
         let mut taken = MaybeUninit::new(T::ZERO);
         let from = self.0.cast::<u8>();
-        // SAFETY: see the module: so many bytes are there. They go over as many of a value, of
-        // which any bytes are one.
+        // SAFETY: see the module: `size` bytes are readable. They replace at most the bytes of a
+        // value whose type allows any bytes.
         let taken = unsafe {
             from.copy_to_nonoverlapping(taken.as_mut_ptr().cast(), known);
             taken.assume_init()
@@ -136,7 +136,7 @@ impl<T: Growing> GiveOptions<T> {
     pub(crate) fn set(&self, value: T) -> Result<()> {
         let (size, to) = (self.needed()?, self.0.cast::<u8>());
         let known = size.min(size_of::<T>());
-        // SAFETY: see the module: so many bytes are there to be written.
+        // SAFETY: see the module: `size` bytes are writable.
         unsafe {
             (&raw const value).cast::<u8>().copy_to_nonoverlapping(to, known);
             to.add(known).write_bytes(0, size - known);

@@ -1,9 +1,9 @@
 //! A freeze that keeps what it borrows.
 //!
 //! # Safety
-//! A [`Freeze`] borrows from the hold, which is kept here beside it and dropped after it. It is of
-//! the thread that made it: [`Python::detach`] calls back on the same thread, so what comes out of
-//! [`patiently`] has not left that.
+//! A [`Freeze`] borrows from the hold, which is kept in the same value and dropped after it. It
+//! belongs to the thread that made it. [`Python::detach`] calls back on the same thread, so the
+//! result of [`patiently`] has not left that thread.
 #![allow(unsafe_code)]
 
 use crate::errors::Answer;

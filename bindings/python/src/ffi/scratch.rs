@@ -2,8 +2,8 @@
 //! of the lookup's time.
 //!
 //! # Safety
-//! The library's `get_uninit` says how long the value is: if it fits, so many bytes of the room
-//! have values from its beginning on. No more than that is read.
+//! The library's `get_uninit` returns the length of the value. If the value fits, that many bytes
+//! from the beginning of the room are initialized. No more than that is read.
 #![allow(unsafe_code)]
 
 use commonhold::map::Map;

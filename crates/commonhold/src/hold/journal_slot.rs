@@ -1,9 +1,10 @@
 //! What is safe on a disk: a journal says how far it has got, and whoever has changed a map waits
 //! until that is far enough.
 //!
-//! Kept in the hold beside the map: a small map with what the journal said last, and a channel
-//! whose producer is the journal. So there is one journal at a time, it is known whether it lives,
-//! and who waits is told at once when it has got further.
+//! The hold has two structures for the journal of a map: a small map with the journal's last
+//! announcement, and a channel whose producer is the journal. So there is one journal at a time,
+//! other processes can see whether it lives, and a message wakes those that wait when it has made
+//! progress.
 
 use crate::channel::consumer::Consumer;
 use crate::channel::options::{ChannelOptions, Join, Policy};

@@ -129,8 +129,8 @@ pub fn salvage(name: impl AsRef<Path>) -> Result<SalvageReport> {
 /// The name by which the damaged file is kept: its second one, until the new file has taken the
 /// first.
 ///
-/// Dropped before that, it is removed. A salvage that was killed leaves it, and the next one goes
-/// on with it: it is told by the file that it names.
+/// Dropped before that, it is removed. A salvage that was killed leaves it. The next salvage
+/// recognizes it by the file that it names, and continues with it.
 struct Kept(Option<PathBuf>);
 
 impl Kept {

@@ -342,8 +342,8 @@ impl Collector {
         Ok(round)
     }
 
-    /// Copies the next lines that are old enough; first looks what there is, if it is told the
-    /// time.
+    /// Copies the next lines that are old enough. If it gets the time, it first looks for new
+    /// lines.
     fn copy(&mut self, until_ns: u64, now_ns: Option<u64>) -> Result<usize> {
         let lane = self.log.inner.attachment()?.enter()?;
         self.ensure_own(&lane)?;
