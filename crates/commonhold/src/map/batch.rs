@@ -1,34 +1,35 @@
-//! Batches of changes: many pairs in one operation, each a change of its own.
+//! Batches of writes: many pairs in one operation, each an atomic change of its own.
 
 use crate::error::Result;
 use crate::map::change::{Act, Change, Rule};
 use crate::map::handle::Map;
 use crate::map::{inline, locked, write};
 
-/// A batch fetches memory so many pairs ahead.
+/// A batch prefetches the memory of the pair this many places ahead.
 const AHEAD: usize = 4;
 
 impl Map {
-    /// Sets many pairs, in order. Each is atomic, the batch is not: on an error those before it are set.
+    /// Sets many pairs, in order. Each change is atomic; the batch as a whole is not. After an
+    /// error, the pairs before the failed one are set.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Those of [`set`](Self::set).
     pub fn set_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: &[(K, V)]) -> Result<()> {
         self.set_many_from(pairs, &mut 0)
     }
 
-    /// As [`set_many`](Self::set_many), but for the first `done` pairs. Counts in `done` what it sets, so that after an error the same
-    /// call goes on where it was.
+    /// Like [`set_many`](Self::set_many), but skips the first `done` pairs and adds to `done` the
+    /// number of pairs that it sets. After an error, the same call resumes at the pair that failed.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Those of [`set`](Self::set).
     pub fn set_many_from<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         pairs: &[(K, V)],
         done: &mut usize,
     ) -> Result<()> {
         self.ensure_may_write()?;
-        // Begun again, it goes on with the pair that it was at.
+        // If the operation runs again, it resumes at the pair that it had reached.
         self.arena.operate(|lane| {
             while let Some((key, value)) = pairs.get(*done) {
                 if let Some((later, _)) = pairs.get(*done + AHEAD) {

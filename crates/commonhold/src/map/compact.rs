@@ -61,8 +61,8 @@ pub(crate) fn compact(lane: &LaneGuard<'_>, wanted: Wanted) -> Result<u64> {
         drop(released);
         match emptied {
             Err(full) if full.is_full() && freed > 0 => break,
-            // Somebody has locked one of its pairs, or the hold's growth: another extent may do as
-            // well.
+            // Another participant has locked one of its pairs, or the hold's growth: another extent
+            // may do as well.
             Err(error) if error.kind() == ErrorKind::TimedOut => {}
             result => result?,
         }

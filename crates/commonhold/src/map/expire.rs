@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 
 /// The result for a segment.
 enum Passed {
-    /// Finished, or locked by somebody: go on to the next one.
+    /// Finished, or locked by another participant: continue with the next one.
     Over,
     /// No result now: the segment has to be visited again.
     Stopped,
@@ -84,7 +84,7 @@ fn pass(lane: &LaneGuard<'_>, bound: &Bound, cursor: Cursor, removed: &mut u64) 
     let result = remove_all(lane, bound, *segment, removed);
     drop(segment);
     match result {
-        // Somebody has locked the stream.
+        // Another participant has locked the stream.
         Err(error) if error.kind() == ErrorKind::TimedOut => Ok(Passed::Stopped),
         result => result.map(|()| Passed::Over),
     }

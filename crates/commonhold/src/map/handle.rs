@@ -1,4 +1,4 @@
-//! [`Map`]: the public handle; every operation of a map.
+//! [`Map`]: the public handle with every operation of a map.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::binding::Binding;
@@ -20,16 +20,18 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// A map in a hold: bytes to bytes, shared by every process that has the hold open.
+/// A map from bytes to bytes in a hold, shared by every process that has the hold open.
 ///
-/// A handle is cheap to clone and may be used from any thread, and by a forked child. **Readers**
-/// (`get` and everything else that takes nothing but keys) never wait, lock or write shared memory:
-/// a writer that is stopped or killed at any instant does not delay them. **Writers** of the same
-/// segment wait for each other, for a stopped one too; what a killed one left is settled by the
-/// next. Every change of one key is atomic and linearizable.
+/// A handle is cheap to clone. Any thread may use it, and so may a forked child. **Readers** (`get`
+/// and every other operation that only takes keys) never wait, lock or write shared memory: a
+/// stopped or killed writer does not delay them. **Writers** of the same segment wait for each
+/// other, even for a stopped process, for
+/// [`HoldOptions::lock_timeout`](crate::HoldOptions::lock_timeout) at most. If a writer is killed,
+/// the next one recovers its change: either the change has happened, or it has not. Every change of
+/// one key is atomic and linearizable.
 ///
-/// Keys and values are any bytes, of any length including none, at most 2^32 - 1 bytes together
-/// ([`ErrorKind::TooLarge`]).
+/// Keys and values are arbitrary bytes and may be empty. A key and its value have at most 2^32 - 1
+/// bytes together ([`ErrorKind::TooLarge`]).
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-doc-{}", std::process::id()));
@@ -51,9 +53,9 @@ pub struct Map {
     pub(crate) arena: Arc<Arena>,
     pub(crate) bound: Arc<Binding>,
     options: MapOptions,
-    /// Whether it may write a replica's map.
+    /// Whether this handle may write a replica's map.
     applies: bool,
-    /// Cache mode: when what this handle stores expires.
+    /// Cache mode: when the pairs that this handle stores expire.
     pub(crate) expiry: Expiry,
 }
 
@@ -77,7 +79,7 @@ impl Map {
         }
     }
 
-    /// The same, as the replica itself has it.
+    /// The same handle with the right to write a replica's map.
     pub(crate) fn for_replica(self) -> Map {
         Map { applies: true, ..self }
     }
@@ -86,7 +88,7 @@ impl Map {
     /// `ReadOnly` if the map is a replica's.
     #[inline]
     pub(crate) fn ensure_may_write(&self) -> Result<()> {
-        // It may have been made one that everybody may write since.
+        // The map may have been made writable for everybody since it was bound.
         if self.bound.replica && !self.applies && self.bound.root(self.space()).is_replica() {
             return Err(self.written_by_replica());
         }
@@ -112,27 +114,27 @@ impl Map {
         &self.bound.name
     }
 
-    /// The options it was made with.
+    /// The options that the map was created with.
     pub fn options(&self) -> &MapOptions {
         &self.options
     }
 
-    /// A copy of the value of `key`.
+    /// Returns a copy of the value of `key`, `None` if the key is absent.
     ///
     /// # Errors
-    /// `Closed`; `NotFound` if the map was dropped; `Damaged`; `Invalid` for a length that a
-    /// fixed-length map does not have. The same for every reading operation.
+    /// `Closed`; `NotFound` if the map was dropped; `Damaged`; `Invalid` for a length that differs
+    /// from a fixed-length map's. All reading operations return these errors.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let mut value = Vec::new();
         Ok(self.get_into(key, &mut value)?.then_some(value))
     }
 
-    /// Puts a copy of the value of `key` into `out`, replacing its contents; false (and `out`
-    /// empty) if the key is absent. Allocates nothing once `out` is large enough.
+    /// Copies the value of `key` into `out`, replacing its contents. If the key is absent, returns
+    /// false and leaves `out` empty. Does not allocate once `out` is large enough.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// Those of [`get`](Self::get).
     #[inline]
     pub fn get_into(&self, key: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Result<bool> {
         let key = key.as_ref();
@@ -147,12 +149,12 @@ impl Map {
         Ok(present)
     }
 
-    /// Copies as much of the value of `key` as `out` has room for; returns the value's length,
-    /// `None` if the key is absent. That many bytes of `out` are initialized afterwards, or all of
-    /// them if the value is longer.
+    /// Copies as much of the value of `key` as fits into `out`. Returns the full length of the
+    /// value, `None` if the key is absent. Afterwards that many bytes at the start of `out` are
+    /// initialized, or all of `out` if the value is longer.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// Those of [`get`](Self::get).
     #[inline]
     pub fn get_uninit(
         &self,
@@ -174,12 +176,12 @@ impl Map {
         })
     }
 
-    /// Looks many keys up at once, several times faster than one by one. `out` is reused: values by
-    /// index, in the order of `keys`. Returns how many are present. Each lookup is atomic, the
-    /// batch as a whole is not.
+    /// Looks up many keys at once, several times faster than one by one. Replaces the contents of
+    /// `out` with the values, by index in the order of `keys`, and returns the number of keys
+    /// present. Each lookup is atomic; the batch as a whole is not.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// Those of [`get`](Self::get).
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K], out: &mut Values) -> Result<usize> {
         for key in keys {
             self.bound.check_lengths(key.as_ref(), None)?;
@@ -198,7 +200,7 @@ impl Map {
         self.bound.check_lengths(key, None)
     }
 
-    /// Appends the value of `key`. If it is absent, `out` may have grown by garbage.
+    /// Appends the value of `key`. If the key is absent, `out` may have grown by garbage.
     #[inline]
     fn append(
         &self,
@@ -221,7 +223,8 @@ impl Map {
         Ok(found.is_some())
     }
 
-    /// A lookup in a map of records: expired counts as absent, hits and misses are counted.
+    /// Looks a key up in a map of records. An expired pair counts as absent. Counts hits and
+    /// misses.
     #[inline]
     fn lookup<R>(
         &self,
@@ -251,15 +254,15 @@ impl Map {
     /// True if the key is present.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// Those of [`get`](Self::get).
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.uid(key)?.is_some())
     }
 
-    /// The uid of a key, if it is present.
+    /// The uid of a key, `None` if the key is absent.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// Those of [`get`](Self::get).
     pub fn uid(&self, key: impl AsRef<[u8]>) -> Result<Option<Uid>> {
         let key = key.as_ref();
         self.begin_read(key)?;
@@ -279,9 +282,9 @@ impl Map {
     /// Sets the value of a key, present or not. Returns its uid.
     ///
     /// # Errors
-    /// `Full` (nothing is lost, the old value stays); `TooLarge`; `ReadOnly`; `Reentrant` from
-    /// inside another operation of the thread; those of reading. The same for every writing
-    /// operation.
+    /// `Full` (the old value stays); `TooLarge`; `ReadOnly`; `TimedOut`; `Busy` if this thread
+    /// froze the hold; `Reentrant` from inside another operation of the thread; those of
+    /// [`get`](Self::get). All writing operations return these errors.
     #[inline]
     pub fn set(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Uid> {
         let change = Change::new(key.as_ref(), Rule::Always, Act::Put(value.as_ref()));
@@ -301,18 +304,18 @@ impl Map {
         }
     }
 
-    /// Sets a value only if the key is absent; `None` if it is present.
+    /// Sets a value only if the key is absent. Returns its uid, `None` if the key is present.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Those of [`set`](Self::set).
     pub fn add(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Option<Uid>> {
         self.put_if(key.as_ref(), Rule::Absent, value.as_ref())
     }
 
-    /// Sets a value only if the key is present; `None` if it is absent.
+    /// Sets a value only if the key is present. Returns its uid, `None` if the key is absent.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Those of [`set`](Self::set).
     pub fn replace(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Option<Uid>> {
         self.put_if(key.as_ref(), Rule::Present, value.as_ref())
     }
@@ -322,11 +325,11 @@ impl Map {
         Ok(outcome.done.then_some(Uid(outcome.uid)))
     }
 
-    /// Changes a key from one state to another (`None`: absent), if it is in the first. True if it
-    /// was.
+    /// Changes a key from `expected` to `new` in one atomic step (`None` stands for absent).
+    /// Returns false and changes nothing if the key's state is not `expected`.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Those of [`set`](Self::set).
     pub fn compare_exchange(
         &self,
         key: impl AsRef<[u8]>,
@@ -341,31 +344,32 @@ impl Map {
         Ok(self.apply(&Change::new(key, Rule::Equals(expected), act), None)?.done)
     }
 
-    /// Deletes a key; false if it is absent.
+    /// Deletes a key. Returns false if it is absent.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Those of [`set`](Self::set).
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let change = Change::new(key.as_ref(), Rule::Always, Act::Delete);
         Ok(self.apply(&change, None)?.done)
     }
 
-    /// Deletes a key and returns the value it had, as one atomic step.
+    /// Deletes a key and returns the value it had, in one atomic step.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Those of [`set`](Self::set).
     pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let mut old = Vec::new();
         let change = Change::new(key.as_ref(), Rule::Always, Act::Delete);
         Ok(self.apply(&change, Some(&mut old))?.done.then_some(old))
     }
 
-    /// Reads a value, lets `change` decide on the new one (`None` deletes), and sets it if nobody
-    /// changed the key meanwhile; otherwise does so again. `change` runs under no lock and may use
-    /// the map. Returns the uid of the key, if it is present afterwards.
+    /// Changes a value atomically: stores the value that `change` returns for the current one
+    /// (`None` stands for an absent key). If the key has changed meanwhile, calls `change` again.
+    /// `change` runs without a lock and may use the map. Returns the key's uid, `None` if the key
+    /// is absent afterwards.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Those of [`set`](Self::set).
     pub fn update(
         &self,
         key: impl AsRef<[u8]>,
@@ -374,10 +378,10 @@ impl Map {
         self.try_update(key, |value| Ok::<_, Error>(change(value)))
     }
 
-    /// Like [`update`](Self::update); an error of `change` ends it, and nothing is changed.
+    /// Like [`update`](Self::update); an error of `change` ends the call and changes nothing.
     ///
     /// # Errors
-    /// As [`set`](Self::set), and those of `change`.
+    /// Those of [`set`](Self::set), and those of `change`.
     pub fn try_update<E: From<Error>>(
         &self,
         key: impl AsRef<[u8]>,
@@ -402,7 +406,7 @@ impl Map {
         }
     }
 
-    /// A value and the sequence of its record, if it is in one.
+    /// A value and the sequence of its record, 0 if the value is not in a record.
     fn get_with_sequence(&self, key: &[u8]) -> Result<Option<(Vec<u8>, u64)>> {
         if self.bound.inline.is_some() {
             return Ok(self.get(key)?.map(|value| (value, 0)));
@@ -417,20 +421,20 @@ impl Map {
         })
     }
 
-    /// Adds to a value that is an 8-byte little-endian number (wrapping), as one atomic step; an
-    /// absent key counts as 0. Returns the sum.
+    /// Adds to a value, an 8-byte little-endian number, in one atomic step. The addition wraps, and
+    /// an absent key counts as 0. Returns the sum.
     ///
     /// # Errors
-    /// `Mismatch` if the value does not have 8 bytes.
+    /// `Mismatch` if the value does not have 8 bytes; those of [`set`](Self::set).
     pub fn increment(&self, key: impl AsRef<[u8]>, by: i64) -> Result<i64> {
         Ok(self.apply(&Change::new(key.as_ref(), Rule::Always, Act::Add(by)), None)?.number)
     }
 
-    /// Key and value of a uid, without hashing or comparing keys; `None` if there is none (any
-    /// more).
+    /// The key and the value that a uid names, `None` if it names none. Neither hashes nor compares
+    /// keys.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// Those of [`get`](Self::get).
     pub fn get_uid(&self, uid: Uid) -> Result<Option<Pair>> {
         self.arena.ensure_open()?;
         let (directory, position) = (uid.0 >> 8, uid.0 & 0xff);
@@ -441,10 +445,10 @@ impl Map {
         self.bound.read(self.space(), |bound| iterate::resolve(self.space(), bound, &noted, true))
     }
 
-    /// Sets the value of the key that a uid names, if it still names `expected_key`; false if not.
+    /// Sets the value of the key that a uid names; false if it no longer names `expected_key`.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Those of [`set`](Self::set).
     pub fn set_uid(
         &self,
         uid: Uid,
@@ -454,18 +458,18 @@ impl Map {
         Ok(self.apply_at(uid, expected_key.as_ref(), Act::Put(value.as_ref()))?.is_some())
     }
 
-    /// Deletes the key that a uid names, if it still names `expected_key`; false if not.
+    /// Deletes the key that a uid names; false if it no longer names `expected_key`.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Those of [`set`](Self::set).
     pub fn delete_uid(&self, uid: Uid, expected_key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.apply_at(uid, expected_key.as_ref(), Act::Delete)?.is_some())
     }
 
-    /// Adds to the number that a uid names, if it still names `expected_key`; `None` if not.
+    /// [`increment`](Self::increment) for a uid; `None` if it no longer names `expected_key`.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Those of [`set`](Self::set).
     pub fn increment_uid(
         &self,
         uid: Uid,
@@ -475,22 +479,22 @@ impl Map {
         Ok(self.apply_at(uid, expected_key.as_ref(), Act::Add(by))?.map(|o| o.number))
     }
 
-    /// Deletes the key that a uid names, if it still names `expected_key`, and returns the value it
-    /// had, as one atomic step.
+    /// [`take`](Self::take) for a uid; `None` if it no longer names `expected_key`.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Those of [`set`](Self::set).
     pub fn take_uid(&self, uid: Uid, expected_key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let mut old = Vec::new();
         let change = Change::new(expected_key.as_ref(), Rule::Always, Act::Delete);
         Ok(self.apply_change_at(uid, change, Some(&mut old))?.map(|_| old))
     }
 
-    /// Changes the value of the key that a uid names (`None` deletes), if it still names
-    /// `expected_key` and the value is `expected`. True if so.
+    /// Changes the value of the key that a uid names from `expected` to `new` in one atomic step
+    /// (`None` deletes the key). Returns false if the uid no longer names `expected_key`, or if the
+    /// value is not `expected`.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Those of [`set`](Self::set).
     pub fn compare_exchange_uid(
         &self,
         uid: Uid,
@@ -503,11 +507,10 @@ impl Map {
         Ok(self.apply_change_at(uid, change, None)?.is_some())
     }
 
-    /// Like [`update`](Self::update), of the key that a uid names, if it still names
-    /// `expected_key`; false if not.
+    /// [`update`](Self::update) for a uid; false if it no longer names `expected_key`.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Those of [`set`](Self::set).
     pub fn update_uid(
         &self,
         uid: Uid,
@@ -548,34 +551,35 @@ impl Map {
     /// ([`Maps::begin_stream`](crate::hold::Maps::begin_stream)).
     ///
     /// # Errors
-    /// `NotFound` if it has none, or was dropped; `Closed`.
+    /// `NotFound` if the map has no stream, or was dropped; `Closed`.
     pub fn follow(&self) -> Result<Follower> {
         self.bound
             .read(self.space(), |bound| Follower::new(Arc::clone(&self.arena), bound.followed()))
     }
 
-    /// Follows the map's changes from a position on that a [`Follower`] gave earlier, perhaps in
+    /// Follows the map's changes from a position that a [`Follower`] returned earlier, perhaps in
     /// another process.
     ///
     /// # Errors
-    /// `Mismatch` if the position is not one of the map's stream, which ends with the map; `Lapped`
-    /// if the stream does not reach back so far; those of [`follow`](Self::follow).
+    /// `Mismatch` if the position is not in the map's stream (a stream ends with its map); `Lapped`
+    /// if the stream does not reach back that far; those of [`follow`](Self::follow).
     pub fn follow_from(&self, position: StreamPosition) -> Result<Follower> {
         self.follow()?.seek(position)
     }
 
-    /// All pairs. Keys present throughout are seen exactly once, whatever others do meanwhile; keys
-    /// that come or go may or may not be. Holds no lock.
+    /// Iterates over all pairs, without a lock. The iterator returns each key that is present
+    /// throughout exactly once, even if other processes change the map. It may miss keys that are
+    /// added or deleted meanwhile.
     pub fn iter(&self) -> Iter {
         self.iter_from(Cursor::START)
     }
 
-    /// The pairs from a cursor on; see [`Iter::cursor`].
+    /// Iterates over the pairs from a cursor on; see [`Iter::cursor`].
     pub fn iter_from(&self, cursor: Cursor) -> Iter {
         Iter::new(self.clone(), cursor)
     }
 
-    /// All keys, like [`iter`](Self::iter) without copying the values.
+    /// Iterates over all keys, like [`iter`](Self::iter), without copying the values.
     pub fn keys(&self) -> Keys {
         Keys::new(self.clone())
     }

@@ -1,8 +1,9 @@
-//! Iteration by cursor, in bit-reversed directory order; it holds no lock.
+//! Iteration by cursor, in bit-reversed directory order and without locks.
 //!
-//! The cursor counts through the 24 directory bits with the highest order first, so a segment is a contiguous
-//! range of it at every depth. From each segment the positions of its keys are noted, then each is read on its own
-//! (by uid, so a split meanwhile does not matter). Keys present throughout are seen exactly once.
+//! The cursor counts through the 24 directory bits with the highest order first, so a segment is a
+//! contiguous range of it at every depth. An iteration first notes the positions of a segment's
+//! keys and then reads each pair on its own, by uid, so that a concurrent split does not matter.
+//! Keys present throughout are seen exactly once.
 
 use crate::error::Result;
 use crate::map::bound::Bound;
@@ -13,20 +14,22 @@ use crate::map::{cache, directory, inline, read};
 use crate::sync::space::Space;
 use std::sync::atomic::{Ordering, fence};
 
-/// A segment is noted again only if it was split meanwhile, 24 times at most. So many times means damage.
+/// A segment is noted again only if it was split meanwhile, 24 times at most. This many tries mean
+/// damage.
 const TRIES: u32 = 1 << 12;
 
-/// Where an iteration stands: between two segments. Valid through growth, in other processes, and later.
+/// A place between two segments, from which an iteration can resume. It stays valid while the map
+/// grows, and in other processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor(pub u64);
 
 impl Cursor {
-    /// The beginning.
+    /// The beginning of the map.
     pub const START: Cursor = Cursor(0);
-    /// Nothing follows.
+    /// The end of the map.
     pub const END: Cursor = Cursor(1 << MAX_DEPTH);
 
-    /// True if nothing follows.
+    /// True if no pairs follow.
     pub fn is_end(self) -> bool {
         self.0 >= Cursor::END.0
     }
@@ -36,21 +39,22 @@ impl Cursor {
         reverse(self.0 as u32)
     }
 
-    /// The cursor behind a segment of this depth.
+    /// The cursor after a segment of this depth.
     pub(crate) fn behind(self, depth: u32) -> Cursor {
         let width = 1u64 << (MAX_DEPTH - depth.min(MAX_DEPTH));
         Cursor((self.0 / width + 1) * width)
     }
 }
 
-/// A position that held a pair when its segment was noted, and the 24 directory bits of the pair's key.
+/// A position that held a pair when its segment was noted, and the 24 directory bits of the pair's
+/// key.
 pub(crate) struct Noted {
     pub(crate) directory: u32,
     pub(crate) position: u32,
 }
 
 impl Noted {
-    /// True if a walk that goes on at the cursor does not come to it.
+    /// True if an iteration that resumes at the cursor does not reach it.
     pub(crate) fn is_before(&self, cursor: Cursor) -> bool {
         u64::from(reverse(self.directory)) < cursor.0
     }
@@ -60,7 +64,7 @@ fn reverse(bits: u32) -> u32 {
     bits.reverse_bits() >> (32 - MAX_DEPTH)
 }
 
-/// Notes all keys of the segment at `cursor`; returns the cursor behind it.
+/// Notes all keys of the segment at `cursor`. Returns the cursor after it.
 pub(crate) fn note(
     space: &Space,
     bound: &Bound,
@@ -92,8 +96,8 @@ pub(crate) fn note(
     Err(bound.damaged("an iteration finds no consistent state"))
 }
 
-/// While a split is being published, a parent is read for one half only: the other is being cleared, or its
-/// entry leads to the child.
+/// While a split is being published, only one half of the parent is read. The other half is being
+/// cleared, or its entry already leads to the child.
 fn half(phase: Phase, bits: u32) -> Phase {
     match phase.step {
         Step::Publishing => Phase::still(phase.depth + 1, bits & mask(phase.depth + 1)),
@@ -101,7 +105,7 @@ fn half(phase: Phase, bits: u32) -> Phase {
     }
 }
 
-/// Drops what lies before a cursor that came from a deeper map: it was given before.
+/// Removes the keys before a cursor that came from a deeper map: they were returned before.
 pub(crate) fn skip_before(cursor: Cursor, noted: &mut Vec<Noted>) {
     noted.retain(|noted| !noted.is_before(cursor));
 }
@@ -128,7 +132,7 @@ fn note_slots(
     true
 }
 
-/// The directory bits of what is at a position, if it is there; `None` if a slot names no record.
+/// The directory bits of the pair at a position, if there is one; `None` if a slot names no record.
 fn directory_at(
     space: &Space,
     bound: &Bound,
@@ -141,7 +145,7 @@ fn directory_at(
     }
     let slot = segment.slot(position);
     if seen.depth < 8 {
-        // By itself, not with the whole segment: writers may change it faster than it is read.
+        // Slot by slot, not with the whole segment: writers may change it faster than it is read.
         return read::unchanging(space, bound, slot, |_, record| record.directory());
     }
     let word = slot.load(Ordering::Acquire);
@@ -149,10 +153,10 @@ fn directory_at(
     Some((word != 0).then_some(directory))
 }
 
-/// A pair as iteration and random reads give it.
+/// A key and its value, as iteration and random reads return them.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
-/// Reads what was noted, if it is still there.
+/// Reads a noted pair, if it still exists.
 pub(crate) fn resolve(
     space: &Space,
     bound: &Bound,

@@ -1,8 +1,8 @@
 //! Lists as values: push, pop, shift and unshift on a key, each one atomic step.
 //!
-//! A list is an ordinary value, so it lives, expires and is copied as any other. It is written anew
-//! with every change: a change costs time and memory traffic in proportion to the bytes of the
-//! list, which suits lists of up to some kilobytes. For longer ones there are queues and channels.
+//! A list is an ordinary value: it expires and is copied like any other. Every change rewrites the
+//! whole list, so its cost is proportional to the list's length in bytes. That suits lists of up to
+//! a few kilobytes; queues and channels suit longer ones.
 //!
 //! ```text
 //! list    = count (u32), element* ;
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Numbers are little-endian. The second length leads from the end to the last element. An empty
-//! list is no value: the key is absent.
+//! list has no value: its key is absent.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::codec::Codec;
@@ -18,12 +18,13 @@ use crate::map::codec::Codec;
 use crate::map::handle::Map;
 use crate::map::typed::TypedMap;
 
-/// The codec of lists of byte strings. The value of a key is the list, from its first element; the
-/// key is absent while the list is empty.
+/// The codec of lists of byte strings. The value of a key is the list in order from its first
+/// element. While the list is empty, the key is absent.
 ///
-/// A typed map with this codec has operations on the ends of a list, each one atomic step, also
-/// under kills: a reader sees the list before it or after it. Changes of one list by several
-/// threads or processes repeat their work when they collide; none is lost.
+/// A typed map with this codec has operations on both ends of a list. Each is one atomic step, even
+/// if the process is killed: a reader sees the list before the change or after it. Each costs time
+/// in proportion to the list's bytes. When changes of one list by several threads or processes
+/// collide, they are repeated; none is lost.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-lists-{}", std::process::id()));
@@ -77,7 +78,7 @@ impl Codec for List {
 
 const TOO_LARGE: &str = "a list has at most 2^32 - 1 elements of at most 2^32 - 1 bytes";
 
-/// Which end of a list.
+/// An end of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Front,
@@ -86,35 +87,36 @@ enum End {
 
 /// Lists.
 impl<K: Codec> TypedMap<K, List> {
-    /// Appends an element; an absent key counts as an empty list. Returns the new length.
+    /// Appends an element at the back. An absent key counts as an empty list. Returns the new
+    /// length.
     ///
     /// # Errors
-    /// `Mismatch` if the value is not a list; `TooLarge`; those of [`Map::set`]. Nothing is changed
-    /// then. The same for every other change.
+    /// `Mismatch` if the value is not a list; `TooLarge`; those of [`Map::set`]. After an error the
+    /// list is unchanged. All changes of lists return these errors.
     pub fn push(&self, key: K::Value<'_>, element: impl AsRef<[u8]>) -> Result<u32> {
         self.insert(key, element.as_ref(), End::Back)
     }
 
-    /// Puts an element in front. Returns the new length.
+    /// Inserts an element at the front. Returns the new length.
     ///
     /// # Errors
-    /// As [`push`](Self::push).
+    /// Those of [`push`](Self::push).
     pub fn unshift(&self, key: K::Value<'_>, element: impl AsRef<[u8]>) -> Result<u32> {
         self.insert(key, element.as_ref(), End::Front)
     }
 
-    /// Takes the last element; `None` if there is none.
+    /// Removes and returns the last element; `None` if the list is empty.
     ///
     /// # Errors
-    /// As [`push`](Self::push).
+    /// Those of [`push`](Self::push).
     pub fn pop(&self, key: K::Value<'_>) -> Result<Option<Vec<u8>>> {
         self.remove(key, End::Back)
     }
 
-    /// Takes the first element; `None` if there is none.
+    /// Removes and returns the first element; `None` if the list is empty.
     ///
     /// # Errors
-    /// As [`push`](Self::push).
+    /// Those of [`push`](Self::push).
     pub fn shift(&self, key: K::Value<'_>) -> Result<Option<Vec<u8>>> {
         self.remove(key, End::Front)
     }

@@ -1,8 +1,8 @@
 //! Lookups of one handle, counted where its threads do not collide.
 //!
-//! Each thread counts in one of a few lines, so that threads that read the same cache do not take a
-//! line from each other in every lookup. The sum is added to the map's counters when somebody asks
-//! for it.
+//! Each thread counts in one of a few lines, so that threads that read the same cache do not
+//! contend for one line in every lookup. The sum is added to the map's counters when statistics are
+//! read.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,8 +1,8 @@
-//! Batches of lookups: hash all, prefetch directory entries, buckets, records, then compare.
+//! Batches of lookups: hash all keys, prefetch directory entries, buckets and records, then
+//! compare.
 //!
-//! A lookup alone waits for two cache misses one after the other; a batch overlaps them. The
-//! answers are the same as those of single lookups, each on its own: the batch is not one atomic
-//! step.
+//! A single lookup waits for two cache misses, one after the other; a batch overlaps the misses of
+//! its keys. The results are those of single lookups: the batch as a whole is not atomic.
 
 use crate::error::Result;
 use crate::map::bound::Bound;
@@ -14,19 +14,20 @@ use crate::map::segment::{BUCKET_SLOTS, Segment};
 use crate::sync::space::Space;
 use std::sync::atomic::Ordering;
 
-/// Keys in flight at a time: enough to cover the memory's latency, few enough for the first-level
+/// Keys looked up at a time: enough to cover the memory's latency, few enough for the first-level
 /// cache.
 pub(crate) const BATCH: usize = 32;
 
-/// Up to [`BATCH`] keys: their hashes and where each was seen, with its memory on the way.
+/// Up to [`BATCH`] keys: their hashes, and where each was seen. The memory there is being
+/// prefetched.
 struct Batch<'a> {
     hashes: [Hash; BATCH],
     places: [Option<Place<'a>>; BATCH],
 }
 
 impl<'a> Batch<'a> {
-    /// Of a key's two buckets the second is fetched only if the key is not in the first: what
-    /// limits a batch is the number of lines on the way.
+    /// Prefetches the second of a key's two buckets only if the key is not in the first, because
+    /// the number of outstanding cache lines limits a batch.
     #[inline]
     fn prepare<K: AsRef<[u8]>>(space: &'a Space, bound: &Bound, keys: &[K]) -> Batch<'a> {
         let mut batch = Batch { hashes: [Hash(0); BATCH], places: [None; BATCH] };
@@ -56,7 +57,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Where in a bucket the key seems to be. The record there is fetched.
+/// The position in a bucket where the key seems to be. Prefetches the record there.
 #[inline]
 fn see(bound: &Bound, segment: Segment<'_>, number: u32, hash: Hash, key: &[u8]) -> Option<u32> {
     if let Some(inline) = &bound.inline {
@@ -70,7 +71,7 @@ fn see(bound: &Bound, segment: Segment<'_>, number: u32, hash: Hash, key: &[u8])
     Some(number * BUCKET_SLOTS + at)
 }
 
-/// The answers of a batch of lookups: values in one buffer, reused from call to call.
+/// The results of a batch of lookups: values in one buffer, which is reused from call to call.
 #[derive(Clone, Debug, Default)]
 pub struct Values {
     bytes: Vec<u8>,
@@ -79,23 +80,23 @@ pub struct Values {
 }
 
 impl Values {
-    /// No values; give it to [`Map::get_many`](crate::map::Map::get_many).
+    /// Creates an empty buffer, to pass to [`Map::get_many`](crate::map::Map::get_many).
     pub fn new() -> Values {
         Values::default()
     }
 
-    /// How many keys were asked for.
+    /// The number of keys that were looked up.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// True if no key was asked for.
+    /// True if no key was looked up.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The value of the key at `index` of the batch; `None` if it was absent (or there is no such
-    /// index).
+    /// The value of the key at `index` of the batch; `None` if the key was absent or there is no
+    /// such index.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let (end, present) = *self.ends.get(index)?;
@@ -103,7 +104,7 @@ impl Values {
         present.then(|| &self.bytes[start..end])
     }
 
-    /// The values in order of the keys.
+    /// Iterates over the values in the order of the keys; `None` for an absent key.
     pub fn iter(&self) -> impl Iterator<Item = Option<&[u8]>> {
         (0..self.len()).map(|index| self.get(index))
     }
@@ -119,7 +120,7 @@ impl Values {
         &mut self.bytes
     }
 
-    /// Takes back what was appended since `start`.
+    /// Removes the bytes that were appended since `start`.
     #[inline]
     pub(crate) fn rewind(&mut self, start: usize) {
         self.bytes.truncate(start);
@@ -132,7 +133,7 @@ impl Values {
 }
 
 /// # Errors
-/// The first of any lookup.
+/// The error of the first lookup that fails.
 pub(crate) fn get_many<K: AsRef<[u8]>>(
     space: &Space,
     bound: &Bound,

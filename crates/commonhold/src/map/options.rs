@@ -4,15 +4,15 @@ use crate::error::{Error, ErrorKind, Result};
 use std::fmt;
 use std::time::Duration;
 
-/// Options of a map, fixed at its creation: general ([`general`](MapOptions::general)), of fixed
-/// lengths ([`fixed`](MapOptions::fixed)) or a cache ([`CacheOptions`]).
+/// Options of a map, fixed when it is created. A map is general ([`general`](MapOptions::general)),
+/// has fixed lengths ([`fixed`](MapOptions::fixed)) or is a cache ([`CacheOptions`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapOptions {
     pub(crate) mode: MapMode,
     pub(crate) value_room: u32,
     /// Only its replica writes it.
     pub(crate) replica: bool,
-    /// The seed of another map, whose cursors are good for this one, too.
+    /// The seed of another map, so that cursors are valid in both.
     pub(crate) seed: Option<u64>,
 }
 
@@ -23,26 +23,28 @@ pub enum MapMode {
     /// Keys and values of any length.
     #[default]
     General,
-    /// Every key and every value has exactly this many bytes.
+    /// Every key and every value has a fixed length.
     Fixed {
         /// Bytes of every key, at least 1.
         key_bytes: u32,
         /// Bytes of every value.
         value_bytes: u32,
     },
-    /// A cache: pairs may be evicted, and expire.
+    /// A cache: pairs may expire or be evicted.
     Cache {
-        /// Most bytes of records; `None` for no limit.
+        /// The most bytes of records; `None` for no limit.
         max_bytes: Option<u64>,
-        /// Most pairs; `None` for no limit.
+        /// The most pairs; `None` for no limit.
         max_entries: Option<u64>,
-        /// Milliseconds that a pair lives unless it is set with a time of its own; `None` for ever.
+        /// The time to live, in milliseconds, of a pair that is set without one; `None` for no
+        /// limit.
         ttl_ms: Option<u64>,
     },
 }
 
 impl MapMode {
-    /// A cache with these limits of bytes, pairs and milliseconds, as a hold keeps them: 0 is none.
+    /// A cache with these limits of bytes, pairs and milliseconds, as a hold stores them: 0 for no
+    /// limit.
     pub(crate) fn cache(limits: [u64; 3]) -> MapMode {
         let [max_bytes, max_entries, ttl_ms] =
             limits.map(|limit| Some(limit).filter(|limit| *limit != 0));
@@ -57,23 +59,24 @@ impl MapOptions {
         MapOptions::default()
     }
 
-    /// Every key has `key_bytes`, every value `value_bytes`. Pairs of at most 8 bytes (in a hold in
-    /// memory: 32) are kept in the index itself, in a third to two thirds of the memory.
+    /// Every key has `key_bytes` bytes, and every value `value_bytes`. The index itself stores
+    /// pairs of at most 8 bytes (32 in a hold in memory), in a third to two thirds of the memory
+    /// that records would take.
     #[must_use]
     pub fn fixed(key_bytes: u32, value_bytes: u32) -> MapOptions {
         MapMode::Fixed { key_bytes, value_bytes }.into()
     }
 
-    /// A cache, whose limits are set on the result.
+    /// A cache without limits; set them on the result.
     #[must_use]
     pub fn cache() -> CacheOptions {
         CacheOptions::new()
     }
 
-    /// Reserves room for values that grow: a value that this handle stores gets room for at least
-    /// `bytes` bytes, so that it does not pass through every size class while it grows. This is a
-    /// property of the handle and is not kept in the hold. It has no effect on pairs that are kept
-    /// in the index itself.
+    /// Reserves space for values that grow: every value that this handle stores gets at least
+    /// `bytes` bytes, so that a growing value does not pass through every size class. This is a
+    /// property of the handle; the hold does not store it. It has no effect on pairs in the index
+    /// itself.
     #[must_use]
     pub fn value_room(mut self, bytes: u32) -> MapOptions {
         self.value_room = bytes;
@@ -114,8 +117,8 @@ impl MapOptions {
     }
 }
 
-/// Options of a cache, fixed at its creation. Without limits it grows as far as the hold does, and
-/// its pairs stay.
+/// Options of a cache, fixed when it is created. A cache without limits grows as far as the hold
+/// does and evicts nothing.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-cache-{}", std::process::id()));
@@ -147,8 +150,8 @@ impl CacheOptions {
         CacheOptions::default()
     }
 
-    /// The most bytes that the cache's records take, at least 1. A record is rounded up to its size
-    /// class.
+    /// The most bytes that the cache's records take, at least 1. Each record is rounded up to its
+    /// size class.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> CacheOptions {
         self.max_bytes = Some(bytes);
@@ -162,14 +165,14 @@ impl CacheOptions {
         self
     }
 
-    /// How long a pair lives unless it is set with a time of its own. Rounded up to a millisecond.
+    /// The time to live of a pair that is set without one. Rounded up to a millisecond.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> CacheOptions {
         self.ttl_ms = Some(milliseconds(ttl));
         self
     }
 
-    /// As [`MapOptions::value_room`].
+    /// See [`MapOptions::value_room`].
     #[must_use]
     pub fn value_room(mut self, bytes: u32) -> CacheOptions {
         self.value_room = bytes;
@@ -218,10 +221,10 @@ pub(crate) fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// Stable id of a key in its map: valid through growth and updates of the key.
+/// The stable id of a key in its map. It stays valid while the map grows and the key is updated.
 ///
-/// A uid is a hint: after its key was deleted it may come to name another key. So reads by uid
-/// return the key, and changes by uid ask for it.
+/// A uid is a hint: after its key is deleted, the uid may name another key. Reads by uid therefore
+/// return the key, and changes by uid require it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Uid(pub u32);
 

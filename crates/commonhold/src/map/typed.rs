@@ -11,12 +11,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// A handle on a map whose keys and values have types; see [`Map::typed`].
+/// A handle to a map whose keys and values have types; see [`Map::typed`].
 ///
-/// It stores what its [`Codec`]s write. The map stays a map of bytes: other handles, other types
-/// and other languages may use it at the same time. Every operation is that of [`Map`] of the same
-/// name, with the same errors, and these: `Mismatch` if the map has bytes that the codec cannot
-/// read, `Invalid` if the codec cannot write a value.
+/// The [`Codec`]s translate keys and values to the bytes that the map stores. Other handles, with
+/// other types or in other languages, may use the map at the same time. Every operation behaves
+/// like that of [`Map`] with the same name and returns the same errors, and also: `Mismatch` if the
+/// codec cannot read the map's bytes, `Invalid` if it cannot write a value.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-typed-{}", std::process::id()));
@@ -43,7 +43,7 @@ pub struct TypedMap<K, V> {
 }
 
 impl Map {
-    /// A handle on the same map whose keys and values have types.
+    /// A handle to the same map whose keys and values have types.
     #[must_use]
     pub fn typed<K: Codec, V: Codec>(&self) -> TypedMap<K, V> {
         TypedMap { map: self.clone(), codecs: PhantomData }
@@ -64,13 +64,13 @@ impl<K, V> fmt::Debug for TypedMap<K, V> {
 
 /// Reading.
 impl<K: Codec, V: Codec> TypedMap<K, V> {
-    /// The map of bytes.
+    /// The underlying map of bytes.
     #[must_use]
     pub fn map(&self) -> &Map {
         &self.map
     }
 
-    /// The value of a key.
+    /// The value of a key, `None` if the key is absent.
     pub fn get(&self, key: K::Value<'_>) -> Result<Option<V::Owned>> {
         self.map.get(K::encode(key)?)?.map(|value| self.value(value)).transpose()
     }
@@ -89,17 +89,17 @@ impl<K: Codec, V: Codec> TypedMap<K, V> {
         self.map.contains(K::encode(key)?)
     }
 
-    /// The uid of a key, if it is present.
+    /// The uid of a key, `None` if the key is absent.
     pub fn uid(&self, key: K::Value<'_>) -> Result<Option<Uid>> {
         self.map.uid(K::encode(key)?)
     }
 
-    /// Key and value of a uid, if it names a pair.
+    /// The key and the value that a uid names, `None` if it names none.
     pub fn get_uid(&self, uid: Uid) -> Result<Option<(K::Owned, V::Owned)>> {
         self.map.get_uid(uid)?.map(|pair| self.pair(pair)).transpose()
     }
 
-    /// A pair at random, if there is one.
+    /// A random pair, `None` if the map is empty.
     pub fn random_pair(&self) -> Result<Option<(K::Owned, V::Owned)>> {
         self.map.random_pair()?.map(|pair| self.pair(pair)).transpose()
     }
@@ -114,12 +114,12 @@ impl<K: Codec, V: Codec> TypedMap<K, V> {
         self.map.is_empty()
     }
 
-    /// All pairs, as [`Map::iter`] gives them.
+    /// Iterates over all pairs, like [`Map::iter`].
     pub fn iter(&self) -> TypedIter<K, V> {
         TypedIter { pairs: self.map.iter(), map: self.clone() }
     }
 
-    /// All keys, as [`Map::keys`] gives them.
+    /// Iterates over all keys, like [`Map::keys`].
     pub fn keys(&self) -> impl Iterator<Item = Result<K::Owned>> + use<K, V> {
         let map = self.clone();
         self.map.keys().map(move |key| map.key(key?))
@@ -152,7 +152,7 @@ impl<K: Codec, V: Codec> TypedMap<K, V> {
 
 /// Writing.
 impl<K: Codec, V: Codec> TypedMap<K, V> {
-    /// Sets the value of a key, present or not.
+    /// Sets the value of a key, present or not. Returns its uid.
     pub fn set(&self, key: K::Value<'_>, value: V::Value<'_>) -> Result<Uid> {
         self.map.set(K::encode(key)?, V::encode(value)?)
     }
@@ -173,23 +173,23 @@ impl<K: Codec, V: Codec> TypedMap<K, V> {
         self.map.set_with_ttl(K::encode(key)?, V::encode(value)?, ttl)
     }
 
-    /// The same map by a handle whose pairs all expire after `ttl`. Caches only.
+    /// A handle to the same map: all pairs that it stores expire after `ttl`. Caches only.
     pub fn with_ttl(&self, ttl: Duration) -> Result<TypedMap<K, V>> {
         Ok(self.map.with_ttl(ttl)?.typed())
     }
 
-    /// Sets a value only if the key is absent; `None` if it is present.
+    /// Sets a value only if the key is absent. Returns its uid, `None` if the key is present.
     pub fn add(&self, key: K::Value<'_>, value: V::Value<'_>) -> Result<Option<Uid>> {
         self.map.add(K::encode(key)?, V::encode(value)?)
     }
 
-    /// Sets a value only if the key is present; `None` if it is absent.
+    /// Sets a value only if the key is present. Returns its uid, `None` if the key is absent.
     pub fn replace(&self, key: K::Value<'_>, value: V::Value<'_>) -> Result<Option<Uid>> {
         self.map.replace(K::encode(key)?, V::encode(value)?)
     }
 
-    /// Changes a key from one state to another (`None`: absent), if it is in the first. The codec's
-    /// bytes are compared.
+    /// Changes a key from `expected` to `new` in one atomic step (`None` stands for absent); see
+    /// [`Map::compare_exchange`]. Compares the bytes that the codec writes.
     pub fn compare_exchange(
         &self,
         key: K::Value<'_>,
@@ -206,19 +206,20 @@ impl<K: Codec, V: Codec> TypedMap<K, V> {
         )
     }
 
-    /// Deletes a key; false if it is absent.
+    /// Deletes a key. Returns false if it is absent.
     pub fn delete(&self, key: K::Value<'_>) -> Result<bool> {
         self.map.delete(K::encode(key)?)
     }
 
-    /// Deletes a key and returns the value it had, as one atomic step. The value is deleted also if
-    /// the codec cannot read it.
+    /// Deletes a key and returns the value it had, in one atomic step. Deletes the key even if the
+    /// codec cannot read its value.
     pub fn take(&self, key: K::Value<'_>) -> Result<Option<V::Owned>> {
         self.map.take(K::encode(key)?)?.map(|value| self.value(value)).transpose()
     }
 
-    /// Reads a value, lets `change` decide on the new one (`None` deletes), and sets it, as one
-    /// atomic step; see [`Map::update`]. `change` runs again if the key was changed meanwhile.
+    /// Changes a value atomically: stores the value that `change` returns for the current one
+    /// (`None` deletes the key). `change` runs again if the key has changed meanwhile; see
+    /// [`Map::update`].
     pub fn update(
         &self,
         key: K::Value<'_>,
@@ -227,7 +228,7 @@ impl<K: Codec, V: Codec> TypedMap<K, V> {
         self.try_update(key, |value| Ok(change(value)))
     }
 
-    /// Like [`update`](Self::update); an error of `change` ends it, and nothing is changed.
+    /// Like [`update`](Self::update); an error of `change` ends the call and changes nothing.
     ///
     /// # Errors
     /// Those of [`Map::update`] and those of `change`.
@@ -243,7 +244,7 @@ impl<K: Codec, V: Codec> TypedMap<K, V> {
         })
     }
 
-    /// Sets the value of the key that a uid names, if it still names `expected_key`; false if not.
+    /// Sets the value of the key that a uid names; false if it no longer names `expected_key`.
     pub fn set_uid(
         &self,
         uid: Uid,
@@ -253,28 +254,30 @@ impl<K: Codec, V: Codec> TypedMap<K, V> {
         self.map.set_uid(uid, K::encode(expected_key)?, V::encode(value)?)
     }
 
-    /// Deletes the key that a uid names, if it still names `expected_key`; false if not.
+    /// Deletes the key that a uid names; false if it no longer names `expected_key`.
     pub fn delete_uid(&self, uid: Uid, expected_key: K::Value<'_>) -> Result<bool> {
         self.map.delete_uid(uid, K::encode(expected_key)?)
     }
 
-    /// Deletes all pairs; returns how many there were.
+    /// Deletes all pairs and returns their number; see [`Map::clear`].
     pub fn clear(&self) -> Result<u64> {
         self.map.clear()
     }
 }
 
-/// Numbers without a sign.
+/// Unsigned numbers.
 impl<K: Codec> TypedMap<K, U64> {
-    /// Adds (wrapping) as one atomic step; an absent key counts as 0. Returns the sum.
+    /// Adds to a value in one atomic step. The addition wraps, and an absent key counts as 0.
+    /// Returns the sum.
     pub fn increment(&self, key: K::Value<'_>, by: u64) -> Result<u64> {
         Ok(self.map.increment(K::encode(key)?, by.cast_signed())?.cast_unsigned())
     }
 }
 
-/// Numbers with a sign.
+/// Signed numbers.
 impl<K: Codec> TypedMap<K, I64> {
-    /// Adds (wrapping) as one atomic step; an absent key counts as 0. Returns the sum.
+    /// Adds to a value in one atomic step. The addition wraps, and an absent key counts as 0.
+    /// Returns the sum.
     pub fn increment(&self, key: K::Value<'_>, by: i64) -> Result<i64> {
         self.map.increment(K::encode(key)?, by)
     }

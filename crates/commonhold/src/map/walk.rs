@@ -1,4 +1,4 @@
-//! Walking a map: iterators, random pairs, counting, clearing, removing what has expired,
+//! Operations on a whole map: iterating, random pairs, counting, clearing, removing expired pairs,
 //! statistics.
 
 use crate::error::Result;
@@ -20,11 +20,12 @@ use std::sync::atomic::Ordering;
 /// Iterator over the pairs of a map; see [`Map::iter`].
 pub struct Iter {
     map: Map,
-    /// Where the segment that is being given begins, and where the next one does.
+    /// The cursors before and after the current segment.
     begin: Cursor,
     next: Cursor,
     noted: Vec<Noted>,
-    /// Of which map that was noted: a replica's handle may continue with the shadow map.
+    /// The incarnation of the map in which `noted` was noted: a replica's handle may continue with
+    /// the shadow map.
     noted_of: u64,
     with_values: bool,
     failed: bool,
@@ -46,14 +47,14 @@ impl Iter {
         }
     }
 
-    /// Where to go on later, here or in another process, so that nothing is missed: pairs of the
-    /// segment that was being given come again, unless it was finished
+    /// A cursor from which an iteration can resume later, in any process, without missing a pair.
+    /// The pairs of the current segment come again, unless the segment is finished
     /// ([`at_cursor`](Self::at_cursor)).
     pub fn cursor(&self) -> Cursor {
         if self.noted.is_empty() { self.next } else { self.begin }
     }
 
-    /// True if going on from [`cursor`](Self::cursor) repeats nothing: a segment has just been
+    /// True if an iteration from [`cursor`](Self::cursor) repeats nothing: a segment has just been
     /// finished.
     pub fn at_cursor(&self) -> bool {
         self.noted.is_empty()
@@ -91,8 +92,8 @@ impl Iter {
         }
     }
 
-    /// In a shadow map, where keys have other positions: notes what was still to be given, and what
-    /// lies behind it in the last segment.
+    /// Continues in a shadow map, where keys have other positions: notes the keys that were still
+    /// due, and those after them in the last segment.
     #[cold]
     fn note_again(&mut self) -> Result<()> {
         let left: HashSet<u32> = self.noted.iter().map(|noted| noted.directory).collect();
@@ -141,35 +142,35 @@ impl Iterator for Keys {
     }
 }
 
-/// A map of a hold.
+/// Description of a map of a hold.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct MapInfo {
-    /// Its name.
+    /// The map's name.
     pub name: String,
-    /// Its number in the hold.
+    /// The map's number in the hold.
     pub id: u32,
-    /// What kind of map it is.
+    /// The map's mode.
     pub mode: MapMode,
-    /// Pairs.
+    /// The number of pairs.
     pub len: u64,
 }
 
-/// Pairs of a map whose records are of about the same size: key and value with what stands before
-/// them.
+/// Statistics of the pairs of a map whose records are of about the same size. A record is key,
+/// value and the header before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SizeStat {
-    /// A power of two: their records have at most so many bytes, and more than half as many.
+    /// A power of two: the records have at most this many bytes, and more than half of it.
     pub up_to_bytes: u64,
-    /// How many pairs.
+    /// The number of pairs.
     pub pairs: u64,
-    /// Bytes of their records, rounded up as in [`MapStat::record_bytes`].
+    /// Bytes of the records, rounded up as in [`MapStat::record_bytes`].
     pub bytes: u64,
 }
 
-/// What a map in cache mode counts as it goes; see [`Map::charged`].
+/// The running totals of a map in cache mode; see [`Map::charged`].
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Charged {
@@ -186,13 +187,13 @@ pub struct Charged {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct MapStat {
-    /// Its name.
+    /// The map's name.
     pub name: String,
-    /// What kind of map it is.
+    /// The map's mode.
     pub mode: MapMode,
-    /// Pairs.
+    /// The number of pairs.
     pub len: u64,
-    /// Segments.
+    /// The number of segments.
     pub segments: u64,
     /// Directory bits in use.
     pub depth: u32,
@@ -200,28 +201,28 @@ pub struct MapStat {
     pub index_bytes: u64,
     /// Bytes of records, rounded up to their size classes.
     pub record_bytes: u64,
-    /// Pairs by the bytes of their records, smallest first; none of a fixed-length map.
+    /// Pairs by the size of their records, smallest first. Empty for pairs in the index itself.
     pub sizes: Vec<SizeStat>,
     /// Share of slots in use, 0 to 1.
     pub load: f64,
-    /// Cache mode: lookups that found a pair (of this handle, and of others as of their last
-    /// report).
+    /// Cache mode: lookups that found a pair. Includes all lookups of this handle, and those of
+    /// other handles up to their last report.
     pub hits: u64,
-    /// Cache mode: lookups that found none.
+    /// Cache mode: lookups that found no pair.
     pub misses: u64,
     /// Cache mode: pairs that expired and were removed.
     pub expired: u64,
     /// Cache mode: pairs removed to make room.
     pub evicted: u64,
-    /// Its stream, if it has one.
+    /// Statistics of the map's stream, if it has one.
     pub stream: Option<StreamStat>,
-    /// Whether only a replica writes it.
+    /// Whether only a replica may write the map.
     pub replica: bool,
 }
 
 impl Map {
-    /// The number of pairs; in cache mode expired pairs count until they are removed. Reads one
-    /// line per segment: about a millisecond per million keys.
+    /// The number of pairs. In cache mode, expired pairs count until they are removed. Reads one
+    /// cache line per segment, about a millisecond per million keys.
     ///
     /// # Errors
     /// `Closed`; `NotFound` if the map was dropped.
@@ -238,15 +239,15 @@ impl Map {
     /// True if there are no pairs.
     ///
     /// # Errors
-    /// As [`len`](Self::len).
+    /// Those of [`len`](Self::len).
     pub fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
 
-    /// Some pair, every one about equally likely; `None` if the map is empty.
+    /// A random pair, each about equally likely; `None` if the map is empty.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// Those of [`get`](Self::get).
     pub fn random_pair(&self) -> Result<Option<Pair>> {
         self.arena.ensure_open()?;
         let mut random = clock::monotonic_ns() ^ u64::from(std::process::id()) << 32;
@@ -264,27 +265,26 @@ impl Map {
                 return Ok(pair);
             }
         }
-        // Very few keys: take the first.
+        // There are very few keys: take the first.
         self.iter().next().transpose()
     }
 
-    /// Deletes every key that is present when it begins, unless it is set again meanwhile. Not one
-    /// atomic step: readers may see some keys gone and others not yet. Returns how many were
-    /// deleted.
+    /// Deletes every key that is present when the call begins, unless another process sets it again
+    /// meanwhile. This is not one atomic step: readers may see some keys deleted and others not
+    /// yet. Returns the number of keys deleted.
     ///
-    /// The index keeps the memory that it has grown to; dropping the map gives it back. In a hold
-    /// that cannot grow any more, other fixed-length pairs, which lie in the index itself, may find
-    /// room for somewhat more than half as many: the first part of the index that is full and
-    /// cannot be split ends it.
+    /// The index keeps its memory until the map is dropped. In a hold that cannot grow any more, a
+    /// cleared map whose pairs lie in the index itself may have room for only a little more than
+    /// half as many other keys: the first full segment that cannot be split ends the growth.
     ///
     /// # Errors
-    /// As [`delete`](Self::delete); what was deleted before stays so.
+    /// Those of [`delete`](Self::delete). The pairs deleted before the error stay deleted.
     pub fn clear(&self) -> Result<u64> {
         self.ensure_may_write()?;
         let bound: &Bound = &self.bound;
         let mut count = 0;
         let mut cursor = Cursor::START;
-        // Begun again, it goes on where it was.
+        // If the operation runs again, it resumes at the cursor.
         self.arena.operate(|lane| {
             while !cursor.is_end() {
                 let segment = locked::lock(lane, bound, cursor.directory())?;
@@ -301,17 +301,20 @@ impl Map {
         })
     }
 
-    /// Removes pairs of a cache that have expired, and tells those who follow; returns how many.
-    /// Without it they are absent to everybody who reads, and stay where they are until their room
-    /// is needed or their key is set.
+    /// Removes expired pairs of a cache and reports them to the followers of its stream. Returns
+    /// the number of pairs removed. Without this call, expired pairs are absent for every reader,
+    /// but occupy memory until their space is needed or their key is set.
     ///
-    /// Looks at `places` places for pairs, rounded up to a segment (216 places, about two thirds of
-    /// them in use), and moves the cursor behind them: from [`Cursor::START`] until it [is at the
-    /// end](Cursor::is_end), a few at a time. Keys present throughout are met in each round. **Does
-    /// not wait** for locks: what a living process has locked, perhaps a stopped one, is passed
-    /// over until the next round; and where it is the stream that is locked, or the hold that is
-    /// frozen, the cursor stays. What a killed one has locked is settled, and it may be killed
-    /// itself, as everywhere. Several may do so at once. In other modes nothing expires.
+    /// Visits `places` places for pairs, rounded up to a segment (216 places, about two thirds of
+    /// them in use), and moves the cursor past them. To visit the whole map a few places at a time,
+    /// begin with [`Cursor::START`] and repeat until the cursor [is at the end](Cursor::is_end).
+    /// Every round visits each key that is present throughout. In modes other than cache mode
+    /// nothing expires.
+    ///
+    /// This call **does not wait** for locks. It skips a segment that a living process has locked,
+    /// even a stopped one, until the next round. If the stream is locked or the hold is frozen, the
+    /// cursor stays. It recovers the locks of a killed process, and it may be killed itself at any
+    /// instruction. Several processes may make this call at once.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("commonhold-doc-{}", std::process::id()));
@@ -321,7 +324,8 @@ impl Map {
     /// use std::time::Duration;
     ///
     /// let hold = Hold::open_or_create(&path)?;
-    /// let cache = hold.maps().open_or_create("cache", MapOptions::cache().ttl(Duration::from_millis(1)))?;
+    /// let options = MapOptions::cache().ttl(Duration::from_millis(1));
+    /// let cache = hold.maps().open_or_create("cache", options)?;
     /// cache.set("a", "1")?;
     /// std::thread::sleep(Duration::from_millis(3));
     /// let (mut cursor, mut removed) = (Cursor::START, 0);
@@ -335,28 +339,29 @@ impl Map {
     /// ```
     ///
     /// # Errors
-    /// As [`delete`](Self::delete), but for `TimedOut`; what was removed before stays so.
+    /// Those of [`delete`](Self::delete), except `TimedOut`. The pairs removed before the error
+    /// stay removed.
     pub fn try_expire(&self, cursor: &mut Cursor, places: u64) -> Result<u64> {
         self.ensure_may_write()?;
         let lane = self.arena.enter()?.impatient();
         expire::expire(&lane, &self.bound, cursor, places)
     }
 
-    /// Statistics. Reads every segment.
+    /// Returns statistics of the map. Reads every segment.
     ///
     /// # Errors
-    /// As [`len`](Self::len).
+    /// Those of [`len`](Self::len).
     pub fn stat(&self) -> Result<MapStat> {
         self.arena.ensure_open()?;
         self.bound.read(self.space(), |bound| self.stat_of(bound))
     }
 
-    /// What a map in cache mode is charged with: a few numbers, however much is in it, for programs
-    /// that report again and again. The charge of a change under way may be missing. In other modes
-    /// nothing is counted.
+    /// Returns the charges of a map in cache mode: a few numbers, at the same cost whatever the
+    /// map's size, for programs that report repeatedly. The charge of a change in progress may be
+    /// missing. In other modes the numbers are 0.
     ///
     /// # Errors
-    /// As [`len`](Self::len).
+    /// Those of [`len`](Self::len).
     #[doc(hidden)]
     pub fn charged(&self) -> Result<Charged> {
         self.arena.ensure_open()?;
@@ -370,7 +375,7 @@ impl Map {
         })
     }
 
-    /// Tells the others of this handle's lookups, if it may write.
+    /// Adds this handle's lookups to the map's counters, if it may write.
     fn report_lookups(&self, bound: &Bound) {
         if self.arena.participant().is_some() {
             cache::flush_counters(self.space(), bound);
@@ -419,7 +424,7 @@ impl Map {
     }
 }
 
-/// Pairs and their bytes, by the power of two that their records do not exceed.
+/// Pairs and their bytes, by the smallest power of two that is at least their records' size.
 type Sizes = [(u64, u64); u64::BITS as usize];
 
 fn note_size(sizes: &mut Sizes, len: u64, taken: u64) {
