@@ -1,25 +1,26 @@
 //! The one error type of the library.
 //!
-//! An [`Error`] names the thing, says what is wrong and tells the way out. Absence is never an
-//! error (it is `Option::None`). [`ErrorKind`] is what programs branch on; its numbers are stable
-//! and are the C codes.
+//! The message of an [`Error`] names the thing that failed, states what is wrong and suggests a way
+//! out. Absence is never an error (it is `Option::None`). Programs branch on [`ErrorKind`], whose
+//! numbers are stable and serve as the C error codes.
 
 use std::fmt;
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-/// What went wrong, for programs. Numbers are stable across versions and languages.
+/// The kind of an error, for programs to branch on. The numbers are stable across versions and
+/// languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(i32)]
 pub enum ErrorKind {
     /// The hold, or the map, queue, channel or log in it, does not exist.
     NotFound = 1,
-    /// The hold exists already and was to be created.
+    /// The hold or structure to be created exists already.
     Exists = 2,
-    /// No room: the size limit, the file system, a quota or the file size limit is reached. Nothing
-    /// was lost; everything but growth still works.
+    /// There is no room: the size limit, the file system, a quota or the file size limit is
+    /// reached. Nothing was lost, and operations that need no growth still work.
     Full = 3,
     /// A key, value, message or line that is longer than the structure allows.
     TooLarge = 4,
@@ -33,30 +34,31 @@ pub enum ErrorKind {
     NotAHold = 8,
     /// The file has a format that this version cannot read.
     Version = 9,
-    /// The file is shorter than it says.
+    /// The file is shorter than its header says.
     Truncated = 10,
-    /// The contents contradict themselves.
+    /// The contents of the file contradict each other.
     Damaged = 11,
-    /// The system stopped while the file hold was open; it needs `hold repair --salvage`.
+    /// The system stopped while the file hold was open; run `hold repair --salvage`.
     Unclean = 12,
-    /// Somebody else uses what must be used alone.
+    /// Something that must be used exclusively is in use.
     Busy = 13,
-    /// The file system cannot carry a hold (network, FUSE, overlay).
+    /// The file system does not support holds (network, FUSE, overlay).
     Unsupported = 14,
     /// A name, option or argument is not valid.
     Invalid = 15,
-    /// What has this name was made with other options or is another kind of structure, or a value
-    /// is not what the operation needs.
+    /// The structure with this name has other options or is of another kind, or a value does not
+    /// suit the operation.
     Mismatch = 16,
     /// An operation was started inside another one on the same thread.
     Reentrant = 17,
-    /// The time given ran out; the text names who was waited for, if that is known.
+    /// The time limit was reached. The message names the process that was waited for, if it is
+    /// known.
     TimedOut = 18,
-    /// Every participant slot is taken by a living process.
+    /// Living processes occupy all participant slots.
     TooManyParticipants = 19,
     /// Another operating system error.
     Io = 20,
-    /// A follower was too slow: what comes next in the stream is overwritten.
+    /// A follower was too slow: the next change in the stream is overwritten.
     Lapped = 21,
 }
 
@@ -68,11 +70,12 @@ pub struct Error(Box<Inner>);
 struct Inner {
     kind: ErrorKind,
     message: Box<str>,
-    /// The name of the file or structure that it is about, if it is known.
+    /// The name of the file or structure that the error is about, if it is known.
     subject: Option<Box<str>>,
-    /// The error of the operating system behind it.
+    /// The operating system's error that caused this one.
     source: Option<Arc<io::Error>>,
-    /// Where the lock lies that an operation gave up for, to wait for it and begin again.
+    /// The offset of the lock because of which an operation ended, to wait for it and run the
+    /// operation again.
     lock: Option<NonZeroU64>,
 }
 
@@ -80,37 +83,37 @@ struct Inner {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Creates an error of `kind` with a message that names the thing, what is wrong, the way out.
+    /// Creates an error of `kind`. The message names the thing, what is wrong, and the way out.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         let message = message.into().into_boxed_str();
         Error(Box::new(Inner { kind, message, subject: None, source: None, lock: None }))
     }
 
-    /// The same, about a file or a structure.
+    /// The same error, about a file or a structure.
     pub(crate) fn about(mut self, subject: impl fmt::Display) -> Error {
         self.0.subject = Some(subject.to_string().into_boxed_str());
         self
     }
 
-    /// The same, with the error of the operating system behind it.
+    /// The same error, with the operating system's error that caused it.
     pub(crate) fn caused_by(mut self, error: &io::Error) -> Error {
         self.0.source = Some(Arc::new(copy(error)));
         self
     }
 
-    /// The same, of an operation that is to begin again when this lock is free.
+    /// The same error, for an operation that runs again when this lock is free.
     pub(crate) fn in_the_way(mut self, lock: u64) -> Error {
         self.0.lock = NonZeroU64::new(lock);
         self
     }
 
-    /// Where the lock lies that is to be waited for before the operation begins again.
+    /// The offset of the lock to wait for before the operation runs again.
     #[inline]
     pub(crate) fn lock_in_the_way(&self) -> Option<u64> {
         self.0.lock.map(NonZeroU64::get)
     }
 
-    /// What went wrong, for programs.
+    /// The kind of the error, for programs to branch on.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
@@ -120,22 +123,22 @@ impl Error {
         self.0.subject.as_deref()
     }
 
-    /// The number of the operating system's error (`errno`), if one is behind this error.
+    /// The number (`errno`) of the operating system's error that caused this one, if there is one.
     pub fn raw_os_error(&self) -> Option<i32> {
         self.0.source.as_ref()?.raw_os_error()
     }
 
-    /// True if there was no room.
+    /// True if there is no room ([`ErrorKind::Full`]).
     pub fn is_full(&self) -> bool {
         self.0.kind == ErrorKind::Full
     }
 
-    /// True if the hold or the map does not exist.
+    /// True if the hold or the structure does not exist ([`ErrorKind::NotFound`]).
     pub fn is_not_found(&self) -> bool {
         self.0.kind == ErrorKind::NotFound
     }
 
-    /// Turns an operating system error on `thing` into one of ours.
+    /// Converts an operating system's error about `thing`.
     pub(crate) fn os(thing: impl fmt::Display, error: &std::io::Error) -> Error {
         use std::io::ErrorKind as Os;
         let kind = match error.kind() {
@@ -169,7 +172,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// The same error of the operating system, which cannot be cloned.
+/// A copy of an operating system's error, which cannot be cloned.
 fn copy(error: &io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(number) => io::Error::from_raw_os_error(number),

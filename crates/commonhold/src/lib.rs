@@ -32,7 +32,7 @@
 //!
 //! # Cookbook
 //!
-//! **Count across processes.** The sum is atomic, whoever adds at the same time.
+//! **Count across processes.** The addition is atomic, even if several processes add at once.
 //!
 //! ```
 //! # let dir = std::env::temp_dir().join(format!("commonhold-count-{}", std::process::id()));
@@ -225,17 +225,18 @@
 //!
 //! # Platforms
 //!
-//! 64-bit Linux from 4.14 on, x86-64 and aarch64, on a local file system that has `mmap` and open
-//! file description locks: tmpfs, ext4, xfs, btrfs. Not on network, FUSE and overlay file systems.
+//! 64-bit Linux 4.14 or later, on x86-64 and aarch64, with a local file system that supports `mmap`
+//! and open file description locks: tmpfs, ext4, xfs, btrfs. Network, FUSE and overlay file systems
+//! are not supported.
 //!
 //! # What it does not promise
 //!
-//! - A hold in memory ends with the machine's power. A file hold survives a reboot if it was closed
+//! - A hold in memory does not survive a reboot. A file hold survives a reboot if it was closed
 //!   cleanly; a journal (crate `commonhold-replicate`) survives power loss.
 //! - Every process that may write a hold is trusted: it can write any byte of the file.
-//! - Operations on several keys are not one transaction; [`Hold::freeze`] gives a consistent view.
-//! - A process that is stopped inside an operation delays those that need the same lock, for
-//!   [`HoldOptions::lock_timeout`] at most if that is set.
+//! - Operations on several keys are not a transaction; [`Hold::freeze`] gives a consistent view.
+//! - A process that is stopped inside an operation delays the processes that need the same lock,
+//!   without limit unless [`HoldOptions::lock_timeout`] is set.
 
 pub mod channel;
 mod error;
@@ -257,7 +258,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use hold::handle::Hold;
 pub use hold::options::HoldOptions;
 
-/// Handles that threads may share, and handles that one thread at a time may use.
+/// Handles that several threads may share, and handles that only one thread at a time may use.
 const _: () = {
     const fn shared<T: Send + Sync>() {}
     const fn moved<T: Send>() {}
@@ -266,7 +267,7 @@ const _: () = {
     moved::<(log::LogReader, log::RotatedFile, queue::Notifier)>();
 };
 
-/// The programs in the documents, so that one that no longer compiles fails.
+/// The programs in the documents. They are compiled as doc tests, so that a broken one fails.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../../README.md")]

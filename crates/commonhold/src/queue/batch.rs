@@ -1,4 +1,4 @@
-//! [`Batch`]: many elements in flight, to be moved at once.
+//! [`Batch`]: many elements in flight, which move together.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::element::{Bytes, Element};
@@ -6,13 +6,12 @@ use crate::queue::handle::Queue;
 use std::cell::Cell;
 use std::fmt;
 
-/// Elements in flight in this process, in order; moved between queues for the price of one
-/// ([`NamedQueue::push_many`](crate::queue::NamedQueue::push_many),
-/// [`pull_into`](crate::queue::NamedQueue::pull_into)). Keeps its private memory, so use one again
-/// and again.
+/// A sequence of elements in flight in this process. A batch moves between queues at the cost of a
+/// single element ([`NamedQueue::push_many`](crate::queue::NamedQueue::push_many),
+/// [`pull_into`](crate::queue::NamedQueue::pull_into)). It keeps its private memory, so reuse it.
 ///
-/// Like an [`Element`], what is left in it when it is dropped goes to the queue for orphans. No
-/// element is in it twice: there is one value for each in flight.
+/// When a batch is dropped, its elements go to the queue for orphans, like a dropped [`Element`]. A
+/// batch cannot contain an element twice, because each element in flight has only one value.
 pub struct Batch<'q> {
     queue: &'q Queue,
     ids: Vec<u32>,
@@ -30,22 +29,22 @@ impl<'q> Batch<'q> {
         Batch { queue, ids: Vec::new(), owner: 0 }
     }
 
-    /// How many elements are in it.
+    /// The number of elements in the batch.
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// True if there is none.
+    /// True if the batch has no elements.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// The bytes of the elements, in order.
+    /// Iterates over the bytes of the elements, in order.
     pub fn iter(&self) -> impl Iterator<Item = Bytes<'_>> {
         self.ids.iter().map(|id| Bytes::new(self.queue, *id, self.owner))
     }
 
-    /// Takes the last element out.
+    /// Removes and returns the last element.
     pub fn pop(&mut self) -> Option<Element<'q>> {
         self.ids.pop().map(|id| Element::new(self.queue, id, self.owner))
     }
@@ -53,8 +52,8 @@ impl<'q> Batch<'q> {
     /// Adds an element at the end.
     ///
     /// # Errors
-    /// `Invalid` if it is of another queue or, in a forked child, of another process; it goes where
-    /// a dropped one goes.
+    /// `Invalid` if the element belongs to another queue or, in a forked child, to another process.
+    /// The element is then dropped.
     pub fn add(&mut self, element: Element<'q>) -> Result<()> {
         if !self.queue.is_same(element.queue()) || !self.is_of(element.owner()) {
             let text = format!(
@@ -74,18 +73,19 @@ impl<'q> Batch<'q> {
         self.queue
     }
 
-    /// Pushes all by `push`, which calls what it is given when they are no longer in flight.
+    /// Pushes all elements by `push`, which calls its second argument when they are no longer in
+    /// flight.
     pub(crate) fn leave<R>(&mut self, push: impl FnOnce(&[u32], &dyn Fn()) -> R) -> R {
         let leaving = Leaving { ids: &mut self.ids, are_gone: Cell::new(false) };
         push(leaving.ids, &|| leaving.are_gone.set(true))
     }
 
-    /// True if all in it is in flight in this participant.
+    /// True if all elements are in flight in this participant.
     pub(crate) fn is_of(&self, owner: u32) -> bool {
         self.ids.is_empty() || self.owner == owner
     }
 
-    /// For what `owner` pulls.
+    /// The ids, for elements that `owner` pulls.
     pub(crate) fn take_ids(&mut self, owner: u32) -> &mut Vec<u32> {
         self.owner = owner;
         &mut self.ids

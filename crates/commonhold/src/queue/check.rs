@@ -1,7 +1,7 @@
 //! Proving a queue sound: each element is in exactly one place.
 //!
-//! Elements may move meanwhile. A look counts if nothing moved: no index changed, and no intent was
-//! ahead of its index before and after it.
+//! Elements may move meanwhile. A pass counts only if nothing moved: no index changed, and no
+//! intent was ahead of its index before and after it.
 
 use crate::memory::block::Block;
 use crate::queue::layout::{Layout, Side};
@@ -10,8 +10,8 @@ use crate::sync::participant::is_left_behind;
 use crate::sync::space::Space;
 use std::sync::atomic::{Ordering, fence};
 
-/// Looks before the check gives up, because somebody moves elements all the time or is stopped in
-/// the middle of a move.
+/// The number of passes before the check gives up, because another process keeps moving elements or
+/// is stopped during a move.
 const TRIES: u32 = 200;
 
 /// Returns descriptions of damage. `alive` returns whether an owner is still registered.

@@ -1,9 +1,9 @@
 //! [`Element`]: one element in flight.
 //!
 //! # Safety
-//! An element's bytes are those of its place in the block, which
-//! [`Layout`](crate::queue::layout::Layout) proved to lie in the mapping. They are only copied, by
-//! copies that may race: what another process does wrong garbles bytes and no more.
+//! An element's bytes lie at its place in the block, which [`Layout`](crate::queue::layout::Layout)
+//! proved to lie in the mapping. They are only copied, by copies that may race: a misbehaving
+//! process garbles bytes and does no other harm.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, ErrorKind, Result};
@@ -14,17 +14,17 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// One element in flight in this process: it alone may touch the bytes, until it pushes the
+/// One element in flight in this process, which alone may access the bytes until it pushes the
 /// element.
 ///
-/// Pushing consumes it. **Dropped without being pushed it goes to the queue for orphans**, as do
-/// those of a process that died: at once, or, if somebody who is stopped keeps that queue locked,
-/// when this process next waits for elements or drops some, and at the latest when it closes the
-/// hold. In a forked child it is still the parent's: there it does nothing when it is dropped, and
-/// nothing can be done with it.
+/// Pushing consumes the element. **An element that is dropped without being pushed goes to the
+/// queue for orphans**, like the elements of a process that died. It usually goes at once. If a
+/// stopped process keeps that queue locked, it goes when this process next waits for elements or
+/// drops some, and at the latest when this process closes the hold. In a forked child, the element
+/// still belongs to the parent: dropping it there has no effect, and every operation on it fails.
 pub struct Element<'q> {
     bytes: Bytes<'q>,
-    /// It was pushed, and this value is about to be forgotten.
+    /// The element was pushed, and this value is about to be forgotten.
     is_gone: AtomicBool,
 }
 
@@ -60,21 +60,22 @@ impl<'q> Bytes<'q> {
         Bytes { queue, id, owner }
     }
 
-    /// The element's number, below the number of elements; the same in every process.
+    /// The element's number, less than the number of elements. It is the same in every process.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// How many bytes it has.
+    /// The length of the element in bytes.
     #[allow(clippy::len_without_is_empty)] // It has at least one.
     pub fn len(&self) -> usize {
         self.queue.layout().element_bytes as usize
     }
 
-    /// Copies bytes from position `at` on into `out`.
+    /// Fills `out` with the bytes from position `at` on.
     ///
     /// # Errors
-    /// `Invalid` beyond the end, or in a forked child; `Closed`; `NotFound`.
+    /// `Invalid` beyond the end, or in a forked child; `Closed`; `NotFound` if the queue was
+    /// dropped.
     pub fn read(&self, at: usize, out: &mut [u8]) -> Result<()> {
         let mut copied = Vec::new();
         self.append(at, out.len(), &mut copied)?;
@@ -82,10 +83,10 @@ impl<'q> Bytes<'q> {
         Ok(())
     }
 
-    /// A copy of all bytes.
+    /// Returns a copy of all bytes.
     ///
     /// # Errors
-    /// As for [`read`](Self::read).
+    /// Those of [`read`](Self::read).
     pub fn to_vec(&self) -> Result<Vec<u8>> {
         let mut copied = Vec::new();
         self.append(0, self.len(), &mut copied)?;
@@ -102,10 +103,10 @@ impl<'q> Bytes<'q> {
     /// Writes bytes from position `at` on.
     ///
     /// # Errors
-    /// As for [`read`](Self::read).
+    /// Those of [`read`](Self::read).
     pub fn write(&self, at: usize, bytes: &[u8]) -> Result<()> {
         self.within(at, bytes.len(), |to| {
-            // SAFETY: so many bytes at `to` lie in the mapping, and the element is ours.
+            // SAFETY: `bytes.len()` bytes at `to` lie in the mapping, and the element is ours.
             unsafe { copy::write(to, bytes) }
         })
     }
@@ -119,7 +120,7 @@ impl<'q> Bytes<'q> {
             );
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        // As long as the operation runs, the element stays ours: closing the hold waits for it.
+        // The element stays ours while the operation runs, because closing the hold waits for it.
         let lane = self.queue.enter()?;
         if lane.me().bits() != self.owner {
             let text = format!(
@@ -133,12 +134,13 @@ impl<'q> Bytes<'q> {
         Ok(())
     }
 
-    /// Where the bytes lie in this process, for access without copying: [`len`](Self::len) bytes,
-    /// on a cache line if there are 64 or more, else on a multiple of 8.
+    /// The address of the bytes in this process, for access without copying. It has
+    /// [`len`](Self::len) bytes. It lies on a cache line if there are 64 bytes or more, otherwise
+    /// on a multiple of 8.
     ///
-    /// To be used only while the element is in flight: not after it was pushed or dropped, not
-    /// after the hold was closed, not in a forked child. A process that breaks this rule races with
-    /// whoever has the element then.
+    /// Use it only while the element is in flight: not after the element was pushed or dropped, not
+    /// after the hold was closed, and not in a forked child. A process that breaks this rule races
+    /// with the element's next owner.
     pub fn as_ptr(&self) -> *mut u8 {
         self.queue.space().at(self.queue.layout().payload(self.id), self.len() as u64)
     }
@@ -149,8 +151,8 @@ impl<'q> Element<'q> {
         Element { bytes: Bytes::new(queue, id, owner), is_gone: AtomicBool::new(false) }
     }
 
-    /// Its number and its owner, from which [`Queue::element`] makes it again, once. Until then the
-    /// element stays in flight.
+    /// Returns the element's number and its owner. [`Queue::element`] makes the element from them
+    /// again, once. Until then it stays in flight.
     #[inline]
     pub fn into_raw(self) -> (u32, u32) {
         let Bytes { queue, id, owner } = self.bytes;
@@ -169,14 +171,14 @@ impl<'q> Element<'q> {
         self.bytes.owner
     }
 
-    /// It was pushed: whoever has it now, it is not this value that drops it.
+    /// The element was pushed: dropping this value has no effect any more.
     #[inline]
     pub(crate) fn leave(&self) {
-        // Relaxed: this thread's.
+        // Relaxed: only this thread uses it.
         self.is_gone.store(true, Ordering::Relaxed);
     }
 
-    /// It is not dropped here.
+    /// Ends this value without dropping the element.
     #[inline]
     pub(crate) fn forget(self) {
         let _ = ManuallyDrop::new(self);

@@ -1,4 +1,4 @@
-//! [`Queue`]: the public handle on the structure.
+//! [`Queue`]: the public handle to the structure.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::Arena;
@@ -26,21 +26,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-/// A queue in a hold: elements of one size, shared by every process that has it open, that move by
-/// reference between named queues. Nothing is copied, nothing is lost.
+/// A queue in a hold: elements of one size that move by reference between named queues, shared by
+/// every process that has the queue open. Elements are not copied, and none is lost.
 ///
-/// Each element is at any moment in exactly one of the queues or in flight in exactly one process
-/// ([`Element`], [`Batch`]), which alone may touch its bytes. Any number of processes and threads
-/// push and pull. Every queue has room for all elements, so a push cannot fail for want of room.
+/// At any moment, each element is either in exactly one of the named queues, or in flight in
+/// exactly one process ([`Element`], [`Batch`]), which alone may access its bytes. Any number of
+/// processes and threads push and pull. Every named queue has room for all elements, so a push
+/// never fails because a queue is full.
 ///
-/// If a process dies, however it dies, a move under way has happened or not, and what it had in
-/// flight goes to the queue for orphans ([`QueueOptions::orphans`]): as soon as somebody waits for
-/// elements, for a lock of the dead, opens the hold or calls [`Hold::sweep`](crate::Hold::sweep).
-/// Moves wait for one another, also for a process that is stopped in the middle of one.
+/// If a process dies, for whatever reason, its move in progress has either happened or not, and its
+/// elements in flight go to the queue for orphans ([`QueueOptions::orphans`]). They go there as
+/// soon as another process waits for elements, waits for a lock of the dead process, opens the hold
+/// or calls [`Hold::sweep`](crate::Hold::sweep). Moves at the same end of a named queue wait for
+/// one another, even for a process that is stopped during its move, for
+/// [`HoldOptions::lock_timeout`](crate::HoldOptions::lock_timeout) at most.
 ///
-/// A handle is cheap to clone and may be used from any thread. A forked child may go on using it;
-/// elements in flight stay the parent's. Dropping the last handle of a process detaches it;
-/// elements must have been pushed or dropped before (the borrow checker sees to it).
+/// A handle is cheap to clone, and any thread may use it. A forked child may use it, too; elements
+/// in flight stay the parent's. Dropping the last handle of a process detaches the process. The
+/// borrow checker ensures that all elements have been pushed or dropped before.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-queue-{}", std::process::id()));
@@ -49,7 +52,8 @@ use std::time::Instant;
 /// use commonhold::{Hold, queue::QueueOptions};
 ///
 /// let hold = Hold::open_or_create(&path)?;
-/// let frames = hold.queues().open_or_create("frames", QueueOptions::new(100, 4096).queues(["free", "full"]))?;
+/// let options = QueueOptions::new(100, 4096).queues(["free", "full"]);
+/// let frames = hold.queues().open_or_create("frames", options)?;
 /// let (free, full) = (frames.named("free")?, frames.named("full")?);
 ///
 /// let element = free.pull()?.expect("all elements begin in the first queue");
@@ -79,12 +83,13 @@ struct Tie {
 impl Drop for Tie {
     fn drop(&mut self) {
         let Some(lane) = self.attachment.enter_to_leave() else {
-            // What is in flight, if this could not look, goes to the orphans with the participant.
+            // No lane is free, so elements may still be in flight: they go to the orphans with the
+            // participant.
             return self.attachment.stay();
         };
         self.bring_back(&lane);
-        // Elements that were leaked in flight, or cannot go to the orphans now: they go there with
-        // the participant, if it is still attached then.
+        // Elements that were leaked in flight, or cannot go to the orphans now, go there with the
+        // participant, if it is still attached then.
         if !in_flight_of(self.attachment.space(), &self.layout, lane.me()).is_empty() {
             self.attachment.stay();
         }
@@ -97,8 +102,9 @@ impl Tie {
         Ring { space: self.attachment.space(), block, layout: &self.layout, queue }
     }
 
-    /// Pushes elements in flight to the orphans, which were dropped; what cannot go there within a
-    /// moment is put aside. Where somebody stands in the way already it waits for nobody who lives.
+    /// Pushes dropped elements in flight to the orphans. Elements that cannot go there within a
+    /// moment are noted for later. If earlier ones are still waiting, this does not wait for living
+    /// participants.
     fn let_go(&self, lane: &LaneGuard<'_>, ids: &[u32]) {
         if self.in_flight.has_dropped() {
             self.in_flight.note_dropped(ids, lane.me().bits());
@@ -107,7 +113,8 @@ impl Tie {
         lane.briefly(|| self.push_to_orphans(lane, ids));
     }
 
-    /// Pushes what was put aside before to the orphans. Waits for nobody who lives.
+    /// Pushes elements that were noted before to the orphans. Does not wait for living
+    /// participants.
     fn bring_back(&self, lane: &LaneGuard<'_>) {
         if self.in_flight.has_dropped() {
             let ids = self.in_flight.take_dropped(lane.me().bits());
@@ -124,7 +131,7 @@ impl Tie {
         });
         match self.ring(self.layout.orphans).push(lane, ids, || is_gone.set(true)) {
             Err(error) if error.kind() != ErrorKind::Damaged => {}
-            // Or nobody can do anything with them.
+            // The elements are gone, or damage leaves nothing to do with them.
             _ => kept.done(),
         }
     }
@@ -170,7 +177,7 @@ pub(crate) fn open(arena: &Arc<Arena>, name: &str) -> Result<Queue> {
 /// Drops the queue; false if there is none.
 pub(crate) fn drop_queue(arena: &Arena, name: &str) -> Result<bool> {
     let refuse = |space: &Space, block: &Block, lane: &LaneGuard<'_>| {
-        // Of a damaged queue nobody has anything in flight.
+        // No process has an element of a damaged queue in flight.
         let Ok(layout) = Layout::read(space, block) else { return Ok(()) };
         match in_flight_of(space, &layout, lane.me()).len() {
             0 => Ok(()),
@@ -200,12 +207,12 @@ impl Queue {
         Ok(Queue { tie: Arc::new(Tie { attachment, layout, names, in_flight }) })
     }
 
-    /// Its name.
+    /// The queue's name.
     pub fn name(&self) -> &str {
         &self.tie.attachment.block.name
     }
 
-    /// The options it was made with.
+    /// The options that the queue was created with.
     pub fn options(&self) -> QueueOptions {
         let Layout { elements, element_bytes, orphans, .. } = self.tie.layout;
         let names = self.tie.names.clone();
@@ -213,15 +220,15 @@ impl Queue {
         QueueOptions { elements, element_bytes, names, orphans }
     }
 
-    /// The named queue of this name: a light handle.
+    /// Returns the named queue with this name, a small `Copy` value.
     ///
     /// # Errors
-    /// `NotFound` if there is none; the queues of a queue are fixed at its creation.
+    /// `NotFound` if there is none. The named queues are fixed when the queue is created.
     pub fn named(&self, name: &str) -> Result<NamedQueue<'_>> {
         Ok(NamedQueue::new(self, self.number(name)?))
     }
 
-    /// All named queues, in the order of their creation.
+    /// Iterates over all named queues, in the order of their creation.
     pub fn all(&self) -> impl Iterator<Item = NamedQueue<'_>> {
         (0..self.tie.layout.queues).map(|number| NamedQueue::new(self, number))
     }
@@ -244,21 +251,23 @@ impl Queue {
         Err(Error::new(ErrorKind::NotFound, text))
     }
 
-    /// An empty batch, to pull into and to push from again and again.
+    /// Creates an empty batch, to pull into and push from repeatedly.
     pub fn batch(&self) -> Batch<'_> {
         Batch::new(self)
     }
 
-    /// The element in flight that [`Element::into_raw`](crate::queue::Element::into_raw) gave the
-    /// number and the owner of. It can be made again once, through any handle on this queue that
-    /// was opened by the same handle on the hold, or a clone of that.
+    /// Makes an element in flight from the number and the owner that
+    /// [`Element::into_raw`](crate::queue::Element::into_raw) returned. That works once, through
+    /// any handle to this queue that was opened by the same handle to the hold, or by a clone of
+    /// it.
     ///
     /// # Errors
-    /// `Invalid` if it is not in flight for that owner, or is another value's already.
+    /// `Invalid` if the element is not in flight for that owner, or another value has it already.
     #[inline]
     pub fn element(&self, (id, owner): (u32, u32)) -> Result<Element<'_>> {
         let holders = self.layout().holders(self.space());
-        // Relaxed: who has it in flight has stored it; a move looks again, under its lock.
+        // Relaxed: the process that has it in flight stored the word; a move checks again, under
+        // its lock.
         let held = |holder: &AtomicU32| holder.load(Ordering::Relaxed) == owner;
         if holders.get(id as usize).is_some_and(held) && self.in_flight().take_back(id, owner) {
             return Ok(Element::new(self, id, owner));
@@ -275,17 +284,17 @@ impl Queue {
         Error::new(ErrorKind::Invalid, text)
     }
 
-    /// A file descriptor for `poll` and its kin that becomes readable when elements are pushed to
-    /// this queue, until the result is dropped. See [`Notifier`].
+    /// Returns a file descriptor for `poll` and similar calls. It becomes readable when elements
+    /// are pushed to the named queue `name`, until the notifier is dropped. See [`Notifier`].
     ///
     /// # Errors
-    /// `NotFound`; those of the system (no more descriptors or threads).
+    /// `NotFound`; those of the system, for instance if there are no more descriptors or threads.
     pub fn eventfd(&self, name: &str) -> Result<Notifier> {
         Notifier::new(self, self.number(name)?)
     }
 
-    /// What is where, and who has elements in flight. Elements on the move meanwhile may be seen
-    /// twice or not at all.
+    /// Returns statistics: the elements per named queue, and the processes that have elements in
+    /// flight. An element that moves meanwhile may be counted twice or not at all.
     pub fn stat(&self) -> Result<QueueStat> {
         let _inside = self.enter()?;
         Ok(stat::stat(self.space(), &self.tie.attachment.block, &self.tie.layout))
@@ -320,7 +329,8 @@ impl Queue {
         self.tie.attachment.enter()
     }
 
-    /// Runs an operation, again each time that it gave up for a lock.
+    /// Runs an operation. Each time that the operation ends because of a lock, waits for the lock
+    /// outside of the lane and runs it again.
     #[inline]
     pub(crate) fn operate<R>(
         &self,
@@ -329,13 +339,14 @@ impl Queue {
         self.tie.attachment.operate(operation)
     }
 
-    /// Enters an operation that gives up for a lock, for who waits [aside](Self::aside_until) then.
+    /// Enters an operation that ends if it meets a lock. The caller then waits by
+    /// [`aside_until`](Self::aside_until).
     pub(crate) fn enter_to_try(&self) -> Result<LaneGuard<'_>> {
         self.tie.attachment.enter_to_try()
     }
 
-    /// Waits for the locks that operations gave up for, each time until one is let go, and until
-    /// `end` at most.
+    /// Returns a function that waits, until `end` at most, for the release of the lock because of
+    /// which an operation ended.
     pub(crate) fn aside_until(&self, end: Option<Instant>) -> impl FnMut(&Error) -> Result<()> {
         let arena = &self.tie.attachment.arena;
         let mut begun = None;
@@ -345,10 +356,10 @@ impl Queue {
         }
     }
 
-    /// Sends elements in flight for `owner` to the orphans. If that cannot be now (somebody who is
-    /// stopped keeps that queue locked, this thread is inside an operation), they stay in flight
-    /// and go there later, with the participant at the latest. In a forked child they are the
-    /// parent's: it does nothing there.
+    /// Sends elements in flight for `owner` to the orphans. If that is not possible now, because a
+    /// stopped process keeps that queue locked or this thread is inside an operation, they stay in
+    /// flight and go there later, with the participant at the latest. Has no effect in a forked
+    /// child, because the elements belong to the parent.
     pub(crate) fn let_go(&self, ids: &[u32], owner: u32) {
         let Tie { attachment, in_flight, .. } = &*self.tie;
         if attachment.arena.current_owner().is_none_or(|me| me.bits() != owner) {
@@ -360,13 +371,14 @@ impl Queue {
         }
     }
 
-    /// Sends what could not go to the orphans before there, as far as that needs no waiting.
+    /// Sends elements that could not go to the orphans before there, as far as that needs no
+    /// waiting.
     pub(crate) fn bring_back(&self, lane: &LaneGuard<'_>) {
         self.tie.bring_back(lane);
     }
 
-    /// True if the element of `other` may be pushed here: the same queue through the same handle on
-    /// the hold.
+    /// True if an element of `other` may be pushed here: it is the same queue through the same
+    /// handle to the hold.
     #[inline]
     pub(crate) fn is_same(&self, other: &Queue) -> bool {
         let (a, b) = (&self.tie.attachment, &other.tie.attachment);
@@ -375,12 +387,12 @@ impl Queue {
                 && (a.block.id, a.block.incarnation) == (b.block.id, b.block.incarnation))
     }
 
-    /// Tidies after others, and after oneself: settles who has died and was attached, so what they
-    /// had in flight comes back; then so does what could not go there before. Nobody needs it: it
-    /// waits for nobody who lives, and leaves the rest to the next one.
+    /// Recovers the dead participants that were attached, so that their elements in flight come
+    /// back. Then sends this process's noted elements to the orphans. No caller needs this, so it
+    /// does not wait for living participants and leaves the rest to the next call.
     ///
     /// # Errors
-    /// The first that settling met; the others are settled all the same.
+    /// The first of any recovery; the other participants are recovered all the same.
     #[cold]
     pub(crate) fn tidy(&self, lane: &LaneGuard<'_>) -> Result<()> {
         let block = &self.tie.attachment.block;

@@ -1,4 +1,4 @@
-//! [`NamedQueue`]: pushing, pulling and waiting on one of the queues.
+//! [`NamedQueue`]: pushing, pulling and waiting on one of the named queues.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::lane::LaneGuard;
@@ -11,23 +11,26 @@ use crate::sync::robust_lock::Peers;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// One of the named queues of a [`Queue`]: first in, first out. `Copy`, and good in any thread.
+/// One of the named queues of a [`Queue`], first in, first out. It is `Copy`, and any thread may
+/// use it.
 ///
-/// No operation waits for elements, except those with a timeout. Each may wait a moment for another
-/// process that is just moving elements at the same end; what one has left that died is settled on
-/// the way.
+/// Only the operations with a timeout wait for elements. Every operation may wait a moment for
+/// another process that is moving elements at the same end, and recovers an unfinished move of a
+/// process that died there.
 ///
 /// # Errors
-/// Every operation: `NotFound` if the queue was dropped, `Closed` if the hold was; `Reentrant` in a
-/// signal handler that interrupted an operation; `Busy` if this thread has frozen the hold;
-/// `Damaged`. Then nothing was moved.
+/// Every operation returns: `NotFound` if the queue was dropped; `Closed` if the hold was closed;
+/// `TimedOut` if another process keeps an end locked for longer than
+/// [`HoldOptions::lock_timeout`](crate::HoldOptions::lock_timeout); `Reentrant` in a signal handler
+/// that interrupted an operation; `Busy` if this thread has frozen the hold; `Damaged`. After these
+/// errors nothing was moved, unless the operation documents otherwise.
 #[derive(Clone, Copy)]
 pub struct NamedQueue<'q> {
     queue: &'q Queue,
     number: u32,
 }
 
-/// Takes the one element of a pull of one; dropped with it, as an element is.
+/// The destination of a pull of one element. Dropping this drops the element.
 struct One<'q> {
     queue: &'q Queue,
     owner: u32,
@@ -63,7 +66,7 @@ impl Drop for One<'_> {
     }
 }
 
-/// It was pushed, or is given back with the error.
+/// Forgets an element that was pushed, or returns it with the error.
 #[inline]
 fn after_push<'e, T>(
     element: Element<'e>,
@@ -90,34 +93,34 @@ impl<'q> NamedQueue<'q> {
         NamedQueue { queue, number }
     }
 
-    /// Its name.
+    /// The name of this queue.
     pub fn name(&self) -> &'q str {
         self.queue.named_at(self.number)
     }
 
-    /// Elements in it, a moment ago.
+    /// The number of elements in the queue, which may have changed when this returns.
     pub fn len(&self) -> Result<u64> {
         let _inside = self.queue.enter()?;
         Ok(self.queue.ring(self.number).len())
     }
 
-    /// True if there was none in it, a moment ago.
+    /// True if the queue was empty, which may have changed when this returns.
     pub fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
 
-    /// Puts an element at the end of the queue and wakes who waits for it.
+    /// Appends an element to the queue and wakes its waiters.
     ///
     /// # Errors
-    /// `Invalid` if it is an element of another queue, or of the parent of this process. After an
-    /// error the element goes where a dropped one goes: to the orphans.
+    /// `Invalid` if the element belongs to another queue, or to the parent of this process. After
+    /// an error the element goes to the orphans, like a dropped one.
     #[inline]
     pub fn push(&self, element: Element<'_>) -> Result<()> {
         self.try_push(element).map_err(|(_, error)| error)
     }
 
-    /// The same, but after an error the element comes back with it: still in flight, to be pushed
-    /// again.
+    /// Like [`push`](Self::push), but returns the element with the error: it is still in flight and
+    /// can be pushed again.
     #[inline]
     pub fn try_push<'e>(
         &self,
@@ -135,10 +138,10 @@ impl<'q> NamedQueue<'q> {
         self.queue.ring(self.number).push(lane, &[element.id()], || element.leave())
     }
 
-    /// Takes the element at the front; `None` if the queue is empty.
+    /// Removes and returns the element at the front; `None` if the queue is empty.
     #[inline]
     pub fn pull(&self) -> Result<Option<Element<'q>>> {
-        // Outside of the operation: behind a panic it is dropped there.
+        // Outside of the operation: after a panic it is dropped there.
         let mut one = One::new(self.queue);
         self.queue.operate(|lane| self.pull_in(lane, &mut one))
     }
@@ -151,7 +154,8 @@ impl<'q> NamedQueue<'q> {
         Ok(one.element())
     }
 
-    /// Pulls; if there is nothing, again after what this process could not let go before.
+    /// Pulls. If the queue is empty, sends elements that this process dropped earlier to the
+    /// orphans, and pulls again.
     #[inline]
     fn or_what_is_aside(
         &self,
@@ -166,12 +170,13 @@ impl<'q> NamedQueue<'q> {
         pull()
     }
 
-    /// Pushes an element here, then pulls one from `from`, which may be this one. The two are one
-    /// operation for the price of little more than one, but not one atomic step.
+    /// Pushes an element here, then pulls one from `from`, which may be this queue. This costs
+    /// little more than one of the two alone, but is not one atomic step.
     ///
     /// # Errors
-    /// As for [`push`](Self::push). `Invalid` if `from` is of another queue: then nothing was
-    /// moved. `TimedOut` of either half: the element is in this queue if it was the pull's.
+    /// Those of [`push`](Self::push); `Invalid` if `from` belongs to another queue, and then
+    /// nothing was moved. `TimedOut` may come from either half: if it is the pull's, the element is
+    /// in this queue.
     pub fn push_pull(
         &self,
         element: Element<'_>,
@@ -180,8 +185,8 @@ impl<'q> NamedQueue<'q> {
         self.try_push_pull(element, from).map_err(|(_, error)| error)?
     }
 
-    /// The same, but after an error of the push the element comes back with it, still in flight,
-    /// and nothing was moved. What the pull gave is inside.
+    /// Like [`push_pull`](Self::push_pull), but an error of the push returns the element with it:
+    /// the element is still in flight, and nothing was moved. The inner result is that of the pull.
     pub fn try_push_pull<'e>(
         &self,
         element: Element<'e>,
@@ -198,28 +203,29 @@ impl<'q> NamedQueue<'q> {
             }
             from.pull_in(lane, &mut one)
         });
-        // An error behind the push is the pull's.
+        // An error after the push is the pull's.
         after_push(element, if is_pushed { Ok(moved) } else { moved.map(Ok) })
     }
 
-    /// Waits for an element for `timeout` at most; `None` if there was none. Sleeps, and costs no
-    /// processor time.
+    /// Waits for an element for `timeout` at most; `None` if none came. The thread sleeps and takes
+    /// no processor time.
     ///
-    /// While it waits it settles what processes have left that died, so their elements come to the
-    /// orphans, perhaps here.
+    /// While waiting, this recovers processes that died, so their elements go to the orphans,
+    /// perhaps to this queue.
     ///
     /// # Errors
-    /// `TimedOut` if a process that is stopped keeps the front of the queue locked all the time;
+    /// `TimedOut` if a stopped process keeps the front of the queue locked during the whole wait;
     /// those of [`pull`](Self::pull).
     pub fn pull_timeout(&self, timeout: Duration) -> Result<Option<Element<'q>>> {
         let mut one = One::new(self.queue);
         self.wait(timeout, |lane| self.pull_in(lane, &mut one))
     }
 
-    /// Pushes all of a batch, in its order, and leaves it empty: one lock and one store for all.
+    /// Pushes all elements of a batch, in order, and leaves it empty. All of them take one lock and
+    /// one store.
     ///
     /// # Errors
-    /// As for [`push`](Self::push), but the batch stays as it is.
+    /// Those of [`push`](Self::push), but the batch keeps its elements.
     pub fn push_many(&self, batch: &mut Batch<'_>) -> Result<()> {
         self.queue.operate(|lane| {
             if !self.queue.is_same(batch.queue()) || !batch.is_of(lane.me().bits()) {
@@ -229,14 +235,16 @@ impl<'q> NamedQueue<'q> {
         })
     }
 
-    /// Takes at most `max` elements from the front: one lock and one store for all.
+    /// Removes at most `max` elements from the front and returns them. All of them take one lock
+    /// and one store.
     pub fn pull_many(&self, max: usize) -> Result<Batch<'q>> {
         let mut batch = self.queue.batch();
         self.pull_into(&mut batch, max)?;
         Ok(batch)
     }
 
-    /// The same, appending to a batch; returns how many.
+    /// Like [`pull_many`](Self::pull_many), but appends the elements to a batch and returns their
+    /// number.
     ///
     /// # Errors
     /// `Invalid` if the batch has elements of another queue, or of the parent of this process.
@@ -262,8 +270,8 @@ impl<'q> NamedQueue<'q> {
         })
     }
 
-    /// Waits until there is at least one element, for `timeout` at most, then takes at most `max`,
-    /// appending them to a batch; returns how many, 0 if the time ran out.
+    /// Waits for at least one element, for `timeout` at most, and appends at most `max` elements to
+    /// a batch. Returns their number, 0 if none came.
     pub fn pull_into_timeout(
         &self,
         batch: &mut Batch<'_>,
@@ -282,12 +290,12 @@ impl<'q> NamedQueue<'q> {
         timeout: Duration,
         mut take: impl FnMut(&LaneGuard<'_>) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
-        // Beyond what a clock can say: for ever.
+        // `None`, for no deadline, if it is beyond the range of the clock.
         let deadline = Instant::now().checked_add(timeout);
         let event = self.queue.layout().event(self.queue.space(), self.number);
         let mut look = |lane: &LaneGuard<'_>, look| {
-            // First what one came for; an error of tidying ends no wait, because nobody asked
-            // for it.
+            // First the elements. An error of tidying does not end the wait, because the caller did
+            // not request it.
             let found = take(lane)?;
             if found.is_some() || look == Look::Data {
                 return Ok(found);

@@ -17,23 +17,24 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long the thread sleeps at most before it looks at the queue, and whether it is still wanted.
+/// The longest sleep of the thread before it checks the queue, and whether it is still needed.
 const ROUND: Duration = Duration::from_millis(500);
-/// How long it rests after an error.
+/// The pause of the thread after an error.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long dropping the notifier waits for it.
+/// The longest time that dropping the notifier waits for the thread.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// A file descriptor that becomes readable when there are elements in a queue, for `poll`, `epoll`
-/// and event loops.
+/// A file descriptor that becomes readable when a named queue has elements, for `poll`, `epoll` and
+/// event loops.
 ///
-/// To use it: wait until it is readable, [`clear`](Notifier::clear) it (or read 8 bytes from it),
-/// pull until the queue is empty. It signals again for every later push, and may signal although
-/// others have pulled everything. A thread of this process serves it until it is dropped. In a
-/// forked child it never signals: make a new one there.
+/// Wait until the descriptor is readable, [`clear`](Notifier::clear) it (or read 8 bytes from it),
+/// and pull until the queue is empty. It signals again for every later push, and may signal even if
+/// other processes have pulled everything. A thread of this process serves the notifier until it is
+/// dropped; dropping waits for the thread for 2 seconds at most. In a forked child the notifier
+/// never signals: create a new one there.
 ///
-/// An error does not end it: it tries again after a pause ([`error`](Notifier::error)). When the
-/// hold is closed or the queue is dropped, it signals for the last time.
+/// After an error the thread pauses and tries again ([`error`](Notifier::error)). When the hold is
+/// closed or the queue is dropped, the notifier signals for the last time.
 pub struct Notifier {
     queue: Queue,
     number: u32,
@@ -42,11 +43,11 @@ pub struct Notifier {
     mark: ForkMark,
 }
 
-/// What the thread shares with the notifier.
+/// The state that the thread shares with the notifier.
 struct Shared {
     fd: EventFd,
     ended: AtomicBool,
-    /// Why the last look at the queue failed, or what it could not settle.
+    /// The error of the last check of the queue, or of the recovery during it.
     error: Mutex<Option<Error>>,
 }
 
@@ -71,14 +72,14 @@ impl Notifier {
         Ok(Notifier { queue: queue.clone(), number, shared, thread, mark })
     }
 
-    /// Clears the signal. Call it before pulling what there is.
+    /// Clears the signal. Call this before pulling.
     pub fn clear(&self) {
         self.shared.fd.clear();
     }
 
-    /// The error that its thread met when it last looked at the queue, if any. `Closed` and
-    /// `NotFound` (the queue was dropped) are final; after any other error the thread tries again.
-    /// Always `None` in a forked child.
+    /// The error of the thread's last check of the queue, if it failed. `Closed` and `NotFound`
+    /// (the queue was dropped) are final; after any other error the thread tries again. Always
+    /// `None` in a forked child.
     pub fn error(&self) -> Option<Error> {
         match self.mark.inherited() {
             true => None,
@@ -111,11 +112,11 @@ impl Drop for Notifier {
         let late = Instant::now() + FAREWELL;
         while !thread.is_finished() {
             if Instant::now() > late {
-                // It is kept up by somebody; it ends by itself, when it can.
+                // Another process holds the thread up; the thread ends by itself later.
                 return;
             }
-            // It needs no operation: nothing is changed. Asleep between the two, it wakes by itself
-            // soon.
+            // This changes nothing, so it needs no operation. If the thread falls asleep between
+            // the two calls, it soon wakes by itself.
             event(&self.queue, self.number).rouse();
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -131,7 +132,7 @@ fn panicked() -> Error {
     Error::new(ErrorKind::Io, "the thread of a notifier panicked; it retries")
 }
 
-/// What the thread knows.
+/// The state of the thread.
 struct Worker {
     queue: Queue,
     number: u32,
@@ -144,8 +145,8 @@ impl Worker {
     fn run(self) {
         let mut signalled_for = 0;
         while !self.has_ended() {
-            // What panics here is mended as elsewhere; who waits for the descriptor must not wait for
-            // ever.
+            // A panic is mended as elsewhere: a program that polls the descriptor must not wait
+            // without end.
             let looked = catch_unwind(AssertUnwindSafe(|| self.wait(signalled_for)));
             match looked.unwrap_or_else(|_| Err(panicked())) {
                 Ok(None) => {}
@@ -153,7 +154,7 @@ impl Worker {
                     signalled_for = pushed;
                     self.shared.fd.signal();
                 }
-                // Who waits for the descriptor shall find out.
+                // Wakes a program that polls the descriptor, so that it finds the error.
                 Err(error) if matches!(error.kind(), ErrorKind::Closed | ErrorKind::NotFound) => {
                     self.note(Err(error));
                     return self.shared.fd.signal();
@@ -174,7 +175,8 @@ impl Worker {
         *self.shared.error.lock().unwrap_or_else(|e| e.into_inner()) = looked.err();
     }
 
-    /// Waits for elements in the queue of which some were pushed since `before`.
+    /// Waits until the queue has elements and some were pushed since `before`. Returns the number
+    /// pushed so far; `None` if the time of a round ran out.
     fn wait(&self, before: u64) -> Result<Option<u64>> {
         let ring = self.queue.ring(self.number);
         let fresh = || {
@@ -185,7 +187,7 @@ impl Worker {
             Instant::now().checked_add(ROUND),
             || self.queue.enter(),
             |lane, look| {
-                // First what it is for; what it tidies then may bring more.
+                // First the elements; tidying afterwards may bring more.
                 let found = if self.has_ended() { Some(before) } else { fresh() };
                 if found.is_some() || look == Look::Data {
                     return Ok(found);

@@ -1,11 +1,11 @@
-//! How a queue is made.
+//! Options of a queue.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::layout::{MAX_QUEUES, NAME_BYTES};
 use std::fmt;
 
-/// Options of a queue, fixed at its creation: how many elements of what size, and the queues that
-/// they move between.
+/// Options of a queue, fixed when it is created: the number and the size of the elements, and the
+/// named queues that they move between.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
     pub(crate) elements: u32,
@@ -24,7 +24,8 @@ impl fmt::Display for QueueOptions {
 }
 
 impl QueueOptions {
-    /// `elements` elements of `element_bytes` bytes each, in one queue named `free`.
+    /// A queue of `elements` elements (1 to 2^31) of `element_bytes` bytes each (at least 1), with
+    /// one named queue, `free`.
     ///
     /// Elements of 64 bytes and more begin on cache lines.
     pub fn new(elements: u32, element_bytes: u32) -> QueueOptions {
@@ -32,17 +33,17 @@ impl QueueOptions {
         QueueOptions { elements, element_bytes, names: vec![free.clone()], orphans: free }
     }
 
-    /// The named queues, 1 to 64, with names of 1 to 63 bytes. All elements begin in the first.
-    /// What belonged to a process that died goes there, too, unless [`orphans`](Self::orphans) says
-    /// otherwise.
+    /// Sets the named queues, 1 to 64, with names of 1 to 63 bytes. All elements begin in the first
+    /// one. It also receives the elements of processes that died, unless [`orphans`](Self::orphans)
+    /// names another one.
     pub fn queues<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> QueueOptions {
         self.names = names.into_iter().map(Into::into).collect();
         self.orphans = self.names.first().cloned().unwrap_or_default();
         self
     }
 
-    /// The queue to which elements go that a process had in flight when it died, or let go without
-    /// pushing them. Say it after [`queues`](Self::queues).
+    /// Sets the named queue for orphans. It receives the elements that a process had in flight when
+    /// it died, or dropped without pushing them. Call this after [`queues`](Self::queues).
     pub fn orphans(mut self, name: impl Into<String>) -> QueueOptions {
         self.orphans = name.into();
         self

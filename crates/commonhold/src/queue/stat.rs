@@ -1,4 +1,4 @@
-//! The figures of a queue, for whoever may read the hold.
+//! Statistics of a queue, for every process that may read the hold.
 
 use crate::error::Result;
 use crate::memory::arena::Arena;
@@ -13,57 +13,57 @@ use crate::sync::space::Space;
 use std::collections::HashMap;
 use std::sync::atomic::{Ordering, fence};
 
-/// One of the named queues of a [`Queue`](crate::queue::Queue), in figures.
+/// Statistics of one of the named queues of a [`Queue`](crate::queue::Queue).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct NamedQueueStat {
     /// Its name.
     pub name: String,
-    /// Elements in it.
+    /// The number of elements in it.
     pub len: u64,
-    /// Elements ever pushed, those it began with included.
+    /// The number of elements ever pushed, including those that it began with.
     pub pushed: u64,
-    /// Elements ever pulled.
+    /// The number of elements ever pulled.
     pub pulled: u64,
 }
 
-/// Who has elements in flight.
+/// A process that has elements in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Holder {
-    /// Its slot.
+    /// Its participant slot.
     pub slot: u32,
-    /// Its process id, as that process saw it.
+    /// Its process id, as the process itself saw it.
     pub pid: u32,
-    /// Whether it lives; what a dead one has in flight goes to the orphans.
+    /// Whether the process is alive. The elements of a dead process go to the orphans.
     pub alive: bool,
-    /// How many elements.
+    /// The number of elements that it has in flight.
     pub elements: u64,
 }
 
-/// The figures of a [`Queue`](crate::queue::Queue).
+/// Statistics of a [`Queue`](crate::queue::Queue).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct QueueStat {
     /// Its name.
     pub name: String,
-    /// Elements in all.
+    /// The number of elements in all.
     pub elements: u32,
-    /// Bytes of each.
+    /// The length of each element in bytes.
     pub element_bytes: u32,
-    /// Where elements of the dead go.
+    /// The name of the queue for orphans.
     pub orphans: String,
     /// The named queues.
     pub queues: Vec<NamedQueueStat>,
-    /// Who has elements in flight, by slot.
+    /// The processes that have elements in flight, by slot.
     pub holders: Vec<Holder>,
 }
 
-/// The figures as they are at this moment; each is right by itself, and they need not fit together
-/// while others move elements.
+/// The statistics at this moment. Each number is correct on its own, but while elements move the
+/// numbers need not be consistent with each other.
 pub(crate) fn stat(space: &Space, block: &Block, layout: &Layout) -> QueueStat {
     let name_of = |number| layout.name(space, number);
     let queues = (0..layout.queues).map(|queue| {
@@ -94,7 +94,7 @@ fn holders(space: &Space, block: &Block, layout: &Layout) -> Vec<Holder> {
     attach::attached(space, block).filter_map(held).collect()
 }
 
-/// The figures of the queue of this name, also from a read-only handle: nothing is attached.
+/// The statistics of the queue with this name, also from a read-only handle: nothing is attached.
 ///
 /// # Errors
 /// `NotFound`; `Mismatch` if it is another kind of structure; `Damaged`.
@@ -107,7 +107,8 @@ pub(crate) fn stat_named(arena: &Arena, name: &str) -> Result<QueueStat> {
     };
     let block = Block::bind(space, id, root)?;
     let stat = Layout::read(space, &block).map(|layout| stat(space, &block, &layout));
-    // What was read was the queue's if it is the same one afterwards: the incarnation is bumped before a block is freed.
+    // The layout and the statistics belong to the queue if the incarnation is still the same,
+    // because it is incremented before a block is freed.
     fence(Ordering::Acquire);
     match root.incarnation.load(Ordering::Acquire) == block.incarnation {
         true => stat,

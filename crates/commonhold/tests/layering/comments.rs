@@ -7,7 +7,7 @@ use crate::prose::WIDEST;
 const FOLDER: &str = "crates/commonhold/src/";
 
 /// Files whose comments do not follow them yet. The list only shrinks.
-pub const PENDING: [&str; 34] = [
+pub const PENDING: [&str; 25] = [
     "channel/consumer.rs",
     "channel/handle.rs",
     "channel/options.rs",
@@ -15,7 +15,6 @@ pub const PENDING: [&str; 34] = [
     "channel/raw_bytes.rs",
     "channel/reserve.rs",
     "channel/status.rs",
-    "error.rs",
     "hold/backup.rs",
     "hold/check.rs",
     "hold/files.rs",
@@ -26,7 +25,6 @@ pub const PENDING: [&str; 34] = [
     "hold/restore.rs",
     "hold/salvage.rs",
     "hold/stat.rs",
-    "lib.rs",
     "log/collect.rs",
     "log/facade.rs",
     "log/handle.rs",
@@ -35,13 +33,6 @@ pub const PENDING: [&str; 34] = [
     "log/options.rs",
     "log/reader.rs",
     "log/stat.rs",
-    "queue/batch.rs",
-    "queue/element.rs",
-    "queue/handle.rs",
-    "queue/named.rs",
-    "queue/notifier.rs",
-    "queue/options.rs",
-    "queue/stat.rs",
 ];
 
 /// What is wrong with the comments of the file at `path` (from the project's root on).
