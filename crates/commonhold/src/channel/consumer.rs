@@ -16,30 +16,32 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-/// The cursor is published after so many bytes at most, or a sixteenth of the ring.
+/// The largest number of bytes between two publications of the cursor; a sixteenth of the ring if
+/// that is less.
 const PUBLISH_BYTES: u64 = 8 << 10;
-/// Pauses of a read-only consumer that waits: it can set no flag, so nobody wakes it.
+/// Pauses of a read-only consumer that waits: it can set no flag, so no producer wakes it.
 const FIRST_NAP: Duration = Duration::from_micros(50);
 const LONGEST_NAP: Duration = Duration::from_millis(2);
 
-/// One who receives from a channel. Dropping it leaves the channel.
+/// A receiver of a channel's messages. Dropping it leaves the channel.
 ///
-/// It receives every message from its [`Join`] on, in order, once, unless it is lossy or was
-/// dropped ([`Policy`]). What it has received counts as read when it calls the next time, or after
-/// a few more messages: until then a full ring may wait for it. If its process dies it holds nobody
-/// back any more. A producer's death loses nothing that was sent; receiving goes on when the next
-/// producer begins.
+/// It receives every message from its [`Join`] on, in order and once, unless it is lossy or was
+/// dropped ([`Policy`]). Received messages may count as unread until 8 KiB more (or a sixteenth of
+/// the ring, if that is less) have been received, or until a call finds no message. A producer with
+/// a full ring may wait for that. If the consumer's process dies, the consumer no longer holds the
+/// producer back. If the producer dies, every sent message stays readable, and messages continue
+/// when the next producer begins.
 ///
-/// After the hold's handle was closed, or in a forked child, every call is the error `Closed`.
+/// After the hold's handle was closed, or in a forked child, every call fails with `Closed`.
 pub struct Consumer {
     bound: Arc<Bound>,
-    /// None for a read-only handle.
+    /// None for a read-only handle. Otherwise the endpoint slot and the number of the line.
     slot: Option<(EndpointSlot, usize)>,
     policy: Policy,
     at: Mark,
     published: u64,
     publish_bytes: u64,
-    /// Missed and not told yet; missed ever.
+    /// Messages missed and not reported yet; messages ever missed.
     missed: (u64, u64),
     wait: Wait,
     buffer: Vec<u8>,
@@ -65,7 +67,7 @@ impl Consumer {
                 let line = join::claim_line(bound, slot.owner, policy)?;
                 let left = Mend::new(|| {
                     join::leave(bound.line(line), slot.owner);
-                    // A producer may have begun to wait for it.
+                    // A producer may have begun to wait for this consumer.
                     bound.head().room.wake();
                 });
                 let at = join::with_line(bound, line, slot.owner, from, policy)?;
@@ -91,34 +93,35 @@ impl Consumer {
         })
     }
 
-    /// How it waits for messages; at first [`Wait::Sleep`].
+    /// Sets how the consumer waits for messages; [`Wait::Sleep`] by default.
     pub fn set_wait(&mut self, wait: Wait) {
         self.wait = wait;
     }
 
-    /// The number of the message that comes next, if none is missed.
+    /// The sequence number of the next message, if the consumer misses none.
     pub fn sequence(&self) -> u64 {
         self.at.sequence
     }
 
-    /// Messages missed since it joined; always 0 unless it is lossy.
+    /// The number of messages missed since it joined; always 0 unless it is lossy.
     pub fn missed(&self) -> u64 {
         self.missed.1
     }
 
-    /// Puts the next message into `buffer`, whose contents are replaced. Waits as long as it takes,
-    /// also while there is no producer.
+    /// Replaces the contents of `buffer` by the next message. Waits without limit, also while there
+    /// is no producer.
     ///
     /// # Errors
-    /// `Closed`; also if it was patient and has been dropped ([`Consumer::rejoin`]). `NotFound` for
-    /// a read-only handle if the channel was dropped. `Damaged`.
+    /// `Closed` if the handle is closed, or if the consumer was patient and has been dropped
+    /// ([`Consumer::rejoin`]). `NotFound` for a read-only handle if the channel was dropped.
+    /// `Damaged`.
     #[inline]
     pub fn recv(&mut self, buffer: &mut Vec<u8>) -> Result<Received> {
         let found = self.recv_until(buffer, Until::Forever)?;
         found.ok_or_else(|| self.nothing())
     }
 
-    /// Puts the next message into `buffer`, if there is one now.
+    /// Replaces the contents of `buffer` by the next message, if there is one now; never waits.
     ///
     /// # Errors
     /// As for [`Consumer::recv`].
@@ -127,7 +130,8 @@ impl Consumer {
         self.recv_until(buffer, Until::Never)
     }
 
-    /// Puts the next message into `buffer`; waits for it at most so long. `None`: the time ran out.
+    /// Replaces the contents of `buffer` by the next message; waits for it at most for `timeout`.
+    /// Returns `None` when the time runs out.
     ///
     /// # Errors
     /// As for [`Consumer::recv`].
@@ -149,18 +153,18 @@ impl Consumer {
         }
     }
 
-    /// Gives `look` the next message where it lies, without a copy; waits for it as long as it
-    /// takes. Only for lossless consumers: the producer does not overwrite it before `look`
-    /// returns.
+    /// Calls `look` with the next message in place, without a copy. Waits for a message without
+    /// limit. Only for lossless consumers: the producer does not overwrite the message before
+    /// `look` returns.
     ///
     /// # Errors
-    /// `Invalid` for another policy; as for [`Consumer::recv`].
+    /// `Invalid` for another policy; otherwise as for [`Consumer::recv`].
     pub fn recv_with<R>(&mut self, look: impl FnOnce(RawBytes<'_>, Received) -> R) -> Result<R> {
         let found = self.look_until(look, Until::Forever)?;
         found.ok_or_else(|| self.nothing())
     }
 
-    /// As [`Consumer::recv_with`], without waiting; `None` if there is no message now.
+    /// Like [`Consumer::recv_with`], without waiting; `None` if there is no message now.
     ///
     /// # Errors
     /// As for [`Consumer::recv_with`].
@@ -187,9 +191,9 @@ impl Consumer {
         Ok(Some(result))
     }
 
-    /// Shows the next message where it lies, and leaves it there until [`advance`](Self::advance):
-    /// for who cannot say in one call what is to be done with it. Waits as long as it takes. Only
-    /// for lossless consumers.
+    /// Returns the next message in place, and leaves it there until [`advance`](Self::advance). Use
+    /// it where one closure cannot process the message. Waits without limit. Only for lossless
+    /// consumers.
     ///
     /// # Errors
     /// As for [`Consumer::recv_with`].
@@ -201,7 +205,7 @@ impl Consumer {
         }
     }
 
-    /// As [`Consumer::peek`], without waiting; `None` if there is no message now.
+    /// Like [`Consumer::peek`], without waiting; `None` if there is no message now.
     ///
     /// # Errors
     /// As for [`Consumer::recv_with`].
@@ -209,7 +213,7 @@ impl Consumer {
         Ok(self.peek_until(Until::Never)?.map(|len| self.shown(len)))
     }
 
-    /// As [`Consumer::peek`]; waits at most so long. `None`: the time ran out.
+    /// Like [`Consumer::peek`]; waits at most for `time`. Returns `None` when the time runs out.
     ///
     /// # Errors
     /// As for [`Consumer::recv_with`].
@@ -217,7 +221,7 @@ impl Consumer {
         Ok(self.peek_until(deadline(time))?.map(|len| self.shown(len)))
     }
 
-    /// Goes behind the message that [`peek`](Self::peek) shows; false if there is none now.
+    /// Removes the message that [`peek`](Self::peek) returns; false if there is none now.
     ///
     /// # Errors
     /// As for [`Consumer::recv_with`].
@@ -238,20 +242,20 @@ impl Consumer {
         (message, Received { sequence: self.at.sequence, missed: 0 })
     }
 
-    /// Hands messages to `each`, `most` of them at most; waits for the first as long as it takes,
-    /// and for no other. Returns how many there were. All count as read when it returns.
+    /// Calls `each` with at most `most` messages; waits for the first without limit, and for no
+    /// other. Returns their number. All of them count as read when it returns.
     ///
     /// # Errors
-    /// As for [`Consumer::recv`], if there is no message before it.
+    /// As for [`Consumer::recv`], if the error comes before the first message.
     pub fn recv_many(&mut self, most: usize, each: impl FnMut(Received, &[u8])) -> Result<usize> {
         self.recv_all(most, Until::Forever, each)
     }
 
-    /// As [`Consumer::recv_many`]; waits for the first message at most so long, and returns 0 if
-    /// there is none in time.
+    /// Like [`Consumer::recv_many`]; waits for the first message at most for `timeout`, and returns
+    /// 0 if none comes in time.
     ///
     /// # Errors
-    /// As for [`Consumer::recv`], if there is no message before it.
+    /// As for [`Consumer::recv`], if the error comes before the first message.
     pub fn recv_many_timeout(
         &mut self,
         most: usize,
@@ -285,7 +289,7 @@ impl Consumer {
         self.buffer = buffer;
         match result {
             Err(error) if count == 0 => Err(error),
-            // What came before the error was received; the next call reports it.
+            // The messages before the error were received; the next call reports the error.
             _ => {
                 self.publish();
                 Ok(count)
@@ -293,8 +297,8 @@ impl Consumer {
         }
     }
 
-    /// Begins again, from now or the oldest message kept, after a patient consumer was dropped or
-    /// whenever it likes.
+    /// Joins again, from now or from the oldest message kept. A patient consumer needs it after it
+    /// was dropped; any consumer may call it at any time.
     ///
     /// # Errors
     /// `Closed`; `Damaged`.
@@ -322,7 +326,7 @@ impl Consumer {
         }
     }
 
-    /// The length of the message at the position; waits for one. `None` if there is none in time.
+    /// The length of the message at the position; waits for one. `None` if none comes in time.
     #[inline]
     fn next(&mut self, until: Until) -> Result<Option<u64>> {
         self.ensure()?;
@@ -347,17 +351,18 @@ impl Consumer {
             match frame::decode(word, self.at.sequence, ring.rest(position), ring.size()) {
                 Header::None => return Ok(None),
                 Header::Message { len } => return Ok(Some(len)),
-                // The next position begins a lap, where no filler is: this does not go on for ever.
+                // The next position begins a lap, where no filler is, so this loop ends.
                 Header::Filler => self.at.position += ring.rest(position),
                 Header::Wrong => return Err(self.bound.damaged("no header is", position)),
             }
         }
     }
 
-    /// Whether what was read at the position may have been overwritten before: then it counts for
-    /// nothing.
+    /// Whether bytes that were read at the position may have been overwritten before; then they do
+    /// not count.
     fn is_overtaken(&self) -> Result<bool> {
-        // The reads before the look; pairs with the fence behind the write limit, or with the word's change.
+        // The earlier reads come before this check; pairs with the fence behind the write limit, or
+        // with the word's change.
         fence(Ordering::Acquire);
         match (self.policy, &self.slot) {
             (Policy::Lossless, _) => Ok(false),
@@ -369,7 +374,8 @@ impl Consumer {
             _ => {
                 let write_limit = self.bound.head().write_limit.load(Ordering::Relaxed);
                 if self.slot.is_none() && write_limit <= self.at.position + self.bound.ring.size() {
-                    // Nobody knows of a read-only consumer: the channel may be gone, and its memory another's.
+                    // The producer does not know a read-only consumer: the channel may be dropped,
+                    // and its memory may belong to another structure.
                     self.ensure()?;
                 }
                 Ok(write_limit > self.at.position + self.bound.ring.size())
@@ -377,12 +383,12 @@ impl Consumer {
         }
     }
 
-    /// A lossy consumer that was overtaken goes on at the mark, which is near the end.
+    /// A lossy consumer that was overtaken continues at the mark, which is near the end.
     #[cold]
     fn catch_up(&mut self) -> Result<()> {
         self.ensure()?;
         let (head, size) = (self.bound.head(), self.bound.ring.size());
-        // Acquire: the mark that goes with the write limit, or a later one.
+        // Acquire: the mark that belongs to the write limit, or a later one.
         let write_limit = head.write_limit.load(Ordering::Acquire);
         let mark = head.mark().filter(|mark| {
             write_limit <= mark.position + size
@@ -404,7 +410,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Copies the message at the position. False if it was overwritten meanwhile.
+    /// Copies the message at the position. False if it was overwritten during the copy.
     #[inline]
     fn copy(&mut self, len: u64, buffer: &mut Vec<u8>) -> Result<bool> {
         buffer.clear();
@@ -417,7 +423,7 @@ impl Consumer {
         Ok(false)
     }
 
-    /// The message of `len` bytes at the position has been received.
+    /// Moves past the message of `len` bytes at the position, which has been received.
     #[inline]
     fn taken(&mut self, len: u64) -> Received {
         let received = Received { sequence: self.at.sequence, missed: self.missed.0 };
@@ -430,7 +436,7 @@ impl Consumer {
         received
     }
 
-    /// Tells the producer how far it has read.
+    /// Publishes the cursor to the producer.
     fn publish(&mut self) {
         let Some((_, line)) = &self.slot else {
             self.published = self.at.position;
@@ -448,7 +454,7 @@ impl Consumer {
         }
     }
 
-    /// Nothing is there: tells the producer, and waits.
+    /// Called when there is no message: publishes the cursor, and waits.
     #[cold]
     fn idle(&mut self, until: Until) -> Result<Option<u64>> {
         if self.published != self.at.position {
@@ -515,9 +521,10 @@ impl Drop for Consumer {
         if let Some((slot, line)) = &self.slot
             && !slot.is_inherited()
         {
-            // Inside an operation: once the line is free, another thread may drop the channel, and the wake would go
-            // into somebody else's memory. (The handle being closed, this process drops nothing through it.) Where no
-            // lane is free, a producer that waits for this one finds it gone when it looks next.
+            // Inside an operation: once the line is free, another thread may drop the channel, and
+            // the wake would go into another structure's memory. (If the handle is being closed,
+            // this process drops nothing through it.) Where no lane is free, a producer that waits
+            // for this consumer finds it gone at its next look.
             let attachment = self.bound.attachment.as_ref();
             let inside = attachment.and_then(|attachment| attachment.enter_to_leave());
             let may_wake = inside.is_some() || self.bound.arena.is_closed();

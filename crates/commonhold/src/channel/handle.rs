@@ -1,4 +1,4 @@
-//! [`Channel`]: the handle on a channel; opening and dropping one.
+//! [`Channel`]: the handle on a channel; opening and dropping a channel.
 
 use crate::channel::bound::{self, Bound};
 use crate::channel::consumer::Consumer;
@@ -17,11 +17,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A channel in a hold: one producer sends messages, every consumer receives all of them, in any
-/// process.
+/// A channel in a hold: one producer sends messages, and every consumer receives all of them, in
+/// any process.
 ///
-/// A ring of bytes in shared memory; messages of any length up to a quarter of it. A handle is
-/// cheap to clone.
+/// The messages lie in a ring of bytes in shared memory. A message may be as long as a quarter of
+/// the ring. A handle is cheap to clone.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-channel-{}", std::process::id()));
@@ -58,23 +58,24 @@ impl Channel {
         &self.bound.block.name
     }
 
-    /// How it was made.
+    /// The options of its creation.
     pub fn options(&self) -> ChannelOptions {
         ChannelOptions::new(self.bound.ring.size())
     }
 
-    /// Becomes the producer. What was sent before stays; the sequence goes on.
+    /// Becomes the producer. Messages that were sent before stay, and the sequence numbers
+    /// continue.
     ///
     /// # Errors
-    /// `Busy`, naming slot and process, while another producer lives, this process's own included;
-    /// `ReadOnly`; `NotFound` if the channel was dropped; `Closed`; `Damaged`.
+    /// `Busy`, which names slot and process, while another producer lives, also one of this
+    /// process; `ReadOnly`; `NotFound` if the channel was dropped; `Closed`; `Damaged`.
     pub fn producer(&self) -> Result<Producer> {
         Producer::new(&self.bound)
     }
 
-    /// Becomes a consumer. A handle that was opened read-only can be lossy only: any other must
-    /// tell the producer how far it has read. It waits by looking every two milliseconds, because
-    /// nobody can know that it waits.
+    /// Becomes a consumer. A consumer of a read-only handle must be lossy: any other writes to the
+    /// hold how far it has read. A read-only consumer polls while it waits, at least every two
+    /// milliseconds, because no producer can see that it waits.
     ///
     /// # Errors
     /// `Full` if there are 64 consumers already; `ReadOnly`; `NotFound` if the channel was dropped;
@@ -84,7 +85,7 @@ impl Channel {
         Consumer::new(&self.bound, from, policy)
     }
 
-    /// Who sends, who receives, who is behind.
+    /// Sizes, the producer, and the consumers with their lag.
     ///
     /// # Errors
     /// `NotFound` if the channel was dropped; `Closed`; `Damaged`.
@@ -104,7 +105,7 @@ impl Channel {
     }
 }
 
-/// Opens the channel of this name, or makes it if options are given. `None` if there is none.
+/// Opens the channel of this name, or creates it if options are given. `None` if there is none.
 ///
 /// # Errors
 /// `Mismatch` if it exists with another ring or as another kind; `Invalid`; `Full`; `ReadOnly`.
@@ -158,13 +159,13 @@ fn open_read_only(arena: &Arc<Arena>, name: &str) -> Result<Option<Bound>> {
 /// Drops the channel of this name with all messages; false if there is none.
 ///
 /// # Errors
-/// `Busy`, naming slot and process, while another participant has it open, or this one has a
-/// producer or consumer.
+/// `Busy`, which names slot and process, while another participant has it open, or while this
+/// participant has a producer or consumer of it.
 pub(crate) fn drop_named(arena: &Arena, name: &str) -> Result<bool> {
     block::drop_named(arena, StructureKind::Channel, name, &no_own_endpoint)
 }
 
-/// Its endpoint slots store into the block without an operation: there must be none.
+/// The channel's endpoint slots store into the block without an operation, so there must be none.
 fn no_own_endpoint(space: &Space, block: &Block, lane: &LaneGuard<'_>) -> Result<()> {
     let Some(head) = bound::head(space, block) else { return Ok(()) };
     let own = |word: u64| Word(word).owner() == Some(lane.me());

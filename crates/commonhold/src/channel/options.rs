@@ -1,4 +1,4 @@
-//! What one says when opening a channel, joining it, waiting.
+//! Options for opening a channel, joining it and waiting.
 
 use crate::error::{Error, ErrorKind, Result};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 const LEAST_RING: u64 = 4 << 10;
 const MOST_RING: u64 = 1 << 30;
 
-/// How a channel is made.
+/// The options of a channel's creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelOptions {
     /// Bytes of the ring: a power of two, from 4 KiB to 1 GiB. A message takes 8 bytes more than
@@ -15,7 +15,7 @@ pub struct ChannelOptions {
 }
 
 impl ChannelOptions {
-    /// A channel with a ring of so many bytes.
+    /// A channel with a ring of `ring_bytes` bytes.
     pub fn new(ring_bytes: u64) -> ChannelOptions {
         ChannelOptions { ring_bytes }
     }
@@ -35,45 +35,46 @@ impl ChannelOptions {
     }
 }
 
-/// With which message a consumer begins.
+/// The message with which a consumer begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Join {
-    /// The first one that is sent after it has joined.
+    /// The first message that is sent after the consumer has joined.
     Now,
-    /// The oldest one that is still in the ring; usually between three quarters of the ring and all
-    /// of it.
+    /// The oldest message that is still in the ring. The ring usually keeps between three quarters
+    /// of its size and all of it.
     Oldest,
 }
 
-/// Who waits for a consumer that is slow.
+/// Whether the producer waits for a slow consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// The producer, as long as it takes. Nothing is lost.
+    /// The producer waits for the consumer without limit. The consumer misses no message.
     Lossless,
-    /// Nobody: the consumer misses messages, and is told how many ([`Received::missed`]).
+    /// The producer never waits. The consumer may miss messages; [`Received::missed`] counts them.
     Lossy,
-    /// The producer, for so long; then the consumer is dropped, and its next call says so. The time
-    /// counts while the producer has no room and the consumer does not move; it is at least a
-    /// millisecond.
+    /// The producer waits for this time, and then drops the consumer: the consumer's next call
+    /// fails with `Closed`. The time counts while the producer has no room and the consumer does
+    /// not move; it is at least a millisecond.
     Patient(Duration),
 }
 
-/// How to wait.
+/// How a call waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wait {
     /// Spin for a moment, then sleep until woken.
     #[default]
     Sleep,
-    /// Spin all the time: a microsecond or two sooner, for a whole processor.
+    /// Spin without sleeping: reacts a microsecond or two sooner, and occupies a whole processor.
     Spin,
 }
 
-/// What came with a message.
+/// Facts about a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Its number: from 0 on, one more for each message of the channel.
+    /// Its number: messages of a channel count from 0.
     pub sequence: u64,
-    /// How many messages the consumer has missed just before this one; always 0 unless it is lossy.
+    /// The number of messages that the consumer missed just before this one; always 0 unless it is
+    /// lossy.
     pub missed: u64,
 }
 
@@ -83,6 +84,7 @@ pub struct Received {
 pub struct Peer {
     /// Its slot in the hold.
     pub slot: u32,
-    /// Its process, as it calls itself; another PID namespace may have the number too.
+    /// Its process id as the process itself sees it; the number may also occur in another PID
+    /// namespace.
     pub pid: u32,
 }

@@ -16,15 +16,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// The one who sends to a channel. Dropping it lets another one begin.
+/// The sender of a channel's messages. After it is dropped, another producer may begin.
 ///
-/// There is one at a time, in all processes. When its process dies, however that happens, the next
-/// one goes on behind the last message that was sent, without a gap or a repeat in sequence. A
-/// message that is being sent at that instant is sent wholly or not at all.
+/// A channel has one producer at a time, in all processes. When the producer's process dies, the
+/// next producer continues behind the last message that was sent, without a gap or a repeat in
+/// sequence. A message that is being sent at that instant is sent wholly or not at all.
 ///
-/// `send` waits while the ring is full and a lossless consumer that lives has not read what would
-/// be overwritten; it does not wait for the dead. After the hold's handle was closed, or in a
-/// forked child, every call is the error `Closed`.
+/// `send` waits while the ring is full and a living lossless consumer has not read the bytes that
+/// the message would overwrite. It does not wait for dead consumers. After the hold's handle was
+/// closed, or in a forked child, every call fails with `Closed`.
 pub struct Producer {
     pub(super) slot: EndpointSlot,
     at: Mark,
@@ -57,12 +57,12 @@ impl Producer {
         Ok(Producer { slot, at: begin.end, write_limit: WriteLimit::new(begin), wait: Wait::Sleep })
     }
 
-    /// How it waits for room; at first [`Wait::Sleep`].
+    /// Sets how the producer waits for room; [`Wait::Sleep`] by default.
     pub fn set_wait(&mut self, wait: Wait) {
         self.wait = wait;
     }
 
-    /// The number of the next message.
+    /// The sequence number of the next message.
     pub fn sequence(&self) -> u64 {
         self.at.sequence
     }
@@ -72,13 +72,13 @@ impl Producer {
         self.bound().most() as usize
     }
 
-    /// Who was in the way when the last `try_send`, `send_timeout` or `try_reserve` had no room;
-    /// the first of them, if there are several.
+    /// The consumer that was in the way when the last `try_send`, `send_timeout` or `try_reserve`
+    /// found no room; the first of them, if there are several.
     pub fn waits_for(&self) -> Option<Peer> {
         self.write_limit.waits_for
     }
 
-    /// Sends a message; returns its number. Waits for room as long as it takes.
+    /// Sends a message and returns its sequence number. Waits for room without limit.
     ///
     /// # Errors
     /// `TooLarge` beyond [`Producer::max_message`]; `Closed`.
@@ -87,8 +87,8 @@ impl Producer {
         self.send_until(message, Until::Forever)?.ok_or_else(|| self.no_room())
     }
 
-    /// Sends a message if there is room for it now. `None`: there is none, and
-    /// [`waits_for`](Producer::waits_for) says because of whom.
+    /// Sends a message if there is room for it now. Returns `None` if there is none;
+    /// [`waits_for`](Producer::waits_for) then names the consumer in the way.
     ///
     /// # Errors
     /// As for [`Producer::send`].
@@ -97,7 +97,8 @@ impl Producer {
         self.send_until(message, Until::Never)
     }
 
-    /// Sends a message; waits for room at most so long. `None`: the time ran out.
+    /// Sends a message; waits for room at most for `timeout`. Returns `None` when the time runs
+    /// out.
     ///
     /// # Errors
     /// As for [`Producer::send`].
@@ -115,13 +116,12 @@ impl Producer {
         Ok(Some(self.send_written(len)))
     }
 
-    /// Sends messages one after the other; returns how many were sent. Waits for room as long as it
-    /// takes. What was sent can be received at once, also while `messages` takes its time for the
-    /// next one.
+    /// Sends messages one after the other; returns how many were sent. Waits for room without
+    /// limit. Each message can be received at once, also while the iterator produces the next one.
     ///
     /// # Errors
-    /// As for [`Producer::send`]; what came before the message in question is sent, and
-    /// [`sequence`](Producer::sequence) tells how much that is.
+    /// As for [`Producer::send`]. The messages before the failing one are sent;
+    /// [`sequence`](Producer::sequence) shows how many.
     pub fn send_many<M: AsRef<[u8]>>(
         &mut self,
         messages: impl IntoIterator<Item = M>,
@@ -129,8 +129,8 @@ impl Producer {
         self.send_all(messages, Until::Forever)
     }
 
-    /// As [`Producer::send_many`]; waits for room at most so long in all. Fewer than there are: the
-    /// time ran out, and what came behind them was not sent.
+    /// Like [`Producer::send_many`]; waits for room at most for `timeout` in all. It returns fewer
+    /// than there are when the time runs out; the rest is not sent.
     ///
     /// # Errors
     /// As for [`Producer::send_many`].
@@ -156,8 +156,8 @@ impl Producer {
         Ok(self.at.sequence - first)
     }
 
-    /// Makes room for a message of `len` bytes, to be written where it lies. Waits as long as it
-    /// takes. Dropping the result sends nothing.
+    /// Reserves room for a message of `len` bytes that the caller writes in place. Waits without
+    /// limit. Dropping the result sends nothing.
     ///
     /// # Errors
     /// As for [`Producer::send`].
@@ -168,7 +168,7 @@ impl Producer {
         }
     }
 
-    /// As [`Producer::reserve`], without waiting; `None` if there is no room now.
+    /// Like [`Producer::reserve`], without waiting; `None` if there is no room now.
     ///
     /// # Errors
     /// As for [`Producer::send`].
@@ -176,7 +176,8 @@ impl Producer {
         Ok(self.place(len as u64, Until::Never)?.then(|| Reservation::new(self, len)))
     }
 
-    /// As [`Producer::reserve`]; waits for room at most so long. `None`: the time ran out.
+    /// Like [`Producer::reserve`]; waits for room at most for `timeout`. Returns `None` when the
+    /// time runs out.
     ///
     /// # Errors
     /// As for [`Producer::send`].
@@ -203,7 +204,8 @@ impl Producer {
     fn place(&mut self, len: u64, until: Until) -> Result<bool> {
         self.slot.ensure()?;
         let frame = frame::bytes(len);
-        // A message that is too long fails here, too: stop and rest are small then, or it is refused below.
+        // A message that is too long fails here, too: stop and rest are small then, or
+        // `place_slowly` refuses it.
         if len <= self.bound().most()
             && frame <= self.bound().ring.rest(self.at.position)
             && self.at.position + frame + HEADER <= self.write_limit.stop
@@ -229,22 +231,22 @@ impl Producer {
         self.make_room(self.at.position + frame, until)
     }
 
-    /// A filler up to the end of the ring.
+    /// Writes a filler up to the end of the ring.
     fn fill(&mut self, rest: u64) {
         let Mark { position, sequence } = self.at;
         let ring = &self.bound().ring;
         // Relaxed: the release below.
         ring.header(position + rest).store(0, Ordering::Relaxed);
         step!("channel.filler-zeroed");
-        // Release: the next header is zero before anybody can come to look at it.
+        // Release: the next header is zero before any consumer can read it.
         ring.header(position).store(frame::filler(sequence), Ordering::Release);
-        // At once: what panics behind it must not make another of it.
+        // At once: code after a panic must not write another filler here.
         self.at.position += rest;
         step!("channel.filled");
     }
 
-    /// Makes the message of `len` bytes visible that was written at the position, and wakes who
-    /// waits for it.
+    /// Makes the message of `len` bytes visible that was written at the position, and wakes the
+    /// consumers that wait for it.
     #[inline]
     pub(super) fn send_written(&mut self, len: u64) -> u64 {
         let sequence = self.release(len);
@@ -263,9 +265,10 @@ impl Producer {
         // Relaxed: the release below.
         ring.header(end).store(0, Ordering::Relaxed);
         step!("channel.zeroed");
-        // Release: the bytes, and the zero behind them, come before; pairs with the acquire of consumers.
+        // Release: the bytes, and the zero behind them, come before; pairs with the acquire of
+        // consumers.
         ring.header(position).store(frame::message(sequence, len), Ordering::Release);
-        // At once: what panics behind it must not send another in its place.
+        // At once: code after a panic must not send another message in its place.
         self.at = Mark { position: end, sequence: sequence + 1 };
         let woken = Mend::new(|| self.bound().head().messages.wake_all());
         step!("channel.sent");
@@ -279,7 +282,7 @@ impl Producer {
         if end + HEADER <= self.write_limit.stop || self.write_limit.make(&bound, self.at, end) {
             return Ok(true);
         }
-        // What was sent in this batch is announced before anybody is waited for.
+        // The messages that this batch has sent are announced before the producer waits.
         bound.head().messages.wake();
         step!("channel.waits");
         loop {
@@ -311,7 +314,8 @@ impl Producer {
             let found = bound.head().room.wait(until, || Ok(()), |(), _| look());
             return Ok(found?.is_some());
         }
-        // At least one look, also after the end: it is what drops a patient consumer whose time is over.
+        // At least one look, also after the end: the look drops a patient consumer whose time is
+        // over.
         loop {
             if look()?.is_some() {
                 return Ok(true);
@@ -339,7 +343,7 @@ impl Producer {
     }
 }
 
-/// The moment when the time runs out; a timeout without end is none.
+/// The moment when the time runs out; a timeout too large for the clock waits forever.
 pub(super) fn deadline(timeout: Duration) -> Until {
     Instant::now().checked_add(timeout).map_or(Until::Forever, Until::Deadline)
 }

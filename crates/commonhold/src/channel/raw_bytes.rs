@@ -1,17 +1,18 @@
-//! Bytes of a message where they lie.
+//! Bytes of a message in place.
 //!
 //! # Safety
-//! [`RawBytes`] are made of a range of a [`Ring`], which stays mapped as long as the `Arena` that its maker keeps.
+//! [`RawBytes`] are made of a range of a [`Ring`]. The ring stays mapped as long as the `Arena`
+//! that the maker of the value keeps.
 #![allow(unsafe_code)]
 
 use crate::memory::copy;
 use crate::memory::ring::Ring;
 use std::marker::PhantomData;
 
-/// Bytes of a message where they lie in the hold.
+/// Bytes of a message in the hold's memory.
 ///
-/// Not a slice: a broken program can change them at any moment, which no Rust slice may see. Copy what you need, or
-/// use the address with raw reads.
+/// They are not a slice: a broken program can change them at any moment, and Rust does not allow
+/// that for slices. Copy the bytes you need, or read through the address with raw reads.
 #[derive(Clone, Copy)]
 pub struct RawBytes<'a> {
     start: *mut u8,
@@ -24,34 +25,34 @@ impl<'a> RawBytes<'a> {
     pub(super) fn new(ring: &'a Ring, position: u64, len: u64) -> RawBytes<'a> {
         RawBytes { start: ring.at(position, len), len: len as usize, ring: PhantomData }
     }
-    /// How many bytes there are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True if there are none.
+    /// True if there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Where they lie, at an address that is a multiple of 8. Valid for reads as long as this value.
+    /// The address of the bytes, a multiple of 8. Valid for reads as long as this value.
     pub fn as_ptr(&self) -> *const u8 {
         self.start
     }
 
-    /// Appends them to `out`.
+    /// Appends the bytes to `out`.
     pub fn copy_to(&self, out: &mut Vec<u8>) {
         // SAFETY: the range was checked when this value was made.
         unsafe { copy::append(self.start, self.len, out) }
     }
 
-    /// True if they equal `bytes`.
+    /// True if the bytes equal `bytes`.
     pub fn equals(&self, bytes: &[u8]) -> bool {
         // SAFETY: as above, and the lengths are equal.
         bytes.len() == self.len && unsafe { copy::equal(self.start, bytes) }
     }
 
-    /// Where they may be written; only a reservation hands this on.
+    /// The address for writing; only a reservation hands it on.
     pub(super) fn as_mut_ptr(&self) -> *mut u8 {
         self.start
     }

@@ -1,7 +1,7 @@
-//! [`Reservation`]: a message that is written where it lies.
+//! [`Reservation`]: a message that is written in place.
 //!
-//! The write limit covers it already, and stays when it is cancelled: what lay there may be half
-//! overwritten, and nobody believes it.
+//! The write limit covers the message already, and stays when the reservation is cancelled: the old
+//! bytes there may be half overwritten, so no consumer trusts them.
 
 use crate::channel::frame::HEADER;
 use crate::channel::producer::Producer;
@@ -12,7 +12,7 @@ use std::fmt;
 /// Room for a message that only its producer can reach until it is committed. Dropping it sends
 /// nothing.
 ///
-/// What is not written is whatever lay there before.
+/// Bytes that the caller does not write keep the old contents of the ring.
 pub struct Reservation<'a> {
     producer: &'a mut Producer,
     len: usize,
@@ -29,24 +29,23 @@ impl<'a> Reservation<'a> {
         Reservation { producer, len }
     }
 
-    /// How many bytes there are.
+    /// The number of reserved bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True if there are none.
+    /// True if no bytes are reserved.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Where the bytes lie, at an address that is a multiple of 8. Valid for reads and writes as
-    /// long as this value.
+    /// The address of the bytes, a multiple of 8. Valid for reads and writes as long as this value.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         let start = self.producer.position() + HEADER;
         RawBytes::new(&self.producer.bound().ring, start, self.len as u64).as_mut_ptr()
     }
 
-    /// Writes `bytes` behind the first `at` ones.
+    /// Writes `bytes` at the offset `at`.
     ///
     /// # Errors
     /// `TooLarge` if they do not fit.
@@ -61,7 +60,7 @@ impl<'a> Reservation<'a> {
         Ok(())
     }
 
-    /// Sends the message; returns its number.
+    /// Sends the message and returns its sequence number. Does not wait.
     ///
     /// # Errors
     /// `Closed` if the hold's handle was closed meanwhile.
@@ -70,10 +69,10 @@ impl<'a> Reservation<'a> {
         self.commit_first(len)
     }
 
-    /// Sends only the first `len` bytes.
+    /// Sends only the first `len` bytes and returns the sequence number.
     ///
     /// # Errors
-    /// `TooLarge` if more than were reserved; `Closed`.
+    /// `TooLarge` if `len` exceeds the reserved length; `Closed`.
     pub fn commit_first(self, len: usize) -> Result<u64> {
         self.producer.slot.ensure()?;
         if len > self.len {

@@ -1,4 +1,4 @@
-//! [`ChannelStat`]: who sends, who receives, who is behind.
+//! [`ChannelStat`]: the producer, the consumers and their lag.
 
 use crate::channel::bound::Bound;
 use crate::channel::join;
@@ -18,20 +18,20 @@ pub struct ChannelStat {
     pub ring_bytes: u64,
     /// The longest message in bytes.
     pub max_message: u64,
-    /// Messages ever sent: the number of the next one.
+    /// The number of messages ever sent, which is the sequence number of the next one.
     pub sequence: u64,
     /// Bytes ever sent, with headers and fillers.
     pub sent_bytes: u64,
-    /// Bytes of the ring that somebody who joins from the oldest can still read.
+    /// Bytes of the ring that a consumer can still read if it joins from the oldest message.
     pub kept_bytes: u64,
     /// The producer, if there is one that lives.
     pub producer: Option<Peer>,
     /// True if the producer waits for room.
     pub is_waiting: bool,
-    /// For whom the producer waits, if it does, or would first have to: the one furthest behind of
-    /// those that count.
+    /// The consumer that the producer waits for, or would have to wait for first: the one furthest
+    /// behind of those that count.
     pub slowest: Option<Peer>,
-    /// The consumers that live. Read-only ones are not known.
+    /// The living consumers. Read-only consumers are not visible to the hold.
     pub consumers: Vec<ConsumerInfo>,
 }
 
@@ -40,36 +40,36 @@ pub struct ChannelStat {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ConsumerInfo {
-    /// Who it is.
+    /// Its slot and process.
     pub peer: Peer,
-    /// Who waits for it.
+    /// Whether the producer waits for it.
     pub policy: ConsumerState,
-    /// Bytes that it has still to read, as far as it has said.
+    /// Bytes that it has still to read, by its last published cursor.
     pub lag_bytes: u64,
-    /// Messages that it has still to read.
+    /// Messages that it has still to read, by its last published cursor.
     pub lag_messages: u64,
-    /// Messages that it has missed, if it is lossy.
+    /// Messages that it has missed; 0 unless it is lossy.
     pub missed: u64,
 }
 
-/// What a consumer is, for display.
+/// The state of a consumer, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum ConsumerState {
-    /// The producer waits for it.
+    /// The producer waits for it without limit.
     Lossless,
-    /// Nobody waits for it.
+    /// The producer does not wait for it.
     Lossy,
-    /// The producer waits for it for a while.
+    /// The producer waits for it for a limited time.
     Patient,
-    /// The producer has waited long enough.
+    /// The producer has waited long enough and dropped it.
     Dropped,
     /// It is just joining.
     Joining,
 }
 
-/// Looks at a channel.
+/// Reads a channel's state.
 pub(super) fn stat(bound: &Bound) -> Result<ChannelStat> {
     let (head, size) = (bound.head(), bound.ring.size());
     let end = join::without_line(bound, Join::Now)?;

@@ -1,9 +1,9 @@
-//! A point-in-time copy of all maps while others write.
+//! A point-in-time copy of all maps while other processes write.
 //!
-//! Like moving a running machine: images of all segments are written without disturbing anybody;
-//! then again those that changed meanwhile; at last, with writers kept out, the few that changed
-//! since. An image replaces everything before it in its hash range, so the file as a whole is the
-//! state at the freeze.
+//! It works like the live migration of a machine. The first pass writes images of all segments and
+//! blocks no writer. The next passes write those that changed meanwhile. The last pass keeps
+//! writers out and writes the few that changed since. An image replaces everything before it in its
+//! hash range, so the file as a whole is the state at the freeze.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::draft_hold;
@@ -27,23 +27,23 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-/// Passes without keeping writers out.
+/// The number of passes that do not keep writers out.
 const PASSES: u32 = 3;
 
-/// What [`Hold::backup`] did.
+/// The result of [`Hold::backup`].
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct BackupReport {
-    /// Maps copied.
+    /// The number of maps copied.
     pub maps: u32,
-    /// Pairs in the maps at the moment of the copy.
+    /// The number of pairs in the maps at the moment of the copy.
     pub pairs: u64,
-    /// Queues, channels and logs in the hold, which a backup leaves out.
+    /// The number of queues, channels and logs in the hold, which a backup leaves out.
     pub left_out: u32,
-    /// Bytes of the file.
+    /// The length of the file in bytes.
     pub bytes: u64,
-    /// How long writers were kept waiting, in milliseconds.
+    /// How long writers waited, in milliseconds.
     pub paused_ms: f64,
 }
 
@@ -54,9 +54,9 @@ struct Backup<'a> {
     to: &'a Path,
     frames: u64,
     bytes: u64,
-    /// Real time less hold time when it began: what a pair's time is on other clocks.
+    /// Real time less hold time at the beginning: it converts a pair's time to other clocks.
     ahead: u64,
-    /// What was written of each map, by its id and incarnation.
+    /// The written state of each map, by the map's id and incarnation.
     maps: HashMap<(u32, u64), Written>,
 }
 
@@ -74,7 +74,8 @@ pub(crate) fn backup(hold: &Hold, to: &Path) -> Result<BackupReport> {
         let text = format!("{}: exists already; choose another name for the backup", to.display());
         return Err(Error::new(ErrorKind::Exists, text));
     }
-    // As private as the hold, whatever the umask. Nameless until it is whole: who is killed leaves nothing behind.
+    // As private as the hold, whatever the umask. Nameless until it is whole: a killed backup
+    // leaves no file behind.
     let draft = Draft::new(to, 0o600).map_err(failed)?;
     fault!("backup.duplicate").map_err(failed)?;
     let mut backup = Backup {
@@ -146,13 +147,13 @@ impl Backup<'_> {
         live.map(|(id, root)| Bound::new(space, id, root)).collect()
     }
 
-    /// Writes what is new since the last pass; returns how many segments that were.
+    /// Writes what changed since the last pass; returns the number of segments written.
     fn pass(&mut self) -> Result<u64> {
         let mut changed = 0;
         for bound in self.live_maps()? {
             match self.pass_map(&bound) {
                 Ok(count) => changed += count,
-                // Dropped meanwhile: the last pass will say so.
+                // Dropped meanwhile: the last pass records that.
                 Err(error) if error.is_not_found() => changed += 1,
                 Err(error) => return Err(error),
             }
@@ -192,7 +193,7 @@ impl Backup<'_> {
         self.maps.insert(key, Written { number, name, segments: HashMap::new() });
     }
 
-    /// Appends the frame of an image unless the same was written before.
+    /// Appends the frame of an image unless the same image was written before.
     fn note(
         &mut self,
         bound: &Bound,
@@ -211,13 +212,14 @@ impl Backup<'_> {
         true
     }
 
-    /// With writers kept out: everything that is not yet as it is now. Nothing is written to the
-    /// file meanwhile.
+    /// With writers kept out: returns the frames of everything that changed since the last pass.
+    /// Nothing is written to the file meanwhile.
     fn last_pass(&mut self) -> Result<Vec<u8>> {
         let space = self.hold.space();
         let mut out = Vec::new();
         let live = self.live_maps()?;
-        // One that has got another name meanwhile, as a replica's new map does, is another map to who restores it.
+        // A map that was renamed meanwhile, as a replica's new map is, is another map for a
+        // restore.
         let is_live = |key: &(u32, u64), name: &str| {
             live.iter().any(|b| (b.id, b.incarnation) == *key && b.name == name)
         };

@@ -1,4 +1,4 @@
-//! Proving a hold whole: allocated = reachable, and everything reachable is sound.
+//! Verifies a hold: allocated = reachable, and everything reachable is sound.
 
 use crate::error::Result;
 use crate::hold::freeze;
@@ -22,29 +22,29 @@ use crate::sync::space::Space;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-/// What [`Hold::check`] found.
+/// The result of [`Hold::check`].
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// Everything is as it must be.
+    /// True if no problem was found.
     pub ok: bool,
-    /// What is not, at most 100 lines.
+    /// The problems, at most 100 lines.
     pub problems: Vec<String>,
-    /// Maps looked at.
+    /// The number of maps checked.
     pub maps: u32,
-    /// Queues, channels and logs looked at.
+    /// The number of queues, channels and logs checked.
     pub others: u32,
-    /// Pairs looked at.
+    /// The number of pairs checked.
     pub records: u64,
-    /// Records, segments and blocks that are allocated.
+    /// The number of records, segments and blocks that are allocated.
     pub allocated: u64,
-    /// Records, segments and blocks that some structure reaches.
+    /// The number of records, segments and blocks that some structure reaches.
     pub reachable: u64,
-    /// Records that a registered participant is just writing or freeing, and what is left of maps
-    /// that were dropped: their memory is freed as soon as nobody holds anything of it.
+    /// The number of records that a registered participant is just writing or freeing, and what is
+    /// left of dropped maps: that memory is freed as soon as no process uses it.
     pub in_flight: u64,
-    /// Segments looked at.
+    /// The number of segments checked.
     pub segments: u64,
 }
 
@@ -52,8 +52,8 @@ pub(crate) fn check(hold: &Hold) -> Result<CheckReport> {
     hold.sweep()?;
     let frozen = freeze::freeze(hold.arena())?;
     let space = hold.space();
-    // Who died since the sweep is still registered: what it left is in flight until the next sweep. What
-    // bears the name of an ended generation was forgotten by a recovery.
+    // A participant that died since the sweep is still registered: what it left is in flight until
+    // the next sweep. A word that names an ended generation is one that a recovery missed.
     let alive = |owner: Owner| {
         participant::slot(space, owner.slot()).and_then(|s| s.user(owner.slot())) == Some(owner)
     };
@@ -110,7 +110,7 @@ pub(crate) fn check(hold: &Hold) -> Result<CheckReport> {
     })
 }
 
-/// The status of a root, and whether it names an owner that is not registered any more.
+/// The status of a root, and whether it names an owner that is no longer registered.
 fn status(read: impl Fn() -> Status, alive: &dyn Fn(Owner) -> bool) -> (Status, bool) {
     let owner = |status| match status {
         Status::Creating(owner) | Status::Dropping(owner) => owner,
@@ -167,12 +167,12 @@ fn check_block(
     }
 }
 
-/// What is coming or going although the hold is frozen: the memory of structures without a name,
-/// which nobody has the names lock for.
+/// Memory that is being made or freed although the hold is frozen: the memory of structures without
+/// a name, for which no process has the names lock.
 #[derive(Default)]
 struct Passing {
     maps: HashSet<u32>,
-    /// Where their directories, streams and blocks begin.
+    /// The offsets of their directories, streams and blocks.
     offsets: HashSet<u64>,
 }
 
@@ -246,7 +246,7 @@ impl Memory<'_> {
         }
     }
 
-    /// True if a record or segment is of a map that is being made or was dropped.
+    /// True if a record or segment belongs to a map that is being made or was dropped.
     fn is_passing(&self, offset: u64) -> bool {
         if self.passing.maps.is_empty() {
             return false;
@@ -259,8 +259,8 @@ impl Memory<'_> {
         self.passing.maps.contains(&map)
     }
 
-    /// FREE implies a clear bit; a sequence implies a set bit and a way to it; another mark implies
-    /// a registered owner.
+    /// FREE implies a clear bit; a sequence implies a set bit and a way to it; any other state word
+    /// implies a registered owner.
     fn check_state_word(&mut self, offset: u64, bit: &dyn Fn() -> bool, findings: &mut Findings) {
         let state_word = self.space.word(offset).load(Ordering::Acquire);
         let (bit, is_passing) = (bit(), state_word != 0 && self.is_passing(offset));

@@ -1,4 +1,4 @@
-//! Holds as files: listing and deleting them.
+//! Files of holds: listing and deleting them.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::handle::Hold;
@@ -18,22 +18,22 @@ use std::path::{Path, PathBuf};
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Listed {
-    /// Its bare name.
+    /// The bare name.
     pub name: String,
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Length of the file.
+    /// Length of the file in bytes.
     pub file_bytes: u64,
-    /// Memory or disk space that it really takes.
+    /// Bytes of memory or disk space that the file really takes.
     pub memory_bytes: u64,
-    /// Some process has it open.
+    /// True if a process has it open.
     pub in_use: bool,
-    /// Why it cannot be opened, if so.
+    /// The reason why it cannot be opened, if it cannot.
     pub problem: Option<String>,
 }
 
-/// The holds in a directory, or where bare names live, sorted by name. Files that cannot be opened
-/// are listed with the reason.
+/// The holds in `directory`, by default in the directory of bare names, sorted by name. Files that
+/// cannot be opened are listed with the reason.
 ///
 /// # Errors
 /// Those of reading the directory.
@@ -53,8 +53,8 @@ pub fn list(directory: Option<&Path>) -> Result<Vec<Listed>> {
     Ok(holds)
 }
 
-/// The path of the hold of this name: a bare name lives in `directory`, by default where all bare
-/// names live.
+/// The path of the hold of this name. A bare name lives in `directory`, by default in the directory
+/// of bare names.
 ///
 /// # Errors
 /// `Invalid` for a name that no hold can have.
@@ -88,8 +88,8 @@ fn open_file(path: &Path) -> std::io::Result<HoldFile> {
 ///
 /// # Errors
 /// `NotFound`; `NotAHold`: this function never deletes another file; `Busy` if a process has the
-/// hold open, unless `force` is given: the processes that have it open then keep its memory, which
-/// vanishes with the last of them.
+/// hold open, unless `force` is given. With `force`, the processes that have it open keep its
+/// memory, which vanishes with the last of them.
 pub fn remove(name: impl AsRef<Path>, force: bool) -> Result<()> {
     let path = location::resolve(name.as_ref(), None)?;
     let failed = |e: std::io::Error| Error::os(path.display(), &e);
@@ -102,12 +102,12 @@ pub fn remove(name: impl AsRef<Path>, force: bool) -> Result<()> {
     }
     .ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
     fault!("delete.remove").and_then(|()| std::fs::remove_file(&path)).map_err(failed)?;
-    // What a process left that was killed while it was about to replace the hold.
+    // A process that was killed while it was about to replace the hold may have left this file.
     draft::remove_left(&path);
     Ok(())
 }
 
-/// For writing if that is allowed: deleting needs a permission of the directory only.
+/// Opens it for writing if that is allowed: deleting needs a permission of the directory only.
 fn open_to_drop(path: &Path) -> std::io::Result<(File, bool)> {
     let open = |writable| Ok((location::open_existing(path, writable)?, writable));
     open(true).or_else(|_| open(false))
@@ -126,8 +126,8 @@ fn check_magic(file: &File, path: &Path) -> Result<()> {
     Err(Error::new(ErrorKind::NotAHold, text))
 }
 
-/// Its open byte if nobody uses it. Who may not write it cannot keep users out, and gets the byte
-/// as one of them.
+/// Locks the open byte if no process uses the hold. A process that may not write the file cannot
+/// keep users out, and locks the byte as one of them.
 fn lock_unused(file: &HoldFile) -> Result<HeldBytes> {
     let held = match file.writable() {
         true => open_byte::alone(file)?,

@@ -1,14 +1,15 @@
 //! Keeping writers out for a moment: the freeze lock.
 //!
-//! Who freezes takes the freeze lock (a robust lock), then waits until every segment's lock has
-//! been free once. A writer that takes a segment's lock looks at the freeze lock next and backs off
-//! if it is taken. The segment's lock and the freeze lock are SeqCst on both sides, so one of the
-//! two sees the other (Dekker). Readers go on.
+//! A process that freezes takes the freeze lock (a robust lock), then waits until every segment's
+//! lock has been free once. A writer that takes a segment's lock looks at the freeze lock next and
+//! backs off if it is taken. The segment's lock and the freeze lock are SeqCst on both sides, so
+//! one of the two sees the other (Dekker). Readers continue.
 //!
-//! The freeze lock is taken only when nothing under it can make one wait: every lock is let past
-//! once *before*, with the caller's patience and with nothing locked. Under the freeze lock,
-//! changes under way have [`MOMENT`] to end, all together. Should one of them not (its writer was
-//! stopped just now), the freeze lock is released, and that one is waited for outside.
+//! The freeze lock is taken only when nothing under it can make a process wait. Each segment's lock
+//! has been free once *before*, and the call waits for that with the caller's patience and with
+//! nothing locked. Under the freeze lock, the changes under way have [`MOMENT`] to end, all
+//! together. If one of them does not end (its writer was stopped just now), the freeze lock is
+//! released, and the call waits for that writer without it.
 
 use crate::error::Result;
 use crate::map::directory::{self, is_segment};
@@ -26,18 +27,19 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
-/// How long changes under way are waited for under the freeze lock: so much longer writers
-/// elsewhere wait at most.
+/// How long the freezing process waits for changes under way under the freeze lock. Other writers
+/// wait at most that much longer.
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// While this lives nobody changes any map in the hold, and nothing is made or dropped; readers go
-/// on, and so do messages in queues, channels and logs. A writer waits, in whatever process; this
-/// very thread would get `Busy`. If this process is killed, the freeze lock is released.
+/// While this value lives, no process changes any map in the hold, and no structure is created or
+/// dropped. Readers continue, and so do messages in queues, channels and logs. A writer waits, in
+/// any process; a write from the thread that froze the hold fails with `Busy`. If this process is
+/// killed, the freeze lock is released.
 #[must_use = "writers continue when it is dropped"]
 pub struct Freeze<'a> {
     arena: &'a Arena,
     owner: Owner,
-    /// The freeze lock belongs to the process, but only who took it releases it.
+    /// The freeze lock belongs to the process, but only the thread that took it releases it.
     thread: PhantomData<*const ()>,
 }
 
@@ -49,7 +51,7 @@ pub(crate) fn freeze(arena: &Arena) -> Result<Freeze<'_>> {
     arena.operate(|lane| freeze_in(arena, lane))
 }
 
-/// The same, in an operation that steps aside: who waits here for long is in no lane.
+/// Like [`freeze`], in an operation that steps aside: while it waits for long, it is in no lane.
 pub(crate) fn freeze_in<'a>(arena: &'a Arena, lane: &LaneGuard<'_>) -> Result<Freeze<'a>> {
     freeze_lock::refuse_own_freeze(lane, &roots(lane.space()).names_lock)?;
     loop {
@@ -62,15 +64,15 @@ pub(crate) fn freeze_in<'a>(arena: &'a Arena, lane: &LaneGuard<'_>) -> Result<Fr
     }
 }
 
-/// Every segment of every live map, as far as can be seen without a lock: what is made meanwhile
-/// may be missing.
+/// Every segment of every live map, as far as a look without a lock shows them: a segment that is
+/// made meanwhile may be missing.
 fn live_segments<'a>(
     space: &'a Space,
     mut visit: impl FnMut(&'a Root, Segment<'a>) -> Result<()>,
 ) -> Result<()> {
     for (_, root) in root::all(space).filter(|(_, root)| root.status() == Status::Live) {
         let segments = directory::segments(space, root);
-        // A map that ends meanwhile may have any entries.
+        // A map that is dropped meanwhile may have any entries.
         for segment in segments.filter(|segment| is_segment(space, segment.offset)) {
             visit(root, segment)?;
         }
@@ -78,11 +80,11 @@ fn live_segments<'a>(
     Ok(())
 }
 
-/// Waits until the segment's lock has been free, or its holder has gone on. Nothing is locked
+/// Waits until the segment's lock has been free, or its holder has continued. Nothing is locked
 /// meanwhile.
 fn let_past(lane: &LaneGuard<'_>, root: &Root, segment: Segment<'_>) -> Result<()> {
     let header = segment.header();
-    // Relaxed: one process's threads may pass the lock on among themselves; the counter tells that
+    // Relaxed: one process's threads may pass the lock on among themselves; the counter shows that
     // they do.
     let before = header.state_word.load(Ordering::Relaxed);
     let moved =
@@ -93,15 +95,15 @@ fn let_past(lane: &LaneGuard<'_>, root: &Root, segment: Segment<'_>) -> Result<(
 /// Takes the names lock, which keeps structures from being made and dropped, and the freeze lock.
 fn close<'a>(arena: &'a Arena, lane: &LaneGuard<'_>) -> Result<Freeze<'a>> {
     let names = freeze_lock::lock_names(lane)?;
-    // Only who has the names lock has the freeze lock: it is free, or damaged.
+    // Only the holder of the names lock takes the freeze lock: it is free, or damaged.
     robust_lock::lock(&roots(lane.space()).freeze_lock, lane, Level::Segments)?;
     names.keep();
     lane::count_freeze(1);
     Ok(Freeze { arena, owner: lane.me(), thread: PhantomData })
 }
 
-/// Under the freeze lock: waits a moment for the changes under way. The holder of a lock that is
-/// not let go.
+/// Under the freeze lock: waits a moment for the changes under way. Returns the holder of a lock
+/// that is not released.
 fn await_changes(space: &Space) -> Option<(&AtomicU32, Owner)> {
     // With the SeqCst store of the freeze lock: every lock taken later is followed by a look at it.
     fence(Ordering::SeqCst);
@@ -116,7 +118,7 @@ fn await_changes(space: &Space) -> Option<(&AtomicU32, Owner)> {
     stays
 }
 
-/// Waits for the one who holds a lock now, as long as there is time `left`. The holder if it stays.
+/// Waits for the holder of a lock, as long as there is time `left`. Returns the holder if it stays.
 fn await_change(word: &AtomicU32, left: &mut Duration) -> Option<Owner> {
     let first = robust_lock::holder(word)?;
     let (begun, mut spins) = (Instant::now(), 0);
@@ -137,7 +139,7 @@ fn await_change(word: &AtomicU32, left: &mut Duration) -> Option<Owner> {
 impl Drop for Freeze<'_> {
     fn drop(&mut self) {
         lane::count_freeze(-1);
-        // In a forked child, or after the handle was closed, the locks are somebody else's.
+        // In a forked child, or after the handle was closed, the locks belong to another process.
         let own = self
             .arena
             .participant()
@@ -167,7 +169,8 @@ mod tests {
         let (space, bits) = (hold.space(), map.bound.hasher.hash(b"key").directory());
         let segment = directory::lookup(space, map.bound.root(space), bits).unwrap();
         let living = |hold: &Hold| hold.arena().participant().unwrap().registration.owner;
-        // The waiters' own process, another one that lives, one whose generation never was, no slot at all.
+        // The waiters' own process, another one that lives, one whose generation never was, no slot
+        // at all.
         let own = living(&hold);
         let never = Owner::new(own.slot(), Owner::next_generation(living(&other).generation() + 7));
         for owner in [own, living(&other), never, Owner::new(900, 3)] {
@@ -175,7 +178,7 @@ mod tests {
             let damaged = |result: Result<()>| {
                 assert_eq!(result.expect_err("nobody lets go").kind(), ErrorKind::Damaged);
             };
-            // Two at a time: each lists the lock that it wants.
+            // Two at a time: each lists the lock that it waits for.
             std::thread::scope(|scope| {
                 for _ in 0..2 {
                     scope.spawn(|| damaged(map.set("key", "other").map(drop)));

@@ -24,14 +24,15 @@ use std::sync::Arc;
 
 /// One file of memory that many processes share, and the handle on it.
 ///
-/// Cheap to clone; usable from any thread; a forked child may go on using it, also if it gives up
-/// the rights with which the file was opened (docs/operations/environment.md). Maps taken from it
-/// keep it open. When the last handle of a process goes, its place in the hold is given up; the
-/// data stays.
+/// A handle is cheap to clone and usable from any thread. A forked child may keep using it, even
+/// after the child drops the rights with which the file was opened
+/// (docs/operations/environment.md). Maps taken from a handle keep it open. When the last handle of
+/// a process is dropped, its participant slot becomes free; the data stays.
 ///
-/// A bare name (`prices`) lives in memory under `/dev/shm` (or `$COMMONHOLD_DIR`); anything with a
-/// slash, or ending in `.hold`, is that path. On a disk the hold is a *file hold* that survives a
-/// reboot if it was closed cleanly; docs/operations/durability.md says what survives what.
+/// A bare name (`prices`) lives in memory under `/dev/shm` (or `$COMMONHOLD_DIR`). A name with a
+/// slash, or one that ends in `.hold`, is a path. On a disk the hold is a *file hold*: it survives
+/// a reboot if it was closed cleanly. docs/operations/durability.md lists what survives which
+/// failure.
 #[derive(Clone)]
 pub struct Hold {
     arena: Arc<Arena>,
@@ -56,18 +57,18 @@ impl Hold {
         &self.arena.space
     }
 
-    /// Opens an existing hold with default options; errors as for [`HoldOptions::open`].
+    /// Opens an existing hold with default options.
     ///
     /// # Errors
-    /// As [`HoldOptions::open`].
+    /// As for [`HoldOptions::open`].
     pub fn open(name: impl AsRef<Path>) -> Result<Hold> {
         Hold::options().open(name)
     }
 
-    /// Creates a hold with default options; errors as for [`HoldOptions::create`].
+    /// Creates a hold with default options.
     ///
     /// # Errors
-    /// As [`HoldOptions::create`].
+    /// As for [`HoldOptions::create`].
     pub fn create(name: impl AsRef<Path>) -> Result<Hold> {
         Hold::options().create(name)
     }
@@ -75,12 +76,12 @@ impl Hold {
     /// Opens a hold, or creates it if there is none, with default options.
     ///
     /// # Errors
-    /// As [`HoldOptions::open_or_create`].
+    /// As for [`HoldOptions::open_or_create`].
     pub fn open_or_create(name: impl AsRef<Path>) -> Result<Hold> {
         Hold::options().open_or_create(name)
     }
 
-    /// Options to open or create with.
+    /// Options for opening or creating a hold.
     pub fn options() -> HoldOptions {
         HoldOptions::default()
     }
@@ -120,21 +121,21 @@ impl Hold {
         self.space().file().path()
     }
 
-    /// The hold's identity, from its creation on.
+    /// The hold's identity, which it keeps from its creation on.
     pub fn uuid(&self) -> [u8; 16] {
         superblock(self.space()).uuid()
     }
 
-    /// Sizes and counts.
+    /// Sizes and counts of the hold.
     ///
     /// # Errors
-    /// `Closed`; those of asking the file system.
+    /// `Closed`; those of the file system's calls.
     pub fn stat(&self) -> Result<HoldStat> {
         self.arena.ensure_open()?;
         stat::stat(self)
     }
 
-    /// Who takes part, dead or alive.
+    /// All participants, live or dead.
     ///
     /// # Errors
     /// `Closed`.
@@ -143,11 +144,12 @@ impl Hold {
         Ok(stat::participants(self.space()))
     }
 
-    /// This handle in the table of participants: whoever wants to tell others who it is, and
-    /// whether it lives, names slot and generation. A forked child is another one.
+    /// This handle's entry in the table of participants. Slot and generation name the participant
+    /// for other processes, which can then see whether it lives. A forked child is another
+    /// participant.
     ///
     /// # Errors
-    /// `Closed`; `ReadOnly`: such a handle is none.
+    /// `Closed`; `ReadOnly`: a read-only handle is not a participant.
     pub fn participant(&self) -> Result<ParticipantInfo> {
         let lane = self.arena.enter()?;
         let (slot, generation) = (lane.me().slot(), lane.me().generation());
@@ -156,32 +158,35 @@ impl Hold {
         own.ok_or_else(|| Error::new(ErrorKind::Damaged, "this participant is not in the table"))
     }
 
-    /// Settles what dead participants left; returns how many there were. Opening and closing do it
-    /// too, as far as that goes without waiting for those who live; this waits for them.
+    /// Recovers what dead participants left; returns the number of dead participants. Opening and
+    /// closing a hold recover too, but without waiting for living participants; this call waits for
+    /// them.
     ///
     /// # Errors
-    /// `Closed`; `ReadOnly`; `Reentrant`; `Damaged`; `TimedOut` if somebody who is stopped holds
-    /// what it needs, and there is a [`lock_timeout`](HoldOptions::lock_timeout): the rest is
-    /// settled.
+    /// `Closed`; `ReadOnly`; `Reentrant`; `Damaged`; `TimedOut` if a stopped process holds a lock
+    /// that the recovery needs, and there is a [`lock_timeout`](HoldOptions::lock_timeout): the
+    /// rest is then recovered.
     pub fn sweep(&self) -> Result<usize> {
         drop(self.arena.enter()?);
         self.arena.sweep_patiently()
     }
 
-    /// Proves the hold whole: every slot, record and extent; allocated = reachable. Writers wait
-    /// while it looks (about a second per ten million keys), readers do not.
+    /// Verifies the whole hold: every slot, record and extent, and that the allocated memory is the
+    /// reachable memory. Writers wait during the check (about a second per ten million keys),
+    /// readers do not.
     ///
     /// # Errors
-    /// Those of [`freeze`](Self::freeze), which it does first. What is wrong with the hold is no
-    /// error but in the report.
+    /// Those of [`freeze`](Self::freeze), which it calls first. Faults of the hold are not errors:
+    /// they are in the report.
     pub fn check(&self) -> Result<CheckReport> {
         check::check(self)
     }
 
-    /// Empties extents that are less than half full and gives memory back to the system that has
-    /// been free for a quarter of a second; returns the bytes. Writers give back too, whenever 4
-    /// MiB have been freed by whomever, and where a hold is full they empty extents. A hold with a
-    /// cache map keeps its memory. Waits for nobody: what somebody has locked stays where it is.
+    /// Empties extents that are less than half full, and returns memory to the system that has been
+    /// free for a quarter of a second. Returns the number of bytes. Writers return memory too,
+    /// after every 4 MiB that any process has freed, and they empty extents when a hold is full. A
+    /// hold with a cache map keeps its memory. Waits for no other process: memory that another
+    /// process has locked stays where it is.
     ///
     /// # Errors
     /// `Closed`, `ReadOnly`, `Reentrant`, `Damaged`.
@@ -192,10 +197,9 @@ impl Hold {
         Ok(trim::trim(self.space(), lane.me(), lane.lane()))
     }
 
-    /// Writes a copy of all maps, as they were at one moment, to a new file, while others go on
-    /// writing. Queues, channels and logs carry messages and are left out
-    /// ([`BackupReport::left_out`]). Writers are kept waiting only for the last, short part
-    /// ([`BackupReport::paused_ms`]).
+    /// Writes a copy of all maps at one moment to a new file, while other processes keep writing.
+    /// Queues, channels and logs carry messages and are left out ([`BackupReport::left_out`]).
+    /// Writers wait only for the last, short part ([`BackupReport::paused_ms`]).
     ///
     /// # Errors
     /// `Exists` if there is a file already; those of [`freeze`](Self::freeze) and of writing files.
@@ -203,20 +207,21 @@ impl Hold {
         backup::backup(self, to.as_ref())
     }
 
-    /// Keeps all writers waiting until the result is dropped; readers go on. For a consistent view
-    /// of several keys or maps. Writing from this thread meanwhile is the error `Busy`.
+    /// Makes all writers wait until the result is dropped; readers continue. It gives a consistent
+    /// view of several keys or maps. A write from this thread meanwhile fails with `Busy`.
+    ///
+    /// Without a [`lock_timeout`](HoldOptions::lock_timeout), the call waits without limit for a
+    /// writer that is stopped in the middle of a change; other writers continue meanwhile.
     ///
     /// # Errors
     /// `Closed`; `ReadOnly`; `Busy` if this thread has frozen the hold already; `TimedOut`;
-    /// `Damaged`. Waits for a writer that is stopped in the middle of a change as long as it takes,
-    /// unless there is a [`lock_timeout`](HoldOptions::lock_timeout); other writers go on
-    /// meanwhile.
+    /// `Damaged`.
     pub fn freeze(&self) -> Result<Freeze<'_>> {
         freeze::freeze(&self.arena)
     }
 
-    /// Closes the handle, for all its clones and maps: later operations are the error `Closed`.
-    /// Waits for operations that run in other threads. Dropping the last clone closes it, too.
+    /// Closes the handle for all its clones and maps: later operations fail with `Closed`. Waits
+    /// for operations that run in other threads. Dropping the last clone closes the handle, too.
     ///
     /// # Errors
     /// None at present.

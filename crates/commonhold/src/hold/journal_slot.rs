@@ -1,10 +1,10 @@
-//! What is safe on a disk: a journal says how far it has got, and whoever has changed a map waits
-//! until that is far enough.
+//! Durability of a map's changes: a journal announces how far it has written to the disk, and a
+//! process that has changed the map waits until that is far enough.
 //!
 //! The hold has two structures for the journal of a map: a small map with the journal's last
 //! announcement, and a channel whose producer is the journal. So there is one journal at a time,
-//! other processes can see whether it lives, and a message wakes those that wait when it has made
-//! progress.
+//! other processes can see whether it lives, and a message wakes the waiting processes when the
+//! journal has made progress.
 
 use crate::channel::consumer::Consumer;
 use crate::channel::options::{ChannelOptions, Join, Policy};
@@ -18,7 +18,7 @@ use crate::sync::thread_patience::with_patience;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Who waits looks so often whether the journal lives.
+/// How often a waiting process checks that the journal lives.
 const LOOK: Duration = Duration::from_millis(50);
 const DURABLE: &[u8] = b"durable";
 const FAILED: &[u8] = b"failed";
@@ -31,7 +31,8 @@ fn slot_name(map: &str) -> String {
     format!(".durable/{map}")
 }
 
-/// The place of a map's journal: as long as it lives there is no other.
+/// The slot of a map's journal: while it is taken, no other journal of the map can run. If its
+/// process dies, the slot becomes free.
 #[derive(Debug)]
 pub struct JournalSlot {
     said: Map,
@@ -39,10 +40,10 @@ pub struct JournalSlot {
 }
 
 impl JournalSlot {
-    /// Takes the place of the journal of a map.
+    /// Takes the slot of the journal of a map.
     ///
     /// # Errors
-    /// `Busy`, naming slot and process, if it is taken; those of creating a map and a channel.
+    /// `Busy`, which names slot and process, if it is taken; those of creating a map and a channel.
     pub fn take(hold: &Hold, map: &str) -> Result<JournalSlot> {
         let said = hold.maps().open_or_create(&said_name(map), MapOptions::general())?;
         let options = ChannelOptions::new(4 << 10);
@@ -53,20 +54,22 @@ impl JournalSlot {
             }
             _ => error,
         })?;
-        // What the one before said, was about its file.
+        // The announcements of the journal before were about its own file.
         said.delete(DURABLE)?;
         said.delete(FAILED)?;
         slot.try_send(&[])?;
         Ok(JournalSlot { said, slot })
     }
 
-    /// The map of what the journal announces, where it may keep notes of its own under other keys.
+    /// The map of the journal's announcements. The journal may keep notes of its own under other
+    /// keys.
     #[must_use]
     pub fn notes(&self) -> Map {
         self.said.clone()
     }
 
-    /// Says that everything before a position of the map's stream is durable, and that all is well.
+    /// Announces that everything before a position of the map's stream is durable. Ends an
+    /// announced failure.
     ///
     /// # Errors
     /// Those of writing a map.
@@ -76,7 +79,7 @@ impl JournalSlot {
         self.tell()
     }
 
-    /// Says why nothing is becoming durable.
+    /// Announces why changes are not becoming durable.
     ///
     /// # Errors
     /// Those of writing a map.
@@ -85,25 +88,26 @@ impl JournalSlot {
         self.tell()
     }
 
-    /// Whoever waits looks again. The lossy do not hold it up.
+    /// Wakes the waiting processes. They are lossy consumers, so they do not hold the journal up.
     fn tell(&mut self) -> Result<()> {
         self.slot.try_send(&[]).map(drop)
     }
 }
 
-/// What is left of the time until then.
+/// The time left until the deadline.
 fn left(deadline: Option<Instant>) -> Duration {
     deadline.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()))
 }
 
 impl Map {
     /// Waits until every change of the map that was made before this call is in its journal and
-    /// safe on the disk; for so long at most. Returns up to where that is.
+    /// safe on the disk; waits at most for `time`. Returns the position up to which changes are
+    /// safe.
     ///
     /// # Errors
-    /// `NotFound` if the map has no journal that lives, or no stream; `Io` with what the journal
-    /// says, if it cannot write; `TimedOut`; those of a writing operation. After an error it is not
-    /// known how much of it is safe.
+    /// `NotFound` if the map has no running journal, or no stream; `Io` with the journal's reason
+    /// if it cannot write; `TimedOut`; those of a writing operation. After an error it is not known
+    /// how much of it is safe.
     pub fn sync(&self, time: Duration) -> Result<StreamPosition> {
         let deadline = Instant::now().checked_add(time);
         let end = with_patience(left(deadline), || self.follow()?.end())?;
@@ -111,11 +115,11 @@ impl Map {
         Ok(end)
     }
 
-    /// As [`sync`](Self::sync), for the changes before a position, which
-    /// [`Follower::end`](crate::stream::Follower::end) gives: to wait in several goes.
+    /// Like [`sync`](Self::sync), for the changes before a position, which
+    /// [`Follower::end`](crate::stream::Follower::end) returns. It allows waiting in several calls.
     ///
     /// # Errors
-    /// As [`sync`](Self::sync).
+    /// As for [`sync`](Self::sync).
     pub fn sync_to(&self, end: StreamPosition, time: Duration) -> Result<()> {
         self.wait_until_durable(end, Instant::now().checked_add(time), time)
     }
@@ -128,7 +132,7 @@ impl Map {
     ) -> Result<()> {
         let hold = Hold::new(Arc::clone(&self.arena));
         let is_durable = || with_patience(left(deadline), || self.is_durable(&hold, end));
-        // Joining takes the names lock, which a stopped process may have.
+        // Joining takes the names lock, which a stopped process may hold.
         let durable_already = matches!(is_durable(), Ok(true));
         let mut patience = if durable_already { Duration::ZERO } else { LOOK };
         let (mut news, mut message) = (None, Vec::new());
@@ -151,8 +155,8 @@ impl Map {
         }
     }
 
-    /// Ensures that a journal runs, and joins its news at first; waits for at most `time`. Returns
-    /// the error of that wait if a stopped process prevents this.
+    /// Ensures that a journal runs, and joins its channel at the first call; waits for at most
+    /// `time`. Returns the error of that wait if a stopped process prevents this.
     fn look_at_journal(
         &self,
         hold: &Hold,

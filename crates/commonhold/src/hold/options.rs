@@ -1,4 +1,4 @@
-//! How a hold is opened or created.
+//! Options for opening or creating a hold.
 
 use crate::error::Result;
 use crate::hold::handle::Hold;
@@ -6,7 +6,7 @@ use crate::hold::open;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The size limit of a hold unless told otherwise: 64 GiB.
+/// The default size limit of a hold: 64 GiB.
 pub(crate) const DEFAULT_MAX_BYTES: u64 = 64 << 30;
 
 /// Options for opening or creating a hold; begin with [`Hold::options`].
@@ -34,8 +34,8 @@ impl Default for HoldOptions {
 }
 
 impl HoldOptions {
-    /// The most bytes the file may ever have, from 1 MiB to 256 GiB; default 64 GiB. Costs address space only.
-    /// A creation option: an existing hold keeps its own.
+    /// The largest size of the file in bytes, from 1 MiB to 256 GiB; default 64 GiB. The limit
+    /// costs address space only. A creation option: an existing hold keeps its own.
     pub fn max_bytes(mut self, bytes: u64) -> HoldOptions {
         self.max_bytes = bytes;
         self
@@ -47,32 +47,36 @@ impl HoldOptions {
         self
     }
 
-    /// Where bare names live; default `$COMMONHOLD_DIR`, else `/dev/shm`.
+    /// The directory of bare names; default `$COMMONHOLD_DIR`, else `/dev/shm`.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> HoldOptions {
         self.directory = Some(directory.into());
         self
     }
 
-    /// Open for reading only: takes no participant slot, writes nothing, needs no write permission.
+    /// Opens for reading only: takes no participant slot, writes nothing, needs no write
+    /// permission.
     pub fn read_only(mut self, yes: bool) -> HoldOptions {
         self.read_only = yes;
         self
     }
 
-    /// Delete the file when the last process that uses it ends, even by a crash. A creation option. A small helper
-    /// process waits for that; if it is killed too, the next opener finds the hold and uses it.
+    /// Deletes the file when the last process that uses it ends, even by a crash. A creation
+    /// option. A small helper process waits for that; if it is killed too, the next opener finds
+    /// the hold and uses it.
     pub fn delete_on_last_exit(mut self, yes: bool) -> HoldOptions {
         self.delete_on_last_exit = yes;
         self
     }
 
-    /// How long one call of this handle waits for others, all its waits together; default as long
-    /// as it takes. It waits where a process has locked what the call needs and does not let go,
-    /// because it is stopped (SIGSTOP, a debugger), say. Then it is the error `TimedOut`, which names
-    /// slot and process, and what waited is not done (of several keys or elements, those before are).
-    /// The holder's death ends the wait at once in any case. Reads never wait, nor does
-    /// closing a hold wait for other processes. Opening one waits for a salvage or a deletion of it
-    /// only, for 5 seconds at most, and is the error `Busy` then.
+    /// How long one call of this handle waits for other processes, all its waits together; without
+    /// limit by default. A call waits where a process has locked what the call needs and does not
+    /// release it, for example because that process is stopped (SIGSTOP, a debugger). After this
+    /// time the call fails with `TimedOut`, which names slot and process, and has no effect (of
+    /// several keys or elements, the earlier ones are done). The holder's death ends the wait at
+    /// once in any case.
+    ///
+    /// Reads never wait, and closing a hold does not wait for other processes. Opening a hold waits
+    /// only for a salvage or a deletion of it, for 5 seconds at most, and then fails with `Busy`.
     pub fn lock_timeout(mut self, time: Duration) -> HoldOptions {
         self.lock_timeout = Some(time);
         self
@@ -81,13 +85,14 @@ impl HoldOptions {
     /// Opens an existing hold.
     ///
     /// # Errors
-    /// `NotFound`, `Permission`, `ReadOnly`, `NotAHold`, `Version`, `Truncated`, `Damaged`, `Unclean` (a file hold
-    /// after a crash of the system), `Busy`, `Unsupported` (file system), `TooManyParticipants`, `Invalid` (name).
+    /// `NotFound`, `Permission`, `ReadOnly`, `NotAHold`, `Version`, `Truncated`, `Damaged`,
+    /// `Unclean` (a file hold after a crash of the system), `Busy`, `Unsupported` (file system),
+    /// `TooManyParticipants`, `Invalid` (name).
     pub fn open(&self, name: impl AsRef<Path>) -> Result<Hold> {
         open::open(name.as_ref(), self)
     }
 
-    /// Creates a hold; atomic: nobody ever sees half of one.
+    /// Creates a hold atomically: no process ever sees half of one.
     ///
     /// # Errors
     /// `Exists`, `Full`, `Permission`, `Unsupported`, `Invalid`.
@@ -98,7 +103,7 @@ impl HoldOptions {
     /// Opens a hold, or creates it if there is none.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open) and [`create`](Self::create), but `NotFound` and `Exists`.
+    /// Those of [`open`](Self::open) and [`create`](Self::create), except `NotFound` and `Exists`.
     pub fn open_or_create(&self, name: impl AsRef<Path>) -> Result<Hold> {
         open::open_or_create(name.as_ref(), self)
     }

@@ -1,7 +1,7 @@
-//! Making a hold from a backup.
+//! Makes a hold from a backup.
 //!
-//! Frames are read twice: first to learn which images are replaced by later ones, then to set the
-//! pairs that remain. The hold is built without a name and gets the wanted one when it is whole.
+//! The frames are read twice: first to learn which images are replaced by later ones, then to set
+//! the pairs that remain. The hold is built without a name and gets its name when it is whole.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::draft_hold;
@@ -19,21 +19,21 @@ use std::io::BufReader;
 use std::path::Path;
 use std::time::Duration;
 
-/// What [`restore`] did.
+/// The result of [`restore`].
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct RestoreReport {
-    /// Maps restored.
+    /// The number of maps restored.
     pub maps: u32,
-    /// Pairs restored (expired ones are left out).
+    /// The number of pairs restored; expired pairs are left out.
     pub pairs: u64,
 }
 
-/// What the first reading learns.
+/// The results of the first reading.
 #[derive(Default)]
 struct Plan {
-    /// How the hold was made.
+    /// The options of the hold's creation.
     options: HoldOptions,
     /// Images in the order of the file: map number, prefix, depth.
     images: Vec<(u32, u32, u32)>,
@@ -119,10 +119,11 @@ impl Covered {
 }
 
 impl Plan {
-    /// For every image, the ranges that later images of the same map replace... as one bit each:
-    /// whether a pair with these directory bits survives is decided against the images behind it.
+    /// For every image, the ranges that later images of the same map replace, as one bit each: the
+    /// images behind it decide whether a pair with these directory bits survives.
     fn survivors(&self) -> Vec<Vec<(u32, u32)>> {
-        // From the back: what is replaced later, restricted to what overlaps the image.
+        // From the back: the ranges that are replaced later, restricted to those that overlap the
+        // image.
         let mut finest: HashMap<u32, u32> = HashMap::new();
         for (number, _, depth) in &self.images {
             let deepest = finest.entry(*number).or_default();
@@ -137,7 +138,7 @@ impl Plan {
             let Some(covered) = covered.get_mut(number) else { continue };
             let len = covered.bits.len();
             let finest = len.ilog2();
-            // Indices of this image's range that nothing later replaces.
+            // Indices of this image's range that no later image replaces.
             let alive = (*prefix as usize..len).step_by(1 << depth);
             all[at] =
                 alive.filter(|i| !covered.covers(*i as u32)).map(|i| (i as u32, finest)).collect();

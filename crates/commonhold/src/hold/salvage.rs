@@ -1,10 +1,10 @@
-//! Saving what is intact of a file hold that was open when the system stopped.
+//! Salvages the intact pairs of a file hold that was open when the system stopped.
 //!
-//! Pages reached the disk in any order, so neither the index nor the extent table is believed:
-//! every place where a record can lie is tried, and a record counts if its checksum (over map,
-//! lengths, key, value and sequence) is intact and its key hashes to what it says. Per key the
-//! highest sequence wins. This is salvage and no guarantee: a deleted key returns if the page that
-//! said so was lost. The guarantee comes from `backup`.
+//! Pages reached the disk in any order, so the salvage trusts neither the index nor the extent
+//! table. It tries every place where a record can lie. A record counts if its checksum (over map,
+//! lengths, key, value and sequence) is intact and its key has the hash that the record names. Per
+//! key the highest sequence wins. A salvage guarantees nothing: a deleted key returns if the page
+//! with its deletion was lost. The guarantee comes from `backup`.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::draft_hold;
@@ -33,47 +33,49 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// What follows the name of a damaged file that is kept, and a dot; then comes a number.
+/// The part behind the name of a damaged file that is kept, after a dot; a number follows.
 const KEPT: &str = "unclean-";
 
-/// So many names are tried for the damaged file.
+/// The number of names that are tried for the damaged file.
 const MOST_TRIES: u64 = 100;
 
-/// What [`salvage`] did.
+/// The result of [`salvage`].
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct SalvageReport {
-    /// Maps saved.
+    /// The number of maps saved.
     pub maps: u32,
-    /// Pairs saved.
+    /// The number of pairs saved.
     pub kept: u64,
-    /// Intact records that a newer one of the same key replaces.
+    /// The number of intact records that a newer one of the same key replaces.
     pub superseded: u64,
-    /// Records that are published and fail their checksum: lost.
+    /// The number of published records that fail their checksum: they are lost.
     pub dropped: u64,
-    /// Pairs that the index still names and whose records are not where it says: lost, if no older
-    /// record was found.
+    /// The number of pairs that the index names and whose records are not there: they are lost,
+    /// unless an older record was found.
     pub missing: u64,
-    /// Bytes that the file is shorter than it says it is.
+    /// The number of bytes that are missing at the end of the file, compared with the length it
+    /// records.
     pub cut_off: u64,
-    /// Pairs saved that have no checksum (fixed-length pairs in the index): plausible, not proven.
+    /// The number of saved pairs without a checksum (fixed-length pairs in the index): plausible,
+    /// not proven.
     pub undecidable: u64,
-    /// What else there is to say.
+    /// Other remarks about the salvage.
     pub notes: Vec<String>,
-    /// Where the old file is now.
+    /// The path of the old file.
     pub kept_old_as: PathBuf,
 }
 
 struct Salvage<'a> {
     space: &'a Space,
     maps: HashMap<u32, Bound>,
-    /// Per map and key: the best sequence and what has it.
+    /// Per map and key: the best sequence and its find.
     found: HashMap<(u32, Vec<u8>), (u64, Find)>,
     report: SalvageReport,
 }
 
-/// What was found of a key.
+/// A find for a key.
 #[derive(PartialEq)]
 enum Find {
     /// A record, at this offset.
@@ -92,7 +94,7 @@ enum Find {
 /// `Busy` if a process has the hold open; `NotAHold`; those of writing files.
 pub fn salvage(name: impl AsRef<Path>) -> Result<SalvageReport> {
     let name = name.as_ref();
-    // Its own name, not one that leads to it: that is what the new file replaces.
+    // The file's own name, not a link that leads to it: the new file replaces the own name.
     let path = location::resolve(name, None)?;
     let path = path.canonicalize().unwrap_or(path);
     let failed = |e: std::io::Error| Error::os(path.display(), &e);
@@ -111,7 +113,8 @@ pub fn salvage(name: impl AsRef<Path>) -> Result<SalvageReport> {
         options = options.max_bytes(limit);
     }
     let (draft, ()) = draft_hold::build(&path, &options, |hold| salvage.write(hold))?;
-    // Whoever takes the name away has the hold alone, as we have, unless by hand.
+    // A process that takes the name away has the hold alone, as this one has, unless it is done by
+    // hand.
     if identity_of(&path) != Some(identity) {
         let text = format!("{}: was replaced during the salvage, and is unchanged", path.display());
         return Err(Error::new(ErrorKind::Busy, text));
@@ -126,11 +129,11 @@ pub fn salvage(name: impl AsRef<Path>) -> Result<SalvageReport> {
     Ok(SalvageReport { kept_old_as, ..salvage.report })
 }
 
-/// The name by which the damaged file is kept: its second one, until the new file has taken the
+/// The name under which the damaged file is kept: its second one, until the new file has taken the
 /// first.
 ///
-/// Dropped before that, it is removed. A salvage that was killed leaves it. The next salvage
-/// recognizes it by the file that it names, and continues with it.
+/// If the value is dropped before that, the name is removed. A killed salvage leaves the name. The
+/// next salvage recognizes it by the file that it names, and continues with it.
 struct Kept(Option<PathBuf>);
 
 impl Kept {
@@ -159,7 +162,7 @@ impl Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         if let Some(name) = &self.0 {
-            // Should this fail, the next salvage finds it.
+            // If this fails, the next salvage finds it.
             let _ = std::fs::remove_file(name);
         }
     }
@@ -220,7 +223,7 @@ impl<'a> Salvage<'a> {
                 Kind::Segments => self.try_segments(extent, len),
                 Kind::Body | Kind::Table | Kind::Directory | Kind::SpareDirectory | Kind::Block => {
                 }
-                // Perhaps its header was lost: any place may be a record.
+                // Its header may be lost: any place may be a record.
                 Kind::Empty | Kind::Free | Kind::Claimed | Kind::Unknown => {
                     for offset in (extent * EXTENT..(extent + 1) * EXTENT).step_by(8) {
                         self.try_record(offset, len, false);
@@ -263,7 +266,8 @@ impl<'a> Salvage<'a> {
         }
     }
 
-    /// Fixed-length pairs lie in the segments themselves: kept where their hash fits the place.
+    /// Fixed-length pairs lie in the segments themselves: a pair is kept where its hash fits the
+    /// place.
     fn try_segments(&mut self, extent: u64, len: u64) {
         for at in 0..EXTENT / SEGMENT_BYTES {
             let segment =
@@ -299,7 +303,7 @@ impl<'a> Salvage<'a> {
         }
     }
 
-    /// True if a slot names a record and there is none like it.
+    /// True if a slot names a record and there is no such record.
     fn is_missing(&self, bound: &Bound, segment: Segment<'_>, position: u32, len: u64) -> bool {
         let word = segment.slot(position).load(Ordering::Relaxed);
         let offset = offset_of(word);
@@ -352,8 +356,8 @@ impl<'a> Salvage<'a> {
     }
 }
 
-/// The map, under another name if its own is damaged; `None`, with a note, if no map can be what
-/// its root says.
+/// The map, under another name if its own is damaged; `None`, with a note, if no map can have such
+/// a root.
 fn usable(
     mut bound: Bound,
     maps: &HashMap<u32, Bound>,
@@ -387,7 +391,7 @@ fn intact_key(bound: &Bound, record: &Record<'_>) -> Option<Vec<u8>> {
     record.is_intact(&key, &value).then_some(key)
 }
 
-/// The error for a hold that others use.
+/// The error for a hold that other processes use.
 pub(crate) fn not_alone(path: &Path) -> Error {
     let text = format!(
         "{}: a process has it open, but salvage needs it exclusively; close it there",

@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum HoldKind {
-    /// In memory: gone with the system's power.
+    /// In memory: it is lost when the system stops.
     Memory,
     /// In a file on a disk.
     File,
@@ -36,9 +36,9 @@ pub enum HoldKind {
 pub struct StructureInfo {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: StructureKind,
-    /// Memory that it takes.
+    /// Bytes of memory that it takes.
     pub bytes: u64,
     /// Living participants (writable handles) that have it open.
     pub attached: u32,
@@ -49,29 +49,29 @@ pub struct StructureInfo {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct HoldStat {
-    /// Where the file is.
+    /// The path of the file.
     pub path: PathBuf,
     /// The hold's identity, as hexadecimal digits.
     pub uuid: String,
-    /// In memory or on disk.
+    /// Whether it lives in memory or on a disk.
     pub kind: HoldKind,
-    /// Length of the file.
+    /// Length of the file in bytes.
     pub file_bytes: u64,
-    /// Memory or disk space that the file really takes.
+    /// Bytes of memory or disk space that the file really takes.
     pub memory_bytes: u64,
-    /// Bytes that serve something.
+    /// Bytes that are in use.
     pub used_bytes: u64,
-    /// Bytes in the file that wait to be used again.
+    /// Bytes in the file that are free for reuse.
     pub free_bytes: u64,
-    /// The size limit.
+    /// The size limit in bytes.
     pub max_bytes: u64,
-    /// Living participants (writable handles).
+    /// The number of living participants (writable handles).
     pub participants: u32,
-    /// Maps.
+    /// The number of maps.
     pub maps: u32,
-    /// Queues, channels and logs.
+    /// The number of queues, channels and logs.
     pub others: u32,
-    /// Format version.
+    /// The version of the file's format.
     pub format: u32,
 }
 
@@ -88,7 +88,7 @@ pub struct ParticipantInfo {
     pub pid: u32,
     /// The first bytes of the program's name.
     pub program: String,
-    /// Whether the process lives; what a dead one left is settled by the next sweep.
+    /// Whether the process lives. The next sweep recovers what a dead process left.
     pub alive: bool,
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn maps(space: &Space) -> Result<Vec<MapInfo>> {
         if root.status() == Status::Live {
             let incarnation = root.incarnation.load(Ordering::Acquire);
             let bound = match Bound::new(space, id, root) {
-                // Dropped this very moment; perhaps it is no map any more.
+                // Dropped this very moment; the root may no longer belong to a map.
                 Err(_) if root.incarnation.load(Ordering::Acquire) != incarnation => continue,
                 bound => bound?,
             };
@@ -117,7 +117,7 @@ pub(crate) fn structures(space: &Space, wanted: &[StructureKind]) -> Vec<Structu
         wanted.contains(kind) && root.status() == Status::Live
     };
     for (id, _, root) in block::all(space).filter(live) {
-        // One that is dropped this very moment is not there; damage is for `check` to tell.
+        // A structure that is being dropped this very moment is left out; `check` reports damage.
         let Ok(block) = Block::bind(space, id, root) else { continue };
         let alive = |owner: &Owner| !participant::is_dead(space, *owner);
         let attached = attach::attached(space, &block).filter(alive).count() as u32;

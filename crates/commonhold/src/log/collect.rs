@@ -1,14 +1,14 @@
 //! The collector: merges all rings by time into one stream of text.
 //!
-//! A round takes what is old enough, writes it out, and only then marks it in the hold as
-//! collected, all of it in one step ([`rounds`]). So a successor loses nothing; what its
-//! predecessor wrote and did not come to mark, one round at most, it takes back from a file, and
-//! writes again.
+//! A round takes the lines that are old enough, writes them out, and only then marks them in the
+//! hold as collected, all of them in one step ([`rounds`]). So a successor loses no line. A
+//! predecessor may have written lines and not marked them, one round at most. The successor removes
+//! these from a file and writes them again.
 //!
 //! A line is old enough when every thread that has a ring has written a younger one, and in any
-//! case after the hold-back: whoever was slower than that between looking at the clock and
-//! committing comes late, and its line is flagged. So nobody who is stopped in the middle of a line
-//! holds up the others for longer.
+//! case after the hold-back. A writer that takes longer than that from its look at the clock to its
+//! commit comes late, and its line is flagged. So a writer that is stopped in the middle of a line
+//! holds up the others for no longer than that.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::handle::Log;
@@ -31,24 +31,24 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A round ends after so many bytes of text.
+/// The size of text, in bytes, at which a round ends.
 const ROUND_BYTES: usize = 256 << 10;
-/// So many lines are copied at a time.
+/// The number of lines that are copied at a time.
 const LINES: usize = 128;
-/// How old a line must be, unless told otherwise.
+/// The default age at which a line is written out.
 pub(crate) const HOLD_BACK: Duration = Duration::from_millis(5);
-/// How long to sleep when there is nothing, at most.
+/// The longest sleep when there is nothing to collect.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// What a round did.
+/// The result of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Round {
-    /// Lines that were written out, those included with which the log announces threads.
+    /// Lines that were written out, including those with which the log announces threads.
     pub lines: u64,
     /// Lines that were found missing: dropped or overwritten.
     pub lost: u64,
-    /// There is more, which the next round takes or which is too young.
+    /// True if there are more lines, which the next round takes or which are too young.
     pub more: bool,
 }
 
@@ -62,7 +62,7 @@ impl Round {
 /// How far the last round has come.
 #[derive(Clone, Copy)]
 enum LeftAt {
-    /// Its end.
+    /// The round has ended.
     End,
     /// Lines were read, and their text is not out.
     Gathering,
@@ -70,30 +70,30 @@ enum LeftAt {
     Marking,
 }
 
-/// How a line becomes text: [`LogLine::append_to`] unless told otherwise.
+/// How a line becomes text: by default [`LogLine::append_to`].
 type Format = Box<dyn FnMut(&LogLine, &mut Vec<u8>) + Send>;
 
-/// The one who collects a log; from [`Log::collector`]. Dropping it lets the next one begin.
+/// The collector of a log, from [`Log::collector`]. After it is dropped, another may begin.
 ///
-/// It takes no processor time from the writers and is never waited for. If its process dies,
-/// another collector may take over and leaves nothing out. In a file
-/// ([`run_to_file`](Collector::run_to_file)) every line is then there once. From anything else
-/// nothing can be taken back: **what was written out and not yet marked in the hold, one round of
-/// at most 256 KiB of text or so, is written again**.
+/// It takes no processor time from the writers, and no writer ever waits for it. If its process
+/// dies, another collector may take over and leaves no line out. In a file
+/// ([`run_to_file`](Collector::run_to_file)) every line is then there once. From any other output
+/// nothing can be taken back: **lines that were written out and not yet marked in the hold, one
+/// round of about 256 KiB of text at most, are written again**.
 pub struct Collector {
     log: Log,
-    /// The participant that collects; not a child that was forked since.
+    /// The participant that collects; a child that was forked since is another one.
     me: Owner,
     merge: Merge,
-    /// What is marked in the hold.
+    /// The positions that are marked in the hold.
     marked: Vec<Cursor>,
-    /// Where a round began in a file that was not marked.
+    /// Where a round that was not marked began in a file.
     left: Option<Place>,
     left_at: LeftAt,
     hold_back: Duration,
     level: LogLevel,
     format: Format,
-    /// Used again and again, so that nothing is allocated for a line.
+    /// Reused, so that no line allocates memory.
     lines: Vec<LogLine>,
     text: Vec<u8>,
     pause: Duration,
@@ -117,7 +117,8 @@ impl Collector {
                 }
                 _ => {}
             }
-            // AcqRel: acquire pairs with the release in `drop`: the tails are where the last one left them.
+            // AcqRel: acquire pairs with the release in `drop`: the tails are where the last one
+            // left them.
             let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
             if word.compare_exchange(found, me.bits(), success, failure).is_ok() {
                 break;
@@ -150,8 +151,8 @@ impl Collector {
         })
     }
 
-    /// How old a line must be before it is written out although there is a thread that has written
-    /// nothing since, so that an older one of that thread can still come before it; default 5 ms.
+    /// Sets the hold-back; default 5 ms. A line waits that long while some thread has written
+    /// nothing since, because an older line of that thread may still come before it.
     pub fn hold_back(mut self, time: Duration) -> Collector {
         self.hold_back = time;
         self
@@ -163,7 +164,7 @@ impl Collector {
         self
     }
 
-    /// Makes text of lines in another way: `format` appends it.
+    /// Replaces the conversion of lines to text: `format` appends a line's text.
     pub fn format(
         mut self,
         format: impl FnMut(&LogLine, &mut Vec<u8>) + Send + 'static,
@@ -172,32 +173,32 @@ impl Collector {
         self
     }
 
-    /// Writes out what is old enough, one round, and marks it as collected. Does not wait (but for
-    /// `out`).
+    /// Writes out one round of the lines that are old enough, and marks it as collected. Waits for
+    /// nothing but `out`.
     ///
     /// # Errors
-    /// `Io` and its like if `out` fails: then nothing of the round counts as collected, and all of
-    /// it is written again in the next; so it is after a panic of `out` or of what makes text of
-    /// lines. `Closed`; `NotFound` if the log was dropped; `Busy` in a forked child: the parent
-    /// collects.
+    /// `Io` and similar kinds if `out` fails. Then no line of the round counts as collected, and
+    /// the next round writes all of them again; the same holds after a panic of `out` or of the
+    /// conversion to text. `Closed`; `NotFound` if the log was dropped; `Busy` in a forked child:
+    /// the parent collects.
     pub fn poll(&mut self, out: &mut impl Write) -> Result<Round> {
         self.poll_into(&mut Stream(out))
     }
 
-    /// Like [`poll`](Collector::poll), to a file, where each line is once, whoever is killed when:
-    /// what a predecessor wrote into the same file and did not mark is taken back first, and so is
-    /// what was written of a round that failed.
+    /// Like [`poll`](Collector::poll), to a file, where each line is once, whichever process is
+    /// killed at whichever moment. Lines that a predecessor wrote into the same file and did not
+    /// mark are removed first, and so is the text of a round that failed.
     ///
     /// # Errors
-    /// As [`poll`](Collector::poll).
+    /// As for [`poll`](Collector::poll).
     pub fn poll_to_file(&mut self, file: &mut RotatedFile) -> Result<Round> {
         self.poll_into(file)
     }
 
-    /// Writes out all that is there, however young.
+    /// Writes out all lines in the hold, also those that are younger than the hold-back.
     ///
     /// # Errors
-    /// As [`poll`](Collector::poll).
+    /// As for [`poll`](Collector::poll).
     pub fn finish(&mut self, out: &mut impl Write) -> Result<Round> {
         self.finish_into(&mut Stream(out))
     }
@@ -206,16 +207,16 @@ impl Collector {
     /// [`poll_to_file`](Collector::poll_to_file).
     ///
     /// # Errors
-    /// As [`poll`](Collector::poll).
+    /// As for [`poll`](Collector::poll).
     pub fn finish_to_file(&mut self, file: &mut RotatedFile) -> Result<Round> {
         self.finish_into(file)
     }
 
-    /// Collects until `stop` says so, then finishes. Looks every few milliseconds; sleeps in
-    /// between, up to 20 ms when nothing is written.
+    /// Collects until `stop` returns true, then calls [`finish`](Collector::finish). Looks every
+    /// few milliseconds; sleeps in between, up to 20 ms when no lines come.
     ///
     /// # Errors
-    /// As [`poll`](Collector::poll).
+    /// As for [`poll`](Collector::poll).
     pub fn run(&mut self, out: &mut impl Write, stop: impl FnMut() -> bool) -> Result<Round> {
         self.run_into(&mut Stream(out), stop)
     }
@@ -223,7 +224,7 @@ impl Collector {
     /// Like [`run`](Collector::run), to a file; see [`poll_to_file`](Collector::poll_to_file).
     ///
     /// # Errors
-    /// As [`poll`](Collector::poll).
+    /// As for [`poll`](Collector::poll).
     pub fn run_to_file(
         &mut self,
         file: &mut RotatedFile,
@@ -259,8 +260,8 @@ impl Collector {
         Ok(sum.and(self.finish_into(out)?))
     }
 
-    /// Sleeps for a while that fits what the last round found; not at all while there is much to
-    /// do.
+    /// Sleeps for a time that fits the last round's result, up to 20 ms; not at all while many
+    /// lines wait.
     pub fn pause(&mut self, round: &Round) {
         if round.lines > 0 && round.more || round.lines >= LINES as u64 {
             self.pause = Duration::from_millis(1);
@@ -276,7 +277,7 @@ impl Collector {
         self.recover_round()?;
         self.left_at = LeftAt::Gathering;
         let mut round = self.gather(now_ns, until_ns)?;
-        // A round without text, too, takes back what the last one left before it marks anything.
+        // A round without text, too, removes what the last one left before it marks anything.
         if (!self.text.is_empty() || self.left.is_some())
             && let Err(error) = self.write_out(out)?
         {
@@ -290,8 +291,8 @@ impl Collector {
         Ok(round)
     }
 
-    /// Settles a round that an error or a panic has ended: one that was not written out begins
-    /// again, one that was is marked.
+    /// Recovers a round that an error or a panic has ended: a round that was not written out begins
+    /// again, a written one is marked.
     fn recover_round(&mut self) -> Result<()> {
         match self.left_at {
             LeftAt::End => {}
@@ -321,13 +322,13 @@ impl Collector {
         Ok(written)
     }
 
-    /// Makes text of what is old enough, until the round is full.
+    /// Makes text of the lines that are old enough, until the round is full.
     fn gather(&mut self, now_ns: u64, until_ns: u64) -> Result<Round> {
         let mut round = Round::default();
         self.text.clear();
         let mut count = self.copy(until_ns, Some(now_ns))?;
         while count > 0 {
-            // Outside of any operation: what makes text is the user's.
+            // Outside of any operation: the conversion to text is the user's code.
             for line in &self.lines[..count] {
                 round.lost += u64::from(line.lost);
                 if is_wanted(line, self.level) {
@@ -367,7 +368,7 @@ impl Collector {
         if lane.me() == self.me { Ok(()) } else { Err(busy(&self.log, lane, self.me)) }
     }
 
-    /// Marks as collected what was written out.
+    /// Marks the written lines as collected.
     fn mark(&mut self) -> Result<()> {
         self.merge.keep();
         let place = |cursor: &Cursor| (cursor.position, cursor.expected);
@@ -384,14 +385,14 @@ impl Collector {
 
 /// Where a round's text goes.
 trait Target {
-    /// Where the next text will be, if it can be taken back; what lies behind the place that was
-    /// left is.
+    /// Where the next text will be, if the output can take it back; removes the text behind the
+    /// place that was left.
     fn place(&mut self, left: Option<Place>) -> io::Result<Option<Place>>;
     /// Writes all of it.
     fn put(&mut self, text: &[u8]) -> io::Result<()>;
 }
 
-/// Anything that can be written to: it cannot be taken back.
+/// Any writer: it cannot take text back.
 struct Stream<'a, W>(&'a mut W);
 
 impl<W: Write> Target for Stream<'_, W> {
@@ -432,7 +433,7 @@ impl Drop for Collector {
     }
 }
 
-/// Lets the next one collect.
+/// Lets the next collector begin.
 fn release(collector: &AtomicU32, me: Owner) {
     // Release: the marks come before.
     let _ = collector.compare_exchange(me.bits(), 0, Ordering::Release, Ordering::Relaxed);

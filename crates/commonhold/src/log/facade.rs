@@ -7,8 +7,8 @@ use ::log::{Level, Log as Logger, Metadata, Record};
 /// A [`Log`] as the logger of the crate `log`: its macros then write into the hold. Each line is
 /// the record's target, a colon, and its text.
 ///
-/// A line that cannot be written (the handle was closed, the ring is full) is dropped. What the
-/// crate lets through, `log::set_max_level` says.
+/// A line that cannot be written (the handle was closed, the ring is full) is dropped.
+/// `log::set_max_level` decides which levels the crate lets through.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-doc-facade-{}", std::process::id()));
@@ -29,7 +29,7 @@ use ::log::{Level, Log as Logger, Metadata, Record};
 pub struct LogFacade(Log);
 
 impl LogFacade {
-    /// Writes into this log.
+    /// A logger that writes into this log.
     pub fn new(log: Log) -> LogFacade {
         LogFacade(log)
     }
@@ -55,6 +55,6 @@ impl Logger for LogFacade {
         let _ = self.0.print(level(record.level()), format_args!("{target}: {text}"));
     }
 
-    /// Nothing to do: what was accepted is in the hold.
+    /// Does nothing: accepted lines are in the hold already.
     fn flush(&self) {}
 }

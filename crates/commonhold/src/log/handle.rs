@@ -1,8 +1,8 @@
 //! [`Log`]: the public handle.
 //!
-//! The way of a line: a look at the level, the thread's slot, the clock, a copy, one store. No
-//! lock, no system call but the clock, no allocation; all that may take longer (a thread's first
-//! line, a fork, a full ring) is beside the way.
+//! The path of a line: a look at the level, the thread's slot, the clock, a copy, one store. It has
+//! no lock, no system call but the clock, and no allocation. Slower work (a thread's first line, a
+//! fork, a full ring) is off this path.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::collect::Collector;
@@ -32,14 +32,16 @@ use std::sync::{Arc, Weak};
 
 /// Many writers, one merged log: the handle on it.
 ///
-/// Cheap to clone; usable from any thread and in a forked child. Each thread writes into a ring of
-/// its own, so no writer ever waits for another, for the collector, or for anybody dead or stopped.
-/// What was accepted is in the hold, whatever happens to its writer; one [`Collector`] at a time
-/// merges all of it, and [`dump`](Log::dump) shows what is there without one.
+/// A handle is cheap to clone, and usable from any thread and in a forked child. Each thread writes
+/// into a ring of its own, so no writer ever waits for another, for the collector, or for a dead or
+/// stopped process. Accepted lines are in the hold, and survive their writer's death. One
+/// [`Collector`] at a time merges all lines, and [`dump`](Log::dump) returns them without a
+/// collector.
 ///
 /// A thread's first line claims its ring, which may allocate memory and take a lock for a moment;
-/// all others do not. A signal handler may write lines, also in the middle of one; should it be the
-/// first to write in its thread, call [`prepare`](Log::prepare) there before.
+/// all others do not. A signal handler may write lines, also in the middle of another line. If a
+/// handler may be the first to write in its thread, call [`prepare`](Log::prepare) in that thread
+/// before.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-doc-log-{}", std::process::id()));
@@ -48,7 +50,8 @@ use std::sync::{Arc, Weak};
 /// use commonhold::{Hold, log::{LogLevel, LogOptions, Written}};
 ///
 /// let hold = Hold::open_or_create(&path)?;
-/// let log = hold.logs().open_or_create("events", LogOptions::new().rings(8).ring_bytes(64 << 10))?;
+/// let options = LogOptions::new().rings(8).ring_bytes(64 << 10);
+/// let log = hold.logs().open_or_create("events", options)?;
 /// assert_eq!(log.write(LogLevel::Info, "the shop is open")?, Written::Accepted);
 ///
 /// // Here, or in any other process:
@@ -70,7 +73,7 @@ impl fmt::Debug for Log {
     }
 }
 
-/// What all clones of a handle share.
+/// The state that all clones of a handle share.
 pub(crate) struct Inner {
     /// Unique in the process.
     pub(crate) number: u64,
@@ -84,23 +87,23 @@ pub(crate) struct Inner {
     in_vain_ms: AtomicU64,
 }
 
-/// How a handle is tied to the block.
+/// How a handle is attached to the block.
 enum Tie {
     Writer(Attachment),
-    /// Of a read-only hold: it may only look.
+    /// A handle of a read-only hold.
     Reader(Arc<Arena>, Block),
 }
 
-/// What a thread without a slot found.
+/// The result of a thread's search for a slot.
 enum Found {
     Slot(RingSlotId),
-    /// The thread is ending: a ring for each line. Its number.
+    /// The thread is ending, so each of its lines claims a ring; with the thread's number.
     Once(u32),
 }
 
 static HANDLES: AtomicU64 = AtomicU64::new(1);
 
-/// Creates the log; one that exists is opened or refused.
+/// Creates the log; opens or refuses one that exists.
 pub(crate) fn create(
     arena: &Arc<Arena>,
     name: &str,
@@ -168,22 +171,23 @@ impl Log {
         &self.inner.block().name
     }
 
-    /// True if lines of this level are wanted at the moment; a few nanoseconds.
+    /// True if the log accepts lines of this level at the moment; takes a few nanoseconds.
     #[inline]
     pub fn enabled(&self, level: LogLevel) -> bool {
-        // Relaxed: a setting, no order with anything. Of a log that was dropped it may be anything; `write` finds out.
+        // Relaxed: a setting, no order with anything. In a dropped log it may be anything; `write`
+        // detects that.
         level.code() <= self.inner.header().level.load(Ordering::Relaxed)
     }
 
-    /// Writes one line: any bytes. The text is shown as it is, so leave out line ends; one at its
-    /// end is cut off by the collector. Takes some 50 ns and never waits; signal-safe (but see
+    /// Writes one line of any bytes. The log shows the text unchanged, so leave out line ends; the
+    /// collector cuts off one at the end. Takes some 50 ns and never waits; signal-safe (but see
     /// [`Log`]).
     ///
     /// # Errors
-    /// `TooLarge` (a quarter of the ring less 64 bytes); `Closed`; `NotFound` if the log was
+    /// `TooLarge` beyond a quarter of the ring less 64 bytes; `Closed`; `NotFound` if the log was
     /// dropped; `ReadOnly`; `Reentrant` from a signal handler inside another operation, unless the
-    /// thread's last line before was for this log. A line that is not wanted or finds no room is no
-    /// error: see [`Written`].
+    /// thread's last line before was for this log. A line that is filtered or finds no room is not
+    /// an error: see [`Written`].
     #[inline]
     pub fn write(&self, level: LogLevel, line: impl AsRef<[u8]>) -> Result<Written> {
         if !self.enabled(level) {
@@ -192,9 +196,9 @@ impl Log {
         self.inner.write(level, line.as_ref())
     }
 
-    /// Writes one line of formatted text; what `write!(log, ...)` would do. Up to 1 KiB is
-    /// formatted without allocation. Errors as [`write`](Log::write). The macro
-    /// [`log_line!`](crate::log_line) does not even evaluate what is not wanted.
+    /// Writes one line of formatted text, as `write!(log, ...)` would. Up to 1 KiB is formatted
+    /// without allocation. The macro [`log_line!`](crate::log_line) does not even evaluate the
+    /// arguments of a filtered line. Errors as for [`write`](Log::write).
     pub fn print(&self, level: LogLevel, text: fmt::Arguments<'_>) -> Result<Written> {
         if !self.enabled(level) {
             return Ok(Written::Filtered);
@@ -209,20 +213,20 @@ impl Log {
         }
     }
 
-    /// Claims the calling thread's ring now instead of with its first line. False if none is free.
+    /// Claims the calling thread's ring now, before its first line. False if no ring is free.
     ///
     /// # Errors
-    /// As [`write`](Log::write).
+    /// As for [`write`](Log::write).
     pub fn prepare(&self) -> Result<bool> {
         Ok(self.inner.take_slot()?.is_some())
     }
 
-    /// The least important level that is wanted.
+    /// The least important level that the log accepts.
     pub fn level(&self) -> LogLevel {
         LogLevel::from_code(self.inner.header().level.load(Ordering::Relaxed))
     }
 
-    /// From now on lines less important than `level` are not accepted, from any process.
+    /// Refuses lines less important than `level` from now on, from any process.
     ///
     /// # Errors
     /// `Closed`, `NotFound`, `ReadOnly`, `Reentrant`.
@@ -233,9 +237,9 @@ impl Log {
         Ok(())
     }
 
-    /// All lines that are in the hold, collected or not, merged by time; also from a read-only
-    /// handle, and while others write. Changes nothing. Lines that are committed while it reads may
-    /// or may not be there.
+    /// Returns all lines that are in the hold, collected or not, merged by time. It works with a
+    /// read-only handle and while other threads write, and changes nothing. Lines that are
+    /// committed during the call may or may not be in the result.
     ///
     /// # Errors
     /// `Closed`; `NotFound` if the log was dropped.
@@ -246,19 +250,19 @@ impl Log {
         Ok(lines)
     }
 
-    /// Reads the log as it grows, without collecting it; also from a read-only handle. Changes
-    /// nothing.
+    /// Returns a reader that follows the log without collecting it; also from a read-only handle.
+    /// Changes nothing.
     ///
     /// # Errors
-    /// As [`dump`](Log::dump).
+    /// As for [`dump`](Log::dump).
     pub fn reader(&self) -> Result<LogReader> {
         LogReader::new(self)
     }
 
-    /// Numbers: what was dropped, who collects, which rings are whose.
+    /// Counts of lines, the collector, and the owners of the rings.
     ///
     /// # Errors
-    /// As [`dump`](Log::dump).
+    /// As for [`dump`](Log::dump).
     pub fn stat(&self) -> Result<LogStat> {
         self.inner.ensure_there()?;
         let stat = stat::stat(self.inner.space(), &self.inner.layout);
@@ -266,10 +270,11 @@ impl Log {
         Ok(stat)
     }
 
-    /// Becomes the log's collector, which takes over where a dead one ended.
+    /// Becomes the log's collector, which continues where a dead one ended.
     ///
     /// # Errors
-    /// `Busy`, naming slot and process, while another lives; `Closed`, `NotFound`, `ReadOnly`.
+    /// `Busy`, which names slot and process, while another collector lives; `Closed`, `NotFound`,
+    /// `ReadOnly`.
     pub fn collector(&self) -> Result<Collector> {
         Collector::claim(self)
     }
@@ -328,7 +333,7 @@ impl Inner {
     }
 
     /// # Errors
-    /// `Closed`; `NotFound` if the log was dropped: then what was read is not the log's.
+    /// `Closed`; `NotFound` if the log was dropped: then the bytes read are not the log's.
     pub(crate) fn ensure_there(&self) -> Result<()> {
         self.arena().ensure_open()?;
         let (space, block) = (self.space(), self.block());
@@ -378,7 +383,7 @@ impl Inner {
                 Some(put(&ring, inside.place(), record, slot_id.thread))
             }
             Entered::Nested if self.arena().is_closed() || !attachment.is_current() => None,
-            // What was interrupted keeps the log where it is.
+            // The interrupted operation keeps the log where it is.
             Entered::Nested => Some(self.write_once(record, me, slot_id.thread)),
             Entered::Stranger => None,
         }
@@ -395,7 +400,8 @@ impl Inner {
                 Ok(self.write_once(record, lane.me(), thread))
             }
             None => {
-                // Inside an operation again: since that in which no ring was found the log may have been dropped.
+                // Inside an operation again: the log may have been dropped since the one in which
+                // no ring was found.
                 let _inside = self.attachment()?.enter()?;
                 step!("log.refused");
                 // Relaxed: a counter.
@@ -415,7 +421,7 @@ impl Inner {
             return Written::Dropped;
         };
         let (ring, place) = (Ring::new(space, layout, number), Place::default());
-        // Release: as in `hand_back`. Nobody but this thread has changed it.
+        // Release: as in `hand_back`. No other thread has changed it.
         let returned = Mend::new(|| ring.header.tenant.store(0, Ordering::Release));
         ring.catch_up(&place);
         let written = put(&ring, &place, record, thread);
@@ -448,7 +454,7 @@ impl Inner {
         let record = Record { kind: Kind::Thread, level, time_ns, thread, bytes: &bytes };
         let _ = self.write_at(slot_id, &record);
         if !ring_slot::remember(&self.itself, slot_id) {
-            // The thread is ending and would not hand it back.
+            // The thread is ending and would not hand the ring back.
             drop(returned);
             return Some(Found::Once(thread));
         }
@@ -456,7 +462,8 @@ impl Inner {
         Some(Found::Slot(slot_id))
     }
 
-    /// Asking for the dead costs system calls: if it was in vain, not again for 10 ms.
+    /// Checks whether owners of rings have died, which costs system calls: after a check in vain,
+    /// not again for 10 ms.
     fn claim_of_the_dead(&self, word: impl Fn() -> u64) -> Option<(u32, u64)> {
         let now = clock::monotonic_ns() / 1_000_000;
         // Relaxed, here and below: a hint.
@@ -469,7 +476,7 @@ impl Inner {
         claimed
     }
 
-    /// A thread ends.
+    /// Called when a thread ends.
     pub(crate) fn leave(&self, slot_id: RingSlotId) {
         let Tie::Writer(attachment) = &self.tie else { return };
         let Some(me) = attachment.arena.current_owner() else { return };
@@ -492,7 +499,7 @@ impl Inner {
         Error::new(ErrorKind::TooLarge, text)
     }
 
-    /// Writes an accepted line to standard error, if nobody collects.
+    /// Writes an accepted line to standard error, if no collector runs.
     #[cold]
     fn tell(&self, level: LogLevel, bytes: &[u8]) {
         let collector = self.header().collector.load(Ordering::Relaxed);
@@ -523,11 +530,12 @@ impl Tie {
 impl Drop for Inner {
     fn drop(&mut self) {
         let Tie::Writer(attachment) = &self.tie else { return };
-        // In a forked child that did nothing with it, the rings are the parent's.
+        // A forked child that did nothing with the log: the rings are the parent's.
         if self.arena().current_owner().is_none() {
             return;
         }
-        // No thread has it any more. Closed or dropped, there is nothing to hand back.
+        // No thread has the log any more. If it is closed or dropped, there is nothing to hand
+        // back.
         let Some(lane) = attachment.enter_to_leave() else { return };
         for (ring, word) in self.slots.taken(lane.me()).collect::<Vec<_>>() {
             self.slots.hand_back(self.space(), &self.layout, ring, word);

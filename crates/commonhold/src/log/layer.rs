@@ -32,7 +32,7 @@ use tracing_subscriber::layer::{Context, Layer};
 pub struct LogLayer(Log);
 
 impl LogLayer {
-    /// Writes into this log.
+    /// A layer that writes into this log.
     pub fn new(log: Log) -> LogLayer {
         LogLayer(log)
     }
@@ -52,7 +52,7 @@ impl<S: Subscriber> Layer<S> for LogLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let metadata: &Metadata<'_> = event.metadata();
         let level = level(metadata.level());
-        // Here and not in `enabled`, which would speak for the other layers, too.
+        // Here and not in `enabled`, which would decide for the other layers, too.
         if self.0.enabled(level) {
             let _ = self.0.print(level, format_args!("{}:{}", metadata.target(), Fields(event)));
         }

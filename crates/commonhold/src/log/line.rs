@@ -1,4 +1,4 @@
-//! A line as it is read, its text, and short thread ids.
+//! A line for reading, its text, and short thread ids.
 //!
 //! ```text
 //! 2026-11-21T20:04:58.123456789Z info  ab the text
@@ -8,7 +8,7 @@ use crate::log::options::LogLevel;
 use std::fmt::{self, Write};
 
 /// The number of a writing thread in a log, shown as two letters or more: `aa`, `ab`, ... `zz`,
-/// `aaa`. The log announces who it is ([`LogLine::announces`]). 0, shown as `--`, is nobody.
+/// `aaa`. The log announces each thread ([`LogLine::announces`]). 0, shown as `--`, is no thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ThreadId(pub u32);
@@ -40,21 +40,21 @@ impl ThreadId {
     }
 }
 
-/// Who a thread is; what a line tells that announces it.
+/// Facts about a thread, which the line that announces it contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ThreadInfo {
-    /// Its process, as that saw itself (another container counts differently).
+    /// Its process id, as the process sees it (another container counts differently).
     pub pid: u32,
-    /// Its number in the system.
+    /// Its thread id in the system.
     pub tid: u32,
     /// The first bytes of its name.
     pub name: String,
 }
 
 impl ThreadInfo {
-    /// From the bytes of a ring: anything.
+    /// Reads bytes of a ring, which may be damaged.
     pub(crate) fn read(bytes: &[u8]) -> ThreadInfo {
         let number = |at: usize| {
             let four = bytes.get(at..at + 4).and_then(|four| four.try_into().ok());
@@ -71,29 +71,29 @@ impl ThreadInfo {
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LogLine {
-    /// When it was written, in nanoseconds since 1970 by its writer's clock.
+    /// The time of writing, in nanoseconds since 1970 by its writer's clock.
     pub time_ns: u64,
-    /// How much it matters; `None` for what the log itself tells.
+    /// Its level; `None` for lines of the log itself.
     pub level: Option<LogLevel>,
-    /// Who wrote it.
+    /// The thread that wrote it.
     pub thread: ThreadId,
-    /// It came after later ones had been given out: its writer was held up for longer than the
+    /// True if later lines were returned before it: its writer was held up for longer than the
     /// hold-back, or its clock is behind.
     pub late: bool,
-    /// So many lines of this ring are missing before it: dropped or overwritten.
+    /// The number of lines of this ring that are missing before it: dropped or overwritten.
     pub lost: u32,
-    /// A collector has it already. (Dumps only.)
+    /// True if a collector has it already. (Dumps only.)
     pub collected: bool,
-    /// The line announces its thread.
+    /// The thread that the line announces, if it announces one.
     pub announces: Option<ThreadInfo>,
-    /// What was written.
+    /// The text, without a line end.
     pub text: Vec<u8>,
 }
 
 impl LogLine {
-    /// Appends the line, with time, level, thread and line end, as the log shows it: control
-    /// characters in it, but for tabs, are escaped as in `\n` and `\x1b`. What is lost before it is
-    /// told in a line of its own.
+    /// Appends the line with time, level, thread and line end. Control characters in it, except
+    /// tabs, are escaped as in `\n` and `\x1b`. Lines lost before it are reported in a line of
+    /// their own.
     pub fn append_to(&self, out: &mut Vec<u8>) {
         if self.lost > 0 {
             append_front(out, self.time_ns, "lost", self.thread);
@@ -115,8 +115,8 @@ impl LogLine {
     }
 }
 
-/// Appends what was written as one line of text: control characters, but for tabs, as `\n`, `\r` or
-/// `\x1b`. So no text can pass for a line of its own, or give orders to a terminal.
+/// Appends the text as one line: control characters, except tabs, as `\n`, `\r` or `\x1b`. So no
+/// text can pass for a line of its own, or send commands to a terminal.
 fn append_text(out: &mut Vec<u8>, mut text: &[u8]) {
     let is_control = |byte: &u8| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f;
     while let Some(at) = text.iter().position(is_control) {
@@ -198,7 +198,7 @@ impl Short {
         &self.bytes[..self.len]
     }
 
-    /// Appends as much as there is room for; false if that was not all.
+    /// Appends as much as fits; false if that was not all.
     fn push(&mut self, bytes: &[u8]) -> bool {
         let count = bytes.len().min(self.bytes.len() - self.len);
         self.bytes[self.len..self.len + count].copy_from_slice(&bytes[..count]);

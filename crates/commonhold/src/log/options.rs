@@ -1,14 +1,14 @@
-//! Options of a log, levels, and what became of a line.
+//! Options of a log, levels, and the result of writing a line.
 
 use std::fmt;
 
-/// What a full ring does with a new line.
+/// How a full ring treats a new line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Overflow {
-    /// The new line is dropped, and counted: what was logged first is kept until it is collected.
+    /// The new line is dropped and counted: the first lines are kept until they are collected.
     Drop,
-    /// The oldest lines are overwritten, and counted if nobody collected them: the last lines are
+    /// The oldest lines are overwritten, and counted if they were not collected: the last lines are
     /// kept.
     Overwrite,
 }
@@ -23,18 +23,18 @@ impl Overflow {
     }
 }
 
-/// How much a line matters, the most important first.
+/// The importance of a line, the most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 #[repr(u32)]
 pub enum LogLevel {
-    /// Something failed.
+    /// A failure.
     Error = 1,
-    /// Something is odd.
+    /// Something odd.
     Warn = 2,
-    /// What people want to know.
+    /// Information for users.
     Info = 3,
-    /// What who looks for a fault wants to know.
+    /// Details for finding faults.
     Debug = 4,
     /// Everything.
     Trace = 5,
@@ -50,7 +50,7 @@ impl LogLevel {
         self as u32
     }
 
-    /// The level of this code, the nearest one for damage.
+    /// The level of this code; for a damaged code the nearest one.
     pub(crate) fn from_code(code: u32) -> LogLevel {
         LogLevel::ALL[(code.clamp(1, 5) - 1) as usize]
     }
@@ -83,20 +83,19 @@ impl std::str::FromStr for LogLevel {
     }
 }
 
-/// What became of a line that was written. None of these is an error: a log must not stop its
-/// writer.
+/// The result of writing a line. None of these is an error: a log must not stop its writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a full ring drops lines"]
 pub enum Written {
-    /// It is in the hold, whatever happens to the writer.
+    /// The line is in the hold, and survives its writer's death.
     Accepted,
-    /// Its level is not wanted.
+    /// The log does not accept the line's level.
     Filtered,
-    /// The ring was full, or no ring was free; it was counted.
+    /// The ring was full, or no ring was free; the loss was counted.
     Dropped,
 }
 
-/// How a log is made. Rings and overflow are the log's; `direct` is the handle's own.
+/// Options of a log's creation. `direct` alone belongs to the handle, not to the log.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     pub(crate) rings: u32,
@@ -124,47 +123,47 @@ impl LogOptions {
         LogOptions::default()
     }
 
-    /// How many threads of all processes can write, 1 to 4096; a ring is free again when its thread
-    /// has ended. A line of a signal handler that interrupts another line needs a free ring for a
-    /// moment, so have some to spare.
+    /// The number of threads of all processes that can write, 1 to 4096. A ring becomes free when
+    /// its thread has ended. A signal handler that interrupts another line needs a free ring for a
+    /// moment, so configure some to spare.
     pub fn rings(mut self, rings: u32) -> LogOptions {
         self.rings = rings;
         self
     }
 
-    /// Bytes of each ring, rounded up to a power of two, 4 KiB to 1 GiB. All rings are allocated
-    /// when the log is made. The longest line is a quarter of it less 64 bytes, and never more than
-    /// 16 MiB less that.
+    /// Bytes of each ring, 4 KiB to 1 GiB, rounded up to a power of two. All rings are allocated
+    /// when the log is created. The longest line is a quarter of the ring less 64 bytes, and at
+    /// most 16 MiB less 64 bytes.
     pub fn ring_bytes(mut self, bytes: u64) -> LogOptions {
-        // Too large a number stays what it is, and is refused.
+        // A number that is too large stays unchanged, and the check refuses it.
         self.ring_bytes = bytes.checked_next_power_of_two().unwrap_or(bytes);
         self
     }
 
-    /// What a full ring does.
+    /// Sets how a full ring treats a new line.
     pub fn overflow(mut self, overflow: Overflow) -> LogOptions {
         self.overflow = overflow;
         self
     }
 
-    /// Lines less important than this are not accepted, at first;
-    /// [`Log::set_level`](crate::log::Log::set_level) changes it for all.
+    /// The least important level that the log accepts at first;
+    /// [`Log::set_level`](crate::log::Log::set_level) changes it for all handles.
     pub fn level(mut self, level: LogLevel) -> LogOptions {
         self.level = level;
         self
     }
 
-    /// As long as nobody collects, this handle also writes each accepted line to standard error at
-    /// once: the first lines of a program are seen before a collector is there. Costs a system call
-    /// per line.
+    /// While no collector runs, this handle also writes each accepted line to standard error at
+    /// once, so that the first lines of a program are visible before a collector starts. Costs a
+    /// system call per line.
     pub fn direct(mut self, yes: bool) -> LogOptions {
         self.direct = yes;
         self
     }
 }
 
-/// Writes one formatted line, `log_line!(log, Info, "{} crates", 12)`, and evaluates nothing if the
-/// level is not wanted. Gives what [`Log::print`](crate::log::Log::print) gives.
+/// Writes one formatted line, `log_line!(log, Info, "{} crates", 12)`. It evaluates nothing if the
+/// log does not accept the level. Returns the result of [`Log::print`](crate::log::Log::print).
 #[macro_export]
 macro_rules! log_line {
     ($log:expr, $level:ident, $($text:tt)+) => {{

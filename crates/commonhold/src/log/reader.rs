@@ -1,7 +1,7 @@
-//! [`LogReader`]: reads a log as it grows, beside the collector or without one.
+//! [`LogReader`]: reads a log as it grows, with or without a collector.
 //!
-//! It leaves no trace: its cursors are its own. So nothing waits for it, and what is overwritten before it comes to read
-//! it shows as a gap.
+//! It leaves no trace: its cursors are its own. So no process waits for it, and lines that are
+//! overwritten before it reads them show as a gap.
 
 use crate::error::Result;
 use crate::log::collect::HOLD_BACK;
@@ -11,11 +11,11 @@ use crate::log::merge::{self, Merge};
 use crate::os::clock;
 use std::fmt;
 
-/// Reads a log as it grows, merged by time; from [`Log::reader`]. Any number may, also through read-only handles, and
-/// while somebody collects.
+/// Reads a log as it grows, merged by time; from [`Log::reader`]. A log can have any number of
+/// readers, also through read-only handles and while a collector runs.
 ///
-/// The first call gives what is in the hold, collected or not; each later one what has come since. What was overwritten
-/// meanwhile is told by [`LogLine::lost`].
+/// The first call returns the lines in the hold, collected or not; each later call returns the
+/// lines that have come since. [`LogLine::lost`] counts lines that were overwritten meanwhile.
 pub struct LogReader {
     log: Log,
     merge: Merge,
@@ -35,8 +35,8 @@ impl LogReader {
         Ok(LogReader { log: log.clone(), merge })
     }
 
-    /// The lines that have come and are old enough: 5 ms, so that older ones of other threads can still come before
-    /// them, as with the collector. Does not wait.
+    /// Returns the new lines that are at least 5 ms old, so that older lines of other threads can
+    /// still come before them, as with the collector. Does not wait.
     ///
     /// # Errors
     /// `Closed`; `NotFound` if the log was dropped.
@@ -45,10 +45,10 @@ impl LogReader {
         self.read(now_ns, now_ns.saturating_sub(HOLD_BACK.as_nanos() as u64))
     }
 
-    /// All lines that have come, however young.
+    /// Returns all new lines, also those younger than 5 ms. Does not wait.
     ///
     /// # Errors
-    /// As [`poll`](LogReader::poll).
+    /// As for [`poll`](LogReader::poll).
     pub fn finish(&mut self) -> Result<Vec<LogLine>> {
         self.read(clock::realtime_ns(), u64::MAX)
     }

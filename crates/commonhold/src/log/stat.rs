@@ -1,4 +1,4 @@
-//! A log in numbers, for people and programs.
+//! Statistics of a log, for people and programs.
 
 use crate::log::layout::{Layout, tenant_owner};
 use crate::log::line::{ThreadId, ThreadInfo};
@@ -17,21 +17,21 @@ use std::sync::atomic::Ordering;
 pub struct RingStat {
     /// Its number.
     pub ring: u32,
-    /// The slot of the participant whose thread writes into it; `None` for nobody.
+    /// The slot of the participant whose thread writes into it; `None` if it is free.
     pub slot: Option<u32>,
     /// Whether that participant lives.
     pub alive: bool,
     /// The thread that writes, or wrote last.
     pub thread: ThreadId,
-    /// Who that is.
+    /// Facts about that thread.
     pub who: ThreadInfo,
-    /// Bytes that nobody has collected.
+    /// Bytes that were not collected.
     pub waiting_bytes: u64,
     /// Lines written so far, dropped ones included, and one for each thread that had the ring.
     pub lines: u64,
-    /// Lines dropped because it was full.
+    /// Lines dropped because the ring was full.
     pub dropped: u64,
-    /// Lines overwritten that nobody had collected (one that was being collected just then may
+    /// Lines overwritten before they were collected (one that was being collected just then may
     /// count, too).
     pub overwritten: u64,
 }
@@ -41,15 +41,15 @@ pub struct RingStat {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LogStat {
-    /// Number of rings.
+    /// The number of rings.
     pub rings: u32,
-    /// Bytes of each.
+    /// Bytes of each ring.
     pub ring_bytes: u64,
-    /// What a full ring does.
+    /// How a full ring treats a new line.
     pub overflow: Overflow,
-    /// The least important level that is wanted.
+    /// The least important level that the log accepts.
     pub level: LogLevel,
-    /// Who collects: slot and process. `None` for nobody.
+    /// The slot and the process of the collector; `None` if there is none.
     pub collector: Option<(u32, u32)>,
     /// Threads that have written so far.
     pub threads: u32,
@@ -57,9 +57,9 @@ pub struct LogStat {
     pub dropped: u64,
     /// Lines dropped because no ring was free.
     pub refused: u64,
-    /// Lines overwritten that nobody had collected, of all rings.
+    /// Lines overwritten before they were collected, of all rings.
     pub overwritten: u64,
-    /// Bytes that nobody has collected.
+    /// Bytes that were not collected.
     pub waiting_bytes: u64,
     /// The rings that were ever used.
     pub used: Vec<RingStat>,
