@@ -1,4 +1,4 @@
-//! Where an origin is: listening there, and connecting to it.
+//! Addresses of origins and servers: listening at one, and connecting to it.
 
 use crate::fault_errno::errno;
 use crate::sockets::peer_of_unix;
@@ -22,9 +22,9 @@ const BACKLOG: i32 = 1024;
 /// An address: `unix:PATH`, `tcp:HOST:PORT`, or `tcp:PORT` on the loopback interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A socket in the file system, with the mode 0600.
+    /// The path of a socket in the file system, which has the mode 0600.
     Unix(PathBuf),
-    /// Host and port. What goes over it is not encrypted.
+    /// Host and port. The connection is not encrypted.
     Tcp(String, u16),
 }
 
@@ -77,7 +77,7 @@ fn failed(address: &Address, doing: &str, error: &io::Error) -> Error {
     Error::new(kind, format!("{address}: {doing}: {error}"))
 }
 
-/// A socket in the file system, as one that was bound there left it.
+/// A socket in the file system, as the process that bound it left it.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -90,7 +90,7 @@ impl SocketFile {
         Some(SocketFile { path: path.clone(), identity: identity(path)? })
     }
 
-    /// Removes it, unless it is somebody else's by now.
+    /// Removes it, unless another process has replaced it.
     pub fn remove(&self) {
         if identity(&self.path) == Some(self.identity) {
             let _ = std::fs::remove_file(&self.path);
@@ -104,20 +104,20 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// A socket that listens.
+/// A listening socket.
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
     address: Address,
-    /// To be removed when it no longer listens.
+    /// The file to remove when the socket no longer listens.
     file: Option<SocketFile>,
 }
 
 impl Address {
-    /// Listens.
+    /// Listens at this address. Replaces a socket file that no process listens on.
     ///
     /// # Errors
-    /// `Busy` if somebody listens there; `Permission`; `Io`.
+    /// `Busy` if another process listens there; `Permission`; `Io`.
     pub fn listen(&self) -> Result<Listener> {
         let listening = match self {
             Address::Unix(path) => listen_unix(path).map(|socket| (socket, self.clone())),
@@ -128,7 +128,7 @@ impl Address {
         Ok(Listener { socket, address, file })
     }
 
-    /// Connects; waits at most so long.
+    /// Connects; waits at most for `patience`.
     ///
     /// # Errors
     /// `NotFound`, `Permission`, `TimedOut`, `Io`.
@@ -157,7 +157,7 @@ fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Removes the socket of somebody who is gone.
+/// Removes a socket whose process has ended.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
     if !is_socket {
@@ -168,9 +168,9 @@ fn remove_stale(path: &Path) -> io::Result<()> {
             fault!("listen.remove")?;
             std::fs::remove_file(path)
         }
-        // This says nothing about the socket.
+        // This error reveals nothing about the socket.
         Err(error) if is_shortage(&error) => Err(error),
-        // Somebody listens there, or it is somebody else's: binding says so.
+        // Another process listens there, or the file belongs to another user: binding reports that.
         _ => Ok(()),
     }
 }
@@ -193,7 +193,7 @@ fn connect_unix(path: &Path, patience: Duration) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC;
     fault!("connect.socket")?;
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    // Where too many wait to be accepted, connecting waits as long as sending would.
+    // If too many connections wait to be accepted, connecting waits as long as sending would.
     fault!("connect.options")?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(patience))?;
     let address = SocketAddrUnix::new(path)?;
@@ -230,28 +230,29 @@ impl Listener {
         self.socket.as_fd()
     }
 
-    /// Where it listens: with the port that the system chose, if it was to.
+    /// The address of the socket, with the port that the system chose if the port was 0.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Removes its file, if it has one and that is still its own. It can go on listening; nobody
-    /// finds it.
+    /// Removes its socket file, if it has one that no other process has replaced. The socket keeps
+    /// listening, but no new client finds it.
     pub fn remove_file(&self) {
         self.file.iter().for_each(SocketFile::remove);
     }
 
-    /// Its parts: the socket, where it listens, and its file, to be removed when it no longer does.
+    /// Its parts: the socket, its address, and its file, which the caller removes when the socket
+    /// no longer listens.
     #[must_use]
     pub fn into_parts(self) -> (OwnedFd, Address, Option<SocketFile>) {
         (self.socket, self.address, self.file)
     }
 
-    /// One that somebody else made, as systemd does.
+    /// A listener over a socket that another program made, as systemd does.
     ///
     /// # Errors
-    /// `Invalid` if it is no socket with such an address.
+    /// `Invalid` if it is not a socket with such an address.
     pub fn given(socket: OwnedFd) -> Result<Listener> {
         let address = match name_of(socket.as_fd()) {
             Some(Local::Tcp(address)) => Address::Tcp(address.ip().to_string(), address.port()),
@@ -280,7 +281,7 @@ fn name_of(socket: BorrowedFd<'_>) -> Option<Local> {
     Some(Local::Unix(PathBuf::from(String::from_utf8_lossy(&path).into_owned())))
 }
 
-/// Who is at the other end, for display, and the user, if the system knows.
+/// The peer of a socket, for display, and its user, if the system knows it.
 #[must_use]
 pub fn peer(socket: BorrowedFd<'_>) -> (String, Option<u32>) {
     if let Some(address) =
@@ -288,7 +289,7 @@ pub fn peer(socket: BorrowedFd<'_>) -> (String, Option<u32>) {
     {
         return (format!("tcp:{address}"), None);
     }
-    // Of another kind of socket the system may say something all the same, which means nothing.
+    // For other kinds of sockets the system may return a meaningless answer.
     let is_unix = sockopt::socket_domain(socket) == Ok(AddressFamily::UNIX);
     match peer_of_unix(socket).filter(|_| is_unix) {
         Some((pid, uid)) => (format!("unix:pid {pid}"), Some(uid)),
@@ -296,7 +297,7 @@ pub fn peer(socket: BorrowedFd<'_>) -> (String, Option<u32>) {
     }
 }
 
-/// True if only this machine can reach it.
+/// True if only processes of this machine can reach the address.
 #[must_use]
 pub fn is_local(address: &Address) -> bool {
     match address {

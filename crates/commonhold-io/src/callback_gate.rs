@@ -14,7 +14,7 @@ pub struct CallbackGate {
 }
 
 impl CallbackGate {
-    /// Calls it, unless the gate is closed.
+    /// Calls `callback`, unless the gate is closed.
     pub fn call(&self, callback: impl FnOnce()) {
         let is_closed = self.is_closed.read().unwrap_or_else(PoisonError::into_inner);
         if !*is_closed {

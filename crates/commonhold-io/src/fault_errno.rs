@@ -3,10 +3,10 @@
 use rustix::io::Errno;
 use std::io;
 
-/// What `fault!` gives, as a call of rustix would give it.
+/// Converts the result of `fault!` into the error of a call of rustix.
 ///
 /// # Errors
-/// The error that the fault is; without one there is none.
+/// The error of the fault, if there is one.
 pub fn errno(struck: io::Result<()>) -> Result<(), Errno> {
     struck.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }

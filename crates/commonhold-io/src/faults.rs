@@ -1,16 +1,16 @@
 //! The names of all faults of this crate, each with the errors that it can be; see
 //! [`commonhold::steps`].
 //!
-//! The errors are those that the system documents for the call, and those that the crate treats on
-//! their own. `EINTR` stands only where the call itself is repeated here and not by the standard
-//! library. `SHORT` is no error: fewer bytes than asked for.
+//! The errors are those that the system documents for the call, and those that the crate treats
+//! separately. `EINTR` stands only where the call itself is repeated here and not by the standard
+//! library. `SHORT` is not an error: the call moves fewer bytes than requested.
 
 use commonhold::Result;
 use commonhold::steps::arm_fault_of;
 
-/// What making a socket, or connecting to see who is there, can fail with.
+/// Errors of making a socket, and of connecting to see whether a process listens.
 const SOCKET: &[&str] = &["EMFILE", "ENFILE", "ENOMEM", "ENOBUFS"];
-/// What starting a thread can fail with.
+/// Errors of starting a thread.
 const THREAD: &[&str] = &["EAGAIN", "ENOMEM"];
 
 /// The names of this crate's faults, with their errors.
@@ -26,7 +26,7 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("connect.options", &["ENOMEM", "ENOBUFS"]),
     ("connect.resolve", &["EMFILE", "ENOMEM", "EIO"]),
     ("connect.connect", &["ECONNREFUSED", "EAGAIN", "ENOENT", "EACCES", "ETIMEDOUT", "ENOBUFS"]),
-    // Loops over sockets; `EAGAIN` of a socket says that it is not ready, which is no fault.
+    // Loops over sockets; `EAGAIN` means that a socket is not ready, which is not a fault.
     ("event.epoll-create", &["EMFILE", "ENFILE", "ENOMEM"]),
     ("event.eventfd", &["EMFILE", "ENFILE", "ENOMEM"]),
     ("event.epoll-add", &["ENOMEM", "ENOSPC"]),
@@ -40,7 +40,7 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("event.sendfile", &["EIO", "ENOMEM", "ECONNRESET", "EPIPE", "EINTR"]),
     ("event.sendfile-bytes", &["SHORT"]),
     ("event.worker-thread", THREAD),
-    // io_uring: making and entering it, then what completions say.
+    // io_uring: creating and entering it, then the results of completions.
     ("ring.setup", &["ENOSYS", "EPERM", "ENOMEM", "EMFILE"]),
     ("ring.enter", &["EAGAIN", "EBUSY", "ENOMEM", "EINTR"]),
     ("ring.wake", &["ENOMEM"]),

@@ -1,4 +1,4 @@
-//! What [`commonhold`]'s network crates share: sockets, addresses, and reports in a hold.
+//! The parts that [`commonhold`]'s network crates share: sockets, addresses, and reports in a hold.
 //!
 //! ```
 //! use commonhold_io::address::Address;

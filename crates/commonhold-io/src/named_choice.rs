@@ -1,4 +1,4 @@
-//! Choices by name, as they stand on a command line.
+//! Choices by name, as a command line shows them.
 
 use std::fmt;
 
@@ -19,15 +19,15 @@ impl fmt::Display for UnknownChoice {
 
 impl std::error::Error for UnknownChoice {}
 
-/// Gives each variant its word, and the type a list of them.
+/// Gives each variant its word, and the type a list of its variants.
 #[macro_export]
 macro_rules! named_choice {
     ($kind:ident { $($variant:ident => $word:literal),+ $(,)? }) => {
         impl $kind {
-            /// All of them.
+            /// All variants.
             pub const ALL: [$kind; [$($word),+].len()] = [$($kind::$variant),+];
 
-            /// Its word.
+            /// The variant's word.
             #[must_use]
             pub fn word(self) -> &'static str {
                 match self { $($kind::$variant => $word),+ }

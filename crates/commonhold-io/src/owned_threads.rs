@@ -1,7 +1,7 @@
 //! The threads of a handle, and the process that they run in: a forked child has the handle, and
 //! not the threads.
 //!
-//! Invariant: nobody waits for a thread that another process has, or tells it anything.
+//! Invariant: no process waits for a thread of another process, or sends one a message.
 
 use std::mem;
 use std::thread::JoinHandle;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// How long dropping a handle waits for its threads. They end sooner unless a stopped process
 /// blocks them.
 pub const FAREWELL: Duration = Duration::from_secs(5);
-/// The pause between two looks at whether they have ended.
+/// The pause between two checks whether the threads have ended.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Threads that this process has started.
@@ -32,41 +32,42 @@ impl OwnedThreads {
         self.handles.push(thread);
     }
 
-    /// How many there are.
+    /// The number of threads.
     #[must_use]
     pub fn len(&self) -> usize {
         self.handles.len()
     }
 
-    /// True if there are none.
+    /// True if there are no threads.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.handles.is_empty()
     }
 
-    /// False in a forked child: there are none, and what they have to do with is the parent's.
+    /// False in a forked child, where the threads and their data belong to the parent.
     #[must_use]
     pub fn are_here(&self) -> bool {
         self.process == std::process::id()
     }
 
-    /// True if all have ended.
+    /// True if all threads have ended.
     #[must_use]
     pub fn have_ended(&self) -> bool {
         self.handles.iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits until all have ended.
+    /// Waits until all threads have ended. Does nothing in a forked child.
     pub fn join(&mut self) {
         if self.are_here() {
             for thread in self.handles.drain(..) {
-                // If it has panicked, that was said already.
+                // A panic of the thread was reported already.
                 let _ = thread.join();
             }
         }
     }
 
-    /// The same, for `time` at most. A thread that is still blocked then ends later.
+    /// Waits until all threads have ended, but at most for `time`. A thread that is still blocked
+    /// then ends later.
     pub fn join_for(&mut self, time: Duration) {
         let end = Instant::now().checked_add(time);
         while self.are_here() && !self.have_ended() {
@@ -82,7 +83,7 @@ impl OwnedThreads {
 impl Drop for OwnedThreads {
     fn drop(&mut self) {
         if !self.are_here() {
-            // What a handle names there may be a new thread's.
+            // A handle of the parent may name a new thread here.
             mem::forget(mem::take(&mut self.handles));
         }
     }

@@ -1,6 +1,6 @@
-//! What origins, replicas, journals and servers of files tell of themselves to everybody who has
-//! the hold open (`hold stat`): one line of JSON each, in a map of the hold that forgets who has
-//! not said anything for a while.
+//! Reports of origins, replicas, journals and file servers about themselves, for every process that
+//! has the hold open (`hold stat`). Each report is one line of JSON in a map of the hold, which
+//! removes a report that was not renewed for 4 seconds.
 
 use crate::thread_patience::with_patience;
 use commonhold::map::{Map, MapOptions};
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 /// The map of the reports.
 pub const REPORTS: &str = ".reports";
-/// How often each says something.
+/// How often a reporter writes its report.
 const EVERY: Duration = Duration::from_secs(1);
-/// Who has not said anything for so long is gone.
+/// The age at which a report is removed: its reporter no longer runs.
 const FORGET: Duration = Duration::from_secs(4);
 /// No work depends on a report, so writing one waits no longer than this for a stopped process.
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// Says things for one of them; takes them back when it goes.
+/// Writes the report of one origin, replica, journal or server, and removes it when dropped.
 #[derive(Debug)]
 pub struct Reporter {
     hold: Hold,
@@ -28,19 +28,20 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// `what` is `origin`, `replica`, `journal` or `server`.
+    /// A reporter for `map`. `what` is `origin`, `replica`, `journal` or `server`.
     ///
     /// # Errors
-    /// Those of making the map of the reports.
+    /// Those of creating the map of the reports.
     pub fn new(hold: &Hold, what: &str, map: &str) -> Result<Reporter> {
         let reports = open(hold)?;
-        // The number: one process may have several.
+        // The number: one process may have several reporters.
         let number = fastrand::u32(..);
         let key = format!("{what} {map} {} {number:08x}", std::process::id());
         Ok(Reporter { hold: hold.clone(), map: reports, key, due: Instant::now() })
     }
 
-    /// Says what `report` makes, if it is time; at once, if asked to.
+    /// Writes the result of `report` if a second has passed since the last report, or if `at_once`.
+    /// Waits for stopped processes for 10 ms at most.
     pub fn report<R: Serialize>(&mut self, at_once: bool, report: impl FnOnce() -> R) {
         let now = Instant::now();
         if now < self.due && !at_once {
@@ -50,7 +51,7 @@ impl Reporter {
         if self.map.is_none() {
             self.map = open(&self.hold).ok().flatten();
         }
-        // A report that cannot be written is one that nobody sees.
+        // A report that cannot be written is dropped: no work depends on it.
         if let (Some(map), Ok(text)) = (&self.map, serde_json::to_vec(&report())) {
             let _ = with_patience(MOMENT, || map.set(&self.key, text));
         }
@@ -74,22 +75,22 @@ fn open(hold: &Hold) -> Result<Option<Map>> {
     }
 }
 
-/// What somebody has reported.
+/// One report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// `origin`, `replica`, `journal` or `server`.
     pub what: String,
-    /// The map that it is about; what a server serves.
+    /// The map of the reporter, or the source of a file server.
     pub map: String,
-    /// Tells whoever reports from all others that ever did: process and a number.
+    /// Identifies the reporter among all that ever reported: process and a number.
     pub id: String,
-    /// What it reports: an `OriginReport`, a `ReplicaStatus` or a `JournalStatus` of
+    /// The report: an `OriginReport`, a `ReplicaStatus` or a `JournalStatus` of
     /// `commonhold-replicate`, or a `ServerReport` of `commonhold-files`.
     pub says: serde_json::Value,
 }
 
-/// What origins, replicas, journals and servers of a hold have said of themselves in the last
-/// seconds, by kind, then map.
+/// The reports that origins, replicas, journals and servers of a hold wrote in the last seconds,
+/// sorted by kind, then map.
 ///
 /// # Errors
 /// Those of reading a map.

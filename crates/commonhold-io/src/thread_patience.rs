@@ -6,8 +6,8 @@
 use commonhold::raw::limit_thread_patience;
 use std::time::Duration;
 
-/// Makes a call during which this thread waits for locks no longer than `limit`. A shorter limit
-/// of the thread stays as it is.
+/// Runs `call`, during which this thread waits for locks no longer than `limit`. A shorter limit of
+/// the thread stays in force.
 pub fn with_patience<R>(limit: Duration, call: impl FnOnce() -> R) -> R {
     let before = limit_thread_patience(limit);
     let _restored = Restored(before);

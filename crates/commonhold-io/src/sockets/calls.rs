@@ -1,8 +1,8 @@
 //! One system call on one socket, as a job that any thread can do.
 //!
 //! Invariant: no call here waits for a peer, or moves more than [`MOST`] bytes; a file that is sent
-//! may have to be read from a disk first. None raises a signal, where [`block_broken_pipes`] was
-//! called if files are sent.
+//! may have to be read from a disk first. No call raises a signal, provided that
+//! [`block_broken_pipes`] was called before files are sent.
 //!
 //! # Safety
 //! Unsafe to receive into memory that is not initialized, to send from addresses, and to use a
@@ -20,11 +20,11 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 
-/// Bytes that one call moves at most: less than the kernel's own limit, which is not one that a
-/// full buffer has set.
+/// The largest number of bytes that one call moves. It is less than the kernel's own limit, so a
+/// call at that limit is not mistaken for a full buffer.
 pub(super) const MOST: usize = 1 << 30;
 
-/// A buffer to receive into, at most `at_most` bytes behind what it contains.
+/// A buffer to receive into, with room for `at_most` bytes behind its contents.
 ///
 /// Invariant: `buffer` has that much capacity to spare. Only [`received`](Self::received) changes
 /// it.
@@ -36,7 +36,7 @@ pub struct Receive {
 
 impl Receive {
     /// # Errors
-    /// `EINVAL` for at most nothing, `ENOMEM`; with the buffer as it was.
+    /// `EINVAL` if `at_most` is 0, `ENOMEM`; both return the buffer unchanged.
     pub(super) fn new(
         mut buffer: Vec<u8>,
         at_most: usize,
@@ -51,8 +51,8 @@ impl Receive {
         }
     }
 
-    /// Where to receive, and how much: writable as long as this value lives, wherever it is moved
-    /// to.
+    /// The address and the length of the room. It is writable as long as this value lives, wherever
+    /// the value is moved to.
     pub(super) fn space(&mut self) -> (*mut u8, usize) {
         (self.buffer.spare_capacity_mut().as_mut_ptr().cast(), self.at_most)
     }
@@ -61,7 +61,7 @@ impl Receive {
     /// `len` bytes, at most those of [`space`](Self::space), were written there.
     pub(super) unsafe fn received(&mut self, len: usize) {
         // SAFETY: within the capacity by the type's invariant, and initialized by the caller's
-        // word.
+        // promise.
         unsafe { self.buffer.set_len(self.buffer.len() + len) };
         self.at_most -= len;
     }
@@ -75,9 +75,9 @@ impl Receive {
     }
 }
 
-/// What a job is to do, and what it does it with.
+/// The work of a job, with its data.
 pub enum Work<P> {
-    /// Holds the connection once it has one.
+    /// Holds the connection once there is one.
     Accept(Option<OwnedFd>),
     Receive(Receive),
     Send(P),
@@ -86,11 +86,11 @@ pub enum Work<P> {
 /// A call on a socket. The result is the number of bytes.
 pub struct Job<P> {
     pub(super) socket: SocketId,
-    /// Open while the job is not settled: the table closes no socket that has a job running.
+    /// Open until the job is taken back: the table closes no socket that has a job running.
     pub(super) fd: RawFd,
     pub(super) work: Work<P>,
     pub(super) result: io::Result<usize>,
-    /// It moved fewer bytes than it could have.
+    /// The call moved fewer bytes than it could have.
     pub(super) short: bool,
 }
 
@@ -99,9 +99,9 @@ impl<P: Outgoing> Job<P> {
         Job { socket, fd, work, result: Ok(0), short: false }
     }
 
-    /// Makes the call, again if a signal came.
+    /// Makes the call; repeats it after a signal.
     pub(super) fn run(&mut self) {
-        // SAFETY: the descriptor is open while the job is not settled.
+        // SAFETY: the descriptor is open until the job is taken back.
         let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
         self.result = match &mut self.work {
             Work::Accept(connection) => accept(fd).map(|fd| *connection = Some(fd)).map(|()| 0),
@@ -110,12 +110,12 @@ impl<P: Outgoing> Job<P> {
                 receive(fd, into, most).inspect(|&len| self.short = len > 0 && len < most)
             }
             Work::Send(payload) => match payload.file() {
-                // Fewer bytes may as well mean that the file has ended: never short.
+                // Fewer bytes may also mean that the file has ended: never short.
                 Some(part) => send_file(fd, part),
                 None => {
                     let parts = clipped(payload.parts(), shortened!("event.send-bytes", MOST));
                     let most = parts[0].iov_len + parts[1].iov_len;
-                    // SAFETY: the payload lives, and says that its parts are readable.
+                    // SAFETY: the payload lives, and promises that its parts are readable.
                     unsafe { send(fd, parts, flags(payload)) }
                         .inspect(|&len| self.short = len < most)
                 }
@@ -132,8 +132,8 @@ fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     })?)
 }
 
-/// Whether an accept met a connection that its peer gave up before it was taken: the next is as
-/// good.
+/// Whether an accept met a connection that its peer closed before it was accepted: the next
+/// connection is not affected.
 pub(super) fn is_passed_over(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ECONNABORTED | libc::EPROTO | libc::EINTR))
 }
@@ -148,7 +148,7 @@ fn receive(socket: BorrowedFd<'_>, into: &mut Receive, most: usize) -> io::Resul
             unsafe { libc::recv(socket.as_raw_fd(), space.cast(), most, libc::MSG_DONTWAIT) };
         checked(read)
     })?;
-    // SAFETY: the kernel wrote so many, at most `most`.
+    // SAFETY: the kernel wrote `len` bytes, at most `most`.
     unsafe { into.received(len) };
     Ok(len)
 }
@@ -163,7 +163,7 @@ unsafe fn send(
     let message = message(&mut parts);
     repeated(|| {
         fault!("event.send")?;
-        // SAFETY: the message and its parts live; the bytes are readable by the caller's word.
+        // SAFETY: the message and its parts live; the bytes are readable by the caller's promise.
         let sent =
             unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags | libc::MSG_DONTWAIT) };
         checked(sent)
@@ -175,7 +175,7 @@ pub(super) fn flags<P: Outgoing>(payload: &P) -> i32 {
     libc::MSG_NOSIGNAL | if payload.is_followed() { libc::MSG_MORE } else { 0 }
 }
 
-/// Sends what the socket takes of a part of a file; 0 if the file ends before it.
+/// Sends as much of a part of a file as the socket takes; 0 if the file ends before the part.
 pub(super) fn send_file(socket: BorrowedFd<'_>, part: FilePart<'_>) -> io::Result<usize> {
     let most = shortened!("event.sendfile-bytes", part.len.min(MOST));
     let sent = retry_on_intr(|| {
@@ -186,8 +186,8 @@ pub(super) fn send_file(socket: BorrowedFd<'_>, part: FilePart<'_>) -> io::Resul
     Ok(sent?)
 }
 
-/// Keeps SIGPIPE from this thread and those that it starts. `sendfile` has no flag for that: a
-/// thread that sends files to a peer who is gone must have called this.
+/// Blocks SIGPIPE in this thread and those that it starts. `sendfile` has no flag for that, so a
+/// thread that may send files to a closed peer must call this first.
 pub fn block_broken_pipes() {
     // SAFETY: the set is this function's own, and initialized by `sigemptyset`; both calls cannot
     // fail on valid arguments.
@@ -199,14 +199,14 @@ pub fn block_broken_pipes() {
     }
 }
 
-/// The parts, at most so many bytes of them.
+/// The first `most` bytes of the parts.
 pub(super) fn clipped([mut first, mut second]: [libc::iovec; 2], most: usize) -> [libc::iovec; 2] {
     first.iov_len = first.iov_len.min(most);
     second.iov_len = second.iov_len.min(most - first.iov_len);
     [first, second]
 }
 
-/// A message of these parts, for nobody in particular. It points to them.
+/// A message of these parts without an address. It points to them.
 pub(super) fn message(parts: *mut [libc::iovec; 2]) -> libc::msghdr {
     // SAFETY: numbers and pointers, for which zero is a value.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
@@ -215,7 +215,7 @@ pub(super) fn message(parts: *mut [libc::iovec; 2]) -> libc::msghdr {
     message
 }
 
-/// Makes a call, again if a signal came.
+/// Makes a call; repeats it after a signal.
 fn repeated(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match call() {
@@ -225,7 +225,7 @@ fn repeated(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     }
 }
 
-/// What a call has just returned.
+/// Converts the return value of a call that was just made.
 fn checked(returned: isize) -> io::Result<usize> {
     usize::try_from(returned).map_err(|_| io::Error::last_os_error())
 }
@@ -235,8 +235,8 @@ fn checked(returned: isize) -> io::Result<usize> {
 pub(crate) fn peer_of_unix(socket: BorrowedFd<'_>) -> Option<(i32, u32)> {
     let mut found = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to `found`, which has so many and outlives the
-    // call; any bytes are a `ucred`.
+    // SAFETY: the kernel writes at most `len` bytes to `found`, which has `len` bytes and outlives
+    // the call; any bytes are a `ucred`.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

@@ -1,7 +1,7 @@
-//! The edge: from a word on the command line to a driver that runs, and what to say about it.
+//! The edge: from a word on the command line to a running driver, and its description.
 //!
-//! The loop over a driver is generic; it is compiled once for each here, and nowhere is a driver
-//! behind a pointer.
+//! The loop over a driver is generic. It is compiled here once for each driver, and no driver is
+//! called through a pointer.
 
 use super::driver::Driver;
 use super::epoll::Epoll;
@@ -13,7 +13,7 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::thread;
 
-/// Which driver is wanted.
+/// The kinds of drivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LoopKind {
     /// [`Epoll`], all in one thread.
@@ -26,13 +26,14 @@ pub enum LoopKind {
 
 crate::named_choice!(LoopKind { Epoll => "epoll", Pool => "pool", Uring => "uring" });
 
-/// How drivers are made.
+/// Options of drivers.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads of a [`Pool`]; `None` for as many as there are cores to run on.
+    /// Threads of a [`Pool`]; `None` for one per available core.
     pub threads: Option<NonZeroUsize>,
-    /// Operations that a [`Uring`] gives the kernel with one call, 1 to 32,768, rounded up to a
-    /// power of two; more take more calls. Each costs about 300 bytes.
+    /// The number of operations that a [`Uring`] gives the kernel with one call: 1 to 32,768,
+    /// rounded up to a power of two. More operations take more calls. Each entry costs about 300
+    /// bytes.
     pub ring_entries: u32,
 }
 
@@ -43,19 +44,19 @@ impl Default for Options {
 }
 
 impl Options {
-    /// How many threads that is.
+    /// The number of threads.
     pub(super) fn threads(&self) -> usize {
         let cores = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         self.threads.unwrap_or_else(cores).get()
     }
 }
 
-/// Which driver runs. Displayed: its name, and why it is not the one that was wanted.
+/// The driver that runs. It displays its name, and why it replaces the requested driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
     /// The driver that runs.
     pub kind: LoopKind,
-    /// Why the wanted one does not.
+    /// Why the requested driver does not run; `None` if it does.
     pub instead: Option<String>,
 }
 
@@ -66,20 +67,20 @@ impl fmt::Display for Chosen {
     }
 }
 
-/// What runs on a driver, whichever it is.
+/// A computation that runs on any driver.
 pub trait WithDriver<P: Outgoing> {
-    /// What it leaves behind.
+    /// The result of the computation.
     type Output;
 
-    /// Runs, in the thread that chose. `chosen` is for the log.
+    /// Runs in the calling thread of [`choose`]. `chosen` is for the log.
     fn run<D: Driver<P>>(self, driver: D, chosen: Chosen) -> Self::Output;
 }
 
-/// Makes the wanted driver and runs `with` on it. If io_uring is wanted and there is none, takes
-/// [`Epoll`].
+/// Makes the requested driver and runs `with` on it. Uses [`Epoll`] instead of an io_uring that is
+/// not available.
 ///
 /// # Errors
-/// Those of making [`Epoll`] or [`Pool`]; then nothing has run.
+/// Those of making [`Epoll`] or [`Pool`]; then `with` has not run.
 pub fn choose<P: Outgoing, W: WithDriver<P>>(
     wanted: LoopKind,
     options: &Options,

@@ -1,4 +1,4 @@
-//! Until when a `wait` waits, however often it is interrupted.
+//! The end of a `wait`, however often the wait is interrupted.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ impl Deadline {
         Deadline(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
     }
 
-    /// How long it is until then; zero if it has passed, `None` if it never comes.
+    /// The time until then; zero if it has passed, `None` if it never comes.
     pub(super) fn left(self) -> Option<Duration> {
         self.0.map(|at| at.saturating_duration_since(Instant::now()))
     }

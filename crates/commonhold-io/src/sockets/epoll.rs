@@ -15,7 +15,7 @@ pub type Epoll<P> = Polled<P, Here>;
 pub struct Here(());
 
 impl<P: Outgoing> Epoll<P> {
-    /// A driver without sockets, on two descriptors. No option matters to it.
+    /// A driver without sockets, on two descriptors. It ignores all options.
     ///
     /// # Errors
     /// Those of `epoll_create` and `eventfd`: no descriptors or no memory.

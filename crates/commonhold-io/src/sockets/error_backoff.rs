@@ -1,23 +1,23 @@
-//! An error of waiting that comes again and again: noted once, and paused for longer each time.
+//! An error of waiting that comes again and again: reported once, with a longer pause each time.
 
 use std::time::{Duration, Instant};
 
 /// The first pause; each next one is twice as long.
 const FIRST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(1);
-/// An error that has not come for so long is news.
+/// The time after which the same error is reported again.
 const CALM: Duration = Duration::from_secs(60);
 
-/// An error that may come again and again, and how long to pause for it.
+/// An error that may come again and again, and the pause after it.
 #[derive(Debug, Default)]
 pub struct ErrorBackoff {
-    /// What came last, and when.
+    /// The last error, and its time.
     last: Option<(String, Instant)>,
     pause: Duration,
 }
 
 impl ErrorBackoff {
-    /// Notes an error; true if it is to be reported.
+    /// Notes an error; true if the caller should report it.
     pub fn failed(&mut self, error: &str, now: Instant) -> bool {
         let is_known = |(text, at): &(String, Instant)| {
             text == error && now.saturating_duration_since(*at) < CALM
@@ -28,12 +28,12 @@ impl ErrorBackoff {
         !known
     }
 
-    /// Notes that all is well, for now.
+    /// Notes a success.
     pub fn succeeded(&mut self) {
         self.pause = Duration::ZERO;
     }
 
-    /// How long to pause.
+    /// The pause before the next attempt.
     #[must_use]
     pub fn pause(&self) -> Duration {
         self.pause
@@ -53,7 +53,8 @@ mod tests {
             assert!(!error_backoff.failed("a", now));
         }
         assert_eq!(error_backoff.pause(), LONGEST);
-        // Well in between: the same is no news, and is paused for as at first.
+        // A success in between: the same error is not reported again, and its pause is the first
+        // one.
         error_backoff.succeeded();
         assert!(!error_backoff.failed("a", now));
         assert_eq!(error_backoff.pause(), FIRST);

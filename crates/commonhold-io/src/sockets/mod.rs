@@ -1,14 +1,14 @@
-//! A thread's socket I/O: operations are given to a driver, completions come back.
+//! A thread's socket I/O: a driver takes operations and returns completions.
 //!
-//! [`Driver`] is the one interface, in proactor style: the driver owns what it sends and what it
-//! receives into until it is done with it. Three drivers implement it; who writes a protocol writes
-//! it once, generic over the driver, and it is compiled for each. Which one runs is chosen at the
-//! edge ([`choose`]); nothing is called through a table of functions.
+//! [`Driver`] is the one interface, in proactor style: the driver owns the bytes that it sends and
+//! the buffers that it receives into until it is done with them. Three drivers implement it. A
+//! protocol is written once, generic over the driver, and compiled for each. The driver is chosen
+//! at the edge ([`choose`]); nothing is called through a table of functions.
 //!
-//! | driver | who waits | who makes the system calls | per turn of 1,000 sends |
+//! | driver | waits | makes the system calls | per turn of 1,000 sends |
 //! |---|---|---|---|
-//! | [`Epoll`] | one epoll instance, edge-triggered | the thread itself | 1 `epoll_wait`, 1,000 `sendmsg` |
-//! | [`Pool`] | the same | worker threads, one per core | the same, beside each other |
+//! | [`Epoll`] | edge-triggered epoll | the thread itself | 1 `epoll_wait`, 1,000 `sendmsg` |
+//! | [`Pool`] | the same | worker threads, one per core | the same, in parallel |
 //! | [`Uring`] | the kernel | the kernel | 1 `io_uring_enter` |
 //!
 //! | module | idea |
@@ -17,18 +17,17 @@
 //! | `outgoing` | bytes that a driver sends, also ones that other processes write |
 //! | `choose` | from a word on the command line to a running driver |
 //! | `table` | the sockets of a driver: generations, one receive and one send each |
-//! | `polled` | what `epoll` and `pool` share: readiness, turns, completions |
+//! | `polled` | the common part of `epoll` and `pool`: readiness, turns, completions |
 //! | `calls` | one system call on one socket, as a job |
-//! | `epoll`, `pool` | who makes the calls of `polled` |
+//! | `epoll`, `pool` | the threads that make the calls of `polled` |
 //! | `uring`, `ring` | the driver over `io_uring`; the entries of its queues |
-//! | `waker`, `deadline` | how `wait` ends when no socket has anything to say |
+//! | `waker`, `deadline` | how `wait` ends without an event of a socket |
 //! | `error_backoff` | an error of `wait` that comes again and again |
 //!
-//! Common to all: a driver belongs to the thread that made it. Every receive and every send that
-//! was given comes back exactly once, from [`Driver::wait`], whatever happens to its socket. No
-//! peer can starve another: an operation gets one system call per turn, then the others have
-//! theirs. Unsafe are only `outgoing`, `calls`, `ring` and the three calls that `uring` makes of
-//! `ring`.
+//! Common to all: a driver belongs to the thread that made it. Every receive and every send comes
+//! back exactly once, from [`Driver::wait`], whatever happens to its socket. No peer can starve
+//! another: an operation gets one system call per turn, then the others have theirs. Only
+//! `outgoing`, `calls`, `ring` and the three calls that `uring` makes of `ring` are unsafe.
 //!
 //! ```
 //! use commonhold_io::sockets::{Bytes, Done, Driver, Epoll, Options};

@@ -1,11 +1,11 @@
-//! Bytes that are to be sent, and where they stand.
+//! Bytes to be sent, and their addresses.
 //!
-//! A driver never looks at them: it hands addresses to the kernel. So they may stand in shared
-//! memory and change while they are sent; the receiver then gets some mixture, and it is for the
-//! protocol to tell.
+//! A driver never looks at them: it hands addresses to the kernel. So the bytes may lie in shared
+//! memory and change while they are sent. The receiver then gets some mixture, which the protocol
+//! has to detect.
 //!
 //! # Safety
-//! Unsafe to implement, because the kernel reads wherever it is told to.
+//! Unsafe to implement, because the kernel reads from any address that it gets.
 #![allow(unsafe_code)]
 
 use std::os::fd::BorrowedFd;
@@ -22,10 +22,10 @@ use std::sync::Arc;
 ///    takes the value mutably;
 /// 2. they may be read from any thread.
 ///
-/// Their contents may change, by whomever: no reference to them is ever made.
+/// Any process may change their contents: no reference to them is ever made.
 pub unsafe trait Outgoing: Send + 'static {
-    /// The ranges, in the order in which they are sent; the second is often empty. A range that is
-    /// empty may have any address. Must not panic.
+    /// The ranges, in the order in which they are sent; the second is often empty. An empty range
+    /// may have any address. Must not panic.
     fn parts(&self) -> [libc::iovec; 2];
 
     /// A part of a file that is sent instead of the ranges; `None` for the ranges. Must not panic.
@@ -33,26 +33,26 @@ pub unsafe trait Outgoing: Send + 'static {
         None
     }
 
-    /// Whether more will be sent at once: then TCP may wait with a last packet that is not full.
+    /// Whether more bytes follow at once: then TCP may wait with a last packet that is not full.
     fn is_followed(&self) -> bool {
         false
     }
 }
 
-/// A part of a file, which the kernel sends from where it keeps it. If the file ends earlier, a
-/// send of it moves fewer bytes, none in the end.
+/// A part of a file, which the kernel sends from its own cache. If the file ends earlier, a send of
+/// the part moves fewer bytes, none in the end.
 #[derive(Clone, Copy, Debug)]
 pub struct FilePart<'a> {
     /// The file, open for reading.
     pub file: BorrowedFd<'a>,
-    /// Where the part begins, in bytes.
+    /// The offset of the part in bytes.
     pub offset: u64,
-    /// How many bytes it has.
+    /// The length of the part in bytes.
     pub len: usize,
 }
 
-/// Bytes in this process's own memory, shared among as many sends as one likes, of which some may
-/// be sent already.
+/// Bytes in this process's own memory, shared among any number of sends; some of the bytes may be
+/// sent already.
 #[derive(Clone, Debug)]
 pub struct Bytes {
     bytes: Arc<[u8]>,
@@ -60,14 +60,14 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// What is still to be sent.
+    /// The bytes that are still to be sent.
     #[must_use]
     pub fn rest(&self) -> &[u8] {
-        // `advance` never goes further than the end.
+        // `advance` never moves beyond the end.
         &self.bytes[self.sent..]
     }
 
-    /// Notes that `len` more bytes are sent; at most all.
+    /// Notes that `len` more bytes are sent; at most all of them.
     pub fn advance(&mut self, len: usize) {
         self.sent += len.min(self.bytes.len() - self.sent);
     }
@@ -88,7 +88,7 @@ impl From<Arc<[u8]>> for Bytes {
 // SAFETY:
 // 1. the bytes live on the heap as long as one `Arc` of them; moving that leaves them where they
 //    are;
-// 2. nobody changes what an `Arc` shares, short of having it alone: here it never goes out mutably.
+// 2. the contents of an `Arc` change only through its sole owner: here it never goes out mutably.
 unsafe impl Outgoing for Bytes {
     fn parts(&self) -> [libc::iovec; 2] {
         let rest = self.rest();

@@ -1,17 +1,19 @@
-//! Drivers over epoll: readiness, turns, completions. Who makes the calls is left open ([`Calls`]).
+//! Drivers over epoll: readiness, turns, completions. [`Calls`] decides which threads make the
+//! calls.
 //!
 //! Each socket is registered once, edge-triggered, for both directions. A side of it is *ready*
-//! until a call says that it would have to wait, and again when epoll says so; it is *due* if it is
-//! ready and an operation was given. In each round of `wait` all that are due have their turn: one
-//! call each. Who is still due then is in the next round, behind the events of all others.
+//! until a call reports that it would have to wait, and again when epoll reports an event. It is
+//! *due* if it is ready and has an operation. In each round of `wait`, all due sides have their
+//! turn: one call each. Sides that are still due then are in the next round, behind the events of
+//! all others.
 //!
-//! Invariant: no edge is lost. Readiness is cleared before the call, so that an edge that comes
-//! while it runs, in whatever thread, sets it again. A call that moved fewer bytes than it could
-//! have has met the limit, and the next edge is to come; save after the end of a stream, of which
-//! there is one edge only.
+//! Invariant: no edge is lost. Readiness is cleared before the call, so an edge that comes during
+//! the call, in any thread, sets it again. A call that moved fewer bytes than it could have has met
+//! the limit, and the next edge is still to come. The exception is the end of a stream, which has
+//! one edge only.
 //!
-//! `wait` sleeps whenever nothing is due: level-triggered are only the waker, which is cleared on
-//! sight, and the waker of the calls, which is too.
+//! `wait` sleeps whenever no side is due. Level-triggered are only the waker and the waker of the
+//! calls; both are cleared on sight.
 
 use super::calls::{Job, Work, is_passed_over};
 use super::deadline::Deadline;
@@ -32,29 +34,30 @@ use std::time::Duration;
 
 const WAKER: EventData = EventData::new_u64(u64::MAX);
 const BELL: EventData = EventData::new_u64(u64::MAX - 1);
-/// Events that are taken from the kernel at once; the others keep their place in its line.
+/// The number of events taken from the kernel at once; the others keep their place in its queue.
 const EVENTS: usize = 1024;
 
-/// Who makes the system calls.
+/// The threads that make the system calls.
 pub trait Calls<P> {
-    /// Has all jobs done: at once, and leaves them where they are, or beside, and takes them.
+    /// Starts all jobs: does them at once and leaves them in `jobs`, or takes them for other
+    /// threads.
     fn start(&mut self, jobs: &mut Vec<Job<P>>);
 
-    /// Appends the jobs that were done beside since it was last asked.
+    /// Appends the jobs that other threads have done since the last call.
     fn finished(&mut self, jobs: &mut Vec<Job<P>>);
 
-    /// What is woken when other threads have done jobs.
+    /// The waker that other threads use when they have done jobs.
     fn waker(&self) -> Option<&Waker>;
 }
 
-/// A driver over epoll; [`Epoll`](super::Epoll) and [`Pool`](super::Pool) are what it is used as.
+/// A driver over epoll, used as [`Epoll`](super::Epoll) and [`Pool`](super::Pool).
 pub struct Polled<P, C> {
-    /// First: its threads have ended before a descriptor is closed.
+    /// The first field: its threads have ended before a descriptor is closed.
     calls: C,
     table: Table<P>,
     poll: OwnedFd,
     waker: Waker,
-    /// The sides that are due.
+    /// The due sides.
     turn: Vec<(SocketId, Operation)>,
     events: Vec<Event>,
     jobs: Vec<Job<P>>,
@@ -73,7 +76,7 @@ impl<P: Outgoing, C: Calls<P>> Polled<P, C> {
         Ok(Polled { calls, table, poll, waker, turn: Vec::new(), events, jobs: Vec::new() })
     }
 
-    /// Puts the side into the turn to come if it is due.
+    /// Puts the side into the next turn if it is due.
     fn queue(&mut self, id: SocketId, operation: Operation) {
         let Some(socket) = self.table.open(id) else { return };
         let due = match operation {
@@ -86,16 +89,16 @@ impl<P: Outgoing, C: Calls<P>> Polled<P, C> {
         }
     }
 
-    /// Takes what epoll has to say, after at most `timeout`.
+    /// Takes epoll's events, after at most `timeout`.
     fn poll(&mut self, timeout: Option<Duration>, done: &mut Vec<Done<P>>) -> io::Result<()> {
-        // A time too long for the kernel is without end.
+        // A time too long for the kernel waits without limit.
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         self.events.clear();
         let waited = errno(fault!("event.epoll-wait")).and_then(|()| {
             epoll::wait(&self.poll, spare_capacity(&mut self.events), timeout.as_ref())
         });
         match waited {
-            // A signal: the caller looks at the clock and comes again.
+            // A signal: the caller looks at the clock and calls again.
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -113,7 +116,7 @@ impl<P: Outgoing, C: Calls<P>> Polled<P, C> {
         Ok(())
     }
 
-    /// Notes what a socket is ready for.
+    /// Notes a socket's readiness.
     fn note(&mut self, id: SocketId, flags: EventFlags) {
         let Some(socket) = self.table.open(id) else { return };
         let over = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
@@ -129,10 +132,10 @@ impl<P: Outgoing, C: Calls<P>> Polled<P, C> {
         }
     }
 
-    /// Gives all that are due their turn.
+    /// Gives all due sides their turn.
     fn start(&mut self) {
         for (id, operation) in self.turn.drain(..) {
-            // One that was shut or paused meanwhile has nothing to do.
+            // A side that was shut or paused meanwhile has nothing to do.
             let Some(socket) = self.table.open(id) else { continue };
             if let Some(work) = start(socket, operation) {
                 self.jobs.push(Job::new(id, socket.fd.as_raw_fd(), work));
@@ -143,7 +146,7 @@ impl<P: Outgoing, C: Calls<P>> Polled<P, C> {
         }
     }
 
-    /// Settles the jobs that are done.
+    /// Takes the results of the jobs that are done.
     fn settle(&mut self, done: &mut Vec<Done<P>>) {
         self.table.take_early(done);
         let mut jobs = mem::take(&mut self.jobs);
@@ -160,7 +163,7 @@ impl<P: Outgoing, C: Calls<P>> Polled<P, C> {
     }
 }
 
-/// Takes from the socket what a call needs. `None` if there is nothing to do.
+/// Takes the data of a call from the socket. `None` if there is nothing to do.
 fn start<P>(socket: &mut Socket<P>, operation: Operation) -> Option<Work<P>> {
     match operation {
         Operation::Accept => {
@@ -184,7 +187,7 @@ fn start<P>(socket: &mut Socket<P>, operation: Operation) -> Option<Work<P>> {
     }
 }
 
-/// What became of a job: a completion, or it is given as before and waits for readiness.
+/// Takes the result of a job: it completes the operation, or the operation waits for readiness.
 fn settle<P>(socket: &mut Socket<P>, job: Job<P>, done: &mut Vec<Done<P>>) -> Operation {
     let Job { socket: id, work, result, short, .. } = job;
     match work {
@@ -285,8 +288,8 @@ impl<P: Outgoing, C: Calls<P>> Driver<P> for Polled<P, C> {
 
     fn shut(&mut self, id: SocketId) {
         let Some(socket) = self.table.open(id) else { return };
-        // By hand: a duplicate in another process would keep it registered. It can only fail
-        // because it is not.
+        // Explicitly: a duplicate in another process would keep it registered. Deleting fails only
+        // if it is not registered.
         let _ = epoll::delete(&self.poll, &socket.fd);
         socket.shut = true;
         self.table.cancel(id);

@@ -1,11 +1,11 @@
 //! The driver in which one thread waits and others make the calls.
 //!
-//! Two queues: jobs on their way to the threads, and done ones on their way back. A thread takes
-//! its share of the first at once, so that a batch costs it one lock, and wakes the waiting thread
-//! only when it is the first to put something into the second.
+//! It has two queues: new jobs for the threads, and done jobs on their way back. A thread takes its
+//! share of the first at once, so that a batch costs it one lock. It wakes the waiting thread only
+//! when it is the first to put something into the second.
 //!
-//! Invariant: while there are done jobs that nobody took, the waker was used since the first of
-//! them, or is about to be.
+//! Invariant: while the second queue has jobs, the waker was used since the first of them came, or
+//! is about to be.
 
 use super::calls::Job;
 use super::choose::Options;
@@ -20,13 +20,13 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Jobs that a thread takes at once, at most.
+/// The largest number of jobs that a thread takes at once.
 const SHARE: usize = 32;
 
 /// Epoll, with threads that make the system calls on sockets.
 pub type Pool<P> = Polled<P, Workers<P>>;
 
-/// Threads that do jobs; they end when this is dropped, after the call that each is at. In a forked
+/// Threads that do jobs. When this is dropped, each thread ends after its current call. In a forked
 /// child there are none.
 pub struct Workers<P> {
     shared: Arc<Shared<P>>,
@@ -35,7 +35,7 @@ pub struct Workers<P> {
 
 struct Shared<P> {
     queue: Mutex<Queue<P>>,
-    /// There is something in the queue, or it is over.
+    /// Signals that the queue has jobs, or that the threads must end.
     filled: Condvar,
     done: Mutex<Vec<Job<P>>>,
     waker: Waker,
@@ -63,7 +63,7 @@ impl<P: Outgoing> Workers<P> {
         let queue = Mutex::new(Queue { jobs: VecDeque::new(), over: false });
         let (filled, done, waker) = (Condvar::new(), Mutex::default(), Waker::new()?);
         let shared = Arc::new(Shared { queue, filled, done, waker, threads });
-        // If one does not start, dropping this ends the others.
+        // If a thread does not start, dropping this ends the others.
         let mut workers = Workers { shared, threads: OwnedThreads::default() };
         for _ in 0..threads {
             let shared = Arc::clone(&workers.shared);
@@ -75,7 +75,7 @@ impl<P: Outgoing> Workers<P> {
     }
 }
 
-/// A thread's life.
+/// The loop of a thread.
 fn work<P: Outgoing>(shared: &Shared<P>) {
     let mut jobs = Vec::with_capacity(SHARE);
     while take(shared, &mut jobs) {
@@ -90,7 +90,7 @@ fn work<P: Outgoing>(shared: &Shared<P>) {
     }
 }
 
-/// Waits for jobs and takes this thread's share; `false` if it is over.
+/// Waits for jobs and takes this thread's share; `false` if the thread must end.
 fn take<P>(shared: &Shared<P>, jobs: &mut Vec<Job<P>>) -> bool {
     let queue = locked(&shared.queue);
     let waited = shared.filled.wait_while(queue, |queue| queue.jobs.is_empty() && !queue.over);
@@ -103,7 +103,7 @@ fn take<P>(shared: &Shared<P>, jobs: &mut Vec<Job<P>>) -> bool {
     true
 }
 
-/// Nothing is half done in what these locks protect: a panic under one leaves it sound.
+/// The data under these locks is never half changed: a panic under one leaves it sound.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

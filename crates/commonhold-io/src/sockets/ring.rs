@@ -2,16 +2,16 @@
 //! out.
 //!
 //! Each entry carries its [`Task`], which names the socket by its place: a place is not taken again
-//! while anything of it is on the way. An operation is *on the way* from its entry until the
-//! completion that says that there will be no more.
+//! while any of its entries is on the way. An operation is *on the way* from its entry until its
+//! last completion.
 //!
-//! A send's message (which says where the bytes are) is needed only until the kernel has taken the
-//! entry: it says so (`IORING_FEAT_SUBMIT_STABLE`). So there are as many messages as entries, and
+//! A send's message (which contains the addresses of the bytes) is needed only until the kernel has
+//! taken the entry, by `IORING_FEAT_SUBMIT_STABLE`. So there are as many messages as entries, and
 //! they go round as the entries do.
 //!
 //! # Safety
-//! Unsafe to tell the kernel of memory. Who does has to keep it until the operation is no longer on
-//! the way, also when the socket is shut and when everything is dropped ([`Ring::drain`]).
+//! Giving the kernel addresses is unsafe. The caller keeps the memory until the operation is no
+//! longer on the way. That includes a socket that was shut and a dropped ring ([`Ring::drain`]).
 #![allow(unsafe_code)]
 
 use super::calls::{MOST, clipped, message};
@@ -24,14 +24,14 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::time::Duration;
 
-/// Completions that there is room for, per entry; the kernel keeps what is beyond.
+/// The room for completions, per entry; the kernel keeps those beyond.
 const COMPLETIONS: u32 = 4;
-/// How often, and how long each time, the end of all operations is awaited.
+/// How often, and how long each time, dropping waits for the end of all operations.
 const DRAINS: (usize, Duration) = (100, Duration::from_millis(100));
 /// The pause after a call that failed meanwhile.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Whose an entry is, with the place of its socket.
+/// The task of an entry, with the place of its socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     Wake,
@@ -40,9 +40,9 @@ pub(super) enum Task {
     Send(u32),
     /// Cancels the accept.
     Pause(u32),
-    /// Cancels all of a socket.
+    /// Cancels all operations of a socket.
     Cancel(u32),
-    /// Cancels all that there is.
+    /// Cancels all operations.
     CancelAll,
 }
 
@@ -75,15 +75,15 @@ impl Task {
     }
 }
 
-/// What the kernel says about a task.
+/// The kernel's result of a task.
 #[derive(Debug)]
 pub(super) struct Completion {
     pub(super) task: Task,
-    /// Of a receive and a send the number of bytes.
+    /// The number of bytes of a receive or a send.
     pub(super) result: io::Result<usize>,
-    /// Of an accept that succeeded.
+    /// The connection of an accept that succeeded.
     pub(super) connection: Option<OwnedFd>,
-    /// There will be others of the same entry.
+    /// More completions of the same entry will follow.
     pub(super) more: bool,
 }
 
@@ -95,7 +95,8 @@ struct Message {
 /// An io_uring of one thread: the addresses in its messages keep it there.
 pub(super) struct Ring {
     ring: IoUring,
-    /// As many as the queue has entries; the n-th entry ever has the n-th, modulo their number.
+    /// As many as the queue has entries; the n-th entry ever made has the n-th, modulo their
+    /// number.
     messages: Vec<Message>,
     entries_ever: usize,
     on_the_way: usize,
@@ -104,7 +105,7 @@ pub(super) struct Ring {
 impl Ring {
     /// # Errors
     /// Those of `io_uring_setup`; `Unsupported` if the kernel's io_uring lacks something. The
-    /// message says what to do.
+    /// message names the way out.
     pub(super) fn new(entries: u32) -> io::Result<Ring> {
         let ring = build(entries.clamp(1, 32_768)).and_then(checked).map_err(|error| {
             io::Error::new(error.kind(), format!("io_uring is not available: {}", cause(&error)))
@@ -118,7 +119,7 @@ impl Ring {
         Ok(Ring { ring, messages, entries_ever: 0, on_the_way: 0 })
     }
 
-    /// Makes room for an entry, if need be by giving the kernel all there are.
+    /// Makes room for an entry, if necessary by giving the kernel all entries.
     ///
     /// # Errors
     /// Those of `io_uring_enter`; `EBUSY` if the kernel took none.
@@ -130,8 +131,8 @@ impl Ring {
         if self.ring.submission().is_full() { Err(failed(libc::EBUSY)) } else { Ok(()) }
     }
 
-    /// Completes once when `fd` is readable. As with all operations here there is room, by
-    /// [`make_room`](Self::make_room).
+    /// Completes once when `fd` is readable. As for all operations here,
+    /// [`make_room`](Self::make_room) was called before.
     pub(super) fn watch(&mut self, fd: BorrowedFd<'_>) {
         let entry = opcode::PollAdd::new(Fd(fd.as_raw_fd()), libc::POLLIN as u32).build();
         // SAFETY: no memory.
@@ -147,7 +148,8 @@ impl Ring {
     }
 
     /// # Safety
-    /// `space` is writable for `most` bytes, and nobody else's, while the operation is on the way.
+    /// `space` is writable for `most` bytes, and no other code uses it, while the operation is on
+    /// the way.
     pub(super) unsafe fn receive(
         &mut self,
         place: u32,
@@ -155,7 +157,7 @@ impl Ring {
         (space, most): (*mut u8, usize),
     ) {
         let most = shortened!("ring.receive-bytes", most);
-        // No more than `calls::MOST`, which fits.
+        // At most `calls::MOST`, which fits.
         let entry = opcode::Recv::new(Fd(socket), space, most as u32).build();
         // SAFETY: the caller keeps the memory.
         unsafe { self.push(Task::Receive(place), entry) }
@@ -172,16 +174,16 @@ impl Ring {
     ) {
         let at = self.entries_ever % self.messages.len();
         let most = shortened!("ring.send-bytes", MOST);
-        // SAFETY: within the vector. The entry that had this message was taken: there were as many
-        // since as the queue holds. No reference to it: the kernel has the addresses of others
-        // beside it.
+        // SAFETY: within the vector. The kernel has taken the entry that had this message: since
+        // then the ring has made as many entries as the queue holds. No reference to it: the kernel
+        // has the addresses of other messages next to it.
         let header = unsafe {
             let slot = self.messages.as_mut_ptr().add(at);
             (&raw mut (*slot).parts).write(clipped(parts, most));
             (&raw mut (*slot).header).write(message(&raw mut (*slot).parts));
             &raw const (*slot).header
         };
-        // Without MSG_DONTWAIT: waiting is for the kernel to do.
+        // Without MSG_DONTWAIT: the kernel does the waiting.
         let entry = opcode::SendMsg::new(Fd(socket), header).flags(flags as u32).build();
         // SAFETY: the message stays as it is until the entry is taken; the caller keeps the bytes.
         unsafe { self.push(Task::Send(place), entry) }
@@ -199,7 +201,8 @@ impl Ring {
         self.cancel_by(Task::Pause(place), CancelBuilder::user_data(Task::Accept(place).to_bits()));
     }
 
-    /// Cancels whatever is on the way of a socket; it stays open until this has completed.
+    /// Cancels all operations of a socket that are on the way; it stays open until this has
+    /// completed.
     pub(super) fn cancel(&mut self, place: u32, socket: RawFd) {
         self.cancel_by(Task::Cancel(place), CancelBuilder::fd(Fd(socket)).all());
     }
@@ -210,7 +213,7 @@ impl Ring {
     }
 
     /// # Safety
-    /// What the entry points to is kept while the operation is on the way.
+    /// The memory that the entry points to is kept while the operation is on the way.
     unsafe fn push(&mut self, task: Task, entry: squeue::Entry) {
         let entry = entry.user_data(task.to_bits());
         // SAFETY: the caller keeps the memory.
@@ -220,11 +223,12 @@ impl Ring {
         self.on_the_way += 1;
     }
 
-    /// Gives the kernel the entries and waits for a completion, for `timeout` at most; signals end
-    /// it earlier.
+    /// Gives the kernel the entries and waits for a completion, for `timeout` at most; a signal
+    /// ends the wait earlier.
     ///
     /// # Errors
-    /// Those of `io_uring_enter`, for want of memory. What was not taken stays in the queue.
+    /// Those of `io_uring_enter`, for lack of memory. Entries that the kernel did not take stay in
+    /// the queue.
     pub(super) fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let submitter = self.ring.submitter();
         let entered = fault!("ring.enter").and_then(|()| match timeout {
@@ -250,7 +254,7 @@ impl Ring {
         self.on_the_way -= last;
     }
 
-    /// Cancels all operations and waits until none is on the way. `false` if some are still: their
+    /// Cancels all operations and waits until none is on the way. `false` if some still are: their
     /// memory must stay forever.
     #[must_use]
     pub(super) fn drain(&mut self) -> bool {
@@ -263,7 +267,7 @@ impl Ring {
             if self.make_room().is_ok() {
                 self.cancel_by(Task::CancelAll, CancelBuilder::any());
             }
-            // If it fails, what was complete makes room for another try, or memory is free soon.
+            // If it fails, earlier completions make room for another try, or memory is free soon.
             if self.enter(Some(patience)).is_err() {
                 std::thread::sleep(PAUSE);
             }
@@ -278,7 +282,7 @@ fn completion(entry: &cqueue::Entry) -> Completion {
     let task = Task::from_bits(entry.user_data());
     let result = usize::try_from(entry.result()).map_err(|_| failed(-entry.result()));
     let connection = match task {
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and has no other owner.
         Task::Accept(_) if result.is_ok() => Some(unsafe { OwnedFd::from_raw_fd(entry.result()) }),
         _ => None,
     };
@@ -292,7 +296,7 @@ fn completion(entry: &cqueue::Entry) -> Completion {
     }
 }
 
-/// What a test has a task fail with, as if it had done nothing.
+/// The error that a test sets for a task, as if the task had had no effect.
 fn struck(task: Task) -> io::Result<()> {
     match task {
         Task::Wake => fault!("ring.wake"),
@@ -303,8 +307,8 @@ fn struck(task: Task) -> io::Result<()> {
     }
 }
 
-/// Prefers completions that are worked on in `enter` alone (Linux 6.1); without, at the end of any
-/// system call.
+/// Prefers completions that are processed in `enter` alone (Linux 6.1); otherwise they are
+/// processed at the end of any system call.
 fn build(entries: u32) -> io::Result<IoUring> {
     fault!("ring.setup")?;
     let completions = entries * COMPLETIONS;
@@ -335,8 +339,8 @@ fn checked(ring: IoUring) -> io::Result<IoUring> {
         opcode::SendMsg::CODE,
         opcode::AcceptMulti::CODE,
         opcode::AsyncCancel2::CODE,
-        // Not used: it came with accepting more than once and cancelling by descriptor, which
-        // cannot be asked for.
+        // Not used: it came with accepting more than once and cancelling by descriptor, which no
+        // call reports.
         opcode::Socket::CODE,
     ];
     match features && codes.iter().all(|&code| probe.is_supported(code)) {

@@ -1,10 +1,10 @@
-//! The sockets of a driver: who they are, and what is outstanding on each.
+//! The sockets of a driver: their ids, and the outstanding operations of each.
 //!
 //! Invariants:
 //! - a socket's place is taken again only when nothing is outstanding on it any more, and under the
 //!   next generation; a place whose generations are used up is left alone;
 //! - an operation is refused or stored, and one that is refused has a completion in `early`;
-//! - a descriptor is closed or given back only while no side of its socket is running.
+//! - a descriptor is closed or returned only while no side of its socket is running.
 
 use super::calls::Receive;
 use super::driver::{Done, SocketId};
@@ -24,17 +24,18 @@ pub(super) enum Operation {
     Send,
 }
 
-/// What is outstanding of one kind of operation.
+/// The outstanding operation of one kind.
 #[derive(Debug)]
 pub(super) struct Side<T> {
-    /// What was given. Of an accept: that connections are wanted. Absent while a job has it.
+    /// The operation's data; for an accept, that connections are requested. Absent while a job has
+    /// it.
     pub(super) given: Option<T>,
-    /// The kernel or a job is at it.
+    /// The kernel or a job works on it.
     pub(super) running: bool,
-    /// Polled drivers: it is not known that a call would have to wait. Cleared when one begins, set
-    /// by what epoll says.
+    /// Polled drivers: no call is known to have to wait. Cleared when a call begins, set by an
+    /// event of epoll.
     pub(super) ready: bool,
-    /// Polled drivers: it is in the turn to come.
+    /// Polled drivers: it is in the next turn.
     pub(super) queued: bool,
 }
 
@@ -47,20 +48,21 @@ impl<T> Side<T> {
         self.given.is_none() && !self.running
     }
 
-    /// Whether it goes into the turn to come, now.
+    /// Whether the side goes into the next turn now.
     pub(super) fn queue(&mut self) -> bool {
         let due = self.given.is_some() && self.ready && !self.running && !self.queued;
         self.queued |= due;
         due
     }
 
-    /// The beginning of a call: whatever epoll says from now on comes after it.
+    /// The beginning of a call: every later event of epoll comes after it.
     pub(super) fn start(&mut self) {
         (self.running, self.ready) = (true, false);
     }
 
-    /// The end of a call on a polled socket: what was given and what it came to, if that completes
-    /// it. If not, it is given again. `more`: as far as is known the next call need not wait.
+    /// The end of a call on a polled socket: returns the operation's data and the result, if the
+    /// call completes the operation. Otherwise the data is stored again. `more`: the next call need
+    /// not wait, as far as is known.
     pub(super) fn stop(
         &mut self,
         given: T,
@@ -90,13 +92,14 @@ pub(super) struct Socket<P> {
     pub(super) accept: Side<()>,
     pub(super) receive: Side<Receive>,
     pub(super) send: Side<P>,
-    /// It was shut, and is closed when nothing is outstanding any more.
+    /// The socket was shut; it is closed when nothing is outstanding any more.
     pub(super) shut: bool,
-    /// Polled drivers: the stream ended or broke; epoll says so once, so receiving stays ready.
+    /// Polled drivers: the stream ended or broke; epoll reports that once, so receiving stays
+    /// ready.
     pub(super) ended: bool,
     /// Cancellations that the kernel has not answered; they name the descriptor.
     pub(super) cancels: u32,
-    /// The sending direction is to end when nothing is being sent.
+    /// The sending direction ends when no send is outstanding.
     pub(super) finishing: bool,
 }
 
@@ -107,11 +110,12 @@ impl<P> Socket<P> {
         Socket { fd, accept, receive, send, shut, ended, cancels: 0, finishing }
     }
 
-    /// Ends the sending direction if that is to be, and nothing is being sent: after each send.
+    /// Called after each send: ends the sending direction if that was requested and nothing is
+    /// being sent.
     pub(super) fn finish_if_due(&mut self) {
         if self.finishing && self.send.is_idle() {
             self.finishing = false;
-            // It can only fail because it is a listener, or its peer is gone.
+            // It can only fail because the socket is a listener, or its peer has left.
             let _ = rustix::net::shutdown(&self.fd, Shutdown::Write);
         }
     }
@@ -127,7 +131,7 @@ struct Place<P> {
     socket: Option<Socket<P>>,
 }
 
-/// All sockets of one driver, and the completions that were there without a turn.
+/// All sockets of one driver, and the completions that needed no turn.
 #[derive(Debug)]
 pub(super) struct Table<P> {
     places: Vec<Place<P>>,
@@ -141,9 +145,9 @@ impl<P> Default for Table<P> {
     }
 }
 
-/// Has a socket that is closed next end with a reset.
+/// Makes the closing of a socket send a reset.
 pub(super) fn reset(fd: &OwnedFd) {
-    // Where that fails the peer is gone, or it is a listener.
+    // Where that fails the peer has left, or it is a listener.
     let _ = rustix::net::sockopt::set_socket_linger(fd, Some(Duration::ZERO));
 }
 
@@ -192,7 +196,7 @@ impl<P> Table<P> {
         place.socket.is_some().then_some(SocketId { index, generation: place.generation })
     }
 
-    /// Notes that connections are wanted; whether that is new.
+    /// Notes that connections are requested; returns whether that is new.
     pub(super) fn begin_accept(&mut self, listener: SocketId) -> bool {
         match self.open(listener) {
             Some(socket) => socket.accept.given.replace(()).is_none(),
@@ -243,8 +247,8 @@ impl<P> Table<P> {
         }
     }
 
-    /// Cancels what was given and is not running, of a socket that was shut; closes it if nothing
-    /// is left.
+    /// Cancels the operations of a socket that was shut, unless they are running; closes it if
+    /// nothing is left.
     pub(super) fn cancel(&mut self, id: SocketId) {
         let Some(socket) = self.places.get_mut(id.index as usize).and_then(|at| at.socket.as_mut())
         else {
@@ -293,10 +297,10 @@ impl<P> Table<P> {
         Some(socket.fd)
     }
 
-    /// Closes all sockets, and leaves for ever what may still be read or written for them.
+    /// Closes all sockets, and leaks the memory that may still be read or written for them.
     pub(super) fn abandon(self) {
         for Socket { fd, receive, send, .. } in self.places.into_iter().filter_map(|at| at.socket) {
-            // An operation of the kernel's has a hold of the socket itself.
+            // An operation of the kernel's keeps the socket itself open.
             drop(fd);
             mem::forget((receive.given, send.given));
         }
@@ -306,7 +310,7 @@ impl<P> Table<P> {
         !self.early.is_empty()
     }
 
-    /// Appends the completions that were there without a turn.
+    /// Appends the completions that needed no turn.
     pub(super) fn take_early(&mut self, done: &mut Vec<Done<P>>) {
         done.append(&mut self.early);
     }

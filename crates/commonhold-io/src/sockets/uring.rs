@@ -1,18 +1,19 @@
 //! The driver over io_uring: the kernel waits and makes the calls.
 //!
-//! What is given is noted as a task; `wait` makes entries of all tasks and gives them to the kernel
+//! An operation is noted as a task. `wait` makes entries of all tasks and gives them to the kernel
 //! with the same call that waits. A receive's buffer and a send's payload stay in the table
 //! meanwhile.
 //!
-//! Invariant: a side is `running` from its task until the last completion of it, and what was given
-//! to it stays where it is as long: also when the socket was shut, for the kernel answers a
-//! cancelled operation too. Dropping waits for all of them.
+//! Invariant: a side is `running` from its task until its last completion, and its data stays where
+//! it is for that time: also when the socket was shut, for the kernel answers a cancelled operation
+//! too. Dropping waits for all of them.
 //!
-//! Tasks are carried out in order. So a cancellation finds what was given before it, and because
+//! Tasks are carried out in order. So a cancellation finds the operations before it, and because
 //! the descriptor stays open until the cancellation has completed, it finds nothing else.
 //!
 //! # Safety
-//! Unsafe to lend the kernel a buffer and a payload, and to believe it how much it received; the
+//! Lending the kernel a buffer and a payload is unsafe, and so is trusting its count of received
+//! bytes; the invariant is the reason why both are sound.
 //! invariant is the reason.
 #![allow(unsafe_code)]
 
@@ -33,18 +34,18 @@ use std::process;
 use std::time::Duration;
 
 /// io_uring, one call per turn. It stays in the thread that made it: the kernel takes entries from
-/// no other. A forked child shares the queues and must not use it; dropping it there closes the
-/// child's copies of the descriptors and nothing else.
+/// no other thread. A forked child shares the queues and must not use it; dropping it there closes
+/// the child's copies of the descriptors and nothing else.
 pub struct Uring<P: Outgoing> {
     ring: Ring,
     table: Table<P>,
     waker: Waker,
-    /// What is to become entries, in order.
+    /// The tasks that will become entries, in order.
     tasks: VecDeque<Task>,
     completions: Vec<Completion>,
-    /// Why the waker was not heard, until that is returned: it would come again at once.
+    /// The error of listening to the waker, until `wait` returns it: it would come again at once.
     deaf: Option<io::Error>,
-    /// Whose operations they are.
+    /// The process that owns the operations.
     process: u32,
 }
 
@@ -52,9 +53,9 @@ impl<P: Outgoing> Uring<P> {
     /// A driver without sockets, on two descriptors.
     ///
     /// # Errors
-    /// Those of `eventfd` and `io_uring_setup`. If io_uring is not available the message says why:
-    /// the kernel was built without it or is older than 5.19, or a sysctl or a seccomp filter
-    /// forbids it.
+    /// Those of `eventfd` and `io_uring_setup`. If io_uring is not available, the message contains
+    /// the reason: the kernel was built without it or is older than 5.19, or a sysctl or a seccomp
+    /// filter forbids it.
     pub fn new(options: &Options) -> io::Result<Uring<P>> {
         let (ring, waker) = (Ring::new(options.ring_entries)?, Waker::new()?);
         let (table, tasks) = (Table::default(), VecDeque::from([Task::Wake]));
@@ -62,7 +63,7 @@ impl<P: Outgoing> Uring<P> {
         Ok(Uring { ring, table, waker, tasks, completions, deaf, process })
     }
 
-    /// Makes entries of the tasks; more calls only if there are more than the queue holds.
+    /// Makes entries of the tasks; makes extra calls only if the tasks exceed the queue.
     fn fill(&mut self) -> io::Result<()> {
         while let Some(&task) = self.tasks.front() {
             self.ring.make_room()?;
@@ -82,7 +83,7 @@ impl<P: Outgoing> Uring<P> {
             Task::Receive(place) => {
                 let Some((_, socket)) = at(table, place) else { return };
                 let Some(receive) = &mut socket.receive.given else { return };
-                // SAFETY: the table keeps the buffer while the side is running, and nobody touches
+                // SAFETY: the table keeps the buffer while the side is running, and no code touches
                 // it.
                 unsafe { ring.receive(place, socket.fd.as_raw_fd(), receive.space()) }
             }
@@ -93,7 +94,7 @@ impl<P: Outgoing> Uring<P> {
                 match payload.file() {
                     Some(_) => ring.watch_room(place, fd),
                     // SAFETY: the table keeps the payload while the side is running, and its parts
-                    // are readable as long.
+                    // are readable for that time.
                     None => unsafe { ring.send(place, fd, payload.parts(), flags(payload)) },
                 }
             }
@@ -105,7 +106,7 @@ impl<P: Outgoing> Uring<P> {
         }
     }
 
-    /// Takes what is complete; how much that was.
+    /// Takes the completions; returns their number.
     fn collect(&mut self, done: &mut Vec<Done<P>>) -> usize {
         let mut completions = mem::take(&mut self.completions);
         self.ring.completions(&mut completions);
@@ -156,13 +157,13 @@ fn at<P>(table: &mut Table<P>, place: u32) -> Option<(SocketId, &mut Socket<P>)>
     table.get(id).map(|socket| (id, socket))
 }
 
-/// A signal ended it before anything had happened, and it may go on.
+/// True if a signal ended the operation before it had an effect, and it may be repeated.
 fn is_repeated<P>(result: &io::Result<usize>, socket: &Socket<P>) -> bool {
     let interrupted = matches!(result, Err(error) if error.kind() == io::ErrorKind::Interrupted);
     interrupted && !socket.shut
 }
 
-/// Notes the completion of a receive; whether it is to be repeated.
+/// Notes the completion of a receive; returns whether it is to be repeated.
 fn received<P>(
     socket: &mut Socket<P>,
     id: SocketId,
@@ -175,7 +176,7 @@ fn received<P>(
     socket.receive.running = false;
     if let Some(mut receive) = socket.receive.given.take() {
         if let Ok(len) = result {
-            // SAFETY: the kernel wrote so many bytes to the space that it was given for this.
+            // SAFETY: the kernel wrote `len` bytes to the space that the entry named.
             unsafe { receive.received(len) };
         }
         done.push(Done::Received { socket: id, buffer: receive.into_buffer(), result });
@@ -183,7 +184,7 @@ fn received<P>(
     false
 }
 
-/// Notes the completion of a send; whether it is to be repeated. A file is only sent now.
+/// Notes the completion of a send; returns whether it is to be repeated. A file is sent only now.
 fn sent<P: Outgoing>(
     socket: &mut Socket<P>,
     id: SocketId,
@@ -208,7 +209,7 @@ fn sent<P: Outgoing>(
     false
 }
 
-/// Notes a connection, or the end of accepting; whether to begin it again.
+/// Notes a connection, or the end of accepting; returns whether to begin it again.
 fn accepted<P>(
     socket: &mut Socket<P>,
     listener: SocketId,
@@ -222,7 +223,7 @@ fn accepted<P>(
         Ok(connection) => {
             done.extend(connection.map(|fd| Done::Accepted { listener, result: Ok(fd) }));
         }
-        // Paused, perhaps asked for again since; or shut.
+        // Paused, and perhaps requested again since; or shut.
         Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => {}
         Err(error) if is_passed_over(&error) => {}
         Err(error) => {
@@ -315,7 +316,7 @@ impl<P: Outgoing> Driver<P> for Uring<P> {
             if let Some(error) = self.deaf.take() {
                 return Err(error);
             }
-            // The kernel is short of memory; taking completions is what helps.
+            // The kernel is short of memory; taking completions helps.
             if taken == 0 {
                 filled.and(entered)?;
             }
@@ -328,9 +329,9 @@ impl<P: Outgoing> Driver<P> for Uring<P> {
 
 impl<P: Outgoing> Drop for Uring<P> {
     fn drop(&mut self) {
-        // In a forked child nothing is on the way to this memory, and the queues are the parent's.
+        // In a forked child no operation uses this memory, and the queues are the parent's.
         if self.process == process::id() && !self.ring.drain() {
-            // The kernel would not let go: it keeps what it was lent.
+            // The kernel did not end all operations: it keeps the memory that it was lent.
             mem::take(&mut self.table).abandon();
         }
     }

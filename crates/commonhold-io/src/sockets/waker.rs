@@ -1,6 +1,6 @@
-//! Ending another thread's wait: an eventfd that the driver waits for beside its sockets.
+//! Ends another thread's wait: an eventfd that the driver watches along with its sockets.
 //!
-//! It counts, but only whether it is zero matters; so wakings that come before the driver looks are
+//! It counts, but only whether it is zero matters. So several wakings before the driver looks are
 //! one.
 
 use commonhold::fault;
@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// Makes a driver's [`wait`](super::Driver::wait) return [`Done::Woken`](super::Done::Woken), now
-/// or when it is next called. Keeps one descriptor open until its last clone is gone, also if the
-/// driver is gone earlier.
+/// or when it is next called. Keeps one descriptor open until its last clone is dropped, also if
+/// the driver is dropped earlier.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<OwnedFd>);
 
@@ -24,16 +24,16 @@ impl Waker {
         Ok(Waker(Arc::new(fd)))
     }
 
-    /// Wakes. Never blocks; does nothing if the driver is gone. What was written before is seen by
-    /// whom this wakes.
+    /// Wakes the driver. Never blocks; has no effect if the driver was dropped. The woken thread
+    /// sees everything that this thread wrote before.
     pub fn wake(&self) {
         // It can only fail because the counter is at its end: then it is not zero.
         let _ = rustix::io::retry_on_intr(|| rustix::io::write(&self.0, &1u64.to_ne_bytes()));
     }
 
-    /// Makes it sleep again.
+    /// Clears the waking.
     pub(super) fn clear(&self) {
-        // It can only fail because nobody woke.
+        // It can only fail because there was no waking.
         let _ = rustix::io::retry_on_intr(|| rustix::io::read(&self.0, &mut [0; 8]));
     }
 }

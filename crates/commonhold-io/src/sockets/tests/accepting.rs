@@ -67,7 +67,7 @@ fn accepts_nothing_while_paused<D: Driver<Parts>>(mut driver: D) {
     nothing(&mut driver);
     driver.accept(listener);
     accepted(one(&mut driver));
-    // Asked again before the pause has come through.
+    // Requested again before the pause has taken effect.
     driver.pause(listener);
     driver.accept(listener);
     let _second = TcpStream::connect(address).unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 use std::thread;
 
-/// Says what runs, and that it does.
+/// Returns the driver that runs, after a test that it works.
 struct Report;
 
 impl WithDriver<Bytes> for Report {
@@ -36,7 +36,7 @@ fn another_word_is_told_the_right_ones() {
 
 #[test]
 fn falls_back_to_epoll_and_says_why() {
-    // A thread of its own: what is forbidden it stays forbidden.
+    // A thread of its own: the filter stays in force for its thread.
     let chosen = thread::spawn(|| {
         forbid_io_uring();
         choose(LoopKind::Uring, &Options::default(), Report).unwrap()
@@ -48,7 +48,7 @@ fn falls_back_to_epoll_and_says_why() {
     assert!(message.contains("seccomp"), "{message}");
 }
 
-/// Lets `io_uring_setup` fail with EPERM in this thread, as a container would.
+/// Makes `io_uring_setup` fail with EPERM in this thread, as a container would.
 fn forbid_io_uring() {
     let statement =
         |code: u32, jump: u8, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: jump, k };

@@ -34,7 +34,7 @@ fn tells_the_end_of_a_stream<D: Driver<Parts>>(mut driver: D) {
     driver.receive(ours, b"kept".to_vec(), 100);
     nothing(&mut driver);
     drop(theirs);
-    // Once, and every time that one asks.
+    // Once, and at every later receive.
     for _ in 0..3 {
         let Done::Received { buffer, result, .. } = one(&mut driver) else { panic!() };
         assert_eq!((buffer.as_slice(), result.unwrap()), (&b"kept"[..], 0));
@@ -103,7 +103,7 @@ fn finish_ends_one_direction_behind_what_was_sent<D: Driver<Parts>>(mut driver: 
     driver.send(ours, Parts::new("too late"));
     let Done::Sent { result, .. } = one(&mut driver) else { panic!() };
     assert_eq!(code(&result), libc::EPIPE);
-    // The other direction is as it was.
+    // The other direction still works.
     theirs.write_all(b"answer").unwrap();
     let Done::Received { buffer, .. } = one(&mut driver) else { panic!() };
     assert_eq!(buffer, b"answer");
@@ -116,7 +116,7 @@ fn finish_ends_one_direction_behind_what_was_sent<D: Driver<Parts>>(mut driver: 
 fn finish_waits_for_the_send_that_is_outstanding<D: Driver<Parts>>(mut driver: D) {
     let (ours, mut theirs) = pair();
     let ours = driver.add(ours).unwrap();
-    // Given and not begun.
+    // Stored and not begun.
     driver.send(ours, Parts::new("all of it"));
     driver.finish(ours);
     assert!(matches!(one(&mut driver), Done::Sent { result: Ok(9), .. }));
@@ -160,7 +160,7 @@ fn a_finished_tcp_socket_loses_nothing<D: Driver<Parts>>(mut driver: D) {
     let mut theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     theirs.set_read_timeout(Some(PATIENCE)).unwrap();
     let ours = driver.add(listener.accept().unwrap().0.into()).unwrap();
-    // What nobody receives would make the system reset the connection if it were closed now.
+    // The system would reset the connection if it were closed now, with these bytes unread.
     theirs.write_all(b"unread").unwrap();
     let taken = fill(&mut driver, ours);
     driver.finish(ours);
@@ -184,7 +184,7 @@ fn a_finished_tcp_socket_loses_nothing<D: Driver<Parts>>(mut driver: D) {
 
 fn what_was_to_be_finished_is_when_it_is_shut<D: Driver<Parts>>(mut driver: D) {
     let (ours, mut theirs) = pair();
-    // As a forked child has one.
+    // A forked child would have such a copy.
     let _copy = ours.try_clone().unwrap();
     let ours = driver.add(ours).unwrap();
     let taken = fill(&mut driver, ours);

@@ -1,7 +1,7 @@
 //! One suite, run against every driver.
 //!
-//! A test is a function over a driver; [`suite`] makes three of it. What needs a process of its own
-//! (counting descriptors, running out of them) starts this binary again.
+//! A test is a function over a driver; [`suite`] makes three of it. A test that needs a process of
+//! its own (to count descriptors, or to run out of them) starts this binary again.
 //!
 //! # Safety
 //! Unsafe to be a payload, and to forbid a thread a system call.
@@ -21,7 +21,7 @@ mod refusals;
 mod streams;
 mod waiting;
 
-/// As long as no test may take for one step.
+/// The time that no step of a test may exceed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Makes three tests of each function, one per driver.
@@ -50,7 +50,7 @@ struct Parts {
     sent: usize,
 }
 
-// SAFETY: as of `Bytes`: on the heap, and nobody changes them.
+// SAFETY: as for `Bytes`: on the heap, and no code changes them.
 unsafe impl Outgoing for Parts {
     fn parts(&self) -> [libc::iovec; 2] {
         let cut = self.cut.max(self.sent);
@@ -87,7 +87,7 @@ fn one<D: Driver<Parts>>(driver: &mut D) -> Done<Parts> {
     done.remove(0)
 }
 
-/// As many completions.
+/// The next `count` completions.
 fn many<D: Driver<Parts>>(driver: &mut D, count: usize) -> Vec<Done<Parts>> {
     let mut done = Vec::new();
     while done.len() < count {
@@ -97,12 +97,12 @@ fn many<D: Driver<Parts>>(driver: &mut D, count: usize) -> Vec<Done<Parts>> {
     done
 }
 
-/// Waits a little, in which nothing may come.
+/// Waits a little, and expects no completion.
 fn nothing<D: Driver<Parts>>(driver: &mut D) {
     nothing_for(driver, Duration::from_millis(50));
 }
 
-/// Sets going what was given; nothing may come of it yet.
+/// Starts the operations; expects no completion yet.
 fn nothing_now<D: Driver<Parts>>(driver: &mut D) {
     nothing_for(driver, Duration::ZERO);
 }
@@ -124,12 +124,12 @@ fn code<T>(result: &io::Result<T>) -> i32 {
     result.as_ref().err().and_then(io::Error::raw_os_error).unwrap_or(0)
 }
 
-/// Bytes that differ wherever one looks.
+/// Bytes that differ at every place.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
 
-/// Sends until the kernel takes no more and the last send waits. How much it took.
+/// Sends until the kernel takes no more and the last send waits. Returns the number of bytes taken.
 fn fill<D: Driver<Parts>>(driver: &mut D, socket: SocketId) -> usize {
     let (mut taken, chunk) = (0, 1 << 20);
     loop {

@@ -1,5 +1,5 @@
-//! What needs a process of its own: its descriptors and threads are counted, or run out; its
-//! signals are as they come.
+//! Tests that need a process of their own: they count its descriptors and threads, make them run
+//! out, or let its signals have their default effect.
 //!
 //! The ignored tests are the children; a parent starts each, for every driver.
 
@@ -56,14 +56,14 @@ fn busy_and_dropped() {
             let listener = driver.add(listener.into()).unwrap();
             driver.accept(listener);
             nothing(&mut driver);
-            // One that is accepted and never told of.
+            // An accepted connection that is never reported.
             let _caller = TcpStream::connect(address).unwrap();
         }
     }
     let before = (count("/proc/self/fd"), count("/proc/self/task"));
     on_driver(Busy);
     let begun = Instant::now();
-    // A thread that was joined may be on its last steps still.
+    // A joined thread may still be running its last instructions.
     while (count("/proc/self/fd"), count("/proc/self/task")) != before {
         assert!(begun.elapsed() < PATIENCE / 2, "{before:?} before");
         std::thread::yield_now();
@@ -91,7 +91,7 @@ fn out_of_descriptors() {
                 driver.accept(listener);
                 let Done::Accepted { result, .. } = one(&mut driver) else { panic!() };
                 assert_eq!(code(&result), libc::EMFILE);
-                // Once, although the connections still wait.
+                // The error comes once, although the connections still wait.
                 nothing(&mut driver);
             }
             limit_descriptors(most);
@@ -104,7 +104,7 @@ fn out_of_descriptors() {
     on_driver(Poor);
 }
 
-/// Allows numbers below `most` for new descriptors; what was allowed before.
+/// Allows numbers below `most` for new descriptors; returns the limit before.
 fn limit_descriptors(most: u64) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the limit is valid memory.

@@ -1,4 +1,4 @@
-//! What is refused comes back, with the reason.
+//! A refused operation comes back, with the reason.
 
 use super::*;
 
@@ -52,7 +52,7 @@ fn refuses_nonsense<D: Driver<Parts>>(mut driver: D) {
     driver.receive(ours, b"back".to_vec(), 0);
     let Done::Received { buffer, result, .. } = one(&mut driver) else { panic!() };
     assert_eq!((buffer.as_slice(), code(&result)), (&b"back"[..], libc::EINVAL));
-    // Nothing to send is no error.
+    // An empty send is not an error.
     driver.send(ours, Parts::new(""));
     assert!(matches!(one(&mut driver), Done::Sent { result: Ok(0), .. }));
 }

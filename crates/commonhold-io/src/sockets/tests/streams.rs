@@ -1,4 +1,4 @@
-//! Bytes go where they should, all of them, and nobody waits for another.
+//! All bytes arrive where they should, and no socket waits for another.
 
 use super::*;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ suite![
     appends_to_what_a_buffer_contains,
 ];
 
-/// Sends back whatever comes, until every connection has ended.
+/// Sends all received bytes back, until every connection has ended.
 fn echo<D: Driver<Parts>>(driver: &mut D, mut open: usize) {
     while open > 0 {
         for done in some(driver) {
@@ -46,7 +46,7 @@ fn echo<D: Driver<Parts>>(driver: &mut D, mut open: usize) {
     }
 }
 
-/// Sends and expects the same back.
+/// Sends bytes and expects the same bytes back.
 fn call(mut stream: impl Read + Write) {
     for len in [1, 5_000, 100_000] {
         let bytes = pattern(len);
@@ -201,7 +201,7 @@ fn sends_and_receives_on_one_socket_at_once<D: Driver<Parts>>(mut driver: D) {
     let (ours, mut theirs) = pair();
     let ours = driver.add(ours).unwrap();
     fill(&mut driver, ours);
-    // The send waits; a receive goes on beside it.
+    // The send waits; a receive works meanwhile.
     driver.receive(ours, Vec::new(), 10);
     theirs.write_all(b"here").unwrap();
     let Done::Received { buffer, .. } = one(&mut driver) else { panic!() };

@@ -48,7 +48,7 @@ fn sleeps_while_nothing_is_ready<D: Driver<Parts>>(mut driver: D) {
     let [full, idle, ended] = [full, idle, ended].map(|fd| driver.add(fd).unwrap());
     fill(&mut driver, full);
     driver.receive(idle, Vec::new(), 100);
-    // Broken, and nobody asks: nothing to do either.
+    // Broken, and without an operation: nothing to do either.
     drop(gone);
     driver.receive(ended, Vec::new(), 100);
     assert!(matches!(one(&mut driver), Done::Received { result: Ok(0), .. }));
