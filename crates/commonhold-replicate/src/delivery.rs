@@ -1,16 +1,16 @@
-//! What one replica is sent: a full sync of the map, if it has nothing, and the stream from where
-//! that began.
+//! The bytes for one replica: a full sync of the map, if the replica has nothing, and the stream
+//! from the position where the full sync began.
 //!
-//! The stream's bytes go out as they lie in its memory. Whatever else is said goes between two
-//! frames, so the stream is always sent up to a *frame boundary*, an offset that was its end at
-//! some moment; there, the next piece of the full sync is said, and the boundary moves to the
-//! present end. So a full sync never falls behind the stream however long it takes, and how much of
-//! either is in flight is limited by what the replica's socket takes.
+//! The stream's bytes go out as they lie in its memory. All other messages go between two frames,
+//! so the stream is always sent up to a *frame boundary*, an offset that was its end at some
+//! moment. There, the next piece of the full sync is sent, and the boundary moves to the present
+//! end. So a full sync never falls behind the stream however long it takes, and the room of the
+//! replica's socket limits how much of either is in flight.
 //!
 //! Why the replica ends up with the map: every change after the full sync's beginning is sent after
-//! it was made, and says what is so then. A key that nobody changes meanwhile was seen by the full
-//! sync; of any other, the last frame says what is so. The end is read when the full sync is over,
-//! under the stream's lock: all that the full sync has seen lies before it.
+//! it was made, and contains the pair's new state. The full sync has seen every key that does not
+//! change meanwhile; for any other key, the last frame has its state. The end is read after the
+//! full sync, under the stream's lock: everything that the full sync has seen lies before it.
 
 use crate::protocol::payload::Payload;
 use crate::protocol::wire::{self, code};
@@ -21,11 +21,11 @@ use commonhold::stream::StreamPosition;
 use commonhold_io::sockets::Bytes;
 use std::time::{Duration, Instant};
 
-/// Bytes per send at most: more does not make it faster, and others wait for their turn.
+/// The most bytes per send: more does not make it faster, and others wait for their turn.
 const MOST: usize = 256 << 10;
-/// Bytes of the full sync that are said at a time, and one pair.
+/// Bytes of the full sync that are sent at a time, without the last pair.
 const PIECE: usize = 64 << 10;
-/// How often a replica is told what time it is and where the stream ends.
+/// How often a replica gets the time and the end of the stream.
 const TIME_EVERY: Duration = Duration::from_millis(500);
 
 /// See the module.
@@ -33,15 +33,15 @@ pub(crate) struct Delivery {
     feed: Feed,
     /// The full sync, until it is over.
     pairs: Option<Iter>,
-    /// It is not said yet from where on the replica is the map.
+    /// The replica does not know yet from which position on its map equals the origin's.
     end_due: bool,
     boundary: u64,
-    /// When the replica is told the time again, if it is to be.
+    /// When the replica gets the time again, if it gets it.
     time_due: Option<Instant>,
 }
 
 impl Delivery {
-    /// From a position on, if the stream has it still; else from the beginning of a full sync.
+    /// Begins at a position, if the stream still has it; otherwise with a full sync.
     ///
     /// # Errors
     /// Those of following.
@@ -57,12 +57,12 @@ impl Delivery {
         Ok(Delivery { feed, pairs, end_due: true, boundary, time_due })
     }
 
-    /// The same, for whom the time is of no interest.
+    /// The same delivery without messages about the time.
     pub(crate) fn without_time(self) -> Delivery {
         Delivery { time_due: None, ..self }
     }
 
-    /// Waits until the stream has more than was sent, for so long at most.
+    /// Waits until the stream has more than was sent, at most for `time`.
     ///
     /// # Errors
     /// `NotFound` if the map was dropped; `Closed`.
@@ -70,7 +70,7 @@ impl Delivery {
         self.feed.wait_beyond(self.feed.position().offset, time)
     }
 
-    /// Where it stands in the stream.
+    /// The position in the stream up to which everything was sent.
     pub(crate) fn position(&self) -> StreamPosition {
         self.feed.position()
     }
@@ -80,24 +80,23 @@ impl Delivery {
         self.pairs.is_some()
     }
 
-    /// True until it is said from where on the replica is the map.
+    /// True until the replica knows from which position on its map equals the origin's.
     pub(crate) fn is_end_due(&self) -> bool {
         self.end_due
     }
 
-    /// What is to be sent next; of the stream nothing beyond `limit`. `None` if there is nothing
-    /// now.
+    /// Returns the next bytes to send, and of the stream none beyond `limit`. `None` if there is
+    /// nothing now.
     ///
     /// # Errors
-    /// `Lapped`, `NotFound` if the map was dropped or replaced by its shadow map: what was sent is
-    /// worth nothing more; those of reading the map.
+    /// `Lapped`, `NotFound` if the map was dropped or replaced by its shadow map: then the replica
+    /// cannot use what was sent; those of reading the map.
     pub(crate) fn next(
         &mut self,
         limit: Option<StreamPosition>,
         now: Instant,
     ) -> Result<Option<Payload>> {
-        // One of another stream lies anywhere in this one, also inside a frame: then nothing goes
-        // out.
+        // A position of another stream may lie inside a frame of this one: then nothing goes out.
         let own = self.feed.position().stream;
         let limit = limit.map_or(u64::MAX, |limit| match limit.stream == own {
             true => limit.offset,
@@ -125,7 +124,8 @@ impl Delivery {
         }
     }
 
-    /// Says the next piece of the full sync, and behind it from where on the replica is the map.
+    /// Appends the next piece of the full sync, and behind it the position from which on the
+    /// replica's map equals the origin's.
     fn continue_sync(&mut self, words: &mut Vec<u8>) -> Result<()> {
         let offset = self.feed.position().offset;
         while let Some(pairs) = self.pairs.as_mut().filter(|_| words.len() < PIECE) {
@@ -139,7 +139,7 @@ impl Delivery {
             frame.encode_into(words)?;
         }
         if self.pairs.is_none() && self.end_due {
-            // While a change is being made nobody knows the end: the next time.
+            // While a change is being made, the end is not known: it is sent later.
             if let Some(end) = self.feed.try_end()? {
                 wire::put_complete(words, offset, end);
                 self.end_due = false;
@@ -148,7 +148,7 @@ impl Delivery {
         Ok(())
     }
 
-    /// Whether what is to be sent is still there.
+    /// Checks that the bytes to send are still there.
     ///
     /// # Errors
     /// As for [`next`](Self::next).
@@ -156,10 +156,10 @@ impl Delivery {
         self.feed.pending(self.boundary, 0).map(drop)
     }
 
-    /// Notes that so many bytes of the stream were sent.
+    /// Notes that `bytes` bytes of the stream were sent.
     ///
     /// # Errors
-    /// As for [`next`](Self::next): some of them were not what the stream had.
+    /// As for [`next`](Self::next): the stream overwrote some of the bytes while they were sent.
     pub(crate) fn sent(&mut self, bytes: usize) -> Result<()> {
         self.feed.sent(bytes)
     }

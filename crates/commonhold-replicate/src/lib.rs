@@ -33,11 +33,11 @@
 //! | module | idea |
 //! |---|---|
 //! | `origin` | the writable side: its options, its threads, one session for each replica |
-//! | `replica` | the reading side: its options, its thread, one connection, what it applies |
-//! | `delivery` | what one replica or one journal is sent: a full sync, then the stream |
-//! | `protocol` | what both sides send to each other; secrets |
+//! | `replica` | the reading side: its options, its thread, one connection, applying changes |
+//! | `delivery` | the bytes for one replica or one journal: a full sync, then the stream |
+//! | `protocol` | the messages between both sides; secrets |
 //! | [`journal`] | a replica that is a file, and a map from such a file |
-//! | `verify` | whether a replica is what its origin is |
+//! | `verify` | whether a replica equals its origin |
 //!
 //! Dependencies point down: `journal` and `verify` use `replica`; `origin` and `journal` use
 //! `delivery`; all use `protocol`. The guides are `docs/guide/replication.md` and

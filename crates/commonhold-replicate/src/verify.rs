@@ -1,12 +1,12 @@
-//! Whether a replica is what its origin is: pair by pair, at one position of the origin's stream,
-//! while both go on.
+//! Compares a replica with its origin: pair by pair, at one position of the origin's stream, while
+//! both keep changing.
 //!
-//! Whoever verifies follows the origin too, with a copy of its own, and notes which keys change
-//! where. Then it reads the keys in question from both, the copy and the replica, and knows between
-//! which positions both were meanwhile: a key that differs and was not changed between them is
-//! different for certain; one that was changed is looked at again. What is left becomes less with
-//! every round, because fewer keys take less time. Positions of another stream cannot be compared,
-//! and who was sent the whole map has not noted what changed: then all begins anew.
+//! The verifier follows the origin with a copy of its own, and notes the position of each key's
+//! last change. Then it reads the undecided keys from the copy and from the replica, and knows
+//! between which positions both were meanwhile. A key that differs and did not change between them
+//! is certainly different; a key that changed is read again. Every round leaves fewer keys, because
+//! fewer keys take less time. Positions of another stream cannot be compared, and a side that got
+//! the whole map has not noted its changes: then the comparison starts over.
 
 use crate::replica::position;
 use crate::replica::{Replica, ReplicaEvents, ReplicaOptions};
@@ -21,49 +21,49 @@ use std::time::{Duration, Instant};
 
 /// The name of the copy, in a hold of its own.
 const COPY: &str = "copy";
-/// How often it is begun.
+/// How often the comparison starts at most.
 const ATTEMPTS: u32 = 5;
-/// While there is nothing to do but to wait.
+/// The pause while there is nothing to do but to wait.
 const PAUSE: Duration = Duration::from_millis(5);
-/// A replica that is nowhere for so long is not ready.
+/// A replica that has no position for this long is not ready.
 const NOWHERE: Duration = Duration::from_secs(2);
-/// A pair that has expired is at once absent to all who read the origin's map, and to every
-/// iteration; its replicas are told a little later (`expiry`). Within this they are, and this for
-/// each pair longer.
+/// A pair that has expired is at once absent to every reader of the origin's map, and to every
+/// iteration; its replicas get the removal a little later (`expiry`). They get it within this time,
+/// and the second constant longer for each pair.
 const TOLD_LATE: Duration = Duration::from_secs(3);
 const TOLD_LATE_EACH: Duration = Duration::from_micros(10);
 
-/// What was found.
+/// The result of [`verify`].
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Verified {
-    /// The position of the origin's stream at which they were compared; keys that changed
+    /// The position of the origin's stream at which they were compared; for keys that changed
     /// meanwhile, a little later.
     pub position: StreamPosition,
-    /// Pairs that the replica has.
+    /// The number of pairs that the replica has.
     pub pairs: u64,
     /// The digest of the origin's pairs; see [`digest`].
     pub origin_digest: String,
-    /// The digest of the replica's.
+    /// The digest of the replica's pairs.
     pub replica_digest: String,
-    /// Keys that differ, in order; at most as many as were asked for.
+    /// Keys that differ, in order; at most the requested number.
     pub differing: Vec<Vec<u8>>,
-    /// How many keys differ.
+    /// The number of keys that differ.
     pub different: u64,
-    /// How many keys changed all the time, so that it is not known.
+    /// The number of keys that changed all the time, so that the comparison could not decide.
     pub undecided: u64,
-    /// How often keys were looked at.
+    /// The number of rounds in which keys were compared.
     pub rounds: u32,
 }
 
 impl Verified {
-    /// True if the replica is what the origin is.
+    /// True if the replica equals the origin.
     pub fn is_equal(&self) -> bool {
         self.different == 0 && self.undecided == 0
     }
 }
 
-/// The digest of a set of pairs, in whatever order: the sum, modulo 2^128, of the first 16 bytes of
-/// each pair's SHA-256 (of the key's length as 8 bytes, the key, the value). Two maps with the same
+/// The digest of a set of pairs, in any order: the sum, modulo 2^128, of the first 16 bytes of each
+/// pair's SHA-256 (of the key's length as 8 bytes, the key, the value). Two maps with the same
 /// pairs have the same digest, also on different machines.
 ///
 /// # Errors
@@ -81,7 +81,7 @@ pub fn digest(map: &Map) -> Result<String> {
 struct Sum(u128);
 
 impl Sum {
-    /// That of one pair; of an absent key, nothing.
+    /// The sum of one pair; zero for an absent key.
     fn of(key: &[u8], value: Option<&[u8]>) -> Sum {
         let Some(value) = value else { return Sum(0) };
         let mut hash = Sha256::new();
@@ -103,7 +103,7 @@ impl std::fmt::Display for Sum {
     }
 }
 
-/// Where each key was changed last.
+/// The offset of each key's last change.
 #[derive(Clone, Default)]
 struct Changes(Arc<Mutex<HashMap<Vec<u8>, u64>>>);
 
@@ -122,17 +122,19 @@ impl Changes {
     }
 }
 
-/// Compares the replica `name` in `hold` with the origin at an address. Needs memory for a copy of
-/// the map, in the directory of holds with bare names. Takes as long as a first synchronisation,
-/// and a few seconds longer if the replica has pairs that the origin has not: they may have expired
-/// there, which is told late. For keys that change all the time it tries up to `time`. If the
-/// replica, or the copy, is sent the whole map meanwhile, it starts over, a few times. Names at
-/// most `most` keys that differ.
+/// Compares the replica `name` in `hold` with the origin at an address. Names at most `most` keys
+/// that differ.
+///
+/// Needs memory for a copy of the map, in the directory of holds with bare names. Takes as long as
+/// a first synchronisation. It takes a few seconds longer if the replica has pairs that the origin
+/// has not: they may have expired there, and the removal comes late. For keys that change all the
+/// time it tries up to `time`. If the replica or the copy gets the whole map meanwhile, it starts
+/// over, a few times.
 ///
 /// # Errors
 /// `NotFound` if there is no replica of this name, or it is not ready; `Mismatch` if it follows
 /// another stream than this origin has; `TimedOut` if the origin cannot be reached, if the replica
-/// does not come to where the copy is, or if maps are sent anew all the time.
+/// does not reach the copy's position, or if whole maps are sent all the time.
 pub fn verify(
     hold: &Hold,
     name: &str,
@@ -155,8 +157,8 @@ pub fn verify(
     Err(Error::new(ErrorKind::TimedOut, text))
 }
 
-/// Compares with a copy that is made for it; `None` if either side was sent the whole map
-/// meanwhile, so that nothing is certain.
+/// Compares with a copy that is made for it; `None` if either side got the whole map meanwhile, so
+/// that nothing is certain.
 fn attempt_at(
     checked: Side,
     origin: &Address,
@@ -190,7 +192,7 @@ fn attempt_at(
     comparison.run()
 }
 
-/// A name for the copy's hold that nobody has.
+/// A name for the copy's hold that no other hold has.
 fn tempfile_like() -> Result<String> {
     let number = crate::protocol::secret::nonce()
         .map_err(|e| Error::new(ErrorKind::Io, format!("no random numbers: {e}")))?;
@@ -198,14 +200,14 @@ fn tempfile_like() -> Result<String> {
     Ok(format!("verify-{}-{number:016x}", std::process::id()))
 }
 
-/// A replica's map, and where it is.
+/// A replica's map, and its position.
 struct Side {
     hold: Hold,
     name: String,
 }
 
 impl Side {
-    /// Between which two positions it is; `None` if it is nowhere at this moment.
+    /// The positions between which it is; `None` if it has no position at this moment.
     fn bounds(&self) -> Result<Option<(StreamPosition, StreamPosition)>> {
         position::bounds(&self.hold, &self.name)
     }
@@ -220,24 +222,24 @@ struct Comparison<'a> {
     checked: Side,
     replica: &'a Replica,
     changes: Changes,
-    /// The stream by whose positions they are compared.
+    /// The stream whose positions order the comparison.
     stream: u64,
-    /// Nothing was sent anew yet: who follows another stream does so for good.
+    /// No whole map was sent yet: a side that follows another stream does so for good.
     is_first: bool,
     deadline: Instant,
-    /// By then what had expired at the origin is told.
+    /// By then the replicas have the removals of what had expired at the origin.
     told_by: Instant,
     rounds: u32,
 }
 
-/// What a round has found.
+/// The result of a round.
 #[derive(Default)]
 struct Round {
     different: BTreeSet<Vec<u8>>,
     undecided: Vec<Vec<u8>>,
-    /// These are only such as may have expired at the origin and not be told yet.
+    /// Only such keys as may have expired at the origin without a removal at the replica yet.
     only_late: bool,
-    /// Of the pairs that are decided, at the origin and at the replica.
+    /// The sums of the decided pairs, at the origin and at the replica.
     sums: [Sum; 2],
 }
 
@@ -247,7 +249,7 @@ impl Round {
     }
 }
 
-/// What was found, with all keys that differ.
+/// The result, with all keys that differ.
 struct Found {
     verified: Verified,
     different: BTreeSet<Vec<u8>>,
@@ -261,7 +263,7 @@ impl Found {
 }
 
 impl Comparison<'_> {
-    /// `None` if either side was sent the whole map meanwhile.
+    /// `None` if either side got the whole map meanwhile.
     fn run(&mut self) -> Result<Option<Found>> {
         if !self.catch_up()? {
             return Ok(None);
@@ -304,14 +306,14 @@ impl Comparison<'_> {
         Ok(Some(Found { verified, different }))
     }
 
-    /// Waits until the replica has come to where the copy has begun to note changes; false if
-    /// either was sent the whole map meanwhile.
+    /// Waits until the replica has reached the position where the copy began to note changes; false
+    /// if either side got the whole map meanwhile.
     fn catch_up(&self) -> Result<bool> {
         let Some((begin, _)) = self.copy.bounds()? else { return Ok(false) };
         let begun = Instant::now();
         loop {
             let late = Instant::now() >= self.deadline;
-            // Just now a new map may be taking the old one's place.
+            // A new map may be taking the old one's place at this moment.
             let never = late || (self.is_first && begun.elapsed() > NOWHERE);
             let name = &self.checked.name;
             match self.checked.bounds()?.map(|(at, _)| at) {
@@ -348,14 +350,14 @@ impl Comparison<'_> {
         Ok(same && self.replica.status().synchronisations == 1)
     }
 
-    /// Between which positions each of the two is; `None` if that cannot be compared any more.
+    /// The positions between which each side is; `None` if they cannot be compared any more.
     fn bounds(&self) -> Result<Option<[(StreamPosition, StreamPosition); 2]>> {
         let both = self.copy.bounds()?.zip(self.checked.bounds()?);
         let same = both.filter(|(_, (at, _))| at.stream == self.stream);
         Ok(if self.is_sound()? { same.map(<[_; 2]>::from) } else { None })
     }
 
-    /// Looks at some keys on both sides, and decides which differ; `None` if either was sent the
+    /// Compares some keys of both sides, and decides which differ; `None` if either side got the
     /// whole map meanwhile.
     fn look(
         &mut self,
@@ -378,7 +380,7 @@ impl Comparison<'_> {
         }
         let Some(after) = self.bounds()? else { return Ok(None) };
         let offset = after[0].1.offset.max(after[1].1.offset);
-        // What changed up to there has to be known.
+        // The changes up to there have to be known.
         let left = self.deadline.saturating_duration_since(Instant::now());
         let end = StreamPosition { offset, stream: self.stream };
         let known = self.replica.wait_for(end, left.max(Duration::from_millis(100)));

@@ -1,9 +1,9 @@
-//! The file of a journal: 16 bytes that say what it is, then frames as an origin sends them
+//! The file of a journal: 16 bytes that identify it, then frames as an origin sends them
 //! (`docs/operations/journal.md`).
 //!
-//! Invariant: what lies before `written` are whole frames, in order. After a crash of the system
-//! any part that was not synced may be missing or be anything: every frame has a checksum and its
-//! position, so the first that is not what it must be is the end.
+//! Invariant: the bytes before `written` are whole frames, in order. After a crash of the system
+//! any part that was not synced may be missing or have any contents. Every frame has a checksum and
+//! its position, so the first unsound frame is the end.
 
 use crate::protocol::inbox::Inbox;
 use crate::protocol::wire::{Note, Welcome};
@@ -17,9 +17,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The first bytes.
+/// The first bytes of the file.
 const MAGIC: &[u8; 16] = b"COMMONHOLD-JNL1\n";
-/// Bytes that are read at a time.
+/// The number of bytes that are read at a time.
 const READ: usize = 256 << 10;
 
 /// An error of the system on a journal.
@@ -46,7 +46,7 @@ enum Stage {
     Placed(File),
 }
 
-/// A journal that is written.
+/// A journal's file for writing.
 #[derive(Debug)]
 pub(crate) struct JournalFile {
     stage: Stage,
@@ -58,8 +58,8 @@ pub(crate) struct JournalFile {
 }
 
 impl JournalFile {
-    /// A new one, which begins with what an origin would announce, and is going to have this path.
-    /// Whoever drops it before leaves nothing of it, and so does a kill (see [`Draft`]).
+    /// Makes a new file, which begins with an origin's announcement and is going to have this path.
+    /// If it is dropped before that, or its process is killed, nothing of it stays (see [`Draft`]).
     ///
     /// # Errors
     /// Those of files.
@@ -74,14 +74,14 @@ impl JournalFile {
         Ok(this)
     }
 
-    /// Continues the file that a reader has read to its end. `None` if it cannot be shortened to
-    /// that or made durable: only a new file helps.
+    /// Continues the file that a reader has read to its end. `None` if the file cannot be shortened
+    /// to that end or made durable: then only a new file helps.
     ///
     /// # Errors
     /// `Busy` if another process writes it, or has replaced it; those of files.
     pub(crate) fn resume(reader: Reader) -> Result<Option<JournalFile>> {
         let (path, sound, read) = (&reader.path.clone(), reader.sound, reader.identity);
-        // To close a file lets go all locks that the process has on it.
+        // Closing a file releases all locks that the process has on it.
         drop(reader);
         let opened = fault!("journal.open-again");
         let opened = opened.and_then(|()| OpenOptions::new().read(true).write(true).open(path));
@@ -95,13 +95,13 @@ impl JournalFile {
             );
             return Err(Error::new(ErrorKind::Busy, text));
         }
-        // What a crash left behind the end would pass for what comes next.
+        // Bytes that a crash left behind the end could pass for the next frames.
         if shorten(&file, sound).is_err() {
             return Ok(None);
         }
-        // The one before may have been killed before its name was durable.
+        // The previous writer may have been killed before its name was durable.
         sync_directory(path).map_err(|e| failed(path, "cannot sync its directory", &e))?;
-        // The one before may have been killed before it had synced what can be read.
+        // The previous writer may have been killed before it had synced what can be read.
         if sync_data(&file).is_err() {
             return Ok(None);
         }
@@ -124,17 +124,17 @@ impl JournalFile {
         let result = write_all(self.file(), frames, self.written);
         match result {
             Ok(()) => self.written += frames.len() as u64,
-            // What was written of them is no part of it, and is overwritten by the next ones.
+            // A part that was written does not belong to the file; the next frames overwrite it.
             Err(_) => drop(shorten(self.file(), self.written)),
         }
         result
     }
 
-    /// Makes all that was appended durable.
+    /// Makes all appended frames durable.
     ///
     /// # Errors
-    /// Those of the system: what was appended since the last time may be lost, although the system
-    /// may still show it.
+    /// Those of the system: frames that were appended since the last time may be lost, although the
+    /// system may still show them.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
         let result = sync_data(self.file());
         match result {
@@ -152,13 +152,13 @@ impl JournalFile {
         self.file().metadata().map(|metadata| identity(&metadata))
     }
 
-    /// Whether the path still leads to it.
+    /// Whether the path still leads to this file.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         let there = identity_at(path);
         matches!((self.identity(), there), (Ok(own), Ok(there)) if own == there)
     }
 
-    /// Gives it its path, durably; what had that is replaced in one step.
+    /// Moves the file to its path, durably; it replaces the old file there in one step.
     ///
     /// # Errors
     /// Those of the system.
@@ -170,10 +170,10 @@ impl JournalFile {
     }
 }
 
-/// Which file it is: device and inode.
+/// The identity of a file: device and inode.
 pub(crate) type Identity = (u64, u64);
 
-/// Which file has this path.
+/// The identity of the file at this path.
 ///
 /// # Errors
 /// Those of the system.
@@ -186,7 +186,7 @@ fn identity(metadata: &std::fs::Metadata) -> Identity {
     (metadata.dev(), metadata.ino())
 }
 
-/// Writes all of the bytes from this place on, in as many calls as it takes.
+/// Writes all bytes from this place on, in as many calls as it takes.
 fn write_all(file: &File, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         let most = shortened!("journal.write-bytes", bytes.len());
@@ -215,18 +215,19 @@ fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));
     let directory = match fault!("journal.open-directory").and_then(|()| File::open(directory)) {
-        // A process that may not read it can make names in it, and leaves this to the system.
+        // A process that may not read the directory can make names in it, and leaves this to the
+        // system.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
         opened => opened?,
     };
     match fault!("journal.sync-directory").and_then(|()| directory.sync_all()) {
-        // The file system knows no such thing.
+        // The file system does not support it.
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EROFS)) => Ok(()),
         synced => synced,
     }
 }
 
-/// A lock of the process: unlike one of the open file, a forked child does not keep it.
+/// A lock of the process: a forked child does not keep it, unlike a lock of the open file.
 fn lock(file: &File, path: &Path) -> Result<()> {
     let locked = fault!("journal.lock")
         .and_then(|()| Ok(fcntl_lock(file, FlockOperation::NonBlockingLockExclusive)?));
@@ -239,32 +240,32 @@ fn lock(file: &File, path: &Path) -> Result<()> {
     })
 }
 
-/// What the next frame of a journal says.
+/// The next entry of a journal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Entry<'a> {
     /// A pair of the map, or a change of it.
     Frame(RawFrame<'a>),
-    /// The pairs are complete: from the end that was stated on, the map is what it was.
+    /// The pairs are complete: from the stated end on, the journal is a whole map.
     Complete,
 }
 
-/// A journal that is read, frame by frame, to the first that is not sound.
+/// Reads a journal frame by frame, up to the first unsound frame.
 pub(crate) struct Reader {
     file: File,
     path: PathBuf,
     inbox: Inbox,
-    /// Bytes of the file.
+    /// The length of the file in bytes.
     len: u64,
-    /// Bytes that were received into the inbox.
+    /// The number of bytes that were received into the inbox.
     read: u64,
-    /// Bytes up to the end of the last sound frame.
+    /// The number of bytes up to the end of the last sound frame.
     sound: u64,
     pub(crate) welcome: Welcome,
     pub(crate) position: StreamPosition,
     pub(crate) identity: Identity,
-    /// Where it becomes what the map was, once that is stated.
+    /// The offset where the journal becomes a whole map, once it is stated.
     end: Option<u64>,
-    /// How many bytes it had when it was a whole map for the first time.
+    /// The number of bytes that it had when it became a whole map.
     whole: Option<u64>,
     over: bool,
 }
@@ -273,7 +274,8 @@ impl Reader {
     /// Opens a journal.
     ///
     /// # Errors
-    /// `NotFound`; `Damaged` if it is none, or its beginning is lost; those of files.
+    /// `NotFound`; `Damaged` if the file is not a journal, or its beginning is lost; those of
+    /// files.
     pub(crate) fn open(path: &Path) -> Result<Reader> {
         let opened = fault!("journal.open").and_then(|()| File::open(path));
         let file = opened.map_err(|e| failed(path, "cannot read", &e))?;
@@ -304,7 +306,7 @@ impl Reader {
         Ok(this)
     }
 
-    /// Reads no further than this: what lies behind it may never have reached the disk.
+    /// Reads no further than `len` bytes: later bytes may never have reached the disk.
     pub(crate) fn trust_only(&mut self, len: u64) {
         self.len = self.len.min(len);
         let behind = self.read.saturating_sub(self.len);
@@ -315,7 +317,7 @@ impl Reader {
     }
 
     fn begin(&mut self) -> Result<()> {
-        // A read may give fewer bytes than there are.
+        // A read may return fewer bytes than there are.
         while self.inbox.rest().len() < READ && self.more()? {}
         if self.inbox.rest().get(..MAGIC.len()) != Some(MAGIC) {
             return Err(damaged(&self.path, "is not a journal"));
@@ -351,12 +353,12 @@ impl Reader {
         Ok(read > 0)
     }
 
-    /// Whether it is a whole map: all pairs, and the changes up to where these were the map.
+    /// Whether it is a whole map: all pairs, and the changes up to the stated end.
     pub(crate) fn is_complete(&self) -> bool {
         self.whole.is_some()
     }
 
-    /// How many bytes it had when it was that for the first time.
+    /// The number of bytes that it had when it became a whole map.
     pub(crate) fn whole_bytes(&self) -> u64 {
         self.whole.unwrap_or_default()
     }
@@ -366,7 +368,7 @@ impl Reader {
         self.len.saturating_sub(self.sound)
     }
 
-    /// The next entry; `None` at the end, which is where the first frame is not sound.
+    /// The next entry; `None` at the end, which is the first unsound frame.
     ///
     /// # Errors
     /// Those of reading files.
@@ -430,8 +432,8 @@ enum Kind {
     Complete(u64),
 }
 
-/// What a frame is, if it may stand in a journal: where the pairs are complete there are none any
-/// more. A gap is an end: behind it nobody knows.
+/// The kind of a frame, if it may stand in a journal: pairs may stand only before the end of the
+/// pairs. A gap is an end: the contents behind it are unknown.
 fn kind_of(frame: &RawFrame<'_>, complete: bool) -> Option<Kind> {
     if let Some(change) = frame.change() {
         return (change.kind != ChangeKind::Gap).then_some(Kind::Change(change.end));
@@ -450,13 +452,13 @@ mod tests {
     use commonhold::map::MapMode;
 
     impl JournalFile {
-        /// It cannot be written any more.
+        /// Makes every later write fail.
         pub(crate) fn make_read_only(&mut self) {
             self.stage = Stage::Placed(File::open(&self.path).unwrap());
         }
     }
 
-    /// A sync that fails later takes back only what has come since.
+    /// A sync that fails later removes only what has come since.
     #[test]
     fn what_is_resumed_is_durable() {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -476,7 +478,7 @@ mod tests {
         assert_eq!((file.written, file.synced), (written, written));
     }
 
-    /// A file that took the path while the one before was read is not this one's to shorten.
+    /// Another file took the path while the old one was read: this process must not shorten it.
     #[test]
     fn another_file_at_the_path_is_left_alone() {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();

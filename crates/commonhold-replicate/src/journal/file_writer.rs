@@ -1,4 +1,4 @@
-//! A file of a journal that is being written, and the stream that goes into it.
+//! The writer of one file of a journal, and the stream that goes into it.
 
 use crate::delivery::Delivery;
 use crate::journal::file::{Identity, JournalFile, Reader, failed};
@@ -12,16 +12,16 @@ use commonhold::{Error, ErrorKind, Result};
 use std::path::Path;
 use std::time::Instant;
 
-/// Bytes that are taken from the stream before they are written.
+/// The number of bytes that are taken from the stream before they are written.
 pub(super) const BATCH: usize = 1 << 20;
 
 /// How far frames bring a file.
 #[derive(Clone, Copy)]
 pub(super) struct Progress {
     pub(super) position: StreamPosition,
-    /// Where it becomes a whole map, once that is known.
+    /// The offset where the file becomes a whole map, once it is known.
     pub(super) end: Option<u64>,
-    /// It has come to a gap: what follows is of no use.
+    /// The file has come to a gap: later frames cannot be used.
     pub(super) gap: bool,
 }
 
@@ -39,23 +39,23 @@ impl Progress {
     }
 }
 
-/// A file and where it stands in the stream.
+/// A file and its position in the stream.
 pub(super) struct FileWriter {
     pub(super) delivery: Delivery,
-    /// Taken from the stream, and not written yet.
+    /// Bytes that were taken from the stream and not written yet.
     buffer: Vec<u8>,
     pub(super) file: JournalFile,
-    /// How far what is written brings it.
+    /// How far the written frames bring the file.
     pub(super) progress: Progress,
-    /// Up to where it is durable.
+    /// The position up to which the file is durable.
     pub(super) synced: Option<StreamPosition>,
 }
 
-/// What went wrong with a track.
+/// A failure of a file.
 pub(super) enum WriteFailure {
     /// It could not write, and may try again: nothing is lost.
     Write(Error),
-    /// It is of no use any more.
+    /// The file can no longer be used.
     Lost(Error),
 }
 
@@ -65,7 +65,7 @@ impl FileWriter {
         FileWriter { delivery, buffer: Vec::new(), file, progress, synced: None }
     }
 
-    /// A new file that begins with a full sync.
+    /// Begins a new file with a full sync.
     pub(super) fn begin(map: &Map, path: &Path) -> Result<FileWriter> {
         let delivery = Delivery::begin(map, None)?.without_time();
         let welcome = Welcome {
@@ -79,8 +79,8 @@ impl FileWriter {
         Ok(FileWriter::new(delivery, file, None))
     }
 
-    /// Continues a file that was read to its end. `None` if the stream no longer has what comes
-    /// next, or the disk does not take the file.
+    /// Continues a file that was read to its end. `None` if the stream no longer has the next
+    /// frames, or the disk does not take the file.
     pub(super) fn resume(map: &Map, reader: Reader, trust: &Trust) -> Result<Option<FileWriter>> {
         let (position, identity) = (reader.position, reader.identity);
         let delivery = Delivery::begin(map, Some(position))?.without_time();
@@ -88,14 +88,15 @@ impl FileWriter {
             return Ok(None);
         }
         if trust.len_of(identity)?.is_none_or(|len| len == ALL) {
-            // This sync may fail, and this process be killed in it: then nothing of it is believed.
+            // This sync may fail, and this process may be killed in it: then no byte of the file is
+            // trusted.
             trust.note(identity, 0)?;
         }
         let file = JournalFile::resume(reader)?;
         Ok(file.map(|file| FileWriter::new(delivery, file, Some(position.offset))))
     }
 
-    /// The file, which is durable, takes its path. Nothing of it is believed before the path is
+    /// Moves the file, which is durable, to its path. No byte of it is trusted before the path is
     /// durable as well.
     pub(super) fn place(self, trust: &Trust) -> Result<FileWriter> {
         trust.note(self.identity()?, 0)?;
@@ -119,8 +120,8 @@ impl FileWriter {
         end.is_some_and(|end| position.offset >= end) && !gap
     }
 
-    /// Brings what there is into the file, at most a batch or one frame; true if there was
-    /// something.
+    /// Writes the available frames into the file, at most a batch or one frame; true if there was
+    /// one.
     pub(super) fn pump(&mut self) -> std::result::Result<bool, WriteFailure> {
         if self.next_frame(0).map_err(WriteFailure::Lost)?.is_none() {
             self.fetch().map_err(WriteFailure::Lost)?;
@@ -132,7 +133,7 @@ impl FileWriter {
             if frame.offset != progress.position.offset {
                 return Err(WriteFailure::Lost(unsound("does not continue where it was")));
             }
-            // One that goes on is told where it is the map, which its file has said already.
+            // A resumed delivery sends the end of the pairs again, which the file has already.
             let is_end = matches!(Note::read(&frame), Some(Note::Complete { .. }));
             let said = is_end && progress.end.is_some();
             progress.note(&frame);
@@ -149,7 +150,7 @@ impl FileWriter {
         Ok(used > 0)
     }
 
-    /// The frame at a place of the buffer, if all of it is there.
+    /// The frame at an offset of the buffer, if all of it is there.
     fn next_frame(&self, at: usize) -> Result<Option<RawFrame<'_>>> {
         let rest = &self.buffer[at..];
         match RawFrame::stated_length(rest) {
@@ -178,7 +179,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Makes what is written durable. If that fails, the file is of no use any more.
+    /// Makes the written frames durable. If that fails, the file can no longer be used.
     pub(super) fn sync(&mut self) -> Result<()> {
         self.file.sync().map_err(|e| failed(&self.file.path, "cannot sync", &e))?;
         self.synced = Some(self.progress.position);

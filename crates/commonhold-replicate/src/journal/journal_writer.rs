@@ -1,11 +1,11 @@
-//! The thread that keeps a journal: brings what the stream tells into the file, and writes the file
-//! anew when it has grown.
+//! The thread of a journal: writes the stream's changes into the file, and rewrites the file when
+//! it has grown.
 //!
 //! There is always at most one *current* file, which has the journal's path and is a whole map with
-//! what changed since, and at most one *next* one without a name, which is to become that. Only
+//! the later changes. There is at most one *next* file without a name, which is to replace it. Only
 //! when the next one is whole and durable does it take the path, in one step. So whenever the
-//! system crashes, what has the path is a whole map up to some position, and no earlier one than
-//! was said to be durable.
+//! system crashes, the file at the path is a whole map up to some position, and that position is
+//! not before the last one that was announced as durable.
 
 use crate::journal::file::Reader;
 use crate::journal::file_writer::{FileWriter, WriteFailure};
@@ -20,14 +20,14 @@ use commonhold_io::thread_patience::with_patience;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A journal that cannot write tries again so often.
+/// How often a journal that cannot write tries again.
 const RETRY: Duration = Duration::from_secs(1);
-/// Nobody means to wait longer for a sync.
+/// The longest time until a sync.
 const LONGEST: Duration = Duration::from_secs(3600);
 /// The pause while the end of a full sync is not known, and the patience of a sweep then.
 const SHORT: Duration = Duration::from_millis(1);
-/// How long a journal's thread waits for a stopped process before it tries again, or ends if it was
-/// asked to.
+/// How long a journal's thread waits for a stopped process before it tries again, or ends if its
+/// handle requested that.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// See the module.
@@ -40,10 +40,10 @@ pub(crate) struct JournalWriter {
     trust: Trust,
     current: Option<FileWriter>,
     next: Option<FileWriter>,
-    /// The file is written anew when it has so many bytes.
+    /// The number of bytes at which the file is rewritten.
     compact_at: u64,
     sync_due: Instant,
-    /// Not before is the file written anew.
+    /// The file is not rewritten before this time.
     renew_at: Instant,
     retry_at: Option<Instant>,
     /// The last position that was announced as durable.
@@ -52,7 +52,8 @@ pub(crate) struct JournalWriter {
 }
 
 impl JournalWriter {
-    /// Goes on with the file, if it is of this map's stream; else begins a new one beside it.
+    /// Continues the file, if it is of this map's stream; otherwise begins a new one without a
+    /// name.
     ///
     /// # Errors
     /// `Mismatch` if the file is of another stream, unless it may be replaced; those of files.
@@ -107,8 +108,8 @@ impl JournalWriter {
             };
         }
         while reader.next()?.is_some() {}
-        // Old contents of a file hold that were put back keep the stream's number, and notes of
-        // then.
+        // Old contents of a file hold that were restored keep the stream's number, and the notes of
+        // their time.
         let is_ahead = reader.position.offset > self.map.follow()?.end()?.offset;
         if is_ahead && !self.options.replace {
             return Err(self.of_another_life());
@@ -122,7 +123,7 @@ impl JournalWriter {
         Ok(resumed)
     }
 
-    /// The same file, read as far as it may be believed; `None` if that is nowhere.
+    /// The same file, read as far as it can be trusted; `None` if no byte of it can.
     fn believable(&self, reader: Reader) -> Result<Option<Reader>> {
         let durable = match self.trust.len_of(reader.identity)? {
             Some(0) => return Ok(None),
@@ -138,8 +139,8 @@ impl JournalWriter {
         Ok(Some(again))
     }
 
-    /// Notes how much of the file at the path a later writer may believe. Where nothing is synced,
-    /// that is all of it.
+    /// Notes how many bytes of the file at the path a later writer may trust: all of them, if
+    /// nothing is synced.
     fn note(&self, track: &FileWriter) -> Result<()> {
         let len = match self.options.sync {
             SyncPolicy::Never => ALL,
@@ -159,16 +160,17 @@ impl JournalWriter {
         commonhold::Error::new(ErrorKind::Mismatch, text)
     }
 
-    /// When the file is written anew: when it has twice the bytes that it had when it became the
+    /// Plans the next rewriting: when the file has twice the bytes that it had when it took the
+    /// path.
     /// journal.
     fn plan(&mut self, then: u64) {
         self.compact_at = then.saturating_mul(2).max(self.options.compact_bytes);
     }
 
-    /// Does what there is to do; sleeps up to `time` if there is nothing.
+    /// Works if there is something to do; otherwise sleeps up to `time`.
     ///
     /// # Errors
-    /// `NotFound` if the map is gone: the journal ends.
+    /// `NotFound` if the map was dropped: the journal ends.
     pub(crate) fn turn(&mut self, time: Duration) -> Result<()> {
         if let Some(at) = self.retry_at {
             let left = at.saturating_duration_since(Instant::now());
@@ -185,12 +187,12 @@ impl JournalWriter {
         }
     }
 
-    /// An error is one of the current file, or, if there is none, of the next.
+    /// Returns an error of the current file, or, if there is none, of the next.
     fn work(&mut self) -> Result<bool> {
         let mut busy = match self.pump_current() {
             Ok(busy) => busy,
             Err(error) => {
-                // It may be the next one that takes the room.
+                // The next file may be taking the space.
                 if self.current.is_some() {
                     self.put_off_next();
                 }
@@ -203,7 +205,7 @@ impl JournalWriter {
                 self.next = None;
                 return Err(error);
             }
-            // The current one is well: nothing is lost but time.
+            // The current file is intact: only time is lost.
             Err(error) => {
                 self.status.rewrite_error = Some(error.to_string());
                 self.put_off_next();
@@ -214,7 +216,7 @@ impl JournalWriter {
         Ok(busy)
     }
 
-    /// Whether the current file can take what comes: behind a gap only the next one can.
+    /// Whether the current file can take later frames: behind a gap only the next one can.
     fn goes_on(&self) -> bool {
         self.current.as_ref().is_some_and(|track| !track.progress.gap)
     }
@@ -233,7 +235,7 @@ impl JournalWriter {
         }
     }
 
-    /// Goes on with the next file, or begins it if there has to be one.
+    /// Continues the next file, or begins one if it is needed.
     fn renew(&mut self) -> Result<bool> {
         let wanted = self
             .current
@@ -252,23 +254,23 @@ impl JournalWriter {
             Err(WriteFailure::Write(error) | WriteFailure::Lost(error)) => return Err(error),
         };
         if next.progress.gap {
-            // The full sync may have missed that change: another one.
+            // The full sync may have missed that change: another full sync is needed.
             self.next = None;
         }
         self.switch()?;
         Ok(busy)
     }
 
-    /// The current file goes on without one for a while.
+    /// Drops the next file; the current one continues alone for a while.
     fn put_off_next(&mut self) {
         self.next = None;
         self.renew_at = Instant::now() + RETRY;
     }
 
-    /// Lets the next file take the path, if it is whole and no older than what is durable.
+    /// Moves the next file to the path, if it is whole and not behind the durable position.
     fn switch(&mut self) -> Result<()> {
         let Some(next) = self.next.as_mut().filter(|next| next.is_whole()) else { return Ok(()) };
-        // What was said stays said when the file that it was said of is gone.
+        // An announced position stays valid when its file is replaced.
         let ahead = |durable: &StreamPosition| {
             let StreamPosition { stream, offset } = next.progress.position;
             durable.stream == stream && durable.offset > offset
@@ -282,7 +284,7 @@ impl JournalWriter {
             noted => noted?,
         }
         next.sync()?;
-        // Whether it takes the path or not, the one before is not to be believed any more.
+        // Whether the move succeeds or not, the previous file can no longer be trusted.
         self.current = None;
         let Some(next) = self.next.take() else { return Ok(()) };
         let next = next.place(&self.trust)?;
@@ -294,7 +296,7 @@ impl JournalWriter {
 
     fn sync_if_due(&mut self) -> Result<()> {
         if self.status.error.is_some() && !self.goes_on() {
-            // All is well only with the next file.
+            // The journal is sound again only with the next file.
             return Ok(());
         }
         let Some(current) = &mut self.current else { return Ok(()) };
@@ -308,8 +310,8 @@ impl JournalWriter {
             return Ok(());
         }
         if let Err(error) = current.sync() {
-            // What was written since the last time may be gone, and another sync would not say so:
-            // only a new file helps.
+            // Frames written since the last sync may be lost, and another sync would not report
+            // that: only a new file helps.
             self.current = None;
             return Err(error);
         }
@@ -327,7 +329,7 @@ impl JournalWriter {
             return Err(Error::new(ErrorKind::Io, text));
         }
         let Some(durable) = current.synced else { return Ok(()) };
-        // A later writer must find there what is announced now.
+        // A later writer must find in the file everything that is announced now.
         self.note(current)?;
         if self.options.sync != SyncPolicy::Never {
             // First: others may read it although the call that announces it fails.
@@ -361,9 +363,9 @@ impl JournalWriter {
         let whole = self.current.as_ref().filter(|track| !track.progress.gap);
         match whole.or(self.next.as_ref()) {
             Some(track) if track.delivery.is_end_due() => {
-                // A change is being made, perhaps a dead one's.
+                // A change is being made, perhaps by a process that has died.
                 std::thread::sleep(SHORT);
-                // Where that fails, whoever meets the dead one settles it.
+                // If that fails, the next process that meets the dead one recovers its change.
                 let _ = with_patience(SHORT, || self.hold.sweep());
                 Ok(())
             }
@@ -378,8 +380,8 @@ impl JournalWriter {
         }
     }
 
-    /// Says what is wrong, and does what helps: a new file if the stream has gone on without it,
-    /// else another try later.
+    /// Reports an error and reacts to it: begins a new file if the stream no longer has the next
+    /// frames, and otherwise tries again later.
     fn cope(&mut self, error: Error) -> Result<()> {
         if error.kind() == ErrorKind::Lapped {
             self.current = None;
@@ -388,7 +390,7 @@ impl JournalWriter {
         }
         self.status.error = Some(error.to_string());
         if error.kind() != ErrorKind::TimedOut {
-            // Where not even that can be said, the next time.
+            // If that cannot be announced either, the next attempt announces it.
             let _ = self.slot.failed(&error.to_string());
         }
         if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Closed)
@@ -400,12 +402,12 @@ impl JournalWriter {
         Ok(())
     }
 
-    /// Brings everything that there is into the file, and makes it durable.
+    /// Writes all frames into the file, and makes it durable.
     ///
     /// # Errors
-    /// What has kept it from that.
+    /// The reason why not everything is durable.
     pub(crate) fn finish(&mut self) -> Result<()> {
-        // What went wrong may be over.
+        // The cause of the last error may have ended.
         self.retry_at = None;
         let follower = self.map.follow()?;
         let (end, blocked) = match follower.end() {
@@ -428,7 +430,7 @@ impl JournalWriter {
         blocked.map_or(Ok(()), Err)
     }
 
-    /// Works until the current file has come to an offset; true if it has. Stops after an error,
+    /// Works until the current file has reached an offset; true if it has. Stops after an error,
     /// and when neither file has grown for [`PATIENCE`].
     fn come_to(&mut self, end: u64) -> Result<bool> {
         let there = |track: &FileWriter| track.progress.position.offset >= end;

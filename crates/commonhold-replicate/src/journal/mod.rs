@@ -3,13 +3,13 @@
 //! | idea | file |
 //! |---|---|
 //! | the file: frames with checksums and positions | `file` |
-//! | the thread that keeps it, and writes it anew when it has grown | `journal_writer` |
+//! | the thread that writes it, and rewrites it when it has grown | `journal_writer` |
 //! | one such file, and the stream that goes into it | `file_writer` |
-//! | how much of a file a later writer may believe | `trust` |
+//! | how much of a file a later writer may trust | `trust` |
 //! | a map from a journal | `rebuild` |
 //!
-//! What survives what is said in `docs/operations/durability.md`. Whoever has changed a map and
-//! must know that it is safe calls [`Map::sync`](commonhold::map::Map::sync).
+//! `docs/operations/durability.md` lists what survives which failure. A process that has changed a
+//! map and must know that the change is safe calls [`Map::sync`](commonhold::map::Map::sync).
 
 mod file;
 mod file_writer;
@@ -33,19 +33,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The thread looks so often whether it is to end.
+/// How often the thread checks whether it should end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// When what was written is made durable (`fdatasync`).
+/// When written changes are made durable (`fdatasync`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SyncPolicy {
-    /// Whenever something was written; what comes meanwhile is written and made durable together.
+    /// After every write; changes that come during a sync are written and made durable together.
     Always,
-    /// At most so long after something was written.
+    /// At most this long after a write.
     Every(Duration),
     /// When the system finds time. A crash of the system may then lose any part of the end;
-    /// [`Map::sync`](commonhold::map::Map::sync) is an error.
+    /// [`Map::sync`](commonhold::map::Map::sync) fails.
     Never,
 }
 
@@ -81,19 +81,19 @@ impl FromStr for SyncPolicy {
     }
 }
 
-/// How a journal is kept.
+/// Options of a journal.
 #[derive(Clone, Debug)]
 pub struct JournalOptions {
-    /// When what was written is made durable.
+    /// When written changes are made durable.
     pub sync: SyncPolicy,
-    /// Bytes of changes that the map's stream keeps, if it has none yet: how far the journal may
-    /// fall behind before it has to begin anew.
+    /// Bytes of changes that the map's stream keeps, if it has no stream yet. It limits how far the
+    /// journal may fall behind before it has to begin again.
     pub stream_bytes: u64,
-    /// The file is written anew when it has twice the bytes that it had after the last time, but
-    /// not below so many.
+    /// The least size in bytes at which the file is compacted. It is compacted when it has twice
+    /// the bytes that it had after the last time, but not below this size.
     pub compact_bytes: u64,
-    /// A file that is of another map, or of this one's earlier life, is replaced instead of
-    /// refused.
+    /// Whether to replace a file of another map, or of this map's earlier life, instead of refusing
+    /// it.
     pub replace: bool,
 }
 
@@ -104,27 +104,27 @@ impl Default for JournalOptions {
     }
 }
 
-/// How a journal is.
+/// The state of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct JournalStatus {
-    /// Its process.
+    /// The id of its process.
     pub pid: u32,
-    /// Its file.
+    /// The path of its file.
     pub file: String,
-    /// When it syncs.
+    /// Its policy for syncs.
     pub sync: String,
-    /// Up to where in the stream it is written.
+    /// The position in the stream up to which it has written.
     pub position: Option<StreamPosition>,
-    /// Up to where it is durable.
+    /// The position up to which it is durable.
     pub durable: Option<StreamPosition>,
-    /// Bytes of the file.
+    /// The length of the file in bytes.
     pub bytes: u64,
-    /// How often it was written anew.
+    /// How often it was compacted.
     pub compactions: u64,
-    /// Why nothing is becoming durable, if nothing is.
+    /// The reason why changes are not becoming durable; `None` if they are.
     pub error: Option<String>,
-    /// Why the file could not be rewritten when it had grown, if that failed the last time. It goes
-    /// on growing, and what is written to it becomes durable.
+    /// The reason why the last compaction failed, if it did. The file keeps growing, and the
+    /// changes in it become durable.
     pub rewrite_error: Option<String>,
 }
 
@@ -144,17 +144,18 @@ impl JournalStatus {
     }
 }
 
-/// Keeps the journal of a map, in a thread of its own.
+/// Writes the journal of a map, in a thread of its own.
 ///
-/// Any process may write the map, and wait for what it wrote to be durable
-/// ([`Map::sync`](commonhold::map::Map::sync)). If the journal's process is killed, the next one goes on
-/// with the file. A disk that is full, or fails, is told by `sync` and by [`status`](Self::status);
-/// the journal goes on as soon as it can.
+/// Any process may write the map, and wait until its changes are durable
+/// ([`Map::sync`](commonhold::map::Map::sync)). If the journal's process is killed, the next
+/// journal resumes the file. `sync` and [`status`](Self::status) report a disk that is full or
+/// fails; the journal continues as soon as it can.
 ///
-/// Dropping it writes what there is, makes it durable, and ends; [`finish`](Self::finish) also says
-/// whether that could be done. Both wait for the disk as long as that takes, and about a second for
-/// each lock of a stopped process. A forked child may drop it, which does nothing: the thread is
-/// the parent's. It must not do anything else with it.
+/// Dropping a journal writes all changes, makes them durable, and ends the thread;
+/// [`finish`](Self::finish) also reports whether that succeeded. Both wait for the disk without
+/// limit, and about a second for each lock of a stopped process. A forked child may drop the
+/// journal, which has no effect, because the thread belongs to the parent. The child must not use
+/// it otherwise.
 pub struct Journal {
     shared: Arc<Shared>,
     threads: OwnedThreads,
@@ -172,13 +173,14 @@ impl fmt::Debug for Journal {
 }
 
 impl Journal {
-    /// Begins to keep the journal of a map, which gets a stream if it has none. A journal that is
-    /// there is gone on with, if it is of this map as it is now, or this map was rebuilt from it.
+    /// Begins the journal of a map, and a stream of the map if it has none. An existing file is
+    /// resumed if it is of this map in its present life, or if this map was rebuilt from it.
     ///
     /// # Errors
-    /// `NotFound` if there is no such map; `Mismatch` if it is a cache, or if the file is another
-    /// map's or of this one's earlier life: [`rebuild`] from it first, or move it away; `Busy` if
-    /// the map, or the file, has a journal already; those of files and of [`Maps::begin_stream`](commonhold::hold::Maps::begin_stream).
+    /// `NotFound` if there is no such map; `Mismatch` if it is a cache, or if the file is of
+    /// another map or of this map's earlier life: [`rebuild`] from it first, or move it away;
+    /// `Busy` if the map, or the file, has a journal already; those of files and of
+    /// [`Maps::begin_stream`](commonhold::hold::Maps::begin_stream).
     pub fn start(
         hold: &Hold,
         map: &str,
@@ -186,7 +188,7 @@ impl Journal {
         options: JournalOptions,
     ) -> Result<Journal> {
         let name = map;
-        // It is found again, wherever the process goes.
+        // The absolute path leads to the file after a change of the working directory, too.
         let file = &std::path::absolute(file.as_ref())
             .map_err(|e| file::failed(file.as_ref(), "cannot find", &e))?;
         let map = hold.maps().open(name)?;
@@ -218,17 +220,18 @@ impl Journal {
         Ok(Journal { shared, threads })
     }
 
-    /// How it is.
+    /// The journal's state at this moment.
     pub fn status(&self) -> JournalStatus {
         self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// True if it has ended by itself: its map is gone.
+    /// True if the thread has ended by itself, because its map was dropped.
     pub fn is_over(&self) -> bool {
         self.threads.have_ended()
     }
 
-    /// Writes what there is, makes it durable, and ends.
+    /// Writes all changes, makes them durable, and ends the thread. Waits for the disk without
+    /// limit.
     ///
     /// # Errors
     /// `Io` with the reason, if not everything has become durable.

@@ -1,8 +1,8 @@
-//! A map from its journal, after the system has crashed: exactly what it was at some position of
-//! its stream, no earlier one than was said to be durable.
+//! Rebuilds a map from its journal after the system has crashed: exactly the map at some position
+//! of its stream, which is not before the last position that was announced as durable.
 //!
-//! It is built beside, as a replica's is, and can be written only when it is whole: killed on the
-//! way, one begins again.
+//! It is built as a shadow map, as a replica's map is, and can be written only when it is whole. If
+//! a rebuilding is interrupted, run it again.
 
 use crate::journal::JournalOptions;
 use crate::journal::file::{Entry, Reader};
@@ -12,20 +12,20 @@ use commonhold::stream::StreamPosition;
 use commonhold::{Error, ErrorKind, Hold, Result};
 use std::path::Path;
 
-/// What was rebuilt.
+/// The result of [`rebuild`].
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Rebuilt {
-    /// Up to where in the stream that was: the map is what it was there.
+    /// The position in the stream: the map equals the old map at this position.
     pub position: StreamPosition,
-    /// Pairs that the journal began with.
+    /// The number of pairs that the journal began with.
     pub pairs: u64,
-    /// Changes behind them.
+    /// The number of changes behind the pairs.
     pub changes: u64,
-    /// Bytes at the end of the file that are no sound part of it: what had not become durable.
+    /// Bytes at the end of the file that are not sound: they had not become durable.
     pub cut_off_bytes: u64,
 }
 
-/// Where a hold notes which journals its maps were rebuilt from.
+/// The map of notes about the journals that the hold's maps were rebuilt from.
 const REBUILT: &str = ".rebuilt";
 
 /// Notes that the map was rebuilt from a journal of the stream `from`.
@@ -36,7 +36,7 @@ fn note(hold: &Hold, map: &str, from: u64) -> Result<()> {
 }
 
 /// Whether the map whose stream is `stream` was rebuilt from a journal of the stream `from`: then
-/// it has all that is in that.
+/// it has all changes of that journal.
 pub(crate) fn was_rebuilt_from(hold: &Hold, map: &str, stream: u64, from: u64) -> Result<bool> {
     match hold.maps().open(REBUILT) {
         Ok(notes) => {
@@ -48,12 +48,12 @@ pub(crate) fn was_rebuilt_from(hold: &Hold, map: &str, stream: u64, from: u64) -
     }
 }
 
-/// Rebuilds a map that is not there from its journal. The map gets a stream, and a journal may go
-/// on from then on with the same file, which it writes anew.
+/// Rebuilds a missing map from its journal. The map gets a stream. A journal may then resume the
+/// same file, which it compacts first.
 ///
 /// # Errors
-/// `Exists` if there is a map of this name; `Damaged` if the file is no journal, or too much of it
-/// is lost for it to be a whole map; `Full`; those of files.
+/// `Exists` if there is a map of this name; `Damaged` if the file is not a journal, or too much of
+/// it is lost for a whole map; `Full`; those of files.
 pub fn rebuild(
     hold: &Hold,
     map: &str,
@@ -62,11 +62,11 @@ pub fn rebuild(
 ) -> Result<Rebuilt> {
     let path = path.as_ref();
     ensure_whole(path)?;
-    // Nobody else rebuilds it, or writes its journal, meanwhile.
+    // No other process rebuilds the map, or writes its journal, meanwhile.
     let _slot = commonhold::raw::JournalSlot::take(hold, map)?;
     let mut reader = Reader::open(path)?;
     match hold.maps().open(map) {
-        // Somebody was killed while rebuilding it; unless it is a replica.
+        // A process was killed while it rebuilt the map; unless the map is a replica.
         Ok(half) if half.is_replica() && !is_followed(hold, map)? => drop(hold.maps().drop(map)?),
         Ok(_) => {
             let text = format!("map '{map}' exists; drop it first, or rebuild under another name");
@@ -90,10 +90,10 @@ pub fn rebuild(
     result
 }
 
-/// Reads a journal to its end, to see whether it is a whole map.
+/// Reads a journal to its end, and checks that it is a whole map.
 ///
 /// # Errors
-/// `Damaged` if it is none; `NotFound`; those of files.
+/// `Damaged` if it is not; `NotFound`; those of files.
 pub fn ensure_whole(path: impl AsRef<Path>) -> Result<()> {
     let mut reader = Reader::open(path.as_ref())?;
     while reader.next()?.is_some() {}
@@ -108,7 +108,7 @@ pub fn ensure_whole(path: impl AsRef<Path>) -> Result<()> {
     Err(Error::new(ErrorKind::Damaged, text))
 }
 
-/// Whether some replica has been at this map.
+/// Whether the map ever was a replica's.
 fn is_followed(hold: &Hold, map: &str) -> Result<bool> {
     match bounds(hold, map) {
         Ok(_) => Ok(true),

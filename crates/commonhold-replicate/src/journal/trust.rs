@@ -1,4 +1,4 @@
-//! How many bytes of a journal's file a later writer may believe.
+//! How many bytes of a journal's file a later writer may trust.
 //!
 //! After a failed `fdatasync` the system may show bytes that never reach the disk, and a later
 //! `fdatasync` succeeds all the same. The writer may be killed in the very call that fails. So the
@@ -6,10 +6,10 @@
 //! which a sync has succeeded. It is written before the file is used, and raised after each sync. A
 //! writer that finds its file noted shortens it to that length first.
 //!
-//! Invariant: a file with the journal's path that this crate has synced in the life of this hold is
-//! noted, with no more bytes than are durable, or with [`ALL`] if nothing was synced since. The
-//! hold is memory and needs no disk. After a crash of the system the note may be gone; then so is
-//! what the system showed, and a reader gets what the disk has.
+//! Invariant: every file with the journal's path that this crate has synced in the life of this
+//! hold has a note, with no more bytes than are durable, or with [`ALL`] if nothing was synced
+//! since. The hold is memory and needs no disk. After a crash of the system the note may be lost.
+//! Then the system's own view is lost, too, and a reader gets the bytes of the disk.
 //!
 //! Notes of other files are kept: a journal may move to another path, and back.
 
@@ -19,9 +19,9 @@ use commonhold::map::Map;
 
 /// The length of a file that was never synced, so that no sync of it has failed.
 pub(crate) const ALL: u64 = u64::MAX;
-/// The notes of a journal, in the map of what it announces.
+/// The key of a journal's notes, in the map of its announcements.
 const TRUSTED: &[u8] = b"trusted";
-/// Files that are noted at most; the oldest notes go first.
+/// The most files with a note; the oldest notes are removed first.
 const MOST: usize = 16;
 /// Bytes of an entry: device, inode, length.
 const ENTRY: usize = 24;
@@ -39,12 +39,12 @@ pub(crate) struct Trust {
 }
 
 impl Trust {
-    /// In the map of what a journal announces.
+    /// Notes in the map of a journal's announcements.
     pub(crate) fn new(notes: Map) -> Trust {
         Trust { notes }
     }
 
-    /// How many bytes of this file are durable; `None` if there is no note of it.
+    /// The number of durable bytes of this file; `None` if there is no note of it.
     ///
     /// # Errors
     /// Those of reading a map.
@@ -56,7 +56,7 @@ impl Trust {
     /// Notes that `len` bytes of this file are durable.
     ///
     /// # Errors
-    /// Those of reading and writing a map: the note is as it was.
+    /// Those of reading and writing a map: the note stays unchanged.
     pub(crate) fn note(&self, file: Identity, len: u64) -> Result<()> {
         let mut entries = self.entries()?;
         let unchanged = entries.contains(&Entry { file, len });

@@ -1,26 +1,26 @@
-//! What has expired at the origin is removed there, so that those who follow are told: nobody else
-//! may need its room for long.
+//! Removes pairs that have expired at the origin, so that followers get the removals: no other
+//! process may need the memory for long.
 //!
-//! Done by the thread that waits for the stream, a few pairs at a time, and only while somebody is
-//! served. It waits for no writer. A pair that has expired is told within [`ROUND`], [`TICK`] and
-//! as many times [`TICK`] as the map has [`PLACES`].
+//! The thread that waits for the stream does this, a few pairs at a time, and only while the origin
+//! serves replicas. It waits for no writer. The removal of an expired pair comes within [`ROUND`],
+//! [`TICK`], and one more [`TICK`] for every [`PLACES`] of the map.
 
 use crate::origin::subscriber_table::SubscriberTable;
 use commonhold::map::Cursor;
 use std::time::{Duration, Instant};
 
-/// Places for pairs that are looked at at a time: one or two milliseconds if there is a pair in
-/// each and none is in a cache of the processor.
+/// The places for pairs that one turn checks: one or two milliseconds if each has a pair and none
+/// is in a cache of the processor.
 const PLACES: u64 = 16 << 10;
-/// How often so many are looked at.
+/// The time between two turns.
 const TICK: Duration = Duration::from_millis(100);
-/// How often the map is gone through at most.
+/// The shortest time from one round through the map to the next.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// Where it is in the map.
+/// The progress of the present round.
 pub(crate) struct Expiry {
     cursor: Cursor,
-    /// When the round began.
+    /// The time when the round began.
     begun: Instant,
     due: Instant,
 }
@@ -31,14 +31,14 @@ impl Expiry {
         Expiry { cursor: Cursor::START, begun: now, due: now }
     }
 
-    /// Removes some of what has expired, if it is time.
+    /// Removes some expired pairs, if it is time.
     pub(crate) fn turn(&mut self, table: &SubscriberTable) {
         let now = Instant::now();
         if now < self.due || table.serves_nobody() {
             return;
         }
         self.due = now + TICK;
-        // An error is one of the map, dropped or damaged, of which those who serve tell.
+        // An error concerns the map, dropped or damaged; the serving threads report it.
         if table.map().try_expire(&mut self.cursor, PLACES).is_err() || self.cursor.is_end() {
             self.cursor = Cursor::START;
             self.due = self.due.max(self.begun + ROUND);

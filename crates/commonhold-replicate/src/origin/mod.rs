@@ -20,42 +20,42 @@ use std::time::Duration;
 /// When changes are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmission {
-    /// As they happen; but while less than `watermark` bytes wait, up to `delay` later. With 0, at
-    /// once.
+    /// As they happen; but while less than `watermark` bytes wait, up to `delay` later. With a
+    /// watermark of 0, at once.
     Automatic {
         /// Bytes of the stream.
         watermark: u64,
-        /// How long fewer bytes may wait.
+        /// The longest time that fewer bytes wait.
         delay: Duration,
     },
     /// When [`Origin::transmit`] is called.
     Explicit,
 }
 
-/// Who is told what happens: one line of text at a time, from any thread. It must not call the
-/// origin.
+/// A callback for events, which gets one line of text at a time, from any thread. It must not call
+/// the origin.
 pub type Notice = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// How an origin serves.
+/// Options of an origin.
 #[derive(Clone)]
 pub struct OriginOptions {
-    /// Bytes of changes that the map's stream keeps, if it has none yet. A replica that was away
-    /// for longer is sent the whole map.
+    /// Bytes of changes that the map's stream keeps, if it has no stream yet. A replica that was
+    /// away for longer gets the whole map.
     pub stream_bytes: u64,
-    /// Threads that serve; 1 to 64.
+    /// The number of threads that serve, 1 to 64.
     pub io_threads: usize,
-    /// How they wait.
+    /// The kind of I/O loop that they use.
     pub kind: LoopKind,
     /// When changes are sent.
     pub transmission: Transmission,
-    /// Replicas have to know it; so does the origin.
+    /// The secret that replicas have to prove, and that the origin proves to them.
     pub secret: Option<Secret>,
-    /// Whose processes may connect over unix sockets that [`Origin::listen`] made; `None` for
-    /// whoever can open the socket.
+    /// The users whose processes may connect over unix sockets that [`Origin::listen`] made; `None`
+    /// for every user who can open the socket.
     pub allowed_uids: Option<Vec<u32>>,
-    /// Connections at most; more are closed at once.
+    /// The most connections; further ones are closed at once.
     pub most_replicas: usize,
-    /// Who is told what happens.
+    /// The callback for events.
     pub notice: Option<Notice>,
 }
 
@@ -84,23 +84,23 @@ impl fmt::Debug for OriginOptions {
     }
 }
 
-/// Serves one map to replicas: over addresses where it listens, and over sockets that are attached.
+/// Serves one map to replicas, over addresses where it listens and over sockets that are attached.
 ///
-/// Writers of the map do not know of it: any process may write, before, while and after an origin
-/// runs, and an origin that is killed and started again serves replicas on from where they are. A
-/// replica that is slow, stopped or malicious costs one socket's memory and holds up nobody; one
-/// that falls behind by more than the stream keeps is disconnected, and sent the whole map when it
-/// comes again. Several origins may serve one map.
+/// Writers of the map do not depend on it: any process may write before, during and after an
+/// origin's run. An origin that is killed and started again serves replicas from their positions. A
+/// slow, stopped or malicious replica costs one socket's memory and delays no other process. A
+/// replica that falls behind by more than the stream keeps is disconnected, and gets the whole map
+/// when it reconnects. Several origins may serve one map.
 ///
-/// Dropping it ends its threads and closes the connections, between two system calls;
-/// [`finish`](Self::finish) sends first what there is. If a stopped process blocks a thread, the
-/// drop returns after 5 s, and the thread ends later. A forked child may drop it, which does
-/// nothing: the threads and the connections are the parent's, and the child's copies of the
-/// descriptors are closed when it ends or executes another program. It must not do anything else
-/// with it.
+/// Dropping an origin ends its threads and closes the connections, between two system calls;
+/// [`finish`](Self::finish) sends all changes first. If a stopped process blocks a thread, the
+/// drop returns after 5 s, and the thread ends later. A forked child may drop the origin, which has
+/// no effect: the threads and the connections belong to the parent, and the child's copies of the
+/// descriptors are closed when the child ends or executes another program. The child must not use
+/// it otherwise.
 pub struct Origin {
     table: Arc<SubscriberTable>,
-    /// Those that serve.
+    /// The serving threads.
     threads: OwnedThreads,
     watcher: OwnedThreads,
 }
@@ -112,11 +112,12 @@ impl fmt::Debug for Origin {
 }
 
 impl Origin {
-    /// Begins to serve a map, which gets a stream if it has none.
+    /// Begins to serve a map, and a stream of the map if it has none.
     ///
     /// # Errors
-    /// `NotFound` if there is no such map; those of [`Maps::begin_stream`](commonhold::hold::Maps::begin_stream); `Invalid` for a number
-    /// of threads that cannot be; `Io` if threads or loops cannot be made.
+    /// `NotFound` if there is no such map; those of
+    /// [`Maps::begin_stream`](commonhold::hold::Maps::begin_stream); `Invalid` for a number of
+    /// threads outside 1 to 64; `Io` if threads or loops cannot be made.
     pub fn start(hold: &Hold, map: &str, options: OriginOptions) -> Result<Origin> {
         let threads = options.io_threads;
         if !(1..=64).contains(&threads) {
@@ -125,7 +126,7 @@ impl Origin {
         }
         hold.maps().begin_stream(map, options.stream_bytes)?;
         let table = Arc::new(SubscriberTable::new(hold, hold.maps().open(map)?, options)?);
-        // Who may not write the hold cannot say from where on a replica is the map.
+        // An origin that may not write the hold cannot determine the end of the stream.
         table.map().follow()?.end()?;
         let mut origin =
             Origin { table, threads: OwnedThreads::default(), watcher: OwnedThreads::default() };
@@ -146,7 +147,7 @@ impl Origin {
     /// socket of a unix address has the mode 0600, and is removed when the origin ends.
     ///
     /// # Errors
-    /// `Busy` if somebody else listens there; `Permission`; `Io`.
+    /// `Busy` if another process listens there; `Permission`; `Io`.
     pub fn listen(&self, address: &Address) -> Result<Address> {
         let listener = address.listen()?;
         if !address::is_local(address) {
@@ -165,7 +166,7 @@ impl Origin {
         Ok(address)
     }
 
-    /// Accepts from a socket that listens already, as systemd hands them over; returns its address.
+    /// Accepts from a socket that listens already, such as one from systemd; returns its address.
     /// Its file is not removed.
     ///
     /// # Errors
@@ -177,7 +178,7 @@ impl Origin {
         Ok(address)
     }
 
-    /// Has the first thread accept from a socket, and waits until it does.
+    /// Lets the first thread accept from a socket, and waits until it does.
     fn accept_from(&self, socket: OwnedFd, address: &Address) -> Result<()> {
         let (begun, answer) = mpsc::channel();
         self.table.order(0, Order::Listen { socket, begun });
@@ -192,7 +193,7 @@ impl Origin {
     /// without delay.
     ///
     /// # Errors
-    /// `Full` if there are as many as there may be.
+    /// `Full` if the maximum number of replicas is connected.
     pub fn attach(&self, socket: OwnedFd) -> Result<u64> {
         let (peer, _) = address::peer(socket.as_fd());
         let Some(id) = self.table.admit(peer) else {
@@ -204,15 +205,15 @@ impl Origin {
         Ok(id)
     }
 
-    /// Closes the connection to a replica; false if there is none of this number.
+    /// Closes the connection to a replica; false if no replica has this number.
     pub fn detach(&self, id: u64) -> bool {
         let known = self.table.subscriber(id).is_some();
         self.table.order(id, Order::Dismiss(id));
         known
     }
 
-    /// With [`Transmission::Explicit`]: sends every change that was made before this call. Does not
-    /// wait for it.
+    /// With [`Transmission::Explicit`]: lets the threads send every change that was made before
+    /// this call. Does not wait for them.
     ///
     /// # Errors
     /// `NotFound` if the map was dropped; those of a writing operation.
@@ -222,25 +223,25 @@ impl Origin {
         Ok(())
     }
 
-    /// Who is served.
+    /// The connected replicas.
     pub fn replicas(&self) -> Vec<ReplicaInfo> {
         self.table.replicas()
     }
 
-    /// The offset of the stream that all replicas were sent everything up to; `None` if there are
-    /// none that are served.
+    /// The offset of the stream up to which all replicas were sent everything; `None` if no replica
+    /// is served.
     pub fn sent_to_all(&self) -> Option<u64> {
         self.table.sent_to_all()
     }
 
-    /// Where it listens.
+    /// The addresses where it listens.
     pub fn addresses(&self) -> Vec<Address> {
         lock(&self.table.addresses).clone()
     }
 
-    /// Accepts nobody any more, sends everybody what there is, waits until they have taken it and
-    /// closed the connection, for so long at most, and ends. What a replica has not taken by then
-    /// it is sent when there is an origin again.
+    /// Stops accepting, sends all changes to all replicas, and ends. It waits until the replicas
+    /// have taken the changes and closed their connections, but at most for `time`. A replica gets
+    /// the remaining changes when an origin runs again.
     pub fn finish(mut self, time: Duration) {
         self.end(time);
     }
@@ -252,7 +253,7 @@ impl Origin {
         if !time.is_zero() {
             self.table.raise_limit(None);
         }
-        // Before anybody who comes next finds the socket deaf.
+        // Before the next origin finds a socket without a listener.
         lock(&self.table.files).drain(..).for_each(|file| file.remove());
         serve::end(&self.table, time);
         self.threads.join_for(time.saturating_add(FAREWELL));

@@ -1,8 +1,8 @@
 //! A thread of an origin: its driver, and the replicas that it serves.
 //!
-//! Each replica has at most one send and one receive outstanding. Whoever has taken what it was
-//! sent gets more at once; the others, to whom there was nothing to say, are looked at when the
-//! stream has gone on (`watch`), and a few times a second.
+//! Each replica has at most one send and one receive outstanding. A replica that has taken its last
+//! send gets more at once. The other replicas had nothing to get; they have their turn when the
+//! stream has grown (`watch`), and a few times a second.
 
 use crate::origin::session::{Session, Subscriber};
 use crate::origin::subscriber_table::{Order, ServingThread, SubscriberTable};
@@ -20,22 +20,23 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Bytes that are received at a time: replicas say little.
+/// The number of bytes that are received at a time: replicas send little.
 const RECEIVE: usize = 1 << 10;
-/// How often everybody is looked at.
+/// How often all replicas are checked.
 const TICK: Duration = Duration::from_millis(100);
-/// The same, while the end of a full sync is not known because a change is being made.
+/// The same, while a change is being made and the end of a full sync is therefore not known.
 const SHORT_TICK: Duration = Duration::from_millis(2);
-/// One connection is taken in each round, and telling a thousand replicas of a change takes so long
-/// that those at the door would give up. So they come first, so many of them in a row.
+/// Each round accepts one connection, and sending a change to a thousand replicas takes so long
+/// that waiting clients would time out. So accepting comes first, at most this many rounds in a
+/// row.
 const MOST_PUT_OFF: u32 = 32;
-/// Descriptors had run out: accepting goes on after so long.
+/// How long accepting pauses after descriptors had run out.
 const RETRY_ACCEPT: Duration = Duration::from_millis(500);
 
-/// How long settling what a dead process left may wait for a stopped one.
+/// How long the recovery of a dead process's change may wait for a stopped process.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// Nobody means to wait longer for the end.
+/// The longest time until the end.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Starts thread `number` of an origin.
@@ -60,12 +61,12 @@ pub(crate) fn start(table: &Arc<SubscriberTable>, number: usize) -> io::Result<J
     }
 }
 
-/// Ends all threads; before that, they send what there is, for so long at most.
+/// Ends all threads; before that, they send all changes, at most for `time`.
 pub(crate) fn end(table: &SubscriberTable, time: Duration) {
     table.order_all(|| Order::Finish(time));
 }
 
-/// What a thread begins with.
+/// The parts that a thread begins with.
 struct Serving {
     table: Arc<SubscriberTable>,
     number: usize,
@@ -113,15 +114,15 @@ struct Server<D> {
     ordered: Receiver<Order>,
     listeners: Vec<SocketId>,
     sessions: HashMap<SocketId, Served>,
-    /// Those to whom there was nothing to say.
+    /// The replicas that had nothing to get.
     idle: HashSet<SocketId>,
-    /// How many of these wait to be told from where on they are the map.
+    /// How many of these do not know yet from which position on their map equals the origin's.
     waiting: usize,
     accept_again: Option<Instant>,
-    /// When it ends at the latest. Until then whoever was sent everything is told that this was
-    /// all.
+    /// The time when it ends at the latest. Until then, a replica that has everything gets the end
+    /// of its connection.
     finish_by: Option<Instant>,
-    /// What is wrong with the driver.
+    /// The errors of the driver.
     backoff: ErrorBackoff,
 }
 
@@ -129,7 +130,8 @@ impl<D: Driver<Payload>> Server<D> {
     fn run(mut self) {
         let mut done = Vec::new();
         let mut tick = Instant::now();
-        // Rounds since the stream went on in which somebody was at the door, and nothing was sent.
+        // The rounds since the stream has grown in which a connection was accepted, and nothing was
+        // sent.
         let mut put_off = None;
         while !self.is_over() {
             let pause = if put_off.is_some() { Duration::ZERO } else { self.pause(tick) };
@@ -144,7 +146,7 @@ impl<D: Driver<Payload>> Server<D> {
                 self.handle(done);
             }
             let now = Instant::now();
-            // Also without being woken: what wakes it may fail.
+            // Also without a waking: the waker may fail.
             if woken || now >= tick {
                 self.obey();
             }
@@ -159,7 +161,7 @@ impl<D: Driver<Payload>> Server<D> {
                 put_off = None;
             }
         }
-        // Also where a forked child has copies of the sockets.
+        // The connections end although a forked child has copies of the sockets.
         self.sessions.keys().for_each(|socket| self.driver.finish(*socket));
     }
 
@@ -171,7 +173,7 @@ impl<D: Driver<Payload>> Server<D> {
         std::thread::sleep(self.backoff.pause());
     }
 
-    /// How long to sleep, if nothing happens. Asks to be woken when the stream goes on.
+    /// The time to sleep, if nothing happens. Requests a waking for when the stream grows.
     fn pause(&self, tick: Instant) -> Duration {
         let offsets = self.idle.iter().filter_map(|id| self.sessions.get(id)?.session.offset());
         if let Some(offset) = offsets.min() {
@@ -180,7 +182,7 @@ impl<D: Driver<Payload>> Server<D> {
         tick.saturating_duration_since(Instant::now())
     }
 
-    /// True when everybody has taken what was to be sent, and gone.
+    /// True when all replicas have taken everything and disconnected, or the time is over.
     fn is_over(&self) -> bool {
         self.finish_by.is_some_and(|by| self.sessions.is_empty() || Instant::now() >= by)
     }
@@ -189,7 +191,7 @@ impl<D: Driver<Payload>> Server<D> {
         while let Ok(order) = self.ordered.try_recv() {
             match order {
                 Order::Listen { socket, begun } => {
-                    // Whoever asked may not wait any more.
+                    // The caller may no longer wait.
                     let _ = begun.send(self.listen(socket));
                 }
                 Order::Serve { id, socket } => self.serve(id, socket),
@@ -230,10 +232,10 @@ impl<D: Driver<Payload>> Server<D> {
         }
     }
 
-    /// Somebody has connected to where the origin listens.
+    /// Admits a connection to a listener.
     fn admit(&mut self, socket: OwnedFd) {
         let (peer, uid) = address::peer(socket.as_fd());
-        // Over TCP nobody knows whose a process is; over a unix socket, who is not known is
+        // TCP does not reveal the user of a process. Over a unix socket, an unknown user is
         // refused.
         let wrong = |uids: &Vec<u32>| uid.is_none_or(|uid| !uids.contains(&uid));
         let is_unix = !peer.starts_with("tcp:");
@@ -305,7 +307,7 @@ impl<D: Driver<Payload>> Server<D> {
         }
     }
 
-    /// Says to a replica what there is to say, unless it is being sent something.
+    /// Sends a replica its next bytes, unless a send is outstanding.
     fn talk(&mut self, socket: SocketId) {
         let Some(Served { session, .. }) = self.sessions.get_mut(&socket) else { return };
         if session.sending || session.finished {
@@ -327,12 +329,12 @@ impl<D: Driver<Payload>> Server<D> {
         }
     }
 
-    /// It was sent everything, and there will be no more.
+    /// Ends the connection of a replica that has everything.
     fn let_go(&mut self, socket: SocketId) {
         match self.sessions.get_mut(&socket).map(|served| &mut served.session) {
             Some(session) if session.offset().is_some() => {
-                // It closes the connection when it has read this far; who closed it here might
-                // destroy what is on its way.
+                // The replica closes the connection when it has read this far; closing it here
+                // might destroy bytes in flight.
                 session.finished = true;
                 self.driver.finish(socket);
             }
@@ -347,7 +349,7 @@ impl<D: Driver<Payload>> Server<D> {
         let waits = |id: &&SocketId| self.sessions.get(id).is_some_and(|s| s.session.is_end_due());
         self.waiting = self.idle.iter().filter(waits).count();
         if self.waiting > 0 {
-            // A dead process's change may hide the end. All replicas wait while this is settled.
+            // A dead process's change may hide the end. All replicas wait during this recovery.
             let _ = with_patience(MOMENT, || self.table.hold.sweep());
         }
     }
@@ -363,7 +365,7 @@ impl<D: Driver<Payload>> Server<D> {
         for socket in self.sessions.iter().filter_map(overdue).collect::<Vec<_>>() {
             self.dismiss(socket, "did not identify itself in time");
         }
-        // Those that take nothing would otherwise stay for ever.
+        // Replicas that take nothing would otherwise stay forever.
         let left_behind = |(socket, served): (&SocketId, &Served)| {
             let kept = served.session.ensure_kept();
             kept.err().map(|Broken(why)| (*socket, why))

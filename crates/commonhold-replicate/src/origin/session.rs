@@ -1,9 +1,8 @@
-//! One replica as its origin sees it: who it says it is, then what it is sent and how far it has
-//! come.
+//! One replica as its origin sees it: its introduction, then what it gets and how far it has come.
 //!
-//! Does no I/O itself: the bytes come and go through a driver (`serve`). Memory per replica: what
-//! it sends before it is known, at most a kilobyte, what it says later, at most the same, and one
-//! piece of the full sync on its way ([`crate::delivery`]).
+//! It does no I/O itself: the bytes come and go through a driver (`serve`). Memory per replica: its
+//! received bytes, at most a kilobyte before and after it is known, and one piece of the full sync
+//! in flight ([`crate::delivery`]).
 
 use crate::delivery::Delivery;
 use crate::protocol::inbox::Inbox;
@@ -18,20 +17,20 @@ use commonhold_io::sockets::Bytes;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// How far a replica has come.
+/// The progress of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum ReplicaState {
-    /// It has not said yet who it is.
+    /// It has not identified itself yet.
     Joining = 0,
-    /// It is sent the whole map, and what changes meanwhile.
+    /// It gets the whole map, and the changes that come meanwhile.
     Syncing = 1,
-    /// It is sent what changes.
+    /// It gets the changes.
     Following = 2,
 }
 
-/// What everybody may know of a replica, kept up to date by the thread that serves it.
+/// The public state of a replica, kept up to date by the thread that serves it.
 pub(crate) struct Subscriber {
     pub(crate) peer: String,
     pub(crate) since: Instant,
@@ -66,13 +65,13 @@ enum Stage {
 pub(crate) struct Session {
     pub(crate) inbox: Inbox,
     stage: Stage,
-    /// To be said before anything else.
+    /// Messages to send before anything else.
     words: Vec<u8>,
     /// A send is outstanding.
     pub(crate) sending: bool,
-    /// It was told that this was all.
+    /// The end of the connection was sent.
     pub(crate) finished: bool,
-    /// What is to be said of its joining, until it was.
+    /// The line about its joining, until the log has it.
     joined: Option<String>,
     pub(crate) id: u64,
     deadline: Instant,
@@ -92,24 +91,24 @@ impl Session {
         }
     }
 
-    /// True if it has not said in time who it is.
+    /// True if it has not identified itself in time.
     pub(crate) fn is_overdue(&self, now: Instant) -> bool {
         !matches!(self.stage, Stage::Known(_)) && now > self.deadline
     }
 
-    /// How it has joined, for the log; once, when it has.
+    /// The line about its joining, for the log; returned once.
     pub(crate) fn take_joined(&mut self) -> Option<String> {
         self.joined.take()
     }
 
-    /// Up to where it has come, for the log, if it had joined.
+    /// The position that it has reached, for the log, if it had joined.
     pub(crate) fn left(&self, subscriber: &Subscriber) -> Option<String> {
         let Stage::Known(delivery) = &self.stage else { return None };
         let offset = subscriber.applied.load(Ordering::Relaxed);
         Some(format!("left at {}: ", StreamPosition { offset, ..delivery.position() }))
     }
 
-    /// The offset that it has been sent everything up to, if it is being sent anything.
+    /// The offset up to which it was sent everything, if it is being sent anything.
     pub(crate) fn offset(&self) -> Option<u64> {
         match &self.stage {
             Stage::Known(delivery) => Some(delivery.position().offset),
@@ -117,15 +116,15 @@ impl Session {
         }
     }
 
-    /// True if it is to be told from where on it is the map.
+    /// True if it does not know yet from which position on its map equals the origin's.
     pub(crate) fn is_end_due(&self) -> bool {
         matches!(&self.stage, Stage::Known(delivery) if delivery.is_end_due())
     }
 
-    /// Uses what has come.
+    /// Processes the received bytes.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the bytes.
     pub(crate) fn received(
         &mut self,
         map: &Map,
@@ -193,7 +192,7 @@ impl Session {
         let delivery = Delivery::begin(map, hello.position).map_err(over)?;
         let mode = match map.options().mode() {
             mode @ MapMode::Fixed { .. } => mode,
-            // What expires and is evicted is the origin's affair.
+            // Expiry and eviction are up to the origin.
             _ => MapOptions::general().mode(),
         };
         let proof = secret.map(|secret| secret.prove(Side::Origin, challenge, hello));
@@ -215,11 +214,11 @@ impl Session {
         Ok(())
     }
 
-    /// What is to be sent next, and of the stream nothing beyond `limit`; `None` if there is
-    /// nothing now.
+    /// The next bytes to send, and of the stream none beyond `limit`; `None` if there is nothing
+    /// now.
     ///
     /// # Errors
-    /// The replica has to begin anew.
+    /// The replica has to begin again.
     pub(crate) fn next(
         &mut self,
         limit: Option<StreamPosition>,
@@ -234,10 +233,10 @@ impl Session {
         }
     }
 
-    /// Looks after one that has not taken what it was sent.
+    /// Checks a replica that has not taken its bytes.
     ///
     /// # Errors
-    /// The stream has gone on without it.
+    /// The stream no longer has the bytes that it needs.
     pub(crate) fn ensure_kept(&self) -> Result<(), Broken> {
         match &self.stage {
             Stage::Known(delivery) if !self.finished => delivery.ensure_kept().map_err(over),
@@ -245,11 +244,11 @@ impl Session {
         }
     }
 
-    /// Takes back what was sent, of which the system took so many bytes; what is still to be sent
-    /// of it.
+    /// Takes a payload back, of which the system took `bytes` bytes; returns the part that is still
+    /// to be sent.
     ///
     /// # Errors
-    /// The replica has to begin anew.
+    /// The replica has to begin again.
     pub(crate) fn sent(
         &mut self,
         payload: Payload,
@@ -262,7 +261,7 @@ impl Session {
                 (!words.rest().is_empty()).then_some(Payload::Words(words))
             }
             Payload::Stream(ring) => {
-                // What the rest is may have changed: it is asked for anew.
+                // The rest may have changed: it is fetched again.
                 drop(ring);
                 if let Stage::Known(delivery) = &mut self.stage {
                     delivery.sent(bytes).map_err(over)?;

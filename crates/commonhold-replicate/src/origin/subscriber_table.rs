@@ -1,4 +1,4 @@
-//! What the threads of an origin share: the map, who is served, who waits for the stream to go on.
+//! The shared data of an origin's threads: the map, the replicas, the requests to be woken.
 
 use crate::origin::session::{ReplicaState, Subscriber};
 use crate::origin::{OriginOptions, Transmission};
@@ -16,15 +16,15 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What a serving thread is asked to do.
+/// An order for a serving thread.
 pub(crate) enum Order {
-    /// Accept from a socket that listens, and say whether that has begun.
+    /// Accept from a socket that listens, and report whether that has begun.
     Listen { socket: OwnedFd, begun: Sender<io::Result<()>> },
     /// Serve the replica at the other end.
     Serve { id: u64, socket: OwnedFd },
-    /// Let a replica go.
+    /// Disconnect a replica.
     Dismiss(u64),
-    /// Send everybody what there is, for so long at most, then end.
+    /// Send all changes, at most for this time, then end.
     Finish(Duration),
 }
 
@@ -37,30 +37,30 @@ pub(crate) struct ServingThread {
 /// A replica that an origin serves.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ReplicaInfo {
-    /// Names it, for [`Origin::detach`](crate::Origin::detach).
+    /// Its number, for [`Origin::detach`](crate::Origin::detach).
     pub id: u64,
-    /// Where it comes from.
+    /// The address or the process at the other end.
     pub peer: String,
-    /// How far it has come.
+    /// Its progress.
     pub state: ReplicaState,
     /// The offset up to which it was sent everything.
     pub sent: u64,
-    /// The offset up to which it says it has applied everything.
+    /// The offset up to which it reports that it has applied everything.
     pub applied: u64,
-    /// How many bytes of the stream it has not applied yet.
+    /// Bytes of the stream that it has not applied yet.
     pub lag_bytes: u64,
-    /// For how long it is connected.
+    /// How long it has been connected, in milliseconds.
     pub connected_ms: u64,
 }
 
 /// An origin, as `hold stat` shows it.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct OriginReport {
-    /// Its process.
+    /// The id of its process.
     pub pid: u32,
-    /// Where it listens.
+    /// The addresses where it listens.
     pub listens: Vec<String>,
-    /// Whom it serves.
+    /// The replicas that it serves.
     pub replicas: Vec<ReplicaInfo>,
 }
 
@@ -71,13 +71,13 @@ pub(crate) struct SubscriberTable {
     pub(crate) name: String,
     map: Mutex<Map>,
     pub(crate) options: OriginOptions,
-    /// Of the stream, nothing beyond is sent; without one, all of it is.
+    /// The stream is not sent beyond this position; `None` if all of it is sent.
     limit: Mutex<Option<StreamPosition>>,
     served: Mutex<BTreeMap<u64, Arc<Subscriber>>>,
     next_id: AtomicU64,
     serving_threads: Mutex<Vec<ServingThread>>,
     pub(crate) addresses: Mutex<Vec<Address>>,
-    /// Sockets in the file system that are to be removed in the end.
+    /// Sockets in the file system that are removed in the end.
     pub(crate) files: Mutex<Vec<SocketFile>>,
     waiting: Mutex<Waiting>,
     asked: Condvar,
@@ -85,7 +85,7 @@ pub(crate) struct SubscriberTable {
     pub(crate) gate: CallbackGate,
 }
 
-/// Which threads wait for the stream to go beyond which offset.
+/// The threads that wait for the stream to grow beyond an offset, with that offset.
 #[derive(Default)]
 struct Waiting {
     beyond: Vec<Option<u64>>,
@@ -127,8 +127,8 @@ impl SubscriberTable {
         lock(&self.map).clone()
     }
 
-    /// If the map is gone, goes on with what is called so now: a relay's, whose origin has another
-    /// one.
+    /// If the map was dropped, continues with the map that has the name now: a relay's map is
+    /// replaced when its origin has another one.
     pub(crate) fn renew(&self) {
         if self.map().follow().is_ok() {
             return;
@@ -143,12 +143,12 @@ impl SubscriberTable {
         *lock(&self.limit)
     }
 
-    /// Lets everything before `to` go out; without that, everything for ever.
+    /// Releases everything before `to`; without that, everything from now on.
     pub(crate) fn raise_limit(&self, to: Option<StreamPosition>) {
         let mut limit = lock(&self.limit);
         match (*limit, to) {
             (None, _) => {}
-            // Another one has transmitted meanwhile.
+            // Another call of `transmit` came before.
             (Some(now), Some(to)) if now.stream == to.stream && now.offset > to.offset => {}
             _ => *limit = to,
         }
@@ -161,11 +161,11 @@ impl SubscriberTable {
         lock(&self.waiting).beyond.push(None);
     }
 
-    /// Gives an order to one thread; to another one with each number.
+    /// Gives an order to one thread; the number selects the thread.
     pub(crate) fn order(&self, number: u64, order: Order) {
         let serving_threads = lock(&self.serving_threads);
         if let Some(thread) = serving_threads.get(number as usize % serving_threads.len().max(1)) {
-            // If the thread has ended, there is nobody to serve.
+            // If the thread has ended, no replica needs the order.
             let _ = thread.orders.send(order);
             thread.waker.wake();
         }
@@ -180,7 +180,7 @@ impl SubscriberTable {
         lock(&self.serving_threads).iter().for_each(|thread| thread.waker.wake());
     }
 
-    /// Registers a replica, unless there are as many as there may be.
+    /// Registers a replica, unless the maximum number is connected.
     pub(crate) fn admit(&self, peer: String) -> Option<u64> {
         let mut served = lock(&self.served);
         if served.len() >= self.options.most_replicas {
@@ -203,7 +203,7 @@ impl SubscriberTable {
         lock(&self.served).is_empty()
     }
 
-    /// Everybody who is served, as of now.
+    /// All replicas, as of now.
     pub(crate) fn replicas(&self) -> Vec<ReplicaInfo> {
         let tail = self.map().follow().map_or(0, |follower| follower.position().offset);
         let info = |(id, subscriber): (&u64, &Arc<Subscriber>)| {
@@ -221,7 +221,7 @@ impl SubscriberTable {
         lock(&self.served).iter().map(info).collect()
     }
 
-    /// The offset that the slowest was sent everything up to.
+    /// The offset up to which the slowest replica was sent everything.
     pub(crate) fn sent_to_all(&self) -> Option<u64> {
         let served = lock(&self.served);
         let known =
@@ -229,20 +229,20 @@ impl SubscriberTable {
         known.map(|subscriber| subscriber.sent.load(Ordering::Relaxed)).min()
     }
 
-    /// What the hold is told of it.
+    /// Its report for the hold.
     pub(crate) fn report(&self) -> OriginReport {
         let listens = lock(&self.addresses).iter().map(ToString::to_string).collect();
         OriginReport { pid: std::process::id(), listens, replicas: self.replicas() }
     }
 
-    /// Says something to whoever keeps the log.
+    /// Passes a line to the callback for events.
     pub(crate) fn note(&self, text: &str) {
         if let Some(notice) = &self.options.notice {
             self.gate.call(|| notice(text));
         }
     }
 
-    /// Thread `number` wants to be woken when the stream goes beyond an offset.
+    /// Thread `number` requests a waking when the stream grows beyond an offset.
     pub(crate) fn ask(&self, number: usize, offset: u64) {
         let mut waiting = lock(&self.waiting);
         if let Some(beyond) = waiting.beyond.get_mut(number) {
@@ -251,8 +251,8 @@ impl SubscriberTable {
         }
     }
 
-    /// The offset that somebody waits for; waits so long for somebody to ask. `None` when all is
-    /// over.
+    /// The least requested offset; waits for a request at most for `time`. `None` when the origin
+    /// ends.
     pub(crate) fn asked(&self, time: Duration) -> Option<Option<u64>> {
         let waiting = lock(&self.waiting);
         let none = |waiting: &mut Waiting| {
@@ -265,7 +265,7 @@ impl SubscriberTable {
         (!waiting.over).then(|| waiting.beyond.iter().flatten().min().copied())
     }
 
-    /// Wakes those who wait for the stream to get there; all of them, if it is another stream.
+    /// Wakes the threads whose offset the stream has reached; all of them, if it is another stream.
     pub(crate) fn reached(&self, tail: Option<u64>) {
         let mut waiting = lock(&self.waiting);
         let serving_threads = lock(&self.serving_threads);
@@ -281,7 +281,7 @@ impl SubscriberTable {
         lock(&self.waiting).over
     }
 
-    /// Nobody waits for anything any more.
+    /// Ends all requests.
     pub(crate) fn close(&self) {
         lock(&self.waiting).over = true;
         self.asked.notify_all();

@@ -1,9 +1,8 @@
-//! The thread that waits for the stream to go on, on behalf of those who serve replicas: they sleep
-//! in their drivers, where only descriptors wake them. Beside that it removes what has expired
-//! (`expiry`).
+//! The thread that waits for the stream to grow, on behalf of the serving threads: they sleep in
+//! their drivers, where only descriptors wake them. It also removes expired pairs (`expiry`).
 //!
-//! It waits only while somebody asks it to, so that writers pay for waking it only when all that
-//! there was has been sent.
+//! It waits for the stream only while a thread requests that, so that writers pay for waking it
+//! only when everything has been sent.
 
 use crate::origin::Transmission;
 use crate::origin::expiry::Expiry;
@@ -12,13 +11,13 @@ use commonhold::raw::Feed;
 use commonhold_io::reports::Reporter;
 use std::time::{Duration, Instant};
 
-/// It looks so often whether all is over.
+/// How often it checks whether the origin ends.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Nobody means to wait longer.
+/// The longest wait.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Runs until all is over.
+/// Runs until the origin ends.
 pub(crate) fn run(table: &SubscriberTable) {
     let mut feed = follow(table);
     let mut reporter = Reporter::new(&table.hold, "origin", &table.name).ok();
@@ -29,13 +28,13 @@ pub(crate) fn run(table: &SubscriberTable) {
             reporter.report(false, || table.report());
         }
         if table.options.transmission == Transmission::Explicit {
-            // Whoever transmits wakes them.
+            // A call of `transmit` wakes them.
             table.renew();
             std::thread::sleep(LOOK);
             continue;
         }
         let Some(beyond) = asked else {
-            // Who comes next finds the map that is there then.
+            // The next session finds the map that is there then.
             table.renew();
             continue;
         };
@@ -45,7 +44,7 @@ pub(crate) fn run(table: &SubscriberTable) {
                 let tail = feed.as_ref().map(|feed| collect(table, feed, beyond, &mut expiry));
                 table.reached(tail);
             }
-            // Dropped, or another map has taken its place: those who serve find out themselves.
+            // Dropped, or replaced by another map: the serving threads notice that themselves.
             Some(Err(_)) | None => {
                 feed = follow(table);
                 table.reached(None);
@@ -62,7 +61,7 @@ fn follow(table: &SubscriberTable) -> Option<Feed> {
     Some(table.map().follow().ok()?.into_feed())
 }
 
-/// Waits until there is enough to be worth sending; where the stream ends then.
+/// Waits until there is enough to be worth sending; returns the end of the stream then.
 fn collect(table: &SubscriberTable, feed: &Feed, beyond: u64, expiry: &mut Expiry) -> u64 {
     if let Transmission::Automatic { watermark, delay } = table.options.transmission {
         let now = Instant::now();

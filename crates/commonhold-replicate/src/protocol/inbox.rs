@@ -1,12 +1,12 @@
-//! Bytes as they come from the other side, and the frames in them.
+//! Received bytes, and the frames in them.
 //!
-//! Invariant: never more memory than what came, doubled, and one receive.
+//! Invariant: it never needs more memory than twice the received bytes, and one receive.
 
 use crate::protocol::wire::{Broken, broken};
 use commonhold::raw::RawFrame;
 use std::ops::Range;
 
-/// What was received and not yet used.
+/// Bytes that were received and not used yet.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     bytes: Vec<u8>,
@@ -14,7 +14,7 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// The buffer, to receive more behind what it has; [`put`](Self::put) brings it back.
+    /// Takes the buffer, to receive more behind its contents; [`put`](Self::put) brings it back.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         self.bytes.drain(..self.used);
         self.used = 0;
@@ -25,20 +25,20 @@ impl Inbox {
         self.bytes = buffer;
     }
 
-    /// What was not used yet.
+    /// The bytes that were not used yet.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.bytes[self.used..]
     }
 
-    /// Goes behind so many bytes.
+    /// Moves behind the next `bytes` bytes.
     pub(crate) fn advance(&mut self, bytes: usize) {
         self.used = (self.used + bytes).min(self.bytes.len());
     }
 
-    /// The next frame, if all of it is there; goes behind it.
+    /// The next frame, if all of it is there; moves behind it.
     ///
     /// # Errors
-    /// No frame begins so; or it has more than `most` bytes.
+    /// The bytes do not begin a frame, or the frame has more than `most` bytes.
     pub(crate) fn next(&mut self, most: usize) -> Result<Option<RawFrame<'_>>, Broken> {
         let Some(range) = self.whole(most)? else { return Ok(None) };
         self.used = range.end;
@@ -59,7 +59,7 @@ impl Inbox {
         bytes
     }
 
-    /// The next frame, if all of it is there and it is sound and wanted; goes behind it.
+    /// The next frame, if all of it is there, and it is sound and wanted; moves behind it.
     pub(crate) fn next_if(
         &mut self,
         wanted: impl FnOnce(&RawFrame<'_>) -> bool,

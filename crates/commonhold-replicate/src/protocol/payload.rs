@@ -1,8 +1,8 @@
-//! What an origin sends: words of its own, or bytes straight from the memory of a stream.
+//! The bytes that an origin sends: its own messages, or bytes straight from the memory of a stream.
 //!
 //! # Safety
-//! [`RingBytes`] keeps the memory mapped that it points to, and points nowhere else as long as it
-//! lives; [`Bytes`] makes the same promise itself.
+//! [`RingBytes`] keeps the memory mapped that it points to, and points to no other memory as long
+//! as it lives; [`Bytes`] makes the same promise.
 #![allow(unsafe_code)]
 
 use commonhold::raw::RingBytes;
@@ -10,9 +10,9 @@ use commonhold_io::sockets::{Bytes, Outgoing};
 
 /// Bytes on their way to a replica.
 pub(crate) enum Payload {
-    /// Of the origin's own.
+    /// A message of the origin.
     Words(Bytes),
-    /// Of the stream.
+    /// Bytes of the stream.
     Stream(RingBytes),
 }
 

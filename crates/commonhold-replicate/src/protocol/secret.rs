@@ -1,8 +1,8 @@
 //! A secret that origin and replica share, and how each proves to the other that it knows it.
 //!
 //! Challenge and response by HMAC-SHA-256 (RFC 2104; FIPS 180-4): each side draws a random number,
-//! and proves with the numbers of both, so that no proof is good twice. The bytes that follow are
-//! neither encrypted nor authenticated: for that there are tunnels (`docs/guide/replication.md`).
+//! and proves with the numbers of both, so that no proof is valid twice. The bytes that follow are
+//! neither encrypted nor authenticated: use a tunnel for that (`docs/guide/replication.md`).
 
 use crate::protocol::wire::{Hello, NONCE};
 use commonhold::{fault, shortened};
@@ -13,11 +13,11 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::Sha256;
 use std::fmt;
 
-/// What both sides know and nobody else.
+/// A secret that only both sides know.
 #[derive(Clone)]
 pub struct Secret(Vec<u8>);
 
-/// Who proves.
+/// The side that proves.
 #[derive(Clone, Copy)]
 pub(crate) enum Side {
     Replica,
@@ -25,7 +25,7 @@ pub(crate) enum Side {
 }
 
 impl Secret {
-    /// Any bytes; at least 16 random ones are hard to guess.
+    /// A secret of any bytes; at least 16 random ones are hard to guess.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Secret {
         Secret(bytes.into())
     }
@@ -42,14 +42,14 @@ impl Secret {
         Some(mac)
     }
 
-    /// What proves to the other side that this one knows the secret.
+    /// The proof for the other side that this one knows the secret.
     pub(crate) fn prove(&self, side: Side, challenge: &[u8; NONCE], hello: &Hello) -> Vec<u8> {
         // A key may have any length: there is no other error.
         let mac = self.mac(side, challenge, hello);
         mac.map(|mac| mac.finalize().into_bytes().to_vec()).unwrap_or_default()
     }
 
-    /// Whether that proves it; takes as long for a wrong proof as for a right one.
+    /// Whether `proof` is valid; takes as long for a wrong proof as for a right one.
     pub(crate) fn is_proof(
         &self,
         side: Side,
@@ -68,10 +68,10 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A number that nobody has had before.
+/// A random number that was never used before.
 ///
 /// # Errors
-/// Those of asking the system.
+/// Those of the system's call.
 pub(crate) fn nonce() -> std::io::Result<[u8; NONCE]> {
     let mut bytes = [0; NONCE];
     let mut filled = 0;

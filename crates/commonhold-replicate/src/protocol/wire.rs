@@ -1,11 +1,11 @@
-//! What an origin and a replica say to each other; `docs/reference/wire.md` has it byte for byte.
+//! The messages between an origin and a replica; `docs/reference/wire.md` has them byte for byte.
 //!
-//! Both begin with a preface that names protocol and version. All else are frames as a stream has
-//! them ([`RawFrame`]): changes are the stream's own bytes, and what else is to be said has codes
-//! from 256 on.
+//! Both begin with a preface that names protocol and version. Everything else is frames as a stream
+//! has them ([`RawFrame`]): changes are the stream's own bytes, and other messages have codes from
+//! 256 on.
 //!
-//! Invariant: what is decoded here is hostile. Every length is checked before it is believed,
-//! nothing is allocated for bytes that have not come, nothing panics.
+//! Invariant: the decoded bytes are hostile. Every length is checked before it is used, nothing is
+//! allocated for bytes that have not come, nothing panics.
 
 use commonhold::map::{MapMode, MapOptions};
 use commonhold::raw::RawFrame;
@@ -16,36 +16,37 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const MAGIC: &[u8; 12] = b"COMMONHOLD-R";
 /// A peer that has not introduced itself by then is disconnected.
 pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
-/// What this program speaks.
+/// The version of this program's protocol.
 pub(crate) const VERSION: u32 = 1;
 /// Bytes of the preface.
 pub(crate) const PREFACE: usize = 16;
-/// Bytes of a frame at most, until both know each other.
+/// The most bytes of a frame before both sides have proved who they are.
 pub(crate) const HANDSHAKE_FRAME: usize = 1024;
 /// Bytes of a random number that is never used again.
 pub(crate) const NONCE: usize = 32;
 
-/// Codes of what is said beside changes.
+/// Codes of the messages other than changes.
 pub(crate) mod code {
-    /// Replica: who it is and how far it has come.
+    /// Replica: its position and its challenge.
     pub(crate) const HELLO: u32 = 0x100;
-    /// Origin: prove that you know the secret.
+    /// Origin: a challenge to prove the secret.
     pub(crate) const CHALLENGE: u32 = 0x101;
     /// Replica: the proof.
     pub(crate) const PROOF: u32 = 0x102;
-    /// Origin: what comes now.
+    /// Origin: what follows, a whole map or changes only.
     pub(crate) const WELCOME: u32 = 0x103;
     /// Origin: a pair of the map.
     pub(crate) const PAIR: u32 = 0x110;
-    /// Origin: all pairs were sent; from where in the stream the replica is the map as it was.
+    /// Origin: all pairs were sent; the position from which on the replica's map equals the
+    /// origin's.
     pub(crate) const COMPLETE: u32 = 0x111;
-    /// Origin: where its stream ends, and what time it is.
+    /// Origin: the end of its stream, and the time.
     pub(crate) const TIME: u32 = 0x112;
-    /// Replica: how far it has come.
+    /// Replica: the offset up to which it has applied.
     pub(crate) const APPLIED: u32 = 0x120;
 }
 
-/// Why a connection is of no use any more.
+/// Why a connection can no longer be used.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Broken(pub(crate) String);
 
@@ -61,7 +62,7 @@ pub(crate) fn preface() -> [u8; PREFACE] {
     bytes
 }
 
-/// Looks at as much of a preface as there is; true if it is all of it.
+/// Checks as much of a preface as there is; true if it is complete.
 ///
 /// # Errors
 /// Another protocol, or another version.
@@ -78,7 +79,8 @@ pub(crate) fn check_preface(bytes: &[u8]) -> Result<bool, Broken> {
     Ok(true)
 }
 
-/// Appends a frame that is no change. Those of this module are far from the limit of lengths.
+/// Appends a frame that is not a change. The frames of this module are far from the limit of
+/// lengths.
 fn put(out: &mut Vec<u8>, code: u32, offset: u64, key: &[u8], value: &[u8]) {
     let frame = RawFrame { code, key, value, expires_ms: 0, offset };
     let encoded = frame.encode_into(out);
@@ -93,16 +95,16 @@ fn short(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The replica's first words.
+/// The first message of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) nonce: [u8; NONCE],
-    /// How far it has come; `None` if it has nothing.
+    /// The position that it has reached; `None` if it has nothing.
     pub(crate) position: Option<StreamPosition>,
 }
 
 impl Hello {
-    /// The part that says how far it has come.
+    /// The bytes of the position in the message.
     pub(crate) fn position_bytes(&self) -> [u8; 24] {
         let StreamPosition { stream, offset } =
             self.position.unwrap_or(StreamPosition { stream: 0, offset: 0 });
@@ -137,16 +139,16 @@ pub(crate) fn put_proof(out: &mut Vec<u8>, proof: &[u8]) {
     put(out, code::PROOF, 0, proof, &[]);
 }
 
-/// What comes now.
+/// The announcement of the origin: a whole map or changes only follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Welcome {
     /// The origin's proof that it knows the secret; empty if it has none.
     pub(crate) proof: Vec<u8>,
-    /// Where the changes begin.
+    /// The position where the changes begin.
     pub(crate) position: StreamPosition,
-    /// The map's pairs come first; else only changes.
+    /// True if the map's pairs come first; otherwise only changes come.
     pub(crate) whole: bool,
-    /// What kind of map the replica is to be.
+    /// The mode of the replica's map.
     pub(crate) mode: MapMode,
     /// The map's name at the origin.
     pub(crate) name: String,
@@ -188,24 +190,24 @@ impl Welcome {
     }
 }
 
-/// Appends the end of the pairs: from `end` on the replica is the map as it was.
+/// Appends the end of the pairs: from `end` on, the replica's map equals the origin's.
 pub(crate) fn put_complete(out: &mut Vec<u8>, offset: u64, end: u64) {
     put(out, code::COMPLETE, offset, &[], &end.to_le_bytes());
 }
 
-/// Appends where the stream ends and what time it is, in milliseconds since 1970.
+/// Appends the end of the stream and the time, in milliseconds since 1970.
 pub(crate) fn put_time(out: &mut Vec<u8>, offset: u64, tail: u64, now_ms: u64) {
     let mut value = tail.to_le_bytes().to_vec();
     value.extend(now_ms.to_le_bytes());
     put(out, code::TIME, offset, &[], &value);
 }
 
-/// Appends how far the replica has come.
+/// Appends the offset up to which the replica has applied.
 pub(crate) fn put_applied(out: &mut Vec<u8>, offset: u64) {
     put(out, code::APPLIED, offset, &[], &[]);
 }
 
-/// What else an origin says, without what the frame's own fields say.
+/// The other messages of an origin, without the values of the frame's own fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Note {
     /// A pair of the map.
@@ -217,7 +219,7 @@ pub(crate) enum Note {
 }
 
 impl Note {
-    /// `None` if it is nothing of the kind.
+    /// `None` if the frame is no such message.
     pub(crate) fn read(frame: &RawFrame<'_>) -> Option<Note> {
         let value = frame.value;
         match (frame.code, value.len()) {

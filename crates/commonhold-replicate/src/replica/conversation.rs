@@ -1,8 +1,8 @@
-//! One connection of a replica to its origin: who both are, then what the origin says, until the
-//! end.
+//! One connection of a replica to its origin: the introduction of both, then the origin's messages
+//! until the end.
 //!
-//! Invariant: who has not said in time who it is is no origin; and an origin that does not listen
-//! holds up nobody.
+//! Invariant: a peer that has not identified itself in time is not an origin, and an origin that
+//! reads nothing holds up no replica.
 
 use crate::protocol::inbox::Inbox;
 use crate::protocol::secret::{self, Side};
@@ -19,9 +19,9 @@ use rustix::net::{SendFlags, Shutdown, send};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// Bytes that are received at a time.
+/// The number of bytes that are received at a time.
 const RECEIVE: usize = 256 << 10;
-/// How often the origin is told how far the replica has come, while something comes.
+/// How often the origin gets the replica's position, while messages come.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
 /// See the module.
@@ -31,22 +31,22 @@ pub(super) struct Conversation<'a, E> {
     inbox: Inbox,
     told: Instant,
     told_offset: u64,
-    /// What the socket has not taken yet of what is told.
+    /// The bytes of messages that the socket has not taken yet.
     untold: Vec<u8>,
-    /// Until when the origin has to have said who it is; `None` once it has.
+    /// The time by which the origin has to identify itself; `None` once it has.
     deadline: Option<Instant>,
 }
 
 impl<E> Drop for Conversation<'_, E> {
     fn drop(&mut self) {
         // A forked child may have the socket, too: the connection ends all the same. It can only
-        // fail because it has.
+        // fail because it has ended already.
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
     }
 }
 
 impl<'a, E: ReplicaEvents> Conversation<'a, E> {
-    /// Says who it is, and begins with what the origin announces.
+    /// Introduces the replica, and begins with the origin's announcement.
     pub(super) fn begin(
         follower: &'a mut Follower<E>,
         socket: OwnedFd,
@@ -77,7 +77,7 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
         Ok(this)
     }
 
-    /// Proves what is to be proved, and has it proved.
+    /// Sends its own proof, and checks the origin's.
     fn introduce(&mut self, hello: &Hello) -> std::result::Result<Welcome, Broken> {
         let mut challenge = None::<[u8; NONCE]>;
         loop {
@@ -119,12 +119,12 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
         }
     }
 
-    /// As [`hear`](Self::hear), where to end is an error.
+    /// Like [`hear`](Self::hear), where the end of the replica is an error.
     fn hear_in_time(&mut self) -> std::result::Result<(), Broken> {
         if self.hear()? { Ok(()) } else { broken("the replica has ended") }
     }
 
-    /// Applies what comes, until the connection ends, or the replica.
+    /// Applies messages until the connection ends, or the replica.
     pub(super) fn run(&mut self) -> std::result::Result<(), Broken> {
         loop {
             self.apply_all()?;
@@ -170,7 +170,7 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
         result
     }
 
-    /// Says how far it has come, now and then.
+    /// Sends the replica's position, now and then.
     fn tell(&mut self) -> std::result::Result<(), Broken> {
         let offset = self.follower.intake.offset();
         if self.untold.is_empty() {
@@ -180,16 +180,16 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
             (self.told, self.told_offset) = (Instant::now(), offset);
             wire::put_applied(&mut self.untold, offset);
         }
-        // An origin that does not listen must not hold up the replica.
-        // After an error the same is sent again, so that no half of it is: the connection may have
-        // ended, which receiving finds out behind what has come before.
+        // An origin that reads nothing must not hold up the replica. After an error the same bytes
+        // are sent again, so that no half message is sent: the connection may have ended, which
+        // receiving detects behind the bytes that came before.
         if let Ok(bytes) = self.send(&self.untold) {
             self.untold.drain(..bytes);
         }
         Ok(())
     }
 
-    /// Says all of it.
+    /// Sends all of the message.
     fn say(&mut self, mut words: &[u8]) -> std::result::Result<(), Broken> {
         while !words.is_empty() {
             match self.send(words) {
@@ -209,7 +209,7 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
         send(&self.socket, words, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
     }
 
-    /// Waits until the socket is ready for this, or broken; false if the replica is to end.
+    /// Waits until the socket is ready or broken; false if the replica has to end.
     fn wait(&mut self, wanted: PollFlags) -> std::result::Result<bool, Broken> {
         loop {
             let mut fds = [
@@ -222,7 +222,7 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
                 return Ok(false);
             }
             waited.map_err(|error| Broken(error.to_string()))?;
-            // Also after the deadline: it may be this process that was stopped.
+            // Also after the deadline: this process itself may have been stopped.
             if ready.intersects(wanted | PollFlags::HUP | PollFlags::ERR) {
                 return Ok(true);
             }
@@ -230,7 +230,7 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
                 return broken("the origin did not identify itself in time");
             }
             if self.deadline.is_some() {
-                // It is not its turn to tell anything yet.
+                // No message is due yet.
                 self.follower.report(false);
             } else {
                 self.follower.silent()?;
@@ -239,7 +239,7 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
         }
     }
 
-    /// Waits for more, and receives it; false if the replica is to end.
+    /// Waits for more bytes, and receives them; false if the replica has to end.
     fn hear(&mut self) -> std::result::Result<bool, Broken> {
         if !self.wait(PollFlags::IN)? {
             return Ok(false);

@@ -1,8 +1,8 @@
 //! The thread of a replica: connects, has a conversation with the origin until that ends, and tries
 //! again after a pause.
 //!
-//! Invariant: between two conversations nothing is half applied, and what is known of the position
-//! is stored.
+//! Invariant: between two conversations no change is half applied, and the known position is
+//! stored.
 
 use crate::protocol::wire::now_ms;
 use crate::protocol::wire::{Broken, broken};
@@ -21,22 +21,22 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// An origin that says nothing for so long is taken for gone.
+/// The time without a message after which the connection counts as lost.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long connecting may take.
+/// The time limit for connecting.
 const CONNECTING: Duration = Duration::from_secs(5);
-/// How often a thread that waits looks at what else there is to do.
+/// How often a waiting thread checks for other work.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 
-/// Where the origin is.
+/// The way to the origin.
 pub(super) enum Source {
-    /// To be connected to, again and again.
+    /// An address to connect to, again and again.
     Address(Address),
-    /// Connected already; there is no other.
+    /// A connected socket; there is no other.
     Socket(Option<OwnedFd>),
 }
 
-/// The changes that were applied to the map that is read, and their bytes.
+/// The number of changes that were applied to the public map, and their bytes.
 #[derive(Default)]
 pub(super) struct Applied {
     pub(super) changes: u64,
@@ -50,7 +50,7 @@ pub(super) struct Follower<E> {
     pub(super) options: ReplicaOptions,
     events: E,
     reporter: Option<Reporter>,
-    /// Where the origin's stream ended when it last said so.
+    /// The last end of the origin's stream that the origin has sent.
     pub(super) tail: u64,
 }
 
@@ -65,7 +65,7 @@ impl<E: ReplicaEvents> Follower<E> {
         Follower { shared: Arc::clone(shared), intake, options, events, reporter, tail: 0 }
     }
 
-    /// Follows until the replica is to end.
+    /// Follows the origin until the replica has to end.
     pub(super) fn run(mut self, mut source: Source) {
         let mut pause = self.options.first_pause;
         loop {
@@ -77,7 +77,8 @@ impl<E: ReplicaEvents> Follower<E> {
                 return;
             }
             self.lost(&why);
-            // Who is sent the whole map again and again, and never has it, does not come at once.
+            // A replica that gets the whole map again and again, and never completes it, reconnects
+            // later.
             if arrived {
                 pause = self.options.first_pause;
             }
@@ -88,7 +89,7 @@ impl<E: ReplicaEvents> Follower<E> {
         }
     }
 
-    /// One connection, to its end. Ends well only if the replica is to end.
+    /// Handles one connection to its end. Returns `Ok` only if the replica has to end.
     fn connect(&mut self, source: &mut Source) -> std::result::Result<(), Broken> {
         let socket = match source {
             Source::Address(address) => {
@@ -124,7 +125,7 @@ impl<E: ReplicaEvents> Follower<E> {
         }
     }
 
-    /// True if the replica is to end.
+    /// Sleeps; true if the replica has to end.
     fn sleep(&mut self, time: Duration) -> bool {
         let end = Instant::now() + time;
         loop {
@@ -140,7 +141,7 @@ impl<E: ReplicaEvents> Follower<E> {
         }
     }
 
-    /// Applies a frame; notes in `applied` what can be seen of it.
+    /// Applies a frame; counts its visible effect in `applied`.
     pub(super) fn apply(
         &mut self,
         frame: &RawFrame<'_>,
@@ -169,7 +170,7 @@ impl<E: ReplicaEvents> Follower<E> {
         Ok(())
     }
 
-    /// The origin says nothing.
+    /// Called when the origin sends nothing.
     pub(super) fn silent(&mut self) -> std::result::Result<(), Broken> {
         if self.shared.silence() > SILENCE {
             return broken(format!("the origin has sent nothing for {} s", SILENCE.as_secs()));
@@ -179,12 +180,12 @@ impl<E: ReplicaEvents> Follower<E> {
     }
 }
 
-/// Half of it up to half more.
+/// A random time, from half of it to half more.
 fn jittered(time: Duration) -> Duration {
     time.mul_f64(0.5 + fastrand::f64())
 }
 
-/// Waits for one of these, so long at most; a signal ends that earlier.
+/// Waits for one of these, at most for `time`; a signal ends the wait earlier.
 pub(super) fn poll_for(fds: &mut [PollFd<'_>], time: Duration) -> rustix::io::Result<()> {
     let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
     match errno(fault!("replica.poll")).and_then(|()| poll(fds, Some(&time))) {

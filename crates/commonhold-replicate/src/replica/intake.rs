@@ -1,8 +1,8 @@
-//! What a replica does with what it is sent: applies changes to its map, or builds a new one beside
-//! it and lets that take its place.
+//! The replica's side of the messages: applies changes to its map, or builds a shadow map and lets
+//! that take the map's place.
 //!
-//! Invariant: the map that is read is always one that existed at the origin, or lies between two
-//! such by changes applied in their order. A map that is being built is not read.
+//! Invariant: the public map is always one that existed at the origin, or lies between two such
+//! maps by changes applied in their order. A map that is being built is not public.
 
 use crate::protocol::wire::{Broken, Note, Welcome, broken};
 use crate::replica::position::{self, StoredPosition};
@@ -12,16 +12,16 @@ use commonhold::raw::RawFrame;
 use commonhold::stream::{ChangeKind, StreamFrame, StreamPosition};
 use commonhold::{ErrorKind, Hold, Result};
 
-/// What happened to the map that is read.
+/// The effect on the public map.
 #[derive(Debug)]
 pub(crate) enum Effect<'a> {
-    /// Nothing that anybody could see.
+    /// Nothing visible.
     None,
     /// A change.
     Changed(StreamFrame<'a>),
     /// All changes at once that it may have applied before it was killed.
     Regained(Regain),
-    /// The origin said where its stream ends, and when.
+    /// The origin sent the end of its stream, and the time.
     Time { tail: u64, now_ms: u64 },
 }
 
@@ -30,28 +30,28 @@ pub(crate) struct Intake {
     hold: Hold,
     name: String,
     pub(crate) place: StoredPosition,
-    /// The map that is read, as its replica has it.
+    /// The public map.
     map: Option<Map>,
-    /// The one that is being built.
+    /// The map that is being built.
     building: Option<Map>,
-    /// How far the map that is read, or else the one being built, has come.
+    /// The position of the public map, or of the one being built.
     position: Option<StreamPosition>,
-    /// What is stored of that.
+    /// The stored position.
     settled: Option<StreamPosition>,
-    /// Where in the stream it is what the origin's map was after the connection was made, once the
-    /// origin has said so.
+    /// The offset at which it equals the origin's map after the connection was made, once the
+    /// origin has sent it.
     end: Option<u64>,
-    /// It has come there.
+    /// It has reached that offset.
     arrived: bool,
-    /// It was killed in the middle of applying, and does not know yet where.
+    /// It was killed while applying, and does not know its position yet.
     regain: Option<Regain>,
 }
 
 impl Intake {
-    /// Where the replica was when it ended last.
+    /// Begins where the replica was when it ended last.
     ///
     /// # Errors
-    /// `Busy` if there is one; `Mismatch` if the map is no replica's.
+    /// `Busy` if it runs already; `Mismatch` if the map is not a replica's.
     pub(crate) fn open(hold: &Hold, name: &str) -> Result<Intake> {
         let map = match hold.maps().open(name) {
             Ok(map) => Some(hold.maps().open_replica(name, map.options().clone())?),
@@ -78,7 +78,7 @@ impl Intake {
         Ok(this)
     }
 
-    /// Finds out whether what is stored says exactly where it is.
+    /// Checks whether the stored position is exact.
     fn look_back(&mut self) -> Result<()> {
         let may_be = self.place.may_be_applied()?;
         let bounds = self.position.filter(|_| self.building.is_none()).zip(may_be);
@@ -86,7 +86,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Looks whether the map is still there, before anything is said of it.
+    /// Checks that the map is still there, before its position is used.
     ///
     /// # Errors
     /// Those of reading the hold.
@@ -101,21 +101,20 @@ impl Intake {
         }
     }
 
-    /// How far the map that is read has come; `None` before it is ready, and while a new one is
-    /// built.
+    /// The position of the public map; `None` before it is ready, and while a new one is built.
     pub(crate) fn position(&self) -> Option<StreamPosition> {
         self.position.filter(|_| self.building.is_none())
     }
 
-    /// The offset up to which everything was applied, to whichever map.
+    /// The offset up to which everything was applied, to either map.
     pub(crate) fn offset(&self) -> u64 {
         self.position.map_or(0, |position| position.offset)
     }
 
-    /// Begins with what the origin has announced.
+    /// Begins with the origin's announcement.
     ///
     /// # Errors
-    /// What is wrong with it, or with the hold.
+    /// The fault of the announcement, or of the hold.
     pub(crate) fn begin(&mut self, welcome: &Welcome) -> std::result::Result<(), Broken> {
         if !welcome.whole {
             let known = self.position() == Some(welcome.position) && self.map.is_some();
@@ -134,7 +133,7 @@ impl Intake {
     fn build(&mut self, mode: MapMode) -> Result<()> {
         let (options, next) = (MapOptions::from(mode), position::next_name(&self.name));
         let map = if self.has_another_mode(mode) {
-            // What is read stays, also if such a map cannot be made, or never gets whole.
+            // The public map stays, also if the new one cannot be made or is never complete.
             self.hold.maps().drop(&next)?;
             self.hold.maps().open_replica(&next, options)?
         } else {
@@ -149,35 +148,35 @@ impl Intake {
         self.map.as_ref().is_some_and(|map| map.options().mode() != mode)
     }
 
-    /// The connection has ended: gives up what is being built.
+    /// Called when the connection has ended: drops the map that is being built.
     pub(crate) fn abandon(&mut self) {
-        // The next one may fail before the origin has announced anything.
+        // The next connection may fail before the origin has announced anything.
         (self.end, self.arrived) = (None, false);
         if self.building.take().is_some() {
-            // If it stays, the next one that is built drops it.
+            // If it stays, the next building drops it.
             let _ = self.hold.maps().drop(&position::next_name(&self.name));
             self.position = self.place.applied().ok().flatten();
         } else if self.regain.is_none() {
             return;
         }
-        // What cannot be read now cannot be written either: nothing goes on.
+        // A position that cannot be read now cannot be written either: then nothing continues.
         let _ = self.look_back();
     }
 
-    /// Says that it may apply up to so many bytes from here.
+    /// Stores that it may apply up to `bytes` bytes from here.
     pub(crate) fn announce(&mut self, bytes: usize) -> Result<()> {
         if bytes == 0 || self.regain.is_some() {
             return Ok(());
         }
         let Some(position) = self.position() else { return Ok(()) };
-        // The origin may have said any position.
+        // The origin may have sent any position.
         let offset = position.offset.saturating_add(bytes as u64);
-        // To be taken back even if nothing of it is applied.
+        // Stored again even if none of it is applied.
         self.settled = None;
         self.place.applying(StreamPosition { offset, ..position })
     }
 
-    /// Stores how far it has come, and that it goes no further for now.
+    /// Stores its position, and that it applies nothing more for now.
     pub(crate) fn settle(&mut self) -> Result<()> {
         let unsettled = self.regain.is_none() && self.settled != self.position;
         let Some(position) = self.position().filter(|_| unsettled) else {
@@ -192,7 +191,7 @@ impl Intake {
     /// Applies one frame.
     ///
     /// # Errors
-    /// What is wrong with it, or with the hold.
+    /// The fault of the frame, or of the hold.
     pub(crate) fn take<'a>(
         &mut self,
         frame: &RawFrame<'a>,
@@ -242,7 +241,7 @@ impl Intake {
             && let Err(error) = map.apply_frame(&change)
         {
             if error.is_not_found() {
-                // It was dropped, perhaps made anew by others: from the beginning.
+                // The map was dropped, and perhaps created again by others: begin again.
                 (self.map, self.position) = (None, None);
                 self.place.forget().map_err(failed)?;
             }
@@ -255,8 +254,8 @@ impl Intake {
         }
     }
 
-    /// All that it may have applied when it was killed is collected: finds out what it had, and
-    /// applies the rest.
+    /// Called when all changes that it may have applied before it was killed are collected: finds
+    /// the position that it had, and applies the rest.
     fn regained<'a>(&mut self) -> Result<Effect<'a>> {
         let (Some(regain), Some(map)) = (self.regain.take(), &self.map) else {
             return Ok(Effect::None);
@@ -267,8 +266,7 @@ impl Intake {
         }
     }
 
-    /// True if changes go into the map that is read, so that it has to be said before how far they
-    /// may go.
+    /// True if changes go into the public map, so that their range has to be stored before.
     pub(crate) fn is_visible(&self) -> bool {
         self.building.is_none() && self.regain.is_none()
     }
@@ -278,8 +276,8 @@ impl Intake {
         self.arrived
     }
 
-    /// True once for each connection: when the map is what the origin's was after the connection
-    /// was made. One that was built takes its place then.
+    /// True once for each connection: when the map equals the origin's map after the connection was
+    /// made. A map that was built becomes the public one then.
     ///
     /// # Errors
     /// Those of the hold.
@@ -301,12 +299,13 @@ impl Intake {
         if let Some(bytes) = self.stream_bytes()? {
             self.hold.maps().begin_stream(&next, bytes)?;
         }
-        // Killed behind this, the replica begins anew: better than with a position that its map is
-        // ahead of.
+        // If it is killed behind this, the replica begins again: better than with a position that
+        // its map is ahead of.
         self.place.forget()?;
         let mode = self.building.as_ref().map(|map| map.options().mode());
         if let Some(mode) = mode.filter(|mode| self.has_another_mode(*mode)) {
-            // Such a one cannot take its place under its readers: they have to open it anew.
+            // A map of another mode cannot take its place under its readers: they have to open it
+            // again.
             self.hold.maps().drop(&self.name)?;
             self.map = Some(self.hold.maps().open_replica(&self.name, MapOptions::from(mode))?);
         }
@@ -316,7 +315,7 @@ impl Intake {
         self.place.reached(position)
     }
 
-    /// What the stream of the map that is read keeps, if it has one: the shadow map keeps as much.
+    /// The size of the public map's stream, if it has one: the shadow map's stream has the same.
     fn stream_bytes(&self) -> Result<Option<u64>> {
         match self.hold.maps().open(&self.name)?.follow() {
             Ok(follower) => Ok(Some(follower.lag_bytes()?.1)),
@@ -335,12 +334,12 @@ mod tests {
     use super::*;
     use crate::protocol::wire;
 
-    /// Where each of some changes of one pair begins.
+    /// The offset of one of some changes of one pair.
     fn offset(number: u64) -> u64 {
         number * 48
     }
 
-    /// Takes a change; where those begin and end that are shown then.
+    /// Takes a change; returns the beginnings and ends of the changes that are shown then.
     fn take(intake: &mut Intake, number: u64) -> Vec<(u64, u64)> {
         let (code, value) = (ChangeKind::Set as u32, number.to_string());
         let (key, value, offset) = (&b"key"[..], value.as_bytes(), offset(number));
@@ -364,7 +363,7 @@ mod tests {
         intake.take(&RawFrame::decode(&words).unwrap()).unwrap();
     }
 
-    /// Who has arrived once is not taken to have arrived by each connection that fails later.
+    /// An earlier arrival does not count as one by a later connection that fails.
     #[test]
     fn each_connection_arrives_anew() {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -379,7 +378,7 @@ mod tests {
         assert!(!intake.has_arrived() && !intake.arrive().unwrap());
     }
 
-    /// It said that it had applied two changes, and that it might apply six; it had applied four.
+    /// The stored positions: it had applied two changes, and might apply six; it had applied four.
     #[test]
     fn who_was_killed_shows_nothing_older_when_it_goes_on() {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();

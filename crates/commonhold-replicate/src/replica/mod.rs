@@ -1,4 +1,4 @@
-//! The reading side: keeps a map of this machine's what a map elsewhere is.
+//! The reading side: keeps a map of this machine equal to an origin's map.
 
 mod conversation;
 mod follower;
@@ -23,35 +23,35 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// An origin that has said nothing for so long is silent: it says what time it is twice a second.
+/// An origin without a message for this long is silent: it sends the time twice a second.
 const SILENT: Duration = Duration::from_secs(1);
 
-/// What happens to a replica. Called by its thread: what takes long holds up the replica. Must not
-/// wait for the replica.
+/// Callbacks for the events of a replica. The replica's thread calls them, so a slow callback holds
+/// up the replica. A callback must not wait for the replica.
 pub trait ReplicaEvents: Send {
-    /// A change was applied. Not called for what a first or new synchronisation brings: that is one
-    /// step, see [`ready`](Self::ready).
+    /// A change was applied. Not called for the changes of a first or new synchronisation, which is
+    /// one step, see [`ready`](Self::ready).
     fn changed(&mut self, _change: &StreamFrame<'_>) {}
-    /// The map is what the origin's was at some moment after the connection was made: for the first
-    /// time, or again after it was lost.
+    /// The map equals the origin's map at some moment after the connection was made: for the first
+    /// time, or again after the connection was lost.
     fn ready(&mut self, _position: StreamPosition) {}
     /// The connection is lost, or could not be made; the replica tries again.
     fn lost(&mut self, _why: &str) {}
 }
 
-/// Nobody who wants to know.
+/// No callbacks.
 impl ReplicaEvents for () {}
 
-/// How a replica follows.
+/// Options of a replica.
 #[derive(Clone, Debug)]
 pub struct ReplicaOptions {
-    /// What the origin wants to be proved, and has to prove.
+    /// The secret that both sides have to prove.
     pub secret: Option<Secret>,
-    /// The pause after the first failed connection; each next one is twice as long, up to
-    /// `longest_pause`, and up to half longer or shorter, so that a thousand replicas do not come
-    /// at the same time.
+    /// The pause after the first failed connection. Each next pause is twice as long, up to
+    /// `longest_pause`, and up to half longer or shorter, so that a thousand replicas do not
+    /// reconnect at the same time.
     pub first_pause: Duration,
-    /// See `first_pause`.
+    /// The longest pause; see `first_pause`.
     pub longest_pause: Duration,
 }
 
@@ -62,67 +62,67 @@ impl Default for ReplicaOptions {
     }
 }
 
-/// How a replica is.
+/// The state of a replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ReplicaStatus {
-    /// Its process.
+    /// The id of its process.
     pub pid: u32,
-    /// Its origin.
+    /// The address of its origin.
     pub origin: String,
     /// Whether the connection stands.
     pub connected: bool,
-    /// Whether its map has been what the origin's was. It stays so while a new one is built.
+    /// Whether its map has equalled the origin's map. It stays true while a new map is built.
     pub ready: bool,
-    /// How far its map has come.
+    /// The position that its map has reached.
     pub position: Option<StreamPosition>,
-    /// How many bytes of the stream it has not applied, by what the origin said last: it knows of
-    /// no more while the connection is lost.
+    /// Bytes of the stream that it has not applied, by the origin's last message: it learns of no
+    /// more while the connection is lost.
     pub lag_bytes: u64,
-    /// About how many changes that is, by the mean size of those that came.
+    /// An estimate of the number of these changes, by the mean size of earlier ones.
     pub lag_messages: u64,
-    /// How old what the replica has is: from when the origin said where its stream ended to when
-    /// all before that was applied, by the clocks of both machines; or since when it has said
-    /// nothing, if that is longer. It grows while the connection is lost; if there was none yet,
-    /// from when the replica began.
+    /// The age of the replica's data in milliseconds: the time from the origin's message with the
+    /// end of its stream until all changes before that end were applied, by the clocks of both
+    /// machines; or the time since the origin's last message, if that is longer. It grows while the
+    /// connection is lost. If there was none yet, it counts from the replica's start.
     pub lag_ms: u64,
-    /// Changes applied.
+    /// The number of changes applied.
     pub changes: u64,
-    /// Bytes of changes applied.
+    /// The number of bytes of changes applied.
     pub bytes: u64,
     /// How often the whole map was sent.
     pub synchronisations: u64,
     /// How often a connection was made.
     pub connections: u64,
-    /// Why the last connection ended.
+    /// The reason why the last connection ended.
     pub last_error: Option<String>,
-    /// Its thread has ended, and nothing will change any more: the attached socket is gone, or a
-    /// [`ReplicaEvents`] has panicked, which `last_error` says then.
+    /// Its thread has ended, and nothing will change any more: the attached socket was closed, or a
+    /// [`ReplicaEvents`] has panicked, which `last_error` then reports.
     pub ended: bool,
 }
 
-/// Keeps a map in a hold what an origin's map is.
+/// Keeps a map in a hold equal to an origin's map.
 ///
-/// Every process that has the hold open reads it as any map; writing it is the error `ReadOnly`.
-/// Readers see changes in each key's order; a first or a new synchronisation is built beside, and
-/// shown as a whole. If the connection is lost the map stays as it is, and the replica tries to
-/// connect again; it goes on from where it was if the origin's stream still has that, also after
-/// its own process was killed and started again.
+/// Every process that has the hold open reads it as any map; writing it fails with `ReadOnly`.
+/// Readers see changes in each key's order. A first or a new synchronisation is built as a shadow
+/// map, and becomes visible as a whole. If the connection is lost, the map stays, and the replica
+/// tries to reconnect. It resumes from its position if the origin's stream still has that, also
+/// after its own process was killed and started again.
 ///
-/// Dropping it ends it; the map stays. If a stopped process blocks its thread, the drop returns
-/// after 5 s, and the thread ends later; until then the map still has this replica. A forked child
-/// may drop it, which does nothing: the thread is the parent's. It must not do anything else with
-/// it. No callback runs after the drop, which waits for one that is running; a callback must not
-/// drop the replica.
+/// Dropping a replica ends it; the map stays. If a stopped process blocks its thread, the drop
+/// returns after 5 s, and the thread ends later; until then the map still has this replica. A
+/// forked child may drop it, which has no effect, because the thread belongs to the parent; the
+/// child must not use it otherwise. No callback runs after the drop, which waits for one that is
+/// running; a callback must not drop the replica.
 pub struct Replica {
     shared: Arc<Shared>,
     threads: OwnedThreads,
 }
 
-/// What the replica's thread and the others share.
+/// The data that the replica's thread and the others share.
 pub(super) struct Shared {
     state: Mutex<State>,
     changed: Condvar,
-    /// Readable when the replica is to end.
+    /// Readable when the replica has to end.
     pub(super) end: OwnedFd,
     /// The same, for a thread that cannot wait for descriptors.
     ended: AtomicBool,
@@ -130,7 +130,7 @@ pub(super) struct Shared {
     gate: CallbackGate,
 }
 
-/// Says so when the thread of a replica ends, however it does.
+/// Publishes the end of a replica's thread, however it ends.
 struct Ending(Arc<Shared>);
 
 impl Drop for Ending {
@@ -146,12 +146,12 @@ impl Drop for Ending {
 
 struct State {
     status: ReplicaStatus,
-    /// When the origin spoke last, or the replica began.
+    /// The time of the origin's last message, or of the replica's start.
     heard: Instant,
 }
 
 impl State {
-    /// The status as of now: what the replica has gets older while the origin is silent, and while
+    /// The status as of now: the replica's data gets older while the origin is silent, and while
     /// there is no connection.
     fn now(&self) -> ReplicaStatus {
         let mut status = self.status.clone();
@@ -171,7 +171,7 @@ impl Shared {
         Shared { state, changed, end, ended: AtomicBool::new(false), gate }
     }
 
-    /// Has the thread end.
+    /// Requests the thread's end.
     fn end(&self) {
         // Release: pairs with the thread's look, which may be all that it learns this by.
         self.ended.store(true, Ordering::Release);
@@ -179,7 +179,7 @@ impl Shared {
         let _ = rustix::io::write(&self.end, &1u64.to_ne_bytes());
     }
 
-    /// Whether the thread is to end.
+    /// Whether the thread has to end.
     pub(super) fn is_to_end(&self) -> bool {
         // Acquire: see `end`.
         self.ended.load(Ordering::Acquire)
@@ -193,18 +193,18 @@ impl Shared {
         self.lock().now()
     }
 
-    /// Changes the status, and wakes who waits for it.
+    /// Changes the status, and wakes the threads that wait for it.
     pub(super) fn update(&self, change: impl FnOnce(&mut ReplicaStatus)) {
         change(&mut self.lock().status);
         self.changed.notify_all();
     }
 
-    /// The origin has said something.
+    /// Notes a message of the origin.
     pub(super) fn hear(&self) {
         self.lock().heard = Instant::now();
     }
 
-    /// How long the origin has said nothing.
+    /// The time since the origin's last message.
     pub(super) fn silence(&self) -> Duration {
         self.lock().heard.elapsed()
     }
@@ -217,12 +217,12 @@ impl fmt::Debug for Replica {
 }
 
 impl Replica {
-    /// Follows the origin at an address, with the map `name` of `hold`, which is made if it is not
-    /// there. Returns at once.
+    /// Follows the origin at an address, with the map `name` of `hold`, which is created if it is
+    /// missing. Returns at once.
     ///
     /// # Errors
-    /// `Mismatch` if there is a map of this name that is no replica's; `Busy` if it has a replica
-    /// already; `ReadOnly`; `Io` if there is no thread to be had.
+    /// `Mismatch` if there is a map of this name that is not a replica's; `Busy` if it has a
+    /// replica already; `ReadOnly`; `Io` if no thread can be started.
     pub fn connect(
         hold: &Hold,
         name: &str,
@@ -233,8 +233,8 @@ impl Replica {
         start(hold, name, Source::Address(origin.clone()), options, events)
     }
 
-    /// Follows the origin at the other end of a connected stream socket. When that ends, the
-    /// replica stays as it is.
+    /// Follows the origin at the other end of a connected stream socket. When the connection ends,
+    /// the map stays, and the replica does not reconnect.
     ///
     /// # Errors
     /// As for [`connect`](Self::connect).
@@ -248,26 +248,26 @@ impl Replica {
         start(hold, name, Source::Socket(Some(socket)), options, events)
     }
 
-    /// How it is.
+    /// The status at this moment.
     pub fn status(&self) -> ReplicaStatus {
         self.shared.status()
     }
 
-    /// Waits until the map is what the origin's was; false if it was not within the time.
+    /// Waits until the map equals the origin's map; false if that took longer than `time`.
     pub fn wait_ready(&self, time: Duration) -> bool {
         self.wait(time, |status| status.ready)
     }
 
-    /// Waits until the map has come to a position of the origin's stream; false if it has not
-    /// within the time.
+    /// Waits until the map has reached a position of the origin's stream; false if that took longer
+    /// than `time`.
     pub fn wait_for(&self, position: StreamPosition, time: Duration) -> bool {
         let there =
             |at: StreamPosition| at.stream == position.stream && at.offset >= position.offset;
         self.wait(time, |status| status.position.is_some_and(there))
     }
 
-    /// Waits until the status is such; false if it was not within the time, or the replica has
-    /// ended. Looked at whenever something happens to the replica.
+    /// Waits until `such` accepts the status; false if that took longer than `time`, or the replica
+    /// has ended. `such` is called whenever the replica's status changes.
     pub fn wait(&self, time: Duration, such: impl Fn(&ReplicaStatus) -> bool) -> bool {
         let not_yet = |state: &mut State| !state.status.ended && !such(&state.now());
         let waited = self.shared.changed.wait_timeout_while(self.shared.lock(), time, not_yet);
@@ -277,7 +277,7 @@ impl Replica {
 
 impl Drop for Replica {
     fn drop(&mut self) {
-        // In a forked child it is the parent's thread that would end.
+        // In a forked child the thread to end belongs to the parent.
         if self.threads.are_here() {
             self.shared.end();
             self.threads.join_for(FAREWELL);

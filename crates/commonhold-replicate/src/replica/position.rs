@@ -1,24 +1,25 @@
-//! Where a replica stands, kept in the hold beside its data: how far it has come, and that there is
-//! only one of it.
+//! The position of a replica, kept in the hold along with its data, and a slot that allows one
+//! replica only.
 //!
-//! The position is stored behind the data: after a kill the replica may have applied more than it
-//! says, which does no harm, because to apply a frame again leaves the same. What it is about to
-//! apply is said before: so whoever compares the replica with its origin knows between which two
-//! positions it is, and so does the replica itself when it comes back (`regain`).
+//! The position is stored after the data. So after a kill the replica may have applied more than
+//! the stored position covers, which does no harm: applying a frame again gives the same result.
+//! The range that it is about to apply is stored before. So a verifier that compares the replica
+//! with its origin knows between which two positions it is, and so does the replica itself when it
+//! comes back (`regain`).
 
 use commonhold::channel::{ChannelOptions, Producer};
 use commonhold::map::{Map, MapOptions};
 use commonhold::stream::StreamPosition;
 use commonhold::{Error, ErrorKind, Hold, Result};
 
-/// Names of what is kept beside the map of this name.
-fn beside(what: &str, map: &str) -> String {
+/// The name of a structure that belongs to the map of this name.
+fn companion_name(what: &str, map: &str) -> String {
     format!(".{what}/{map}")
 }
 
-/// The map that is built beside the one that is read.
+/// The name of the shadow map.
 pub(crate) fn next_name(map: &str) -> String {
-    beside("next", map)
+    companion_name("next", map)
 }
 
 const APPLIED: &[u8; 8] = b"applied\0";
@@ -28,19 +29,19 @@ const APPLYING: &[u8; 8] = b"applying";
 #[derive(Debug)]
 pub(crate) struct StoredPosition {
     positions: Map,
-    /// As long as it lives there is no other: a channel has one producer.
+    /// While it lives no other replica can begin: a channel has one producer.
     _slot: Producer,
 }
 
 impl StoredPosition {
-    /// Takes the place of the replica of this name.
+    /// Takes the slot of the replica of this name.
     ///
     /// # Errors
-    /// `Busy`, naming slot and process, if it is taken.
+    /// `Busy`, which names slot and process, if it is taken.
     pub(crate) fn take(hold: &Hold, map: &str) -> Result<StoredPosition> {
         let slot = hold
             .channels()
-            .open_or_create(&beside("replica", map), ChannelOptions::new(4 << 10))?;
+            .open_or_create(&companion_name("replica", map), ChannelOptions::new(4 << 10))?;
         let slot = slot.producer().map_err(|error| match error.kind() {
             ErrorKind::Busy => {
                 let text = format!("map '{map}' has a replica already: {error}");
@@ -51,27 +52,27 @@ impl StoredPosition {
         Ok(StoredPosition { positions: open(hold, map)?, _slot: slot })
     }
 
-    /// Up to where everything is applied, if anything is.
+    /// The position up to which everything is applied, if anything is.
     pub(crate) fn applied(&self) -> Result<Option<StreamPosition>> {
         read(&self.positions, APPLIED)
     }
 
-    /// Up to where something may be applied.
+    /// The position up to which something may be applied.
     pub(crate) fn may_be_applied(&self) -> Result<Option<StreamPosition>> {
         read(&self.positions, APPLYING)
     }
 
-    /// Says up to where it may apply from now on.
+    /// Stores the position up to which it may apply from now on.
     pub(crate) fn applying(&self, position: StreamPosition) -> Result<()> {
         self.positions.set(APPLYING, bytes(position)).map(drop)
     }
 
-    /// Says up to where it has applied.
+    /// Stores the position up to which it has applied.
     pub(crate) fn reached(&self, position: StreamPosition) -> Result<()> {
         self.positions.set(APPLIED, bytes(position)).map(drop)
     }
 
-    /// From now on it is nowhere.
+    /// Removes the position.
     pub(crate) fn forget(&self) -> Result<()> {
         self.positions.delete(APPLIED)?;
         self.positions.delete(APPLYING).map(drop)
@@ -79,16 +80,16 @@ impl StoredPosition {
 }
 
 fn open(hold: &Hold, map: &str) -> Result<Map> {
-    hold.maps().open_or_create(&beside("applied", map), MapOptions::fixed(8, 16))
+    hold.maps().open_or_create(&companion_name("applied", map), MapOptions::fixed(8, 16))
 }
 
-/// Between which two positions of its origin's stream a replica is; `None` if it is nowhere.
+/// The two positions of its origin's stream between which a replica is; `None` if it has none.
 ///
 /// # Errors
 /// `NotFound` if there is no replica of this name.
 pub(crate) fn bounds(hold: &Hold, map: &str) -> Result<Option<(StreamPosition, StreamPosition)>> {
     let positions =
-        hold.maps().open(&beside("applied", map)).map_err(|error| match error.kind() {
+        hold.maps().open(&companion_name("applied", map)).map_err(|error| match error.kind() {
             ErrorKind::NotFound => {
                 let text = format!("map '{map}' is not a replica");
                 Error::new(ErrorKind::NotFound, text)

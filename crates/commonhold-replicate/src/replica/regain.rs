@@ -1,12 +1,11 @@
-//! Where a replica was when it was killed in the middle of applying.
+//! Finds the position of a replica that was killed while applying.
 //!
-//! A replica stores its position once for many changes: it had applied at least up to where it
-//! said, and at most up to where it said that it would. To apply all in between again would take
-//! its readers back to what was before. So the changes in between are collected first, and compared
-//! with the map: every state that the map went through was the one behind one of them, and the map
-//! still is what it was when the replica was killed, because nobody else writes it. The last of
-//! them behind which the map would be what it is, is where it goes on; if there are several, they
-//! differ in nothing.
+//! A replica stores its position once for many changes. It had applied at least up to its stored
+//! position, and at most up to the end of the stored range. Applying all changes in between again
+//! would take its readers back to older values. So these changes are collected first, and compared
+//! with the map: every state of the map was the one behind one of them, and the map is still what
+//! it was at the kill, because no other process writes it. The replica continues behind the last
+//! change whose state equals the map; if several states equal it, they do not differ.
 
 use commonhold::Result;
 use commonhold::map::Map;
@@ -29,7 +28,7 @@ impl Change {
         StreamFrame { kind, key, value, expires_ms: 0, offset, end }
     }
 
-    /// What the key has behind it.
+    /// The key's value behind the change.
     fn value(&self) -> Option<&[u8]> {
         (self.kind == ChangeKind::Set).then_some(&self.value)
     }
@@ -38,14 +37,14 @@ impl Change {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Regain {
-    /// The last that may have been applied ends here.
+    /// The end of the last change that may have been applied.
     until: u64,
     changes: Vec<Change>,
 }
 
 impl Regain {
-    /// What lies between what was applied for certain and what may have been; `None` if that is
-    /// nothing.
+    /// The range between the changes applied for certain and those that may have been applied;
+    /// `None` if it is empty.
     pub(crate) fn new(applied: StreamPosition, applying: StreamPosition) -> Option<Regain> {
         let open = applied.stream == applying.stream && applied.offset < applying.offset;
         open.then(|| Regain { until: applying.offset, changes: Vec::new() })
@@ -58,17 +57,17 @@ impl Regain {
         end >= self.until
     }
 
-    /// Where the last that was collected ends.
+    /// The end of the last collected change.
     pub(crate) fn end(&self) -> Option<u64> {
         self.changes.last().map(|change| change.end)
     }
 
-    /// All that were collected.
+    /// All collected changes.
     pub(crate) fn changes(&self) -> impl Iterator<Item = StreamFrame<'_>> {
         self.changes.iter().map(Change::frame)
     }
 
-    /// Applies to the map those that it has not seen.
+    /// Applies the changes that the map has not seen.
     ///
     /// # Errors
     /// Those of reading and writing the map.
@@ -79,7 +78,7 @@ impl Regain {
 
     /// How many of the changes the map has seen.
     fn seen(&self, map: &Map) -> Result<usize> {
-        // Of each key: what it would have, and whether that is what it has.
+        // Of each key: the value that it would have, and whether the map has that value.
         let mut keys: HashMap<&[u8], (Option<Vec<u8>>, bool)> = HashMap::new();
         let (mut wrong, mut seen) = (0usize, 0);
         for (number, change) in self.changes.iter().enumerate() {
@@ -105,8 +104,8 @@ mod tests {
     use commonhold::Hold;
     use commonhold::map::MapOptions;
 
-    /// Killed behind any of the changes, the map goes on as if it had not been, and never goes
-    /// back.
+    /// A replica that was killed behind any of the changes continues as if it had not been, and
+    /// never goes back.
     #[test]
     fn wherever_it_was_it_goes_on_from_there() {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();

@@ -1,8 +1,7 @@
-//! A replica that only reads: it takes what an origin sends as fast as it comes, and does nothing
-//! with it.
+//! A replica that only reads: it takes an origin's bytes as fast as they come, and discards them.
 //!
-//! For benchmarks of origins, which a thousand real replicas on the same machine would hide. Speaks
-//! version 1 without a secret.
+//! It serves benchmarks of origins, which a thousand real replicas on the same machine would
+//! distort. It uses version 1 of the protocol without a secret.
 
 use crate::protocol::inbox::Inbox;
 use crate::protocol::secret;
@@ -14,10 +13,10 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// Of what was read, so much of the end is kept.
+/// The number of last bytes that are kept.
 const KEPT: usize = 4 << 10;
-/// Bytes that are received at a time while saying hello: what belongs to the stream is hardly ever
-/// among them.
+/// The number of bytes that are received at a time during the introduction: bytes of the stream are
+/// hardly ever among them.
 const GREETING: usize = 256;
 
 /// See the module.
@@ -29,7 +28,7 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Connects, and says that it has nothing; blocking.
+    /// Connects as a replica that has nothing; blocks.
     ///
     /// # Errors
     /// Those of connecting; `Invalid` if there is no origin at the other end.
@@ -40,7 +39,7 @@ impl Tap {
         let nonce = secret::nonce().map_err(|e| failed(&e))?;
         let mut words = wire::preface().to_vec();
         Hello { nonce, position: None }.put(&mut words);
-        // A new socket takes so few bytes at once.
+        // A new socket takes these few bytes at once.
         send(&socket, &words, SendFlags::NOSIGNAL).map_err(|e| failed(&e))?;
         let mut inbox = Inbox::default();
         let mut greeted = false;
@@ -61,13 +60,13 @@ impl Tap {
         }
     }
 
-    /// To wait for more.
+    /// The socket, for waiting.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Takes what is there, up to the buffer's length; how much, 0 at the end, `None` if there is
-    /// nothing now.
+    /// Reads available bytes, up to the buffer's length. Returns their number, 0 at the end, `None`
+    /// if there is nothing now.
     ///
     /// # Errors
     /// Those of the system.
@@ -92,13 +91,13 @@ impl Tap {
         self.last.drain(..excess);
     }
 
-    /// Bytes behind the hello.
+    /// The number of bytes read after the introduction.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Where the last change ends that was read, if there is one among the last bytes: what was
-    /// read is whole up to there.
+    /// The offset where the last change ends that was read, if there is one among the last bytes:
+    /// everything before it was read completely.
     pub fn offset(&self) -> Option<u64> {
         // Frames begin at multiples of 8 of the connection's bytes, and so does nothing else that
         // has the checksum.
