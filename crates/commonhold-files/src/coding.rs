@@ -1,9 +1,9 @@
-//! How contents are coded, and what a coded file is called.
+//! How contents are coded, and the names of coded files.
 
-/// How contents are coded; beside a file may be others with the same contents, compressed.
+/// The coding of contents; a file may have compressed companions with the same contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coding {
-    /// As they are.
+    /// Uncompressed.
     Plain,
     /// Brotli, in a file whose name ends with `.br`.
     Brotli,
@@ -12,13 +12,13 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// All, in the order of their numbers.
+    /// All codings, in the order of their numbers.
     pub(crate) const ALL: [Coding; 3] = [Coding::Plain, Coding::Brotli, Coding::Gzip];
 
-    /// The codings of the files beside, the better one first.
+    /// The codings of companions, the better one first.
     pub const BESIDE: [Coding; 2] = [Coding::Brotli, Coding::Gzip];
 
-    /// What its file's name ends with, beyond the plain file's.
+    /// The end of its file's name, behind the plain file's name.
     #[must_use]
     pub fn suffix(self) -> &'static str {
         match self {

@@ -1,11 +1,11 @@
-//! What is known of one connection.
+//! The state of one connection.
 
 use super::payload::Payload;
 use super::reply::{Piece, Reply};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// How long peers may take.
+/// The time limits for peers.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     /// From the first byte of a request, or from the connection's beginning, to the end of the
@@ -13,9 +13,9 @@ pub struct Patience {
     pub head: Duration,
     /// Between requests.
     pub idle: Duration,
-    /// For any byte of an answer to be taken.
+    /// Until the peer takes the next byte of an answer.
     pub send: Duration,
-    /// For closing, after the answer.
+    /// From the end of the answer until the peer closes.
     pub close: Duration,
 }
 
@@ -26,14 +26,14 @@ impl Default for Patience {
     }
 }
 
-/// What a connection is at.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// No byte of the next request is there.
     Idle,
-    /// A request comes.
+    /// A request is being received.
     Receiving,
-    /// An answer goes.
+    /// An answer is being sent.
     Sending,
     /// The answer is sent; the peer has not closed.
     Closing,
@@ -41,7 +41,7 @@ pub(crate) enum Phase {
 
 /// See the module.
 pub(crate) struct Connection<H> {
-    /// Received and not yet dealt with, from `taken` on. The driver has it while it receives.
+    /// Received bytes, not processed from `taken` on. The driver has the buffer while it receives.
     pub(crate) input: Vec<u8>,
     pub(crate) taken: usize,
     pub(crate) is_receiving: bool,
@@ -52,16 +52,16 @@ pub(crate) struct Connection<H> {
     /// It has spoken HTTP before.
     pub(crate) is_http: bool,
     pub(crate) phase: Phase,
-    /// When it is given up.
+    /// When the connection times out.
     pub(crate) deadline: Instant,
     pieces: VecDeque<Piece<H>>,
     pub(crate) answer: Answer,
-    /// For the log: who asked for what. Empty if there is no log.
+    /// For the log: the peer and its request. Empty if there is no log.
     pub(crate) peer: String,
     pub(crate) asked: String,
 }
 
-/// What is said of an answer when it is sent.
+/// The facts of an answer that the log gets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) began: Instant,
@@ -88,12 +88,12 @@ impl<H> Connection<H> {
         }
     }
 
-    /// What was received and not dealt with.
+    /// The received bytes that are not processed.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.input[self.taken.min(self.input.len())..]
     }
 
-    /// Notes that a request of so many bytes was dealt with.
+    /// Notes that a request of `len` bytes was processed.
     pub(crate) fn take(&mut self, len: usize) {
         self.taken += len;
         if self.taken >= self.input.len() {
@@ -102,7 +102,7 @@ impl<H> Connection<H> {
         }
     }
 
-    /// The buffer to receive more into, without what was dealt with.
+    /// The buffer to receive more into, without the processed bytes.
     pub(crate) fn lend_input(&mut self) -> Vec<u8> {
         let mut input = std::mem::take(&mut self.input);
         input.drain(..self.taken.min(input.len()));
@@ -128,5 +128,5 @@ impl<H> Connection<H> {
     }
 }
 
-/// A payload that was made from a piece, if it could be.
+/// The result of making a payload from a piece.
 pub(crate) type Made = std::io::Result<Option<Payload>>;

@@ -1,23 +1,23 @@
-//! What a worker has done, for those who ask (`hold stat`, the status page, Prometheus).
+//! Statistics of a worker (`hold stat`, the status page, Prometheus).
 
 use super::store::StoreStat;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Counts since the worker began, but `open`.
+/// Counts since the worker began, except `open`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counts {
-    /// Requests that were answered.
+    /// Answered requests.
     pub requests: u64,
-    /// Of these, contents that had been kept.
+    /// Requests for contents that were in the cache.
     pub hits: u64,
-    /// Contents that had not, and could have been.
+    /// Requests for contents that were not in the cache, and could have been.
     pub misses: u64,
-    /// Contents that are too large to be kept.
+    /// Requests for contents that are too large for the cache.
     pub direct: u64,
-    /// Ids that nothing was under.
+    /// Requests for ids that name nothing.
     pub not_found: u64,
     /// Other answers with an error (status 400 and above).
     pub refused: u64,
@@ -25,18 +25,18 @@ pub struct Counts {
     pub broken: u64,
     /// Bytes given to the system to send.
     pub bytes: u64,
-    /// Connections.
+    /// Accepted connections.
     pub accepted: u64,
     /// Connections that were closed because their peer took too long.
     pub timed_out: u64,
-    /// Connections that are open.
+    /// Open connections.
     pub open: u64,
 }
 
-/// How long answers took, from the end of the request's head until the system had the last byte.
+/// The time of answers, from the end of the request's head until the system had the last byte.
 pub(crate) struct Latency(Histogram<u64>);
 
-/// The longest time that is told apart, in microseconds.
+/// The longest time that is distinguished, in microseconds.
 const LONGEST_US: u64 = 3_600_000_000;
 
 impl Latency {
@@ -51,34 +51,34 @@ impl Latency {
         self.0.saturating_record(us.max(1));
     }
 
-    /// Microseconds and how often, of those that occurred.
+    /// Pairs of a time in microseconds and its count, for the times that occurred.
     pub(crate) fn occurred(&self) -> Vec<(u64, u64)> {
         let values = self.0.iter_recorded();
         values.map(|value| (value.value_iterated_to(), value.count_at_value())).collect()
     }
 }
 
-/// What one worker tells of itself. What one of another version leaves out is nothing.
+/// The report of one worker. Fields that a worker of another version leaves out are empty or 0.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerReport {
-    /// Its process.
+    /// The id of its process.
     pub pid: u32,
-    /// Where it listens.
+    /// The addresses where it listens.
     pub listens: Vec<String>,
-    /// What it serves, and how, in words.
+    /// The place and the choices of the server, in words.
     pub serves: String,
-    /// Where its contents are kept, and what goes first: the words of
+    /// The choices of the cache and the eviction: the words of
     /// [`CacheKind`](super::store::CacheKind) and [`EvictionKind`](super::store::EvictionKind).
     pub cache: String,
     /// See `cache`.
     pub eviction: String,
-    /// For how long it has run.
+    /// How long it has run, in milliseconds.
     pub running_ms: u64,
-    /// What it did.
+    /// Its counts.
     pub counts: Counts,
-    /// What its store has.
+    /// The statistics of its store.
     pub store: StoreStat,
-    /// Microseconds and how many answers took so long.
+    /// Pairs of a time in microseconds and the number of answers that took that long.
     pub latency_us: Vec<(u64, u64)>,
 }

@@ -1,11 +1,11 @@
-//! A directory from which nothing leads out: every path is resolved by the kernel below it.
+//! A directory from which no path leads out: the kernel resolves every path below it.
 //!
 //! `openat2` with `RESOLVE_BENEATH` (Linux 5.6) refuses `..` above the directory, absolute symlinks
-//! and those that lead out, whatever is renamed meanwhile. Where it is missing each part of a path
-//! is opened by itself and no symlink is followed.
+//! and those that lead out, whatever is renamed meanwhile. Without it, each part of a path is
+//! opened by itself and no symlink is followed.
 //!
-//! Only regular files are opened: whether something is one is found out without opening it for
-//! reading, because that alone does something to devices and FIFOs.
+//! Only regular files are opened: the kind of a file is determined without opening it for reading,
+//! because opening alone has an effect on devices and FIFOs.
 
 use crate::stamp::Stamp;
 use commonhold::fault;
@@ -18,10 +18,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
-/// How often a path is tried that is renamed all the while.
+/// How often a path is tried that is renamed all the time.
 const TRIES: usize = 16;
 
-/// Which symlinks are followed.
+/// The symlinks that are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symlinks {
     /// Those that stay below the directory.
@@ -31,10 +31,10 @@ pub enum Symlinks {
     All,
 }
 
-/// A directory, open; it stays the same one if it is renamed.
+/// An open directory; it stays the same one if it is renamed.
 #[derive(Debug)]
 pub struct Directory {
-    /// Where it was.
+    /// The path at which it was opened.
     path: PathBuf,
     fd: OwnedFd,
     walk: Walk,
@@ -64,11 +64,11 @@ impl Directory {
         Ok(Directory { path: path.to_owned(), fd, walk })
     }
 
-    /// The directory that is under its path by now, if that is another one. `None` also if there is
-    /// none, for the moment.
+    /// The directory that has its path now, if that is another one. `None` also if there is none at
+    /// the moment.
     ///
     /// # Errors
-    /// `PermissionDenied`; those of the system that say nothing about the path.
+    /// `PermissionDenied`; those of the system that reveal nothing about the path.
     pub(crate) fn successor(&self) -> io::Result<Option<Directory>> {
         let there = errno(fault!("files.stat-root")).and_then(|()| fs::stat(&self.path));
         let Some(there) = absent(there)? else { return Ok(None) };
@@ -83,7 +83,7 @@ impl Directory {
     /// The version of a regular file; `None` if there is none.
     ///
     /// # Errors
-    /// `PermissionDenied`; those of the system that say nothing about the file, such as too many
+    /// `PermissionDenied`; those of the system that reveal nothing about the file, such as too many
     /// open files.
     pub fn look(&self, path: &Path) -> io::Result<Option<Stamp>> {
         let Some(file) = absent(self.resolve(path, OFlags::PATH))? else { return Ok(None) };
@@ -94,22 +94,22 @@ impl Directory {
     /// Opens a regular file for reading; `None` if there is none.
     ///
     /// # Errors
-    /// As [`look`](Self::look).
+    /// As for [`look`](Self::look).
     pub fn open_file(&self, path: &Path) -> io::Result<Option<(OwnedFd, Stamp)>> {
         if self.look(path)?.is_none() {
             return Ok(None);
         }
-        // Not waiting, should it be a FIFO by now.
+        // Without waiting, in case it has become a FIFO.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let Some(file) = absent(self.resolve(path, flags))? else { return Ok(None) };
         let stat = stat_of(&file)?;
         Ok(is_regular(&stat).then(|| (file, Stamp::of(&stat))))
     }
 
-    /// Whether it is a directory, and no symlink to one.
+    /// Whether it is a directory, and not a symlink to one.
     ///
     /// # Errors
-    /// As [`look`](Self::look).
+    /// As for [`look`](Self::look).
     pub(crate) fn is_directory(&self, path: &Path) -> io::Result<bool> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
         Ok(absent(self.resolve(path, flags))?.is_some())
@@ -118,7 +118,7 @@ impl Directory {
     /// The names in a directory, in no order; none if there is no such directory.
     ///
     /// # Errors
-    /// As [`look`](Self::look).
+    /// As for [`look`](Self::look).
     pub fn names(&self, path: &Path) -> io::Result<Vec<OsString>> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -143,7 +143,8 @@ impl Directory {
             Walk::Beneath => {
                 for _ in 0..TRIES {
                     match beneath(&self.fd, path, flags) {
-                        // Something on the way was renamed: the kernel cannot tell where it leads.
+                        // A part of the path was renamed: the kernel cannot determine where it
+                        // leads.
                         Err(Errno::AGAIN | Errno::INTR) => {}
                         other => return other,
                     }
@@ -185,11 +186,11 @@ fn beneath(directory: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, E
 /// Whether the kernel can resolve below a directory.
 ///
 /// # Errors
-/// Those that do not answer that, such as want of descriptors.
+/// Those that do not answer that, such as a lack of descriptors.
 fn has_beneath(directory: &OwnedFd) -> io::Result<bool> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     match retry_on_intr(|| beneath(directory, Path::new("."), flags)) {
-        // Only one that resolves finds that it may not, or that something was renamed meanwhile.
+        // Only a call that resolves finds that it lacks permission, or that something was renamed.
         Ok(_) | Err(Errno::ACCESS | Errno::AGAIN) => Ok(true),
         // Too old, or refused by a filter of system calls.
         Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => Ok(false),
@@ -209,7 +210,7 @@ fn by_parts(directory: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<Own
         at = Some(retry_on_intr(|| open_at(from, *name, steps))?);
     }
     let from = at.as_ref().map_or(directory, AsFd::as_fd);
-    // By path alone a symlink would be opened itself; it is no regular file then.
+    // By path alone a symlink would be opened itself; it is not a regular file then.
     retry_on_intr(|| open_at(from, *last, flags | OFlags::NOFOLLOW))
 }
 
@@ -225,12 +226,12 @@ fn is_regular(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
-/// What says that there is no such file is no error.
+/// Errors that mean that there is no such file become `None`.
 fn absent<T>(resolved: Result<T, Errno>) -> io::Result<Option<T>> {
     match resolved {
         Ok(found) => Ok(Some(found)),
-        // XDEV and LOOP: it would lead out. NXIO: a FIFO or a device that nobody is behind. INVAL:
-        // no name for this file system.
+        // XDEV and LOOP: it would lead out. NXIO: a FIFO or a device without another end. INVAL:
+        // not a name for this file system.
         Err(
             Errno::NOENT
             | Errno::NOTDIR
@@ -245,8 +246,8 @@ fn absent<T>(resolved: Result<T, Errno>) -> io::Result<Option<T>> {
     }
 }
 
-/// The stamp of whatever a path names, followed; for files that are no part of a directory that is
-/// served.
+/// The identity of the file that a path names, with symlinks followed; for files outside a served
+/// directory.
 #[cfg_attr(not(feature = "sqlite"), allow(dead_code))] // Databases ask.
 pub(crate) fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fault!("files.stat-database")?;

@@ -1,16 +1,16 @@
 //! The names of all faults of this crate, each with the errors that it can be; see
 //! [`commonhold::steps`].
 //!
-//! The errors are those that the system documents for the call, and those that the crate treats on
-//! their own. `EINTR` stands only where the call itself is repeated here and not by the standard
-//! library. `SHORT` is no error: fewer bytes than asked for.
+//! The errors are those that the system documents for the call, and those that the crate treats
+//! separately. `EINTR` stands only where the call itself is repeated here and not by the standard
+//! library. `SHORT` is not an error: the call moves fewer bytes than requested.
 
 use commonhold::Result;
 use commonhold::steps::arm_fault_of;
 
-/// What opening a file can fail with.
+/// Errors of opening a file.
 const OPENING: &[&str] = &["EMFILE", "ENFILE", "ENOMEM", "EACCES", "EIO"];
-/// What starting a thread can fail with.
+/// Errors of starting a thread.
 const THREAD: &[&str] = &["EAGAIN", "ENOMEM"];
 
 /// The names of this crate's faults, with their errors.

@@ -1,19 +1,18 @@
-//! Where a worker takes contents from: what is kept, as long as it is known to be fresh, or the
+//! Where a worker takes contents from: kept contents while they are known to be fresh, or the
 //! source.
 //!
-//! Freshness is the worker's own affair: it remembers for each id which version the source had when
-//! it last looked ([`FreshnessChecks`]), and looks again when that is longer ago than the bound.
-//! Kept contents, and files that are open, are used only if they are of that version. So no worker
-//! serves anything that was replaced or removed longer ago than the bound, whoever keeps it, and
-//! for whomever it was kept.
+//! Each worker checks freshness itself. It remembers for each id the version that the source had at
+//! its last look ([`FreshnessChecks`]), and looks again when that is longer ago than the bound. It
+//! uses kept contents and open files only if they are of that version. So no worker serves contents
+//! that were replaced or removed longer ago than the bound, whichever process keeps them.
 //!
-//! The source's own place is looked at as often. If another directory, or database, is there by
-//! now, nothing that was seen in the old one counts.
+//! The source's own place is checked as often. If another directory, or database, is there now,
+//! earlier looks do not count.
 //!
-//! Contents are kept only if what was opened is what was looked at, did not change while it was
+//! Contents are kept only if the opened file is the one of the look, did not change while it was
 //! read, and had been quiet by then ([`Stamp::is_settled`](super::Stamp)): kept contents are those
-//! of the version they are kept under. What is opened may be another file, because names above it
-//! change between a look and the opening; then it is looked at again.
+//! of the version they are kept under. The opened file may be another one, because names above it
+//! change between a look and the opening; then the worker looks again.
 
 use super::freshness_checks::{FreshnessChecks, OpenFile, Seen};
 use super::http::answer::{Facts, Lines};
@@ -28,24 +27,24 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Of contents of at most so many bytes the entity tag is made from the contents, even if they are
+/// Contents of at most this many bytes have an entity tag made from the contents, even if they are
 /// not kept.
 const MOST_READ: u64 = 1 << 20;
 
-/// What the key of a description begins with, before what that of the contents does.
+/// The first byte of a description's key; the key of the contents follows.
 const DESCRIPTION: u8 = b'#';
 
-/// How often contents are taken that are never those which were looked at.
+/// How often contents are taken that are never those of the look.
 const TRIES: usize = 3;
 
-/// What a worker serves from.
+/// The contents that a worker serves.
 pub(crate) struct FreshContents<S, F: Source> {
     store: Arc<S>,
     source: F,
-    /// When the source's place was looked at last.
+    /// When the source's place was checked last.
     refreshed: Option<Instant>,
     looks: FreshnessChecks<F::Handle>,
-    /// What a check found is believed for this long.
+    /// How long a look stays valid.
     bound: Duration,
     /// Contents of more bytes are never kept.
     most_kept: u64,
@@ -55,17 +54,17 @@ pub(crate) struct FreshContents<S, F: Source> {
 
 /// Contents that can be sent.
 pub(crate) enum Stock<H> {
-    /// Kept, or read whole: [`Packed`].
+    /// Kept, or read completely: [`Packed`].
     Packed(Contents),
-    /// To be sent from the source.
+    /// Sent from the source.
     Open(Arc<OpenFile<H>>),
 }
 
-/// What was taken.
+/// Contents that were taken.
 struct Taken<H> {
     stock: Stock<H>,
     origin: Origin,
-    /// It is of the version that was seen.
+    /// They are of the version that was seen.
     is_as_seen: bool,
 }
 
@@ -75,12 +74,12 @@ impl<H> Taken<H> {
     }
 }
 
-/// Where contents came from.
+/// The origin of contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// They had been kept.
+    /// They were in the cache.
     Kept,
-    /// They had not, and could have been.
+    /// They were not in the cache, and could have been.
     Read,
     /// They are too large to be kept.
     Source,
@@ -110,12 +109,12 @@ impl<S: Store, F: Source> FreshContents<S, F> {
         self.store.recycle(contents);
     }
 
-    /// Closes files that nobody has asked for in a while.
+    /// Closes files without a request for a while.
     pub(crate) fn tidy(&mut self, now: Instant) {
         self.looks.close_unused(now);
     }
 
-    /// The contents under an id, in the coding that is chosen, and where they come from; `None` if
+    /// The contents under an id, in the coding that `choose` selects, and their origin; `None` if
     /// there are none.
     pub(crate) fn find(
         &mut self,
@@ -125,8 +124,8 @@ impl<S: Store, F: Source> FreshContents<S, F> {
     ) -> io::Result<Option<(Stock<F::Handle>, Origin)>> {
         self.refresh(now)?;
         let mut taken = None;
-        // What was seen a while ago may be gone, or another by now; if it was a coded one, the
-        // plain one is there.
+        // A file that was seen a while ago may have been removed or replaced; if a coded one was,
+        // the plain one is there.
         for _ in 0..TRIES {
             let Some(seen) = self.look(id, now)? else { return Ok(None) };
             taken = self.take(id, &seen, choose(&seen))?;
@@ -135,7 +134,7 @@ impl<S: Store, F: Source> FreshContents<S, F> {
             }
             self.looks.forget(id);
         }
-        // What changes all the while is sent as it was when it was opened.
+        // Contents that change all the time are sent as they were when the file was opened.
         Ok(taken.map(|taken| (taken.stock, taken.origin)))
     }
 
@@ -154,13 +153,12 @@ impl<S: Store, F: Source> FreshContents<S, F> {
         Ok(())
     }
 
-    /// What is there under an id, as far as is known.
+    /// The version under an id, as far as it is known.
     fn look(&mut self, id: &[u8], now: Instant) -> io::Result<Option<Seen>> {
         if let Some(seen) = self.looks.recall(id, now, self.bound) {
             return Ok(Some(seen));
         }
-        // The time before the look: what changes after it may go unnoticed until `bound` after
-        // that.
+        // The time before the look: a change after it may go unnoticed until `bound` after that.
         let at = Instant::now();
         let found = self.source.look(id)?;
         match &found {
@@ -171,7 +169,7 @@ impl<S: Store, F: Source> FreshContents<S, F> {
         Ok(found.as_ref().map(Seen::of))
     }
 
-    /// Drops what is kept under an id that is gone.
+    /// Drops the contents that are kept under an id without a file.
     fn forget(&mut self, id: &[u8]) {
         for coding in Coding::ALL {
             set_key(&mut self.key, id, coding);
@@ -181,7 +179,7 @@ impl<S: Store, F: Source> FreshContents<S, F> {
         }
     }
 
-    /// The contents in one coding; `None` if they are gone meanwhile.
+    /// The contents in one coding; `None` if they were removed meanwhile.
     fn take(
         &mut self,
         id: &[u8],
@@ -219,12 +217,12 @@ impl<S: Store, F: Source> FreshContents<S, F> {
         Ok(Some(Taken { stock: Stock::Open(file), origin: Origin::Source, is_as_seen }))
     }
 
-    /// Whether an open file is of this version still.
+    /// Whether an open file still has this version.
     fn is_still(&self, handle: &F::Handle, stamp: &Stamp) -> bool {
         self.source.stamp(handle).is_ok_and(|now| now == *stamp)
     }
 
-    /// Reads contents whole, and keeps them.
+    /// Reads contents completely, and keeps them.
     fn read(
         &mut self,
         seen: &Seen,
@@ -232,7 +230,7 @@ impl<S: Store, F: Source> FreshContents<S, F> {
         opened: &Opened<F::Handle>,
     ) -> io::Result<Taken<F::Handle>> {
         let stamp = &opened.stamp;
-        // One more, to notice that it has grown.
+        // One byte more, to notice that the file has grown.
         let contents = self.source.read(&opened.handle, 0, stamp.len as usize + 1)?;
         let lines = Lines::new(&Facts {
             len: contents.len() as u64,
@@ -252,7 +250,7 @@ impl<S: Store, F: Source> FreshContents<S, F> {
     }
 
     /// Describes contents that are sent from the source. The description is kept, because making it
-    /// may mean to read them.
+    /// may require reading them.
     fn open(
         &mut self,
         id: &[u8],
@@ -264,7 +262,7 @@ impl<S: Store, F: Source> FreshContents<S, F> {
         let (len, modified) = (stamp.len, stamp.modified());
         set_key(&mut self.key, id, coding);
         self.key.insert(0, DESCRIPTION);
-        // What is open may be newer than what was seen.
+        // The opened file may be newer than the one of the look.
         let version = mixed_numbers(&[seen.version, stamp.to_bits()]);
         if let Some(lines) = self.description(version) {
             return Ok(OpenFile { handle, stamp, lines });
@@ -289,7 +287,7 @@ impl<S: Store, F: Source> FreshContents<S, F> {
     }
 }
 
-/// Under which contents are kept: a coding, then the id.
+/// Sets the key of contents: a coding, then the id.
 fn set_key(key: &mut Vec<u8>, id: &[u8], coding: Coding) {
     key.clear();
     key.push(match coding {
@@ -300,13 +298,13 @@ fn set_key(key: &mut Vec<u8>, id: &[u8], coding: Coding) {
     key.extend_from_slice(id);
 }
 
-/// The same for the same contents, on every machine.
+/// The same tag for the same contents, on every machine.
 fn tag_of_contents(contents: &[u8]) -> u128 {
     let digest = Sha256::digest(contents);
     digest.iter().take(16).fold(0, |tag, &byte| tag << 8 | u128::from(byte))
 }
 
-/// Another one whenever the file may have changed; nobody has to read it.
+/// Another tag whenever the file may have changed; it needs no read.
 fn tag_of_version(stamp: &Stamp) -> u128 {
     u128::from(stamp.to_bits()) << 64 | u128::from(stamp.len)
 }
@@ -324,14 +322,14 @@ mod tests {
     const MOST_KEPT: u64 = 100;
 
     /// One file after the other under one name, each full of its number. A name that changes
-    /// between a look and the opening is one that names two files at once.
+    /// between a look and the opening names two files at once.
     #[derive(Default)]
     struct Flipping {
         seen: Cell<u8>,
         opened: Cell<u8>,
-        /// Of a file that is read.
+        /// The number of the file that is being read.
         by_now: Cell<Option<u8>>,
-        /// The place is another.
+        /// The place is another one.
         moved: Cell<bool>,
         looks: Cell<usize>,
         len: u64,
@@ -388,7 +386,7 @@ mod tests {
         FreshContents::new(store, Flipping::of(len), BOUND, MOST_KEPT)
     }
 
-    /// Which file the contents are of.
+    /// The number of the file that the contents are of.
     fn found(contents: &mut FreshContents<Memory, Flipping>, now: Instant) -> u8 {
         match contents.find(b"it", now, |_| Coding::Plain).unwrap().unwrap().0 {
             Stock::Packed(contents) => *contents.as_ref().last().unwrap(),
@@ -407,7 +405,7 @@ mod tests {
             contents.source.opened.set(1);
             assert_eq!(found(&mut contents, now), 1);
             assert_eq!(found(&mut contents, now), 1);
-            // What was seen is believed; what is opened shows that it has to be looked at again.
+            // The look is trusted; the opening shows that another look is needed.
             let mut contents = self::contents(len);
             assert!(contents.look(b"it", now).unwrap().is_some());
             (contents.source.seen, contents.source.opened) = (3.into(), 3.into());
@@ -452,7 +450,7 @@ mod tests {
             (contents.source.seen, contents.source.opened) = (1.into(), 1.into());
             contents.source.moved.set(true);
             assert_eq!(found(&mut contents, now), 0, "it was looked at just now");
-            // Whoever is to be believed for longer was seen in the old place.
+            // Looks with a later time were made in the old place.
             contents.looks.note(
                 b"it",
                 now + BOUND * 2,

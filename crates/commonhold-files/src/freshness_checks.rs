@@ -1,11 +1,10 @@
-//! What a worker remembers of files: which version it saw when it last looked, and files that it
-//! has open.
+//! A worker's memory of files: the version of each at its last look, and open files.
 //!
-//! A table by the hash of the id: two ids for one place push each other out. Files are kept open
-//! only as long as somebody asks for them: an open file takes its room on the disk also when its
-//! name is gone. Contents that a store gave as a copy for the second time are at hand until the
-//! next look; then the store is asked again, and so knows what is used. Where there is too much of
-//! either, a hand goes round and takes from whom it meets.
+//! It is a table by the hash of the id: two ids for one place replace each other. A file is kept
+//! open only while requests for it come, because an open file occupies the disk also after its
+//! removal. Contents that a store copied for the second time stay at hand until the next look; then
+//! the store is asked again, and so learns what is in use. When there are too many open files or
+//! bytes, a hand goes round and takes them from the entries that it meets.
 
 use super::http::answer::Lines;
 use super::payload::Contents;
@@ -15,16 +14,16 @@ use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Ids that are remembered.
+/// The number of ids that are remembered.
 const PLACES: usize = 4096;
-/// Files that are kept open.
+/// The most files that are kept open.
 pub const MOST_OPEN: usize = 1024;
-/// Bytes of contents that are at hand.
+/// The most bytes of contents that are at hand.
 pub const MOST_AT_HAND: usize = 32 << 20;
-/// Files that nobody asked for in so long are closed.
+/// Files without a request for this long are closed.
 const UNUSED: Duration = Duration::from_secs(10);
 
-/// What is there under an id.
+/// The version under an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) version: u64,
@@ -59,7 +58,7 @@ impl Seen {
     }
 }
 
-/// A file that is sent from where it is.
+/// A file that is sent directly.
 pub(crate) struct OpenFile<H> {
     pub(crate) handle: H,
     /// Its version when it was opened.
@@ -83,11 +82,11 @@ struct Look<H> {
 /// See the module.
 pub(crate) struct FreshnessChecks<H> {
     places: Vec<Option<Look<H>>>,
-    /// Where something was taken from last.
+    /// The place where the hand took something last.
     hand: usize,
-    /// Files.
+    /// The number of open files.
     open: usize,
-    /// Bytes.
+    /// The bytes at hand.
     at_hand: usize,
 }
 
@@ -121,7 +120,7 @@ impl<H> FreshnessChecks<H> {
         FreshnessChecks { places, hand: 0, open: 0, at_hand: 0 }
     }
 
-    /// What was seen under an id, if that is not longer ago than `bound`.
+    /// The version under an id, if the look is not longer ago than `bound`.
     pub(crate) fn recall(&mut self, id: &[u8], now: Instant, bound: Duration) -> Option<Seen> {
         let look = self.places[place(id)].as_mut().filter(|look| *look.id == *id)?;
         look.used = now;
@@ -140,7 +139,7 @@ impl<H> FreshnessChecks<H> {
         self.places[place(id)] = Some(look);
     }
 
-    /// Takes out what is in an id's place, and no longer counts it.
+    /// Takes out the entry in an id's place, and no longer counts it.
     fn take(&mut self, id: &[u8], which: impl FnOnce(&Look<H>) -> bool) -> Option<Look<H>> {
         let look = self.places[place(id)].take_if(|look| which(look))?;
         self.open -= look.files();
@@ -148,7 +147,7 @@ impl<H> FreshnessChecks<H> {
         Some(look)
     }
 
-    /// Notes that nothing is there. Whether something was.
+    /// Notes that nothing is there; returns whether something was.
     pub(crate) fn forget(&mut self, id: &[u8]) -> bool {
         self.take(id, |look| *look.id == *id).is_some()
     }
@@ -165,13 +164,13 @@ impl<H> FreshnessChecks<H> {
         look.at_hand[coding as usize].clone()
     }
 
-    /// Whether the store was asked for contents before since the last look; notes that it was.
+    /// Whether the store was asked for contents since the last look; notes that it was.
     pub(crate) fn was_asked(&mut self, id: &[u8], seen: &Seen) -> bool {
         let look = self.places[place(id)].as_mut().filter(|look| look.is(id, seen));
         look.is_some_and(|look| mem::replace(&mut look.asked, true))
     }
 
-    /// Keeps contents of this version at hand, of which a clone is no copy.
+    /// Keeps contents of this version at hand; a clone shares them.
     pub(crate) fn lay(&mut self, id: &[u8], seen: &Seen, coding: Coding, contents: &Contents) {
         let len = contents.as_ref().len();
         if len > MOST_AT_HAND {
@@ -209,13 +208,13 @@ impl<H> FreshnessChecks<H> {
         }
     }
 
-    /// What the hand meets next.
+    /// The next entry of the hand.
     fn next(&mut self) -> Option<&mut Look<H>> {
         self.hand = (self.hand + 1) % PLACES;
         self.places[self.hand].as_mut()
     }
 
-    /// Closes files that nobody has asked for in a while.
+    /// Closes files without a request for a while.
     pub(crate) fn close_unused(&mut self, now: Instant) {
         if self.open == 0 {
             return;

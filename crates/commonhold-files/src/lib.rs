@@ -1,5 +1,5 @@
-//! A file server: a directory of files, over HTTP/1.1 and over a protocol as simple as can be, from
-//! one cache that all its workers share.
+//! A file server: a directory of files, over HTTP/1.1 and over a minimal protocol, from one cache
+//! that all its workers share.
 //!
 //! ```
 //! use commonhold_files::{Server, ServerOptions};
@@ -36,14 +36,16 @@
 //! | module | idea |
 //! |---|---|
 //! | [`layout`] | how ids name files |
-//! | [`source`] | where files are; `stamp`: which version of one |
-//! | [`store`] | contents in memory; `packed`: as they are kept there; [`store::caches`]: which maps of a hold are such |
-//! | `fresh_contents` | the two together: what is kept, as long as it is fresh, or the source; `freshness_checks`: what it remembers of files |
-//! | `protocol`, `http` | what a client asks for |
-//! | `reply`, `payload` | what it gets, and as what the driver sends it |
-//! | [`requests`], `connection` | what is known of each connection |
-//! | `worker` | one thread that serves; `server`: all of them |
-//! | `counts` | what they did |
+//! | [`source`] | the place of the files; `stamp`: the version of a file |
+//! | [`store`] | contents in memory; `packed`: their form; [`store::caches`]: their maps in a hold
+//! |
+//! | `fresh_contents` | both together: kept contents while they are fresh, or the source |
+//! | `freshness_checks` | a worker's memory of files |
+//! | `protocol`, `http` | the requests of a client |
+//! | `reply`, `payload` | the answers, and their form for the driver |
+//! | [`requests`], `connection` | the state of each connection |
+//! | `worker` | one serving thread; `server`: all of them |
+//! | `counts` | their statistics |
 
 mod coding;
 mod connection;

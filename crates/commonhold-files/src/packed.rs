@@ -1,5 +1,5 @@
-//! Contents of a file as a cache keeps them: one run of bytes, of which a response is a part as it
-//! stands.
+//! Contents of a file in the form of a cache: one run of bytes, of which a response is an unchanged
+//! part.
 //!
 //! | offset | bytes | |
 //! |---|---|---|
@@ -11,7 +11,7 @@
 //! | 32 | | the lines of a response's head, with the empty line that ends them |
 //! | | | the contents |
 //!
-//! A hold may be damaged, or hold another program's values: what is not as said here is as good as
+//! A hold may be damaged, or contain another program's values: bytes in any other form count as
 //! absent.
 
 use super::http::answer::Lines;
@@ -22,7 +22,7 @@ const MAGIC: [u8; 4] = *b"CHF1";
 const HEAD: usize = 32;
 const END: &str = "\r\n";
 
-/// Makes kept contents.
+/// Packs contents.
 pub(crate) fn pack(
     version: u64,
     modified: SystemTime,
@@ -43,19 +43,19 @@ pub(crate) fn pack(
     packed
 }
 
-/// Kept contents, taken apart.
+/// Packed contents, taken apart.
 #[derive(Debug)]
 pub(crate) struct Packed<'a> {
     pub(crate) version: u64,
     pub(crate) modified: SystemTime,
     pub(crate) lines: Lines<'a>,
-    /// Where the lines are, with the empty one that ends them; the contents follow.
+    /// The range of the lines, with the empty one that ends them; the contents follow.
     pub(crate) head: Range<usize>,
     pub(crate) len: usize,
 }
 
 impl<'a> Packed<'a> {
-    /// `None` if the bytes are none.
+    /// `None` if the bytes are not packed contents.
     pub(crate) fn of(bytes: &'a [u8]) -> Option<Packed<'a>> {
         let number = |at: usize| {
             let bytes = bytes.get(at..at + 8)?;
@@ -73,7 +73,7 @@ impl<'a> Packed<'a> {
         Some(Packed { version: number(8)?, modified, lines, head, len })
     }
 
-    /// Where a range of the contents is.
+    /// The place of a range of the contents.
     pub(crate) fn range(&self, of: &Range<u64>) -> Range<usize> {
         let at = |offset: u64| {
             self.head.end + usize::try_from(offset).map_or(self.len, |o| o.min(self.len))

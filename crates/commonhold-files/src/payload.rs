@@ -1,8 +1,9 @@
-//! What a file server sends: a head that it made, contents of a file that are kept, or a part of a
+//! The bytes that a file server sends: a head that it made, kept contents of a file, or a part of a
 //! file itself.
 //!
 //! # Safety
-//! The bytes belong to the value: they are on the heap, are never changed, and stay where they are
+//! The bytes belong to the value: they are on the heap, are never changed, and stay at their
+//! address when the value is moved.
 //! when it is moved.
 #![allow(unsafe_code)]
 
@@ -13,17 +14,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
 
-/// Contents of a file, as a cache keeps them; they stay as they are while the value lives.
+/// Contents of a file, in the form of a cache; they do not change while the value lives.
 #[derive(Clone, Debug)]
 pub enum Contents {
-    /// A copy of one's own.
+    /// An own copy.
     Own(Vec<u8>),
     /// Shared with the cache.
     Shared(Arc<Box<[u8]>>),
 }
 
 impl Contents {
-    /// The same, of which a clone is no copy.
+    /// The same contents, which a clone shares instead of copying.
     pub(crate) fn into_shared(self) -> Contents {
         match self {
             Contents::Own(bytes) => Contents::Shared(Arc::new(bytes.into_boxed_slice())),
@@ -53,38 +54,38 @@ impl From<Arc<Box<[u8]>>> for Contents {
     }
 }
 
-/// What of a file is sent from where it is.
+/// The part of a file that is sent directly.
 #[derive(Debug)]
 struct Part {
     file: Arc<OwnedFd>,
-    /// The version that is sent.
+    /// The version of the file.
     stamp: Stamp,
     offset: u64,
 }
 
-/// Bytes on their way to a client: `head`, then a range of contents; or a part of a file.
+/// Bytes for a client: `head`, then a range of contents; or a part of a file.
 #[derive(Debug)]
 pub(crate) struct Payload {
     head: Vec<u8>,
     contents: Option<Contents>,
-    /// Of the contents.
+    /// The range of the contents.
     range: Range<usize>,
     file: Option<Part>,
-    /// Of head and range, or of the file's part.
+    /// Bytes left of head and range, or of the file's part.
     left: u64,
-    /// Of head and range.
+    /// Bytes sent of head and range.
     sent: usize,
     followed: bool,
 }
 
 impl Payload {
-    /// Words of the server's own.
+    /// Bytes that the server made.
     pub(crate) fn words(head: Vec<u8>) -> Payload {
         let left = head.len() as u64;
         Payload { head, contents: None, range: 0..0, file: None, left, sent: 0, followed: false }
     }
 
-    /// Words, then a range of contents; what of the range is beyond their end is left out.
+    /// Bytes that the server made, then a range of contents, clipped at their end.
     pub(crate) fn contents(head: Vec<u8>, contents: Contents, range: Range<usize>) -> Payload {
         let end = range.end.min(contents.as_ref().len());
         let range = range.start.min(end)..end;
@@ -100,7 +101,7 @@ impl Payload {
         payload
     }
 
-    /// Whether it is of a file that was written to since: what was sent of it may be of several
+    /// Whether it is of a file that was written to since: the bytes sent may be of several
     /// versions.
     pub(crate) fn is_mixed(&self) -> bool {
         let has_changed = |part: &Part| {
@@ -109,7 +110,7 @@ impl Payload {
         self.file.as_ref().is_some_and(has_changed)
     }
 
-    /// The same, of which it is known that more follows at once.
+    /// The same payload, which another one follows at once.
     pub(crate) fn followed(mut self) -> Payload {
         self.followed = true;
         self
@@ -120,7 +121,7 @@ impl Payload {
         self.left == 0
     }
 
-    /// Notes that `len` more bytes are sent; how many are left.
+    /// Notes that `len` more bytes are sent; returns how many are left.
     pub(crate) fn advance(&mut self, len: usize) -> u64 {
         self.left = self.left.saturating_sub(len as u64);
         self.sent += len;
@@ -145,8 +146,8 @@ fn part(bytes: &[u8], sent: usize) -> libc::iovec {
 }
 
 // SAFETY: both ranges are of vectors and `Arc`s that the value owns and never changes while it is
-// lent; moving it leaves them where they are on the heap. They may be read from any thread, for
-// nobody writes them.
+// lent; moving it leaves them where they are on the heap. They may be read from any thread, for no
+// code writes them.
 unsafe impl Outgoing for Payload {
     fn parts(&self) -> [libc::iovec; 2] {
         let body = self.contents.as_ref().map_or(&[][..], |c| &c.as_ref()[self.range.clone()]);

@@ -1,43 +1,43 @@
-//! Which protocol a client speaks, and where its next request ends.
+//! The protocol of a client, and the end of its next request.
 //!
-//! The simple protocol (after the forerunner's): the client connects and sends an id; it gets the
-//! file's bytes, or one zero byte if nothing is under the id, and the connection closes. An id ends
-//! with a newline, with the client's end of sending, or where all ids of the layout end that have a
-//! fixed length.
+//! The simple protocol (after the forerunner's): the client connects and sends an id. It gets the
+//! file's bytes, or one zero byte if the id names nothing, and the connection closes. An id ends
+//! with a newline, with the client's end of sending, or at the fixed length of the layout's ids, if
+//! they have one.
 //!
-//! Where both are spoken, a first line that ends with ` HTTP/` and a version begins HTTP;
+//! If both protocols are enabled, a first line that ends with ` HTTP/` and a version begins HTTP;
 //! everything else is an id.
 
 use super::http::head::MOST_BYTES;
 use super::layout::Layout;
 use std::ops::Range;
 
-/// Which protocols are spoken.
+/// The protocols that a server speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ProtocolKind {
     /// HTTP/1.1.
     Http,
     /// Ids and bytes.
     Simple,
-    /// Either; what a connection begins with tells.
+    /// Either; the beginning of a connection decides.
     #[default]
     Both,
 }
 
 commonhold_io::named_choice!(ProtocolKind { Http => "http", Simple => "simple", Both => "both" });
 
-/// What a connection begins with.
+/// The beginning of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Beginning {
     /// More has to come first.
     Unknown,
     /// HTTP, from here on.
     Http,
-    /// The id, where it stands in the input.
+    /// The id, as its range in the input.
     Simple(Range<usize>),
 }
 
-/// What `input` begins with; `ended`: nothing more will come.
+/// The kind of request that `input` begins with; `ended`: nothing more will come.
 pub(crate) fn begin(
     spoken: ProtocolKind,
     layout: &dyn Layout,

@@ -1,4 +1,4 @@
-//! From a request to what is sent.
+//! From a request to its answer.
 
 use super::fresh_contents::{FreshContents, Origin, Stock};
 use super::freshness_checks::{OpenFile, Seen};
@@ -18,17 +18,17 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-/// What the simple protocol answers to an id that nothing is under.
+/// The answer of the simple protocol to an id that names nothing.
 const UNKNOWN: [u8; 1] = [0];
-/// Between the parts of an answer with several ranges. Contents that have it would have to be made
-/// for it.
+/// The line between the parts of an answer with several ranges. Only contents made for that purpose
+/// contain it.
 const BOUNDARY: &str = "commonhold-7d1c0a8e5b3f4296";
-/// Bytes of a file that are read at once, where the kernel cannot send from it.
+/// The number of bytes of a file that are read at once, where the kernel cannot send from it.
 const AT_ONCE: usize = 256 << 10;
 const CLOSE: &str = "Connection: close\r\n";
 const KEEP: &str = "Connection: keep-alive\r\n";
 
-/// A part of what is sent.
+/// A part of an answer.
 pub(crate) enum Piece<H> {
     Ready(Payload),
     /// A range of a file of the source.
@@ -38,14 +38,14 @@ pub(crate) enum Piece<H> {
     },
 }
 
-/// What is sent.
+/// An answer.
 pub(crate) struct Reply<H> {
     pub(crate) pieces: VecDeque<Piece<H>>,
-    /// Of HTTP; 200 or 404 of the simple protocol.
+    /// The status of HTTP; 200 or 404 in the simple protocol.
     pub(crate) status: u16,
-    /// Whether the connection goes on afterwards.
+    /// Whether the connection continues afterwards.
     pub(crate) keep: bool,
-    /// Where the contents came from, if some were found.
+    /// The origin of the contents, if there are any.
     pub(crate) origin: Option<Origin>,
 }
 
@@ -60,14 +60,14 @@ impl<H> Reply<H> {
     }
 }
 
-/// What replies are made with, beside the contents.
+/// The data for replies, except the contents.
 pub(crate) struct Responder {
     pub(crate) layout: Arc<dyn Layout>,
     dates: Dates,
-    /// The time, as of the events that are being dealt with.
+    /// The time of the events that are being processed.
     pub(crate) now: Instant,
     pub(crate) wall: SystemTime,
-    /// Connections are not kept any more.
+    /// Connections are no longer kept.
     pub(crate) closing: bool,
 }
 
@@ -77,7 +77,7 @@ impl Responder {
         Responder { layout, dates, now, wall, closing: false }
     }
 
-    /// The head up to what the contents say of themselves.
+    /// The head up to the lines of the contents.
     fn begin(&mut self, status: u16, keep: bool, explicit: bool) -> String {
         let mut head = String::with_capacity(512);
         head.push_str(status_line(status));
@@ -105,7 +105,7 @@ impl Responder {
         Reply::of(status, keep).with(Payload::words(head.into_bytes()))
     }
 
-    /// What is said to a peer that asks for nothing that can be answered; its connection ends.
+    /// The answer to an unusable request; its connection ends.
     pub(crate) fn refuse<H>(&mut self, wrong: Wrong) -> Reply<H> {
         let status = match wrong {
             Wrong::Malformed => 400,
@@ -115,7 +115,7 @@ impl Responder {
         self.plain(status, false, false, "")
     }
 
-    /// What is said to a peer that takes too long.
+    /// The answer to a peer that takes too long.
     pub(crate) fn give_up<H>(&mut self) -> Reply<H> {
         self.plain(408, false, false, "")
     }
@@ -126,7 +126,7 @@ impl Responder {
         contents: &mut FreshContents<S, F>,
         head: &Head<'_>,
     ) -> Reply<F::Handle> {
-        // A body would have to be received first; nothing that is served here takes one.
+        // A body would have to be received first; no file that is served here takes one.
         let keep = head.keep && head.body == Some(0) && !self.closing;
         let is_head = head.method == Method::Head;
         if head.method == Method::Other {
@@ -143,7 +143,7 @@ impl Responder {
         }
     }
 
-    /// Answers with what is there: contents, the place of a directory, or that there is nothing.
+    /// Answers with the result: contents, the location of a directory, or that there is nothing.
     fn found<S: Store, F: Source>(
         &mut self,
         contents: &mut FreshContents<S, F>,
@@ -160,7 +160,7 @@ impl Responder {
         })
     }
 
-    /// Where a directory is that was asked for without the slash at the end.
+    /// The location of a directory that was requested without the slash at the end.
     fn location<S: Store, F: Source>(
         &self,
         contents: &FreshContents<S, F>,
@@ -196,8 +196,8 @@ impl Responder {
         Ok(Some(reply))
     }
 
-    /// Answers with contents in memory. The ordinary case, all of them, is one payload of which
-    /// they are a part as they stand.
+    /// Answers with contents in memory. The usual case, all contents, is one payload that has them
+    /// as an unchanged part.
     fn packed<H>(&mut self, head: &Head<'_>, keep: bool, contents: Contents) -> Reply<H> {
         let Some(packed) = Packed::of(contents.as_ref()) else {
             return self.plain(500, keep, false, "");
@@ -259,7 +259,7 @@ impl Responder {
         }
     }
 
-    /// What of the contents is sent.
+    /// The part of the contents to send.
     fn decide(&self, head: &Head<'_>, lines: &Lines<'_>, modified: SystemTime, len: u64) -> Sent {
         if head.is_plain() {
             return Sent::Whole;
@@ -301,7 +301,7 @@ impl Responder {
         }
     }
 
-    /// What stands before, between and behind ranges.
+    /// The bytes before, between and behind ranges.
     fn parts(
         &mut self,
         head: &Head<'_>,
@@ -342,7 +342,7 @@ impl Responder {
         contents: &mut FreshContents<S, F>,
         id: &[u8],
     ) -> Reply<F::Handle> {
-        // What it cannot read it does not have, as far as this protocol can tell.
+        // In this protocol an unreadable file counts as a missing one.
         match self.simple_contents(contents, id) {
             Ok(Some(reply)) => reply,
             Ok(None) | Err(_) => Reply::of(404, false).with(Payload::words(UNKNOWN.to_vec())),
@@ -373,14 +373,14 @@ impl Responder {
     }
 }
 
-/// Words around ranges.
+/// The bytes around ranges.
 struct Parts {
-    /// Before each.
+    /// Before each range.
     heads: Vec<Vec<u8>>,
     end: Vec<u8>,
 }
 
-/// What of contents is sent.
+/// The part of contents to send.
 enum Sent {
     Whole,
     Ranges(Vec<Range<u64>>),
@@ -388,17 +388,17 @@ enum Sent {
     Nothing(u16),
 }
 
-/// Whether it has to be said that the connection is kept: to peers of HTTP/1.0.
+/// Whether the head has to announce that the connection is kept: to peers of HTTP/1.0.
 fn is_old(head: &Head<'_>, keep: bool) -> bool {
     keep && head.is_old
 }
 
-/// Appends words and a range of a file of the source. Where the kernel cannot send from it, what
-/// the answer begins with is read at once, so that it is known whether there is an answer; what
-/// follows is read when it is its turn.
+/// Appends bytes and a range of a file of the source. Where the kernel cannot send from it, the
+/// beginning of the range is read at once, so that it is known whether there is an answer; the rest
+/// is read in its turn.
 ///
 /// # Errors
-/// Those of reading it; if it has ended before the range.
+/// Those of reading it; an error if the file has ended before the range.
 fn push<F: Source>(
     reply: &mut Reply<F::Handle>,
     text: Vec<u8>,
@@ -436,7 +436,7 @@ fn push<F: Source>(
 /// The next bytes of a range of a file that the kernel cannot send from.
 ///
 /// # Errors
-/// Those of reading it; if it has ended before the range.
+/// Those of reading it; an error if the file has ended before the range.
 pub(crate) fn next<F: Source>(
     source: &F,
     handle: &F::Handle,
@@ -463,7 +463,7 @@ mod tests {
     use std::cell::Cell;
     use std::os::fd::OwnedFd;
 
-    /// A file that the kernel cannot send from; counts bytes that are read.
+    /// A file that the kernel cannot send from; counts the bytes that are read.
     #[derive(Default)]
     struct Counting(Cell<usize>);
 

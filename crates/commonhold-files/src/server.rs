@@ -1,8 +1,8 @@
 //! A server: worker threads that serve the same files from the same sockets, with one store.
 //!
 //! Five choices make a worker: the loop, the request map, the cache, the eviction and the source.
-//! Each is a type; a worker is compiled for every combination, and which one runs is decided here,
-//! once.
+//! Each is a type, and a worker is compiled for every combination. The combination that runs is
+//! chosen here, once.
 
 use super::connection::{Connection, Patience};
 use super::counts::ServerReport;
@@ -32,51 +32,51 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What is served, and how. `ServerOptions::new` has defaults for everything but the place.
+/// Options of a server. `ServerOptions::new` has defaults for everything but the place.
 #[derive(Clone)]
 pub struct ServerOptions {
     /// The directory, or the database of [`SourceKind::Sqlite`].
     pub place: PathBuf,
     /// How ids name files.
     pub layout: LayoutKind,
-    /// What a directory is answered with, in a layout that has some; `None` for nothing.
+    /// The file that answers for a directory, in a layout that has directories; `None` for none.
     pub index: Option<String>,
-    /// Which symlinks are followed.
+    /// The symlinks that are followed.
     pub symlinks: Symlinks,
-    /// Which protocols are spoken.
+    /// The protocols that the server speaks.
     pub spoken: ProtocolKind,
     /// The loop.
     pub kind: LoopKind,
     /// The request map.
     pub requests: RequestsKind,
-    /// Where contents are kept.
+    /// The place of kept contents.
     pub cache: CacheKind,
-    /// What goes when there is no room for more.
+    /// The choice of contents that are dropped when there is no room for more.
     pub eviction: EvictionKind,
-    /// Where files are.
+    /// The place of the files.
     pub source: SourceKind,
-    /// Bytes that are kept at most.
+    /// The most bytes of kept contents.
     pub cache_bytes: u64,
-    /// Contents of more bytes are never kept, but sent from the source.
+    /// Contents of more bytes are never kept; they are sent from the source.
     pub most_kept: u64,
-    /// For how long a change may go unnoticed.
+    /// How long a change may go unnoticed.
     pub fresh: Duration,
-    /// How long peers may take.
+    /// The time limits for peers.
     pub patience: Patience,
-    /// Connections of one thread at most.
+    /// The most connections of one thread.
     pub most_connections: usize,
-    /// Threads that serve.
+    /// The number of serving threads.
     pub threads: usize,
     /// The hold of [`CacheKind::Hold`], of reports and of the log.
     pub hold: Option<Hold>,
-    /// Where requests are noted.
+    /// The log of requests; `None` for none.
     pub log: Option<Log>,
-    /// What is reported as the addresses at which is listened.
+    /// The listening addresses for reports.
     pub listens: Vec<String>,
 }
 
 impl ServerOptions {
-    /// Serves what is there, as measured best: see `docs/performance.md`.
+    /// Serves `place` with the choices that measured best: see `docs/performance.md`.
     #[must_use]
     pub fn new(place: impl Into<PathBuf>) -> ServerOptions {
         ServerOptions {
@@ -112,8 +112,8 @@ impl ServerOptions {
     }
 }
 
-/// Contents of so many bytes are better kept than taken from the source, as measured: see
-/// `docs/performance.md`. Of a directory, larger ones are sent by the kernel without a copy.
+/// The largest number of bytes that is better kept than taken from the source, as measured: see
+/// `docs/performance.md`. The kernel sends larger files of a directory without a copy.
 #[must_use]
 pub fn worth_keeping(source: SourceKind) -> u64 {
     match source {
@@ -122,8 +122,7 @@ pub fn worth_keeping(source: SourceKind) -> u64 {
     }
 }
 
-/// A server that runs. Dropping it ends it at once; [`finish`](Self::finish) lets answers be sent
-/// first.
+/// A running server. Dropping it ends it at once; [`finish`](Self::finish) sends answers first.
 pub struct Server {
     signal: Arc<Signal>,
     threads: Vec<Thread>,
@@ -135,7 +134,7 @@ struct Thread {
     handle: JoinHandle<io::Result<()>>,
 }
 
-/// What all threads of a server share.
+/// The shared data of a server's threads.
 struct Plan {
     options: ServerOptions,
     layout: Arc<dyn Layout>,
@@ -144,7 +143,7 @@ struct Plan {
 }
 
 impl Server {
-    /// Serves on sockets that listen.
+    /// Serves on listening sockets.
     ///
     /// # Errors
     /// `NotFound`, `Permission`, `Invalid`, `Io` of the directory or the database; those of a
@@ -173,15 +172,15 @@ impl Server {
         Ok(Server { signal: Arc::clone(&plan.signal), threads, chosen })
     }
 
-    /// Which loop runs, and why it is another than was wanted.
+    /// The loop that runs, and why it replaces the requested one.
     #[must_use]
     pub fn chosen(&self) -> &Chosen {
         &self.chosen
     }
 
-    /// Accepts nothing more from now on, and closes connections once they have the answers to what
-    /// they asked for, however long their peers take within what [`Patience`] allows. When it [has
-    /// ended](Self::has_ended) all are closed.
+    /// Stops accepting, and closes each connection after the answers to its requests, within the
+    /// limits of [`Patience`]. Does not wait; all are closed when the server [has
+    /// ended](Self::has_ended).
     pub fn drain(&self) {
         self.signal.drain();
         self.wake();
@@ -193,8 +192,8 @@ impl Server {
         self.threads.iter().all(|thread| thread.handle.is_finished())
     }
 
-    /// [Drains](Self::drain). Returns whether all connections were closed within this time; those
-    /// that were not are closed then.
+    /// [Drains](Self::drain), and waits at most for `patience`. Returns whether all connections
+    /// were closed in that time; the others are closed then.
     pub fn finish(mut self, patience: Duration) -> bool {
         self.drain();
         let end = Instant::now() + patience;
@@ -290,7 +289,7 @@ impl Begin<'_> {
         let handle = builder.spawn(move || serve(&plan, store, listeners, &tell))?;
         match told.recv() {
             Ok((waker, chosen)) => Ok((Thread { waker, handle }, chosen)),
-            // It ended before it could say anything.
+            // The thread ended before it could report.
             Err(_) => {
                 let ended = handle.join().unwrap_or(Ok(()));
                 Err(ended.err().unwrap_or_else(|| io::Error::other("a thread ended")))
@@ -304,12 +303,12 @@ fn end(signal: &Signal, threads: &mut Vec<Thread>) {
     signal.stop();
     threads.iter().for_each(|thread| thread.waker.wake());
     for thread in threads.drain(..) {
-        // What it failed with was said by `has_failed`.
+        // `has_failed` reported its error.
         let _ = thread.handle.join();
     }
 }
 
-/// A thread's life.
+/// The body of a thread.
 fn serve<S: Store>(
     plan: &Plan,
     store: Arc<S>,
@@ -403,18 +402,18 @@ impl<S: Store, F: Source> OnDriver<'_, S, F> {
         for listener in listeners {
             worker.listen(listener)?;
         }
-        // Who no longer listens has ended: the signal says so.
+        // If the receiver is gone, the server has ended: the signal carries that.
         let _ = tell.send((waker, chosen));
         worker.run(&mut *reporting(options));
         Ok(())
     }
 }
 
-/// Puts what a worker reports where everybody sees it who has the hold open.
+/// Writes a worker's reports into the hold, for every process that has it open.
 fn reporting(options: &ServerOptions) -> Box<Reports<'_>> {
     let place = options.place.display().to_string();
     let reporter = options.hold.as_ref().map(|hold| Reporter::new(hold, "server", &place));
-    // A report that cannot be made is one that nobody sees.
+    // Without a reporter there are no reports: no request depends on them.
     let mut reporter = reporter.and_then(Result::ok);
     Box::new(move |report| {
         if let Some(reporter) = &mut reporter {

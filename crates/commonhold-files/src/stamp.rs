@@ -1,9 +1,9 @@
-//! Which version of a file: what a file system says of it that changes when its contents do.
+//! The version of a file: the facts of a file system that change when a file's contents do.
 //!
-//! Two versions that are written within one tick of the file system's clock, with the same length,
-//! have the same stamp. So a file that changed just now is not kept ([`Stamp::is_settled`]): it is
-//! read anew until it has been quiet for a moment. Some file systems know times to the second only,
-//! FAT to two; there a moment is longer.
+//! Two versions of the same length that are written within one tick of the file system's clock have
+//! the same stamp. So a file that changed just now is not kept ([`Stamp::is_settled`]): it is read
+//! again until it has been quiet for a moment. Some file systems have times of whole seconds only,
+//! FAT of two; there a moment is longer.
 
 use commonhold::fault;
 use rapidhash::v3::{DEFAULT_RAPID_SECRETS, rapidhash_v3_seeded};
@@ -12,10 +12,10 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A tick of the coarsest clock that a file system takes fractions of a second from, ten
-/// milliseconds, and much more.
+/// Much more than ten milliseconds, the coarsest clock tick from which a file system takes
+/// fractions of a second.
 const QUIET_NS: i128 = 100_000_000;
-/// The tick of FAT, which is the longest of all, and as much as above.
+/// The tick of FAT, which is the longest of all, plus the constant above.
 const QUIET_COARSE_NS: i128 = 2 * SECOND_NS + QUIET_NS;
 const SECOND_NS: i128 = 1_000_000_000;
 
@@ -24,16 +24,16 @@ const SECOND_NS: i128 = 1_000_000_000;
 pub struct Stamp {
     /// Device and inode, mixed; of a database the row.
     pub file: u64,
-    /// Bytes.
+    /// The length in bytes.
     pub len: u64,
     /// When the contents last changed, in nanoseconds since 1970.
     pub modified_ns: i128,
-    /// When anything about it last changed, which nobody can set.
+    /// When anything about it last changed, which no program can set.
     pub changed_ns: i128,
 }
 
 impl Stamp {
-    /// That of a file.
+    /// The stamp of a file.
     pub(crate) fn of(stat: &Stat) -> Stamp {
         let ns = |seconds: i64, ns: u64| i128::from(seconds) * SECOND_NS + i128::from(ns);
         Stamp {
@@ -44,14 +44,14 @@ impl Stamp {
         }
     }
 
-    /// That of an open file, by now.
+    /// The present stamp of an open file.
     pub(crate) fn of_open(file: impl AsFd) -> io::Result<Stamp> {
         fault!("files.fstat-open")?;
         Ok(Stamp::of(&rustix::fs::fstat(file)?))
     }
 
-    /// Whether a version of the same file has the same contents. When anything else changed does
-    /// not count: a file that is renamed, or whose name goes to another, stays as it is.
+    /// Whether a version of the same file has the same contents. Other changes do not count: a file
+    /// that is renamed, or whose name goes to another file, keeps its contents.
     pub(crate) fn has_contents_of(&self, other: &Stamp) -> bool {
         (self.len, self.modified_ns) == (other.len, other.modified_ns)
     }
@@ -63,7 +63,7 @@ impl Stamp {
         UNIX_EPOCH + std::time::Duration::from_nanos(since)
     }
 
-    /// As one number.
+    /// The stamp as one number.
     pub(crate) fn to_bits(self) -> u64 {
         // The times of a file fit into 64 bits until the year 2554.
         mixed_numbers(&[self.file, self.len, self.modified_ns as u64, self.changed_ns as u64])

@@ -1,15 +1,16 @@
 //! A worker: one thread that serves connections from one driver.
 //!
-//! | event | what is done |
+//! | event | reaction |
 //! |---|---|
 //! | a connection | its first receive is given to the driver |
-//! | bytes | if a request is complete, its answer is made and the first piece is given to the driver; if not, more is received |
-//! | a piece is sent | the next one; after the last the next request, which may be there already, or the end |
-//! | a second has passed | who took too long is let go; who listens accepts again |
+//! | bytes of a complete request | its answer is made, and its first piece is given to the driver |
+//! | other bytes | more is received |
+//! | a piece is sent | the next piece; after the last the next request, or the end |
+//! | a second has passed | slow connections are closed; paused listeners accept again |
 //!
 //! Requests of one connection are answered one after the other, in order. After the last answer the
-//! peer is told that nothing more comes, and what it still sends is read and forgotten until it
-//! closes: closing at once would have the system throw away what the peer has not read yet.
+//! peer gets the end of the stream, and its further bytes are read and discarded until it closes.
+//! Closing at once would make the system discard bytes that the peer has not read yet.
 
 use super::connection::{Connection, Made, Patience, Phase};
 use super::counts::{Counts, Latency, ServerReport};
@@ -30,16 +31,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Bytes that are received at once.
+/// The number of bytes that are received at once.
 const RECEIVE: usize = 8 << 10;
-/// Bytes that a peer may send after its last answer.
+/// The most bytes that a peer may send after its last answer.
 const MOST_FORGOTTEN: usize = 1 << 20;
-/// How often deadlines are looked at.
+/// How often deadlines are checked.
 const TICK: Duration = Duration::from_millis(500);
-/// How long a connection may still ask for something when the worker is to end.
+/// How long a connection may still send a request when the worker has to end.
 const LAST_MOMENT: Duration = Duration::from_millis(300);
 
-/// What all workers of a server are told.
+/// The signal for all workers of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Signal(AtomicU8);
 
@@ -47,13 +48,13 @@ impl Signal {
     const DRAIN: u8 = 1;
     const STOP: u8 = 2;
 
-    /// Answers what was asked for, then ends.
+    /// Requests that the workers answer the received requests, then end.
     pub(crate) fn drain(&self) {
-        // Relaxed, here and below: who waits is woken by a system call after it.
+        // Relaxed, here and below: a system call after it wakes the waiting threads.
         self.0.fetch_max(Self::DRAIN, Ordering::Relaxed);
     }
 
-    /// Ends at once.
+    /// Requests that the workers end at once.
     pub(crate) fn stop(&self) {
         self.0.fetch_max(Self::STOP, Ordering::Relaxed);
     }
@@ -67,17 +68,17 @@ impl Signal {
     }
 }
 
-/// How a worker serves.
+/// The rules of a worker.
 pub(crate) struct Rules {
     pub(crate) spoken: ProtocolKind,
     pub(crate) patience: Patience,
-    /// Connections at most; further ones wait to be accepted.
+    /// The most connections; further ones wait to be accepted.
     pub(crate) most_connections: usize,
-    /// Where requests are noted.
+    /// The log of requests.
     pub(crate) log: Option<Log>,
 }
 
-/// Takes reports, when they are due: then only one is made.
+/// Takes reports when they are due: a report is made only then.
 pub(crate) type Reports<'a> = dyn FnMut(&dyn Fn() -> ServerReport) + 'a;
 
 /// See the module.
@@ -92,7 +93,7 @@ pub(crate) struct Worker<D, R, S, F: Source> {
     accepting: bool,
     counts: Counts,
     latency: Latency,
-    /// What is wrong with the driver.
+    /// The errors of the driver.
     backoff: ErrorBackoff,
     began: Instant,
 }
@@ -136,8 +137,8 @@ where
         Ok(())
     }
 
-    /// Serves until it is told to end. `report` is called about twice a second, with what makes a
-    /// report.
+    /// Serves until the signal ends it. Calls `report` about twice a second, with a function that
+    /// makes a report.
     pub(crate) fn run(mut self, report: &mut Reports<'_>) {
         let (mut done, mut due) = (Vec::new(), Instant::now() + TICK);
         while !self.is_over() {
@@ -162,7 +163,7 @@ where
         report(&|| self.report());
     }
 
-    /// What waits for its sockets fails: for want of memory, which may be over soon.
+    /// Waiting for the sockets failed: for lack of memory, which may be over soon.
     #[cold]
     fn cope(&mut self, error: &io::Error) {
         let is_news = self.backoff.failed(&error.to_string(), Instant::now());
@@ -192,7 +193,7 @@ where
     fn settle(&mut self, event: Done<Payload>) {
         match event {
             Done::Accepted { result: Ok(socket), .. } => self.accepted(socket),
-            // It was the last of this one.
+            // It was the last event of this listener.
             Done::Accepted { listener, result: Err(_) } if self.responder.closing => {
                 self.listeners.retain(|&other| other != listener);
             }
@@ -228,13 +229,13 @@ where
         self.listeners.iter().for_each(|&listener| self.driver.pause(listener));
     }
 
-    /// Takes no new connections, and soon ends those that wait for nothing. Not at once: they may
-    /// have asked for something that was not received yet, those above all that were accepted just
-    /// now, or are being accepted.
+    /// Takes no new connections, and soon ends those without a request. Not at once: their requests
+    /// may not have been received yet, above all those of connections that were accepted just now,
+    /// or are being accepted.
     fn drain(&mut self) {
         self.responder.closing = true;
         self.listeners.iter().for_each(|&listener| self.driver.shut(listener));
-        // Those that accept say when they have ended.
+        // Accepting listeners report their end.
         if !self.accepting {
             self.listeners.clear();
         }
@@ -267,7 +268,7 @@ where
         self.accept_again();
     }
 
-    /// Accepts, if it did not for want of room, and there is some.
+    /// Accepts again, if accepting had stopped for lack of room, and there is room.
     fn accept_again(&mut self) {
         let has_room = self.connections.count() < self.rules.most_connections;
         if !self.accepting && has_room && !self.responder.closing {
@@ -276,7 +277,7 @@ where
         }
     }
 
-    /// Tells a peer that its request took too long. What is being received of it is forgotten.
+    /// Answers that the request took too long. Bytes of it that are being received are discarded.
     fn give_up(&mut self, socket: SocketId) {
         self.counts.timed_out += 1;
         let reply = self.responder.give_up();
@@ -306,7 +307,8 @@ where
                 connection.input = buffer;
                 self.advance(socket);
             }
-            // It was given up while it received; this is dealt with when the answer is sent.
+            // The request timed out while it was received; the bytes are processed when the answer
+            // is sent.
             Phase::Sending => connection.input = buffer,
             Phase::Closing if connection.ended || connection.forgotten > MOST_FORGOTTEN => {
                 self.close(socket);
@@ -320,7 +322,7 @@ where
         }
     }
 
-    /// Deals with what was received: answers the next request, or receives more.
+    /// Processes received bytes: answers the next request, or receives more.
     fn advance(&mut self, socket: SocketId) {
         let Worker { connections, responder, contents, rules, .. } = self;
         let Some(connection) = connections.get(socket) else { return };
@@ -365,7 +367,7 @@ where
 
     fn receive(&mut self, socket: SocketId) {
         let Some(connection) = self.connections.get(socket) else { return };
-        // Who took too long is answered while more is being received.
+        // A request that timed out is answered while more is being received.
         if !connection.is_receiving {
             connection.is_receiving = true;
             let input = connection.lend_input();
@@ -407,7 +409,7 @@ where
 
     fn sent(&mut self, socket: SocketId, mut payload: Payload, result: io::Result<usize>) {
         let Some(connection) = self.connections.get(socket) else { return };
-        // Nothing is sent when a file has become shorter than was said.
+        // Nothing is sent when a file has become shorter than its announced length.
         let Ok(len @ 1..) = result else { return self.broken(socket) };
         connection.answer.bytes += len as u64;
         self.counts.bytes += len as u64;
@@ -425,25 +427,26 @@ where
         self.send_next(socket);
     }
 
-    /// Ends a connection whose answer cannot be sent to its end, so that the client notices: the
-    /// end of a stream would be the end of the contents in the simple protocol.
+    /// Ends a connection whose answer cannot be completed, so that the client notices: in the
+    /// simple protocol the end of a stream would be the end of the contents.
     fn broken(&mut self, socket: SocketId) {
         self.counts.broken += 1;
         self.note(socket, " broken");
         self.reset(socket);
     }
 
-    /// Closes a connection in such a way that its peer takes the end for no end of contents.
+    /// Closes a connection with a reset, so that its peer does not take the end for the end of
+    /// contents.
     fn reset(&mut self, socket: SocketId) {
         if let Some(connection) = self.driver.release(socket) {
-            // It can only fail because the peer is gone. What was sent and not received is thrown
-            // away when it is closed.
+            // It can only fail because the peer has left. Closing then discards bytes that were
+            // sent and not received.
             let _ = set_socket_linger(&connection, Some(Duration::ZERO));
         }
         self.close(socket);
     }
 
-    /// The answer is sent: on with the next request, or to the end.
+    /// The answer is sent: continues with the next request, or ends.
     fn answered(&mut self, socket: SocketId) {
         self.note(socket, "");
         let Some(connection) = self.connections.get(socket) else { return };
@@ -469,7 +472,7 @@ where
         self.receive(socket);
     }
 
-    /// Notes an answer in the log.
+    /// Writes an answer into the log.
     fn note(&mut self, socket: SocketId, how: &str) {
         if let (Some(log), Some(connection)) = (&self.rules.log, self.connections.get(socket)) {
             print(log, connection, self.responder.now, how);
@@ -500,7 +503,7 @@ fn print<H>(log: &Log, connection: &Connection<H>, now: Instant, how: &str) {
     let Connection { peer, asked, answer, .. } = connection;
     let took = now.saturating_duration_since(answer.began).as_micros();
     let (status, bytes) = (answer.status, answer.bytes);
-    // A log that takes no lines loses them, and counts that.
+    // A log that takes no lines drops them, and counts that.
     let _ = log
         .print(LogLevel::Info, format_args!("{peer} \"{asked}\" {status} {bytes} {took}us{how}"));
 }

@@ -7,7 +7,8 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The first line of a response with a status that this server has; of others that of 500.
+/// The first line of a response with this status; for a status that this server does not use, that
+/// of 500.
 #[must_use]
 pub fn status_line(status: u16) -> &'static str {
     match status {
@@ -64,14 +65,14 @@ impl Dates {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lines<'a>(Cow<'a, str>);
 
-/// What lines are made from.
+/// The facts from which lines are made.
 pub(crate) struct Facts<'a> {
     pub(crate) len: u64,
     pub(crate) kind: &'a str,
     pub(crate) etag: u128,
     pub(crate) modified: SystemTime,
     pub(crate) coding: Coding,
-    /// There are other codings of the same.
+    /// True if other codings of the same contents exist.
     pub(crate) varies: bool,
 }
 
@@ -98,7 +99,7 @@ impl Lines<'static> {
 }
 
 impl<'a> Lines<'a> {
-    /// Lines that were kept; `None` if they are none.
+    /// Lines that were kept; `None` if the text is not lines.
     pub(crate) fn kept(text: &'a str) -> Option<Lines<'a>> {
         let is_lines = text.starts_with("Content-Length: ") && text.ends_with("\r\n");
         is_lines.then_some(Lines(Cow::Borrowed(text)))
@@ -126,7 +127,7 @@ impl<'a> Lines<'a> {
         self.line(2).strip_prefix("ETag: ").unwrap_or_default().trim_end()
     }
 
-    /// Everything but the first two.
+    /// All lines except the first two.
     pub(crate) fn rest(&self) -> &str {
         &self.0[self.line(0).len() + self.line(1).len()..]
     }

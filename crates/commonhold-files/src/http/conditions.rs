@@ -3,18 +3,18 @@
 use super::head::{Head, Method, words};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What conditions come to.
+/// The result of conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Answer as if there were none.
+    /// Answer as if there were no conditions.
     Send,
-    /// 304: the client has it.
+    /// 304: the client has the contents.
     NotModified,
-    /// 412: it is not what the client thinks.
+    /// 412: the contents are not those that the client expects.
     Failed,
 }
 
-/// What conditions are about.
+/// The facts that conditions compare with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Validators<'a> {
     /// The entity tag, in quotes.
@@ -22,7 +22,7 @@ pub(crate) struct Validators<'a> {
     pub(crate) modified: SystemTime,
 }
 
-/// In the order of RFC 9110, 13.2.2.
+/// Evaluates the conditions in the order of RFC 9110, 13.2.2.
 pub(crate) fn verdict(head: &Head<'_>, is: &Validators<'_>) -> Verdict {
     if let Some(list) = head.if_match {
         if !matches(list, is.etag, false) {
@@ -47,17 +47,17 @@ pub(crate) fn verdict(head: &Head<'_>, is: &Validators<'_>) -> Verdict {
     }
 }
 
-/// Whether a range is still meant, by `If-Range`: the whole is sent if not.
+/// Whether `If-Range` still allows a range; otherwise all contents are sent.
 pub(crate) fn range_holds(head: &Head<'_>, is: &Validators<'_>) -> bool {
     match head.if_range {
         None => true,
         Some(tag) if tag.starts_with(b"\"") => tag == is.etag,
-        // Weak tags never match here; a date must be the very one.
+        // Weak tags never match here; a date must be equal.
         Some(text) => date(text).is_some_and(|date| seconds(date) == seconds(is.modified)),
     }
 }
 
-/// Whether a list of entity tags has this one; `weak`: also as a weak one.
+/// Whether a list of entity tags has this one; `weak`: also as a weak tag.
 fn matches(list: &[u8], etag: &[u8], weak: bool) -> bool {
     list.trim_ascii() == b"*"
         || words(list).any(|tag| match tag.strip_prefix(b"W/") {
@@ -70,7 +70,7 @@ fn date(text: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(std::str::from_utf8(text).ok()?).ok()
 }
 
-/// Dates of HTTP have no more.
+/// The seconds of a time: dates of HTTP have no fractions.
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
 }

@@ -4,50 +4,52 @@ use crate::coding::Coding;
 use httparse::{EMPTY_HEADER, Header, Request, Status};
 use std::borrow::Cow;
 
-/// Bytes that a head has at most.
+/// The most bytes of a head.
 pub const MOST_BYTES: usize = 16 << 10;
-/// Fields that a head has at most.
+/// The most fields of a head.
 const MOST_FIELDS: usize = 100;
 
-/// What is wrong with a head; the connection ends after the answer.
+/// A fault of a head; the connection ends after the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// No HTTP/1 at all, or not allowed by it.
+    /// Not HTTP/1, or a violation of it.
     Malformed,
     /// Too many bytes, or fields.
     TooLarge,
-    /// Another version than 1.0 and 1.1.
+    /// A version other than 1.0 and 1.1.
     Version,
 }
 
-/// How a request is to be answered.
+/// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Contents.
+    /// The contents are requested.
     Get,
-    /// What is said of them.
+    /// The head of the response without the contents is requested.
     Head,
-    /// Any other.
+    /// Any other method.
     Other,
 }
 
-/// What a request asks for; it refers to the bytes that were received.
+/// A request; it borrows the received bytes.
 #[derive(Clone, Debug)]
 pub struct Head<'a> {
-    /// How it is asked for.
+    /// The method.
     pub method: Method,
     pub(crate) method_name: &'a str,
-    /// The path, percent-decoded, with the slash in front; without what follows a question mark.
+    /// The path, percent-decoded, with the slash in front, and without a question mark and what
+    /// follows it.
     pub path: Cow<'a, [u8]>,
-    /// As it was received, for the log and for redirections.
+    /// The target as it was received, for the log and for redirections.
     pub(crate) target: &'a str,
     /// Whether the connection is to be kept.
     pub keep: bool,
-    /// Of HTTP/1.0.
+    /// True for HTTP/1.0.
     pub(crate) is_old: bool,
-    /// Bytes that follow the head and belong to the request; `None` if only the peer knows.
+    /// Bytes that follow the head and belong to the request; `None` if only the peer knows the
+    /// number.
     pub body: Option<u64>,
-    /// The name by which the server was found.
+    /// The name under which the client found the server.
     pub host: Option<&'a [u8]>,
     pub(crate) range: Option<&'a [u8]>,
     pub(crate) if_range: Option<&'a [u8]>,
@@ -60,16 +62,16 @@ pub struct Head<'a> {
     pub(crate) referer: Option<&'a [u8]>,
 }
 
-/// Whether the third word is a version at all, and not the rest of a path with a space.
+/// Whether the third word is a version, and not the rest of a path with a space.
 fn names_a_version(input: &[u8]) -> bool {
     input.split(|&byte| byte == b' ').nth(2).is_some_and(|word| word.starts_with(b"HTTP/"))
 }
 
-/// Reads the head that `input` begins with, and says how long it is; `None` if it is not complete
-/// yet.
+/// Reads the head at the beginning of `input`, and returns it with its length in bytes. `None` if
+/// it is not complete yet.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the head.
 pub fn read(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, Wrong> {
     let mut fields = [EMPTY_HEADER; MOST_FIELDS];
     let mut request = Request::new(&mut fields);
@@ -114,14 +116,14 @@ pub fn read(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, Wrong> {
     for field in request.headers.iter() {
         note(&mut head, field, &mut hosts)?;
     }
-    // RFC 9112, 3.2: a request of version 1.1 without it, or one with two, is wrong.
+    // RFC 9112, 3.2: a request of version 1.1 without this field, or one with two, is wrong.
     if hosts > 1 || (version == 1 && hosts == 0) {
         return Err(Wrong::Malformed);
     }
     Ok(Some((head, len)))
 }
 
-/// Notes a field. Most requests have fields that do not matter here, so their length is looked at
+/// Notes a field. Most requests have fields that do not matter here, so this checks their length
 /// first.
 fn note<'a>(head: &mut Head<'a>, field: &Header<'a>, hosts: &mut u32) -> Result<(), Wrong> {
     let (name, value) = (field.name, field.value);
@@ -151,7 +153,7 @@ fn note<'a>(head: &mut Head<'a>, field: &Header<'a>, hosts: &mut u32) -> Result<
             let len =
                 std::str::from_utf8(value).ok().filter(|v| v.bytes().all(|b| b.is_ascii_digit()));
             let len = len.and_then(|len| len.parse().ok()).ok_or(Wrong::Malformed)?;
-            // Two that differ are how requests are smuggled.
+            // Two different lengths are a means of request smuggling.
             if !matches!(head.body, Some(0)) && head.body != Some(len) {
                 return Err(Wrong::Malformed);
             }
@@ -189,8 +191,7 @@ fn path_of(target: &str) -> Option<Cow<'_, [u8]>> {
     match path.contains(&b'%') {
         false => Some(Cow::Borrowed(path)),
         true => {
-            // An escape that is none would be taken as it stands: then two names would mean one
-            // file.
+            // An invalid escape would be taken literally: then two names would mean one file.
             let mut escapes = path.split(|&byte| byte == b'%').skip(1);
             let hex = |rest: &[u8]| rest.len() >= 2 && rest[..2].iter().all(u8::is_ascii_hexdigit);
             escapes.all(hex).then(|| Cow::from(percent_encoding::percent_decode(path)))
@@ -199,7 +200,7 @@ fn path_of(target: &str) -> Option<Cow<'_, [u8]>> {
 }
 
 impl Head<'_> {
-    /// Whether it asks for the whole, unconditionally.
+    /// Whether it requests the whole contents, unconditionally.
     pub(crate) fn is_plain(&self) -> bool {
         self.range.is_none()
             && self.if_none_match.is_none()
@@ -217,7 +218,7 @@ impl Head<'_> {
             let name = parts.next().unwrap_or_default();
             let weight =
                 parts.find_map(|part| part.strip_prefix(b"q=").or(part.strip_prefix(b"Q=")));
-            // A weight of nothing forbids.
+            // A weight of 0 forbids the coding.
             let wanted = !weight.is_some_and(|w| w.iter().all(|b| matches!(b, b'0' | b'.')));
             if name.eq_ignore_ascii_case(coding.token().as_bytes()) {
                 return wanted;

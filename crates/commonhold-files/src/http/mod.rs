@@ -1,15 +1,15 @@
-//! HTTP/1.1 as far as serving files needs it (RFC 9110, 9112): what is asked for, and the head of
-//! what is answered.
+//! HTTP/1.1 as far as a file server needs it (RFC 9110, 9112): requests, and the heads of
+//! responses.
 //!
 //! | module | idea |
 //! |---|---|
 //! | `head` | a request's head, read by `httparse` |
 //! | `conditions` | `If-Match` and its kind: whether contents are sent at all |
-//! | `range` | which part of them |
+//! | `range` | the requested part of the contents |
 //! | `answer` | the head of a response |
-//! | `types` | what a file's contents are, by its name |
+//! | `types` | the type of a file's contents, by its name |
 //!
-//! Who serves other things over HTTP reads heads with [`read`] and begins answers with
+//! A program that serves other data over HTTP can read heads with [`read`] and begin responses with
 //! [`status_line`].
 //!
 //! Invariant: nothing here knows sockets, caches or files.

@@ -1,28 +1,28 @@
-//! Which part of contents is asked for (RFC 9110, 14). What is no valid range is as good as none;
-//! what lies beyond the end of the contents cannot be satisfied.
+//! The requested part of contents (RFC 9110, 14). An invalid range counts as none; a range beyond
+//! the end of the contents cannot be satisfied.
 
 use http_range_header::{EndPosition, RangeUnsatisfiableError, StartPosition, parse_range_header};
 use std::ops::Range;
 
-/// Ranges that are served at most; who asks for more gets the whole.
+/// The most ranges that are served; a request for more gets all contents.
 const MOST: usize = 16;
 
-/// What is sent.
+/// The part to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// All.
+    /// All contents.
     Whole,
-    /// One range, or several in the order in which they were asked for.
+    /// One range, or several in the order of the request.
     Ranges(Vec<Range<u64>>),
-    /// 416.
+    /// Beyond the end: status 416.
     Beyond,
 }
 
-/// What a field `Range` asks for of contents of `len` bytes.
+/// The part that a field `Range` requests of contents of `len` bytes.
 pub(crate) fn part(field: &[u8], len: u64) -> Part {
     let parsed = match std::str::from_utf8(field).map(parse_range_header) {
         Ok(Ok(parsed)) => parsed,
-        // The last none of them. Beside others it makes the field none.
+        // The last 0 bytes. Next to other ranges it makes the field invalid.
         Ok(Err(RangeUnsatisfiableError::ZeroSuffix)) if !field.contains(&b',') => {
             return Part::Beyond;
         }
@@ -33,7 +33,7 @@ pub(crate) fn part(field: &[u8], len: u64) -> Part {
         return Part::Whole;
     }
     let there: Vec<_> = all.into_iter().flatten().filter(|range| !range.is_empty()).collect();
-    // Many that overlap are how a server is made to send much more than it has.
+    // Many overlapping ranges would make a server send much more than it has.
     let sum: u64 = there.iter().map(|range| range.end - range.start).sum();
     match there.is_empty() {
         true => Part::Beyond,

@@ -1,4 +1,4 @@
-//! What a file's contents are, by its name.
+//! The type of a file's contents, by its name.
 
 use std::borrow::Cow;
 use std::path::Path;

@@ -11,17 +11,19 @@ use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How ids name files. A new layout implements this, in one file, and has a line in [`LayoutKind`].
+/// The meaning of ids. A new layout implements this, in one file, and has a line in [`LayoutKind`].
 pub trait Layout: Send + Sync {
-    /// How long ids are, in bytes, if all are as long: then a client need not say where one ends.
+    /// The length of ids in bytes, if all have the same: then a client need not mark the end of
+    /// one.
     fn id_len(&self) -> Option<usize>;
 
-    /// The id that is meant, if it can be one at all: no look at the directory is made for others.
-    /// It is the name of the contents in caches, so two ids for one file should be one.
+    /// The canonical id, if the bytes can be an id at all: for other bytes the directory is not
+    /// searched. It names the contents in caches, so two ids for one file should have one canonical
+    /// id.
     fn id<'a>(&self, id: &'a [u8]) -> Option<Cow<'a, [u8]>>;
 
-    /// Where the file is, as a path below the directory; `None` if there is none. It need not
-    /// exist: who opens it finds out.
+    /// The path of the file below the directory; `None` if there is none. The file need not exist:
+    /// the opening detects that.
     ///
     /// # Errors
     /// Those of reading directories.
@@ -38,7 +40,7 @@ pub trait Layout: Send + Sync {
     ) -> io::Result<()>;
 }
 
-/// Which layout is wanted.
+/// The available layouts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LayoutKind {
     /// [`Tree`].
@@ -49,7 +51,7 @@ pub enum LayoutKind {
 }
 
 impl LayoutKind {
-    /// The layout; `index` is the file that a directory is answered with, where the layout has
+    /// The layout; `index` is the file that answers for a directory, where the layout has
     /// directories.
     #[must_use]
     pub fn layout(self, index: Option<&str>) -> Box<dyn Layout> {

@@ -1,4 +1,4 @@
-//! Ids are paths, as in every web server.
+//! Ids are paths, as in most web servers.
 
 use super::Layout;
 use crate::directory::Directory;
@@ -8,18 +8,18 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Directories within directories are followed so deep; a loop of mounts ends here.
+/// The greatest depth of directories that is followed; a loop of mounts ends here.
 const DEEPEST: usize = 64;
 
-/// Ids are paths below the directory, without a slash in front. One that ends with a slash, or is
-/// empty, is a directory's: its index file is meant, if there is to be one.
+/// Ids are paths below the directory, without a slash in front. An id that ends with a slash, or is
+/// empty, names a directory: it means the directory's index file, if there is to be one.
 #[derive(Debug)]
 pub struct Tree {
     index: Option<Vec<u8>>,
 }
 
 impl Tree {
-    /// Answers directories with the file of this name in them, or not at all.
+    /// Answers for directories with the file of this name in them; with `None`, not at all.
     #[must_use]
     pub fn new(index: Option<&str>) -> Tree {
         Tree { index: index.map(|name| name.as_bytes().to_vec()) }
@@ -37,7 +37,7 @@ impl Layout for Tree {
             Some(inside) => (inside, true),
             None => (id, id.is_empty()),
         };
-        // What names nothing, the same, or what is above, is no name; a NUL ends names.
+        // Names of nothing, of the same directory and of its parent are invalid; a NUL ends names.
         let is_name = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
         if !inside.is_empty() && !inside.split(|&byte| byte == b'/').all(is_name) {
             return None;

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// How long an id is.
+/// The length of an id in bytes.
 const LEN: usize = 8;
 
 /// Ids are the names of folders, eight characters of A-Z and 0-9; the file is the one `.pdf` in the

@@ -1,4 +1,4 @@
-//! Request maps: what is known of each connection. Each is one file that implements [`Requests`].
+//! Request maps: the state of each connection. Each map is one file that implements [`Requests`].
 
 mod hashbrown;
 mod slab;
@@ -12,23 +12,23 @@ use commonhold_io::sockets::SocketId;
 
 /// Connections by their sockets.
 pub trait Requests<C>: Default {
-    /// Notes a connection under a new socket.
+    /// Inserts the connection of a new socket.
     fn insert(&mut self, socket: SocketId, connection: C);
 
     /// The connection of a socket.
     fn get(&mut self, socket: SocketId) -> Option<&mut C>;
 
-    /// Forgets a connection.
+    /// Removes a connection.
     fn remove(&mut self, socket: SocketId) -> Option<C>;
 
-    /// How many there are.
+    /// The number of connections.
     fn count(&self) -> usize;
 
     /// Calls `each` for all of them, in any order.
     fn each(&mut self, each: impl FnMut(SocketId, &mut C));
 }
 
-/// Which request map is wanted.
+/// The available request maps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RequestsKind {
     /// [`Std`].
@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(requests.count(), 100);
         assert_eq!(requests.remove(id(7, 0)), Some(7));
         assert_eq!(requests.remove(id(7, 0)), None);
-        // The place of a socket that is gone is another one's.
+        // Another socket has the place of a closed one.
         requests.insert(id(7, 1), 1007);
         assert_eq!(requests.get(id(7, 0)), None);
         assert_eq!(requests.get(id(7, 1)), Some(&mut 1007));

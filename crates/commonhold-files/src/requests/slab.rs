@@ -3,8 +3,8 @@
 use super::Requests;
 use commonhold_io::sockets::SocketId;
 
-/// See the module. The driver uses places again, so the table is as long as there were connections
-/// at once.
+/// See the module. The driver uses places again, so the table is as long as the most connections at
+/// one time.
 pub struct Slab<C> {
     places: Vec<Option<(SocketId, C)>>,
     len: usize,

@@ -1,4 +1,4 @@
-//! Sources: where the files are. Each is one file that implements [`Source`].
+//! Sources: the places of files. Each is one file that implements [`Source`].
 
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -15,18 +15,18 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// What is there under an id.
+/// The versions under an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Found {
     /// The file's version.
     pub plain: Stamp,
-    /// Those of the files beside it that are coded and not older, in the order of
-    /// [`Coding::BESIDE`].
+    /// The versions of its companions, which are compressed and not older than the file: Brotli,
+    /// then gzip.
     pub beside: [Option<Stamp>; 2],
 }
 
 impl Found {
-    /// Without files beside.
+    /// A file without companions.
     #[must_use]
     pub fn alone(plain: Stamp) -> Found {
         Found { plain, beside: [None; 2] }
@@ -42,7 +42,7 @@ impl Found {
         }
     }
 
-    /// All of it as one number.
+    /// All versions as one number.
     pub(crate) fn to_bits(self) -> u64 {
         let [brotli, gzip] = self.beside.map(|stamp| stamp.map_or(0, Stamp::to_bits));
         mixed_numbers(&[self.plain.to_bits(), brotli, gzip])
@@ -51,7 +51,7 @@ impl Found {
 
 /// An open file.
 pub struct Opened<H> {
-    /// What it is read by.
+    /// The handle for reading it.
     pub handle: H,
     /// Its version.
     pub stamp: Stamp,
@@ -59,31 +59,31 @@ pub struct Opened<H> {
     pub name: Vec<u8>,
 }
 
-/// Where files are. One belongs to one thread.
+/// A source of files. It belongs to one thread.
 pub trait Source {
-    /// An open file: its contents stay readable while it lives, also if its name is gone.
+    /// An open file: its contents stay readable while the handle lives, also after its removal.
     type Handle: Clone;
 
-    /// Goes on with another directory or database, if there is one under the path by now. Whether
-    /// there was: then nothing that was seen before counts.
+    /// Switches to another directory or database, if there is one under the path now. Returns
+    /// whether it did: then earlier looks no longer count.
     ///
     /// # Errors
     /// Those of opening it; then the old one stays.
     fn refresh(&self) -> io::Result<bool>;
 
-    /// What is there under an id; `None` if nothing is.
+    /// The versions under an id; `None` if it names nothing.
     ///
     /// # Errors
     /// Those of the system; `PermissionDenied` if it may not be read.
     fn look(&self, id: &[u8]) -> io::Result<Option<Found>>;
 
-    /// Opens what is there under an id, in one coding.
+    /// Opens the file under an id, in one coding.
     ///
     /// # Errors
-    /// As [`look`](Self::look).
+    /// As for [`look`](Self::look).
     fn open(&self, id: &[u8], coding: Coding) -> io::Result<Option<Opened<Self::Handle>>>;
 
-    /// The version of an open file by now: another one if it was written to.
+    /// The present version of an open file, which changes when the file is written to.
     ///
     /// # Errors
     /// Those of the system.
@@ -92,21 +92,21 @@ pub trait Source {
     /// Whether an id names a directory that has an id of its own, with a slash at the end.
     ///
     /// # Errors
-    /// As [`look`](Self::look).
+    /// As for [`look`](Self::look).
     fn is_directory(&self, id: &[u8]) -> io::Result<bool>;
 
-    /// Reads at most `most` bytes from `offset` on; none if the file ends before. May give fewer
+    /// Reads at most `most` bytes from `offset` on; none if the file ends before. May return fewer
     /// before the end.
     ///
     /// # Errors
     /// Those of the system.
     fn read(&self, handle: &Self::Handle, offset: u64, most: usize) -> io::Result<Vec<u8>>;
 
-    /// The file that the kernel can send from, if it is one.
+    /// The file that the kernel can send from, if there is one.
     fn file(handle: &Self::Handle) -> Option<Arc<OwnedFd>>;
 }
 
-/// Which source is wanted.
+/// The available sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SourceKind {
     /// A directory; large files are sent by `sendfile`.

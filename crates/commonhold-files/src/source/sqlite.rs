@@ -1,14 +1,15 @@
-//! Files in one SQLite database, as [`import`] makes it.
+//! Files in one SQLite database that [`import`] made.
 //!
 //! ```sql
 //! CREATE TABLE files(number INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, name BLOB NOT NULL,
-//!                    bytes INTEGER NOT NULL, modified_ns INTEGER NOT NULL, changed_ns INTEGER NOT NULL);
+//!                    bytes INTEGER NOT NULL, modified_ns INTEGER NOT NULL,
+//!                    changed_ns INTEGER NOT NULL);
 //! CREATE TABLE chunks(place INTEGER PRIMARY KEY, bytes BLOB NOT NULL);
 //! ```
 //!
 //! A file's n-th chunk, 256 KiB of it, is at the place `number * 2^24 + n`. An import makes another
-//! database and renames it over the old one; who serves notices that when it looks at the path
-//! again. The old one stays open, and is sent from, as long as somebody has a file of it.
+//! database and renames it over the old one; a server notices that when it looks at the path again.
+//! The old one stays open, and files of it are sent, as long as a handle of them lives.
 
 use super::{Coding, Found, Opened, Source};
 use crate::directory::{Directory, identity, last_name};
@@ -24,9 +25,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Bytes of a chunk.
+/// The bytes of a chunk.
 const CHUNK: u64 = 256 << 10;
-/// Chunks that a file has at most.
+/// The most chunks of a file.
 const CHUNKS: i64 = 1 << 24;
 /// "comh", in the header of the database.
 const APPLICATION: i32 = 0x636f_6d68;
@@ -74,7 +75,7 @@ impl Database {
     /// Opens a database that [`import`] made.
     ///
     /// # Errors
-    /// If it is none, or cannot be read.
+    /// Those of reading it; an error if it is not such a database.
     pub fn open(path: &Path) -> io::Result<Database> {
         let open = Rc::new(Open::new(path)?);
         Ok(Database { path: path.to_owned(), open: RefCell::new(open) })
@@ -103,7 +104,7 @@ impl Database {
 impl Open {
     fn new(path: &Path) -> io::Result<Open> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        // Before: if it is replaced in between, it is opened once more.
+        // Before the opening: if it is replaced in between, it is opened once more.
         let identity = identity(path)?;
         fault!("files.open-database")?;
         let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
@@ -155,7 +156,7 @@ impl Source for Database {
     }
 
     fn stamp(&self, handle: &Row) -> io::Result<Stamp> {
-        // Nobody writes to a database that is served.
+        // No program writes to a database that is served.
         Ok(handle.stamp)
     }
 
@@ -197,11 +198,11 @@ impl Source for Database {
     }
 }
 
-/// What is imported, as it goes on: how many files, and bytes.
+/// A callback for the progress of an import: the numbers of files and of bytes so far.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
-/// Makes a database of all files of a directory, beside its place at first; then it takes the place
-/// at once, also of an older one. Returns how many files it has, and how many bytes these have.
+/// Makes a database of all files of a directory, under a temporary name. Then it takes its place in
+/// one step, also that of an older database. Returns the number of files and their bytes.
 ///
 /// # Errors
 /// Those of reading the directory and of writing the database; then nothing has changed.
@@ -211,7 +212,7 @@ pub fn import(
     database: &Path,
     progress: Progress<'_>,
 ) -> io::Result<(u64, u64)> {
-    // SQLite writes by a path only. What a killed import leaves is removed by the next one.
+    // SQLite writes by a path only. The next import removes the file of a killed one.
     let draft = Draft::with_name(database, 0o644)?;
     let (mut files, mut bytes) = (0, 0);
     {

@@ -21,14 +21,14 @@ pub struct FileTree {
 }
 
 impl FileTree {
-    /// What the layout finds in the directory.
+    /// The files that the layout finds in the directory.
     #[must_use]
     pub fn new(directory: Arc<Directory>, layout: Arc<dyn Layout>) -> FileTree {
         FileTree { directory: RefCell::new(directory), layout }
     }
 }
 
-/// The file beside, unless it is older.
+/// A compressed companion of a file, unless it is older.
 fn beside(
     directory: &Directory,
     path: &Path,
@@ -87,7 +87,7 @@ impl Source for FileTree {
         let mut bytes = Vec::new();
         while bytes.len() < most {
             let at = offset + bytes.len() as u64;
-            // The room for all of it, made once.
+            // The memory for all of it, allocated once.
             bytes.reserve_exact(shortened!("files.pread-bytes", most - bytes.len()));
             let read = errno(fault!("files.pread"))
                 .and_then(|()| rustix::io::pread(handle, spare_capacity(&mut bytes), at));
@@ -97,7 +97,7 @@ impl Source for FileTree {
                 Err(error) => return Err(error.into()),
             }
         }
-        // There may have been more room than was asked for.
+        // There may have been more room than requested.
         bytes.truncate(most);
         Ok(bytes)
     }

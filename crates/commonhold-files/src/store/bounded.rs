@@ -1,8 +1,8 @@
 //! [`Bounded`]: a cache and an eviction make a store.
 //!
 //! Invariant: room is reserved before a value is kept, and reserved bytes never exceed the limit;
-//! so entries never do. An entry that is in the cache is known to the eviction, or is about to be.
-//! What the eviction names and the cache has not is no entry, but the rest of one.
+//! so entries never do. The eviction knows each entry in the cache, or is about to know it. A tag
+//! that the eviction names and the cache has not is not an entry, but the rest of one.
 
 use super::cache::{Cache, Inserted};
 use super::contract::{Store, StoreStat};
@@ -12,20 +12,20 @@ use super::tag::Tag;
 use crate::payload::Contents;
 use std::sync::Arc;
 
-/// What an entry counts besides the bytes of its key and of its value: its places in tables and
-/// queues, and what the allocator adds to each piece.
+/// The bytes that an entry counts besides its key and its value: its places in tables and queues,
+/// and the allocator's overhead of each piece.
 pub const ENTRY_BYTES: u64 = 160;
 
-/// A value gives up when so many victims in succession were no entries any more. Where others evict
-/// too, all that this process knows may be long gone.
+/// A value is not kept when this many victims in succession were no longer entries. Where others
+/// evict too, all that this process knows may be outdated.
 const FRUITLESS: u32 = 64;
 
-/// What an entry counts.
+/// The bytes that an entry counts.
 pub(super) fn bytes_of(key: &[u8], value_len: usize) -> u64 {
     (key.len() + value_len) as u64 + ENTRY_BYTES
 }
 
-/// A store of at most so many bytes.
+/// A store with a limit in bytes.
 pub struct Bounded<C, E> {
     cache: C,
     eviction: E,
@@ -44,7 +44,7 @@ impl<E: Eviction, C: Cache<E::Mark>> Bounded<C, E> {
         }
     }
 
-    /// Reserves so many bytes, evicting for them; false if there is no room.
+    /// Reserves `bytes` bytes, and evicts entries for them; false if there is no room.
     fn make_room(&self, bytes: u64) -> bool {
         if bytes > self.limit_bytes {
             return false;
@@ -65,8 +65,8 @@ impl<E: Eviction, C: Cache<E::Mark>> Bounded<C, E> {
         true
     }
 
-    /// Which entry goes next. Where others have entries too, what is not known here goes as often
-    /// as it is met.
+    /// The entry that goes next. Where others have entries too, unknown entries go as often as they
+    /// are met.
     fn victim(&self) -> Option<Arc<Tag<E::Mark>>> {
         if !E::EVICTS {
             return None;
@@ -107,7 +107,7 @@ impl<E: Eviction, C: Cache<E::Mark>> Store for Bounded<C, E> {
 
     fn put(&self, key: &[u8], value: Vec<u8>) {
         let bytes = bytes_of(key, value.len());
-        // The older value's room will do, if no other is left.
+        // The older value's room suffices, if no other is left.
         let has_room = self.make_room(bytes) || (self.forget(key) && self.make_room(bytes));
         if !has_room {
             return self.refuse(key);

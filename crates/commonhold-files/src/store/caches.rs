@@ -1,24 +1,24 @@
-//! Which maps of a hold are caches of files.
+//! The maps of a hold that are caches of files.
 //!
-//! Servers that let other entries go or keep another number of bytes cannot share a map. So its
-//! name says both: each finds its own, whoever else serves from the hold, and nobody drops what
-//! another one uses.
+//! Servers with different evictions or limits cannot share a map. So the map's name contains both:
+//! each server finds its own, whichever others use the hold, and drops no map that another one
+//! uses.
 
 use super::EvictionKind;
 use commonhold::{Hold, Result};
 
-/// What the names of all begin with, and all of the name that earlier versions had.
+/// The prefix of all names, and the whole name in earlier versions.
 const PREFIX: &str = ".files";
-/// Behind the name of a map: the one with its bytes.
+/// The suffix behind a map's name: the map with its bytes.
 const BESIDE: &str = ".bytes";
 
-/// The map in which contents are kept with these choices.
+/// The name of the map for contents with these choices.
 #[must_use]
 pub fn name_of(eviction: EvictionKind, cache_bytes: u64) -> String {
     format!("{PREFIX}.{eviction}.{cache_bytes}")
 }
 
-/// Whether a map of this name is one, with whatever choices, or beside one.
+/// Whether a map of this name is such a cache, with any choices, or has its bytes.
 #[must_use]
 pub fn is_one(name: &str) -> bool {
     let choices = name.strip_suffix(BESIDE).unwrap_or(name).strip_prefix(PREFIX);
@@ -31,15 +31,15 @@ pub fn is_one(name: &str) -> bool {
     choices.is_some_and(|choices| choices.is_empty() || is_choices(choices))
 }
 
-/// Drops caches of other choices than these, unless another process has the hold open: it may serve
-/// from them.
+/// Drops caches of other choices than these, unless another process has the hold open: that process
+/// may serve from them.
 ///
 /// # Errors
 /// Those of dropping maps.
 pub fn drop_others(hold: &Hold, eviction: EvictionKind, cache_bytes: u64) -> Result<()> {
     let own = name_of(eviction, cache_bytes);
     let is_other = |name: &str| is_one(name) && name.strip_suffix(BESIDE).unwrap_or(name) != own;
-    // Before the look at the others: what one makes that comes after it is not among them.
+    // Before the check for other processes: a map that one makes after it is not in this list.
     let mut others: Vec<_> = hold.maps().list()?.into_iter().map(|map| map.name).collect();
     others.retain(|name| is_other(name));
     if is_alone(hold)? {

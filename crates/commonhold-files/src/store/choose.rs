@@ -1,7 +1,7 @@
 //! The edge: from two words on the command line to a store.
 //!
-//! What serves files from a store is generic; it is compiled once for each here, and nowhere is a
-//! store behind a pointer to functions.
+//! A server of files is generic over its store. It is compiled here once for each store, and no
+//! store is called through a pointer to functions.
 
 use super::bounded::Bounded;
 use super::cache::{Cache, HashbrownTable, HoldCache, NoCache, Private, StdTable};
@@ -11,7 +11,7 @@ use super::eviction::{Eviction, Lru, NoEviction, S3Fifo};
 use commonhold::{Error, ErrorKind, Hold, Result};
 use std::sync::Arc;
 
-/// Where entries are kept.
+/// The places of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CacheKind {
     /// Nowhere.
@@ -26,10 +26,10 @@ pub enum CacheKind {
 
 commonhold_io::named_choice!(CacheKind { None => "none", Std => "std", Hashbrown => "hashbrown", Hold => "hold" });
 
-/// Which entries go when there is no room.
+/// The choices of entries that are evicted when there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EvictionKind {
-    /// None: what finds no room is not kept.
+    /// None: a value that finds no room is not kept.
     None,
     /// The least recently used, behind a mutex.
     Mutex,
@@ -39,23 +39,22 @@ pub enum EvictionKind {
 
 commonhold_io::named_choice!(EvictionKind { None => "none", Mutex => "mutex", Lockfree => "lockfree" });
 
-/// What uses a store, whichever it is.
+/// A computation that runs on any store.
 pub trait WithStore {
-    /// What it leaves behind.
+    /// The result of the computation.
     type Output;
 
-    /// Runs, in the thread that chose.
+    /// Runs in the calling thread of [`choose_store`].
     fn run<S: Store>(self, store: Arc<S>) -> Self::Output;
 }
 
-/// Makes the wanted store, of at most `limit_bytes`, and runs `with` on it. Only
-/// [`CacheKind::Hold`] needs `hold`, in which the map `map_name` belongs to the store, and so does
-/// `map_name` with `.bytes`: what is there under these names and was made with other options,
-/// another limit too, is dropped.
+/// Makes the requested store, of at most `limit_bytes` bytes, and runs `with` on it. Only
+/// [`CacheKind::Hold`] needs `hold`. Its maps `map_name` and `map_name` with `.bytes` belong to the
+/// store: maps of these names with other options, such as another limit, are dropped.
 ///
 /// # Errors
 /// `Invalid` if a hold is needed and none is given; those of opening it once more and of making
-/// maps. Then nothing has run.
+/// maps. Then `with` has not run.
 pub fn choose_store<W: WithStore>(
     cache: CacheKind,
     eviction: EvictionKind,
@@ -90,7 +89,7 @@ pub fn choose_store<W: WithStore>(
     })
 }
 
-/// What a cache and an eviction are joined for.
+/// The data for joining a cache and an eviction.
 struct Join<W> {
     limit_bytes: u64,
     with: W,

@@ -1,4 +1,4 @@
-//! [`Store`]: what a store is to those who serve files from it.
+//! [`Store`]: the interface of a store for file servers.
 
 use crate::payload::Contents;
 use serde::{Deserialize, Serialize};
@@ -6,52 +6,51 @@ use serde::{Deserialize, Serialize};
 /// Contents of files by key, bounded in bytes, shared by all worker threads of a process or, in a
 /// hold, by all processes.
 ///
-/// All operations may be called from any thread. None waits for a process that is stopped: of a
-/// hold, an operation that meets a stopped one gives up after milliseconds, and the value is not
-/// kept.
+/// All operations may be called from any thread. None waits for a stopped process: an operation on
+/// a hold that meets a stopped process fails after milliseconds, and the value is not kept.
 pub trait Store: Send + Sync + 'static {
-    /// A look-up's result. It stays as it is while it lives, whatever becomes of the entry; a value
-    /// that is pinned and was evicted or removed is not counted in the store's bytes any more.
+    /// A look-up's result. It does not change while it lives, whatever happens to the entry. The
+    /// store's bytes no longer count a pinned value that was evicted or removed.
     type Pinned: AsRef<[u8]> + Into<Contents> + Send + 'static;
 
     /// The value of a key.
     fn get(&self, key: &[u8]) -> Option<Self::Pinned>;
 
-    /// Keeps a value, instead of an older one of the same key. One that is larger than the limit,
-    /// or for which there is no room, is not kept, and counted as refused; then the older one is
-    /// gone all the same.
+    /// Keeps a value, instead of an older one of the same key. A value that is larger than the
+    /// limit, or for which there is no room, is not kept, and counts as refused; the older one is
+    /// removed all the same.
     fn put(&self, key: &[u8], value: Vec<u8>);
 
-    /// Forgets a key. From now on this store gives its value out to nobody in this process; of a
-    /// hold, other processes may go on seeing it for as long as one of them is stopped at the wrong
+    /// Removes a key. From now on this store returns its value to no caller in this process. In a
+    /// hold, other processes may continue to see it as long as one of them is stopped at the wrong
     /// moment.
     fn remove(&self, key: &[u8]);
 
-    /// Takes a result back, whose memory may be used again.
+    /// Takes a result back, whose memory may be reused.
     fn recycle(&self, contents: Contents) {
         drop(contents);
     }
 
-    /// Counts. Nothing is looked through for them, but of a map that does not count by itself one
-    /// line for every 216 places.
+    /// Statistics. They cost no scan; only a map that does not count by itself reads one line for
+    /// every 216 places.
     fn stat(&self) -> StoreStat;
 }
 
-/// What a store has, and what became of requests. Entries and bytes are those of all processes that
-/// share the store; the other counts begin with 0 and are this process's own, but `evicted` of a
-/// map that evicts by itself, which are the map's.
+/// The statistics of a store. Entries and bytes are those of all processes that share the store.
+/// The other counts begin with 0 and belong to this process, except `evicted` of a map that evicts
+/// by itself, which belongs to the map.
 ///
-/// While nobody else changes it, a store that is not shared has `entries == added - evicted -
+/// While no other thread changes it, a store that is not shared has `entries == added - evicted -
 /// removed`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StoreStat {
-    /// Entries.
+    /// The number of entries.
     pub entries: u64,
-    /// What they are counted with: key, value and [`ENTRY_BYTES`](super::ENTRY_BYTES) each; of a
-    /// map that evicts by itself, its records.
+    /// Their bytes: key, value and [`ENTRY_BYTES`](super::ENTRY_BYTES) for each; of a map that
+    /// evicts by itself, its records.
     pub bytes: u64,
-    /// The most bytes.
+    /// The limit in bytes.
     pub limit_bytes: u64,
     /// Look-ups that found a value.
     pub hits: u64,
@@ -59,10 +58,10 @@ pub struct StoreStat {
     pub misses: u64,
     /// Values kept under a key that had none.
     pub added: u64,
-    /// Entries that went to make room.
+    /// Entries that were evicted to make room.
     pub evicted: u64,
-    /// Entries that went because they were to be forgotten.
+    /// Entries that were removed by request.
     pub removed: u64,
-    /// Values not kept.
+    /// Values that were not kept.
     pub refused: u64,
 }

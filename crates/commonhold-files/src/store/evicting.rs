@@ -1,6 +1,6 @@
-//! [`Evicting`]: a map of a hold in cache mode, as a store. The map evicts by itself, by visited
-//! bits that all processes set (`crates/commonhold/src/map/cache.rs`), and counts its bytes by
-//! itself, so nothing is joined to it here.
+//! [`Evicting`]: a map of a hold in cache mode, as a store. The map evicts by visited bits that all
+//! processes set (`crates/commonhold/src/map/cache.rs`), and counts its bytes, so no eviction is
+//! joined to it here.
 
 use super::bounded::bytes_of;
 use super::cache::{SharedMap, shared_map};
@@ -10,8 +10,8 @@ use crate::payload::Contents;
 use commonhold::map::MapOptions;
 use commonhold::{Hold, Result};
 
-/// A store of all processes that open it. Writers that arrive together may exceed the limit by one
-/// entry each.
+/// A store that all processes share that open it. Writers that arrive together may exceed the limit
+/// by one entry each.
 pub struct Evicting {
     shared: SharedMap,
     limit_bytes: u64,
@@ -19,14 +19,14 @@ pub struct Evicting {
 }
 
 impl Evicting {
-    /// The map of this name, which is made if it is not there. One that was made otherwise, with
-    /// another limit too, is dropped. A limit of 0 keeps nothing.
+    /// The map of this name, which is created if it is missing. A map with other options, such as
+    /// another limit, is dropped. A limit of 0 keeps nothing.
     ///
     /// # Errors
     /// Those of opening a hold once more and of making a map; `Mismatch` if the name is that of
     /// another kind of structure.
     pub fn open(hold: &Hold, name: &str, limit_bytes: u64) -> Result<Evicting> {
-        // To the map 0 is no limit.
+        // For the map, 0 is invalid as a limit.
         let options = MapOptions::cache().max_bytes(limit_bytes.max(1));
         let impatient = shared_map::impatient(hold)?;
         let shared = SharedMap::new(shared_map::open(hold, &impatient, name, options.into())?);
@@ -85,7 +85,7 @@ impl Store for Evicting {
 
     fn stat(&self) -> StoreStat {
         let sum = |event| self.tally.sum(event);
-        // Of a map that was dropped: nothing.
+        // A map that was dropped has nothing.
         let charged = self.shared.map().charged().unwrap_or_default();
         StoreStat {
             entries: charged.entries,

@@ -1,34 +1,37 @@
 //! Contents of files, kept in memory up to a number of bytes.
 //!
-//! [`Store`] is the one interface. Two choices make a store: where entries are kept ([`Cache`]),
-//! and which of them go when there is no room ([`Eviction`]). [`Bounded`] joins any two of them and
-//! counts the bytes; it is compiled for each pair, and nothing is called through a table of
-//! functions. [`choose_store`] makes one from two words of a command line.
+//! [`Store`] is the one interface. Two choices make a store: the place of entries ([`Cache`]), and
+//! the choice of entries that are evicted when there is no room ([`Eviction`]). [`Bounded`] joins
+//! any two of them and counts the bytes. It is compiled for each pair, and nothing is called
+//! through a table of functions. [`choose_store`] makes one from two words of a command line.
 //!
-//! | cache | where entries are | what a look-up gives |
+//! | cache | place of entries | result of a look-up |
 //! |---|---|---|
 //! | `none` | nowhere | nothing |
-//! | `std`, `hashbrown` | in a table of the process, behind a lock for many readers | a share of the entry |
-//! | `hold` | in a map of a hold: all processes have the same ones, and they are still there after a restart | a copy |
+//! | `std`, `hashbrown` | in a table of the process, behind a lock for many readers | a share of
+//! the entry |
+//! | `hold` | in a map of a hold: all processes have the same ones, and they outlive a restart | a
+//! copy |
 //!
-//! | eviction | what goes |
+//! | eviction | entries that go |
 //! |---|---|
-//! | `none` | nothing: what finds no room is not kept |
-//! | `mutex` | what was not used for the longest time, exactly |
-//! | `lockfree` | what was not used again soon, by queues and visited bits: S3-FIFO; of `hold`, the map's own |
+//! | `none` | none: a value that finds no room is not kept |
+//! | `mutex` | exactly the least recently used |
+//! | `lockfree` | those not used again soon, by queues and visited bits: S3-FIFO; of `hold`, the
+//! map's own |
 //!
 //! | module | idea |
 //! |---|---|
 //! | `contract` | the interface, its statistics |
 //! | `bounded` | a cache and an eviction, joined; the limit |
-//! | `cache` | where entries are kept |
-//! | `eviction` | which of them go |
+//! | `cache` | the places of entries |
+//! | `eviction` | the choices of entries that go |
 //! | `evicting` | a map in cache mode, which evicts by itself: the store of `hold` and `lockfree` |
-//! | `tag`, `striped_counters` | a key with what an eviction notes about it; counters that threads do not fight for |
+//! | `tag`, `striped_counters` | a key with an eviction's notes; counters without contention |
 //! | `choose` | from two words to a store |
 //!
-//! Common to all: a store never fails a request. What it cannot keep, it does not keep; whatever
-//! the reason, an older value of the same key is not given out any more.
+//! Common to all: a store never fails a request. A value that it cannot keep is not kept; for
+//! whatever reason, an older value of the same key is no longer returned.
 //!
 //! ```
 //! use commonhold_files::store::{CacheKind, EvictionKind, Store, WithStore, choose_store};

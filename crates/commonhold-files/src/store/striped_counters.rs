@@ -1,10 +1,10 @@
-//! Counters of a store. A look-up that writes nothing shared should not begin to by being counted:
-//! threads count in stripes.
+//! Counters of a store. Counting must not make a look-up write shared memory that it does not write
+//! otherwise, so threads count in stripes.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// What is counted.
+/// The counted events.
 #[derive(Clone, Copy)]
 pub(super) enum Event {
     Hit,
@@ -16,7 +16,7 @@ pub(super) enum Event {
 }
 
 const EVENTS: usize = 6;
-/// More threads than these share stripes.
+/// The number of stripes; more threads share them.
 const STRIPES: usize = 16;
 
 /// Two cache lines, as neighbours are fetched in pairs.
@@ -24,23 +24,23 @@ const STRIPES: usize = 16;
 #[derive(Default)]
 struct Stripe([AtomicU64; EVENTS]);
 
-/// How often everything happened.
+/// The counts of all events.
 #[derive(Default)]
 pub(super) struct StripedCounters([Stripe; STRIPES]);
 
 impl StripedCounters {
-    /// Once more.
+    /// Counts an event.
     pub(super) fn count(&self, event: Event) {
         self.add(event, 1);
     }
 
-    /// So many times more.
+    /// Counts an event several times.
     pub(super) fn add(&self, event: Event, times: u64) {
         // Relaxed, here and below: numbers that order nothing.
         self.0[stripe()].0[event as usize].fetch_add(times, Ordering::Relaxed);
     }
 
-    /// How often it happened, in all threads.
+    /// The count of an event, of all threads.
     pub(super) fn sum(&self, event: Event) -> u64 {
         self.0.iter().map(|stripe| stripe.0[event as usize].load(Ordering::Relaxed)).sum()
     }

@@ -1,17 +1,17 @@
-//! Memory of copies, used again. Lock-free: threads that send are not to wait for each other.
+//! Reused memory for copies. Lock-free: sending threads must not wait for each other.
 
 use crossbeam_queue::ArrayQueue;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The most buffers that wait to be used.
+/// The most free buffers.
 const MOST: usize = 64;
-/// The most bytes that they have together.
+/// The most bytes of all free buffers.
 const MOST_BYTES: usize = 16 << 20;
 
-/// Buffers that wait to be used.
+/// Free buffers.
 pub(super) struct Buffers {
     free: ArrayQueue<Vec<u8>>,
-    /// Capacity of those in `free`, and of those that are about to be.
+    /// The capacity of those in `free`, and of those that are about to be there.
     bytes: AtomicUsize,
 }
 
@@ -22,7 +22,7 @@ impl Default for Buffers {
 }
 
 impl Buffers {
-    /// A buffer with anything in it.
+    /// A buffer with any contents.
     pub(super) fn take(&self) -> Vec<u8> {
         let buffer = self.free.pop().unwrap_or_default();
         // Relaxed, here and below: a number on its own.
@@ -30,7 +30,7 @@ impl Buffers {
         buffer
     }
 
-    /// Keeps a buffer for the next one, if there is room.
+    /// Keeps a buffer for reuse, if there is room.
     pub(super) fn give(&self, buffer: Vec<u8>) {
         let capacity = buffer.capacity();
         let before = self.bytes.fetch_add(capacity, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! [`HashbrownTable`]: the same table as the standard library's, by the crate itself: with
+//! [`HashbrownTable`]: the same table as the standard library's, from the crate itself, with
 //! foldhash, which is faster for short keys.
 
 use super::private::{Content, Table};

@@ -1,13 +1,13 @@
 //! [`HoldCache`]: a map of a hold, for evictions that are not its own.
 //!
-//! The bytes of all entries stand in a number in the hold, beside the map; whoever adds an entry
-//! reserves its bytes before, in one atomic step, and whoever takes one out releases them after. So
-//! they are right across processes, but for one that is killed in between: then they are too many
-//! by one entry at most. The next process that finds itself alone counts anew, and so does one that
-//! finds the map empty.
+//! A number in the hold, in a second map, counts the bytes of all entries. A process that adds an
+//! entry reserves its bytes before, in one atomic step; a process that removes one releases them
+//! after. So the number is right across processes, except after a kill in between: then it is too
+//! large by one entry at most. The next process that finds itself alone counts again, and so does
+//! one that finds the map empty.
 //!
-//! What each process notes about the use of entries is its own: an entry of another process is
-//! learnt when it is used here.
+//! Each process has its own notes about the use of entries: it learns of an entry of another
+//! process when it uses the entry.
 
 use super::interface::{Cache, Inserted, Old, Taken};
 use super::shared_map::{self, SharedMap};
@@ -30,13 +30,13 @@ pub struct HoldCache {
     account: Map,
     /// Bytes that could not be released, to be released later.
     owed: AtomicI64,
-    /// Entries that were removed when that became possible again.
+    /// Entries that were removed after the removal had become possible again.
     taken_later: AtomicU64,
 }
 
 impl HoldCache {
-    /// The map of this name, which is made if it is not there; beside it `NAME.bytes`. Maps of
-    /// these names that were made otherwise are dropped.
+    /// The map of this name, which is created if it is missing, and the map `NAME.bytes`. Maps of
+    /// these names with other options are dropped.
     ///
     /// # Errors
     /// Those of opening a hold once more and of making maps; `Mismatch` if a name is that of
@@ -54,7 +54,7 @@ impl HoldCache {
         Ok(cache)
     }
 
-    /// Sets the bytes to those of what is there, unless somebody changes them meanwhile.
+    /// Sets the bytes to those of the entries, unless another process changes them meanwhile.
     fn recount(&self) -> Result<()> {
         let seen = self.account.get(BYTES)?;
         let mut bytes = 0;
@@ -71,7 +71,7 @@ impl HoldCache {
         let word = self.account.get(BYTES)?;
         let number =
             word.as_deref().and_then(|bytes| bytes.try_into().ok()).map_or(0, i64::from_le_bytes);
-        // Fewer than none: it was counted anew while somebody was at it.
+        // Negative: the entries were counted again while another process changed them.
         Ok((word, number.max(0) as u64))
     }
 
@@ -89,7 +89,7 @@ impl HoldCache {
     }
 
     fn try_take(&self, key: &[u8]) -> Result<Option<u64>> {
-        // A look is no change, and most keys that are put have no value yet.
+        // A look is not a change, and most keys that are put have no value yet.
         if !self.shared.map().contains(key)? {
             return Ok(None);
         }
@@ -101,7 +101,7 @@ impl HoldCache {
         self.shared.remove(key, || self.try_take(key))
     }
 
-    /// Removes what should be gone; false if `key` is still to go.
+    /// Removes the doomed keys; false if `key` is still doomed.
     fn settle(&self, key: &[u8]) -> bool {
         self.shared.settle(key, |doomed| {
             if let Some(bytes) = self.take_bytes(doomed) {
@@ -112,8 +112,8 @@ impl HoldCache {
         })
     }
 
-    /// Takes an older value out, which is counted in `old`, and adds the new one; false if another
-    /// process was quicker.
+    /// Removes an older value, which `old` counts, and adds the new one; false if another process
+    /// was quicker.
     fn exchange(&self, key: &[u8], value: &[u8], old: &mut Old) -> Result<bool> {
         for _ in 0..2 {
             if let Some(bytes) = self.try_take(key)? {
@@ -178,7 +178,7 @@ impl Cache<()> for HoldCache {
     fn any(&self) -> Option<Arc<Tag<()>>> {
         let some = self.shared.change(|| self.shared.map().random_pair())?;
         if some.is_none() {
-            // Nothing is there, yet there is no room: somebody was killed.
+            // The map is empty, yet there is no room: a process was killed.
             self.shared.change(|| self.recount());
         }
         let (key, value) = some?;

@@ -1,37 +1,38 @@
-//! [`Cache`]: what a place for entries can do.
+//! [`Cache`]: the interface of a place for entries.
 
 use crate::payload::Contents;
 use crate::store::tag::Tag;
 use std::sync::Arc;
 
-/// A place for entries, whose tags carry marks `M` of an eviction. From any thread.
+/// A place for entries, whose tags carry marks `M` of an eviction. All methods may be called from
+/// any thread.
 pub trait Cache<M>: Send + Sync + 'static {
-    /// A look-up's result, which stays as it is.
+    /// A look-up's result, which does not change.
     type Pinned: AsRef<[u8]> + Into<Contents> + Send + 'static;
 
     /// Whether other processes add and remove entries, too.
     const SHARED: bool = false;
 
-    /// The value of a key; `used` is called with the mark of one that is there.
+    /// The value of a key; calls `used` with the mark of a key that is there.
     fn find(&self, key: &[u8], used: impl FnOnce(&M)) -> Option<Self::Pinned>;
 
-    /// Counts so many bytes more, unless that were over the limit; then false.
+    /// Counts `bytes` more bytes, unless they would exceed the limit; then false.
     fn reserve(&self, bytes: u64, limit: u64) -> bool;
 
-    /// Counts so many bytes less.
+    /// Counts `bytes` fewer bytes.
     fn release(&self, bytes: u64);
 
     /// Keeps a value, whose bytes are reserved.
     fn insert(&self, tag: &Arc<Tag<M>>, value: Vec<u8>) -> Inserted<M>;
 
-    /// Takes an entry out, whose bytes are to be released.
+    /// Takes an entry out, whose bytes the caller releases.
     fn take(&self, key: &[u8]) -> Option<Taken<M>>;
 
-    /// The same, if it is the one of this tag. Returns its bytes. Where other processes have
-    /// entries, the key decides.
+    /// Takes the entry of a key out, if it has this tag. Returns its bytes. Where other processes
+    /// have entries, the key decides.
     fn take_tagged(&self, tag: &Arc<Tag<M>>) -> Option<u64>;
 
-    /// Some entry, any of them, where an eviction may not know of all.
+    /// Any entry, where an eviction may not know all of them.
     fn any(&self) -> Option<Arc<Tag<M>>> {
         None
     }
@@ -41,40 +42,40 @@ pub trait Cache<M>: Send + Sync + 'static {
         drop(contents);
     }
 
-    /// Entries that could not be taken out when they had to go, and were taken out later.
+    /// Entries that could not be taken out at once, and were taken out later.
     fn taken_later(&self) -> u64 {
         0
     }
 
-    /// Entries.
+    /// The number of entries.
     fn entries(&self) -> u64;
 
-    /// Bytes that are counted.
+    /// The number of counted bytes.
     fn bytes(&self) -> u64;
 }
 
-/// What became of a value.
+/// The result of inserting a value.
 pub enum Inserted<M> {
-    /// Its key had none.
+    /// The key had no value.
     New,
-    /// It is there instead of another; the tag that the entry has now.
+    /// The value replaced another; the present tag of the entry.
     Over(Arc<Tag<M>>, Old),
-    /// It is not there. What it should have replaced may be.
+    /// The value is not there. The value that it should have replaced may be.
     Refused(Old),
 }
 
-/// Entries that went for a value of their key: one, or more where processes are quick.
+/// The entries that a value of their key replaced: one, or more where processes are quick.
 #[derive(Clone, Copy, Default)]
 pub struct Old {
-    /// How many.
+    /// Their number.
     pub entries: u64,
-    /// What they count, to be released.
+    /// Their counted bytes, to be released.
     pub bytes: u64,
 }
 
 /// An entry that was taken out.
 pub struct Taken<M> {
-    /// What it counts.
+    /// Its counted bytes.
     pub bytes: u64,
     /// Its tag, where entries have one.
     pub tag: Option<Arc<Tag<M>>>,

@@ -1,5 +1,5 @@
-//! Where entries are kept. A cache knows nothing of which ones go; it has them, and counts what
-//! they take.
+//! The places of entries. A cache does not know which entries go; it has them, and counts their
+//! bytes.
 //!
 //! | module | idea |
 //! |---|---|
@@ -7,9 +7,9 @@
 //! | `none` | keeps nothing |
 //! | `private` | a table of this process, behind a lock |
 //! | `std_table`, `hashbrown_table` | the tables |
-//! | `hold` | a map that all processes share, with its bytes beside it |
+//! | `hold` | a map that all processes share, with its bytes in a second map |
 //! | `shared_map` | such a map as a cache uses it: without long waits, without stale values |
-//! | `buffers` | memory of copies, used again |
+//! | `buffers` | reused memory for copies |
 
 mod buffers;
 mod hashbrown_table;

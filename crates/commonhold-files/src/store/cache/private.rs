@@ -1,5 +1,5 @@
 //! [`Private`]: a table of this process, behind a lock that many readers share. A look-up shares
-//! the value instead of copying it, so an entry that goes stays with those who are sending it.
+//! the value instead of copying it, so a removed entry lives until its last send.
 
 use super::interface::{Cache, Inserted, Old, Taken};
 use crate::payload::Contents;
@@ -8,12 +8,12 @@ use crate::store::tag::Tag;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// The value of an entry, shared with those who look at it.
+/// The value of an entry, shared with its look-ups.
 #[derive(Clone)]
 pub struct Content(Arc<Box<[u8]>>);
 
 impl Content {
-    /// Without a copy, if the vector has no room to spare.
+    /// Makes no copy, if the vector has no room to spare.
     fn new(value: Vec<u8>) -> Content {
         Content(Arc::new(value.into_boxed_slice()))
     }
@@ -36,13 +36,13 @@ pub trait Table<M>: Default + Send + Sync + 'static {
     /// The entry of a key.
     fn find(&self, key: &[u8]) -> Option<(&Arc<Tag<M>>, &Content)>;
 
-    /// Sets a value; one that was there is returned, and keeps its tag.
+    /// Sets a value; returns the earlier value, whose tag stays.
     fn insert(&mut self, tag: &Arc<Tag<M>>, content: Content) -> Option<Content>;
 
     /// Takes an entry out.
     fn take(&mut self, key: &[u8]) -> Option<(Arc<Tag<M>>, Content)>;
 
-    /// Entries.
+    /// The number of entries.
     fn entries(&self) -> usize;
 }
 
@@ -50,7 +50,7 @@ pub trait Table<M>: Default + Send + Sync + 'static {
 #[derive(Default)]
 pub struct Private<T> {
     table: RwLock<T>,
-    /// Bytes of all entries, and of those that are about to be some.
+    /// Bytes of all entries, and of those that are about to be added.
     bytes: AtomicU64,
 }
 
@@ -91,7 +91,7 @@ impl<M: Send + Sync + 'static, T: Table<M>> Cache<M> for Private<T> {
         let Some(old) = table.insert(tag, content) else { return Inserted::New };
         let kept = table.find(tag.key()).map_or(tag, |(kept, _)| kept);
         let (tag, bytes) = (Arc::clone(kept), bytes_of(tag.key(), old.as_ref().len()));
-        // Large memory goes back to the system: nobody should wait for that.
+        // Large memory goes back to the system: no other thread should wait for that.
         drop(table);
         drop(old);
         Inserted::Over(tag, Old { entries: 1, bytes })

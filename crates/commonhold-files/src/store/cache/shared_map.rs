@@ -1,11 +1,11 @@
-//! [`SharedMap`]: a map of a hold as a cache uses it. Its errors are never a request's: what cannot
-//! be done now is not done, and for a moment nothing is tried, so that nobody waits again and
-//! again.
+//! [`SharedMap`]: a map of a hold as a cache uses it. Its errors never reach a request: a change
+//! that is not possible now is left out, and no change is tried for a moment, so that threads do
+//! not wait again and again.
 //!
 //! Readers of a hold never wait. Writers wait for each other, for a stopped process too; so the map
-//! is written through a handle of its own that soon gives up. Invariant: a key whose value had to
-//! go and could not is *doomed*. It is not found by this process any more, and before anything new
-//! is put the doomed ones are removed.
+//! is written through a handle of its own with a short time limit. Invariant: a key whose value had
+//! to be removed and could not be is *doomed*. This process no longer finds it, and removes the
+//! doomed keys before it puts a new value.
 
 use super::buffers::Buffers;
 use commonhold::map::{Map, MapOptions};
@@ -17,22 +17,22 @@ use std::time::{Duration, Instant};
 
 /// How long a change waits for another process.
 const PATIENCE: Duration = Duration::from_millis(5);
-/// How long nothing is changed after a change that failed.
+/// How long no change is tried after a change that failed.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// A map, with what has to be known to be quiet about it.
+/// A map, with the state of its pauses.
 pub(in crate::store) struct SharedMap {
     map: Map,
     buffers: Buffers,
     begun: Instant,
-    /// Milliseconds since `begun` until which nothing is changed.
+    /// Milliseconds since `begun` until which no change is tried.
     quiet_until_ms: AtomicU64,
     doomed: Mutex<HashSet<Box<[u8]>>>,
-    /// How many are doomed: a look-up that finds 0 takes no lock.
+    /// The number of doomed keys: a look-up that finds 0 takes no lock.
     doomed_len: AtomicUsize,
 }
 
-/// A handle that soon gives up, on the same hold.
+/// A handle with a short time limit, on the same hold.
 ///
 /// # Errors
 /// Those of opening a hold.
@@ -40,9 +40,9 @@ pub(in crate::store) fn impatient(hold: &Hold) -> Result<Hold> {
     Hold::options().lock_timeout(PATIENCE).open(hold.path())
 }
 
-/// The map of this name, of the [`impatient`] handle; made through the other one, as who begins may
-/// have to wait for others that do. One that was made with other options is dropped: what it has
-/// was for another limit, and everything in it can be had again.
+/// The map of this name, of the [`impatient`] handle. The other handle creates it, because the
+/// first opening may have to wait for other processes. A map with other options is dropped: its
+/// contents were for another limit, and can all be read again.
 ///
 /// # Errors
 /// `Mismatch` if the name is that of another kind of structure; those of making maps.
@@ -98,7 +98,7 @@ impl SharedMap {
         self.buffers.give(value);
     }
 
-    /// Changes something; `None` if it failed, or if the map is left alone for the moment.
+    /// Makes a change; `None` if it failed, or if changes pause at the moment.
     pub(in crate::store) fn change<R>(&self, change: impl FnOnce() -> Result<R>) -> Option<R> {
         // Relaxed: a moment too early or too late does not matter.
         if self.now_ms() < self.quiet_until_ms.load(Ordering::Relaxed) {
@@ -112,14 +112,14 @@ impl SharedMap {
         result.ok()
     }
 
-    /// Removes with `remove`, which says whether there was something. If it cannot, the key is
+    /// Removes with `remove`, which returns whether there was something. If it fails, the key is
     /// doomed.
     pub(in crate::store) fn remove<R>(
         &self,
         key: &[u8],
         remove: impl FnOnce() -> Result<Option<R>>,
     ) -> Option<R> {
-        // A look is no change, and never waits.
+        // A look is not a change, and never waits.
         let present = self.map.contains(key).unwrap_or(false);
         let removed = if present { self.change(remove) } else { Some(None) };
         match (&removed, self.is_doomed(key)) {
@@ -130,7 +130,7 @@ impl SharedMap {
         removed.flatten()
     }
 
-    /// Removes what is doomed, each with `remove`; false if `key` still is.
+    /// Removes the doomed keys, each with `remove`; false if `key` is still doomed.
     pub(in crate::store) fn settle(&self, key: &[u8], remove: impl Fn(&[u8])) -> bool {
         if self.doomed_len.load(Ordering::Acquire) == 0 {
             return true;
@@ -141,8 +141,8 @@ impl SharedMap {
     }
 
     fn is_doomed(&self, key: &[u8]) -> bool {
-        // Acquire pairs with the release in `doomed`: who learns that a key had to go does not find
-        // it.
+        // Acquire pairs with the release in `doomed`: a thread that learns that a key had to go
+        // does not find it.
         self.doomed_len.load(Ordering::Acquire) > 0 && self.lock().contains(key)
     }
 

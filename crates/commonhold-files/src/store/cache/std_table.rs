@@ -1,4 +1,4 @@
-//! [`StdTable`]: the standard library's hash table, keyed against hostile keys by SipHash.
+//! [`StdTable`]: the standard library's hash table, whose SipHash withstands hostile keys.
 
 use super::private::{Content, Table};
 use crate::store::tag::{ByKey, Tag};

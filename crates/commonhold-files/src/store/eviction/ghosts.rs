@@ -1,6 +1,6 @@
-//! Which keys went lately. A table of fingerprints with the time of each, as the paper on S3-FIFO
-//! proposes: whether a ghost is still one is a matter of its age, so there is no queue and nothing
-//! is ever removed for being old.
+//! The keys that went lately, as a table of fingerprints with the time of each, as the paper on
+//! S3-FIFO proposes. The age of a ghost decides whether it still counts, so there is no queue, and
+//! no ghost is ever removed for its age.
 //!
 //! Threads that write to one bucket at once may lose a ghost. Then an entry begins where every new
 //! one does.
@@ -8,29 +8,29 @@
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Ghosts of a bucket: a cache line.
+/// The number of ghosts of a bucket: a cache line.
 const BUCKET: usize = 8;
-/// Buckets for the smallest and the largest cache.
+/// The numbers of buckets for the smallest and the largest cache.
 const BUCKETS: (u64, u64) = (64, 1 << 19);
-/// One ghost for so many bytes of the cache: of smaller entries fewer are remembered.
+/// The bytes of the cache for each ghost: of smaller entries fewer are remembered.
 const BYTES_EACH: u64 = 1024;
 
-/// A word is a fingerprint in the upper half and the time in the lower; 0 is empty. Time counts
-/// ghosts, modulo 2^32.
+/// A word is a fingerprint in the upper half and the time in the lower; 0 is empty. The time is the
+/// number of ghosts so far, modulo 2^32.
 pub(super) struct Ghosts {
     words: Box<[AtomicU64]>,
     now: AtomicU32,
 }
 
 impl Ghosts {
-    /// For a cache of so many bytes: 8 bytes for each 1,024.
+    /// For a cache of `limit_bytes` bytes: 8 bytes for each 1,024.
     pub(super) fn new(limit_bytes: u64) -> Ghosts {
         let wanted = (limit_bytes / BYTES_EACH / BUCKET as u64).clamp(BUCKETS.0, BUCKETS.1);
         let words = wanted.next_power_of_two() as usize * BUCKET;
         Ghosts { words: (0..words).map(|_| AtomicU64::new(0)).collect(), now: AtomicU32::new(0) }
     }
 
-    /// A key went.
+    /// Adds the key of an entry that went.
     pub(super) fn add(&self, key: &[u8]) {
         let (bucket, print) = self.bucket(key);
         // Relaxed, here and below: each word is whole in itself.
@@ -45,7 +45,7 @@ impl Ghosts {
         }
     }
 
-    /// Whether the key is one of the last `most` that went; if so it is forgotten.
+    /// Whether the key is one of the last `most` that went; if so, it is removed.
     pub(super) fn take(&self, key: &[u8], most: u64) -> bool {
         let (bucket, print) = self.bucket(key);
         let now = self.now.load(Ordering::Relaxed);
@@ -82,7 +82,7 @@ mod tests {
         for key in 0..100u32 {
             ghosts.add(&key.to_le_bytes());
         }
-        // 100 in 512 places, 8 each: none was driven out. The time is that of the next one.
+        // 100 in 512 places, 8 each: none was replaced. The time is that of the next one.
         let known = |key: u32, most| ghosts.take(&key.to_le_bytes(), most);
         assert!(known(99, 1) && !known(99, 1000));
         assert!(known(50, 50) && !known(49, 50) && !known(49, 1000));

@@ -1,35 +1,35 @@
-//! [`Eviction`]: what decides which entries go.
+//! [`Eviction`]: the choice of the entries that go.
 
 use crate::store::tag::Tag;
 use std::sync::Arc;
 
-/// Decides which entries go. From any thread; in what order threads arrive is for it to bear: an
-/// entry may be removed before it was told that it was added.
+/// Decides which entries go. Any thread may call it, and it has to accept any order of the calls:
+/// an entry may be removed before it was added.
 pub trait Eviction: Send + Sync + 'static {
-    /// What it notes in an entry's tag.
+    /// Its notes in an entry's tag.
     type Mark: Default + Send + Sync + 'static;
 
-    /// Whether anything ever goes.
+    /// Whether entries ever go.
     const EVICTS: bool = true;
 
-    /// For a cache of so many bytes.
+    /// An eviction for a cache of `limit_bytes` bytes.
     fn new(limit_bytes: u64) -> Self;
 
-    /// A look-up has found the entry. False if it is not known here.
+    /// A look-up has found the entry. False if the eviction does not know it.
     fn used(&self, key: &[u8], mark: &Self::Mark) -> bool;
 
-    /// Whether the entry of a key is known here. Asked only where other processes have entries,
-    /// too.
+    /// Whether the eviction knows the entry of a key. Called only where other processes have
+    /// entries, too.
     fn knows(&self, _key: &[u8]) -> bool {
         true
     }
 
-    /// An entry is in the cache now.
+    /// An entry was added to the cache.
     fn added(&self, tag: &Arc<Tag<Self::Mark>>);
 
-    /// The entry of a key is not there any more; of this tag, if it is known.
+    /// The entry of a key was removed; with its tag, if the tag is known.
     fn removed(&self, key: &[u8], tag: Option<&Arc<Tag<Self::Mark>>>);
 
-    /// Which entry goes next; from now on it is not known here.
+    /// The entry that goes next; from now on the eviction does not know it.
     fn victim(&self) -> Option<Arc<Tag<Self::Mark>>>;
 }

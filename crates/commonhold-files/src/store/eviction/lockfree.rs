@@ -2,19 +2,18 @@
 //!
 //! After Yang, Zhang, Qiu, Yue and Rashmi, "FIFO queues are all you need for cache eviction", SOSP
 //! 2023 (<https://doi.org/10.1145/3600006.3613147>). A new entry begins in the small queue, which
-//! has a tenth of the room. At its end an entry that was used meanwhile moves to the main queue;
-//! another goes, and its key is a ghost for as long as it takes so many to go as the main queue has
-//! entries. What comes back while it is a ghost begins in the main queue. At the end of that one an
-//! entry that was used begins again, with one use less. So what is asked for once (a scan) passes
-//! through a tenth of the room and leaves the rest alone.
+//! has a tenth of the room. At its end an entry that was used meanwhile moves to the main queue.
+//! Another entry goes, and its key is a ghost until as many more have gone as the main queue has
+//! entries. A key that returns while it is a ghost begins in the main queue. At the end of that
+//! queue, a used entry begins again, with one use less. So entries that are requested once (a scan)
+//! pass through a tenth of the room and leave the rest alone.
 //!
-//! A use is one store to the entry's mark, and none at all if it was used three times already. Room
-//! is counted in bytes, and where two threads count at once a queue may be a little longer than its
-//! share.
+//! A use is one store to the entry's mark, and none at all after three uses. Room is counted in
+//! bytes, and where two threads count at once a queue may be a little longer than its share.
 //!
-//! Invariant: a tag is in one queue at most. One that is popped and not pushed again is [`TAKEN`];
-//! an entry that is removed while its tag is in a queue leaves it there as [`GONE`]. Those are
-//! counted, and when they are more than half, each removal looks for some.
+//! Invariant: a tag is in one queue at most. A tag that is popped and not pushed again is
+//! [`TAKEN`]; an entry that is removed while its tag is in a queue leaves the tag there as
+//! [`GONE`]. Those are counted, and when they are more than half, each removal looks for some.
 
 use super::ghosts::Ghosts;
 use super::interface::Eviction;
@@ -23,28 +22,28 @@ use crate::store::tag::Tag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// The small queue has one part in so many of the room.
+/// The small queue has one part in this many of the room.
 const PROBATION_SHARE: u64 = 10;
-/// Uses that lead from the small queue to the main one.
+/// The uses that lead from the small queue to the main one.
 const PROMOTED: u8 = 1;
-/// Uses are counted up to here.
+/// The most uses that are counted.
 const MOST_USES: u8 = 3;
-/// A mark's bits that count uses.
+/// The bits of a mark that count uses.
 const USES: u8 = 0b11;
-/// A mark's bit: it was popped to go.
+/// A bit of a mark: the tag was popped to go.
 const TAKEN: u8 = 1 << 6;
-/// A mark's bit: the entry is removed.
+/// A bit of a mark: the entry is removed.
 const GONE: u8 = 1 << 7;
-/// So many entries are spared for one victim; then the next goes, whatever its uses.
+/// The most entries that are spared for one victim; then the next goes, whatever its uses.
 const SPARED: u32 = 1024;
 
-/// How often an entry was used, and whether it is in a queue.
+/// The number of an entry's uses, and whether it is in a queue.
 #[derive(Default)]
 pub struct Mark(AtomicU8);
 
 impl Mark {
     fn use_once(&self) {
-        // Relaxed, in all of this: a hint on its own, but for the two bits that are only ever set,
+        // Relaxed, in all of this: a hint on its own, except the two bits that are only ever set,
         // in one order for all.
         let now = self.0.load(Ordering::Relaxed);
         if now & USES < MOST_USES {
@@ -61,13 +60,13 @@ impl Mark {
         self.0.load(Ordering::Relaxed) & GONE != 0
     }
 
-    /// One use less, or none at all.
+    /// Removes one use, or all.
     fn forgive(&self, all: bool) {
         let less = |now: u8| Some(if all || now & USES == 0 { now & !USES } else { now - 1 });
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// Sets a bit; the mark before.
+    /// Sets a bit; returns the mark before.
     fn set(&self, bit: u8) -> u8 {
         self.0.fetch_or(bit, Ordering::Relaxed)
     }
@@ -78,13 +77,13 @@ pub struct S3Fifo {
     probation: Queue<Mark>,
     main: Queue<Mark>,
     ghosts: Ghosts,
-    /// The most bytes on probation while there is anything else.
+    /// The most bytes on probation while the main queue has entries.
     probation_bytes: u64,
     /// Tags in the queues whose entries are removed.
     gone: AtomicU64,
 }
 
-/// What happens to a tag at the end of a queue.
+/// The fate of a tag at the end of a queue.
 enum Fate {
     Goes(Arc<Tag<Mark>>),
     Spared,
@@ -92,7 +91,7 @@ enum Fate {
 }
 
 impl S3Fifo {
-    /// Passes one tag; `None` if there is none.
+    /// Handles the tag at the end of a queue; `None` if there is none.
     fn pass(&self, may_spare: bool) -> Option<Fate> {
         let probation = self.probation.bytes() > self.probation_bytes;
         let first = if probation { self.probation.pop() } else { None };
@@ -120,7 +119,7 @@ impl S3Fifo {
         Some(Fate::Goes(tag))
     }
 
-    /// If there are many tags of removed entries: looks at the first two of each queue. Those of
+    /// If there are many tags of removed entries, checks the first two of each queue. Tags of
     /// entries go to its end.
     fn tidy(&self) {
         let all = (self.probation.len() + self.main.len()) as u64;
@@ -164,8 +163,8 @@ impl Eviction for S3Fifo {
 
     fn removed(&self, _: &[u8], tag: Option<&Arc<Tag<Mark>>>) {
         let Some(tag) = tag else { return };
-        // Who takes it next sees that it is gone, or has taken it before; so it is counted if it
-        // will be dropped.
+        // The next thread that takes the tag sees that it is gone, or has taken it before; so it is
+        // counted if it will be dropped.
         if tag.mark.set(GONE) & (GONE | TAKEN) == 0 {
             self.gone.fetch_add(1, Ordering::Relaxed);
             self.tidy();
@@ -205,8 +204,8 @@ mod tests {
         (0..5).for_each(|_| _ = fifo.used(&[], &tags[1].mark));
         fifo.used(&[], &tags[3].mark);
         assert_eq!(tags[1].mark.uses(), MOST_USES);
-        // 8 pass, two of them to the main queue; then that one goes on, and the rest of the small
-        // one is last.
+        // 8 pass, two of them to the main queue; then the main queue has its turn, and the rest of
+        // the small one is last.
         assert_eq!(victims(&fifo), [0, 2, 4, 5, 6, 7, 1, 3, 8, 9]);
     }
 
@@ -241,7 +240,7 @@ mod tests {
         left.sort_unstable();
         assert!(left.into_iter().eq(0..100));
         assert_eq!(fifo.gone.load(Ordering::Relaxed), 0);
-        // One that was taken, and is removed after, is not counted.
+        // A tag that was taken, and is removed after, is not counted.
         kept.iter().for_each(|tag| fifo.removed(tag.key(), Some(tag)));
         assert_eq!(fifo.gone.load(Ordering::Relaxed), 0);
     }

@@ -1,14 +1,14 @@
-//! Which entries go when there is no room. An eviction knows entries by their tags, and never
-//! touches their values.
+//! The choices of the entries that go when there is no room. An eviction knows entries by their
+//! tags, and never touches their values.
 //!
 //! | module | idea |
 //! |---|---|
 //! | `interface` | the trait |
-//! | `none` | none goes |
-//! | `mutex` | the least recently used one, exactly, behind a mutex |
+//! | `none` | no entry goes |
+//! | `mutex` | exactly the least recently used entry goes, behind a mutex |
 //! | `lockfree` | S3-FIFO: queues and visited bits, without a lock |
-//! | `queue` | a queue of `lockfree`, which knows how much is in it |
-//! | `ghosts` | which keys went lately |
+//! | `queue` | a queue of `lockfree`, which counts its bytes |
+//! | `ghosts` | the keys that went lately |
 
 mod ghosts;
 mod interface;

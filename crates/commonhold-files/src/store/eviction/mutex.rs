@@ -1,8 +1,8 @@
-//! [`Lru`]: the entry that was not used for the longest time goes, exactly. Every use moves an
-//! entry to the front of one list, so all threads meet at its mutex.
+//! [`Lru`]: exactly the least recently used entry goes. Every use moves an entry to the front of
+//! one list, so all threads meet at its mutex.
 //!
-//! The list is linked by indices in a vector; a table finds the node of a key. Both are small: what
-//! is done under the mutex takes a look-up and a few stores.
+//! The list is linked by indices in a vector; a table finds the node of a key. Both are small: the
+//! work under the mutex is a look-up and a few stores.
 
 use super::interface::Eviction;
 use crate::store::tag::{ByKey, Tag};
@@ -25,7 +25,7 @@ struct Node {
 /// The order of use.
 struct Order {
     index: HashMap<ByKey<()>, u32>,
-    /// Nodes; `None` where one may be put.
+    /// Nodes; `None` at a free place.
     nodes: Vec<Option<Node>>,
     vacant: Vec<u32>,
     newest: u32,
@@ -78,7 +78,7 @@ impl Eviction for Lru {
         let mut order = self.order();
         let Some(&at) = order.index.get(key) else { return };
         let known = order.nodes[at as usize].as_ref().map(|node| &node.tag);
-        // One that was added since is another entry.
+        // A tag that was added since belongs to another entry.
         if tag.is_none_or(|tag| known.is_some_and(|known| Arc::ptr_eq(known, tag))) {
             order.forget(key);
         }

@@ -1,10 +1,10 @@
-//! [`NoEviction`]: once the cache is full it stays as it is.
+//! [`NoEviction`]: a full cache keeps its entries.
 
 use super::interface::Eviction;
 use crate::store::tag::Tag;
 use std::sync::Arc;
 
-/// Nothing goes.
+/// No entry goes.
 pub struct NoEviction;
 
 impl Eviction for NoEviction {

@@ -1,5 +1,5 @@
-//! A queue of tags that knows how much is in it. Lock-free: `crossbeam_queue::SegQueue`, after
-//! Michael and Scott's queue, with blocks of elements.
+//! A queue of tags that counts its bytes. Lock-free: `crossbeam_queue::SegQueue`, after Michael and
+//! Scott's queue, with blocks of elements.
 
 use crate::store::tag::Tag;
 use crossbeam_queue::SegQueue;
@@ -32,12 +32,12 @@ impl<M> Queue<M> {
         Some(tag)
     }
 
-    /// Bytes of all entries in it.
+    /// The bytes of all entries in it.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Tags in it.
+    /// The number of tags in it.
     pub(super) fn len(&self) -> usize {
         self.tags.len()
     }
