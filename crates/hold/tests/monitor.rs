@@ -334,7 +334,7 @@ fn every_structure_has_its_figures() {
     assert!(all.value("hold_log_lines_total", &[("log", "events")]) >= 1.0);
     assert_eq!(all.value("hold_log_dropped_lines_total", &[("log", "events")]), 0.0);
     assert_eq!(all.value("hold_origin_replicas", &[("map", "prices")]), 1.0);
-    assert!(all.value("hold_stream_told_bytes_total", &[("map", "prices")]) >= 0.0);
+    assert!(all.value("hold_stream_written_bytes_total", &[("map", "prices")]) >= 0.0);
     assert_eq!(all.value("hold_journal_failing", &[("map", "prices")]), 0.0);
     assert!(all.value("hold_memory_bytes", &[]) > 0.0);
     let page = get(port, "/_hold/");

@@ -171,12 +171,12 @@ fn maps(text: &mut Text, maps: &[MapStat]) {
     let streams = || maps.iter().filter_map(|map| Some((&*map.name, map.stream?)));
     let kept = streams().map(|(map, stream)| (vec![("map", map)], stream.bytes as f64));
     text.family("hold_stream_bytes", Gauge, "Bytes of changes that a map's stream keeps.", kept);
-    let told = streams().map(|(map, stream)| (vec![("map", map)], stream.end.offset as f64));
+    let written = streams().map(|(map, stream)| (vec![("map", map)], stream.end.offset as f64));
     text.family(
-        "hold_stream_told_bytes_total",
+        "hold_stream_written_bytes_total",
         Counter,
         "Bytes of changes since a map's stream began.",
-        told,
+        written,
     );
 }
 
