@@ -1,5 +1,5 @@
 //! File servers: an answer is right, an error, or cut off in such a way that the client notices,
-//! and with the fault lifted everything is served again.
+//! and after the fault everything is served again.
 
 use crate::server::site::{bytes, database, put};
 use commonhold::Hold;
@@ -19,15 +19,15 @@ use std::path::Path;
 use std::time::Duration;
 
 const SMALL: usize = 3000;
-/// More than is kept.
+/// More than the cache keeps.
 const LARGE: usize = (300 << 10) + 7;
 const KEPT: u64 = 64 << 10;
 
-/// How long an answer is awaited while calls fail, and when none does.
+/// The time limits of an answer while calls fail, and when none does.
 const A_MOMENT: Duration = Duration::from_millis(250);
 const LONG: Duration = Duration::from_secs(20);
 
-/// What is asked for, and the contents that are there.
+/// A request, and the contents that are there.
 struct Question {
     request: Vec<u8>,
     status: u16,
@@ -46,17 +46,17 @@ impl Question {
     }
 }
 
-/// What came of a question.
+/// The result of a request.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Right,
-    /// An error that was stated, or a connection that was cut off.
+    /// An error that was reported, or a connection that was cut off.
     Refused,
     /// Nothing came in time.
     Silent,
 }
 
-/// All that comes, and whether the end was one of a stream.
+/// All received bytes, and whether the end was that of a stream.
 fn hear(stream: &mut TcpStream) -> Option<(Vec<u8>, bool)> {
     let mut heard = Vec::new();
     match stream.read_to_end(&mut heard) {
@@ -69,7 +69,7 @@ fn hear(stream: &mut TcpStream) -> Option<(Vec<u8>, bool)> {
 fn ask(address: SocketAddr, question: &Question, patience: Duration) -> Outcome {
     let Ok(mut stream) = TcpStream::connect(address) else { return Outcome::Refused };
     stream.set_read_timeout(Some(patience)).unwrap();
-    // A reset that is met here is met only once.
+    // A reset appears only once.
     let is_said = stream.write_all(&question.request).is_ok();
     let Some((heard, is_end)) = hear(&mut stream) else { return Outcome::Silent };
     match question.status {
@@ -115,7 +115,7 @@ fn judge(question: &Question, heard: &[u8]) -> Outcome {
 /// Files of a site, the link to one included.
 const FILES: u64 = 6;
 
-/// Files in a directory, and what is asked of them.
+/// Files in a directory, and the requests for them.
 fn site(place: &Path) -> Vec<Question> {
     let (small, large) = (bytes(b"small.txt", SMALL), bytes(b"large.bin", LARGE));
     let brotli = bytes(b"page.html.br", SMALL);
@@ -154,7 +154,7 @@ impl Site {
         Site { options, questions }
     }
 
-    /// Asks for everything; whether all was right.
+    /// Requests everything; returns whether all was right.
     fn ask(&self, address: SocketAddr, patience: Duration) -> bool {
         let mut all = true;
         for question in &self.questions {
@@ -236,7 +236,7 @@ fn from_zotero(trial: &Trial) {
     site.serve(trial);
 }
 
-/// What is imported is everything, or nothing.
+/// An import imports everything, or nothing.
 fn import_all(trial: &Trial) {
     let (place, to) = (trial.path("root"), trial.path("files.db"));
     site(&place);
@@ -274,7 +274,7 @@ fn calls_of_file_servers_fail() {
     fail(all(), &ALL, &["files.", "event.", "ring."], 2);
 }
 
-/// Contents of which a part is gone are an error, not shorter contents.
+/// Contents with a missing part are an error, not shorter contents.
 #[test]
 fn a_damaged_database_serves_no_half_of_a_file() {
     let ground = Ground::memory();

@@ -2,15 +2,15 @@
 //!
 //! | module | idea |
 //! |---|---|
-//! | [`site`] | the files that are served, their database, and what is in each |
-//! | [`client`] | who speaks HTTP and the simple protocol, well or badly |
+//! | [`site`] | the served files, their database, and the contents of each |
+//! | [`client`] | a client of HTTP and of the simple protocol, well-behaved or not |
 //! | [`every`] | one suite for all combinations of choices |
 //! | [`contents`], [`conditions`], [`connections`], [`people`] | the parts of the suite |
-//! | [`many`] | a thousand connections, files of a gibibyte, files that shrink while they are sent |
-//! | [`fresh`] | files that change or go |
-//! | [`escape`] | paths that lead elsewhere, and what is no regular file |
-//! | [`fuzz`] | requests that are none |
-//! | [`limits`] | who is slow, and too many |
+//! | [`many`] | a thousand connections, files of a gibibyte, files that shrink while being sent |
+//! | [`fresh`] | files that change or vanish |
+//! | [`escape`] | paths that lead elsewhere, and files that are not regular |
+//! | [`fuzz`] | invalid requests |
+//! | [`limits`] | clients that are slow, and too many |
 
 mod client;
 mod conditions;
@@ -104,7 +104,7 @@ impl Choices {
     }
 }
 
-/// A server that runs.
+/// A running server.
 struct Served {
     address: SocketAddr,
     server: Option<Server>,
@@ -112,7 +112,7 @@ struct Served {
 }
 
 impl Served {
-    /// Serves what is at `place`, with two threads.
+    /// Serves the files at `place`, with two threads.
     fn new(choices: Choices, place: &Path, change: impl FnOnce(&mut ServerOptions)) -> Served {
         let ground = Ground::memory();
         let hold = match choices.cache {
@@ -132,7 +132,7 @@ impl Served {
         change: impl FnOnce(&mut ServerOptions),
     ) -> Served {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        // As many may wait as `Address::listen` lets; of more than wait each loses a second.
+        // The backlog of `Address::listen`; each connection beyond it loses a second.
         rustix::net::listen(&listener, 1024).unwrap();
         let address = listener.local_addr().unwrap();
         let mut options = ServerOptions::new(place);
@@ -159,7 +159,7 @@ impl Served {
     }
 }
 
-/// Says with which server a test failed.
+/// Prints which server made a test fail.
 struct Naming(String);
 
 impl Naming {

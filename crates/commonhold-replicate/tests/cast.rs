@@ -1,9 +1,9 @@
 //! The cast of the tests with many processes: origins, replicas, relays, writers and readers, each
 //! a real process that can be stopped and killed.
 //!
-//! They share a board: what each has done and is told to do stands in words of its own ([`word`]),
-//! a row for each actor. When everything is written, [`Play::curtain`] says so with what there is
-//! then, and whoever keeps a copy compares and ends.
+//! They share a board: the progress and the orders of each are words of its own ([`word`]), in a
+//! row for each actor. When everything is written, [`Play::curtain`] publishes the final state, and
+//! every actor with a copy compares it and ends.
 #![cfg_attr(not(feature = "steps"), allow(dead_code))]
 
 use crate::party::{eager, pairs};
@@ -23,13 +23,13 @@ use std::time::{Duration, Instant};
 
 /// Words of the board.
 pub mod word {
-    /// 1 when all is written.
+    /// 1 when everything is written.
     pub const OVER: usize = 0;
-    /// What there is then: the stream, where it ends, the digest of the map.
+    /// The final state: the stream, its end, the digest of the map.
     pub const STREAM: usize = 1;
     pub const OFFSET: usize = 2;
     pub const DIGEST: usize = 3;
-    /// Writers go on while it is 0.
+    /// Writers continue while it is 0.
     pub const ENOUGH: usize = 4;
     /// The first row.
     pub const ROWS: usize = 8;
@@ -46,18 +46,18 @@ pub mod word {
     pub const SYNCS: usize = 3;
     /// A replica: how often it was connected. An origin: to how many it sends the whole map.
     pub const CONNECTIONS: usize = 4;
-    /// A replica: how far it has come.
+    /// A replica: its position.
     pub const AT: usize = 5;
     /// A replica: whether the connection stands.
     pub const CONNECTED: usize = 6;
-    /// A replica: what it is told to do next.
+    /// A replica: its next order.
     pub const ORDER: usize = 7;
     /// An origin: the port where it listens.
     pub const PORT: usize = 7;
 }
 use word::*;
 
-/// A hold with the map `it`, and all who have to do with it.
+/// A hold with the map `it`, and all its actors.
 pub struct Play {
     pub ground: Ground,
     pub board: &'static Board,
@@ -67,7 +67,7 @@ pub struct Play {
 }
 
 impl Play {
-    /// With room for so many actors on the board.
+    /// With room for this many actors on the board.
     pub fn new(options: MapOptions, actors: usize) -> Play {
         let ground = Ground::memory();
         let hold = Hold::create(ground.path("origin.hold")).unwrap();
@@ -81,7 +81,7 @@ impl Play {
         Row { board: self.board, at: ROWS + ROW * actor }
     }
 
-    /// Where the stream ends.
+    /// The end of the stream.
     pub fn end(&self) -> StreamPosition {
         self.map.follow().unwrap().end().unwrap()
     }
@@ -121,7 +121,7 @@ impl Play {
         child
     }
 
-    /// A writer of its own process, until there is enough.
+    /// A writer in a process of its own, until the play ends.
     pub fn writer(&self, actor: usize, mut work: impl FnMut(&Map, &Row)) -> Child {
         let (row, path) = (self.row(actor), self.ground.path("origin.hold"));
         cast(format!("writer {actor}"), || {
@@ -197,8 +197,7 @@ impl Play {
         Address::Unix(self.ground.path(&format!("relay{actor}")))
     }
 
-    /// Looks at the stairs in a replica's hold until all is over, through a handle that may only
-    /// read.
+    /// Looks at the stairs in a replica's hold until the end, through a read-only handle.
     pub fn reader(&self, actor: usize, of: usize) -> Child {
         let (row, path) = (self.row(actor), self.copy_path(of));
         cast(format!("reader {actor} of replica {of}"), || {
@@ -222,7 +221,7 @@ impl Play {
         })
     }
 
-    /// No more is written: all writers have ended. Whoever has a copy compares it, and ends.
+    /// Ends the writing: all writers have ended. Every actor with a copy compares it, and ends.
     pub fn curtain(&self) {
         let end = self.end();
         self.board.put(STREAM, end.stream);
@@ -231,7 +230,8 @@ impl Play {
         self.board.put(OVER, 1);
     }
 
-    /// Waits until a replica has all that the map has, and compares. Nobody writes meanwhile.
+    /// Waits until a replica has everything that the map has, and compares. No process writes
+    /// meanwhile.
     #[track_caller]
     pub fn agrees(&self, actor: usize, child: &Child, when: &str) {
         let (row, end) = (self.row(actor), self.end().offset);
@@ -242,7 +242,7 @@ impl Play {
         assert!(digest(&copy) == digest(map), "{when}: {:?}, not {:?}", pairs(&copy), pairs(map));
     }
 
-    /// Ends the writers, then everybody, and sees that all ended well.
+    /// Ends the writers, then all actors, and checks that all ended well.
     #[track_caller]
     pub fn finish(
         &self,
@@ -286,7 +286,7 @@ impl Row {
         self.board.count(self.at + COUNT, 1);
     }
 
-    /// Waits until its count has gone on by so much; false if the child is gone.
+    /// Waits until its count has grown by `by`; false if the child has ended.
     #[track_caller]
     pub fn goes_on(&self, what: &str, by: u64, child: &Child) {
         let from = self.get(COUNT);
@@ -301,7 +301,7 @@ impl Row {
         self.put(CONNECTIONS, syncing as u64);
     }
 
-    /// Shows how a replica is, until all is over so far. Arms the step that it is ordered to.
+    /// Publishes the state of a replica until the end. Arms the step of its order.
     fn follow(&self, replica: &Replica, over: u64, mut also: impl FnMut(bool)) {
         while self.board.get(OVER) < over {
             let status = replica.status();
@@ -319,8 +319,9 @@ impl Row {
         }
     }
 
-    /// Compares a copy with what the board says there is, once it has come so far. The copy of a
-    /// relay's copy does not know how far that is: its positions are those of the relay's stream.
+    /// Compares a copy with the final state on the board, once it has reached that position. The
+    /// copy of a relay's copy does not know the position: its own positions are those of the
+    /// relay's stream.
     fn compare(&self, hold: &Hold, replica: &Replica) {
         let board = self.board;
         let [stream, offset, expected] = [STREAM, OFFSET, DIGEST].map(|word| board.get(word));
@@ -340,10 +341,10 @@ impl Row {
     }
 }
 
-/// Shorter than anybody waits for a child: it tells what is wrong.
+/// Shorter than the wait for a child, so that the child reports the fault.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// What is wrong in the eyes of a thread of a child whose panic nobody would see.
+/// A fault found by a thread of a child, whose panic would not be visible.
 #[derive(Clone, Default)]
 pub struct Complaint(Arc<Mutex<Option<String>>>);
 
@@ -360,7 +361,7 @@ impl Complaint {
     }
 }
 
-/// What a replica can be ordered: to stop itself when it has built a map that is not shown yet.
+/// An order for a replica: to stop itself when it has built a map that is not shown yet.
 pub const STOP_BEFORE_SHOWING: u64 = 1;
 
 fn stop_before_showing() {
@@ -393,7 +394,7 @@ pub fn scribble(map: &Map, dice: &mut Dice, keys: u64) {
     }
 }
 
-/// Has as many files open as it may.
+/// Opens as many files as it may.
 pub fn raise_file_limit() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();

@@ -14,8 +14,8 @@ use commonhold_testing::support::process::{Child, until};
 use std::time::Duration;
 
 const KEYS: u64 = 500;
-/// Small: what writers at full speed say, many replicas on few processors cannot all follow. They
-/// are lapped and begin anew, until the writers end.
+/// Small: many replicas on few processors cannot all follow writers at full speed. They are lapped
+/// and begin again, until the writers end.
 const STREAM: u64 = 1 << 20;
 const ORIGIN: usize = 0;
 const CROWD: usize = 1;
@@ -24,8 +24,8 @@ const WRITER: usize = 2;
 const WRITERS: usize = 3;
 const REPLICA: usize = WRITER + WRITERS;
 
-/// What writers are told while a thousand replicas join: each change is a thousand changes on the
-/// processors that the joining needs, too.
+/// The order for writers to pause between changes while a thousand replicas join: each change is a
+/// thousand changes on the processors that the joining needs, too.
 const GENTLY: u64 = 2;
 /// Changes of each writer at full speed when all have joined.
 const AT_FULL_SPEED: u64 = 20_000;
@@ -43,7 +43,7 @@ fn writers(play: &Play) -> Vec<Child> {
     (0..WRITERS).map(writer).collect()
 }
 
-/// What a process has for itself, in bytes.
+/// The private memory of a process in bytes.
 fn private_bytes(pid: i32) -> u64 {
     let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap();
     let mut pages = statm.split(' ').skip(1).map(|n| n.parse::<u64>().unwrap());
@@ -51,11 +51,11 @@ fn private_bytes(pid: i32) -> u64 {
     (resident - shared) * 4096
 }
 
-/// What an origin may need for each replica: a piece of the full sync on its way, and what it keeps
-/// of the connection.
+/// The memory that an origin may need for each replica: a piece of the full sync in flight, and the
+/// state of the connection.
 const PER_REPLICA: u64 = 256 << 10;
 const THOUSAND: usize = 1024;
-/// What the crowd is told when writers run.
+/// The order for the crowd when writers run.
 const JOIN: u64 = 1;
 
 #[test]
@@ -97,7 +97,7 @@ fn a_thousand_replicas_of_one_process_converge() {
     origin.finish();
 }
 
-/// So many replicas in this process; shows how many were ready, and compares at the end.
+/// Runs this many replicas in this process; publishes how many were ready, and compares at the end.
 fn follow_with(play: &Play, count: usize) {
     raise_file_limit();
     let row = play.row(CROWD);
@@ -144,7 +144,7 @@ fn two_hundred_replica_processes_converge() {
     play.finish(writers, replicas, [origin]);
 }
 
-/// Checks the replica's map whenever it is told that it is whole or was changed.
+/// Checks the replica's map at every event: when it is whole or was changed.
 struct Inspector {
     hold: Hold,
     row: Row,
@@ -201,7 +201,7 @@ fn snapshots_are_states_that_were() {
     snapshots(MapOptions::fixed(8, 8), 8);
 }
 
-/// The whole map is being sent for as long as one likes: to one that has stopped in the middle.
+/// The full sync lasts as long as the test: its replica was stopped in the middle.
 #[cfg(feature = "steps")]
 #[test]
 fn writers_go_on_while_the_whole_map_is_sent() {

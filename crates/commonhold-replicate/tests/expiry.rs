@@ -1,4 +1,5 @@
-//! Caches: what has expired at the origin is removed and told there, also if nobody writes.
+//! Caches: pairs that expire at the origin are removed there, and replicas get the removals, even
+//! if no process writes.
 
 use crate::party::{Copy, LONG, SMALL_STREAM, Source, eager};
 use commonhold::Hold;
@@ -11,14 +12,14 @@ use std::time::{Duration, Instant};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(200);
-/// Within this it is told (docs/guide/replication.md), with much to spare for a machine that has
-/// other things to do.
+/// The removals come within this time (docs/guide/replication.md), with much to spare for a busy
+/// machine.
 const TOLD: Duration = Duration::from_secs(20);
 
-/// How, and which key.
+/// The kind of a change, and its key.
 type Removal = (ChangeKind, Vec<u8>);
 
-/// What was told of removals.
+/// The removals that came.
 #[derive(Clone, Default)]
 struct Removals(Arc<Mutex<Vec<Removal>>>);
 

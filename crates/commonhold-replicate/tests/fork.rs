@@ -1,5 +1,5 @@
-//! Programs that fork while they are an origin, a replica, or keep a journal: the child may drop
-//! what it has inherited, or keep it, and disturbs nobody.
+//! Programs that fork while they run an origin, a replica or a journal: the child may drop its
+//! copies or keep them, and disturbs no other process.
 
 use crate::party::{Copy, LONG, Source};
 use commonhold::Hold;
@@ -40,7 +40,7 @@ fn connections_end_though_a_child_keeps_their_sockets() {
         let keeper = Child::run("keeps sockets", || until("told to end", || board.get(0) == 1));
         source.origin = None;
         assert!(copy.replica.wait(LONG, |status| !status.connected));
-        // Not because nothing was heard.
+        // Not because no message came.
         let why = copy.replica.status().last_error.unwrap_or_default();
         assert!(!why.contains("has sent nothing"), "{why}");
         source.begin(|_| ());

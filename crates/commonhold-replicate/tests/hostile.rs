@@ -1,10 +1,10 @@
-//! What comes over the wire may be anything. Whoever sends it hurts nobody but himself: he is sent
-//! away, a line says why, and those who are honest are served as before.
+//! Any bytes may come over the wire. A peer that sends bad ones harms only itself: it is
+//! disconnected, a line names the reason, and honest peers are served as before.
 //!
 //! | module | idea |
 //! |---|---|
-//! | [`words`] | the protocol's words, right and wrong, made by hand as `docs/reference/wire.md` has them |
-//! | [`to_origin`] | peers that say to an origin what they should not |
+//! | [`words`] | the protocol's messages, right and wrong, made by hand |
+//! | [`to_origin`] | peers that send wrong messages to an origin |
 //! | [`crowds`] | many of them, and what they leave behind: memory, threads, descriptors |
 //! | [`slow`] | peers that read slowly, or never, or leave in the middle |
 //! | [`to_replica`] | origins that lie |
@@ -24,11 +24,11 @@ use commonhold_replicate::{Address, OriginOptions, Replica, ReplicaOptions, Secr
 use commonhold_testing::support::process::until;
 use words::Peer;
 
-/// An origin with an honest replica, and what others do to it meanwhile.
+/// An origin with an honest replica, and the attacks on it.
 struct Besieged {
     source: Source,
     honest: Copy,
-    /// Lines of the origin's that were looked at.
+    /// The number of the origin's lines that were checked.
     seen: usize,
     round: u32,
 }
@@ -55,7 +55,8 @@ impl Besieged {
         Peer::of(&self.source.address)
     }
 
-    /// Says something to the origin; waits until it is sent away for it, with a line that says why.
+    /// Sends bytes to the origin; waits until it disconnects the peer, with a line that names the
+    /// reason.
     #[track_caller]
     fn refuses(&mut self, words: &[u8], why: &str) {
         let mut peer = self.peer();
@@ -64,7 +65,7 @@ impl Besieged {
         self.is_told(why);
     }
 
-    /// The origin has one more line to say, which has this in it.
+    /// The origin prints one more line, which contains this.
     #[track_caller]
     fn is_told(&mut self, why: &str) {
         let said = &self.source.said;
@@ -74,7 +75,7 @@ impl Besieged {
         assert!(line.contains(why), "'{line}', where '{why}' was awaited");
     }
 
-    /// The origin has so many more lines to say.
+    /// The origin prints this many more lines.
     #[track_caller]
     fn is_told_often(&mut self, lines: usize) {
         let said = &self.source.said;
@@ -82,8 +83,7 @@ impl Besieged {
         self.seen += lines;
     }
 
-    /// The honest replica is served as before: what is written now comes to it, by the connection
-    /// that it always had.
+    /// The honest replica is served as before: it gets a new change over its first connection.
     #[track_caller]
     fn holds(&mut self) {
         self.round += 1;
@@ -93,7 +93,7 @@ impl Besieged {
         assert_eq!((status.connections, status.synchronisations), (1, 1), "{status:?}");
     }
 
-    /// As [`holds`](Self::holds); and there is room for another one, and nobody left but these two.
+    /// Like [`holds`](Self::holds); and another replica can connect, and only these two are left.
     #[track_caller]
     fn has_held(mut self, secret: Option<Secret>) {
         self.holds();

@@ -1,4 +1,4 @@
-//! Journals: what is durable comes back, exactly as it was at some moment, whatever part of the
+//! Journals: durable changes come back, exactly as the map was at some moment, whatever part of the
 //! file is lost.
 
 use commonhold::map::{Map, MapOptions};
@@ -41,7 +41,7 @@ impl Kept {
         Journal::start(&self.hold, "it", &self.file, options).unwrap()
     }
 
-    /// Its directory is moved away, and a file takes its place: nothing can be made there.
+    /// Moves its directory away, and puts a file in its place: no file can be made there.
     fn move_away(&self) {
         std::fs::rename(self.ground.path("place"), self.ground.path("moved")).unwrap();
         std::fs::write(self.ground.path("place"), b"").unwrap();
@@ -52,7 +52,7 @@ impl Kept {
         std::fs::rename(self.ground.path("moved"), self.ground.path("place")).unwrap();
     }
 
-    /// What is rebuilt from a file.
+    /// Rebuilds a map from a file.
     fn rebuilt(&self, file: &Path) -> commonhold::Result<(Rebuilt, Pairs)> {
         let path = self.ground.path("again.hold");
         let hold = Hold::create(&path).unwrap();
@@ -105,11 +105,11 @@ fn what_is_synced_is_rebuilt() {
                 assert!(rebuilt.position.offset >= position.offset);
                 assert_eq!(rebuilt.cut_off_bytes, 0);
             }
-            // What was not synced is written when it ends.
+            // Changes that were not synced are written when it ends.
             stir(&kept.map, &mut dice, 300);
             drop(journal);
             assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
-            // Another one goes on with the same file.
+            // Another journal resumes the same file.
             stir(&kept.map, &mut dice, 300);
             let journal = kept.start(|options| options.sync = sync);
             kept.map.sync(LONG).unwrap();
@@ -176,7 +176,7 @@ fn cut_anywhere_it_is_a_state_that_was() {
     assert_eq!(Some(&last), states.0.keys().last());
 }
 
-/// After a crash of the system, what was not synced may be there or not, piece by piece.
+/// After a crash of the system, each piece that was not synced may be there or not.
 #[test]
 fn lost_and_reordered_writes_lose_nothing_that_was_durable() {
     const SECTOR: usize = 512;
@@ -251,7 +251,7 @@ fn it_is_written_anew_while_it_runs() {
     assert_eq!(std::fs::read_dir(kept.ground.path("place")).unwrap().count(), 1);
 }
 
-/// However often it is ended before it has twice its bytes.
+/// The file is compacted although each run ends before the file has doubled.
 #[test]
 fn one_that_is_often_restarted_is_written_anew() {
     let kept = Kept::new(MapOptions::general());
@@ -282,7 +282,7 @@ fn what_is_too_large_for_the_stream_is_durable_all_the_same() {
     drop(journal);
     for round in 0..20 {
         let journal = kept.start(|_| ());
-        // While it walks, too.
+        // Also during the full sync.
         kept.map.set("large", vec![round; 2 << 20]).unwrap();
         kept.map.sync(LONG).unwrap();
         drop(journal);
@@ -340,7 +340,7 @@ fn what_could_not_be_written_in_the_end_is_told() {
     refused(journal.finish(), ErrorKind::Io, "it");
 }
 
-/// A journal that was moved away under its keeper is no place for what is to be durable.
+/// A journal that was moved away while it runs is no place for durable changes.
 #[test]
 fn a_journal_that_was_moved_is_written_anew() {
     let kept = Kept::new(MapOptions::general());
@@ -396,7 +396,7 @@ fn sync_says_when_nothing_is_durable() {
     refused(kept.rebuilt(&kept.ground.path("no")), ErrorKind::Damaged, "is not a journal");
 }
 
-/// Rebuilt, the map goes on with the same file; made anew by somebody else, it does not.
+/// The rebuilt map resumes the same file; a map that another process created does not.
 #[test]
 fn a_rebuilt_map_goes_on_with_its_journal() {
     let kept = Kept::new(MapOptions::general());
@@ -408,7 +408,7 @@ fn a_rebuilt_map_goes_on_with_its_journal() {
     for round in 0..3u8 {
         rebuild(&hold, "it", &kept.file, &small()).unwrap();
         let map = hold.maps().open("it").unwrap();
-        // Also if it is killed before it has written the file anew.
+        // Also if it is killed before it has compacted the file.
         drop(Journal::start(&hold, "it", kept.ground.path("another"), small()).unwrap());
         let journal = Journal::start(&hold, "it", &kept.file, small()).unwrap();
         map.set([round], "more").unwrap();
@@ -422,7 +422,7 @@ fn a_rebuilt_map_goes_on_with_its_journal() {
     refused(other, ErrorKind::Mismatch, "rebuild the map from it");
 }
 
-/// A killed journal is told at once, and the next one goes on with its file.
+/// A killed journal is noticed at once, and the next one resumes its file.
 #[test]
 fn a_killed_journal_loses_nothing_that_was_durable() {
     let kept = Kept::new(MapOptions::general());
@@ -456,7 +456,7 @@ fn a_killed_journal_loses_nothing_that_was_durable() {
     assert!(kept.hold.check().unwrap().ok);
 }
 
-/// A disk that is full is told, and when there is room again all becomes durable.
+/// A full disk is reported, and when there is room again everything becomes durable.
 #[test]
 fn a_full_disk_is_told_and_gone_on_from() {
     let ground = Ground::memory();
@@ -473,7 +473,7 @@ fn a_full_disk_is_told_and_gone_on_from() {
         until("the status to say so", || {
             journal.status().error.is_some_and(|error| error.contains("No space left"))
         });
-        // What was durable is.
+        // Durable changes are in the file.
         assert_eq!(kept.rebuilt(&file).unwrap().1.len(), 1);
         std::fs::remove_file(disk.join("ballast")).unwrap();
         until("all to become durable", || kept.map.sync(LONG).is_ok());

@@ -1,5 +1,5 @@
-//! Killed anywhere, at named steps and at random: what is left agrees, readers have always seen a
-//! state that was, and whoever comes after goes on from there.
+//! Kills anywhere, at named steps and at random: the remaining state agrees, readers have always
+//! seen a state that existed, and the next process continues from there.
 #![cfg(feature = "steps")]
 
 use crate::cast::{Play, STOP_BEFORE_SHOWING, scribble, word};
@@ -20,14 +20,14 @@ const READER: usize = 2;
 /// The first of several.
 const REPLICA: usize = 3;
 
-/// What a stream has told, from its beginning.
+/// The changes of a stream from its beginning, and the pairs that they make.
 struct Told {
     follower: Follower,
     pairs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Told {
-    /// What was told since the last time makes it what the map is.
+    /// Applies the changes since the last call, and compares the pairs with the map.
     #[track_caller]
     fn agrees(&mut self, map: &Map, when: &str) {
         while let Some(frame) = self.follower.try_recv().unwrap() {
@@ -70,7 +70,7 @@ fn kill_writers(options: MapOptions) -> BTreeSet<&'static str> {
                 End::Well => play.board.put(word::ENOUGH, 0),
                 end => panic!("{when}: {end:?}"),
             }
-            // Whoever comes after settles what it left.
+            // The next process recovers what it left.
             play.agrees(REPLICA, &replica, &when);
             told.agrees(&play.map, &when);
         }
@@ -148,7 +148,7 @@ fn origins_killed_at_random_instants() {
     play.finish([writer], replicas, [origin]);
 }
 
-/// Lets a replica that does not run begin anew.
+/// Lets a replica that does not run begin again.
 fn forget(play: &Play, actor: usize) {
     let hold = Hold::open(play.copy_path(actor)).unwrap();
     if let Ok(map) = hold.maps().open(".applied/it") {
@@ -204,7 +204,7 @@ fn replicas_killed_at_every_step_of_showing_a_new_map() {
     let writer = patient_writer(&play);
     let mut missed = Vec::new();
     for step in steps::ALL.iter().filter(|s| s.starts_with("shadow.") || s.starts_with("drop.")) {
-        // What it leaves half built, the next one drops.
+        // The next one drops the map that it leaves half built.
         let mut first = play.replica_armed(REPLICA, &play.address, "write.locked:kill:300");
         assert_eq!(first.wait(), End::By(Signal::SIGKILL));
         let mut second = play.replica_armed(REPLICA, &play.address, &format!("{step}:kill"));

@@ -1,11 +1,11 @@
-//! The same stream over every kind of connection: local ones, one that delays, cuts and breaks what
-//! it carries, and a network that delays and loses.
+//! The same stream over every kind of connection: local ones, one that delays, cuts and breaks its
+//! bytes, and a network that delays and loses packets.
 //!
 //! | connection | made of |
 //! |---|---|
 //! | unix sockets, TCP | the system's |
-//! | [`proxy`] | a process between the two that passes on random small pieces, late, and drops connections at random bytes |
-//! | [`wire`] | two network namespaces and a tunnel between them that delays every packet and loses some |
+//! | [`proxy`] | a process in between: random small pieces, some late, and broken connections |
+//! | [`wire`] | two network namespaces and a tunnel that delays every packet and loses some |
 
 mod proxy;
 mod wire;

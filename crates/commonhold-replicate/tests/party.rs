@@ -17,9 +17,9 @@ pub struct Source {
     pub map: Map,
     pub origin: Option<Origin>,
     pub address: Address,
-    /// What the origin had to say, but for who has joined.
+    /// The origin's lines, except those about joining replicas.
     pub said: Arc<Mutex<Vec<String>>>,
-    /// Who has joined, and how.
+    /// The origin's lines about joining replicas.
     pub joined: Arc<Mutex<Vec<String>>>,
 }
 
@@ -62,7 +62,7 @@ impl Source {
         self.origin.as_ref().expect("it runs")
     }
 
-    /// Where the stream ends.
+    /// The end of the stream.
     pub fn end(&self) -> commonhold::stream::StreamPosition {
         self.map.follow().unwrap().end().unwrap()
     }
@@ -75,7 +75,7 @@ impl Source {
     }
 }
 
-/// Whether a line of an origin's says that somebody has joined.
+/// Whether a line of an origin reports that a replica has joined.
 pub fn is_of_joining(line: &str) -> bool {
     line.contains(": joined at ")
 }
@@ -101,7 +101,7 @@ impl Copy {
         pairs(&self.hold.maps().open("it").unwrap())
     }
 
-    /// Waits until it has all that the source has, and compares.
+    /// Waits until it has everything that the source has, and compares.
     #[track_caller]
     pub fn agrees(&self, source: &Source) {
         let ready = self.replica.wait_ready(LONG);
@@ -112,7 +112,7 @@ impl Copy {
     }
 }
 
-/// Does not wait long before it tries again.
+/// Options with short pauses before the next connection.
 pub fn eager() -> ReplicaOptions {
     let (first_pause, longest_pause) = (Duration::from_millis(5), Duration::from_millis(50));
     ReplicaOptions { first_pause, longest_pause, ..ReplicaOptions::default() }

@@ -51,7 +51,7 @@ impl Stage {
         stopped("stream.locked", || drop(self.open().maps().open("it").unwrap().set("b", "2")))
     }
 
-    /// A process that stands still with a lock that settling a dead one needs.
+    /// A process that stands still with a lock that the recovery of a dead one needs.
     fn dead_behind_stopped(&self) -> Child {
         let other = self.open().maps().open("other").unwrap();
         let of = |segment| keys(&other, segment, 400);
@@ -63,7 +63,7 @@ impl Stage {
             }
         };
         stopped("split.entries-locked", || {
-            // Opened before: nothing of the dead one is settled then.
+            // Opened before: the opening recovers nothing of the dead one.
             let hold = self.open();
             killed("split.publishing", || fill(&self.open(), &dead));
             fill(&hold, &still);
@@ -112,8 +112,8 @@ fn new_board() -> &'static Board {
     Box::leak(Box::new(Board::new(2)))
 }
 
-/// The end of the stream is not known yet, so the dead are settled; settling one of them needs a
-/// lock that a stopped process has.
+/// The end of the stream is not known yet, so the dead processes are recovered; one of these
+/// recoveries needs a lock that a stopped process has.
 #[test]
 fn settling_the_dead_stops_no_journal() {
     let (stage, board) = (Stage::new(), new_board());
@@ -214,7 +214,7 @@ fn reports_wait_for_nobody() {
     assert_eq!(holder.slay(), End::By(Signal::SIGKILL));
 }
 
-/// The end of the stream is not to be known: everything before it is in the file all the same.
+/// The end of the stream cannot be known: everything before it is in the file all the same.
 #[test]
 fn a_journal_ends_behind_a_stopped_writer() {
     for is_limited in [false, true] {
@@ -235,8 +235,8 @@ fn a_journal_ends_behind_a_stopped_writer() {
     }
 }
 
-/// A journal that has begun before brings everything into the file, and returns an error because
-/// nobody knows whether that is everything.
+/// A journal that has begun before writes everything into the file, and returns an error because it
+/// cannot know whether that is everything.
 #[test]
 fn a_journal_keeps_what_came_before_a_stopped_writer() {
     let (stage, board) = (Stage::new(), new_board());
@@ -265,8 +265,8 @@ fn rebuilt(stage: &Stage, pairs: u64) {
     assert_eq!(hold.maps().open("it").unwrap().len().unwrap(), pairs);
 }
 
-/// A journal cannot announce what is durable while a stopped process has the map for that. It goes
-/// on afterwards, and says so then although nothing has changed since.
+/// A journal cannot announce durable changes while a stopped process has the map for that. It
+/// continues afterwards, and announces them although nothing has changed since.
 #[test]
 fn a_journal_announces_later_what_it_could_not() {
     let (stage, board) = (Stage::new(), new_board());

@@ -1,4 +1,4 @@
-//! Origins and replicas: what is written at the one is read at the other.
+//! Origins and replicas: changes at the one can be read at the other.
 
 use crate::party::{Copy, LONG, SMALL_STREAM, Source, eager, pairs};
 use commonhold::map::MapOptions;
@@ -108,7 +108,7 @@ fn a_replica_is_read_by_all_and_written_by_none() {
     refused(own, ErrorKind::Mismatch, "is not a replica");
 }
 
-/// What a replica is told.
+/// An event of a replica.
 #[derive(Debug, PartialEq)]
 enum Told {
     Changed(ChangeKind, Vec<u8>),
@@ -249,7 +249,7 @@ fn nothing_is_sent_before_it_is_told_to_be() {
     copy.agrees(&source);
 }
 
-/// A map that is dropped and made anew is served, also if nobody was there to be sent anything.
+/// A map that is dropped and created again is served, even if no replica was connected meanwhile.
 #[test]
 fn a_map_that_was_made_anew_is_served() {
     for transmission in [OriginOptions::default().transmission, Transmission::Explicit] {
@@ -265,7 +265,7 @@ fn a_map_that_was_made_anew_is_served() {
     }
 }
 
-/// How far the map before was sent says nothing of the one that was made anew.
+/// The sent offset of a dropped map does not count for the new map of its name.
 #[test]
 fn of_a_map_that_was_made_anew_nothing_is_sent_before_it_is_told_to_be() {
     let source = Source::with(MapOptions::general(), |options| {
@@ -355,8 +355,7 @@ fn relays_pass_on_what_they_are_told() {
     stir(&source, &mut dice, 500);
     let expected = pairs(&source.map);
     until("the leaf to agree", || leaf.pairs() == expected);
-    // The one in the middle begins anew: what follows it does, too, and shows the old map
-    // meanwhile.
+    // The relay begins again: its replica does, too, and shows the old map meanwhile.
     assert_eq!(leaf.replica.status().synchronisations, 1);
     source.map.set("large", vec![1; 3 << 20]).unwrap();
     let expected = pairs(&source.map);
@@ -413,7 +412,7 @@ fn what_a_replica_has_gets_older_while_the_connection_is_lost() {
     let before = lag();
     until("it goes on getting older", || lag() > before + 300);
     assert!(begun.elapsed() > Duration::from_millis(300));
-    // What all others are told of it does, too.
+    // The age in its report grows, too.
     let told = || {
         let reports = commonhold_io::reports::reports(&copy.hold).unwrap();
         let replica = reports.iter().find(|report| report.what == "replica");
@@ -432,13 +431,13 @@ fn an_origin_that_finishes_over_tcp_loses_nothing() {
         let address = source.origin().listen(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
         let copies = ["one", "two"].map(|name| Copy::at(&source, name, &address));
         copies.iter().for_each(|copy| copy.agrees(&source));
-        // What a replica says at the same time must not make the system destroy what is on its way
-        // to it.
+        // A message that a replica sends at the same time must not make the system destroy bytes
+        // that are in flight to the replica.
         stir(&source, &mut Dice::new(4), 20_000);
         source.origin.take().unwrap().finish(LONG);
         let end = source.end();
         for copy in &copies {
-            // There is nobody any more who could send it.
+            // No origin is left that could send it.
             assert!(copy.replica.wait_for(end, LONG), "{:?}", copy.replica.status());
             assert_eq!(copy.pairs(), pairs(&source.map));
         }
@@ -448,7 +447,7 @@ fn an_origin_that_finishes_over_tcp_loses_nothing() {
 #[test]
 fn an_origin_that_finishes_waits_for_nobody_for_ever() {
     let mut source = Source::new(MapOptions::general());
-    // One that has not said who it is, and one that never closes.
+    // One that has not identified itself, and one that never closes.
     let Address::Unix(path) = &source.address else { panic!("it is a path") };
     let mute = UnixStream::connect(path).unwrap();
     until("it is there", || source.origin().replicas().len() == 1);

@@ -1,4 +1,4 @@
-//! A workload in which every state that a map has had can be told from one that it never had.
+//! A workload whose states can be distinguished from states that the map never had.
 //!
 //! One writer sets the keys in order to a version, then again in order to the next. So in any state
 //! the keys up to some one have a version, and those behind it the one before: stairs with one
@@ -7,7 +7,7 @@
 
 use commonhold::map::Map;
 
-/// How many keys.
+/// The number of keys.
 pub const STAIRS: usize = 10;
 
 pub fn key(stair: usize) -> [u8; 8] {
@@ -22,7 +22,7 @@ fn version(value: &[u8]) -> u64 {
     first
 }
 
-/// Takes all stairs one version up; from wherever somebody who was killed had come.
+/// Takes all stairs one version up; starts where a killed climber stopped.
 pub fn climb(map: &Map) {
     let last = map.get(key(STAIRS - 1)).unwrap().map_or(0, |value| version(&value));
     let next = last + 1;
@@ -36,7 +36,7 @@ pub fn climb(map: &Map) {
     }
 }
 
-/// Sets pairs that nobody changes, so that the whole map is larger than what a socket takes.
+/// Sets pairs that never change, so that the whole map is larger than the buffers of a socket.
 pub fn fill(map: &Map, pairs: u64, len: usize) {
     for number in 0..pairs {
         let key = (1 << 32 | number).to_be_bytes();
@@ -44,10 +44,10 @@ pub fn fill(map: &Map, pairs: u64, len: usize) {
     }
 }
 
-/// Checks a map that nobody changes meanwhile.
+/// Checks a map that does not change meanwhile.
 ///
 /// # Errors
-/// What is wrong: the versions.
+/// The versions, if they are wrong.
 pub fn check(map: &Map) -> Result<(), String> {
     let versions: Vec<Option<u64>> =
         (0..STAIRS).map(|stair| map.get(key(stair)).unwrap().map(|v| version(&v))).collect();

@@ -1,4 +1,4 @@
-//! Stopped and slow: who does not go on holds up nobody but those who write where it writes.
+//! Stopped and slow processes: they hold up only processes that write where they write.
 #![cfg(feature = "steps")]
 
 use crate::cast::{Play, Row, scribble, word};
@@ -28,7 +28,7 @@ fn a_stopped_replica_and_one_that_never_reads_hold_up_nobody() {
         let row = |number: usize| play.row(REPLICA + number);
         let well = [0, 1].map(|number| play.replica(REPLICA + number, &play.address));
         let is_ready = |number: usize| row(number).get(word::READY) == 1;
-        // One has read all until it is stopped; one reads nothing of what it has asked for.
+        // One has read everything until it is stopped; one reads nothing.
         let mut stopped = play.replica(REPLICA + 2, &play.address);
         until("three are ready", || (0..3).all(is_ready) || stopped.is_gone());
         stopped.signal(Signal::SIGSTOP);
@@ -51,7 +51,7 @@ fn a_stopped_replica_and_one_that_never_reads_hold_up_nobody() {
     }
 }
 
-/// A writer stands in the stream's lock; then it goes on, or is killed.
+/// A writer stands in the stream's lock; then it continues, or is killed.
 fn stopped_writer(step: &str, then: Signal) {
     let what = format!("stopped at {step}, then {then}");
     let play = Play::new(MapOptions::general(), REPLICA + 2);

@@ -1,4 +1,4 @@
-//! Whether a replica is what its origin is: found out while both go on.
+//! Comparing a replica with its origin while both keep changing.
 
 use crate::party::{Copy, LONG, SMALL_STREAM, Source, eager};
 use commonhold::ErrorKind;
@@ -13,7 +13,7 @@ fn compare(copy: &Copy, source: &Source) -> commonhold::Result<Verified> {
     verify(&copy.hold, "it", &source.address, eager(), (LONG, 10))
 }
 
-/// What the replica's own process would write by mistake.
+/// A write that only the replica's own process could make, by mistake.
 fn spoil(copy: &Copy, key: &str, value: Option<&str>) {
     let own = copy.hold.maps().open_replica("it", MapOptions::general()).unwrap();
     match value {
@@ -89,7 +89,7 @@ fn maps_that_are_sent_anew_meanwhile_are_not_taken_for_different() {
         let writer = scope.spawn(|| {
             let mut dice = Dice::new(1);
             while !over.load(Ordering::Relaxed) {
-                // Too large to be told: the replica and the copy need the whole map.
+                // Too large for the stream: the replica and the copy need the whole map.
                 source.map.set("large", vec![dice.roll() as u8; SMALL_STREAM as usize]).unwrap();
                 for _ in 0..50 {
                     source.map.set(dice.below(3000).to_string(), dice.roll().to_string()).unwrap();

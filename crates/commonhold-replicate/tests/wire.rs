@@ -1,5 +1,5 @@
-//! The protocol as `docs/reference/wire.md` has it: `reader.py` was written from that page alone,
-//! and has to end with the map that the origin's was at the position that it has come to.
+//! The protocol of `docs/reference/wire.md`: `reader.py` was written from that page alone, and has
+//! to end with the map that the origin had at the reader's position.
 
 use crate::party::{SMALL_STREAM, Source, pairs};
 use commonhold::map::{MapMode, MapOptions};
@@ -16,7 +16,7 @@ type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
 const READER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reader.py");
 
-/// What the reader has printed.
+/// The output of the reader.
 struct Reading {
     position: StreamPosition,
     whole: bool,
@@ -48,7 +48,7 @@ impl Reading {
         }
     }
 
-    /// Keeps it for a reader that goes on from it.
+    /// Keeps it for a reader that resumes from it.
     fn keep(&self, source: &Source) -> PathBuf {
         let path = source.ground.path("state.json");
         std::fs::write(&path, &self.text).unwrap();
@@ -61,7 +61,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(byte).collect()
 }
 
-/// Starts the reader; it goes on until so many changes have come, and all that there was then.
+/// Starts the reader, which reads until `changes` changes have come, and everything that was there.
 fn start(address: &Address, secret: &str, state: Option<&Path>, changes: u64) -> Child {
     let address = match address {
         Address::Unix(path) => path.display().to_string(),
@@ -77,8 +77,7 @@ fn start(address: &Address, secret: &str, state: Option<&Path>, changes: u64) ->
         .unwrap()
 }
 
-/// False if there is no Python to read with, which is said aloud; in the project's CI that is a
-/// failure.
+/// False if there is no Python, which a line reports; in the project's CI that is a failure.
 fn can_read() -> bool {
     let found = Command::new("python3").arg("--version").output();
     if found.is_ok_and(|output| output.status.success()) {
@@ -107,8 +106,7 @@ fn stir(source: &Source, dice: &mut Dice, changes: u64) {
     }
 }
 
-/// Makes of a map what it was at a position, from an earlier state of it and what has happened
-/// since then.
+/// Turns an earlier state of a map into the one at a position, by the changes since then.
 fn advance(map: &mut Pairs, since: &mut Follower, to: StreamPosition) {
     assert_eq!(since.position().stream, to.stream);
     while since.position().offset < to.offset {
@@ -124,7 +122,7 @@ fn advance(map: &mut Pairs, since: &mut Follower, to: StreamPosition) {
 
 type Shape = (fn() -> MapOptions, (u64, u64, u64));
 
-/// Maps, and what the page says of their mode.
+/// Maps, and the numbers of their mode on the page.
 const SHAPES: [Shape; 4] = [
     (MapOptions::general, (0, 0, 0)),
     (|| MapOptions::fixed(4, 4), (1, 4, 4)),
@@ -145,7 +143,7 @@ fn a_reader_written_from_the_page_has_the_map() {
         assert!(first.whole);
         assert_eq!((first.mode, first.position), (mode, source.end()));
         assert_eq!(first.pairs, pairs(&source.map));
-        // It goes on from there: only what has changed since comes.
+        // It resumes: only later changes come.
         let before = source.end().offset;
         stir(&source, &mut dice, 500);
         let state = first.keep(&source);

@@ -1,4 +1,4 @@
-//! Who speaks HTTP and the simple protocol, well or badly.
+//! A client of HTTP and of the simple protocol, well-behaved or not.
 
 use commonhold_testing::support::process::PATIENCE;
 use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size};
@@ -11,9 +11,9 @@ use std::time::Duration;
 /// A connection.
 pub struct Client {
     pub stream: TcpStream,
-    /// Received and not looked at.
+    /// Received bytes that were not processed.
     heard: Vec<u8>,
-    /// The other side has said that not all of it is there.
+    /// The other side has reported that not all of it is there.
     is_reset: bool,
 }
 
@@ -88,7 +88,7 @@ impl Client {
         self.stream.write_all(bytes.as_ref()).expect("it listens");
     }
 
-    /// Says as much of it as is listened to.
+    /// Sends as much of it as the other side takes.
     pub fn try_say(&mut self, bytes: &[u8]) -> bool {
         match self.stream.write_all(bytes) {
             Ok(()) => true,
@@ -98,11 +98,11 @@ impl Client {
     }
 
     pub fn say_no_more(&self) {
-        // It fails if the other side has gone already.
+        // It fails if the other side has left already.
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// Goes at once, and lets the other side know that nothing of it was wanted.
+    /// Leaves at once, with a reset.
     pub fn reset(self) {
         set_socket_linger(&self.stream, Some(Duration::ZERO)).unwrap();
     }
@@ -125,7 +125,7 @@ impl Client {
         len
     }
 
-    /// Takes so many bytes; fewer if the stream ends before.
+    /// Takes this many bytes; fewer if the stream ends before.
     #[track_caller]
     pub fn take(&mut self, len: usize) -> Vec<u8> {
         while self.heard.len() < len {
@@ -151,8 +151,7 @@ impl Client {
         std::mem::take(&mut self.heard)
     }
 
-    /// Everything up to the end of the stream, which has to come in such a way that it is none of
-    /// what was said.
+    /// Everything up to the end of the stream, which has to come as a reset.
     #[track_caller]
     pub fn rest_of_reset(&mut self) -> Vec<u8> {
         let rest = self.rest();
@@ -205,7 +204,7 @@ impl Client {
         self.ask("GET", target, "")
     }
 
-    /// The connection has ended, and nothing more was said.
+    /// The connection has ended, and nothing more came.
     #[track_caller]
     pub fn is_over(&mut self) {
         let rest = self.rest();
@@ -219,7 +218,7 @@ pub fn get(address: SocketAddr, target: &str) -> Answer {
     Client::to(address).get(target)
 }
 
-/// What the simple protocol answers.
+/// The answer of the simple protocol.
 #[track_caller]
 pub fn simple(address: SocketAddr, id: &[u8]) -> Vec<u8> {
     let mut client = Client::to(address);

@@ -57,7 +57,7 @@ pub fn ranges(stage: &Stage) {
     assert_eq!((empty.status, empty.field("Content-Range")), (416, Some("bytes */0")));
 }
 
-/// The parts of an answer with several.
+/// The parts of an answer with several ranges.
 #[track_caller]
 fn parts(answer: &Answer) -> Vec<(String, Vec<u8>)> {
     let kind = answer.field("Content-Type").unwrap();
@@ -143,7 +143,7 @@ pub fn what_has_not_changed_is_not_sent(stage: &Stage) {
         assert_eq!(ask(&[field("If-Match", &etag)]), 200);
         assert_eq!(ask(&[field("If-Unmodified-Since", BEFORE)]), 412);
         assert_eq!(ask(&[field("If-Unmodified-Since", SAME)]), 200);
-        // A range of what it still is, or all of what it is now.
+        // A range of the present contents, or all of them.
         let range = field("Range", "bytes=0-1");
         for (condition, status) in
             [(&*etag, 206), (SAME, 206), ("\"a\"", 200), (BEFORE, 200), ("never", 200)]

@@ -1,4 +1,4 @@
-//! How connections go on and end, in both protocols.
+//! The continuation and the end of connections, in both protocols.
 
 use super::client::{Client, get, request, simple, target};
 use super::every::Stage;
@@ -28,7 +28,7 @@ pub fn connections_are_kept_as_was_agreed(stage: &Stage) {
     old.say("GET /absent HTTP/1.0\r\n\r\n");
     assert_eq!(old.answer(false).status, 404);
     old.is_over();
-    // A request in many parts is one all the same.
+    // A request in many parts is one request all the same.
     let mut slow = Client::to(stage.address);
     for part in request("GET", "/ten.txt", "Range: bytes=1-2\r\n").as_bytes().chunks(7) {
         slow.say(part);
@@ -47,7 +47,7 @@ pub fn requests_in_one_go_are_answered_in_order(stage: &Stage) {
         all += &request("PATCH", "/", "");
     }
     all += &request("GET", "/ten.txt", "Connection: close\r\n");
-    // Nobody answers what comes after that.
+    // Later bytes get no answer.
     all += &request("GET", "/one.txt", "");
     client.say(all);
     for (name, len) in FILES {
@@ -76,7 +76,7 @@ pub fn who_says_no_more_still_hears(stage: &Stage) {
         }
         client.is_over();
     }
-    // Half a request is none.
+    // Half a request is not a request.
     for half in ["GET /one.txt HTTP/1.1", "GET /one.txt HTTP/1.1\r\nHost: test\r\n"] {
         let mut client = Client::to(stage.address);
         client.say(half);
@@ -104,7 +104,7 @@ pub fn the_simple_protocol(stage: &Stage) {
     client.say("ge.bin");
     client.say_no_more();
     assert!(client.rest() == bytes(b"large.bin", LARGE));
-    // Where all ids are as long, nobody has to say where one ends.
+    // Where all ids have the same length, the client need not mark the end of one.
     let paper = bytes(b"ABCD1234", 3000);
     assert!(simple(stage.storage, b"ABCD1234") == paper);
     assert!(simple(stage.storage, b"ABCD1234\n") == paper);
@@ -117,7 +117,7 @@ pub fn the_simple_protocol(stage: &Stage) {
         [&b"ZZZZZZZZ"[..], b"NOTHING1", b"ABCD123\n", b"ABCD12345\n", b"abcd1234\n", b"\n"]
     {
         let answer = simple(stage.storage, unknown);
-        // The first eight characters are an id; what comes then is not looked at.
+        // The first eight characters are an id; later ones are ignored.
         let wanted = if unknown == b"ABCD12345\n" { &paper[..] } else { &[0] };
         assert!(answer == wanted, "{unknown:?}");
     }

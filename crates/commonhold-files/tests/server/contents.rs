@@ -1,15 +1,15 @@
-//! Contents, and what is said of them.
+//! Contents, and the heads of their answers.
 
 use super::client::{Client, simple, target};
 use super::every::Stage;
 use super::site::{BESIDE, FILES, bytes};
 
-/// When all files were changed last.
+/// The time of the last change of all files.
 const DATE: &str = "Sun, 13 Sep 2020 12:26:40 GMT";
 
 pub fn files_are_what_they_are(stage: &Stage) {
     let mut client = Client::to(stage.address);
-    // The second time from where they are kept, as far as they are.
+    // The second time from the cache, as far as they are kept.
     for _ in 0..2 {
         for (name, len) in FILES {
             let target = target(name);

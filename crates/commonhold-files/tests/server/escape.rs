@@ -1,4 +1,4 @@
-//! Nothing outside the directory is served, and nothing in it that is no regular file.
+//! Nothing outside the directory is served, and in it only regular files are.
 
 use super::client::{Client, get, request, simple, target};
 use super::site::{database, put};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 const SECRET: &[u8] = b"nobody is to see this";
 
-/// A directory with a secret beside it, and ways there.
+/// A directory next to a secret, and ways from one to the other.
 struct Temptation {
     ground: Ground,
 }
@@ -60,7 +60,7 @@ impl Temptation {
     }
 }
 
-/// Targets of HTTP that mean the secret, or would to somebody who is careless.
+/// Targets of HTTP that mean the secret, or would for a careless server.
 fn targets(ground: &Ground) -> Vec<String> {
     let ups = [
         "..",
@@ -126,7 +126,7 @@ fn no_path_leads_out() {
         for fine in ["/fine.txt", "http://other:80/fine.txt", "/%66ine.txt?../secret.txt"] {
             assert_eq!(get(served.address, fine).body, b"fine", "{fine}");
         }
-        // Links that stay below are followed, by those who see links.
+        // Links that stay below are followed, by servers that see links.
         assert_eq!(get(served.address, "/inside").body, b"fine below");
         served.finish();
     }
@@ -161,7 +161,7 @@ fn what_is_no_regular_file_is_not_opened() {
         symlink("/dev/zero", root.join("zeros")).unwrap();
         symlink("fifo", root.join("fifo.br")).unwrap();
         symlink("fifo", root.join("fine.txt.gz")).unwrap();
-        // Only root may make one; the link to one is there for everybody.
+        // Only root may make one; the link to one is there for every user.
         if nix::unistd::geteuid().is_root() {
             mknod(&root.join("device"), SFlag::S_IFCHR, Mode::S_IRWXU, makedev(1, 5)).unwrap();
         }
@@ -188,7 +188,7 @@ fn what_is_no_regular_file_is_not_opened() {
     }
 }
 
-/// All that a name may have.
+/// Everything that a name may have.
 const NAMES: [&[u8]; 12] = [
     b"a b",
     b" lead",
@@ -222,12 +222,12 @@ fn names_may_have_any_bytes() {
             assert_eq!(simple(served.address, &[name, b"\n"].concat()), name, "{name:?}");
             assert_eq!(simple(served.address, &[&below[..], b"\r\n"].concat()), name, "{name:?}");
         }
-        // As bytes of a target they are no HTTP, or the name.
+        // As bytes of a target they are not HTTP, or they are the name.
         let mut raw = Client::to(served.address);
         raw.say(b"GET /caf\xe9 HTTP/1.1\r\nHost: test\r\n\r\n");
         let answer = raw.answer(false);
         assert!(answer.status == 400 || answer.body == b"caf\xe9", "{}", answer.head);
-        // What a redirection says is what was asked for, and one line.
+        // A redirection names the requested target, on one line.
         let mut client = Client::to(served.address);
         client.say(request("GET", "/sub/%0d%0aX:%20y", ""));
         assert_eq!(client.answer(false).status, 404);

@@ -1,4 +1,4 @@
-//! Files that change or go are not served as they were for longer than was promised.
+//! Files that change or vanish are not served in their old form for longer than promised.
 
 use super::client::{Answer, Client, simple};
 use super::site::{database, put};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// So long after a change contents are kept again.
+/// The time after a change until contents are kept again.
 const SETTLED: Duration = Duration::from_millis(150);
 
 /// A directory whose files change.
@@ -29,7 +29,7 @@ struct Changing {
 impl Changing {
     fn new(is_database: bool) -> Changing {
         let changing = Changing { ground: Ground::memory(), is_database, tags: HashMap::new() };
-        // Something is there always.
+        // A file is there at any time.
         changing.put("other", 0);
         changing
     }
@@ -91,12 +91,12 @@ fn version(body: &[u8]) -> u32 {
     version
 }
 
-/// So many that every thread of a server has some of them.
+/// Enough clients that every thread of a server has some of them.
 fn clients(addresses: &[SocketAddr]) -> Vec<Client> {
     addresses.iter().cycle().take(8).map(|&address| Client::to(address)).collect()
 }
 
-/// Everybody sees the version, from now on.
+/// All clients see the version, from now on.
 #[track_caller]
 fn all_see(changing: &mut Changing, clients: &mut [Client], wanted: Option<u32>) {
     for client in clients.iter_mut() {
@@ -104,7 +104,7 @@ fn all_see(changing: &mut Changing, clients: &mut [Client], wanted: Option<u32>)
     }
 }
 
-/// Changes a file in every way. After each, `wait` is how long the old one may be served.
+/// Changes a file in every way. After each, the old one may be served for `wait`.
 fn change(changing: &mut Changing, addresses: &[SocketAddr], wait: Duration) {
     let mut clients = clients(addresses);
     all_see(changing, &mut clients, None);
@@ -193,25 +193,25 @@ fn servers_that_share_a_cache_see_every_change() {
     }
 }
 
-/// Puts a file of this version into a directory that takes the place of the one that is served, in
-/// one way after the other.
+/// Puts a file of this version into a directory that takes the place of the served one, in one way
+/// after the other.
 fn replace_directory(changing: &Changing, version: u32) {
     let path = |name| changing.ground.path(name);
     let (root, new, newer) = (path("root"), path("new"), path("newer"));
     let build = |place: &Path| put(place, b"it", &Changing::contents(version), 0);
     match version % 4 {
-        // What was built beside takes the place.
+        // A directory that was built under another name takes the place.
         0 => {
             build(&new);
             fs::rename(&root, path("old")).unwrap();
             fs::rename(&new, &root).unwrap();
         }
-        // It is removed, then built anew.
+        // It is removed, then built again.
         1 => {
             fs::remove_dir_all(&root).unwrap();
             build(&root);
         }
-        // A link comes, and leads elsewhere then.
+        // A link comes, and later leads elsewhere.
         2 => {
             build(&new);
             fs::remove_dir_all(&root).unwrap();
@@ -248,14 +248,14 @@ fn another_directory_in_the_place_is_noticed() {
             }
             fs::remove_file(changing.ground.path("root")).unwrap();
             sleep(fresh);
-            // Nothing is there for the moment: what was there goes on.
+            // Nothing is there for the moment: the server keeps the old directory.
             all_see(&mut changing, &mut clients, Some(3));
             served.finish();
         }
     }
 }
 
-/// Looks are believed for a minute here; what was seen then beside a file may be gone by now.
+/// Looks are trusted for a minute here; companions seen then may have vanished by now.
 #[test]
 fn a_coded_file_that_goes_leaves_the_plain_one() {
     for choices in Choices::of_directories() {
@@ -280,7 +280,7 @@ fn a_coded_file_that_goes_leaves_the_plain_one() {
             fs::remove_file(root.join("it.br")).unwrap();
             let answer = ask();
             assert!(answer == coded || answer == (200, b"plain".to_vec(), None), "{answer:?}");
-            // And one that goes altogether is gone, or as it was.
+            // A file that vanishes is missing, or served in its old form.
             fs::remove_file(root.join("it")).unwrap();
             let (status, body, _) = ask();
             assert!(status == 404 || (status == 200 && body != b"Not Found"), "{status}");

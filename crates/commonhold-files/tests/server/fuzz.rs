@@ -1,5 +1,4 @@
-//! Requests that are none: each is answered with what is wrong, or not at all, and nobody else is
-//! harmed.
+//! Invalid requests: each gets an answer with the fault, or none, and no other client is harmed.
 
 use super::client::{Answer, Client, get, simple};
 use super::site::{BESIDE, FILES, Site, bytes};
@@ -10,7 +9,7 @@ use std::collections::HashSet;
 
 const HOST: &str = "Host: test\r\n";
 
-/// Everything that comes, as answers; what is no answer of HTTP at the end.
+/// All answers; bytes at the end that are not an answer of HTTP.
 #[track_caller]
 fn answers(client: &mut Client) -> (Vec<Answer>, Vec<u8>) {
     let (all, mut answers) = (client.rest(), Vec::new());
@@ -30,7 +29,7 @@ fn answers(client: &mut Client) -> (Vec<Answer>, Vec<u8>) {
     (answers, rest.to_vec())
 }
 
-/// What one client is answered who says that and no more.
+/// The answers to a client that sends only these bytes.
 #[track_caller]
 fn said(served: &Served, words: &[u8]) -> (Vec<Answer>, Vec<u8>) {
     let mut client = Client::to(served.address);
@@ -39,7 +38,7 @@ fn said(served: &Served, words: &[u8]) -> (Vec<Answer>, Vec<u8>) {
     answers(&mut client)
 }
 
-/// Words, and the statuses of the answers to them.
+/// Requests, and the statuses of the answers to them.
 fn wrong() -> Vec<(String, &'static [u16])> {
     let get = |rest: &str| format!("GET /one.txt HTTP/1.1\r\n{rest}\r\n");
     let host = |rest: &str| get(&format!("{HOST}{rest}"));
@@ -61,7 +60,7 @@ fn wrong() -> Vec<(String, &'static [u16])> {
         (line("CONNECT test:80 HTTP/1.1"), &[400]),
         (line("GET /%zz HTTP/1.1"), &[400]),
         (line("GET /one.txt%2 HTTP/1.1"), &[400]),
-        // Behind the second space stands a version, or else it is no such line.
+        // Behind the second space stands a version; otherwise it is not such a line.
         (line("GET /one txt HTTP/1.1"), &[400]),
         (line("G\u{e9}T /one.txt HTTP/1.1"), &[400]),
         (line("GET\t/one.txt HTTP/1.1"), &[400]),
@@ -78,7 +77,7 @@ fn wrong() -> Vec<(String, &'static [u16])> {
         ("GET /one.txt HTTP/1.1\nHost: test\n\n".to_owned(), &[200]),
         // Between requests an empty line does not matter.
         (format!("{next}\r\n{next}"), &[200, 200]),
-        // Of a request with a body nothing that comes behind its head is taken for a request.
+        // Bytes behind the head of a request with a body are never taken for a request.
         (host("Content-Length: 0\r\n") + &next, &[200, 200]),
         (host("Content-Length: 5\r\n") + &next, &[200]),
         (host("Transfer-Encoding: chunked\r\n") + "0\r\n\r\n" + &next, &[200]),
@@ -113,7 +112,7 @@ fn what_is_wrong_is_said() {
                 assert_eq!(last.field("Connection"), Some("close"), "{start:?}");
             }
         }
-        // The line of a request that never ends is an id that is none, where ids are spoken, too.
+        // A request line without an end is an invalid id, where ids are spoken, too.
         let endless = "GET /".to_owned() + &"a".repeat(20 << 10);
         assert_eq!(said(&served, endless.as_bytes()), (Vec::new(), vec![0]));
         served.finish();
@@ -171,7 +170,7 @@ fn sane(dice: &mut Dice) -> Vec<u8> {
     words.into_bytes()
 }
 
-/// What makes trouble in texts.
+/// Troublesome parts of texts.
 const TROUBLE: [&[u8]; 16] = [
     b"\r",
     b"\n",
@@ -248,7 +247,7 @@ fn nonsense_harms_nobody() {
                 answered += u64::from(answer.status < 400);
                 refused += u64::from(answer.status >= 400);
             }
-            // Of the simple protocol, or of nobody.
+            // Of the simple protocol, or of none.
             assert!(rest.is_empty() || rest == [0] || known.contains(&rest), "{rest:?}");
             if turn % 50 == 0 {
                 assert_eq!(get(served.address, "/ten.txt").body, bytes(b"ten.txt", 10));

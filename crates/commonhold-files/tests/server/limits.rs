@@ -1,4 +1,4 @@
-//! Who is slow is let go, who is one too many waits, and nothing is left of those who went.
+//! Slow clients are disconnected, excess clients wait, and clients that left leave nothing behind.
 
 use super::client::{Client, get, request};
 use super::people::wander;
@@ -79,7 +79,7 @@ fn who_reads_nothing_or_asks_nothing_is_let_go() {
         assert_eq!(lingering.ask("GET", "/one.txt", "Connection: close\r\n").status, 200);
         idle.is_over();
         lingering.is_over();
-        // It has closed altogether, and what is said now is refused.
+        // It has closed completely, and later bytes are refused.
         until("it is closed", || !lingering.try_say(b"GET"));
         until("it is closed, too", || !deaf.try_say(b"G"));
         let heard = deaf.rest().len();
@@ -112,7 +112,7 @@ fn one_too_many_waits() {
                 assert!(heard.is_err(), "it is served, though there are two already");
                 client.stream.set_nonblocking(false).unwrap();
             }
-            // Whoever leaves makes room for another, in whatever way he goes.
+            // A client that leaves makes room for another, in whatever way it leaves.
             let [first, second] = two;
             first.reset();
             drop(second);

@@ -27,12 +27,12 @@ fn a_thousand_connections_at_once() {
             let _naming = Naming::new(choices);
             let served = Served::new(choices, &site.place(choices.is_database()), |_| ());
             let mut crowd: Vec<_> = (0..CROWD).map(|_| Client::to(served.address)).collect();
-            // Nobody has asked for anything until all have begun to.
+            // No client has sent a request until all have begun to.
             crowd.iter_mut().for_each(|client| client.say("GET /ten.txt HTTP/1.1\r\nHo"));
             crowd.iter_mut().for_each(|client| client.say("st: test\r\n\r\n"));
             crowd.iter_mut().for_each(|client| assert!(client.answer(false).body == ten));
             if some.contains(&choices) {
-                // Nobody reads until all have asked.
+                // No client reads until all have sent a request.
                 crowd.iter_mut().for_each(|client| client.say(request("GET", "/large.bin", "")));
                 for client in &mut crowd {
                     assert!(client.answer(false).body == large);
@@ -45,7 +45,7 @@ fn a_thousand_connections_at_once() {
 }
 
 const CHUNK: usize = 1 << 20;
-/// A mark in so many chunks.
+/// A mark in every chunk of this many.
 const MARKS: u64 = 16;
 
 /// Makes a file of zeros, with a mark here and there, and a last byte.
@@ -58,7 +58,7 @@ fn make_sparse(path: &Path, len: u64) {
     file.write_all_at(&[0xff], len - 1).unwrap();
 }
 
-/// What is in a chunk of such a file.
+/// The contents of a chunk of such a file.
 fn sparse_chunk(chunk: u64, len: u64) -> Vec<u8> {
     let mut bytes = vec![0; CHUNK];
     if chunk.is_multiple_of(MARKS) {
@@ -79,7 +79,7 @@ fn is_sparse(served: &Served, len: u64) {
     for chunk in 0..len / CHUNK as u64 {
         assert!(client.take(CHUNK) == sparse_chunk(chunk, len), "chunk {chunk}");
     }
-    // The connection goes on.
+    // The connection continues.
     let last = client.ask("GET", "/sparse.bin", "Range: bytes=-1\r\n");
     assert_eq!((last.status, &*last.body), (206, &[0xff][..]));
     let mark = (len / 2).next_multiple_of(CHUNK as u64 * MARKS);
@@ -133,7 +133,7 @@ fn what_shrinks_while_it_is_sent_ends_the_connection() {
         for mut client in changed.while_sent(after, |path, _| {
             File::options().write(true).open(path).unwrap().set_len(AFTER as u64).unwrap();
         }) {
-            // What was received already is there still; nothing else.
+            // The received bytes are the old ones; no others come.
             let heard = client.rest_of_reset();
             let len = heard.len().min(AFTER);
             assert!(heard.len() < BEFORE, "it got all");
@@ -158,7 +158,8 @@ fn what_is_rewritten_while_it_is_sent_ends_the_connection() {
     }
 }
 
-/// A file that is replaced, or its whole database, is sent to its end by whoever has begun.
+/// A file that is replaced, or its whole database, is sent to its end to every client that has
+/// begun.
 #[test]
 fn what_is_replaced_while_it_is_sent_is_sent_on() {
     for choices in Choices::some() {
@@ -195,8 +196,8 @@ impl Changed {
         Changed { ground, served, before, _naming: naming }
     }
 
-    /// Clients while whose answers are on their way the file is changed to `after`, then its
-    /// database; what they have heard of the file is put back.
+    /// Clients, and while their answers are in flight the file is changed to `after`, then its
+    /// database; the bytes that they have read of the file are put back.
     fn while_sent(&self, after: &[u8], change: impl FnOnce(&Path, &Path)) -> Vec<Client> {
         let mut clients: Vec<_> = (0..6).map(|_| Client::narrow(self.served.address)).collect();
         let (some, others) = clients.split_at_mut(3);
@@ -209,7 +210,7 @@ impl Changed {
         let begun: Vec<_> = clients.iter_mut().map(|client| client.take(10_000)).collect();
         change(&self.ground.path("root/it.bin"), &self.ground.path("root"));
         import(&self.ground);
-        // Who looks now sees what there is now.
+        // A client that asks now gets the present contents.
         for _ in 0..20 {
             let answer = get(self.served.address, "/it.bin");
             assert!(answer.status == 200 && answer.body == after);

@@ -1,4 +1,4 @@
-//! Several clients at once, and those who do not behave.
+//! Several clients at once, and clients that do not behave.
 
 use super::client::{Client, get, request, simple, target};
 use super::every::Stage;
@@ -7,7 +7,7 @@ use commonhold_testing::support::Dice;
 use std::net::SocketAddr;
 use std::thread;
 
-/// Asks for one file after the other, in several ways; every byte is looked at.
+/// Requests one file after the other, in several ways; checks every byte.
 pub fn wander(address: SocketAddr, seed: u64, turns: usize) {
     let mut dice = Dice::new(seed);
     let mut client = Client::to(address);
@@ -35,7 +35,7 @@ pub fn wander(address: SocketAddr, seed: u64, turns: usize) {
     }
 }
 
-/// Some ask for a lot and go, at any moment.
+/// Some request a lot and leave, at any moment.
 fn be_rude(address: SocketAddr, seed: u64) {
     let mut dice = Dice::new(seed);
     for turn in 0..12 {

@@ -1,4 +1,4 @@
-//! The files that are served, their database, and what is in each.
+//! The served files, their database, and the contents of each.
 
 use super::KEPT;
 use commonhold_files::LayoutKind;
@@ -11,9 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// More than a socket takes at once, and more than is read at once of a database.
+/// More than a socket takes at once, and more than is read at once from a database.
 pub const LARGE: usize = (300 << 10) + 7;
-/// More than all buffers on the way take.
+/// More than all buffers of a connection take.
 pub const HUGE: usize = (1 << 20) + 1;
 
 /// Names and lengths.
@@ -36,7 +36,7 @@ pub const FILES: [(&[u8], usize); 16] = [
     (b"bare/file", 50),
 ];
 
-/// Files beside, with how many seconds they are younger than the file that they are beside.
+/// Compressed companions, with how many seconds they are younger than their file.
 pub const BESIDE: [(&[u8], usize, i64); 4] = [
     (b"page.html.br", 2000, 0),
     (b"page.html.gz", 2500, 5),
@@ -44,7 +44,7 @@ pub const BESIDE: [(&[u8], usize, i64); 4] = [
     (b"style.css.gz", 2600, 1),
 ];
 
-/// When all files were changed last.
+/// The time of the last change of all files.
 pub fn changed() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000)
 }

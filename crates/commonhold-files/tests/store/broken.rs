@@ -1,4 +1,4 @@
-//! Processes that are killed or stopped while they put: the store goes on, and nobody waits.
+//! Processes that are killed or stopped while they put: the store continues, and no process waits.
 
 use super::shared::open;
 use super::{Kinds, value, version};
@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 const LIMIT: u64 = 256 << 10;
-/// What one entry counts in these tests, at most.
+/// The bytes that one entry counts in these tests, at most.
 const ENTRY: u64 = 4096;
 
-/// Puts, looks and removes until all that happens to a store has happened.
+/// Puts, looks and removes until every event of a store has happened.
 fn scribble(kinds: Kinds, ground: &Ground) {
     let store = open(kinds, ground, LIMIT);
     for turn in 0..600 {
@@ -62,13 +62,13 @@ fn killed_at_every_step_of_a_change() {
         let hold = Hold::open(ground.path("it.hold")).unwrap();
         hold.sweep().unwrap();
         assert!(hold.check().unwrap().ok, "{kinds:?}");
-        // What the killed have left counted too much is no more than an entry each.
+        // The surplus that killed processes have left is at most one entry each.
         (0..2000).for_each(|key| store.remove(key));
         let stat = store.stat();
         assert_eq!(stat.entries, 0, "{kinds:?}");
         assert!(stat.bytes <= kills * ENTRY, "{kinds:?}: {stat:?}");
         drop(store);
-        // And whoever is alone counts anew.
+        // A process that is alone counts again.
         assert_eq!(open(kinds, &ground, LIMIT).stat().bytes, 0, "{kinds:?}");
     }
     assert!(killed.len() > 12, "{killed:?}");
@@ -91,22 +91,22 @@ fn nobody_waits_for_a_process_that_is_stopped_while_it_puts() {
             for key in 0..50 {
                 store.look(key).into_iter().for_each(|seen| assert!(version(key, &seen) < 3));
                 store.put(key, value(key, 3, 1000));
-                // It is what was put, or nothing at all.
+                // It is the value that was put, or nothing at all.
                 store.look(key).into_iter().for_each(|seen| assert_eq!(version(key, &seen), 3));
                 store.remove(key);
                 assert_eq!(store.look(key), None, "{kinds:?}");
             }
-            // As many waits of milliseconds at most, on however busy a machine.
+            // At most this many waits of milliseconds, on however busy a machine.
             assert!(begun.elapsed() < Duration::from_secs(10), "{kinds:?}");
             victim.signal(Signal::SIGCONT);
             assert_eq!(victim.wait(), End::Well);
-            // What could not be removed then is removed now.
+            // Keys that could not be removed then are removed now.
             commonhold_testing::support::process::until("it is changed again", || {
                 store.put(7, value(7, 4, 1000));
                 store.look(7).is_some()
             });
             assert_eq!(version(7, &store.look(7).unwrap()), 4, "{kinds:?}");
-            // What else had to go goes with the next that is put; on a busy machine with one after
+            // Other doomed keys are removed with the next put; on a busy machine with one after
             // that.
             commonhold_testing::support::process::until("all that had to go is gone", || {
                 store.remove(7);

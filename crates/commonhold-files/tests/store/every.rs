@@ -1,4 +1,4 @@
-//! What every store does, whichever it is.
+//! The common behaviour of all stores.
 
 use super::{Kinds, hold, look, value, version};
 use commonhold_files::store::{
@@ -99,7 +99,7 @@ every_store! {
         store.put(&20u64.to_le_bytes(), value(20, 1, 10 << 20));
         assert!(look(&*store, 20).is_none(), "{kinds:?}");
         for key in 0..10u64 {
-            // What it should have replaced is old: gone, too.
+            // The value that it should have replaced is old: it is removed, too.
             let wanted = kinds.keeps() && key != 3;
             assert_eq!(look(&*store, key).is_some(), wanted, "{kinds:?}: {key}");
         }
@@ -111,7 +111,7 @@ every_store! {
 
 every_store! {
     fn the_room_of_the_value_that_is_replaced_will_do(SMALL, kinds, store) {
-        // With nothing beside it there is no other victim, and no room for both.
+        // Without another entry there is no other victim, and no room for both.
         for version in 1..20 {
             let len = 40_000 + version as usize;
             store.put(&7u64.to_le_bytes(), value(7, version, len));
@@ -154,13 +154,13 @@ const THREADS: u64 = 8;
 const OPERATIONS: u64 = 3000;
 const KEYS: u64 = 200;
 
-/// One of many: looks, puts what is missing, as a server does, and now and then replaces or
-/// removes. How often it looked.
+/// One of many threads: looks, puts missing values, as a server does, and now and then replaces or
+/// removes. Returns how often it looked.
 fn hammer<S: Store>(store: &S, thread: u64) -> u64 {
     let mut dice = Dice::new(thread);
     let mut looks = 0;
     for turn in 0..OPERATIONS {
-        // Some keys are wanted more often.
+        // Some keys are requested more often.
         let key = dice.below(dice.clone().below(KEYS) + 1);
         let put = |dice: &mut Dice| {
             let value = value(key, thread << 32 | turn, dice.below(3000) as usize);
@@ -194,15 +194,14 @@ every_store! {
         let stat = store.stat();
         assert_eq!(stat.hits + stat.misses, looks, "{kinds:?}");
         assert_eq!(stat.hits > 0, kinds.keeps(), "{kinds:?}");
-        // One that is evicted between two steps of replacing it is there anew, and not counted as
-        // added.
+        // An entry that is evicted between two steps of its replacement is there again, and not
+        // counted as added.
         let replaced = if kinds.evicts_itself() { stat.entries } else { 0 };
         let left = stat.added - stat.evicted - stat.removed;
         assert!(left <= stat.entries && stat.entries <= left + replaced, "{kinds:?}: {stat:?}");
         let over = if kinds.evicts_itself() { THREADS * 4096 } else { 0 };
         assert!(stat.bytes <= SMALL + over, "{kinds:?}: {stat:?}");
-        // A map that was left alone for a moment, as somebody had been waited for too long, is
-        // emptied after.
+        // A map whose changes pause, because a wait was too long, is emptied afterwards.
         until("all is removed, and so are its bytes", || {
             (0..KEYS).for_each(|key| store.remove(&key.to_le_bytes()));
             (store.stat().entries, store.stat().bytes) == (0, 0)

@@ -1,4 +1,4 @@
-//! How good the evictions are: hits among the requests of traces. What is lock-free must not be
+//! How good the evictions are: hits among the requests of traces. A lock-free eviction must not be
 //! worse than exact LRU.
 //!
 //! The test `figure` is ignored: it measures more, and writes the figure and the table of
@@ -17,14 +17,14 @@ const SEED: u64 = 5;
 const WARMING: usize = 150_000;
 const COUNTED: usize = 250_000;
 
-/// Serves a trace: what is not there is fetched and put.
+/// Serves a trace: a missing file is fetched and put.
 struct Serve(Trace);
 
-/// How that went.
+/// The result of a trace.
 struct Served {
     /// Hits among all requests that count, 0 to 1.
     ratio: f64,
-    /// What the store has at the end.
+    /// The store's statistics at the end.
     entries: u64,
     bytes: u64,
 }
@@ -50,7 +50,7 @@ impl WithStore for Serve {
     }
 }
 
-/// Bytes of a store that has room for such a share of all files.
+/// Bytes of a store that has room for this share of all files.
 fn bytes_for(share: f64) -> u64 {
     ((trace::all_bytes() + trace::FILES * (8 + ENTRY_BYTES)) as f64 * share) as u64
 }
@@ -61,7 +61,7 @@ fn serve(kinds: Kinds, trace: Trace, limit_bytes: u64) -> Served {
     kinds.choose(limit_bytes, &hold, Serve(trace))
 }
 
-/// The hit ratio with room for such a share of all files.
+/// The hit ratio with room for this share of all files.
 fn hit_ratio(kinds: Kinds, trace: Trace, share: f64) -> f64 {
     let limit = bytes_for(share);
     let served = serve(kinds, trace, limit);

@@ -1,5 +1,5 @@
-//! Stores in a hold: what one process keeps all have, also after the last one ended; a hold without
-//! room is no error.
+//! Stores in a hold: all processes have the entries of each, also after the last one ended; a hold
+//! without room is not an error.
 
 use super::{FILES, Kinds, look, value, version};
 use commonhold::map::MapOptions;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 const LIMIT: u64 = 1 << 20;
 
-/// A store behind a pointer, for tests in which it is not the store that matters.
+/// A store behind a pointer, for tests that do not depend on the store.
 pub trait AnyStore: Send + Sync {
     fn look(&self, key: u64) -> Option<Vec<u8>>;
     fn put(&self, key: u64, value: Vec<u8>);
@@ -92,7 +92,7 @@ fn two_fill_it_together_and_neither_exceeds_the_limit() {
             let store = &stores[key as usize % 2];
             store.put(key, value(key, 1, 2000));
             assert!(store.stat().bytes <= LIMIT + 4096, "{kinds:?}: {:?}", store.stat());
-            // Either may have to evict what only the other one knows.
+            // Either may have to evict an entry that only the other one knows.
             assert!(!kinds.evicts() || store.look(key).is_some(), "{kinds:?}");
         }
         let [one, other] = stores.map(|store| store.stat());
@@ -101,7 +101,7 @@ fn two_fill_it_together_and_neither_exceeds_the_limit() {
     }
 }
 
-/// Those that count by themselves may find that nobody they know of is left.
+/// A process with notes of its own may find that no entry that it knows is left.
 #[test]
 fn entries_that_nobody_here_knows_make_room_too() {
     let kinds = Kinds { cache: CacheKind::Hold, eviction: EvictionKind::Mutex };
@@ -143,7 +143,7 @@ fn a_full_hold_loses_nothing_but_the_entry() {
             assert_eq!(store.look(*key), Some(value(*key, 1, 10_000)), "{kinds:?}");
         }
         assert_eq!((stat.entries, stat.evicted), (kept.len() as u64, 0), "{kinds:?}");
-        // What should have been replaced is not given out any more.
+        // The value that should have been replaced is no longer returned.
         store.put(kept[0], value(kept[0], 2, 3 << 20));
         assert_eq!(store.look(kept[0]), None, "{kinds:?}");
         let hold = Hold::open(ground.path("it.hold")).unwrap();

@@ -1,5 +1,5 @@
-//! Traces of requests as servers of files see them: some files are wanted much more often than
-//! others (Zipf), and now and then somebody fetches everything once (a scan). The same seed makes
+//! Traces of requests as servers of files see them: some files are requested much more often than
+//! others (Zipf), and now and then a client fetches everything once (a scan). The same seed makes
 //! the same trace.
 
 use commonhold_testing::support::{Dice, mix};
@@ -13,7 +13,7 @@ const BETWEEN: u64 = 30_000;
 /// One kind of trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Trace {
-    /// The n-th most wanted file is asked for with a frequency of n to the power of minus this.
+    /// The n-th most popular file is requested with a frequency of n to the power of minus this.
     pub exponent: f64,
     /// Whether there are scans.
     pub scans: bool,
@@ -30,7 +30,7 @@ impl Trace {
         Trace { exponent: 1.1, scans: true },
     ];
 
-    /// The files that are asked for, one after the other, without end.
+    /// The requested files, one after the other, without end.
     pub fn requests(self, seed: u64) -> Requests {
         let mut sum = 0.0;
         let weights = (1..=FILES).map(|rank| (rank as f64).powf(-self.exponent));
@@ -71,8 +71,7 @@ impl Iterator for Requests {
 /// Bytes of the longest file.
 pub const LONGEST: usize = 1600;
 
-/// Bytes of a file: between 100 and 1,600, small ones more often, and no matter how much it is
-/// wanted.
+/// Bytes of a file: between 100 and 1,600, small ones more often, whatever the file's popularity.
 pub fn len(file: u64) -> usize {
     let [one, other] = [mix(file) % 1500, mix(file + 1) % 1500];
     100 + one.min(other) as usize

@@ -493,7 +493,7 @@ mod tests {
             self.directory.path().join("it.journal")
         }
 
-        /// One that is written anew whenever it may be.
+        /// A writer that compacts the file whenever it may.
         fn writer(&self) -> JournalWriter {
             let options = JournalOptions { compact_bytes: 0, ..JournalOptions::default() };
             let slot = commonhold::raw::JournalSlot::take(&self.hold, "it").unwrap();
@@ -506,7 +506,7 @@ mod tests {
             writer
         }
 
-        /// So much that a full sync over it takes more than one turn.
+        /// Enough pairs that a full sync takes more than one turn.
         fn fill(&self) {
             for number in 0..3 * BATCH / (64 << 10) {
                 self.map.set(number.to_le_bytes(), vec![7; 64 << 10]).unwrap();
@@ -514,8 +514,8 @@ mod tests {
         }
     }
 
-    /// The next file does not take the path before it is as far as what was said to be durable,
-    /// also if the present one is lost.
+    /// The next file does not take the path before it has reached the announced position, also if
+    /// the current one is lost.
     #[test]
     fn what_was_said_to_be_durable_is_in_whatever_takes_the_path() {
         let kept = Kept::new();
@@ -537,7 +537,7 @@ mod tests {
         assert_eq!(writer.current.as_ref().unwrap().progress.position, durable);
     }
 
-    /// A process that waits may have read the position although the call that announces it fails.
+    /// A waiting process may have read the position although the call that announces it fails.
     #[test]
     fn what_was_announced_counts_though_the_announcement_has_failed() {
         let kept = Kept::new();
@@ -549,8 +549,8 @@ mod tests {
         writer.next = Some(next);
         kept.map.set("a", "1").unwrap();
         assert!(writer.current.as_mut().unwrap().pump().is_ok());
-        // The producer of the announcements is the parent's: the child writes the position, and
-        // cannot wake those who wait.
+        // The producer of the announcements belongs to the parent: the child writes the position,
+        // and cannot wake the waiting processes.
         Child::run("announces", || {
             assert!(writer.sync_if_due().is_err());
             let announced = writer.slot.notes().get("durable").unwrap().unwrap();
@@ -564,7 +564,7 @@ mod tests {
         .finish();
     }
 
-    /// On a full disk the next file would otherwise keep the room that the present one needs.
+    /// On a full disk the next file would otherwise keep the room that the current one needs.
     #[test]
     fn who_cannot_write_gives_up_the_next_file() {
         let kept = Kept::new();

@@ -1,4 +1,4 @@
-//! Journals: what was acknowledged is in the file, whatever fails, and what fails is reported.
+//! Journals: acknowledged changes are in the file, whichever call fails, and failures are reported.
 
 use commonhold::map::{Map, MapOptions};
 use commonhold::steps::observe_faults;
@@ -17,17 +17,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A journal says within this time that it cannot write.
+/// The time within which a journal reports that it cannot write.
 const SAYS_SO: Duration = Duration::from_secs(20);
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Written again as soon as it has doubled.
+/// Compacted as soon as it has doubled.
 fn options() -> JournalOptions {
     JournalOptions { stream_bytes: 1 << 20, compact_bytes: 1, ..JournalOptions::default() }
 }
 
-/// A map, every state that it had, and what was acknowledged of it.
+/// A map, every state that it had, and its acknowledged position.
 struct Kept<'a> {
     trial: &'a Trial,
     hold: Hold,
@@ -35,7 +35,7 @@ struct Kept<'a> {
     file: PathBuf,
     states: BTreeMap<u64, Pairs>,
     dice: Dice,
-    /// Copies of the file, each with what had been acknowledged by then.
+    /// Copies of the file, each with the position that had been acknowledged by then.
     copies: Vec<(PathBuf, u64)>,
 }
 
@@ -72,7 +72,8 @@ impl Kept<'_> {
         }
     }
 
-    /// Waits until it is durable, and keeps what the disk has then; false if that was refused.
+    /// Waits until it is durable, and keeps the present state of the disk; false if that was
+    /// refused.
     fn sync(&mut self) -> bool {
         match self.map.sync(SAYS_SO) {
             Ok(StreamPosition { offset, .. }) => {
@@ -88,7 +89,7 @@ impl Kept<'_> {
         }
     }
 
-    /// The copies are states that were, and no earlier ones than were acknowledged.
+    /// The copies are states that existed, and not before the acknowledged ones.
     fn verify_copies(&self) {
         for (copy, acknowledged) in &self.copies {
             let (rebuilt, found) = rebuilt(self.trial, copy).unwrap();
@@ -98,7 +99,7 @@ impl Kept<'_> {
         }
     }
 
-    /// With the fault lifted all becomes durable again.
+    /// After the fault everything becomes durable again.
     fn works_again(&mut self, journal: commonhold::Result<Journal>, sync: SyncPolicy) {
         let journal = journal.or_else(|_| self.start(sync)).expect("nothing fails any more");
         self.change(10);
@@ -225,8 +226,8 @@ fn large() -> JournalOptions {
 }
 
 /// Runs a journal until `ends` has killed it, with `b` in its file and not on the disk as far as it
-/// knows. Then another one continues: `fdatasync` succeeds to it, although what the file shows may
-/// never have reached the disk. So it must not believe that.
+/// knows. Then another one continues. `fdatasync` succeeds for it, although the bytes that the file
+/// shows may never have reached the disk. So it must not trust them.
 fn is_not_trusted(ends: impl Fn(&Map, Journal), meanwhile: impl FnOnce(&Ground)) {
     let ground = Ground::memory();
     let (path, file) = (ground.path("it.hold"), ground.path("it.journal"));
@@ -349,7 +350,7 @@ fn a_journal_killed_in_its_first_sync_is_not_continued() {
     });
 }
 
-/// The file was not synced before, so that all of it was believed.
+/// The file was not synced before, so that all of it was trusted.
 #[test]
 fn a_journal_that_begins_to_sync_and_is_killed_is_not_continued() {
     is_not_continued(|hold, start| {

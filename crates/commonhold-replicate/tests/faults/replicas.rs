@@ -1,5 +1,5 @@
-//! Replicas and origins: with calls failing on either side a reader sees nothing that never was,
-//! nobody hangs, and with the fault lifted the replica becomes what its origin is.
+//! Replicas and origins: with calls failing on either side a reader sees only states that existed,
+//! no process hangs, and after the fault the replica equals its origin.
 
 use crate::party::{LONG, eager};
 use crate::stairs::{Eye, climb, fill};
@@ -22,7 +22,7 @@ use std::time::Duration;
 const A_MOMENT: Duration = Duration::from_millis(60);
 const ROUNDS: u64 = 8;
 
-/// An origin and a replica in one process, each started again as long as it fails to.
+/// An origin and a replica in one process, each restarted while its start fails.
 struct Pair<'a> {
     trial: &'a Trial,
     kind: LoopKind,
@@ -47,7 +47,7 @@ impl Pair<'_> {
         Pair { trial, kind, wanted, map, hold, copy, origin, address, replica, eye }
     }
 
-    /// Starts what does not run.
+    /// Starts the stopped parts.
     fn begin(&mut self) -> commonhold::Result<()> {
         let secret = Some(Secret::new("open sesame, and some more"));
         if self.origin.is_none() {
@@ -98,7 +98,7 @@ impl Pair<'_> {
         }
     }
 
-    /// It becomes what the origin's map is.
+    /// Waits until it equals the origin's map.
     fn agrees(&mut self) {
         self.begin().expect("nothing fails any more");
         climb(&self.map);
@@ -134,7 +134,7 @@ fn follow(trial: &Trial, kind: LoopKind, wanted: Address) {
 
 fn by_epoll(trial: &Trial) {
     let path = trial.path("socket");
-    // What somebody has left who was killed.
+    // A killed process has left this socket file.
     drop(UnixListener::bind(&path).unwrap());
     follow(trial, LoopKind::Epoll, Address::Unix(path));
 }
@@ -166,7 +166,7 @@ impl ReplicaEvents for Clumsy {
     }
 }
 
-/// Whoever waits for it learns so at once, and does not take it for connected.
+/// A waiting caller learns that at once, and the replica does not count as connected.
 #[test]
 fn a_replica_whose_thread_has_ended_says_so() {
     let ground = Ground::memory();

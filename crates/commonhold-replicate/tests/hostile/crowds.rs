@@ -45,7 +45,7 @@ fn who_connects_and_goes_is_forgotten() {
     origin.has_held(None);
 }
 
-/// What this process has: pages of memory in use, threads, descriptors.
+/// The resources of this process: pages of memory in use, threads, descriptors.
 fn possessions() -> (usize, usize, usize) {
     let read = |path: &str| std::fs::read_to_string(path).unwrap();
     let pages = read("/proc/self/statm").split(' ').nth(1).unwrap().parse().unwrap();
@@ -55,7 +55,7 @@ fn possessions() -> (usize, usize, usize) {
     (pages, threads.trim().parse().unwrap(), descriptors)
 }
 
-/// What bad peers say, each in its own way.
+/// The messages of bad peers, each bad in its own way.
 fn bad_words() -> Vec<Vec<u8>> {
     let mut damaged = greeting(None);
     damaged[50] ^= 1;

@@ -14,12 +14,12 @@ use std::time::Duration;
 
 pub type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A replica that has a map, whose origin is gone; somebody else listens where that was.
+/// A replica that has a map and whose origin has ended; a liar listens at the origin's address.
 pub struct Deceived {
     pub source: Source,
     pub hold: Hold,
     pub replica: Replica,
-    /// What it has.
+    /// Its pairs.
     pub was: Pairs,
     pub position: StreamPosition,
     mode: MapMode,
@@ -27,7 +27,7 @@ pub struct Deceived {
     liar: UnixListener,
     /// The present connection.
     pub talk: UnixStream,
-    /// What the replica said first in it.
+    /// The replica's first message in it.
     pub greeting: Vec<u8>,
 }
 
@@ -65,7 +65,7 @@ impl Deceived {
         Welcome::to(self.mode, StreamPosition { stream: 77, offset: 4096 })
     }
 
-    /// Where it is said to be.
+    /// The replica's stored position.
     pub fn nowhere_else(&self) -> Welcome {
         Welcome { whole: 0, ..Welcome::to(self.mode, self.position) }
     }
@@ -82,13 +82,13 @@ impl Deceived {
         }
     }
 
-    /// Waits until it comes again.
+    /// Waits until it reconnects.
     #[track_caller]
     pub fn comes_again(&mut self) {
         (self.talk, self.greeting) = meet(&self.liar);
     }
 
-    /// Says this to it; it leaves, says why, and comes again as it was.
+    /// Sends it these bytes; it disconnects, names the reason, and reconnects unchanged.
     #[track_caller]
     pub fn is_not_believed(&mut self, words: &[u8], why: &str) {
         self.say(words);
@@ -104,12 +104,12 @@ impl Deceived {
         assert!(status.ready && !status.connected && status.position == Some(self.position));
         assert_eq!(self.has(), self.was, "{why}");
         assert_eq!(self.greeting[16 + 72..], place(Some(self.position)), "{why}");
-        // Between which two positions it says to be: this one.
+        // Both stored bounds are this position.
         let places = self.hold.maps().open(".applied/it").unwrap();
         assert_eq!(places.get(b"applied\0").unwrap(), places.get(b"applying").unwrap(), "{why}");
     }
 
-    /// The honest origin is back: it follows that one as if nothing had been.
+    /// The honest origin is back: the replica follows it as if nothing had happened.
     pub fn finds_back(mut self) {
         let Address::Unix(path) = &self.source.address else { unreachable!() };
         std::fs::remove_file(path).unwrap();
@@ -126,7 +126,7 @@ impl Deceived {
     }
 }
 
-/// The next connection, and what the replica says first.
+/// The next connection, and the replica's first message.
 #[track_caller]
 fn meet(liar: &UnixListener) -> (UnixStream, Vec<u8>) {
     let mut talk = None;

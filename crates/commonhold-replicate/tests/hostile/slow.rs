@@ -43,13 +43,13 @@ fn who_reads_slowly_or_never_holds_up_nobody() {
             origin.holds();
             // One byte at a time.
             slow[2..].iter_mut().for_each(|peer| drop(peer.hear(1)));
-            // Some come, read as far as the middle of a frame, and go.
+            // Some peers come, read as far as the middle of a frame, and leave.
             let mut hasty = origin.peer();
             hasty.say(&greeting(None));
             hasty.hear(5001);
         }
-        // The hasty ones, the one who had ended one half of the connection, and those whom the
-        // stream has gone on without.
+        // The hasty peers, the one that had ended one half of the connection, and those that the
+        // stream has lapped.
         origin.is_told_often(16);
         let said = origin.source.said.lock().unwrap().clone();
         let lapped = said.iter().filter(|line| line.contains("its stream keeps")).count();

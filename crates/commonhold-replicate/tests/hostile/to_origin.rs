@@ -1,4 +1,4 @@
-//! Peers that say to an origin what they should not.
+//! Peers that send wrong messages to an origin.
 
 use super::words::{self, APPLIED, HELLO, PROOF, Peer, SET, WELCOME, frame, greeting, preface};
 use super::{Besieged, follow};
@@ -31,7 +31,7 @@ fn who_speaks_something_else_is_sent_away() {
     origin.has_held(None);
 }
 
-/// A frame's first words that say how long it is, and more bytes than any frame may have here.
+/// A frame's first words with its length, and more bytes than any frame may have here.
 fn of_length(bytes: u32) -> Vec<u8> {
     let mut words = frame(APPLIED, 0, &[], &[]);
     words[..4].copy_from_slice(&bytes.to_le_bytes());
@@ -113,7 +113,7 @@ fn who_ends_in_the_middle_is_forgotten() {
         let mut peer = origin.peer();
         peer.say(&words[..len]);
         drop(peer);
-        // What was on its way to it says how it went.
+        // The bytes in flight to it report the result.
         origin.is_told("unix:pid");
     }
     origin.has_held(None);
@@ -126,7 +126,7 @@ fn a_flipped_bit_in_a_hello_is_noticed_wherever_it_is() {
     for bit in 0..words.len() * 8 {
         let mut damaged = words.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
-        // However long it says it is: all of it is there.
+        // All of it is there, for any length that it states.
         damaged.resize(1200, 0);
         let why = match bit / 8 {
             0..12 => "does not speak",
@@ -150,7 +150,7 @@ fn positions_that_never_were_get_the_whole_map() {
     for position in beside.into_iter().chain(within) {
         let mut peer = origin.peer();
         peer.say(&greeting(Some(position)));
-        // Preface and welcome; a word of the welcome says which of the two it is.
+        // Preface and welcome; a word of the welcome distinguishes the two.
         let heard = peer.hear(16 + 80);
         let whole = u32::from_le_bytes(heard[16 + 40 + 16..][..4].try_into().unwrap()) == 1;
         let may_go_on = origin.source.map.follow_from(position).is_ok();
@@ -238,7 +238,7 @@ fn who_takes_his_time_to_say_who_he_is_is_sent_away() {
     let secret = || Some(Secret::new("the secret"));
     let mut origin = Besieged::with(secret(), |_| ());
     let began = Instant::now();
-    // Some say nothing, some a byte now and then, some all but the proof.
+    // Some send nothing, some a byte now and then, some everything but the proof.
     let mut slow: Vec<Peer> = (0..12).map(|_| origin.peer()).collect();
     slow[8..].iter_mut().for_each(|peer| peer.say(&greeting(None)));
     let words = greeting(None);
@@ -255,7 +255,7 @@ fn who_takes_his_time_to_say_who_he_is_is_sent_away() {
     for _ in 0..12 {
         origin.is_told("did not identify itself in time");
     }
-    // Those who do not know the secret, and those who try what they have heard.
+    // Peers that do not know the secret, and peers that replay messages.
     let mut peer = origin.peer();
     peer.say(&greeting(None));
     let challenge = peer.hear(16 + 72)[16 + 40..].to_vec();

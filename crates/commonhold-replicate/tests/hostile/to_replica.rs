@@ -1,5 +1,5 @@
-//! Origins that lie. What they send is refused, the replica says why and tries again, and its map
-//! stays what it was; or it becomes another whole one.
+//! Origins that lie. The replica refuses their messages, reports the reason and tries again, and
+//! its map stays unchanged; or it becomes another whole one.
 
 use super::deceived::{Deceived, Pairs, key};
 use super::words::{
@@ -239,7 +239,7 @@ fn who_does_not_know_the_secret_is_not_believed() {
     replica.finds_back();
 }
 
-/// What an origin says, and what a replica's map is after how much of it.
+/// The messages of an origin, and the replica's map after each number of them.
 struct Script {
     words: Vec<u8>,
     at: u64,
@@ -355,7 +355,7 @@ fn lengths_that_are_announced_take_no_memory() {
             let before = memory();
             let words = [replica.welcome().words(), of_length(u32::MAX - 7, 4096)].concat();
             replica.say(&words);
-            // More than the socket keeps: most of it has been received when all is said.
+            // More than the socket keeps: most of it has been received when all is sent.
             const SAID: u64 = 8 << 20;
             (0..SAID >> 16).for_each(|_| replica.say(&[1; 1 << 16]));
             (0..1000).for_each(|_| replica.say(&[1]));

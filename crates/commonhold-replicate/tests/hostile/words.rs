@@ -1,4 +1,4 @@
-//! The protocol's words, right and wrong, made by hand as `docs/reference/wire.md` has them.
+//! The protocol's messages, right and wrong, made by hand from `docs/reference/wire.md`.
 
 use crate::party::LONG;
 use commonhold::map::MapMode;
@@ -46,7 +46,7 @@ fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), step))
 }
 
-/// Where a replica says it was.
+/// The position that a replica states.
 pub fn place(position: Option<StreamPosition>) -> Vec<u8> {
     let StreamPosition { stream, offset } =
         position.unwrap_or(StreamPosition { stream: 0, offset: 0 });
@@ -54,14 +54,14 @@ pub fn place(position: Option<StreamPosition>) -> Vec<u8> {
     [stream, offset, known].map(u64::to_le_bytes).concat()
 }
 
-/// What a replica says first.
+/// The first message of a replica.
 pub fn greeting(position: Option<StreamPosition>) -> Vec<u8> {
     let bytes = [preface(), frame(HELLO, 0, &[0x5a; 32], &place(position))].concat();
     assert_eq!(bytes.len(), GREETING);
     bytes
 }
 
-/// What an origin says first.
+/// The first message of an origin.
 #[derive(Clone, Copy)]
 pub struct Welcome {
     pub position: StreamPosition,
@@ -92,7 +92,7 @@ impl Welcome {
     }
 }
 
-/// Somebody at the other end of an origin's socket.
+/// A peer at the other end of an origin's socket.
 pub struct Peer(pub UnixStream);
 
 impl Peer {
@@ -104,7 +104,7 @@ impl Peer {
         Peer(stream)
     }
 
-    /// Says as much of it as is listened to.
+    /// Sends as much of it as the other side takes.
     pub fn say(&mut self, words: &[u8]) {
         match self.0.write_all(words) {
             Ok(()) => {}
@@ -117,7 +117,7 @@ impl Peer {
         let _ = self.0.shutdown(Shutdown::Write);
     }
 
-    /// Reads to the end, which has to come; how much there was.
+    /// Reads to the end, which has to come; returns the number of bytes.
     #[track_caller]
     pub fn is_sent_away(&mut self) -> usize {
         let (mut count, mut buffer) = (0, [0; 64 << 10]);
@@ -131,7 +131,7 @@ impl Peer {
         }
     }
 
-    /// Whether it was sent away, as far as is known now. Forgets what it was sent.
+    /// Whether it was disconnected, as far as is known now. Discards received bytes.
     pub fn has_been_sent_away(&mut self) -> bool {
         self.0.set_nonblocking(true).unwrap();
         let read = self.0.read(&mut [0; 4096]);
@@ -142,7 +142,7 @@ impl Peer {
         }
     }
 
-    /// Reads so many bytes.
+    /// Reads this many bytes.
     #[track_caller]
     pub fn hear(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];

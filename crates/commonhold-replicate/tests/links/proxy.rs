@@ -1,6 +1,6 @@
-//! A process between a replica and its origin that has bad manners: it passes on what comes in
-//! random pieces, some of them late, and breaks connections off at random bytes, in the middle of
-//! whatever. It reorders nothing.
+//! A process between a replica and its origin with bad manners: it passes bytes on in random
+//! pieces, some of them late, and breaks connections off at random bytes, anywhere in a frame. It
+//! reorders nothing.
 
 use commonhold_io::address::Address;
 use commonhold_testing::alone::cast;
@@ -17,7 +17,7 @@ pub struct Manners {
     pub seed: u64,
     /// Bytes that it passes on at a time, at most.
     pub largest_piece: u64,
-    /// One piece in so many is late; none if it is 0.
+    /// One piece in this many is late; none if it is 0.
     pub late_one_in: u64,
     /// Bytes after which a connection is broken off, at most; never if it is 0.
     pub longest_life: u64,
@@ -28,7 +28,7 @@ impl Manners {
         self.longest_life > 0
     }
 
-    /// Stands at a door, and connects whoever comes; until it is dropped.
+    /// Listens, and connects every client, until it is dropped.
     pub fn stand(self, door: &Address, to: &Address) -> Child {
         let (Address::Unix(door), Address::Unix(to)) = (door, to) else { panic!("want paths") };
         cast(format!("proxy {}", self.seed), || {

@@ -3,7 +3,7 @@
 //!
 //! The kernel's `netem` would do the same where it is built in; this needs only tunnels
 //! (`/dev/net/tun`), root and `ip`. Each process that lives at an end has a namespace of its own,
-//! without a name: it is gone with the process. Packets go from end to end as datagrams between
+//! without a name, which ends with the process. Packets go from end to end as datagrams between
 //! unix sockets, whose files namespaces do not separate.
 //!
 //! # Safety
@@ -22,14 +22,14 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// How late every packet is, in each direction.
+/// The delay of every packet, in each direction.
 const DELAY: Duration = Duration::from_millis(10);
-/// One packet in so many is lost.
+/// One packet in this many is lost.
 const LOST_ONE_IN: u64 = 50;
-/// What a tunnel carries at most.
+/// The largest packet of a tunnel.
 const PACKET: usize = 2 << 10;
 
-/// One end of a wire; what lives there calls [`enter`](End::enter).
+/// One end of a wire; the process that lives there calls [`enter`](End::enter).
 pub struct End {
     name: String,
     address: String,
@@ -52,18 +52,18 @@ pub fn wire(directory: &Path, number: u64) -> [End; 2] {
     [end(1), end(2)]
 }
 
-/// Leaves the network for one of its own, with nothing in it.
+/// Leaves the network for a new and empty one.
 ///
 /// # Errors
-/// Why that cannot be.
+/// The reason why that is not possible.
 pub fn leave() -> Result<(), String> {
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).map_err(|e| format!("unshare: {e}"))
 }
 
-/// Whether there can be such a network here.
+/// Checks that there can be such a network here.
 ///
 /// # Errors
-/// Why not.
+/// The reason why not.
 pub fn is_possible(directory: &Path) -> Result<(), String> {
     let [end, _] = wire(directory, 9);
     let mut trial = cast("trial", || {
@@ -81,7 +81,7 @@ impl End {
         &self.address
     }
 
-    /// From now on this process reaches the other end, once somebody is there. It has left its
+    /// From now on this process reaches the other end, once a process is there. It has left its
     /// network before.
     pub fn enter(&self) {
         let mut from_tunnel = self.tunnel().unwrap();
@@ -101,7 +101,7 @@ impl End {
         std::thread::spawn(move || {
             for (at, packet) in due {
                 std::thread::sleep(at.saturating_duration_since(Instant::now()));
-                // Nobody is there yet: it is lost.
+                // No process is there yet: the packet is lost.
                 let _ = outgoing.send_to(&packet, &there);
             }
         });

@@ -8,12 +8,12 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use std::path::Path;
 
-/// Room for such shares of all files.
+/// Shares of all files for which a store has room.
 const SHARES: [f64; 6] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5];
-/// Which of them the table has.
+/// The shares of the table.
 const IN_TABLE: [f64; 3] = [0.01, 0.1, 0.5];
 
-/// A curve: what it is of, its colour (after Okabe and Ito).
+/// A curve: its label and its colour (after Okabe and Ito).
 struct Policy {
     name: &'static str,
     kinds: Kinds,
