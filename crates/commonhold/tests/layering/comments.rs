@@ -1,19 +1,22 @@
-//! The width and the English of the comments in the library's sources.
+//! The width and the English of the comments in the sources of the library and of its network
+//! crates.
 
 use crate::english;
 use crate::prose::WIDEST;
 
-/// The folder whose comments follow the rules of prose.
-const FOLDER: &str = "crates/commonhold/src/";
-
-/// Files whose comments do not follow them yet. The list only shrinks.
-pub const PENDING: [&str; 0] = [];
+/// The folders whose comments follow the rules of prose.
+pub const FOLDERS: [&str; 4] = [
+    "crates/commonhold/src/",
+    "crates/commonhold-io/",
+    "crates/commonhold-replicate/",
+    "crates/commonhold-files/",
+];
 
 /// What is wrong with the comments of the file at `path` (from the project's root on).
 pub fn of_file(path: &str, text: &str) -> Vec<String> {
-    match path.strip_prefix(FOLDER) {
-        Some(inside) if !PENDING.contains(&inside) => of_text(text),
-        _ => Vec::new(),
+    match FOLDERS.iter().any(|folder| path.starts_with(folder)) {
+        true => of_text(text),
+        false => Vec::new(),
     }
 }
 
