@@ -221,7 +221,7 @@ impl Consumer {
         Ok(self.peek_until(deadline(time))?.map(|len| self.shown(len)))
     }
 
-    /// Removes the message that [`peek`](Self::peek) returns; false if there is none now.
+    /// Moves past the message that [`peek`](Self::peek) returns; false if there is none now.
     ///
     /// # Errors
     /// As for [`Consumer::recv_with`].
