@@ -177,7 +177,7 @@ pub(crate) type Identity = (u64, u64);
 ///
 /// # Errors
 /// Those of the system.
-fn identity_at(path: &Path) -> io::Result<Identity> {
+pub(crate) fn identity_at(path: &Path) -> io::Result<Identity> {
     fault!("journal.stat")?;
     std::fs::metadata(path).map(|metadata| identity(&metadata))
 }

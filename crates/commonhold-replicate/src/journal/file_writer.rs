@@ -96,10 +96,8 @@ impl FileWriter {
         Ok(file.map(|file| FileWriter::new(delivery, file, Some(position.offset))))
     }
 
-    /// Moves the file, which is durable, to its path. No byte of it is trusted before the path is
-    /// durable as well.
-    pub(super) fn place(self, trust: &Trust) -> Result<FileWriter> {
-        trust.note(self.identity()?, 0)?;
+    /// Moves the file, which is durable and has a note, to its path.
+    pub(super) fn place(self) -> Result<FileWriter> {
         let path = self.file.path.clone();
         let placed = self.file.place();
         let file = placed.map_err(|e| failed(&path, "cannot be replaced", &e))?;

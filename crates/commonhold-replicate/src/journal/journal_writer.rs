@@ -46,6 +46,8 @@ pub(crate) struct JournalWriter {
     /// The file is not rewritten before this time.
     renew_at: Instant,
     retry_at: Option<Instant>,
+    /// The current file has taken the path, and that is not announced yet.
+    is_unannounced: bool,
     /// The last position that was announced as durable.
     announced: Option<StreamPosition>,
     pub(crate) status: JournalStatus,
@@ -65,7 +67,7 @@ impl JournalWriter {
         slot: JournalSlot,
     ) -> Result<JournalWriter> {
         let status = JournalStatus::new(path, options.sync);
-        let trust = Trust::new(slot.notes());
+        let trust = Trust::new(slot.notes(), path.to_owned());
         let mut this = JournalWriter {
             hold: hold.clone(),
             map,
@@ -79,6 +81,7 @@ impl JournalWriter {
             sync_due: Instant::now(),
             renew_at: Instant::now(),
             retry_at: None,
+            is_unannounced: false,
             announced: None,
             status,
         };
@@ -278,23 +281,37 @@ impl JournalWriter {
         if self.status.durable.as_ref().is_some_and(ahead) {
             return Ok(());
         }
-        // Before anything else: if a stopped process prevents this note, both files continue.
-        match next.identity().and_then(|file| self.trust.note(file, 0)) {
+        let file = next.identity()?;
+        // Before anything else: if a stopped process prevents this note, both files continue. No
+        // byte of the next one is trusted before its path is durable as well.
+        match self.trust.note(file, 0) {
             Err(error) if error.kind() == ErrorKind::TimedOut => return Ok(()),
             noted => noted?,
         }
+        // If removing the note fails, too, it stays until it is the oldest one.
+        self.place_next().inspect_err(|_| drop(self.trust.forget(file)))
+    }
+
+    /// The next file becomes durable and takes the path.
+    fn place_next(&mut self) -> Result<()> {
+        let Some(next) = &mut self.next else { return Ok(()) };
         next.sync()?;
         // Whether the move succeeds or not, the previous file can no longer be trusted.
         self.current = None;
         let Some(next) = self.next.take() else { return Ok(()) };
-        let next = next.place(&self.trust)?;
+        let next = next.place()?;
         self.status.rewrite_error = None;
         self.plan(next.file.written);
+        self.is_unannounced = true;
         self.current = Some(next);
-        self.announce()
+        Ok(())
     }
 
     fn sync_if_due(&mut self) -> Result<()> {
+        if self.is_unannounced {
+            // Durable since it took the path, whichever policy applies.
+            self.announce()?;
+        }
         if self.status.error.is_some() && !self.goes_on() {
             // The journal is sound again only with the next file.
             return Ok(());
@@ -338,6 +355,7 @@ impl JournalWriter {
             self.announced = Some(durable);
         }
         self.status.error = None;
+        self.is_unannounced = false;
         Ok(())
     }
 
@@ -443,7 +461,9 @@ impl JournalWriter {
             if moved.0 != self.bytes() {
                 moved = (self.bytes(), Instant::now());
             }
-            if self.retry_at.is_some() || moved.1.elapsed() > PATIENCE {
+            // Until then the next file does not even begin.
+            let waits_since = moved.1.max(self.renew_at);
+            if self.retry_at.is_some() || waits_since.elapsed() > PATIENCE {
                 return Ok(false);
             }
             self.turn(Duration::from_millis(10))?;
@@ -467,116 +487,4 @@ impl JournalWriter {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::journal::file_writer::BATCH;
-    use commonhold::map::MapOptions;
-    use commonhold_testing::support::process::Child;
-    use tempfile::TempDir;
-
-    struct Kept {
-        directory: TempDir,
-        hold: Hold,
-        map: Map,
-    }
-
-    impl Kept {
-        fn new() -> Kept {
-            let directory = tempfile::tempdir_in("/dev/shm").unwrap();
-            let hold = Hold::create(directory.path().join("it.hold")).unwrap();
-            let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
-            hold.maps().begin_stream("it", 16 << 20).unwrap();
-            Kept { directory, hold, map }
-        }
-
-        fn path(&self) -> PathBuf {
-            self.directory.path().join("it.journal")
-        }
-
-        /// A writer that compacts the file whenever it may.
-        fn writer(&self) -> JournalWriter {
-            let options = JournalOptions { compact_bytes: 0, ..JournalOptions::default() };
-            let slot = commonhold::raw::JournalSlot::take(&self.hold, "it").unwrap();
-            let map = self.map.clone();
-            let mut writer =
-                JournalWriter::new(&self.hold, map, &self.path(), options, slot).unwrap();
-            while writer.current.is_none() {
-                writer.work().unwrap();
-            }
-            writer
-        }
-
-        /// Enough pairs that a full sync takes more than one turn.
-        fn fill(&self) {
-            for number in 0..3 * BATCH / (64 << 10) {
-                self.map.set(number.to_le_bytes(), vec![7; 64 << 10]).unwrap();
-            }
-        }
-    }
-
-    /// The next file does not take the path before it has reached the announced position, also if
-    /// the current one is lost.
-    #[test]
-    fn what_was_said_to_be_durable_is_in_whatever_takes_the_path() {
-        let kept = Kept::new();
-        let mut writer = kept.writer();
-        let mut next = FileWriter::begin(&kept.map, &kept.path()).unwrap();
-        while !next.is_whole() {
-            assert!(next.pump().is_ok());
-        }
-        writer.next = Some(next);
-        kept.map.set("a", "1").unwrap();
-        assert!(writer.current.as_mut().unwrap().pump().is_ok());
-        writer.sync_if_due().unwrap();
-        let durable = writer.status.durable.unwrap();
-        assert_eq!(durable, kept.map.follow().unwrap().end().unwrap());
-        writer.current = None;
-        writer.switch().unwrap();
-        assert!(writer.current.is_none(), "an older file has taken the path");
-        assert!(writer.renew().unwrap());
-        assert_eq!(writer.current.as_ref().unwrap().progress.position, durable);
-    }
-
-    /// A waiting process may have read the position although the call that announces it fails.
-    #[test]
-    fn what_was_announced_counts_though_the_announcement_has_failed() {
-        let kept = Kept::new();
-        let mut writer = kept.writer();
-        let mut next = FileWriter::begin(&kept.map, &kept.path()).unwrap();
-        while !next.is_whole() {
-            assert!(next.pump().is_ok());
-        }
-        writer.next = Some(next);
-        kept.map.set("a", "1").unwrap();
-        assert!(writer.current.as_mut().unwrap().pump().is_ok());
-        // The producer of the announcements belongs to the parent: the child writes the position,
-        // and cannot wake the waiting processes.
-        Child::run("announces", || {
-            assert!(writer.sync_if_due().is_err());
-            let announced = writer.slot.notes().get("durable").unwrap().unwrap();
-            let end = kept.map.follow().unwrap().end().unwrap();
-            assert_eq!(String::from_utf8(announced).unwrap(), end.to_string());
-            assert_eq!(writer.status.durable, Some(end));
-            writer.current = None;
-            writer.switch().unwrap();
-            assert!(writer.current.is_none(), "an older file has taken the path");
-        })
-        .finish();
-    }
-
-    /// On a full disk the next file would otherwise keep the room that the current one needs.
-    #[test]
-    fn who_cannot_write_gives_up_the_next_file() {
-        let kept = Kept::new();
-        let mut writer = kept.writer();
-        kept.fill();
-        while writer.next.is_none() {
-            writer.work().unwrap();
-        }
-        writer.current.as_mut().unwrap().file.make_read_only();
-        kept.map.set("a", "1").unwrap();
-        assert!(writer.work().is_err());
-        assert!(writer.current.is_some() && writer.next.is_none());
-        assert_eq!(std::fs::read_dir(kept.directory.path()).unwrap().count(), 2);
-    }
-}
+mod tests;

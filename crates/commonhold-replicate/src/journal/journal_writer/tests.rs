@@ -1,0 +1,205 @@
+//! The turns of a journal's thread, one by one.
+
+use super::*;
+use crate::journal::file::identity_at;
+use crate::journal::file_writer::BATCH;
+use commonhold::map::MapOptions;
+use commonhold_testing::support::process::Child;
+use tempfile::TempDir;
+
+struct Kept {
+    directory: TempDir,
+    hold: Hold,
+    map: Map,
+}
+
+impl Kept {
+    fn new() -> Kept {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let hold = Hold::create(directory.path().join("it.hold")).unwrap();
+        let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
+        hold.maps().begin_stream("it", 16 << 20).unwrap();
+        Kept { directory, hold, map }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("it.journal")
+    }
+
+    /// A writer that compacts the file whenever it may.
+    fn writer(&self) -> JournalWriter {
+        let options = JournalOptions { compact_bytes: 0, ..JournalOptions::default() };
+        let slot = commonhold::raw::JournalSlot::take(&self.hold, "it").unwrap();
+        let map = self.map.clone();
+        let mut writer = JournalWriter::new(&self.hold, map, &self.path(), options, slot).unwrap();
+        while writer.current.is_none() {
+            writer.work().unwrap();
+        }
+        writer
+    }
+
+    /// Enough pairs that a full sync takes more than one turn.
+    fn fill(&self) {
+        for number in 0..3 * BATCH / (64 << 10) {
+            self.map.set(number.to_le_bytes(), vec![7; 64 << 10]).unwrap();
+        }
+    }
+}
+
+/// The next file does not take the path before it has reached the announced position, also if
+/// the current one is lost.
+#[test]
+fn what_was_said_to_be_durable_is_in_whatever_takes_the_path() {
+    let kept = Kept::new();
+    let mut writer = kept.writer();
+    let mut next = FileWriter::begin(&kept.map, &kept.path()).unwrap();
+    while !next.is_whole() {
+        assert!(next.pump().is_ok());
+    }
+    writer.next = Some(next);
+    kept.map.set("a", "1").unwrap();
+    assert!(writer.current.as_mut().unwrap().pump().is_ok());
+    writer.sync_if_due().unwrap();
+    let durable = writer.status.durable.unwrap();
+    assert_eq!(durable, kept.map.follow().unwrap().end().unwrap());
+    writer.current = None;
+    writer.switch().unwrap();
+    assert!(writer.current.is_none(), "an older file has taken the path");
+    assert!(writer.renew().unwrap());
+    assert_eq!(writer.current.as_ref().unwrap().progress.position, durable);
+}
+
+/// A waiting process may have read the position although the call that announces it fails.
+#[test]
+fn what_was_announced_counts_though_the_announcement_has_failed() {
+    let kept = Kept::new();
+    let mut writer = kept.writer();
+    let mut next = FileWriter::begin(&kept.map, &kept.path()).unwrap();
+    while !next.is_whole() {
+        assert!(next.pump().is_ok());
+    }
+    writer.next = Some(next);
+    kept.map.set("a", "1").unwrap();
+    assert!(writer.current.as_mut().unwrap().pump().is_ok());
+    // The producer of the announcements belongs to the parent: the child writes the position,
+    // and cannot wake the waiting processes.
+    Child::run("announces", || {
+        assert!(writer.sync_if_due().is_err());
+        let announced = writer.slot.notes().get("durable").unwrap().unwrap();
+        let end = kept.map.follow().unwrap().end().unwrap();
+        assert_eq!(String::from_utf8(announced).unwrap(), end.to_string());
+        assert_eq!(writer.status.durable, Some(end));
+        writer.current = None;
+        writer.switch().unwrap();
+        assert!(writer.current.is_none(), "an older file has taken the path");
+    })
+    .finish();
+}
+
+/// On a full disk the next file would otherwise keep the room that the current one needs.
+#[test]
+fn who_cannot_write_gives_up_the_next_file() {
+    let kept = Kept::new();
+    let mut writer = kept.writer();
+    kept.fill();
+    while writer.next.is_none() {
+        writer.work().unwrap();
+    }
+    writer.current.as_mut().unwrap().file.make_read_only();
+    kept.map.set("a", "1").unwrap();
+    assert!(writer.work().is_err());
+    assert!(writer.current.is_some() && writer.next.is_none());
+    assert_eq!(std::fs::read_dir(kept.directory.path()).unwrap().count(), 2);
+}
+
+/// Each next file is noted before its first sync. None of these notes may take the place of the
+/// present file's: a later writer would believe what no sync has confirmed.
+#[cfg(feature = "steps")]
+#[test]
+fn next_files_that_cannot_be_synced_leave_no_notes() {
+    for call in ["journal.fdatasync:EIO:always", "draft.link:EIO:always"] {
+        let kept = Kept::new();
+        let mut writer = kept.writer();
+        writer.work().unwrap();
+        let file = identity_at(&kept.path()).unwrap();
+        // Faults are the whole process's.
+        Child::run(format!("{call} fails"), || {
+            crate::faults::arm(call).unwrap();
+            kept.map.set("a", "1").unwrap();
+            writer.compact_at = 0;
+            for _ in 0..40 {
+                let _ = writer.work();
+                writer.renew_at = Instant::now();
+            }
+            assert!(writer.current.is_none());
+            assert_eq!(identity_at(&kept.path()).unwrap(), file);
+            assert!(writer.trust.len_of(file).unwrap().is_some_and(|len| len < ALL));
+            let notes = writer.slot.notes().get("trusted").unwrap().unwrap();
+            assert_eq!(notes.len(), 24, "there are notes of files that are gone");
+        })
+        .finish();
+    }
+}
+
+/// The rewrite has succeeded, whoever has the map for announcements.
+#[cfg(feature = "steps")]
+#[test]
+fn an_announcement_that_has_to_wait_is_no_failed_rewrite() {
+    use commonhold_testing::support::standstill::{go_on, stopped};
+    let (kept, mut writer, key) = loop {
+        let kept = Kept::new();
+        let writer = kept.writer();
+        if let Some(key) = beside_the_announcement(&writer.slot.notes()) {
+            break (kept, writer, key);
+        }
+    };
+    let still = stopped("write.locked", || {
+        let hold = Hold::open(kept.directory.path().join("it.hold")).unwrap();
+        drop(hold.maps().open(".journal/it").unwrap().set(&key, "in the way"));
+    });
+    let before = identity_at(&kept.path()).unwrap();
+    kept.map.set("a", "1").unwrap();
+    writer.compact_at = 0;
+    let error = with_patience(Duration::from_millis(100), || {
+        loop {
+            if let Err(error) = writer.work() {
+                return error;
+            }
+        }
+    });
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+    assert_eq!(writer.status.rewrite_error, None);
+    go_on(still);
+    writer.work().unwrap();
+    assert_ne!(identity_at(&kept.path()).unwrap(), before, "no next file took the path");
+    assert_eq!(writer.announced, Some(kept.map.follow().unwrap().end().unwrap()));
+}
+
+/// A key whose segment the announcement has, and not the notes of files; `None` if all three are
+/// one's.
+#[cfg(feature = "steps")]
+fn beside_the_announcement(said: &Map) -> Option<String> {
+    let segment = |key: &str| {
+        let before = said.get(key).unwrap();
+        let uid = said.set(key, before.as_deref().unwrap_or_default()).unwrap();
+        if before.is_none() {
+            said.delete(key).unwrap();
+        }
+        uid.0 >> 8 & 15
+    };
+    let wanted = segment("durable");
+    let is_apart = wanted != segment("trusted");
+    is_apart.then(|| (0..).map(|n| n.to_string()).find(|key| segment(key) == wanted).unwrap())
+}
+
+/// A next file that was put off has not even begun: nobody knows yet that a process is stopped.
+#[test]
+fn a_next_file_that_was_put_off_is_waited_for() {
+    let kept = Kept::new();
+    let mut writer = kept.writer();
+    // The stream has no room for it: only the next file can take the map as it is.
+    kept.map.set("large", vec![7; 32 << 20]).unwrap();
+    writer.renew_at = Instant::now() + PATIENCE + RETRY / 2;
+    writer.finish().unwrap();
+    assert!(writer.current.as_ref().unwrap().is_whole());
+}
