@@ -5,6 +5,9 @@ use super::reply::{Piece, Reply};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+/// The longest time limit, which no clock exceeds.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
 /// The time limits for peers.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
@@ -23,6 +26,15 @@ impl Default for Patience {
     fn default() -> Patience {
         let seconds = Duration::from_secs;
         Patience { head: seconds(10), idle: seconds(60), send: seconds(60), close: seconds(5) }
+    }
+}
+
+impl Patience {
+    /// The same, each short enough to be added to the present time.
+    pub(crate) fn limited(self) -> Patience {
+        let Patience { head, idle, send, close } = self;
+        let [head, idle, send, close] = [head, idle, send, close].map(|time| time.min(LONGEST));
+        Patience { head, idle, send, close }
     }
 }
 

@@ -196,9 +196,9 @@ impl Server {
     /// were closed in that time; the others are closed then.
     pub fn finish(mut self, patience: Duration) -> bool {
         self.drain();
-        let end = Instant::now() + patience;
+        let end = Instant::now().checked_add(patience);
         while !self.has_ended() {
-            if Instant::now() >= end {
+            if end.is_some_and(|end| Instant::now() >= end) {
                 self.end();
                 return false;
             }
@@ -391,7 +391,7 @@ impl<S: Store, F: Source> OnDriver<'_, S, F> {
         let options = &plan.options;
         let rules = Rules {
             spoken: options.spoken,
-            patience: options.patience,
+            patience: options.patience.limited(),
             most_connections: options.most_connections.max(1),
             log: options.log.clone(),
         };

@@ -152,10 +152,15 @@ impl Served {
 
     /// Ends it when all answers are sent.
     #[track_caller]
-    fn finish(mut self) {
+    fn finish(self) {
+        self.finish_in(Duration::from_secs(30));
+    }
+
+    #[track_caller]
+    fn finish_in(mut self, time: Duration) {
         let server = self.server.take().unwrap();
         assert!(!server.has_failed());
-        assert!(server.finish(Duration::from_secs(30)), "it does not finish");
+        assert!(server.finish(time), "it does not finish");
     }
 }
 

@@ -33,6 +33,7 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     // Replicas and their origins.
     ("replica.eventfd", &["EMFILE", "ENFILE", "ENOMEM"]),
     ("replica.thread", THREAD),
+    ("replica.connect-thread", THREAD),
     ("replica.poll", &["ENOMEM", "EINTR"]),
     ("replica.receive", &["ECONNRESET", "ENOMEM", "ETIMEDOUT", "EINTR", "EAGAIN"]),
     ("replica.receive-bytes", &["SHORT"]),

@@ -25,6 +25,8 @@ const COPY: &str = "copy";
 const ATTEMPTS: u32 = 5;
 /// The pause while there is nothing to do but to wait.
 const PAUSE: Duration = Duration::from_millis(5);
+/// The longest time limit, which no clock exceeds.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// A replica that has no position for this long is not ready.
 const NOWHERE: Duration = Duration::from_secs(2);
 /// A pair that has expired is at once absent to every reader of the origin's map, and to every
@@ -142,7 +144,7 @@ pub fn verify(
     options: ReplicaOptions,
     (time, most): (Duration, usize),
 ) -> Result<Verified> {
-    let deadline = Instant::now() + time;
+    let deadline = Instant::now() + time.min(LONGEST);
     for attempt in 0..ATTEMPTS {
         let checked = Side { hold: hold.clone(), name: name.to_owned() };
         let found = attempt_at(checked, origin, options.clone(), (attempt, deadline))?;

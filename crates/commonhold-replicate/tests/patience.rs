@@ -346,6 +346,33 @@ fn no_callback_runs_after_the_drop() {
     assert_eq!(calls.load(Ordering::SeqCst), then);
 }
 
+/// Looking up a name can take any time. A replica that is dropped meanwhile leaves its place to the
+/// next one at once.
+#[test]
+fn a_replica_that_connects_ends_at_once() {
+    static MAY_END: AtomicBool = AtomicBool::new(false);
+    let (ground, board) = (Ground::memory(), new_board());
+    let address: Address = "tcp:localhost:1".parse().unwrap();
+    let mut connects = cast("connects", || {
+        steps::observe_faults(|call| {
+            if call == "connect.resolve" {
+                board.count(SEEN, 1);
+                while !MAY_END.load(Ordering::SeqCst) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        });
+        let hold = Hold::create(ground.path("it.hold")).unwrap();
+        for number in 1..=2 {
+            let replica = Replica::connect(&hold, "it", &address, eager(), ()).unwrap();
+            until("it looks the name up", || board.get(SEEN) == number);
+            drop(replica);
+        }
+        MAY_END.store(true, Ordering::SeqCst);
+    });
+    assert_eq!(connects.wait_for(LONG / 2), End::Well);
+}
+
 /// Sets pairs until the hold has grown.
 fn fill(path: &Path) {
     let map =

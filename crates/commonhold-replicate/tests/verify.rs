@@ -3,7 +3,7 @@
 use crate::party::{Copy, LONG, SMALL_STREAM, Source, eager};
 use commonhold::ErrorKind;
 use commonhold::map::MapOptions;
-use commonhold_replicate::{Verified, digest, verify};
+use commonhold_replicate::{Address, Replica, ReplicaOptions, Verified, digest, verify};
 use commonhold_testing::support::Dice;
 use commonhold_testing::support::refused;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -132,4 +132,22 @@ fn what_cannot_be_compared_is_refused() {
         (Duration::from_secs(2), 10),
     );
     refused(none, ErrorKind::TimedOut, "cannot connect");
+}
+
+/// Python's `inf` is this.
+#[test]
+fn a_time_may_be_without_end() {
+    let source = Source::new(MapOptions::general());
+    source.map.set("a", "1").unwrap();
+    let copy = Copy::of(&source, "copy.hold");
+    copy.agrees(&source);
+    let found = verify(&copy.hold, "it", &source.address, eager(), (Duration::MAX, 10)).unwrap();
+    assert!(found.is_equal(), "{found:?}");
+
+    let (first_pause, longest_pause) = (Duration::MAX, Duration::MAX);
+    let options = ReplicaOptions { first_pause, longest_pause, ..eager() };
+    let nobody = Address::Unix(source.ground.path("nobody"));
+    let replica = Replica::connect(&copy.hold, "other", &nobody, options, ()).unwrap();
+    assert!(replica.wait(LONG, |status| status.last_error.is_some()));
+    assert!(!replica.wait(Duration::from_millis(300), |status| status.ended), "it panicked");
 }

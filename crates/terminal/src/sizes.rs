@@ -13,14 +13,21 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 
 /// A duration such as `90s`, `5m`, `1h 30m`, `250ms`.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    match wait(text)? {
+    match parsed(text)? {
         duration if duration.is_zero() => Err("a time to live must be more than 0".into()),
         duration => Ok(duration),
     }
 }
 
-/// A time to wait: a duration, or 0 for not at all.
+/// The longest time to wait, which no clock exceeds.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// A time to wait: a duration, or 0 for not at all. One that is too long for a clock is shortened.
 pub fn wait(text: &str) -> Result<Duration, String> {
+    parsed(text).map(|time| time.min(LONGEST))
+}
+
+fn parsed(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
@@ -46,6 +53,7 @@ pub fn things(number: u64, one: &str, many: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     #[test]
     fn sizes_are_powers_of_1024() {
@@ -63,6 +71,8 @@ mod tests {
         assert!(duration("90").unwrap_err().contains("durations look like"));
         assert!(duration("0s").is_err());
         assert_eq!([wait("0"), wait("0s")], [Ok(Duration::ZERO), Ok(Duration::ZERO)]);
+        let longest = wait("500000000000y").unwrap();
+        assert!(Instant::now().checked_add(longest * 2).is_some(), "{longest:?}");
     }
 
     #[test]

@@ -164,3 +164,22 @@ fn nothing_is_left_of_those_who_went() {
         }
     });
 }
+
+/// Longer than the clock can tell.
+#[test]
+fn peers_may_have_all_the_time_there_is() {
+    let site = Site::new();
+    for choices in Choices::some() {
+        let _naming = Naming::new(choices);
+        let served = Served::new(choices, &site.place(choices.is_database()), |options| {
+            let [head, idle, send, close] = [Duration::MAX; 4];
+            options.patience = Patience { head, idle, send, close };
+            options.fresh = Duration::MAX;
+        });
+        let mut client = Client::to(served.address);
+        client.say("GET /one.txt HTTP/1.1\r\nHost: test\r\n\r\n");
+        assert_eq!(client.answer(false).status, 200);
+        drop(client);
+        served.finish_in(Duration::MAX);
+    }
+}

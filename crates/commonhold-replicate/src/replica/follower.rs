@@ -6,6 +6,7 @@
 
 use crate::protocol::wire::now_ms;
 use crate::protocol::wire::{Broken, broken};
+use crate::replica::connecting::connect;
 use crate::replica::conversation::Conversation;
 use crate::replica::intake::{Effect, Intake};
 use crate::replica::{ReplicaEvents, ReplicaOptions, Shared};
@@ -23,8 +24,6 @@ use std::time::{Duration, Instant};
 
 /// The time without a message after which the connection counts as lost.
 const SILENCE: Duration = Duration::from_secs(10);
-/// The time limit for connecting.
-const CONNECTING: Duration = Duration::from_secs(5);
 /// How often a waiting thread checks for other work.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 
@@ -85,16 +84,17 @@ impl<E: ReplicaEvents> Follower<E> {
             if matches!(source, Source::Socket(None)) || self.sleep(jittered(pause)) {
                 return;
             }
-            pause = (pause * 2).min(self.options.longest_pause);
+            pause = pause.saturating_mul(2).min(self.options.longest_pause);
         }
     }
 
     /// Handles one connection to its end. Returns `Ok` only if the replica has to end.
     fn connect(&mut self, source: &mut Source) -> std::result::Result<(), Broken> {
         let socket = match source {
-            Source::Address(address) => {
-                address.connect(CONNECTING).map_err(|e| Broken(e.to_string()))?
-            }
+            Source::Address(address) => match connect(address, || self.shared.is_to_end())? {
+                Some(socket) => socket,
+                None => return Ok(()),
+            },
             Source::Socket(socket) => match socket.take() {
                 Some(socket) => socket,
                 None => return broken("the socket has ended"),
@@ -127,9 +127,10 @@ impl<E: ReplicaEvents> Follower<E> {
 
     /// Sleeps; true if the replica has to end.
     fn sleep(&mut self, time: Duration) -> bool {
-        let end = Instant::now() + time;
+        // No end if the clock cannot represent it.
+        let end = Instant::now().checked_add(time);
         loop {
-            let left = end.saturating_duration_since(Instant::now());
+            let left = end.map_or(time, |end| end.saturating_duration_since(Instant::now()));
             let mut fds = [PollFd::new(&self.shared.end, PollFlags::IN)];
             if poll_for(&mut fds, left.min(LOOK * 5)).is_err() {
                 std::thread::sleep(left.min(LOOK));
@@ -182,7 +183,8 @@ impl<E: ReplicaEvents> Follower<E> {
 
 /// A random time, from half of it to half more.
 fn jittered(time: Duration) -> Duration {
-    time.mul_f64(0.5 + fastrand::f64())
+    let seconds = time.as_secs_f64() * (0.5 + fastrand::f64());
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
 /// Waits for one of these, at most for `time`; a signal ends the wait earlier.

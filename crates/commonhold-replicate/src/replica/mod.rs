@@ -1,5 +1,6 @@
 //! The reading side: keeps a map of this machine equal to an origin's map.
 
+mod connecting;
 mod conversation;
 mod follower;
 mod intake;
