@@ -11,6 +11,7 @@ use commonhold::raw::limit_thread_patience;
 use commonhold::{ErrorKind, Hold, steps};
 use nix::sys::signal::{Signal, raise};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Only a close that writes every page again comes to this.
@@ -429,6 +430,64 @@ fn an_error_that_comes_with_the_first_page_is_not_forgotten() {
         written(&path, "4").close().unwrap();
         stays_unclean(&path, "4");
     }
+}
+
+/// The process that gets the error with the first page may be killed before it can store that. Then
+/// the next close writes every page again.
+#[test]
+fn an_error_that_comes_with_the_first_page_survives_a_kill() {
+    for step in ["open.marking", "close.marked"] {
+        for is_refused in [true, false] {
+            let ground = Ground::file();
+            let path = ground.path("it.hold");
+            written(&path, "1").close().unwrap();
+            let mut still = stopped(step, || {
+                let hold = (step == "close.marked").then(|| written(&path, "2"));
+                let has_stopped = AtomicBool::new(false);
+                steps::observe(move |passed| match passed {
+                    "mark.synced" if has_stopped.load(Ordering::SeqCst) => {
+                        raise(Signal::SIGKILL).unwrap();
+                    }
+                    passed => drop(has_stopped.fetch_or(passed == step, Ordering::SeqCst)),
+                });
+                match hold {
+                    Some(hold) => hold.close().unwrap(),
+                    None => drop(Hold::open(&path)),
+                }
+            });
+            killed("slot.released", || written(&path, "3").close().unwrap());
+            still.signal(Signal::SIGCONT);
+            assert_eq!(still.wait(), End::By(Signal::SIGKILL), "{step}");
+            with_faults(step, || {
+                let hold = written(&path, "4");
+                if is_refused {
+                    steps::arm_fault(REFUSES_TO_WRITE_AGAIN).unwrap();
+                }
+                hold.close().unwrap();
+            });
+            match is_refused {
+                true => stays_unclean(&path, "4"),
+                false => is_clean(&path, "4"),
+            }
+        }
+    }
+}
+
+/// A process that opens or closes a hold leaves no doubt unless it is killed.
+#[test]
+fn opening_and_closing_leave_no_doubt() {
+    let ground = Ground::file();
+    let path = ground.path("it.hold");
+    written(&path, "1").close().unwrap();
+    let opens = stopped("open.marking", || drop(Hold::open(&path).unwrap()));
+    written(&path, "2").close().unwrap();
+    go_on(opens);
+    with_faults("the next", || {
+        let hold = written(&path, "3");
+        steps::arm_fault(REFUSES_TO_WRITE_AGAIN).unwrap();
+        hold.close().unwrap();
+    });
+    is_clean(&path, "3");
 }
 
 /// Without /proc a new file has its name before it is opened. Nothing of it is on the disk then.

@@ -5,9 +5,10 @@
 //! - In [`CLEAN`] and [`OPENING`] the hold on the disk may be marked clean, and nothing has been
 //!   written since. In every other state the hold on the disk is not marked clean, whatever
 //!   happens.
-//! - A sync with an unknown outcome leaves its owner in the word: its process was killed in it. The
+//! - A sync with an unknown outcome leaves a doubt, because its process was killed in it. A sync of
+//!   everything leaves its owner in the word; a sync of the first page alone remains counted. The
 //!   system reports an error to the processes that have the file open, once, and then considers the
-//!   pages written. So the next process that syncs writes every page again.
+//!   pages written. So the next process that syncs everything writes every page again.
 //! - [`FAILED`] is final: pages may be lost that nobody can write again.
 //!
 //! After a restart every state but [`CLEAN`] means unclean. In a hold in memory the states follow
@@ -40,6 +41,8 @@ const FAILED: u32 = 3;
 const DISTURBED: u32 = 1 << 31;
 
 const PAGE: u64 = 4096;
+/// The lower half of the count of page syncs. The upper half names the boot.
+const COUNT: u64 = u32::MAX as u64;
 
 const _: () = assert!(FAILED < 1 << 10, "an owner's generation is in the bits from 10 on, never 0");
 
@@ -112,8 +115,12 @@ pub(super) fn closed(arena: &Arena) {
     let Some(is_in_doubt) = begin_sync(space, me) else { return };
     if is_unused(space) {
         step!("close.begun");
-        match sync_all(space, me, is_in_doubt) {
-            Ok(true) => mark(space, me),
+        let page_syncs = page_syncs(space);
+        match sync_all(space, me, is_in_doubt || page_syncs > 0) {
+            Ok(true) => {
+                change_page_syncs(space, |count| count.saturating_sub(page_syncs));
+                mark(space, me);
+            }
             Err(SyncError::Failed(_)) => fail(space),
             // The next sync writes every page again.
             _ => {}
@@ -197,13 +204,42 @@ fn mark(space: &Space, me: Owner) {
 }
 
 /// Syncs the page with the state. This call may receive the one report of an error of any other
-/// page, which a process that has come meanwhile may have written. So no later sync must succeed.
+/// page, which a process that has come meanwhile may have written. So no later sync must succeed,
+/// and the call remains counted if this process is killed before it has stored that.
 fn sync_first_page(space: &Space) -> Result<(), SyncError> {
+    change_page_syncs(space, |count| count + 1);
     let synced = space.mapping().sync(0, PAGE);
+    step!("mark.synced");
     if let Err(SyncError::Failed(_)) = synced {
         fail(space);
     }
+    change_page_syncs(space, |count| count.saturating_sub(1));
     synced
+}
+
+/// The number of syncs of the first page alone whose outcome is unknown: their processes are in the
+/// call, or were killed in it.
+fn page_syncs(space: &Space) -> u64 {
+    // Acquire pairs with the release of a change.
+    counted(superblock(space).page_syncs.load(Ordering::Acquire), this_boot(space))
+}
+
+/// An earlier boot's syncs count for nothing: the disk has the last one's page.
+fn counted(word: u64, boot: u64) -> u64 {
+    if word & !COUNT == boot { word & COUNT } else { 0 }
+}
+
+/// The boot in which the hold is used, as the upper half of the count.
+fn this_boot(space: &Space) -> u64 {
+    superblock(space).boot[0].load(Ordering::Relaxed) << 32
+}
+
+fn change_page_syncs(space: &Space, change: impl Fn(u64) -> u64) {
+    let boot = this_boot(space);
+    let changed = |found| Some(boot | (change(counted(found, boot)) & COUNT));
+    // AcqRel: FAILED is visible before the call that stored it no longer counts.
+    let word = &superblock(space).page_syncs;
+    let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed);
 }
 
 /// Ends a sync without doubt about its outcome, unless another one has begun.

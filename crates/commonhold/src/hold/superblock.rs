@@ -34,13 +34,15 @@ pub(crate) struct Superblock {
     pub(crate) clean: AtomicU32,
     /// 1 for a file hold (records carry checksums), 0 for a memory hold.
     pub(crate) on_disk: AtomicU32,
+    /// Syncs of this page alone whose outcome is unknown; see [`clean`](super::clean).
+    pub(crate) page_syncs: AtomicU64,
 }
 
 // SAFETY: atomics only.
 #[allow(unsafe_code)]
 unsafe impl Shared for Superblock {}
 
-const _: () = assert!(size_of::<Superblock>() == 64);
+const _: () = assert!(size_of::<Superblock>() == 72);
 
 /// Offset of [`Superblock::clean`] in the file.
 pub(crate) const CLEAN_OFFSET: u64 = std::mem::offset_of!(Superblock, clean) as u64;

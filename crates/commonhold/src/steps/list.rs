@@ -80,6 +80,7 @@ pub const ALL: &[&str] = &[
     "close.begun",
     "close.synced",
     "close.marked",
+    "mark.synced",
     // Recovery.
     "recover.named",
     "recover.locked",
