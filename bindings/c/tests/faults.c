@@ -2,6 +2,12 @@
  * that nothing has. */
 #include "check.h"
 
+static int enough(void *user, const ch_log_line *line) {
+    (void)user;
+    (void)line;
+    return 1;
+}
+
 TEST(faults_null_is_refused_everywhere) {
     ch_hold *hold = new_hold(), *no_hold = hold;
     ch_map *map = new_map(hold, "it", NULL), *no_map = map;
@@ -32,6 +38,44 @@ TEST(faults_null_is_refused_everywhere) {
     ch_hold_free(hold);
     CHECK(strcmp(ch_code_name(CH_FULL), "full") == 0 && strcmp(ch_code_name(4711), "unknown") == 0);
     CHECK(strcmp(ch_version(), "") != 0);
+}
+
+/* A call that removes something checks first that there is room for it. */
+TEST(faults_nothing_is_taken_without_a_place_for_it) {
+    ch_hold *hold = new_hold();
+    ch_map *map = new_map(hold, "it", NULL);
+    char text[] = "not a buffer's";
+    const ch_bytes wrong = {text, 2, 1};
+    ch_bytes value = wrong;
+    uint32_t uid, len;
+    DONE(ch_map_set(map, CH_LIT("k"), CH_LIT("v"), &uid, &E));
+    FAILS(CH_INVALID, "CH_BYTES_INIT", ch_map_take(map, CH_LIT("k"), &value, &E));
+    value = wrong;
+    FAILS(CH_INVALID, "CH_BYTES_INIT", ch_map_take_uid(map, uid, CH_LIT("k"), &value, &E));
+    CHECK(ch_map_contains(map, CH_LIT("k"), NULL) == CH_OK);
+    DONE(ch_list_push(map, CH_LIT("l"), CH_LIT("1"), NULL, &E));
+    DONE(ch_list_push(map, CH_LIT("l"), CH_LIT("2"), NULL, &E));
+    value = wrong;
+    FAILS(CH_INVALID, "CH_BYTES_INIT", ch_list_pop(map, CH_LIT("l"), &value, &E));
+    value = wrong;
+    FAILS(CH_INVALID, "CH_BYTES_INIT", ch_list_shift(map, CH_LIT("l"), &value, &E));
+    DONE(ch_list_len(map, CH_LIT("l"), &len, &E));
+    CHECK(len == 2);
+    CHECK(value.data == text && value.len == 2 && value.capacity == 1);
+
+    ch_log *log;
+    ch_reader *reader;
+    size_t count;
+    DONE(ch_log_open_or_create(hold, "log", NULL, &log, &E));
+    DONE(ch_log_reader(log, &reader, &E));
+    DONE(ch_log_write(log, CH_ERROR, CH_LIT("line"), NULL, &E));
+    FAILS(CH_INVALID, "callback", ch_reader_finish(reader, NULL, NULL, NULL, &E));
+    DONE(ch_reader_finish(reader, enough, NULL, &count, &E));
+    CHECK(count == 1);
+    ch_reader_free(reader);
+    ch_log_free(log);
+    ch_map_free(map);
+    ch_hold_free(hold);
 }
 
 TEST(faults_handles_of_another_kind_are_refused) {

@@ -239,18 +239,26 @@ impl Buffer {
         Buffer { data: bytes.as_mut_ptr(), len, capacity: bytes.capacity() }
     }
 
-    /// # Errors
-    /// `Invalid` if it cannot be one.
+    /// Whether it can be one.
     #[inline]
-    fn into_vec(self) -> Result<Vec<u8>> {
-        if self.data.is_null() || self.capacity == 0 {
-            return Ok(Vec::new());
-        }
-        if self.len > self.capacity || self.capacity > isize::MAX as usize {
-            return Err(invalid("the ch_bytes is not initialized; set it to CH_BYTES_INIT"));
+    fn is_sound(&self) -> bool {
+        self.is_empty() || (self.len <= self.capacity && self.capacity <= isize::MAX as usize)
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.data.is_null() || self.capacity == 0
+    }
+
+    /// # Safety
+    /// It is [sound](Self::is_sound).
+    #[inline]
+    unsafe fn into_vec(self) -> Vec<u8> {
+        if self.is_empty() {
+            return Vec::new();
         }
         // SAFETY: see the module.
-        Ok(unsafe { Vec::from_raw_parts(self.data, self.len, self.capacity) })
+        unsafe { Vec::from_raw_parts(self.data, self.len, self.capacity) }
     }
 }
 
@@ -259,17 +267,41 @@ impl Buffer {
 pub struct OutBytes(*mut Buffer);
 
 impl OutBytes {
+    /// Says before anything is done that the result has somewhere to go.
+    ///
+    /// # Errors
+    /// `Invalid` if it has not.
+    #[inline]
+    pub(crate) fn needed(&self) -> Result<()> {
+        if self.0.is_null() || !self.0.is_aligned() {
+            return Err(invalid("the ch_bytes for the result is NULL"));
+        }
+        // SAFETY: see the module; only its words are read.
+        if !unsafe { &*self.0 }.is_sound() {
+            return Err(invalid("the ch_bytes is not initialized; set it to CH_BYTES_INIT"));
+        }
+        Ok(())
+    }
+
+    /// The same, where NULL is somebody who does not want to know.
+    ///
+    /// # Errors
+    /// `Invalid` if it is neither that nor a buffer.
+    #[inline]
+    pub(crate) fn needed_if_wanted(&self) -> Result<()> {
+        if self.is_wanted() { self.needed() } else { Ok(()) }
+    }
+
     /// Lets `fill` do with the buffer's bytes what it likes.
     ///
     /// # Errors
     /// `Invalid` if it is none; those of `fill`.
     #[inline]
     pub(crate) fn fill<T>(&self, fill: impl FnOnce(&mut Vec<u8>) -> Result<T>) -> Result<T> {
-        if self.0.is_null() || !self.0.is_aligned() {
-            return Err(invalid("the ch_bytes for the result is NULL"));
-        }
-        // SAFETY: see the module. Meanwhile the caller's is empty, whatever `fill` does.
-        let mut bytes = unsafe { self.0.replace(Buffer::EMPTY) }.into_vec()?;
+        self.needed()?;
+        // SAFETY: see the module; it is sound. Meanwhile the caller's is empty, whatever `fill`
+        // does.
+        let mut bytes = unsafe { self.0.replace(Buffer::EMPTY).into_vec() };
         let result = fill(&mut bytes);
         // SAFETY: as above.
         unsafe { self.0.write(Buffer::of(bytes)) };
@@ -290,7 +322,7 @@ impl OutBytes {
     /// # Errors
     /// `Invalid` if it is none.
     pub(crate) fn put_if_wanted(&self, bytes: impl Into<Vec<u8>>) -> Result<()> {
-        if self.0.is_null() { Ok(()) } else { self.put(bytes) }
+        if self.is_wanted() { self.put(bytes) } else { Ok(()) }
     }
 
     /// Whether there is a buffer at all.

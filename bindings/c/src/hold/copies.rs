@@ -50,6 +50,7 @@ export! {
     }
 
     fn ch_hold_salvage(name: Name, report: Give<Salvage>, notes: OutBytes) {
+        notes.needed_if_wanted()?;
         let done = commonhold::hold::salvage(name.path("the hold's name")?)?;
         report.set(Salvage {
             kept: done.kept,

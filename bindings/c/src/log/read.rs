@@ -2,6 +2,7 @@
 
 use crate::ffi::call::export;
 use crate::ffi::{Alone, Answer, Give, NewHandle, Owned, Ref, User, View, invalid, yes};
+use commonhold::Result;
 use commonhold::log::{Log, LogLine, LogReader};
 use std::ffi::c_int;
 
@@ -52,11 +53,18 @@ crate::ffi::handle::kinds! {
 }
 
 /// Gives lines to the callback until it has enough.
-fn give(call: EachLine, user: User, lines: &[LogLine], count: &Give<usize>) -> Answer {
+fn give(
+    call: EachLine,
+    user: User,
+    lines: impl FnOnce() -> Result<Vec<LogLine>>,
+    count: &Give<usize>,
+) -> Answer {
+    // Before anything is read: a reader gives a line once.
     let call = call.ok_or_else(|| invalid("the callback is NULL"))?;
+    let lines = lines()?;
     let mut shown = Vec::new();
     let mut given = 0;
-    for line in lines {
+    for line in &lines {
         shown.clear();
         line.append_to(&mut shown);
         given += 1;
@@ -70,7 +78,8 @@ fn give(call: EachLine, user: User, lines: &[LogLine], count: &Give<usize>) -> A
 
 export! {
     fn ch_log_dump(log: Ref<Log>, call: EachLine, user: User, count: Give<usize>) {
-        give(call, user, &log.get()?.dump()?, &count)
+        let log = log.get()?;
+        give(call, user, || log.dump(), &count)
     }
 
     fn ch_log_reader(log: Ref<Log>, reader: NewHandle<Alone<LogReader>>) {
@@ -85,11 +94,11 @@ export! {
 
     fn ch_reader_poll(reader: Ref<Alone<LogReader>>, call: EachLine, user: User, count: Give<usize>) {
         let mut reader = reader.get()?.lock()?;
-        give(call, user, &reader.poll()?, &count)
+        give(call, user, || reader.poll(), &count)
     }
 
     fn ch_reader_finish(reader: Ref<Alone<LogReader>>, call: EachLine, user: User, count: Give<usize>) {
         let mut reader = reader.get()?.lock()?;
-        give(call, user, &reader.finish()?, &count)
+        give(call, user, || reader.finish(), &count)
     }
 }

@@ -27,6 +27,7 @@ export! {
     }
 
     fn ch_list_pop(map: Ref<Map>, key: In, key_len: usize, element: OutBytes) {
+        element.needed_if_wanted()?;
         let taken = lists(map)?.pop(key.bytes(key_len)?)?;
         let done = taken.is_some();
         element.put_if_wanted(taken.unwrap_or_default())?;
@@ -34,6 +35,7 @@ export! {
     }
 
     fn ch_list_shift(map: Ref<Map>, key: In, key_len: usize, element: OutBytes) {
+        element.needed_if_wanted()?;
         let taken = lists(map)?.shift(key.bytes(key_len)?)?;
         let done = taken.is_some();
         element.put_if_wanted(taken.unwrap_or_default())?;

@@ -22,6 +22,7 @@ export! {
     }
 
     fn ch_map_take_uid(map: Ref<Map>, uid: u32, key: In, key_len: usize, value: OutBytes) {
+        value.needed_if_wanted()?;
         let taken = map.get()?.take_uid(Uid(uid), key.bytes(key_len)?)?;
         let done = taken.is_some();
         value.put_if_wanted(taken.unwrap_or_default())?;

@@ -84,6 +84,7 @@ export! {
     }
 
     fn ch_map_take(map: Ref<Map>, key: In, key_len: usize, value: OutBytes) {
+        value.needed_if_wanted()?;
         let taken = map.get()?.take(key.bytes(key_len)?)?;
         let done = taken.is_some();
         value.put_if_wanted(taken.unwrap_or_default())?;

@@ -81,6 +81,7 @@ export! {
     }
 
     fn ch_journal_rebuild(hold: Ref<Hold>, map: Name, file: Name, report: OutBytes) {
+        report.needed_if_wanted()?;
         let (map, file) = (map.text("the map's name")?, file.path("the file's name")?);
         let done = journal::rebuild(hold.get()?, map, file, &JournalOptions::default())?;
         if report.is_wanted() { json(&report, &done) } else { Ok(yes(true)) }

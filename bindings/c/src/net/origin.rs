@@ -145,12 +145,14 @@ export! {
     }
 
     fn ch_origin_listen(origin: Ref<Native<Origin>>, at: Name, listens_at: OutBytes) {
+        listens_at.needed_if_wanted()?;
         let found = origin.get()?.get()?.listen(&address(at)?)?;
         listens_at.put_if_wanted(found.to_string())?;
         Ok(yes(true))
     }
 
     fn ch_origin_listen_on(origin: Ref<Native<Origin>>, socket: c_int, listens_at: OutBytes) {
+        listens_at.needed_if_wanted()?;
         let origin = origin.get()?.get()?;
         let found = origin.listen_on(fd::double(socket)?)?;
         fd::close(socket);
