@@ -50,6 +50,8 @@ struct InFlight {
     ours: Arc<Ours>,
     /// Until it is pushed. Locked for moments, while holding the interpreter.
     raw: Mutex<Option<Raw>>,
+    /// The process that has it in flight.
+    process: u32,
 }
 
 impl Ours {
@@ -103,7 +105,8 @@ impl NamedQueue {
     fn give<'py>(&self, py: Python<'py>, element: Element<'_>) -> Answer<Bound<'py, PyAny>> {
         let (start, len) = (element.as_ptr(), element.len());
         let raw = Mutex::new(Some(element.into_raw()));
-        let held = Arc::new(InFlight { ours: Arc::clone(&self.ours), raw });
+        let (ours, process) = (Arc::clone(&self.ours), std::process::id());
+        let held = Arc::new(InFlight { ours, raw, process });
         let window = Window { start, len, readonly: false, held };
         Ok(window::show(self.class.bind(py), window)?)
     }
@@ -357,17 +360,21 @@ impl NamedQueue {
         Ok(window::held::<InFlight>(element)?.raw().map(|(id, _)| id))
     }
 
-    /// Lets an element go to the orphans; nothing if it was pushed.
+    /// Lets an element go to the orphans; nothing if it was pushed, or in a forked child, where it
+    /// is the parent's.
     #[staticmethod]
     fn _release(element: &Bound<'_, PyAny>) -> Answer<()> {
         let held = window::held::<InFlight>(element)?;
+        if held.process != std::process::id() {
+            return Ok(());
+        }
         window::ensure_unseen(element)?;
         let Some(raw) = held.raw().take() else { return Ok(()) };
         let ours = &held.ours;
         let gone = patiently(element.py(), ours.tie.patience, || Ok(ours.let_go(raw)?));
         match gone {
-            // Closed or dropped, there is nothing to let go.
-            Err(Failure::Ours(error)) if error.kind() != ErrorKind::TimedOut => Ok(()),
+            // There is nothing to let go.
+            Err(Failure::Ours(error)) if is_gone(&error) => Ok(()),
             Err(error) => {
                 *held.raw() = Some(raw);
                 Err(error)
@@ -375,6 +382,11 @@ impl NamedQueue {
             Ok(()) => Ok(()),
         }
     }
+}
+
+/// Whether the hold is closed, or the queue was dropped.
+fn is_gone(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Closed | ErrorKind::NotFound)
 }
 
 #[pymethods]

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 import select
 import threading
 import time
@@ -18,6 +19,22 @@ from commonhold import aio, errors
 @pytest.fixture
 def queue(hold):
     return hold.queue("frames", 4, 64, ["free", "full"])
+
+
+def test_an_element_that_cannot_be_released_stays_in_flight(hold, queue):
+    free = queue["free"]
+    element = free.pull()
+    with hold.freeze(), pytest.raises(errors.BusyError):
+        element.release()
+    assert element.number is not None and len(free) == 3
+    child = os.fork()
+    if child == 0:
+        element.release()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(free) == 3, "it is the parent's"
+    element.release()
+    assert element.number is None and len(free) == 4, "released to the orphans"
 
 
 def test_elements_move_without_a_copy(queue):

@@ -100,7 +100,8 @@ class Element(_native.Buffer, Held):
         return _native.NamedQueue._number(self)
 
     def release(self) -> None:
-        """Lets it go to the orphans; nothing if it was pushed."""
+        """Lets it go to the orphans. Has no effect after a push, or in a forked child, where the
+        element belongs to the parent. After an error it is in flight as before."""
         _native.NamedQueue._release(self)
 
     def write(self, data: Any, at: int = 0) -> None:
